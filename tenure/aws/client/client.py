@@ -39,24 +39,11 @@ if TYPE_CHECKING:
 _OPENED_BY: Final[dict[str, Any]] = {".json": open, ".json.gz": gzip.open}
 
 OF_AN_INSTANCE: Final = frozenset(
-    {
-        "CapacityReservationId",
-        "CapacityReservationSpecification",
-        "CpuOptions",
-        "IamInstanceProfile",
-        "ImageId",
-        "InstanceId",
-        "InstanceLifecycle",
-        "InstanceType",
-        "LaunchTime",
-        "Placement",
-        "RootDeviceType",
-        "SecurityGroups",
-        "SpotInstanceRequestId",
-        "State",
-        "SubnetId",
-        "Tags",
-    }
+    """
+    CapacityReservationId CapacityReservationSpecification CpuOptions IamInstanceProfile ImageId InstanceId
+    InstanceLifecycle InstanceType LaunchTime Placement RootDeviceType SecurityGroups SpotInstanceRequestId State
+    SubnetId Tags
+    """.split()  # noqa: SIM905
 )
 """Members of EC2's Instance; the others are left where they come from. A test compares them with who reads them."""
 

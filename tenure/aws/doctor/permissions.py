@@ -11,6 +11,7 @@ from typing import Any, Final
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import DRY_RUN
 from tenure.aws.doctor.account import Caller
+from tenure.aws.doctor.queue import as_list
 from tenure.model.errors import (
     Fault,
     Finding,
@@ -26,18 +27,12 @@ from tenure.model.errors import (
 AREA: Final = "permissions"
 _SAMPLE: Final = "doctor"
 _AT_ONCE: Final = 4
-_READS: Final = (
-    "describe_capacity_reservations",
-    "describe_images",
-    "describe_instances",
-    "describe_instance_status",
-    "describe_instance_type_offerings",
-    "describe_instance_types",
-    "describe_launch_templates",
-    "describe_placement_groups",
-    "describe_security_groups",
-    "describe_spot_price_history",
-    "describe_subnets",
+_READS: Final = tuple(
+    """
+    describe_capacity_reservations describe_images describe_instances describe_instance_status
+    describe_instance_type_offerings describe_instance_types describe_launch_templates describe_placement_groups
+    describe_security_groups describe_spot_price_history describe_subnets
+    """.split()  # noqa: SIM905
 )
 
 Statement = Mapping[str, Any]
@@ -118,7 +113,7 @@ async def _denied_actions(clients: AwsClients, arn: str, statement: Statement) -
         response = await clients.call(
             clients.iam.simulate_principal_policy,
             PolicySourceArn=arn,
-            ActionNames=_as_list(statement["Action"]),
+            ActionNames=as_list(statement["Action"]),
             ResourceArns=[resource],
             ContextEntries=list(_sample_context(statement)),
         )
@@ -130,19 +125,15 @@ async def _denied_actions(clients: AwsClients, arn: str, statement: Statement) -
 
 
 def _sample_resources(statement: Statement) -> list[str]:
-    return [one if one == "*" else one.replace("*", _SAMPLE) for one in _as_list(statement["Resource"])]
+    return [one if one == "*" else one.replace("*", _SAMPLE) for one in as_list(statement["Resource"])]
 
 
 def _sample_context(statement: Statement) -> Iterable[Any]:
     """A request that meets the statement's conditions: their own first values, a sample where anything goes."""
     for operator, keys in (statement.get("Condition") or {}).items():
         for key, values in keys.items():
-            listed = _as_list(values)
+            listed = as_list(values)
             many = operator.startswith("ForA")
             chosen = listed if many else [listed[0].replace("*", _SAMPLE)]
             kind = "stringList" if many else "string"
             yield {"ContextKeyName": key, "ContextKeyValues": chosen, "ContextKeyType": kind}
-
-
-def _as_list(value: str | Sequence[str]) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)

@@ -62,12 +62,12 @@ def _is_for_everyone(statement: Statement) -> bool:
 
 def _principals(statement: Statement, kind: str) -> list[str]:
     principal = statement.get("Principal")
-    return _as_list(principal.get(kind, [])) if isinstance(principal, dict) else []
+    return as_list(principal.get(kind, [])) if isinstance(principal, dict) else []
 
 
 def _covers(statement: Statement, field: str, value: str) -> bool:
     """A queue's policy may leave the resource out: it is the queue."""
-    patterns = _as_list(statement.get(field, "*" if field == "Resource" else []))
+    patterns = as_list(statement.get(field, "*" if field == "Resource" else []))
     return any(fnmatchcase(value.lower(), one.lower()) for one in patterns)
 
 
@@ -81,7 +81,7 @@ def _is_met(statement: Statement, context: Mapping[str, str], *, unknown: bool) 
 def _iter_conditions(statement: Statement) -> Iterator[tuple[str, str, list[str]]]:
     for operator, keys in (statement.get("Condition") or {}).items():
         for key, values in keys.items():
-            yield operator.removesuffix("IfExists"), key, _as_list(values)
+            yield operator.removesuffix("IfExists"), key, as_list(values)
 
 
 def _condition_holds(operator: str, value: str | None, expected: list[str], *, unknown: bool) -> bool:
@@ -98,7 +98,7 @@ def _condition_holds(operator: str, value: str | None, expected: list[str], *, u
             return unknown
 
 
-def _as_list(value: Any) -> list[str]:
+def as_list(value: Any) -> list[str]:
     return [str(one) for one in value] if isinstance(value, list) else [str(value)]
 
 

@@ -25,21 +25,13 @@ from tenure.aws.settings import AwsSettings
 from tenure.model.errors import Fault
 from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom
 
-_MATTERS_NOT: Final = {
-    "subnet_selector_terms",
-    "security_group_selector_terms",
-    "capacity_reservation_selector_terms",
-    "placement_group_selector",
-    "ami_selector_terms",
-    "associate_public_ip_address",
-    "user_data",
-    "role",
-    "instance_profile",
-    "tags",
-    "detailed_monitoring",
-    "metadata_options",
-    "context",
-}
+_MATTERS_NOT: Final = frozenset(
+    """
+    subnet_selector_terms security_group_selector_terms capacity_reservation_selector_terms placement_group_selector
+    ami_selector_terms associate_public_ip_address user_data role instance_profile tags detailed_monitoring
+    metadata_options context
+    """.split()  # noqa: SIM905
+)
 """Fields of the spec that types do not depend on, or only through what the selectors resolved to."""
 
 
@@ -56,7 +48,7 @@ def key_of(
     parts = (
         epoch,
         family_of(node_class).name,
-        node_class.spec.model_dump_json(exclude=_MATTERS_NOT),
+        node_class.spec.model_dump_json(exclude=set(_MATTERS_NOT)),
         zones,
         [image.model_dump_json() for image in status.amis],
         group.model_dump_json() if group else None,

@@ -1,11 +1,11 @@
 """The stand-in as a process of its own, with the worker's key held to the shipped IAM policy."""
 
-import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -61,13 +61,17 @@ async def cloud(endpoint: str, control: AwsControl, region: Region) -> AsyncIter
     one.close()
 
 
+@contextmanager
+def as_key(key: str) -> Iterator[None]:
+    """For clients that are made meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", key)
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        yield
+
+
 def adapters(endpoint: str, region: Region | None = None, **settings: object) -> AwsAdapters:
     """Another worker's adapters, with nothing remembered."""
-    before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
-    os.environ.update(AWS_ACCESS_KEY_ID=WORKER_KEY, AWS_SECRET_ACCESS_KEY="secret")
-    try:
-        settings_values = {"cluster_name": "demo", "region": "us-west-2", "endpoint_url": endpoint, **settings}
+    settings_values = {"cluster_name": "demo", "region": "us-west-2", "endpoint_url": endpoint, **settings}
+    with as_key(WORKER_KEY):
         return build(AwsSettings.model_validate(settings_values), region=region)
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)

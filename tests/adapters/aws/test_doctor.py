@@ -1,8 +1,6 @@
 """The doctor's AWS checks on the stand-in: each names what is wrong and what to do, and none changes anything."""
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import boto3
@@ -17,20 +15,9 @@ from tenure.aws.settings import AwsSettings
 from tenure.model.errors import Finding
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.aws.iam.credentials import WORKER_KEY
-from tests.adapters.aws.conftest import adapters
+from tests.adapters.aws.conftest import adapters, as_key
 from tests.support.aws.builders import build_nodeclass
 from tests.support.aws.steps import resolve_nodeclass
-
-
-@contextmanager
-def as_key(key: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
-    os.environ.update(AWS_ACCESS_KEY_ID=key, AWS_SECRET_ACCESS_KEY="secret")
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
 
 
 def statements(caller: Caller) -> Sequence[Mapping[str, Any]]:
