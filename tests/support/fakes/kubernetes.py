@@ -31,12 +31,7 @@ class FakeAnnotated(FaultInjectable):
     """Implements `Annotated` of `activities.ports`."""
 
     async def patch_annotations(
-        self,
-        name: str,
-        annotations: Mapping[str, str | None],
-        *,
-        uid: str = "",
-        only: Mapping[str, str] | None = None,
+        self, name: str, annotations: Mapping[str, str | None], *, uid: str = "", only: Mapping[str, str] | None = None
     ) -> str:
         found = self._annotations(name)
         if found is None or uid not in ("", found[0]):

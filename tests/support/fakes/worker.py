@@ -13,12 +13,7 @@ from temporalio.worker import Worker, WorkflowRunner
 
 from activities.planner_host import PlannerHostActivities
 from activities.ports.core import Ports
-from activities.registry import (
-    list_activities,
-    list_drain_activities,
-    list_launch_activities,
-    list_planner_activities,
-)
+from activities.registry import list_activities, list_drain_activities, list_launch_activities, list_planner_activities
 from activities.workflow_client import WorkflowClient
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
@@ -96,12 +91,7 @@ class WorkerHarness(FakePorts):
         identity = self.workflows.build_identity(claim).model_copy(update={"launch_hash": alike})
         return await self.client.start_workflow(
             NodeClaimWorkflow.run,
-            NodeClaimState(
-                identity=identity,
-                deadlines=self.deadlines,
-                expected=expected,
-                discovered=discovered,
-            ),
+            NodeClaimState(identity=identity, deadlines=self.deadlines, expected=expected, discovered=discovered),
             id=ids.nodeclaim(self.cluster, identity.name, identity.uid),
             task_queue=ids.task_queue(self.cluster),
             search_attributes=claim_start(identity),

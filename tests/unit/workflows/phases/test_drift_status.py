@@ -54,22 +54,15 @@ async def test_a_drifted_node_says_so_once_and_stays(fake: WorkerHarness) -> Non
     assert (await query_state(handle)).phase is Phase.READY and fake.instances.terminated == []
 
 
-async def test_what_a_drifted_node_waits_for_can_be_asked(fake: WorkerHarness) -> None:
-    handle = await ready_nodeclaim(fake)
-    await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
-    await wait_until(lambda: is_blocked_by(handle, "drifted: AMIDrift, waits for its replacement to be planned"))
-    await fake.signal_observed(handle, **BUSY)
-    await wait_until(lambda: has_state(handle, blocked_by=""))
-
-
 async def test_a_drift_that_is_mended_is_taken_back(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     before = await count_reports(handle)
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
     await wait_until(lambda: has_drifted_condition(fake, "True AMIDrift"))
+    await wait_until(lambda: is_blocked_by(handle, "drifted: AMIDrift, waits for its replacement to be planned"))
     await fake.signal_observed(handle, **BUSY)
     await wait_until(lambda: has_drifted_condition(fake, ""))
-    await wait_until(lambda: has_state(handle, drift=""))
+    await wait_until(lambda: has_state(handle, drift="", blocked_by=""))
     assert await count_reports(handle) == before + 2
     assert fake.events.reasons_for("a").count("AMIDrift") == 1
 

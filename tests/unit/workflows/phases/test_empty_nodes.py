@@ -112,26 +112,23 @@ async def test_a_paused_node_stays_until_the_pause_ends(fake: WorkerHarness) -> 
     assert outcome.reason == "Empty" and outcome.history[-1].at >= pause.until
 
 
-async def test_a_pause_by_signal_is_taken_back_by_signal(fake: WorkerHarness) -> None:
-    handle = await ready_nodeclaim(fake)
-    await start_nodepool(fake)
-    await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(fake, hours=3))
-    await observe_empty(fake, handle)
-    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "paused by"), seconds=10)
-    await handle.signal(NodeClaimWorkflow.resume_disruption, Resume(by="ops@example.com"))
-    outcome = await handle.result()
-    assert outcome.history[-1].at < (await fake.now()) + timedelta(hours=3)
-    assert outcome.reason == "Empty"
-
-
-async def test_resuming_lets_a_paused_node_go(fake: WorkerHarness) -> None:
+@pytest.mark.parametrize("by_signal", [False, True], ids=["update", "signal"])
+async def test_resuming_lets_a_paused_node_go(fake: WorkerHarness, by_signal: bool) -> None:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     pause = await pause_for(fake, hours=3)
-    await handle.execute_update(NodeClaimWorkflow.pause, pause)
+    if by_signal:
+        await handle.signal(NodeClaimWorkflow.pause_disruption, pause)
+    else:
+        await handle.execute_update(NodeClaimWorkflow.pause, pause)
     await observe_empty(fake, handle)
-    await handle.execute_update(NodeClaimWorkflow.resume, Resume())
-    assert (await handle.result()).history[-1].at < pause.until
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "paused by"), seconds=10)
+    if by_signal:
+        await handle.signal(NodeClaimWorkflow.resume_disruption, Resume(by="ops@example.com"))
+    else:
+        await handle.execute_update(NodeClaimWorkflow.resume, Resume())
+    outcome = await handle.result()
+    assert outcome.reason == "Empty" and outcome.history[-1].at < pause.until
 
 
 async def test_a_pause_that_is_over_already_is_refused_with_what_to_write(fake: WorkerHarness) -> None:

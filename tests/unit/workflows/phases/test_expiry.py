@@ -144,11 +144,7 @@ async def test_a_pool_grants_each_reason_what_its_own_budget_allows(
     pools = await start_nodepool(fake, budgets=[{"nodes": "2"}, {"nodes": "0", "reasons": ["Empty"]}])
     await request_permits(fake, pools, empty)
     request = PermitRequest(
-        claim_name=expired,
-        claim_uid=f"uid-{expired}",
-        workflow_id=expired,
-        reason="Expired",
-        since=await fake.now(),
+        claim_name=expired, claim_uid=f"uid-{expired}", workflow_id=expired, reason="Expired", since=await fake.now()
     )
     await pools.signal(NodePoolWorkflow.request_permit, request)
     await wait_until_skipping_time(fake, lambda: have_permits(fake, expired))

@@ -102,27 +102,25 @@ async def test_a_node_whose_checks_fail_is_terminated_by_force(fake: WorkerHarne
     assert written[0], "the end of its grace period is written before it is deleted"
 
 
-async def test_a_failing_check_that_is_only_told_leaves_the_node_alone(fake: WorkerHarness) -> None:
-    handle = await ready_with_rules(fake, instanceStatus={"action": "notify"})
-    await send_message(fake, handle, "instanceStatus", source="status")
-    await wait_until(lambda: has_event(fake, "InstanceUnhealthy"))
-    await fake.sleep(hours=1)
-    assert await is_in_phase(handle, Phase.READY)
-
-
-async def test_a_rebalance_recommendation_is_said_and_no_more(fake: WorkerHarness) -> None:
-    handle = await ready_with_rules(fake)
-    await send_message(fake, handle, "rebalanceRecommendation")
-    await wait_until(lambda: has_event(fake, "SpotRebalanceRecommendation", "node-a"))
+@pytest.mark.parametrize(
+    ("rules", "kind", "source", "published"),
+    [
+        ({"instanceStatus": {"action": "notify"}}, "instanceStatus", "status", "InstanceUnhealthy"),
+        ({}, "rebalanceRecommendation", "queue", "SpotRebalanceRecommendation"),
+        ({"spotInterruption": {"action": "ignore"}}, "spotInterruption", "queue", ""),
+    ],
+    ids=["notified check", "rebalance recommendation", "ignored interruption"],
+)
+async def test_an_event_without_an_action_leaves_the_node_alone(
+    fake: WorkerHarness, rules: dict[str, Any], kind: EventKind, source: str, published: str
+) -> None:
+    handle = await ready_with_rules(fake, **rules)
+    await send_message(fake, handle, kind, source=source)
+    if published:
+        await wait_until(lambda: has_event(fake, published, "node-a"))
     await fake.sleep(hours=1)
     assert await is_in_phase(handle, Phase.READY) and not await is_blocked_by(handle, "rebalance")
-
-
-async def test_of_what_a_policy_ignores_nothing_is_said(fake: WorkerHarness) -> None:
-    handle = await ready_with_rules(fake, spotInterruption={"action": "ignore"})
-    await send_message(fake, handle, "spotInterruption")
-    await fake.sleep(minutes=5)
-    assert await is_in_phase(handle, Phase.READY) and "SpotInterrupted" not in fake.events.reasons_for("a")
+    assert "SpotInterrupted" not in fake.events.reasons_for("a")
 
 
 async def test_what_is_said_of_another_instance_is_nobody_s(fake: WorkerHarness) -> None:
@@ -290,36 +288,31 @@ async def test_a_node_that_a_person_keeps_goes_before_aws_acts_all_the_same(fake
 
 
 async def test_a_node_that_a_person_keeps_stays_where_its_policy_leaves_it_to_aws(fake: WorkerHarness) -> None:
-    handle = await nodeclaim_waiting_for_approval(fake, fallback="notify")
-    await send_decision(handle, "reject_event")
-    await fake.sleep(hours=60)
-    assert await is_in_phase(handle, Phase.READY)
-
-
-async def test_an_approval_outlives_its_workflow(fake: WorkerHarness) -> None:
+    """The annotation has the decision, so that it outlives the workflow."""
     handle = await nodeclaim_waiting_for_approval(fake, fallback="notify")
     await send_decision(handle, "reject_event")
     await wait_until(lambda: has_event(fake, "InterruptionRejected"))
     assert '"by":"ann"' in interruptions_annotation(fake)
+    await fake.sleep(hours=60)
+    assert await is_in_phase(handle, Phase.READY)
 
 
 @pytest.mark.parametrize(
-    ("fields", "expected_message"), [({"by": " "}, "write who says so"), ({"reason": "x" * 301}, "write at most 300")]
+    ("start_nodeclaim", "fields", "expected_message"),
+    [
+        (nodeclaim_waiting_for_approval, {"by": " "}, "write who says so"),
+        (nodeclaim_waiting_for_approval, {"reason": "x" * 301}, "write at most 300"),
+        (nodeclaim_with_deferred_event, {}, "no event that waits for approval"),
+    ],
+    ids=["without a person", "long reason", "nothing to approve"],
 )
-async def test_an_answer_that_makes_no_sense_is_refused(
-    fake: WorkerHarness, fields: dict[str, str], expected_message: str
+async def test_an_invalid_decision_is_refused(
+    fake: WorkerHarness, start_nodeclaim: Any, fields: dict[str, str], expected_message: str
 ) -> None:
-    handle = await nodeclaim_waiting_for_approval(fake)
+    handle = await start_nodeclaim(fake)
     with pytest.raises(Exception, match="failed") as error:
         await send_decision(handle, "approve_event", **fields)
     assert expected_message in str(error.value.__cause__)
-
-
-async def test_nobody_is_asked_where_no_policy_says_so(fake: WorkerHarness) -> None:
-    handle = await nodeclaim_with_deferred_event(fake)
-    with pytest.raises(Exception, match="failed") as error:
-        await send_decision(handle, "approve_event")
-    assert "no event that waits for approval" in str(error.value.__cause__)
 
 
 # --- permits ---
