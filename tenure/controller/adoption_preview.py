@@ -160,8 +160,6 @@ class NodeClassPreviewer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AdoptedNodeClaim:
-    """A NodeClaim as it would be taken over."""
-
     claim: NodeClaimFact
     phase: Phase
     """In which its life would begin."""
@@ -350,8 +348,6 @@ class AdoptionPreviewer:
 
 
 class _NullEvents:
-    """Satisfies `activities.ports.Events`: whoever only looks tells nobody."""
-
     async def publish(self, **event: Any) -> None:
         return
 

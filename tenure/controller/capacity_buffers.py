@@ -106,7 +106,6 @@ class CapacityBuffers:
     # --- what buffers ask for ---
 
     async def run(self) -> None:
-        """Until cancelled."""
         while True:
             self.objects_changed.clear()
             await self.resolve()
@@ -272,6 +271,5 @@ class CapacityBuffers:
         }
 
     def _is_up(self, target: str) -> bool:
-        """A node that is up, and not one that is still coming."""
         claim = self._cache.nodeclaims.get(target)
         return claim.initialized if claim is not None else target in self._cache.nodes

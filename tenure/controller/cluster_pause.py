@@ -26,7 +26,6 @@ class ClusterPause:
         self._changed = False
 
     def on_deltas(self, deltas: Iterable[Delta]) -> None:
-        """What the list-watch of Namespaces delivers."""
         for delta in deltas:
             metadata = delta.object["metadata"]
             if metadata["name"] == self._namespace:
@@ -37,7 +36,6 @@ class ClusterPause:
             self._cache.publish(CacheChanged())
 
     def requeue_nodepools(self, changes: ChangeSet) -> None:
-        """Every NodePool is due when it changed."""
         if self._changed:
             self._changed = False
             changes.nodepools |= self._cache.nodepools.keys()

@@ -81,12 +81,10 @@ class DriftDetector:
             self._awake.set()
 
     def schedule_full_pass(self) -> None:
-        """Something changed that many depend on."""
         self._next = self._now()
         self._awake.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
         while True:
             await self._until_due()
             try:
@@ -237,7 +235,6 @@ def _instance_id(claim: NodeClaimFact) -> str:
 
 
 def _memoized(types: Types) -> Types:
-    """Asked once for each class in a pass."""
     known: dict[str, Mapping[str, InstanceType] | None] = {}
 
     def lookup(node_class: EC2NodeClass) -> Mapping[str, InstanceType] | None:

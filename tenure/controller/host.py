@@ -110,14 +110,12 @@ class ClusterController:
         return await session.plan(request) if session else PlanOutcome(plan_id=request.plan_id, blocked=why)
 
     async def compute_disruption(self, request: DisruptionDecisionRequest) -> DisruptionDecision:
-        """One pass of voluntary disruption; refuses as `plan` does."""
         session, why = self._ready_session()
         if session is None:
             return DisruptionDecision(blocked=why, first=request.first, next_pass_at=_utc_now() + RETRY_AFTER)
         return await session.compute_disruption(request)
 
     async def create_replacements(self, replace_request: ReplacementRequest) -> ReplacementResult:
-        """The replacements of a command; refuses as `plan` does."""
         session, why = self._ready_session()
         return (
             await session.create_replacements(replace_request)
@@ -126,12 +124,10 @@ class ClusterController:
         )
 
     async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
-        """What would be done now, for people; refuses as `plan` does."""
         session, why = self._ready_session()
         return await session.preview_disruption(request) if session else DisruptionStatus(blocked=why)
 
     def find_owned(self, instance_ids: Collection[str]) -> frozenset[str]:
-        """The instances of this cluster's NodeClaims among them."""
         cache = self._session.cluster.cache if self._session else None
         return frozenset(one for one in instance_ids if cache and cache.nodeclaim_of_instance(one))
 

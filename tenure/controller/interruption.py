@@ -233,7 +233,6 @@ class InterruptedCapacity:
         return InterruptedNode(node=node.name, uid=node.uid, tainted=bool(node.taints), pods=pods)
 
     def unavailable_offerings(self, now: datetime) -> Sequence[UnavailableOffering]:
-        """Of the last minutes."""
         return [one for one in self._unavailable_offerings.values() if now < one.until]
 
     @property

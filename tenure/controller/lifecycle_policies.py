@@ -57,7 +57,6 @@ class LifecyclePolicies:
         self._verdicts_changed = asyncio.Event()
 
     def on_deltas(self, deltas: Iterable[Delta]) -> None:
-        """What the list-watch delivers."""
         for delta in deltas:
             name = delta.object["metadata"]["name"]
             fact = None if delta.is_deleted else policy_fact(delta.object)
@@ -135,7 +134,6 @@ class LifecyclePolicies:
     # --- what is said ---
 
     async def run(self) -> None:
-        """Until cancelled: write down what was found of each policy."""
         while True:
             await self._verdicts_changed.wait()
             self._verdicts_changed.clear()

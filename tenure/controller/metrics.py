@@ -90,7 +90,6 @@ class NodeClaimMetrics:
         """By EC2NodeClass and name."""
 
     def update_prices(self, catalogue: Catalogue) -> None:
-        """What instances cost from now on."""
         self._types = {(name, one.name): one for name, types in catalogue.by_node_class.items() for one in types}
         self._update_samples(self._cache.nodeclaims.keys())
         self._record()

@@ -41,7 +41,6 @@ class LastPodEventWriter:
             self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled. While no pod moves nothing happens."""
         while True:
             await self._changed.wait()
             self._changed.clear()

@@ -73,7 +73,6 @@ class Snapshot:
         self._observers.update(self.cache.drain_changes(), True, counted=True)
 
     def make_notifier(self, signal_queue: SignalQueue) -> WorkflowNotifier:
-        """Tells through this signaller; of nothing before it is asked to."""
         settings = self.settings
         return WorkflowNotifier(
             cluster=settings.cluster,
@@ -145,8 +144,6 @@ async def list_running_workflows(temporal: Client, cluster: str) -> frozenset[st
 
 
 class Rebuild:
-    """`find_discrepancies`, then `repair` what was found, once."""
-
     def __init__(self, temporal: Client, snapshot: Snapshot, running: frozenset[str]) -> None:
         self._temporal, self._snapshot, self._running = temporal, snapshot, running
         self._cluster = snapshot.settings.cluster

@@ -33,7 +33,6 @@ async def list_nodeclaim_workflows(client: Client, cluster: str) -> dict[str, da
 
 
 async def list_coordinators(client: Client, cluster: str) -> list[str]:
-    """The ids of the NodePool and NodeClass workflows that run."""
     types = "WorkflowType IN ('NodePool', 'EC2NodeClass')"
     query = f"{types} AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{cluster}/'"
     return [one.execution.workflow_id async for one in _list_executions(client, query)]

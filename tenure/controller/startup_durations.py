@@ -35,7 +35,6 @@ class StartupDurations:
         self._expected: dict[str, ExpectedDurations] = {}
 
     def update(self, changes: ChangeSet) -> None:
-        """At NodeClaims that changed, or are gone."""
         for uid in changes.deleted_nodeclaims:
             self._recorded.pop(uid, None)
         for name in changes.nodeclaims:

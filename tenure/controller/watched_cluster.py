@@ -60,7 +60,6 @@ class WatchedCluster:
         }
 
     async def run(self) -> None:
-        """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             for name, watch in self._watches.items():
                 group.create_task(watch.run(), name=f"watch-{name}")
@@ -82,7 +81,6 @@ class WatchedCluster:
         return [name for name, watch in self._watches.items() if not watch.is_fresh(within)]
 
     def is_disconnected(self) -> bool:
-        """No watch is open at all."""
         return all(watch.cut_since is not None for watch in self._watches.values())
 
     def on_deltas(self, kind: str, deltas: list[Delta]) -> None:

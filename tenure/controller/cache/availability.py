@@ -38,7 +38,6 @@ def early_eviction_until(nodes: Iterable[NodeFact], now: datetime) -> datetime |
 
 
 def early_eviction_holds(cache: ClusterCache, now: datetime) -> Sequence[DisruptionBlocker]:
-    """Which nodes are not proposed until then."""
     existing = (one for one in cache.nodeclaims.values() if not one.deleting)
     ends = {one.name: early_eviction_until(cache.nodes_of(one), now) for one in existing}
     why = "its pods were told to go, since AWS takes it back"

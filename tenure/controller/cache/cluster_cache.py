@@ -306,14 +306,12 @@ class ClusterCache:
         return pod.owner_uid if pod else ""
 
     def nodeclaim_of_instance(self, instance_id: str) -> NodeClaimFact | None:
-        """The NodeClaim whose instance this is."""
         return self.nodeclaims.get(self._nodeclaim_by_instance.get(instance_id, ""))
 
     def nodeclaims_of_nodepool(self, pool: str) -> tuple[NodeClaimFact, ...]:
         return tuple(self.nodeclaims[name] for name in sorted(self._nodeclaims_by_nodepool.get(pool, ())))
 
     def drain_changes(self) -> ChangeSet:
-        """What changed since the last call."""
         changes, self._changes = self._changes, ChangeSet()
         return changes
 
@@ -338,12 +336,10 @@ class ClusterCache:
         self._changes.nodeclaims |= {self.nodeclaim_name_of(node)} - {""}
 
     def _record_pod_event(self, node: str) -> None:
-        """The planner wants to know when pods came to a node and left it."""
         for name in {self.nodeclaim_name_of(node)} - {""}:
             self.planner_changes.record_pod_event(self.nodeclaims[name])
 
     def planner_fact(self, name: str) -> NodeClaimFact:
-        """As plans see it."""
         claim = self.nodeclaims[name]
         found = with_last_pod_event(claim, self.occupancy.last_pod_event(node.name for node in self.nodes_of(claim)))
         return found.model_copy(update={"deleting": True}) if name in self.interrupted else found

@@ -38,7 +38,6 @@ class PlannerChanges:
         self.record("claim", claim.name, claim, affects_disruption=False)
 
     def drain_pod_events(self) -> set[str]:
-        """NodeClaims for which `record_pod_event` was called since."""
         names, self._pod_events = self._pod_events, set()
         return names
 
@@ -56,7 +55,6 @@ def make_change(kind: FactKind, key: str, fact: Fact | None) -> Change:
 
 
 def all_changes(tables: Mapping[FactKind, Mapping[str, Fact]]) -> tuple[Change, ...]:
-    """All that is known, by kind and key."""
     return tuple(make_change(kind, key, fact) for kind, table in tables.items() for key, fact in table.items())
 
 
@@ -106,8 +104,6 @@ class NodePoolView:
 
 @dataclass
 class ChangeSet:
-    """What changed since it was last asked for."""
-
     nodeclaims: set[str] = field(default_factory=set)
     nodepools: set[str] = field(default_factory=set)
     nodeclasses: set[str] = field(default_factory=set)
@@ -237,15 +233,12 @@ class DelayingQueue:
         return due
 
     def next_due_at(self) -> datetime | None:
-        """When the next one is due."""
         while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
 
 class SingleFlight:
-    """By key."""
-
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[Any]] = {}
 

@@ -18,8 +18,6 @@ PODS_COMING: Final = "pods of nodes that go are expected here"
 
 
 class PodExpectation(NamedTuple):
-    """What is expected of a NodeClaim's node."""
-
     is_expected: bool
     until: datetime | None
     """When the last expectation ends, or ended; None with `is_expected` means no end in sight."""
@@ -86,6 +84,5 @@ class ExpectedPods:
         return +found
 
     def _is_ready(self, claim: NodeClaimFact, now: datetime) -> bool:
-        """Its node is initialized, is there, and is not away."""
         grace = self._not_ready.grace_for(claim)
         return grace is not None and grace.presence(now) == "here"

@@ -129,7 +129,6 @@ class Nominations:
         return pods
 
     def pods_expected_on(self, target: str) -> tuple[str, ...]:
-        """The UIDs of the pods that are expected there."""
         return tuple(self._by_target.get(target, ()))
 
     def nomination_of(self, pod: str) -> Nomination | None:

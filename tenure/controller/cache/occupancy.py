@@ -30,7 +30,6 @@ class Occupancy:
         return tuple(touched)
 
     def pods_on(self, node: str) -> Mapping[str, PodFact]:
-        """By UID."""
         return self._on_node.get(node, {})
 
     def is_occupied(self, node: str) -> bool:

@@ -57,7 +57,6 @@ ROUNDING: Final = 1e-6
 
 
 def make_disruption_settings(*, spot_to_spot: bool) -> DisruptionSettings:
-    """Of every pass."""
     return DisruptionSettings(
         spot_to_spot=spot_to_spot, most_simulations=MAX_SIMULATIONS, most_candidates=MAX_CANDIDATES
     )
@@ -65,8 +64,6 @@ def make_disruption_settings(*, spot_to_spot: bool) -> DisruptionSettings:
 
 @dataclass(frozen=True, slots=True)
 class DisruptionPass:
-    """A pass."""
-
     at: datetime
     decision: Decision | None = None
     blocked: str = ""
@@ -244,7 +241,6 @@ class DisruptionController:
         )
 
     def _request_updates(self, request: DisruptionDecisionRequest, now: datetime) -> dict[str, object]:
-        """What the Cluster workflow says beyond what the cluster shows."""
         ineligible = self._ineligible_nodes((*request.blockers, *self._early_evicted(now)), request.backoffs, now)
         return {"ineligible": ineligible, "unsold": nodepools_in_backoff(request.backoffs, now), "first": request.first}
 
@@ -294,7 +290,6 @@ class DisruptionController:
 
 
 def _disrupted_uids(under_way: Sequence[InFlightCommand]) -> set[str]:
-    """UIDs of NodeClaims that commands take away."""
     return {one.claim_uid for each in under_way for one in each.proposal.candidates}
 
 

@@ -43,7 +43,6 @@ def proposal_id(reason: Method, candidates: Iterable[CommandCandidate]) -> str:
 
 
 def proposals_by_id(decision: Decision) -> dict[str, Command]:
-    """What would be carried out, by id, in order."""
     found = [one for one in decision.commands if one.reason in EXECUTED_METHODS][:MAX_PROPOSALS]
     return {proposal_id(one.reason, one.candidates): one for one in found}
 
@@ -97,7 +96,6 @@ def _ineligibility_reason(one: NodeVerdict, reason: Method) -> str:
 
 
 def next_wake_time(decision: Decision, times: Iterable[datetime | None], now: datetime) -> datetime | None:
-    """When time alone changes a verdict."""
     ends = [ineligibility.until for one in decision.nodes for ineligibility in one.excluded]
     return min((one for one in (*ends, *times) if one is not None and now < one), default=None)
 
@@ -191,7 +189,6 @@ class Replacements:
 
 
 def _in_order(found: Sequence[NodeClaimFact], plan_id: str) -> list[str]:
-    """By their places in the command."""
     positions = {
         make_nodeclaim_name(one.pool, plan_id, position): position for one in found for position in range(len(found))
     }

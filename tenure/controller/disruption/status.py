@@ -39,12 +39,10 @@ class VerdictReporter:
         self._updated = asyncio.Event()
 
     def update(self, decision: Decision) -> None:
-        """What a pass found."""
         self.last = decision
         self._updated.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
         while True:
             await self._updated.wait()
             self._updated.clear()

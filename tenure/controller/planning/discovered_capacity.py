@@ -54,7 +54,6 @@ class CapacityDiscovery:
         return self._merge(images)
 
     def discover_from_changes(self, changes: Iterable[Change]) -> DiscoveredCapacity:
-        """Learn from what changed in the caches."""
         claims = {one.key for one in changes if one.kind == "claim"}
         claims |= {self._cache.nodeclaim_name_of(one.key) for one in changes if one.kind == "node"}
         return self.discover(sorted(claims - {""}))
@@ -77,7 +76,6 @@ class CapacityDiscovery:
             self._merge({image_spec_key(observation.image_id, spec_hash): {observation.instance_type: memory}})
 
     def spec_hashes(self) -> Mapping[str, str]:
-        """The hash of each EC2NodeClass's spec."""
         known = self._cache.nodeclasses.values()
         return {one.name: one.metadata.annotations.get(NODECLASS_HASH, "") for one in known}
 

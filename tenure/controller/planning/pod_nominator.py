@@ -69,7 +69,6 @@ class PodNominator:
         return not pod.nominated_node and pod.expected_on != node and (last_node != node or times < MAX_NOMINATIONS)
 
     async def run(self) -> None:
-        """Until cancelled, or until it turns out that the right is missing."""
         while True:
             await self._wake.wait()
             self._wake.clear()

@@ -134,7 +134,6 @@ class Provisioner:
                 raise
 
     def _find_existing(self, plan_id: str) -> list[str]:
-        """A try of the same plan that was cut off, here or elsewhere, left these."""
         return [name for name, claim in self._cache.nodeclaims.items() if claim.annotations.get(labels.PLAN) == plan_id]
 
     async def _resume_plan(self, plan_id: str, names: Sequence[str]) -> PlanOutcome:
@@ -221,7 +220,6 @@ class Provisioner:
             await process.apply([Change(kind="claim", key=name, fact=None) for name in sorted(names)])
 
     def _nominated_targets(self, plan: Plan) -> set[str]:
-        """Where the pods of this plan were expected until now."""
         unschedulable = (one.pod_uid for one in plan.unschedulable)
         pods = (*plan.nominations, *(pod for claim in plan.claims for pod in claim.pods), *unschedulable)
         return {found.target for pod in pods if (found := self._nominations.nomination_of(pod))}

@@ -67,7 +67,6 @@ class UndersizedNodes:
         return found
 
     def forget_nodeclaims(self, uids: Iterable[str]) -> None:
-        """These NodeClaims are gone."""
         self._measured -= {(uid, registered) for uid in uids for registered in (True, False)}
 
     def _unregistered(self) -> set[str]:

@@ -37,8 +37,6 @@ UNHEALTHY_DELAY: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class NodeClaimView:
-    """Everything about a NodeClaim that its digest may depend on."""
-
     claim: NodeClaimFact
     nodes: tuple[NodeFact, ...] = ()
     policy: str = ""
@@ -73,8 +71,6 @@ class NodeClaimView:
 
 @dataclass(frozen=True)
 class Digest:
-    """What to say, and when time alone may change it."""
-
     observed: ObservedNodeClaim
     recheck_at: datetime | None = None
 

@@ -28,9 +28,7 @@ SIGNAL: Final = "cluster_changed"
 
 
 class DisruptionTrigger:
-    """Run `run` in a task once every kind is known; `look` after every burst of changes. `last_pass_seconds`: seconds
-    that the last
-    pass took."""
+    """Call `on_change` after every burst of changes, and `run` in a task once every kind is known."""
 
     def __init__(
         self,

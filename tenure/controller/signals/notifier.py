@@ -81,7 +81,6 @@ class WorkflowNotifier:
         self._nodepools_notified: dict[str, datetime] = {}
 
     def next_due_at(self) -> datetime | None:
-        """When there is something to look at again without any change."""
         return self._due.next_due_at()
 
     def notify(self, changes: ChangeSet, known: SyncedKinds, now: datetime) -> None:
@@ -90,7 +89,7 @@ class WorkflowNotifier:
         self._requeue_due(changes, now)
         _for_each(
             self._take_ready(changes.nodeclaims, "claim", known.nodeclaims and known.nodes and known.policies),
-            self._nodeclaim_notifier(known, now),
+            lambda name: self._notify_nodeclaim(name, known, now),
         )
         pools_known = known.nodepools and known.nodeclaims and known.nodeclasses and known.policies and known.pauses
         _for_each(
@@ -117,9 +116,6 @@ class WorkflowNotifier:
         self._deferred[kind] = deferred
         return set()
 
-    def _nodeclaim_notifier(self, known: SyncedKinds, now: datetime) -> Callable[[str], None]:
-        return lambda name: self._notify_nodeclaim(name, known, now)
-
     def identity_of(self, claim: NodeClaimFact) -> NodeClaimIdentity:
         return NodeClaimIdentity(
             cluster=self._cluster,
@@ -143,7 +139,6 @@ class WorkflowNotifier:
         self._notify_nodeclaim(claim.name, known, now, allow_restart=True)
 
     def notify_deleted(self, workflow_id: str) -> None:
-        """A workflow runs whose NodeClaim is not there."""
         observed = ObservedNodeClaim(number=self._number(), exists=False)
         self._signal_queue.enqueue(Signal(workflow_id, "observe", observed, _DELETED_DIGEST))
 

@@ -106,8 +106,6 @@ def list_pending_pods(
 
 @dataclass(frozen=True, slots=True)
 class PendingPods:
-    """What pods without a place, or that lose theirs, come to."""
-
     pending: Sequence[PodFact]
     nominated: Collection[str]
     """UIDs of those that wait for the place that they were given."""

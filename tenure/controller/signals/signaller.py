@@ -38,8 +38,6 @@ class Start:
 
 @dataclass(frozen=True)
 class Signal:
-    """One observation for one workflow."""
-
     workflow_id: str
     name: str
     argument: Message
@@ -87,7 +85,6 @@ class SignalQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing waits to be accepted."""
         return not self._waiting and not self._busy
 
     def last_digest(self, key: str) -> str:
@@ -95,7 +92,6 @@ class SignalQueue:
         return self.sent.get(key, "")
 
     async def run(self) -> None:
-        """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(MAX_CONCURRENT_SIGNALS):
                 group.create_task(self._process_queue())

@@ -23,8 +23,6 @@ SPREAD: Final = 300.0
 
 
 class ApiKeyClient(Protocol):
-    """Temporal's client, as far as it is needed here."""
-
     api_key: str | None
 
 
@@ -91,7 +89,6 @@ class CertificateWatcher:
         return ""
 
     def _warn_once(self, why: str) -> None:
-        """Once, however often it is found."""
         if why and why != self._last_warning:
             log.warning("files for Temporal changed and are not complete yet", why=why)
         self._last_warning = why

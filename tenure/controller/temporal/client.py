@@ -51,7 +51,6 @@ async def connect(address: str, *, namespace: str, security: Security, metrics_p
 
 
 def metrics_at(port: int) -> PrometheusConfig:
-    """How the worker's metrics are offered to Prometheus."""
     return PrometheusConfig(
         bind_address=f"{wildcard_address()}:{port}",
         durations_as_seconds=True,

@@ -86,7 +86,6 @@ class Security:
 
 
 def why_not(message: str) -> str:
-    """The core of what the client's transport says at length."""
     signs = (
         ("ConnectionRefused", "connection refused"),
         ("dns error", "no such host"),

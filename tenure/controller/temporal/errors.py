@@ -7,7 +7,6 @@ _FORBIDDEN = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 
 
 def format_rpc_error(error: RPCError, *, namespace: str, address: str) -> str:
-    """One line: what went wrong, and what to do next."""
     message = " ".join(error.message.split()).rstrip(".") or error.status.name
     if lacks_namespace(error):
         return (
