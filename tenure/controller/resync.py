@@ -59,10 +59,7 @@ def notify_orphaned_coordinators(
     orphans = [key for key in running if key not in pools | classes]
     for key in orphans:
         log.warning("coordinator without its object: told", workflow=key)
-        if key.startswith(ids.nodepool(cluster, "")):
-            notifier.notify_nodepool_deleted(key)
-        else:
-            notifier.notify_nodeclass_deleted(key)
+        notifier.notify_coordinator_deleted(key)
     return len(orphans)
 
 

@@ -122,19 +122,12 @@ def _starting_digest(view: NodeClaimView, joined: ObservedNodeClaim, node: NodeF
 
 
 def _running_digest(view: NodeClaimView, joined: ObservedNodeClaim, node: NodeFact, now: datetime) -> Digest:
-    observed = _ready_observation(view, joined, node)
-    waiting = waiting_for(view.claim, node)
-    if waiting:
-        observed = observed.model_copy(
-            update={"node_ready": node.ready, "waiting_for": _reported_reasons(node, waiting)}
-        )
-    if view.not_ready and view.not_ready.not_ready_since:
-        observed = observed.model_copy(
-            update={
-                "not_ready_since": view.not_ready.not_ready_since,
-                "not_ready_reason": view.not_ready.describe_causes,
-            }
-        )
+    found: dict[str, Any] = {}
+    if waiting := waiting_for(view.claim, node):
+        found |= {"node_ready": node.ready, "waiting_for": _reported_reasons(node, waiting)}
+    if view.not_ready and (since := view.not_ready.not_ready_since):
+        found |= {"not_ready_since": since, "not_ready_reason": view.not_ready.describe_causes}
+    observed = _ready_observation(view, joined, node).model_copy(update=found)
     if view.occupied:
         return Digest(observed)
     if view.needed_by_buffer:

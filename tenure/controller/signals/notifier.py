@@ -26,7 +26,6 @@ from tenure.controller.signals.digests import (
 )
 from tenure.controller.signals.lifecycle_observers import LifecycleObservers
 from tenure.controller.signals.signaller import Signal, SignalQueue, Start
-from tenure.model.base import Message
 from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.facts import NodeClaimFact, NodeFact
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimIdentity, NodeClaimState
@@ -237,17 +236,14 @@ class WorkflowNotifier:
             self._due.schedule(f"claim/{claim.name}", None)
             self._due.schedule(f"gone/{workflow_id}", now + DELETED_NOTIFY_DELAY)
         for name in changes.deleted_nodepools:
-            self.notify_nodepool_deleted(ids.nodepool(self._cluster, name))
+            self.notify_coordinator_deleted(ids.nodepool(self._cluster, name))
         for name in changes.deleted_nodeclasses:
-            self.notify_nodeclass_deleted(ids.nodeclass(self._cluster, name))
+            self.notify_coordinator_deleted(ids.nodeclass(self._cluster, name))
 
-    def notify_nodepool_deleted(self, workflow_id: str) -> None:
-        self._notify_object_deleted(workflow_id, ObservedNodePool(number=self._number(), exists=False))
-
-    def notify_nodeclass_deleted(self, workflow_id: str) -> None:
-        self._notify_object_deleted(workflow_id, ObservedNodeClass(number=self._number(), exists=False))
-
-    def _notify_object_deleted(self, workflow_id: str, observed: Message) -> None:
+    def notify_coordinator_deleted(self, workflow_id: str) -> None:
+        """The NodePool or EC2NodeClass of this workflow is gone."""
+        is_nodepool = workflow_id.startswith(ids.nodepool(self._cluster, ""))
+        observed = (ObservedNodePool if is_nodepool else ObservedNodeClass)(number=self._number(), exists=False)
         self._signal_queue.discard(workflow_id)
         self._signal_queue.enqueue(Signal(workflow_id, "observe", observed, _DELETED_DIGEST))
 
@@ -261,17 +257,16 @@ class WorkflowNotifier:
         if last is not None and now < last + NODEPOOL_SIGNAL_INTERVAL:
             self._due.schedule(f"pool/{name}", last + NODEPOOL_SIGNAL_INTERVAL)
             return
-        node_class = self._cache.nodeclasses.get(view.fact.node_class)
-        claims = self._cache.nodeclaims_of_nodepool(name)
-        extra_fields = self._observers.nodepool_fields(name, view.pause) if self._observers else {}
-        gate = self._static_capacity
         observed = nodepool_digest(
-            view.fact, claims, node_class, static_capacity=gate, healthy_at=view.healthy_at, **extra_fields
+            view.fact,
+            self._cache.nodeclaims_of_nodepool(name),
+            self._cache.nodeclasses.get(view.fact.node_class),
+            static_capacity=self._static_capacity,
+            healthy_at=view.healthy_at,
+            **(self._observers.nodepool_fields(name, view.pause) if self._observers else {}),
         )
         start = Start("NodePool", NodePoolState(cluster=self._cluster, name=name), summary=f"NodePool {name}")
-        numbered = observed.model_copy(update={"number": self._number()})
-        signal = Signal(ids.nodepool(self._cluster, name), "observe", numbered, hash_observation(observed), start)
-        if self._signal_queue.enqueue(signal):
+        if self._enqueue_observation(ids.nodepool(self._cluster, name), observed, start):
             self._nodepools_notified[name] = now
 
     def _notify_nodeclass(self, name: str) -> None:
@@ -281,10 +276,13 @@ class WorkflowNotifier:
         holders = [claim for claim in self._cache.nodeclaims.values() if claim.node_class == name]
         observed = nodeclass_digest(node_class, holders)
         start = Start("EC2NodeClass", NodeClassState(cluster=self._cluster, name=name), summary=f"EC2NodeClass {name}")
+        self._enqueue_observation(ids.nodeclass(self._cluster, name), observed, start)
+
+    def _enqueue_observation(
+        self, workflow_id: str, observed: ObservedNodePool | ObservedNodeClass, start: Start
+    ) -> bool:
         numbered = observed.model_copy(update={"number": self._number()})
-        self._signal_queue.enqueue(
-            Signal(ids.nodeclass(self._cluster, name), "observe", numbered, hash_observation(observed), start)
-        )
+        return self._signal_queue.enqueue(Signal(workflow_id, "observe", numbered, hash_observation(observed), start))
 
 
 def _for_each(names: Iterable[str], notify: Callable[[str], None]) -> None:

@@ -133,6 +133,11 @@ class CacheHarness:
     def apply_objects(self, kind: str, *objects: Json) -> None:
         self.cache.on_deltas(kind, [Delta(one) for one in objects])
 
+    def add_running_node(self, nodeclaim: str = "c1", name: str = "n1") -> None:
+        """An initialized NodeClaim and its Node."""
+        self.apply_objects("nodeclaims", claim(nodeclaim, phase="Initialized"))
+        self.apply_objects("nodes", node(name, of=nodeclaim))
+
     def delete_objects(self, kind: str, *objects: Json) -> None:
         self.cache.on_deltas(kind, [Delta(one, is_deleted=True) for one in objects])
 

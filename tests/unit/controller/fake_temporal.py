@@ -10,6 +10,7 @@ from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.model.base import Message
 
 
@@ -78,3 +79,21 @@ class FakeHandle:
 
     async def signal(self, name: str, argument: Message, **_: Any) -> None:
         await self.temporal._take(Sent(self.workflow_id, name, argument))
+
+
+class RecordingSignalQueue(SignalQueue):
+    """Accepts everything that is new at once; nothing is sent."""
+
+    def __init__(self, sent: dict[str, str] | None = None) -> None:
+        super().__init__(FakeTemporal().client, "queue", sent or {})
+        self.signals: list[Signal] = []
+
+    def enqueue(self, signal: Signal) -> bool:
+        if self.sent.get(signal.key) == signal.digest:
+            return False
+        self.sent[signal.key] = signal.digest
+        self.signals.append(signal)
+        return True
+
+    def arguments_to(self, workflow_id: str) -> list[Any]:
+        return [one.argument for one in self.signals if one.workflow_id == workflow_id]

@@ -11,7 +11,7 @@ from tenure.kube.client.list_watch import Delta
 from tenure.model.errors import TryLater
 from tenure.model.plan import Plan
 from tenure.model.provider_results import ConditionPatch
-from tests.support.controller.builders import CacheHarness, claim, node, node_class, pool, stamp
+from tests.support.controller.builders import CacheHarness, claim, node_class, pool, stamp
 from tests.unit.controller.planning.test_provisioner import ProvisionerHarness
 from tests.unit.controller.signals.test_workflow_notifier import NotifierHarness as WorkflowNotifierHarness
 
@@ -180,8 +180,7 @@ async def test_a_silent_api_server_leaves_what_is_known(harness: BufferHarness) 
 
 
 async def test_pods_without_room_are_demand_and_nodes_with_room_are_held(harness: BufferHarness) -> None:
-    harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
-    harness.apply_objects("nodes", node("n1", of="c1"))
+    harness.add_running_node()
     await harness.resolve(by_template())
     assert harness.buffers.is_uncertain
     harness.cache.drain_changes()
@@ -241,8 +240,7 @@ async def test_without_buffers_nothing_is_waited_for(harness: BufferHarness) -> 
 
 
 async def test_of_two_buffers_on_a_node_the_other_keeps_it(harness: BufferHarness) -> None:
-    harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
-    harness.apply_objects("nodes", node("n1", of="c1"))
+    harness.add_running_node()
     await harness.resolve(by_template(1), buffer("other", podTemplateRef={"name": "web"}, replicas=1))
     harness.reserved = {"spare-0": "n1", "other-0": "n1"}
     await harness.check_headroom()
@@ -343,8 +341,7 @@ def test_a_node_that_holds_room_is_not_empty(is_needed: bool) -> None:
     harness = WorkflowNotifierHarness()
     harness.notifier._buffer_needing = lambda name: "default/spare" if is_needed and name == "c1" else ""
     harness.apply_objects("nodepools", pool())
-    harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
-    harness.apply_objects("nodes", node("n1", of="c1"))
+    harness.add_running_node()
     harness.notify()
     assert (harness.last_observed().empty, harness.last_observed().needed_by_buffer) == (
         (False, "default/spare") if is_needed else (True, "")

@@ -7,12 +7,12 @@ from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.signals.digests import NodeClaimView, nodeclaim_digest, nodepool_digest
-from tenure.controller.signals.signaller import SignalQueue
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.facts.objects import nodepool_fact
 from tenure.model.operator_requests import ObservedPause
 from tests.support.controller import builders
 from tests.support.controller.builders import NOW, claim_fact, node_fact
+from tests.unit.controller.fake_temporal import RecordingSignalQueue
 
 TEXT = "until=2026-06-01T18:00:00Z, by=ann, reason=why"
 
@@ -20,21 +20,6 @@ TEXT = "until=2026-06-01T18:00:00Z, by=ann, reason=why"
 def namespace(name: str, text: str = "", *, deleted: bool = False) -> Delta:
     metadata: dict[str, Any] = {"name": name, **({"annotations": {PAUSE: text}} if text else {})}
     return Delta(object={"metadata": metadata}, is_deleted=deleted)
-
-
-class RecordingSignalQueue(SignalQueue):
-    """What was offered; nothing is sent."""
-
-    def __init__(self) -> None:
-        self.sent: dict[str, str] = {}
-        self.enqueued: list[Any] = []
-
-    def enqueue(self, signal: Any) -> bool:
-        known = self.sent.get(signal.key) == signal.digest
-        if not known:
-            self.sent[signal.key] = signal.digest
-            self.enqueued.append(signal)
-        return not known
 
 
 def make_cache(*pools: str) -> ClusterCache:
@@ -63,13 +48,13 @@ def test_only_the_workers_own_namespace_pauses_and_every_pool_is_due_when_it_doe
 def test_the_cluster_workflow_is_told_of_changes_alone() -> None:
     cluster_pause, signal_queue = ClusterPause("tenure", make_cache()), RecordingSignalQueue()
     cluster_pause.notify("demo", signal_queue, 1)
-    assert signal_queue.enqueued == []
+    assert signal_queue.signals == []
     cluster_pause.on_deltas([namespace("tenure", TEXT)])
     cluster_pause.notify("demo", signal_queue, 2)
     cluster_pause.notify("demo", signal_queue, 3)
     cluster_pause.on_deltas([namespace("tenure")])
     cluster_pause.notify("demo", signal_queue, 4)
-    assert [(one.workflow_id, one.name, one.argument) for one in signal_queue.enqueued] == [
+    assert [(one.workflow_id, one.name, one.argument) for one in signal_queue.signals] == [
         ("demo/cluster", "observe_pause", ObservedPause(number=2, text=TEXT)),
         ("demo/cluster", "observe_pause", ObservedPause(number=4, text="")),
     ]

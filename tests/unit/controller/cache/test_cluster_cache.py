@@ -15,8 +15,7 @@ def harness() -> CacheHarness:
     harness = CacheHarness()
     harness.apply_objects("nodepools", pool())
     harness.apply_objects("ec2nodeclasses", node_class())
-    harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
-    harness.apply_objects("nodes", node("n1", of="c1"))
+    harness.add_running_node()
     harness.cache.drain_changes()
     harness.cache.drain_planner_changes()
     return harness

@@ -21,8 +21,7 @@ def ready_conditions(seconds: float, status: str = "False") -> list[dict[str, An
 @pytest.fixture
 def harness() -> CacheHarness:
     harness = CacheHarness()
-    harness.apply_objects("nodeclaims", claim("up", phase="Initialized"))
-    harness.apply_objects("nodes", node("n-up", of="up"))
+    harness.add_running_node("up", "n-up")
     harness.apply_objects("pods", pod("p"))
     return harness
 

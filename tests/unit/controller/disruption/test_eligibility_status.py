@@ -11,7 +11,7 @@ from tenure.controller.disruption.status import (
     VerdictReporter,
 )
 from tenure.model.disruption.decision import Cause, Decision, Ineligibility, NodeVerdict
-from tests.support.controller.builders import CacheHarness, claim, node
+from tests.support.controller.builders import CacheHarness, claim
 from tests.support.fakes.kubernetes import FakeEvents
 
 
@@ -20,8 +20,7 @@ class VerdictHarness(CacheHarness):
         super().__init__()
         self.events = FakeEvents()
         self.verdicts = VerdictReporter(self.cache, self.events)
-        self.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
-        self.apply_objects("nodes", node("n1", of="c1"))
+        self.add_running_node()
 
     async def publish(self, *nodes: NodeVerdict) -> list[tuple[str, str, str]]:
         """What is said of a pass."""

@@ -11,22 +11,13 @@ import pytest
 
 from tenure.controller.cache.dirty import TAGS
 from tenure.controller.signals.disruption_trigger import DisruptionTrigger
-from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.model.disruption.commands import ClusterChanged
 from tests.support.controller.builders import CacheHarness, Json, claim, node, pod, pool
 from tests.support.fakes.event_loop import run_pending_tasks
+from tests.unit.controller.fake_temporal import RecordingSignalQueue
 
 STEP = 0.01
 """Seconds."""
-
-
-class RecordingSignalQueue(SignalQueue):
-    def __init__(self) -> None:
-        self.signals: list[Signal] = []
-
-    def enqueue(self, signal: Signal) -> bool:
-        self.signals.append(signal)
-        return True
 
 
 class FakeClock:
@@ -73,8 +64,7 @@ class DisruptionTriggerHarness(CacheHarness):
             self.cache, self.signal_queue, "east", min_interval=0.05, max_interval=0.05
         )
         self.apply_objects("nodepools", pool())
-        self.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
-        self.apply_objects("nodes", node("n1", of="c1"))
+        self.add_running_node()
         self.apply_objects("pods", pod("a", on="n1"), pod("agent", on="n1", owner="DaemonSet"))
 
     async def triggers(self, kind: str = "", *objects: Json, lost: bool = False) -> bool:

@@ -14,7 +14,6 @@ from tenure.controller.lifecycle_policies import LifecyclePolicies
 from tenure.controller.signals.lifecycle_observers import LifecycleObservers
 from tenure.controller.signals.notifier import DELETED_NOTIFY_DELAY, WorkflowNotifier
 from tenure.controller.signals.pending_pods import classify_pods, list_pending_pods
-from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.kube.client.list_watch import Delta
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimState
@@ -32,30 +31,12 @@ from tests.support.controller.builders import (
     pool,
     stamp,
 )
-from tests.unit.controller.fake_temporal import FakeTemporal
+from tests.unit.controller.fake_temporal import RecordingSignalQueue
 from tests.unit.controller.test_lifecycle_policies import policy
 from workflows.search_attributes import DEADLINE
 
 ALL_SYNCED = SyncedKinds(nodeclaims=True, nodes=True, pods=True, nodepools=True, nodeclasses=True, warm_up_until=None)
 CLAIM = "prod/nodeclaim/c1/uid-c1"
-
-
-class RecordingSignalQueue(SignalQueue):
-    """Accepts everything at once."""
-
-    def __init__(self, sent: dict[str, str]) -> None:
-        super().__init__(FakeTemporal().client, "queue", sent)
-        self.signals: list[Signal] = []
-
-    def enqueue(self, signal: Signal) -> bool:
-        if self.sent.get(signal.workflow_id) == signal.digest:
-            return False
-        self.sent[signal.workflow_id] = signal.digest
-        self.signals.append(signal)
-        return True
-
-    def arguments_to(self, workflow_id: str) -> list[Any]:
-        return [one.argument for one in self.signals if one.workflow_id == workflow_id]
 
 
 class NotifierHarness(CacheHarness):
@@ -64,7 +45,7 @@ class NotifierHarness(CacheHarness):
     def __init__(self, sent: dict[str, str] | None = None) -> None:
         super().__init__()
         self.nominations = Nominations()
-        self.signal_queue = RecordingSignalQueue(sent or {})
+        self.signal_queue = RecordingSignalQueue(sent)
         self.numbers = iter(range(1, 1000))
         self.notifier = WorkflowNotifier(
             cluster="prod",
@@ -95,11 +76,6 @@ def harness() -> NotifierHarness:
     harness.apply_objects("nodepools", pool(disruption={"consolidateAfter": "30s", "consolidationPolicy": "WhenEmpty"}))
     harness.apply_objects("ec2nodeclasses", node_class())
     return harness
-
-
-def add_running_node(harness: NotifierHarness) -> None:
-    harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
-    harness.apply_objects("nodes", node("n1", of="c1"))
 
 
 def test_a_new_claim_starts_its_life_with_all_that_is_known_of_it(harness: NotifierHarness) -> None:
@@ -146,7 +122,7 @@ def test_numbers_rise(harness: NotifierHarness) -> None:
 
 
 def test_nothing_is_said_of_claims_before_nodes_are_known_and_all_of_it_after(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     harness.notify(known=replace(ALL_SYNCED, nodes=False))
     assert not harness.signal_queue.arguments_to(CLAIM)
     harness.notify()
@@ -154,7 +130,7 @@ def test_nothing_is_said_of_claims_before_nodes_are_known_and_all_of_it_after(ha
 
 
 def test_without_pods_only_nodes_that_are_up_have_to_wait(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     harness.apply_objects("nodeclaims", claim("c2", phase="Launched"), claim("c3", phase="Initialized", deleting=True))
     harness.notify(known=replace(ALL_SYNCED, pods=False))
     assert not harness.signal_queue.arguments_to(CLAIM)
@@ -175,7 +151,7 @@ def test_pools_and_classes_are_told_once_their_owners_are_known(harness: Notifie
 
 
 def test_a_node_empties_and_is_told_since_when(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     harness.apply_objects("pods", pod("p", on="n1"))
     harness.notify(1)
     assert not harness.last_observed().empty and harness.last_observed().policy == "WhenEmpty/30s"
@@ -187,8 +163,7 @@ def test_a_node_empties_and_is_told_since_when(harness: NotifierHarness) -> None
 
 def test_a_node_whose_pods_were_told_to_go_is_not_told_that_it_is_empty(harness: NotifierHarness) -> None:
     """It hears that AWS takes it back; unless that does not come true."""
-    harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
-    harness.apply_objects("nodes", node("n1", of="c1"))
+    harness.add_running_node()
     harness.apply_objects("pods", pod("p1", on="n1"))
     harness.notify()
     signal_count = len(harness.signal_queue.arguments_to(CLAIM))
@@ -233,7 +208,7 @@ def test_a_node_that_a_worker_before_emptied_is_not_told_empty_while_aws_may_tak
 
 
 def test_a_node_that_expects_pods_is_told_empty_when_they_had_their_time(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     harness.nominations.nominate({"uid-p": "c1"}, at(0))
     harness.notify(1)
     assert not harness.last_observed().empty and harness.notifier.next_due_at() == at(110)
@@ -245,7 +220,7 @@ def test_a_node_that_expects_pods_is_told_empty_when_they_had_their_time(harness
 
 def test_a_pod_is_demand_again_before_the_node_that_expects_it_is_empty(harness: NotifierHarness) -> None:
     """A kube-scheduler that is late: the next plan expects the pod there again, and the node never is empty."""
-    add_running_node(harness)
+    harness.add_running_node()
     harness.apply_objects("pods", pod("p"))
     harness.nominations.nominate({"uid-p": "c1"}, at(0))
     assert classify_pods(harness.cache, harness.nominations, not_ready_tracker(harness), at(19)).next_expiry == at(20)
@@ -259,7 +234,7 @@ def test_a_pod_is_demand_again_before_the_node_that_expects_it_is_empty(harness:
 
 
 def test_a_node_whose_pods_do_not_come_says_which_after_a_minute(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     for name in ("p", "q"):
         harness.apply_objects("pods", pod(name))
     harness.nominations.nominate({"uid-q": "c1"}, at(0))
@@ -284,7 +259,7 @@ def test_a_node_whose_pods_do_not_come_says_which_after_a_minute(harness: Notifi
 
 
 def test_a_node_that_waits_for_pods_of_nodes_that_go_says_so(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     harness.apply_objects("nodeclaims", claim("old", phase="Initialized", deleting=True))
     harness.apply_objects("nodes", node("n-old", of="old"))
     harness.apply_objects("pods", pod("p", on="n-old"))
@@ -294,7 +269,7 @@ def test_a_node_that_waits_for_pods_of_nodes_that_go_says_so(harness: NotifierHa
 
 
 def test_of_many_pods_the_one_that_waits_longest_is_named_however_others_come_and_go(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     harness.apply_objects("pods", pod("z"), *(pod(f"p{number}") for number in range(9)))
     harness.nominations.nominate({"uid-z": "c1"}, at(0))
     harness.nominations.nominate({"uid-p0": "c1"}, at(1))
@@ -363,7 +338,7 @@ def test_a_replacement_does_not_wait_for_a_command_that_must_be_over(harness: No
 
 
 def test_a_node_that_a_budget_keeps_waiting_for_its_pods_is_not_empty(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     harness.apply_objects("nodeclaims", claim("old", phase="Initialized", deleting=True))
     harness.apply_objects("nodes", node("n-old", of="old"))
     harness.apply_objects("pods", pod("p", on="n-old"))
@@ -381,7 +356,7 @@ def test_a_node_that_a_budget_keeps_waiting_for_its_pods_is_not_empty(harness: N
 
 
 def test_a_node_that_is_away_and_expected_back_is_not_empty_while_pods_wait_for_it(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     harness.nominations.nominate({"uid-p": "c1"}, at(0))
     harness.apply_objects("nodes", node("n1", of="c1", ready=False))
     harness.notify(100)
@@ -397,7 +372,7 @@ def test_a_node_that_is_away_and_expected_back_is_not_empty_while_pods_wait_for_
 
 
 def test_a_new_host_holds_back_emptiness_while_pending_pods_may_be_on_their_way(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     young = replace(ALL_SYNCED, warm_up_until=at(30))
     harness.notify(1, young)
     assert not harness.last_observed().empty and harness.notifier.next_due_at() == at(30)
@@ -406,13 +381,13 @@ def test_a_new_host_holds_back_emptiness_while_pending_pods_may_be_on_their_way(
 
 
 def test_a_node_that_was_up_before_the_host_counts_as_empty_only_since_then(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     harness.notify(1)
     assert harness.last_observed().empty_since == NOW
 
 
 def test_since_when_a_node_is_empty_survives_a_change_of_hosts(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     harness.apply_objects("pods", pod("p", on="n1"))
     harness.delete_objects("pods", pod("p", on="n1"))
     harness.notify(1)
@@ -420,7 +395,7 @@ def test_since_when_a_node_is_empty_survives_a_change_of_hosts(harness: Notifier
     successor.apply_objects(
         "nodepools", pool(disruption={"consolidateAfter": "30s", "consolidationPolicy": "WhenEmpty"})
     )
-    add_running_node(successor)
+    successor.add_running_node()
     successor.notify(100, replace(ALL_SYNCED, warm_up_until=at(130)))
     assert not successor.signal_queue.arguments_to(CLAIM), (
         "the same facts are no news, neither is their being carried over"
@@ -434,7 +409,7 @@ def test_since_when_a_node_is_empty_survives_a_change_of_hosts(harness: Notifier
 
 
 def test_a_claim_that_left_is_told_only_if_its_life_goes_on_without_it(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     harness.notify()
     harness.apply_objects("nodeclaims", claim("c1", phase="Initialized", deleting=True))
     harness.delete_objects("nodeclaims", claim("c1"))
@@ -447,7 +422,7 @@ def test_a_claim_that_left_is_told_only_if_its_life_goes_on_without_it(harness: 
 
 
 def test_expectations_end_with_a_claim_that_is_going(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     harness.nominations.nominate({"uid-p": "c1"}, at(0))
     harness.apply_objects("nodeclaims", claim("c1", phase="Initialized", deleting=True))
     harness.notify()
@@ -503,7 +478,7 @@ def test_a_class_that_is_going_hears_of_every_claim_that_leaves(harness: Notifie
 
 
 def test_a_life_that_was_lost_is_started_again(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     harness.notify()
     harness.notifier.restart_workflow(harness.cache.nodeclaims["c1"], ALL_SYNCED, at(2))
     signal = harness.signal_queue.signals[-1]
@@ -527,7 +502,7 @@ def test_one_claim_that_cannot_be_digested_holds_up_no_other(
 
 
 def test_a_watch_that_began_after_a_node_emptied_says_that_it_did_not_see_it(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     harness.notify()
     assert harness.last_observed().empty and harness.last_observed().empty_since_unseen
     harness.notify(2)
@@ -555,7 +530,7 @@ class NullPolicyPort:
 
 def test_rules_reach_the_claims_of_their_pool_and_only_those_are_told_anew(harness: NotifierHarness) -> None:
     policies = use_policies(harness)
-    add_running_node(harness)
+    harness.add_running_node()
     harness.apply_objects("nodepools", pool("gpu"))
     harness.apply_objects("nodeclaims", claim("g1", pool="gpu"))
     policies.update(harness.cache._changes)
@@ -573,7 +548,7 @@ def test_rules_reach_the_claims_of_their_pool_and_only_those_are_told_anew(harne
 
 def test_what_nobody_can_read_of_aws_s_events_reaches_the_claims_of_the_pool(harness: NotifierHarness) -> None:
     policies = use_policies(harness)
-    add_running_node(harness)
+    harness.add_running_node()
     policies.on_deltas([Delta(policy("p", interruption={"scheduledChange": {"lead": "soon"}}))])
     policies.update(harness.cache._changes)
     harness.notify(1)
@@ -581,7 +556,7 @@ def test_what_nobody_can_read_of_aws_s_events_reaches_the_claims_of_the_pool(har
 
 
 def test_claims_are_told_of_once_policies_are_known(harness: NotifierHarness) -> None:
-    add_running_node(harness)
+    harness.add_running_node()
     harness.notify(1, replace(ALL_SYNCED, policies=False))
     assert harness.signal_queue.arguments_to(CLAIM) == []
     harness.notify(2)
@@ -619,7 +594,7 @@ def test_a_life_starts_with_what_is_expected_of_it_and_the_deadline_of_its_launc
 
 def test_a_pool_hears_that_its_budget_may_have_room_and_not_that_it_has_less(harness: NotifierHarness) -> None:
     use_policies(harness)
-    add_running_node(harness)
+    harness.add_running_node()
 
     def observed_at(seconds: float) -> list[ObservedNodePool]:
         observers, changes = harness.notifier._observers, harness.cache.drain_changes()
