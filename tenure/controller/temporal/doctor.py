@@ -6,14 +6,13 @@ from typing import Final
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest, GetSystemInfoRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSystemInfoRequest
 from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.service import RPCError
 
 from tenure.controller.temporal.errors import lacks_namespace, make_namespace
 from tenure.controller.temporal.namespace import KINDS, how_to_make, is_there
-from tenure.controller.temporal.worker_versioning import current_build
+from tenure.controller.temporal.worker_versioning import current_build, list_pollers
 from tenure.model.errors import Finding, advice_finding, ok_finding, problem_finding, unknown_finding
 from tenure.model.interruption.records import InterruptionState
 from workflows import ids, search_attributes
@@ -157,10 +156,11 @@ async def _attributes(temporal: Client, _: str) -> list[Finding]:
 
 async def _workers(temporal: Client, cluster: str) -> list[Finding]:
     queue = ids.task_queue(cluster)
-    names = await _list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
-    if not names:
+    pollers = await list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
+    if not pollers:
         return [advice_finding(AREA, f"task queue {queue}", "no worker takes work from it", "start the worker")]
-    host = await _list_pollers(temporal, ids.plan_queue(cluster), TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
+    names = sorted({one.identity for one in pollers})
+    host = await list_pollers(temporal, ids.plan_queue(cluster), TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
     found = [ok_finding(AREA, f"task queue {queue}", f"{len(names)} at work: {', '.join(names)}")]
     if build := await current_build(temporal, cluster):
         found.append(ok_finding(AREA, "build", f"{build} gets the tasks"))
@@ -169,15 +169,6 @@ async def _workers(temporal: Client, cluster: str) -> list[Finding]:
         todo = f"see the worker's log and /readyz, and the workflow {ids.watch(cluster)} in Temporal's UI"
         found.append(advice_finding(AREA, f"task queue {ids.plan_queue(cluster)}", message, todo))
     return found
-
-
-async def _list_pollers(temporal: Client, queue: str, kind: "TaskQueueType.ValueType") -> list[str]:
-    """Who takes work from it, or did within the last minutes."""
-    request = DescribeTaskQueueRequest(
-        namespace=temporal.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
-    )
-    response = await temporal.workflow_service.describe_task_queue(request)
-    return sorted({one.identity for one in response.pollers})
 
 
 async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Finding]:

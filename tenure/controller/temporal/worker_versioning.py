@@ -4,10 +4,10 @@ A build becomes the current one when it starts, and again when the current one h
 continue with it from their next task; its predecessor ends what it is doing."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from temporalio.api.enums.v1 import TaskQueueType
@@ -35,7 +35,13 @@ _POLLER_TTL: Final = timedelta(seconds=70)
 @asynccontextmanager
 async def watch_replicas(temporal: Client, queue: str, on_change: Callable[[int], None]) -> AsyncIterator[None]:
     """Meanwhile `on_change` hears of every change of the number; of none while the service does not answer."""
-    task = asyncio.create_task(_poll_replicas(temporal, queue, on_change), name="replicas")
+    async with _running(_poll_replicas(temporal, queue, on_change)):
+        yield
+
+
+@asynccontextmanager
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
     try:
         yield
     finally:
@@ -60,14 +66,18 @@ async def _poll_replicas(temporal: Client, queue: str, on_change: Callable[[int]
 
 async def count_replicas(temporal: Client, queue: str) -> int:
     """Workers that lately asked this queue for activities; at least one, who asks."""
-    response = await temporal.workflow_service.describe_task_queue(
-        DescribeTaskQueueRequest(
-            namespace=temporal.namespace,
-            task_queue=TaskQueue(name=queue),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
-        )
+    pollers = await list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
+    return count_live_pollers(pollers, datetime.now(UTC))
+
+
+async def list_pollers(
+    temporal: Client, queue: str, kind: "TaskQueueType.ValueType", *, retry: bool = False
+) -> Sequence[PollerInfo]:
+    """Who takes work from it, or did within the last minutes. Raises RPCError."""
+    request = DescribeTaskQueueRequest(
+        namespace=temporal.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
     )
-    return count_live_pollers(response.pollers, datetime.now(UTC))
+    return (await temporal.workflow_service.describe_task_queue(request, retry=retry)).pollers
 
 
 def count_live_pollers(pollers: Iterable[PollerInfo], now: datetime) -> int:
@@ -136,12 +146,8 @@ async def as_current_build(
         yield
         return
     await _become_current(temporal, cluster, build, report)
-    task = asyncio.create_task(_maintain_current(temporal, cluster, build), name="builds")
-    try:
+    async with _running(_maintain_current(temporal, cluster, build)):
         yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _become_current(temporal: Client, cluster: str, build: str, report: Callable[[str], None]) -> None:
@@ -184,13 +190,6 @@ async def _set_current(temporal: Client, cluster: str, build: str) -> None:
 
 
 async def _is_at_work(temporal: Client, cluster: str, build: str) -> bool:
-    response = await temporal.workflow_service.describe_task_queue(
-        DescribeTaskQueueRequest(
-            namespace=temporal.namespace,
-            task_queue=TaskQueue(name=ids.task_queue(cluster)),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-        ),
-        retry=True,
-    )
-    now = datetime.now(UTC)
-    return any(one.deployment_options.build_id == build and is_alive(one, now) for one in response.pollers)
+    queue, kind = ids.task_queue(cluster), TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+    pollers, now = await list_pollers(temporal, queue, kind, retry=True), datetime.now(UTC)
+    return any(one.deployment_options.build_id == build and is_alive(one, now) for one in pollers)
