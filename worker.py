@@ -361,7 +361,6 @@ def host_settings(settings: Settings) -> ControllerSettings:
             node_cost=settings.node_cost,
         ),
         nominate_pods=settings.nominate_pods,
-        not_ready_grace=settings.not_ready_grace,
         namespace=settings.system_namespace,
         karpenter_lease=settings.leader_election_name,
         gates=frozenset(name for name, on in settings.feature_gates.items() if on),

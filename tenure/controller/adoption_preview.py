@@ -293,7 +293,7 @@ class AdoptionPreviewer:
             return await process.provision(
                 now=now,
                 unavailable=planning_inputs.unavailable,
-                not_ready_grace=self._settings.not_ready_grace,
+                not_ready_grace=self._settings.deadlines.not_ready_grace,
                 pool_graces=dict(policies.not_ready_grace_periods()),
                 reservations=planning_inputs.reservations,
             )
@@ -309,7 +309,7 @@ class AdoptionPreviewer:
             claims=self._kube.claims,
             events=_NullEvents(),
             settings=disruption_settings(spot_to_spot=FeatureGate.SPOT_TO_SPOT in self._settings.gates),
-            not_ready_grace=self._settings.not_ready_grace,
+            not_ready_grace=self._settings.deadlines.not_ready_grace,
             not_ready_grace_periods=policies.not_ready_grace_periods,
             now=self._now,
             paused=ActivePauses(cache, cluster.pause),

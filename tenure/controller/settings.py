@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Final
 
 from tenure.apis.feature_gates import FeatureGate
@@ -26,7 +25,6 @@ class ControllerSettings:
     planning: PlanSettings = field(default_factory=PlanSettings)
     nominate_pods: bool = True
     """Tell kube-scheduler where pods that keep company, or keep apart, are expected."""
-    not_ready_grace: timedelta = timedelta(minutes=5)
     namespace: str = "tenure"
     """The worker's own, which carries a pause of the whole cluster."""
     karpenter_lease: str = KARPENTER_LEASE

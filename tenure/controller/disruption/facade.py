@@ -136,7 +136,7 @@ class VoluntaryDisruption:
             claims=kube.claims,
             events=kube.events,
             settings=make_disruption_settings(spot_to_spot=FeatureGate.SPOT_TO_SPOT in settings.gates),
-            not_ready_grace=settings.not_ready_grace,
+            not_ready_grace=settings.deadlines.not_ready_grace,
             not_ready_grace_periods=policies.not_ready_grace_periods,
             now=now,
             paused=ActivePauses(cache, cluster.pause),

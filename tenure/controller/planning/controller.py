@@ -66,7 +66,7 @@ class ProvisioningController:
             planner_client=self.planner_client,
             claims=kube.claims,
             events=kube.events,
-            not_ready_grace=settings.not_ready_grace,
+            not_ready_grace=settings.deadlines.not_ready_grace,
             not_ready_grace_periods=cluster.policies.not_ready_grace_periods,
             now=now,
             buffers=self._buffers,

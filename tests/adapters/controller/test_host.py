@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 
 import pytest
 from temporalio.api.enums.v1 import EventType
@@ -16,7 +15,6 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 
 from activities.planner_host import WatchProgress
-from activities.ports.interruption import InterruptedNode
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.controller.cache.nominations import NOMINATION_TTL
 from tenure.controller.host import ClusterController
@@ -25,7 +23,6 @@ from tenure.controller.settings import ControllerSettings
 from tenure.kube.adapters.build import KubeAdapters, connect_all
 from tenure.kube.client.resources import EC2_NODE_CLASSES, LEASES, NODE_POOLS, NODES, PODS
 from tenure.model.errors import Forbidden
-from tenure.model.interruption.notices import InterruptionMessage
 from tenure.model.observations import ObservedDemand, ObservedNodeClaim
 from tenure.model.plan import PlanRequest
 from tenure.model.provider_results import ConditionPatch
@@ -376,22 +373,6 @@ async def test_a_plan_on_caches_that_are_too_old_is_refused(
         await watch.wait_until(lambda: can_plan(watch))
 
 
-async def test_whoever_knows_too_little_evacuates_nobody(kube: KubeAdapters, temporal: Client) -> None:
-    """A LifecyclePolicy that is not known yet may say that the kind is ignored."""
-    host = idle_host(kube, temporal)
-    notices = [InterruptionMessage(kind="spotInterruption", id="terminate", at=datetime.now(UTC))]
-    found, old = InterruptedNode(node="n", uid="u", tainted=False, pods=()), ["lifecyclepolicies"]
-    host._session = SimpleNamespace(  # type: ignore[assignment]
-        cluster=SimpleNamespace(stale_kinds=lambda within: old),
-        provisioning=SimpleNamespace(start_early_eviction=lambda *args: found),
-    )
-    assert host.find_interrupted_node("i-a", notices) is None
-    old.clear()
-    assert host.find_interrupted_node("i-a", notices) is found
-    host._session = None
-    assert host.find_interrupted_node("i-a", notices) is None
-
-
 async def is_stale(watch: HostHarness) -> bool:
     session = watch.host._session
     return session is not None and bool(session.cluster.stale_kinds(FRESH_WITHIN))
@@ -448,21 +429,3 @@ async def test_another_controller_at_work_stops_the_watch(
     with pytest.raises(Forbidden, match=f"karpenter-0 renews the lease {lease}"):
         await host.run(None, lambda _: None)
     await kube.client.request("DELETE", LEASES.path(lease, namespace="kube-system"))
-
-
-async def test_a_process_that_does_not_host_the_watch_plans_nothing(kube: KubeAdapters, temporal: Client) -> None:
-    host = idle_host(kube, temporal)
-    outcome = await host.plan(PlanRequest(plan_id="p"))
-    assert outcome.blocked == "this process does not host the watch"
-
-
-def idle_host(kube: KubeAdapters, temporal: Client) -> ClusterController:
-    """Which hosts no watch."""
-    return ClusterController(
-        settings=ControllerSettings(cluster="idle", task_queue="idle"),
-        kube=kube,
-        temporal=temporal,
-        offerings=FakeOfferings(),
-        instances=FakeInstances(),
-        plan_worker=lambda: pytest.fail("nothing may be planned"),
-    )

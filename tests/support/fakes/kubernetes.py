@@ -310,6 +310,9 @@ class FakeEvents(FaultInjectable):
     def reasons_for(self, name: str) -> list[str]:
         return [reason for one, reason, _ in self.published if one == name]
 
+    def messages(self, reason: str) -> list[str]:
+        return [message for _, one, message in self.published if one == reason]
+
 
 @dataclass
 class FakeNodePools(FakeAnnotated):

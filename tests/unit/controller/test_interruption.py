@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.ports.interruption import NotifyOutcome
+from activities.ports.interruption import InterruptedNode, NotifyOutcome
 from tenure.controller import interruption
 from tenure.controller.host import ClusterController
 from tenure.controller.interruption import InterruptionNotifier
@@ -191,6 +191,9 @@ class FakeSession:
     def observe_interruption(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> None:
         self.observed.append(instance_id)
 
+    def start_early_eviction(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> InterruptedNode:
+        return InterruptedNode(node="n", uid="u", tainted=False, pods=())
+
     def stale_kinds(self, within: float) -> list[str]:
         return self.stale_kind_names
 
@@ -224,3 +227,16 @@ async def test_the_host_of_the_watch_tells_and_remembers_over_its_stays(harness:
     assert await host.notify("i-other", [spot()]) == "later"
     host._session = cast(ControllerSession, FakeSession(harness))
     assert await host.notify("i-a", [spot()]) == "repeated"
+
+
+async def test_pods_are_evicted_early_only_while_lifecycle_policies_are_known(
+    harness: InterruptionNotifierHarness,
+) -> None:
+    """A LifecyclePolicy that is not known yet may say that the kind is ignored."""
+    host, session = make_cluster_controller(harness), FakeSession(harness)
+    assert host.find_interrupted_node("i-a", [spot()]) is None
+    host._session = cast(ControllerSession, session)
+    found = host.find_interrupted_node("i-a", [spot()])
+    assert found is not None and found.node == "n"
+    session.stale_kind_names = ["lifecyclepolicies"]
+    assert host.find_interrupted_node("i-a", [spot()]) is None

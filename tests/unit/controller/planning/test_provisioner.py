@@ -140,8 +140,7 @@ async def test_pods_become_claims_that_are_expected_and_remembered(harness: Prov
     names = {member.name for member in outcome.drafts[0].members}
     assert names == set(harness.claims.found) == set(harness.cache.nodeclaims)
     assert {harness.nominations.nomination_of(f"uid-p{number}").target for number in range(14)} == names  # type: ignore[union-attr]
-    messages = {message for _, reason, message in harness.events.published if reason == "Nominated"}
-    assert messages == {f"Pod should schedule on: nodeclaim/{name}" for name in names}
+    assert set(harness.events.messages("Nominated")) == {f"Pod should schedule on: nodeclaim/{name}" for name in names}
 
 
 async def test_the_next_pass_counts_on_what_is_coming(harness: ProvisionerHarness) -> None:
@@ -197,9 +196,7 @@ async def test_a_node_that_is_away_is_counted_on_until_its_grace_is_over_and_the
     assert (first.created, first.nominated) == (0, 1) and harness.events.reasons_for("c1") == []
     harness.now = at(300)
     assert (await harness.plan("plan-2")).created == 1
-    messages = [
-        message for name, reason, message in harness.events.published if (name, reason) == ("c1", "NotReadyGraceOver")
-    ]
+    messages = harness.events.messages("NotReadyGraceOver")
     assert len(messages) == 1 and "Node n1 is away since 2026-01-01 12:00:00 UTC (NotReady)" in messages[0]
     assert "the grace of 300 s" in messages[0]
 
@@ -209,7 +206,7 @@ async def test_of_a_node_that_flaps_the_arithmetic_is_said(harness: ProvisionerH
     harness.add_pods(1)
     harness.now = at(20)
     assert (await harness.plan()).created == 1
-    (text,) = [message for name, reason, message in harness.events.published if reason == "NotReadyGraceOver"]
+    (text,) = harness.events.messages("NotReadyGraceOver")
     assert "300 s of the last 1800 s in 5 stretches" in text
 
 
@@ -219,9 +216,7 @@ async def test_a_taint_that_nobody_declared_and_that_came_late_is_explained_when
     add_node(harness, ready_for=60, taints=[CNI])
     harness.add_pods(1)
     assert (await harness.plan("plan-1")).created == 1
-    (text,) = [
-        message for name, reason, message in harness.events.published if (name, reason) == ("c1", "UndeclaredTaint")
-    ]
+    (text,) = harness.events.messages("UndeclaredTaint")
     assert CNI["key"] in text and "startupTaints" in text
     harness.now = at(1800)
     harness.add_pods(9, "more")
@@ -361,7 +356,7 @@ async def test_a_node_that_a_policy_waits_for_no_longer_is_named_with_its_pool_s
     harness.apply_objects("nodes", node("n1", of="c1", ready=False))
     harness.add_pods(8)
     assert (await harness.plan()).created
-    messages = [message for _, reason, message in harness.events.published if reason == "NotReadyGraceOver"]
+    messages = harness.events.messages("NotReadyGraceOver")
     assert bool(messages) is is_reported and all("grace of 30 s" in one for one in messages)
 
 
