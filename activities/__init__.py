@@ -1,1 +1,1 @@
-"""What touches the world: one file per outside thing, behind the ports of `ports.py`."""
+"""Side effects of workflows, behind the ports of `activities/ports`: one activity per external step."""

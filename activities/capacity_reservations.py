@@ -1,7 +1,6 @@
-"""Nodes in capacity reservations, looked at every minute: demoted once theirs is gone, drained before it ends.
+"""Nodes in capacity reservations: relabelled once their reservation is gone, deleted before a capacity block ends.
 
-Upkeep runs both. With the gate ReservedCapacity off neither touches anything: what is labelled reserved stays so, and
-nothing drifts or moves for a switch.
+With the gate ReservedCapacity off neither happens: nodes keep their labels, and no node drifts because of the gate.
 """
 
 import asyncio

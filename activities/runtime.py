@@ -1,11 +1,4 @@
-"""The one place where faults become Temporal's errors.
-
-Heartbeats beside a piece of work, so that a killed worker's activity is soon tried elsewhere.
-
-The same call for several things, some at a time.
-
-Passing faults of a call that is made again and again anyway: tried again for a while before anyone is told.
-"""
+"""Faults as Temporal errors, heartbeats, concurrent calls, and retries of transient faults."""
 
 import asyncio
 import random

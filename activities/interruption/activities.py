@@ -1,9 +1,7 @@
-"""The activities of the Interruption workflow, on the plan queue: they read for as long as they can.
+"""Activities of the Interruption workflow: long reads on the plan queue, and events about a node.
 
-Only the process that hosts the watch polls that queue, and only its caches know which node an instance is. A source
-that cannot be read ends its activity with a value that says why; a process that stops hands it on.
-
-What AWS says of a node is said on its NodeClaim and its Node, and written down where it outlives its workflow.
+Only the process that hosts the watch polls that queue: its caches know which node an instance is. A source that cannot
+be read ends its activity with a value that says why.
 """
 
 import asyncio

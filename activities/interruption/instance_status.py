@@ -1,7 +1,6 @@
-"""Instances' status, read once a minute: what is new is told to the nodes, what is over as well.
+"""Instance status, read once a minute. Nodes are notified of what is new and of what is over.
 
-It comes back when there is something to remember, so that the workflow holds what is open and no successor in another
-process takes for well what it has not seen.
+The activity returns when the open messages change: the workflow keeps them for a successor in another process.
 """
 
 import asyncio

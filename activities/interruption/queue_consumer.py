@@ -1,9 +1,9 @@
-"""One stay at the queue: polls, coalesces what came per node, tells the nodes, and deletes what they have.
+"""The queue consumer: polls, groups messages by node, notifies the nodes, and deletes the messages they have.
 
-Pods that have to go at once are told first. Each poll is told and deleted before its poller asks again, so that no more
-is in memory than the polls under way bring. While polls come back full, more of them run side by side; those of which
-nodes are evacuated are told later, since the pods of the others come first, and what has time is gathered, so that a
-node hears of all of it at once. What could not be told stays in the queue, and comes again when SQS shows it again.
+Pods that have to go at once are evicted first. A poller deletes the messages of a poll before it polls again, which
+bounds memory. While polls come back full, more pollers run. In such a burst, nodes whose pods are evicted are notified
+after the evictions of all nodes, and messages that can wait are gathered, so that a node gets all of them at once. A
+message that could not be delivered stays in the queue until SQS shows it again.
 """
 
 import asyncio

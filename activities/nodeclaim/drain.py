@@ -1,8 +1,8 @@
-"""Draining: taint, delete the Node object, evict in order, wait for pods and volumes.
+"""Drain: taint the node, delete the Node object, evict pods in order, wait for pods and volumes.
 
-One activity stays with a node while pods leave, and comes back when they are gone, when what blocks them changes,
-or when its patience ends; the workflow shows the verdict in between. A drain that may be given up leaves NodeClaim and
-Node undeleted until the pods are gone.
+One activity stays with a node and returns when pods and volumes are gone, when the blockers change, or at its poll
+timeout; the workflow shows the verdict in between. A drain that may be cancelled deletes neither NodeClaim nor Node
+until the pods are gone.
 """
 
 import asyncio

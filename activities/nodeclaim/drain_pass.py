@@ -1,7 +1,7 @@
-"""One stay of the drain activity with one node: each look reads what is so now, and does the next thing.
+"""One pass of a drain: read the live state, and do the next step.
 
-Nothing is remembered that a killed worker would take along: the NodeClaim's annotation holds the deadline, its
-condition Drained when the drain began, and the workflow the last verdict.
+Nothing is kept that a killed worker would lose: the NodeClaim's annotation holds the deadline, its condition Drained
+the start, and the workflow the last verdict.
 """
 
 import asyncio

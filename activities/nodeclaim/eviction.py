@@ -1,14 +1,8 @@
-"""Pods on their way out of one node: forced where their time is up, evicted group by group, surged where asked.
+"""Evictions from one node: forced past the deadline, evicted group by group, surged where a policy asks for it.
 
-`draining.py` looks at a node again and again; each look pushes the pods once, and answers with what holds them.
-
-Drains that begin together: pods are told to go from all of their nodes before anything else is written of one.
-
-Evacuation: pods of nodes that AWS takes back are told to go by whoever reads its word, before any workflow is asked.
-
-Of hundreds of nodes at once that is two requests each; the way through a workflow, an activity and a live look costs
-many times as much, and pods have two minutes. It does what the first look of the node's drain would do and nothing that
-has to be remembered: the drain finds the taint and the pods on their way, and does the rest.
+Drains that start together evict the pods of all their nodes before they write anything else. Pods of interrupted nodes
+are evicted early, by the process that reads the queue: two requests per node, where the way through a workflow and an
+activity costs many times as much and pods have two minutes. The drain that follows finds the taint and the pods.
 """
 
 import asyncio

@@ -1,9 +1,6 @@
-"""Launching: freeze a request, call CreateFleet with the group's token, hand out what came.
+"""Launch: freeze a request, call CreateFleet with the group's token, assign the instances (`instance_assignment.py`).
 
-The request is returned to a workflow before anything is bought, so that a repeated call says the same. Who gets which
-instance is in `handing_out.py`.
-
-What CreateFleet's errors come to for a NodeClaim, and how failed launches are counted. Pure but for the counter.
+The request is returned to the workflow before CreateFleet is called, so that a repeated call is the same call.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
-"""What the world remembers of a NodeClaim whose workflow is new though the claim is not: before anything is launched.
+"""Recovery of a NodeClaim's state, where Temporal's store may have been lost, before anything is launched.
 
-The launch phase asks where Temporal's store may have been lost. The NodeClaim's own status counts first; an instance
-tagged with its name, whose launch was never written down, is found at EC2 and written down now.
+The NodeClaim's status counts first. An instance that is tagged with its name, and was never written to the status, is
+found at EC2 and written now.
 """
 
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""A Node joins and starts: registration and initialization, each one read and as few writes as it needs."""
+"""Registration and initialization of a Node: one live read and few writes each."""
 
 from datetime import UTC, datetime
 

@@ -1,7 +1,7 @@
-"""Repair: one step for a node that is unhealthy, after a last look at it and at the others of its NodePool.
+"""Repair: one step for an unhealthy node, after live reads of it and of the other nodes of its NodePool.
 
-The breaker is counted here, live and by the one who acts: numbers that the watch told could be old, and a NodeClaim
-without a NodePool has no workflow to ask.
+The circuit breaker counts live nodes: counts of the watch may be old, and a NodeClaim without a NodePool has no
+workflow to ask.
 """
 
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What a NodePool's budgets and LifecyclePolicies leave at this moment, from live objects."""
+"""Disruptions that a NodePool's budgets and LifecyclePolicies allow now, from live objects."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

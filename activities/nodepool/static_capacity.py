@@ -1,7 +1,7 @@
-"""Keeping the number of a static pool's NodeClaims: creating what is missing, deleting what is too much.
+"""Replicas of a static NodePool: missing NodeClaims are created, surplus ones deleted.
 
-Every step looks at live objects first, so that a repeated one finds what the one before it did and does the rest. What
-it creates is named after the plan's id and a place in the plan: two tries at once make the same objects.
+Each step reads live objects first, so that a repeat does the rest. Names derive from the plan's ID and an index: two
+concurrent tries create the same objects.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""NodePools: their status. `allowances.py` reads what their budgets allow."""
+"""The status of NodePools."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,4 @@
-"""The doors that reading what AWS says of instances needs: the queue, instances' status, and whom to tell.
-
-`aws/` satisfies the first two, `controller/` the third; every method raises only `model.faults`.
-"""
+"""The ports of interruption handling: the queue, instance status, and the notifier of nodes."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -93,21 +93,18 @@ async def test_a_node_that_lost_its_reservation_loses_all_three_labels(reserved:
     assert (await reserved.sync_capacity_types()).collected == 0
 
 
-async def test_a_node_in_its_reservation_is_left_alone(reserved: ReservedInstances) -> None:
-    reserved.add("a", now=labels.RESERVED)
+@pytest.mark.parametrize(
+    ("capacity_type", "state"),
+    [(labels.RESERVED, "running"), ("on-demand", "shutting-down"), ("on-demand", "gone")],
+    ids=["in its reservation", "shutting down", "gone"],
+)
+async def test_nodes_that_are_not_relabelled(reserved: ReservedInstances, capacity_type: str, state: str) -> None:
+    reserved.add("a", now=capacity_type)
+    instance = reserved.instances.running.pop("i-a")
+    if state != "gone":
+        reserved.instances.running["i-a"] = instance.model_copy(update={"state": state})
     assert (await reserved.sync_capacity_types()).collected == 0
     assert reserved.labels_of("a") == [{**POOL, **reservation_labels()}] * 2
-
-
-@pytest.mark.parametrize("state", ["shutting-down", ""])
-async def test_an_instance_that_ends_or_is_gone_is_not_relabelled(reserved: ReservedInstances, state: str) -> None:
-    reserved.add("a")
-    if state:
-        reserved.instances.running["i-a"] = reserved.instances.running["i-a"].model_copy(update={"state": state})
-    else:
-        reserved.instances.running.clear()
-    assert (await reserved.sync_capacity_types()).collected == 0
-    assert reserved.labels_of("a")[0][labels.CAPACITY_TYPE] == labels.RESERVED
 
 
 async def test_with_the_gate_off_nobody_is_demoted_or_deleted(reserved: ReservedInstances) -> None:

@@ -75,32 +75,16 @@ async def test_a_claim_whose_node_is_missing_can_go(cluster: FakeCluster) -> Non
 
 
 @pytest.mark.parametrize("fault", [TryLater("500"), BadInput("422")])
-@pytest.mark.parametrize("call", ["patch", "delete"])
-async def test_a_deletion_that_fails_puts_the_node_back_into_service(
-    cluster: FakeCluster, call: str, fault: TryLater | BadInput
+@pytest.mark.parametrize(("port", "call"), [("claims", "patch"), ("claims", "delete"), ("pods", "on_node")])
+async def test_a_deletion_that_fails_puts_the_node_back_into_service_and_leaves_no_reason(
+    cluster: FakeCluster, port: str, call: str, fault: TryLater | BadInput
 ) -> None:
     cluster.add_running_node()
-    cluster.claims.faults[call] = [fault]
+    getattr(cluster, port).faults[call] = [fault]
     with pytest.raises(Exception, match=str(fault)):
         await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)
-    assert not cluster.is_disrupted()
+    assert not cluster.is_disrupted() and cluster.claims.condition_text("a", DISRUPTION_REASON) == ""
     assert (await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)).outcome == "deleting"
-
-
-async def test_a_look_that_fails_puts_the_node_back_into_service(cluster: FakeCluster) -> None:
-    cluster.add_running_node()
-    cluster.pods.faults["on_node"] = [TryLater("503")]
-    with pytest.raises(Exception, match="503"):
-        await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)
-    assert not cluster.is_disrupted()
-
-
-async def test_a_deletion_that_fails_leaves_no_reason_behind(cluster: FakeCluster) -> None:
-    cluster.add_running_node()
-    cluster.claims.faults["delete"] = [BadInput("422")]
-    with pytest.raises(Exception, match="422"):
-        await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)
-    assert cluster.claims.condition_text("a", DISRUPTION_REASON) == ""
 
 
 async def test_what_a_try_that_was_killed_left_is_cleared_where_the_node_stays(cluster: FakeCluster) -> None:

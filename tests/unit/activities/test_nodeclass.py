@@ -4,7 +4,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from tenure.apis import labels
-from tenure.model.errors import Forbidden, Throttled
+from tenure.model.errors import Fault, Forbidden, Throttled
 from tenure.model.nodeclaim.requests import NodeClassRequest, NodeClassResult
 from tenure.model.provider_results import ConditionPatch
 from tests.unit.activities.builders import FakeCluster, run_activity
@@ -19,7 +19,11 @@ async def test_what_resolves_is_ready(cluster: FakeCluster) -> None:
     assert cluster.node_classes.statuses["default"]["AMIsReady"] == "True"
 
 
-async def test_what_does_not_resolve_is_not_ready_and_says_what(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("failed_lookups", [(), ("AMIsReady: slow",)], ids=["answered", "not answered in part"])
+async def test_what_does_not_resolve_is_not_ready_and_says_what(
+    cluster: FakeCluster, failed_lookups: tuple[str, ...]
+) -> None:
+    cluster.resolver.failed_lookups = failed_lookups
     cluster.resolver.conditions = (
         ConditionPatch(type="AMIsReady", status="True"),
         ConditionPatch(type="SubnetsReady", status="False", reason="SubnetsNotFound", message="none match"),
@@ -43,12 +47,13 @@ async def test_a_class_that_goes_or_is_gone_is_not_resolved(cluster: FakeCluster
     assert cluster.resolver.resolve_count == 0 and cluster.node_classes.finalizers == set()
 
 
-async def test_a_class_is_let_go_after_its_clean_up(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("fault", [Throttled("slow down"), Forbidden("iam: not allowed")])
+async def test_a_class_is_let_go_after_its_clean_up_whose_failure_is_told(cluster: FakeCluster, fault: Fault) -> None:
     cluster.node_classes.add("default", deleting=True)
-    cluster.resolver.faults["clean_up"] = [Throttled("slow down")]
+    cluster.resolver.faults["clean_up"] = [fault]
     with pytest.raises(ApplicationError):
         await run_activity(cluster.classes.finalize_node_class, REQUEST)
-    assert "default" in cluster.node_classes.found
+    assert cluster.events.reasons_for("default") == ["CleanUpFailed"] and "default" in cluster.node_classes.found
     assert await run_activity(cluster.classes.finalize_node_class, REQUEST) is True
     assert cluster.resolver.cleaned == ["default"] and cluster.node_classes.found == {}
 
@@ -80,12 +85,6 @@ async def test_what_aws_does_not_answer_leaves_the_rest_written_and_is_told(clus
     assert cluster.events.reasons_for("default") == [labels.AWS_UNREACHABLE]
 
 
-async def test_what_is_wrong_beside_what_is_not_answered_makes_a_class_not_ready(cluster: FakeCluster) -> None:
-    cluster.resolver.failed_lookups = ("AMIsReady: slow",)
-    cluster.resolver.conditions = (ConditionPatch(type="SubnetsReady", status="False", reason="SubnetsNotFound"),)
-    assert (await run_activity(cluster.classes.resolve_node_class, REQUEST)).ready == "False"
-
-
 async def test_a_condition_that_stays_false_for_another_reason_is_told(cluster: FakeCluster) -> None:
     def failing_condition(reason: str) -> ConditionPatch:
         return ConditionPatch(type="ValidationSucceeded", status="False", reason=reason, message=f"because of {reason}")
@@ -115,15 +114,6 @@ async def test_a_class_that_waits_says_for_which_claims(cluster: FakeCluster) ->
     (event,) = cluster.events.published
     assert event[1] == "WaitingOnNodeClaimTermination"
     assert event[2] == "waits until its 7 NodeClaims are gone: a, b, c, d, e, ..."
-
-
-async def test_a_clean_up_that_fails_is_told_and_keeps_the_class(cluster: FakeCluster) -> None:
-    cluster.node_classes.add("default", deleting=True)
-    cluster.resolver.faults["clean_up"] = [Forbidden("iam: not allowed")]
-    with pytest.raises(ApplicationError):
-        await run_activity(cluster.classes.finalize_node_class, REQUEST)
-    assert cluster.events.reasons_for("default") == ["CleanUpFailed"]
-    assert "default" in cluster.node_classes.found
 
 
 async def test_removing_what_is_gone_is_done(cluster: FakeCluster) -> None:

@@ -1,4 +1,4 @@
-"""How a NodePool stands for a roll-out, what is told of it, and images that are taken back."""
+"""The state of a NodePool for a roll-out, its events, and pinned images."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

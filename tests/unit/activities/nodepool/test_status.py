@@ -34,19 +34,15 @@ async def test_the_status_adds_up_what_the_claims_have(cluster: FakeCluster) -> 
     assert status["resources"] == {"cpu": "4", "memory": "16Gi", "pods": "0", "ephemeral-storage": "0", "nodes": "2"}
 
 
-async def test_a_pool_of_nothing_shows_zeros(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("of_another_pool", [False, True])
+async def test_a_pool_without_nodes_shows_zeros(cluster: FakeCluster, of_another_pool: bool) -> None:
     cluster.pools.add("default")
+    if of_another_pool:
+        cluster.claims.add("other", labels={NODEPOOL: "other"})
+        cluster.claims.set_status("other", provider_id="aws:///us-west-2a/i-other")
     await run_activity(cluster.pool_status.update_nodepool_status, STATUS_REQUEST)
     resources: Any = cluster.pools.statuses["default"]["resources"]
     assert set(resources.values()) == {"0"} and cluster.pools.statuses["default"]["nodes"] == 0
-
-
-async def test_claims_of_other_pools_are_not_counted(cluster: FakeCluster) -> None:
-    cluster.pools.add("default")
-    cluster.claims.add("other", labels={NODEPOOL: "other"})
-    cluster.claims.set_status("other", provider_id="aws:///us-west-2a/i-other")
-    await run_activity(cluster.pool_status.update_nodepool_status, STATUS_REQUEST)
-    assert cluster.pools.statuses["default"]["nodes"] == 0
 
 
 @pytest.mark.parametrize(

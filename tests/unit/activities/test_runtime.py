@@ -1,0 +1,153 @@
+"""Faults as Temporal errors, calls for several things at a time, and retries of transient faults."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from activities.runtime import (
+    AT_ONCE,
+    MAX_RETRY_SECONDS,
+    as_application_error,
+    call_for_each,
+    map_faults,
+    not_yet_error,
+    retry_transient,
+)
+from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
+
+TABLE: dict[type[Fault], tuple[bool, timedelta | None]] = {
+    Throttled: (True, None),
+    TryLater: (True, None),
+    Conflict: (True, None),
+    Forbidden: (True, timedelta(seconds=20)),
+    NotFound: (False, None),
+    BadInput: (False, None),
+}
+
+
+def all_subclasses(kind: type[Fault]) -> set[type[Fault]]:
+    return {kind}.union(*(all_subclasses(one) for one in kind.__subclasses__()))
+
+
+def test_the_table_has_every_fault() -> None:
+    assert set(TABLE) == all_subclasses(Fault) - {Fault}
+
+
+@pytest.mark.parametrize("kind", TABLE)
+def test_a_fault_is_retried_as_its_class_says(kind: type[Fault]) -> None:
+    retried, pause = TABLE[kind]
+    error = as_application_error(kind("no", code="Code"))
+    assert error.type == kind.__name__
+    assert error.non_retryable is not retried
+    assert error.next_retry_delay == pause
+
+
+@pytest.mark.parametrize("kind", [Throttled, Forbidden])
+def test_what_the_outside_says_of_waiting_counts(kind: type[Fault]) -> None:
+    assert as_application_error(kind("no", retry_after=7)).next_retry_delay == timedelta(seconds=7)
+
+
+def test_a_message_starts_with_the_outsides_own_code_and_is_cut() -> None:
+    assert as_application_error(TryLater("later", code="InternalError")).message == "InternalError: later"
+    assert as_application_error(TryLater("later")).message == "later"
+    assert len(as_application_error(BadInput("x" * 5000)).message) == 300
+
+
+async def test_activities_raise_faults_as_application_errors_and_bugs_as_they_are() -> None:
+    @map_faults
+    async def call(error: Exception | None) -> str:
+        if error is not None:
+            raise error
+        return "done"
+
+    assert await call(None) == "done"
+    with pytest.raises(ApplicationError, match="gone") as fault:
+        await call(NotFound("gone"))
+    assert isinstance(fault.value.__cause__, NotFound)
+    with pytest.raises(KeyError):
+        await call(KeyError("a bug"))
+
+
+def test_waiting_by_retry_counts_as_no_failure() -> None:
+    error = not_yet_error("pods are leaving", retry_after=timedelta(seconds=3))
+    assert error.category is ApplicationErrorCategory.BENIGN
+    assert error.next_retry_delay == timedelta(seconds=3) and not error.non_retryable
+
+
+async def test_answers_come_in_the_order_of_the_things_whichever_was_first() -> None:
+    async def late(number: int) -> int:
+        await asyncio.sleep((3 - number) / 100)
+        return 10 * number
+
+    assert await call_for_each((1, 2, 3), late) == [10, 20, 30]
+
+
+@pytest.mark.parametrize("most", [None, 3])
+async def test_no_more_than_some_are_under_way_together(most: int | None) -> None:
+    under_way, max_concurrent = 0, 0
+
+    async def call(_: int) -> None:
+        nonlocal under_way, max_concurrent
+        under_way += 1
+        max_concurrent = max(max_concurrent, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+
+    things = range(3 * AT_ONCE)
+    await (call_for_each(things, call, at_once=most) if most else call_for_each(things, call))
+    assert max_concurrent == (most or AT_ONCE)
+
+
+async def test_the_first_fault_is_raised_when_all_others_are_done() -> None:
+    done: list[int] = []
+
+    async def call(number: int) -> None:
+        if number < 2:
+            raise TryLater(f"number {number}")
+        await asyncio.sleep(0.01)
+        done.append(number)
+
+    with pytest.raises(TryLater, match="number 0"):
+        await call_for_each(range(4), call)
+    assert done == [2, 3]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now, self.pauses = 0.0, list[float]()
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("fault", [TryLater, Throttled])
+async def test_a_passing_fault_is_retried_ever_more_slowly_for_half_a_minute(
+    fault: type[TryLater] | type[Throttled],
+) -> None:
+    clock = Clock()
+
+    async def call() -> None:
+        raise fault("503")
+
+    with pytest.raises(fault):
+        await retry_transient(call, sleep=clock.sleep, clock=clock)
+    assert 0.25 <= clock.pauses[0] <= 0.5 and 0.5 <= clock.pauses[1] <= 1
+    assert all(2.5 <= pause <= 5 for pause in clock.pauses[4:])
+    assert MAX_RETRY_SECONDS <= clock.now < MAX_RETRY_SECONDS + 5
+
+
+async def test_other_faults_are_raised_at_once() -> None:
+    clock = Clock()
+
+    async def call() -> None:
+        raise Forbidden("no")
+
+    with pytest.raises(Forbidden):
+        await retry_transient(call, sleep=clock.sleep, clock=clock)
+    assert clock.pauses == []
