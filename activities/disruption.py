@@ -24,12 +24,12 @@ from tenure.model.nodeclaim.requests import DisruptionResult, NodeClaimDisruptio
 
 
 def node_blocker(node: NodeState) -> str:
-    """Empty when it may go."""
+    """Empty when the node may go."""
     return f"Node {node.name} is annotated {DO_NOT_DISRUPT}" if node.annotations.get(DO_NOT_DISRUPT) == "true" else ""
 
 
 def pods_blocker(pods: Iterable[DrainPod]) -> str:
-    """Names three of those that hold it; those on their way out do not. Empty when it may go."""
+    """Names three of the pods; terminating pods do not block. Empty when the node may go."""
     protected = [f"{pod.namespace}/{pod.name}" for pod in pods if pod.protected and pod.deletion is None]
     return f"annotation {DO_NOT_DISRUPT} on {', '.join(protected[:3])}" if protected else ""
 
@@ -41,9 +41,8 @@ class DisruptionActivities:
     @activity.defn
     @map_faults
     async def begin_command(self, request: CommandRequest) -> CommandResult:
-        """Take all candidates out of service, or none. They are looked at before, lest a node be tainted for nothing,
-        and again after, since what keeps one may have come in between. A fault puts all of them back: when the next
-        try comes, nobody knows."""
+        """Take all candidates out of service, or none: they are checked before they are tainted, and again after. A
+        fault restores all of them, since the next try may never come."""
         async with background_heartbeat():
             try:
                 blocked = await self._find_blocked(request)
@@ -61,8 +60,8 @@ class DisruptionActivities:
     @activity.defn
     @map_faults
     async def finish_command(self, request: CommandRequest) -> CommandResult:
-        """Delete the candidates' NodeClaims, once their replacements carry pods and if still nothing keeps them. One
-        that goes by itself is left to itself. A repeat deletes the rest."""
+        """Delete the candidates' NodeClaims once their replacements are ready, unless a candidate is blocked. One that
+        is being deleted already is skipped, so that a repeat deletes the rest."""
         async with background_heartbeat():
             remaining = [one for one in request.candidates if not await self._is_deleting(one)]
             if not remaining:
@@ -84,8 +83,8 @@ class DisruptionActivities:
     @activity.defn
     @map_faults
     async def roll_back_command(self, request: CommandRequest) -> CommandResult:
-        """Put what does not go back into service. Its replacements go, unless pods run there: or will, since one of the
-        candidates is going all the same."""
+        """Restore the candidates that are not being deleted. Replacements are deleted unless pods run there, or a
+        candidate is being deleted and its pods need them."""
         async with background_heartbeat():
             restored = await self._restore_candidates(request)
             if not any([await self._is_deleting(one) for one in request.candidates]):
@@ -117,14 +116,14 @@ class DisruptionActivities:
         return await self._protection(request, claim, node)
 
     async def _protection(self, request: CommandRequest, claim: NodeClaim, node: NodeState) -> str:
-        """What a person said (reference 4.2). A drift that has an end goes ahead whatever its pods say."""
+        """By do-not-disrupt (reference 4.2). Pods do not protect a drifted node with a terminationGracePeriod."""
         why = node_blocker(node)
         if why or (request.reason == "Drifted" and claim.spec.termination_grace_period):
             return why
         return pods_blocker(await self._pods.on_node(node.name, now=datetime.now(UTC)))
 
     async def _taint_candidate(self, request: CommandRequest, one: CommandCandidate) -> None:
-        """Whose it is first: a taint that nobody owned would stay."""
+        """The owner first: a taint without an owner would stay."""
         condition = ConditionPatch(
             type=labels.DISRUPTION_REASON, status="True", reason=request.reason, message=request.workflow_id
         )
@@ -166,7 +165,7 @@ class DisruptionActivities:
         await self._publish_candidate_event(one, "DisruptionTerminating", f"{request.reason}: {request.why}")
 
     async def _delete_replacement(self, request: CommandRequest, claim: NodeClaim) -> None:
-        """A replacement that nobody needs. Tainted before the last look, so that no pod lands in between."""
+        """Tainted before the last check, so that no pod lands in between."""
         name = claim.status.node_name
         if name and not await self._carries_pods(name):
             await self._nodes.mark_disrupted(name)
@@ -186,12 +185,8 @@ class DisruptionActivities:
     @activity.defn
     @map_faults
     async def delete_nodeclaim(self, request: NodeClaimDisruptionRequest) -> DisruptionResult:
-        """Delete the NodeClaim, if it is there and, for a voluntary reason, if the reason still holds. One that is to
-        be kept for now is only taken out of service, and says why.
-
-        The node is tainted before the last look, so that no pod lands between looking and deleting. Killed
-        anywhere in between, a repeat finds the same state and goes on.
-        """
+        """Delete the NodeClaim, for a voluntary reason only if it still holds. With `retains_nodeclaim` the node is
+        only taken out of service. It is tainted before the last check, so that no pod lands before the deletion."""
         ref = request.claim
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
@@ -218,8 +213,8 @@ class DisruptionActivities:
     @activity.defn
     @map_faults
     async def restore_schedulable(self, ref: NodeClaimRef) -> None:
-        """A node that `delete_nodeclaim` has taken out of service, perhaps, and that does not go, is in service again.
-        What a command has taken is the command's."""
+        """Undo what `delete_nodeclaim` may have done to a node that stays. A node that a command took out of service
+        is the command's."""
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None or claim.metadata.is_deleting:
             return
@@ -236,7 +231,7 @@ class DisruptionActivities:
         await self._claims.patch(claim, uid, conditions=conditions, now=datetime.now(UTC))
 
     async def _delete_unless_used(self, request: NodeClaimDisruptionRequest, claim: NodeClaim) -> DisruptionResult:
-        """A fault on the way puts the node back into service: when the next try comes, nobody knows."""
+        """A fault restores the node, since the next try may never come."""
         ref = request.claim
         try:
             blocker = await self._taint_unless_used(ref)
@@ -255,8 +250,7 @@ class DisruptionActivities:
         return DisruptionResult(outcome="deleting")
 
     async def _taint_unless_used(self, ref: NodeClaimRef) -> str:
-        """Why the node must stay. Looked at before it is taken out of service, lest a busy one be tainted for nothing,
-        and again after, since a pod may have come in between."""
+        """Why the node must stay. Checked before it is tainted, and again after: a pod may have been bound."""
         node = await self._nodes.get(ref.node_name)
         if node is None or node.provider_id != ref.provider_id:
             return ""

@@ -108,7 +108,7 @@ class NodeClassActivities:
     async def _hash_annotations(
         self, node_class: EC2NodeClass, ca_bundle: str | None, request: NodeClassRequest
     ) -> dict[str, str] | None:
-        """What the class is to be stamped with; its NodeClaims are brought up to date first. None leaves all as is."""
+        """NodeClaims are stamped before the class. None leaves both as they are."""
         if ca_bundle is None:
             return None
         stamp = nodeclass_hash(node_class, ca_bundle=ca_bundle)
@@ -126,7 +126,7 @@ class NodeClassActivities:
         return bool(holders)
 
     async def _publish_status_events(self, node_class: EC2NodeClass, resolved: ResolvedNodeClass) -> None:
-        """What no turn of a condition tells: another reason for False, what was not answered, and warnings."""
+        """Events that no change of a condition causes: another reason for False, failed lookups, warnings."""
         for one in resolved.conditions:
             if _has_new_reason(node_class, one):
                 await self._publish_event(node_class, one.reason, f"{one.type}: {one.message}")

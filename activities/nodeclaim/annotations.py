@@ -25,7 +25,7 @@ class AnnotationActivities:
     @activity.defn
     @map_faults
     async def record_not_ready_intervals(self, request: NotReadyNotification) -> None:
-        """What is on record from before is kept: a workflow that was rebuilt does not know it."""
+        """Recorded intervals are kept: a rebuilt workflow does not know them."""
         ref = request.claim
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:

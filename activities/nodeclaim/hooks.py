@@ -54,8 +54,8 @@ class HookActivities:
     @activity.defn
     @map_faults
     async def run_hook(self, request: HookRequest) -> HookResult:
-        """Its outcome. Before a drain the node takes no pods any more, and its NodeClaim is being deleted. One that is
-        stopped answers how far it came: whoever is told anew goes on from there."""
+        """Before a drain the node is tainted and its NodeClaim deleted. A cancelled hook returns its attempts, from
+        which its next run continues."""
         count = _AttemptCounter(request.attempts)
         try:
             async with background_heartbeat(count.heartbeat_details):

@@ -107,7 +107,7 @@ class InstanceAssigner:
         return [claim for claim in found if claim is not None]
 
     async def _find_assigned(self, members: Sequence[LaunchGroupMember]) -> Mapping[str, NodeClaim]:
-        """By UID, those that show an instance already: an earlier try of this hand-out wrote it down."""
+        """By UID, NodeClaims to which an earlier try of this assignment wrote an instance."""
         if activity.info().attempt == 1:
             return {}
         return {one.metadata.uid: one for one in await self.find_nodeclaims(members) if one.status.provider_id}
@@ -124,7 +124,7 @@ class InstanceAssigner:
     ) -> LaunchResult | None:
         """None where the NodeClaim is gone; its instance is ended at once."""
         result: LaunchResult = _build_launched(group, member, *assignment) if assignment else rejection
-        claim = assigned or await self._write_result(member, result, assignment[1] if assignment else None)
+        claim = assigned or await self._write_result(member, rejection, assignment[1] if assignment else None)
         if claim is None:
             await self._terminate_instances({assignment[0].instance_id} if assignment else ())
             return None
@@ -138,21 +138,20 @@ class InstanceAssigner:
         return result
 
     async def _write_result(
-        self, member: LaunchGroupMember, result: LaunchResult, facts: LaunchFacts | None
+        self, member: LaunchGroupMember, rejection: LaunchRejection, facts: LaunchFacts | None
     ) -> NodeClaim | None:
-        """Write the answer onto the NodeClaim; None when it is gone.
-
-        Once: its Node may have joined since an earlier try wrote it."""
+        """None when the NodeClaim is gone. Written once: its Node may have joined since an earlier try wrote it."""
         now = datetime.now(UTC)
         if activity.info().attempt > 1:
             claim = await find_nodeclaim(self._claims, member.name, member.uid)
             if claim is not None and claim.status.provider_id:
                 return claim
-        if facts is None or isinstance(result, LaunchRejection):
-            return await self._claims.patch(
-                member.name, member.uid, conditions=(_launch_failed_condition(result),), now=now
-            )
-        return await write_launched(self._claims, member.name, member.uid, facts, now=now)
+        if facts is not None:
+            return await write_launched(self._claims, member.name, member.uid, facts, now=now)
+        failed = ConditionPatch(
+            type=labels.LAUNCHED, status="Unknown", reason=rejection.reason, message=rejection.message
+        )
+        return await self._claims.patch(member.name, member.uid, conditions=(failed,), now=now)
 
     async def _terminate_instances(self, instance_ids: set[str] | tuple[()]) -> None:
         """Asked for together, they are one call."""
@@ -168,11 +167,6 @@ def _assign_instances(
     assignments = {uid: by_id.pop(one) for uid, one in instance_ids.items() if one in by_id}
     waiting = [member.uid for member in members if member.uid not in assignments and member.uid not in assigned]
     return {**assignments, **dict(zip(waiting, by_id.values(), strict=False))}
-
-
-def _launch_failed_condition(result: LaunchResult) -> ConditionPatch:
-    rejection = result if isinstance(result, LaunchRejection) else LaunchRejection(reason=labels.LAUNCH_FAILED)
-    return ConditionPatch(type=labels.LAUNCHED, status="Unknown", reason=rejection.reason, message=rejection.message)
 
 
 def _build_launched(

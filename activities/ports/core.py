@@ -36,11 +36,28 @@ class Annotated(Protocol):
     async def patch_annotations(
         self, name: str, annotations: Mapping[str, str | None], *, uid: str = "", only: Mapping[str, str] | None = None
     ) -> str:
-        """Set annotations; None takes one off. Nothing is changed where an annotation is not as `only` has it. The UID
-        of the object, empty when it, or the one with this UID, is gone."""
+        """Set annotations; None takes one off. Nothing changes where an annotation differs from `only`. Returns the
+        UID of the object, empty when none with this name and UID is there."""
 
 
-class Claims(Annotated, Protocol):
+class Labelled(Annotated, Protocol):
+    async def patch_labels(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+        """Set labels; None takes one off. False when no object with this UID is there."""
+
+
+class WithStatus(Protocol):
+    async def patch_status(
+        self,
+        name: str,
+        *,
+        status: Mapping[str, object] | None = None,
+        conditions: Sequence[ConditionPatch] = (),
+        annotations: Mapping[str, str] | None = None,
+        now: datetime,
+    ) -> bool: ...
+
+
+class Claims(Labelled, Protocol):
     """NodeClaims."""
 
     async def get(self, name: str) -> NodeClaim | None: ...
@@ -48,7 +65,7 @@ class Claims(Annotated, Protocol):
     async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeClaim]: ...
 
     async def create(self, claim: NodeClaim) -> NodeClaim:
-        """The NodeClaim that exists under this name now, be it new or from an earlier try."""
+        """The NodeClaim that now has this name: a new one, or that of an earlier try."""
 
     async def ensure_finalizer(self, name: str, uid: str) -> bool:
         """False when no NodeClaim with this UID is there."""
@@ -70,9 +87,6 @@ class Claims(Annotated, Protocol):
         None when no NodeClaim with this UID is there.
         """
 
-    async def patch_labels(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
-        """Set labels, also those that are there already; None takes one off. False when it is gone."""
-
     async def delete(self, name: str, uid: str) -> bool:
         """Ask for deletion with a UID precondition; False when it is gone."""
 
@@ -80,7 +94,7 @@ class Claims(Annotated, Protocol):
         """Remove the termination finalizer; False when it is gone."""
 
 
-class Nodes(Annotated, Protocol):
+class Nodes(Labelled, Protocol):
     """Nodes."""
 
     async def get(self, name: str) -> NodeState | None: ...
@@ -96,15 +110,12 @@ class Nodes(Annotated, Protocol):
 
     async def mark_initialized(self, name: str) -> bool: ...
 
-    async def patch_labels(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
-        """Set labels; None takes one off. False when no Node with this UID is there."""
-
     async def mark_disrupted(self, name: str) -> NodeState | None:
         """Taint karpenter.sh/disrupted:NoSchedule and keep load balancers off. None when the Node is gone."""
 
     async def mark_early_evicted(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
-        """The same with one request, where the Node is as it is known: `tainted` by whoever or not; and when its pods
-        were told to go. False when no Node with this UID is there."""
+        """The same in one request, with the time of the eviction. `tainted`: the Node has the taint already. False when
+        no Node with this UID is there."""
 
     async def unmark_disrupted(self, name: str) -> bool: ...
 
@@ -116,7 +127,7 @@ class Nodes(Annotated, Protocol):
 
 
 class Pods(Protocol):
-    """Pods on a node and their way out."""
+    """Pods of a node, and their eviction."""
 
     async def on_node(self, node_name: str, *, now: datetime) -> Sequence[DrainPod]: ...
 
@@ -146,25 +157,15 @@ class Events(Protocol):
         """`warning`: None takes the type that `tenure/model/event_reasons.toml` has for the reason."""
 
 
-class Pools(Annotated, Protocol):
+class Pools(Annotated, WithStatus, Protocol):
     """NodePools."""
 
     async def get(self, name: str) -> NodePool | None: ...
 
     async def list(self) -> Sequence[NodePool]: ...
 
-    async def patch_status(
-        self,
-        name: str,
-        *,
-        status: Mapping[str, object] | None = None,
-        conditions: Sequence[ConditionPatch] = (),
-        annotations: Mapping[str, str] | None = None,
-        now: datetime,
-    ) -> bool: ...
 
-
-class NodeClasses(Protocol):
+class NodeClasses(WithStatus, Protocol):
     """EC2NodeClasses."""
 
     async def get(self, name: str) -> EC2NodeClass | None: ...
@@ -173,21 +174,11 @@ class NodeClasses(Protocol):
 
     async def ensure_finalizer(self, name: str) -> bool: ...
 
-    async def patch_status(
-        self,
-        name: str,
-        *,
-        status: Mapping[str, object] | None = None,
-        conditions: Sequence[ConditionPatch] = (),
-        annotations: Mapping[str, str] | None = None,
-        now: datetime,
-    ) -> bool: ...
-
     async def release(self, name: str) -> bool: ...
 
 
 class Leases(Protocol):
-    """Leases: who else is at work, and what nodes left behind."""
+    """Leases of other controllers."""
 
     async def find_holder(self, namespace: str, name: str, *, now: datetime) -> str:
         """Who renews this lease at present; empty when nobody does. An empty namespace looks everywhere."""
