@@ -21,11 +21,16 @@ async def test_an_empty_node_is_taken_out_of_service_and_its_claim_deleted(clust
     assert cluster.claims.condition_text("a", "DisruptionReason") == "True Empty"
 
 
-async def test_a_pod_that_came_meanwhile_keeps_the_node_in_service(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("annotated", [False, True], ids=["a pod came meanwhile", "do-not-disrupt"])
+async def test_a_node_that_has_to_stay_is_kept_in_service(cluster: FakeCluster, annotated: bool) -> None:
     cluster.add_running_node()
-    cluster.pods.add("node-a", "web")
+    if annotated:
+        cluster.nodes.update_node("node-a", annotations={DO_NOT_DISRUPT: "true"})
+    else:
+        cluster.pods.add("node-a", "web")
     result = await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)
-    assert (result.outcome, result.why) == ("not now", "not empty: default/web")
+    why = f"Node node-a is annotated {DO_NOT_DISRUPT}" if annotated else "not empty: default/web"
+    assert (result.outcome, result.why) == ("not now", why)
     assert not cluster.is_disrupted() and "deletionTimestamp" not in cluster.claims.found["a"]["metadata"]
 
 
@@ -33,14 +38,6 @@ async def test_pods_that_need_no_other_place_do_not_count(cluster: FakeCluster) 
     cluster.add_running_node()
     cluster.pods.add("node-a", "daemon", reschedulable=False)
     assert (await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)).outcome == "deleting"
-
-
-async def test_a_node_annotated_do_not_disrupt_stays(cluster: FakeCluster) -> None:
-    cluster.add_running_node()
-    cluster.nodes.update_node("node-a", annotations={DO_NOT_DISRUPT: "true"})
-    result = await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)
-    assert result.outcome == "not now" and DO_NOT_DISRUPT in result.why
-    assert not cluster.is_disrupted()
 
 
 async def test_what_is_forced_asks_nobody(cluster: FakeCluster) -> None:

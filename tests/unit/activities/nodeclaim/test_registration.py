@@ -1,6 +1,6 @@
 """Registration and initialization: read live, and written once."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -80,13 +80,15 @@ async def test_a_claim_that_is_gone_registers_and_initializes_nothing(cluster: F
     assert cluster.nodes.found["node-a"].labels == {}
 
 
-async def test_a_ready_node_is_initialized_with_its_expiry(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize(("expire_after", "expires"), [("2h", BORN + timedelta(hours=2)), ("Never", None)])
+async def test_a_ready_node_is_initialized_with_its_expiry(
+    cluster: FakeCluster, expire_after: str, expires: datetime | None
+) -> None:
     cluster.add_running_node()
     cluster.nodes.update_node("node-a", taints=())
-    cluster.claims.found["a"]["spec"]["expireAfter"] = "2h"
+    cluster.claims.found["a"]["spec"]["expireAfter"] = expire_after
     result = await run_activity(cluster.joining.initialize_node, REF)
-    assert result.outcome == "initialized" and result.boot_id == "boot-1"
-    assert result.expires is not None and result.expires.isoformat() == "2026-01-01T02:00:00+00:00"
+    assert result.outcome == "initialized" and result.boot_id == "boot-1" and result.expires == expires
     assert cluster.nodes.found["node-a"].labels[INITIALIZED] == "true"
     assert cluster.claims.condition_text("a", "Initialized").startswith("True")
 
@@ -116,13 +118,6 @@ async def test_an_initialized_node_is_what_was_bought_unless_the_watch_tells_oth
     cluster.nodes.update_node("node-a", taints=(), capacity={"cpu": cpu}, allocatable={"cpu": cpu})
     await run_activity(cluster.joining.initialize_node, REF)
     assert cluster.claims.condition_text("a", "ConsistentStateFound").strip() == expected_status
-
-
-async def test_a_node_that_never_expires_has_no_expiry(cluster: FakeCluster) -> None:
-    cluster.add_running_node()
-    cluster.nodes.update_node("node-a", taints=())
-    cluster.claims.found["a"]["spec"]["expireAfter"] = "Never"
-    assert (await run_activity(cluster.joining.initialize_node, REF)).expires is None
 
 
 async def test_a_startup_taint_that_is_still_there_is_named(cluster: FakeCluster) -> None:

@@ -19,10 +19,13 @@ def add_deleting_nodeclaim(cluster: FakeCluster) -> None:
     cluster.claims.set_status("a", deleting=True)
 
 
-async def test_instance_node_and_claim_go(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize(("polls", "request_"), [(0, REQUEST), (3, REQUEST), (0, UNKNOWN)])
+async def test_instance_node_and_claim_go(cluster: FakeCluster, polls: int, request_: TerminationRequest) -> None:
+    """Also where the instance shuts down slowly, and where only the NodeClaim's own status knows of it."""
     add_deleting_nodeclaim(cluster)
-    await run_activity(cluster.ending.terminate_instance, REQUEST)
-    assert cluster.instances.terminated == ["i-0000"]
+    cluster.instances.shutting_down_polls = polls
+    await run_activity(cluster.ending.terminate_instance, request_)
+    assert cluster.instances.terminated == ["i-0000"] and cluster.instances.shutting_down_polls == 0
     assert cluster.nodes.found == {} and cluster.claims.found == {}
 
 
@@ -36,13 +39,6 @@ async def test_finalizers_stay_until_ec2_no_longer_lists_the_instance(cluster: F
     assert cluster.claims.condition_text("a", "InstanceTerminating").startswith("True")
     await run_activity(cluster.ending.terminate_instance, REQUEST)
     assert cluster.claims.found == {} and cluster.instances.terminated == ["i-0000"]
-
-
-async def test_it_waits_while_the_instance_shuts_down(cluster: FakeCluster) -> None:
-    add_deleting_nodeclaim(cluster)
-    cluster.instances.shutting_down_polls = 3
-    await run_activity(cluster.ending.terminate_instance, REQUEST)
-    assert cluster.instances.shutting_down_polls == 0 and cluster.claims.found == {}
 
 
 async def test_looks_at_an_instance_that_lingers_become_rarer_up_to_a_limit(
@@ -67,13 +63,6 @@ async def test_an_instance_that_is_gone_already_is_no_error(cluster: FakeCluster
     cluster.instances.running.clear()
     await run_activity(cluster.ending.terminate_instance, REQUEST)
     assert cluster.claims.found == {} and cluster.nodes.found == {}
-
-
-async def test_the_claims_own_status_may_know_of_an_instance(cluster: FakeCluster) -> None:
-    add_deleting_nodeclaim(cluster)
-    await run_activity(cluster.ending.terminate_instance, UNKNOWN)
-    assert cluster.instances.terminated == ["i-0000"]
-    assert cluster.nodes.found == {} and cluster.claims.found == {}
 
 
 async def test_a_claim_without_an_instance_is_only_let_go(cluster: FakeCluster) -> None:
