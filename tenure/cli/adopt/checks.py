@@ -1,7 +1,4 @@
-"""What stands in the way of taking a cluster over from Karpenter, finding by finding. Pure, over what was read.
-
-`adopt.py` reads and shows; each finding names the object, the field, the value, and what to do.
-"""
+"""Checks before a cluster is taken over from Karpenter. Each finding names object, field, value and fix."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -30,7 +27,6 @@ _SOON: Final = timedelta(hours=1)
 def check_controllers(
     leases: Sequence[ObservedLease], karpenter: DeploymentState | None, path: str, now: datetime
 ) -> list[Finding]:
-    """Who is at work."""
     found = []
     for one in leases:
         age = f"renewed {(now - one.renewed).total_seconds():.0f} s ago"
@@ -45,23 +41,19 @@ def check_controllers(
         message = f"{karpenter.replicas} replicas of {karpenter.image}"
         return [*found, ok_finding(CONTROLLER, f"Deployment {karpenter.qualified_name}", message)]
     if any(one.is_active(now) for one in leases):
-        todo = "name it: --karpenter NAMESPACE/NAME"
-        return [
-            *found,
-            problem_finding(CONTROLLER, f"Deployment {path}", "Karpenter runs, and this is not there", todo),
-        ]
+        message, todo = "Karpenter runs, and this is not there", "name it: --karpenter NAMESPACE/NAME"
+        return [*found, problem_finding(CONTROLLER, f"Deployment {path}", message, todo)]
     return [*found, ok_finding(CONTROLLER, f"Deployment {path}", "it is not there")]
 
 
 def check_adopted_objects(preview: AdoptionPreview, static: bool) -> list[Finding]:
-    """What a worker would leave out or refuse. `static`: the gate StaticCapacity is on."""
+    """Objects that a worker would reject. `static`: the feature gate StaticCapacity."""
     kinds = (resources.NODE_POOLS, resources.EC2_NODE_CLASSES, resources.NODE_CLAIMS, resources.NODES)
     counts = ", ".join(f"{len(preview.objects.get(one.plural, ()))} {one.kind}s" for one in kinds)
     found = [ok_finding(OBJECTS, "read", counts)]
     for kind, name, violation in preview.unreadable:
-        found.append(
-            problem_finding(OBJECTS, f"{kind} {name}", violation, "correct the field: a worker would leave it out")
-        )
+        todo = "correct the field: a worker would leave it out"
+        found.append(problem_finding(OBJECTS, f"{kind} {name}", violation, todo))
     for raw in preview.objects.get(resources.NODE_POOLS.plural, ()):
         found += _check_nodepool(NodePool.from_object(raw), raw, static)
     for raw in preview.objects.get(resources.NODE_CLAIMS.plural, ()):
@@ -84,15 +76,14 @@ def _check_nodepool(pool: NodePool, raw: Json, static: bool) -> Iterator[Finding
 
 def _foreign_object_finding(subject: str, reference: Json) -> Finding:
     message = f"nodeClassRef names the kind {reference.get('kind')} of {reference.get('group')}"
-    return advice_finding(
-        OBJECTS, subject, message, "Tenure leaves it alone: nobody looks after it when Karpenter is stopped"
-    )
+    todo = "Tenure ignores it: no controller manages it once Karpenter is stopped"
+    return advice_finding(OBJECTS, subject, message, todo)
 
 
 def check_nodeclasses(
     resolved: Mapping[str, ResolvedNodeClass], profiles: Mapping[str, ProfileInUse | str], objects: Sequence[Json]
 ) -> list[Finding]:
-    """What their selectors mean now, and the instance profiles that stay in use. `profiles`: words where unknown."""
+    """Resolved selectors and instance profiles. `profiles`: the reason where one is unknown."""
     found: list[Finding] = []
     for raw in objects:
         name = raw["metadata"]["name"]
@@ -102,13 +93,10 @@ def check_nodeclasses(
             todo = "wait until it is gone, or see what holds it: its nodes are not looked at for drift"
             found.append(advice_finding(CLASSES, subject, "it is being deleted", todo))
             continue
-        bad = [one for one in resolution.conditions if one.status == "False"]
-        found += [
-            problem_finding(
-                CLASSES, subject, f"{one.type} {one.reason}: {one.message}", "correct the selector it names"
-            )
-            for one in bad
-        ]
+        for one in resolution.conditions:
+            if one.status == "False":
+                message = f"{one.type} {one.reason}: {one.message}"
+                found.append(problem_finding(CLASSES, subject, message, "correct the selector it names"))
         for message in resolution.failed_lookups:
             found.append(unknown_finding(CLASSES, subject, message, "its nodes are not judged for this: try again"))
         if resolution.ca_bundle is None:
@@ -133,7 +121,7 @@ def _check_instance_profile(subject: str, raw: Json, profile: ProfileInUse | str
 
 
 def check_nodes(preview: AdoptionPreview) -> list[Finding]:
-    """What would become of each NodeClaim, and of instances that are nobody's."""
+    """The outcome for each NodeClaim, and instances without one."""
     now = preview.at
     found = [one for taken in preview.claims for one in _check_nodeclaim(taken, now)]
     calm = sum(not list(_check_nodeclaim(taken, now)) for taken in preview.claims)
@@ -164,27 +152,23 @@ def _check_nodeclaim(taken: AdoptedNodeClaim, now: datetime) -> Iterator[Finding
         ends = claim.created + timedelta(seconds=claim.expire_after_seconds)
         if ends < now + _SOON:
             when = "has expired" if ends < now else f"expires at {ends:%H:%M UTC}"
-            yield advice_finding(
-                NODES, subject, f"spec.expireAfter: it {when}", "nothing: with Karpenter it goes as well"
-            )
+            todo = "nothing: with Karpenter it goes as well"
+            yield advice_finding(NODES, subject, f"spec.expireAfter: it {when}", todo)
 
 
 def _check_drift(subject: str, taken: AdoptedNodeClaim) -> Iterator[Finding]:
     claim, drift = taken.claim, taken.drift
     if drift is not None and claim.drifted:
         message = f"it has drifted already ({claim.drifted}), and stays so ({drift.reason}: {drift.message})"
-        yield advice_finding(
-            NODES, subject, message, "nothing: its NodePool's budgets say when it goes, as with Karpenter"
-        )
+        todo = "nothing: its NodePool's budgets say when it goes, as with Karpenter"
+        yield advice_finding(NODES, subject, message, todo)
     elif drift is not None:
         message = f"it would drift, and has not with Karpenter: {drift.reason}: {drift.message}"
         todo = 'find out why before taking over; a budget of nodes: "0" for Drifted on its NodePool keeps it meanwhile'
         yield problem_finding(NODES, subject, message, todo)
     elif not taken.is_evaluated and claim.launched and claim.pool and not claim.deleting:
-        message = (
-            f"nobody can tell whether it would drift: instance types of EC2NodeClass {claim.node_class} are unknown"
-        )
-        yield problem_finding(NODES, subject, message, "mend what is said of the class, and look again")
+        message = f"drift is unknown: the instance types of EC2NodeClass {claim.node_class} are unknown"
+        yield problem_finding(NODES, subject, message, "fix the problem of the class, and run this again")
     elif claim.drifted:
         yield ok_finding(NODES, subject, f"Karpenter calls it drifted ({claim.drifted}); with Tenure it would not be")
 
@@ -192,9 +176,8 @@ def _check_drift(subject: str, taken: AdoptedNodeClaim) -> Iterator[Finding]:
 def _check_instance(subject: str, taken: AdoptedNodeClaim) -> Iterator[Finding]:
     claim = taken.claim
     if not claim.provider_id:
-        yield advice_finding(
-            NODES, subject, "it has no instance yet: Karpenter may be launching it", "look again in a minute"
-        )
+        message = "it has no instance yet: Karpenter may be launching it"
+        yield advice_finding(NODES, subject, message, "run this again in a minute")
         return
     if taken.instance is None:
         message = f"status.providerID {claim.provider_id}: EC2 knows no such instance"
@@ -202,17 +185,15 @@ def _check_instance(subject: str, taken: AdoptedNodeClaim) -> Iterator[Finding]:
         return
     if not taken.tagged:
         expected_tags = (labels.TAG_NODEPOOL, labels.TAG_NODECLASS, labels.TAG_EKS_CLUSTER_NAME)
-        missing = (
-            ", ".join(one for one in expected_tags if one not in taken.instance.tags) or labels.TAG_EKS_CLUSTER_NAME
-        )
+        absent = [one for one in expected_tags if one not in taken.instance.tags]
+        missing = ", ".join(absent) or labels.TAG_EKS_CLUSTER_NAME
         message = f"instance {taken.instance.instance_id} is not found by its tags: {missing} is missing or another"
         todo = "tag it as its siblings are: what nobody finds by tags is not judged for drift, and costs a call each"
         yield advice_finding(NODES, subject, message, todo)
     if claim.registered and taken.node is None:
         message = f"no Node has the providerID {claim.provider_id}"
-        yield advice_finding(
-            NODES, subject, message, "see `kubectl describe nodeclaim`: without it nothing can be drained"
-        )
+        todo = "see `kubectl describe nodeclaim`: without it nothing can be drained"
+        yield advice_finding(NODES, subject, message, todo)
 
 
 def _is_being_disrupted(taken: AdoptedNodeClaim) -> bool:

@@ -1,7 +1,7 @@
-"""Taking a cluster over from Karpenter, and handing it back: a few steps, each safe to repeat.
+"""Taking a cluster over from Karpenter, and handing it back. Every step is safe to repeat.
 
-`adopt.py` checks and asks before. Whatever step a run was killed in, the next run finds what was done and goes on:
-how many replicas there were stands on the Deployments, a pause ends by itself, and everything else is looked at anew.
+An interrupted run is continued by the next one: replica counts are annotations of the Deployments, a pause ends by
+itself, and everything else is read again.
 """
 
 import asyncio
@@ -36,28 +36,24 @@ from tenure.settings import Settings
 from workflows import ids
 
 POLL_INTERVAL_SECONDS: Final = 1.0
-"""Seconds."""
 REPLICAS: Final = 2
-"""Of either Deployment where nobody wrote down how many there were: both charts' default."""
+"""The default of both charts, for a Deployment without a recorded count."""
 REASON: Final = "tenure adopt"
 _LONGER: Final = timedelta(minutes=10)
-"""Than a run may take: then the pause is over by itself."""
+"""Margin of the pause over the time limit of a run."""
 _NAMED: Final = 3
 
 
 @dataclass(frozen=True)
 class HandoverResult:
-    """What came of it."""
-
     message: str
     nodeclaims: int = 0
     unfinished: tuple[str, ...] = field(default=())
-    """What goes on under the other controller, in words."""
+    """Work that continues under the other controller."""
 
 
 class Handover:
-    """`temporal` is None where it does not answer, which keeps nobody from going back. `report_progress` is told of
-    each step."""
+    """`temporal` is None where it does not respond, which does not prevent handing back."""
 
     def __init__(
         self,
@@ -71,13 +67,9 @@ class Handover:
         deadline: float,
         settle: float,
     ) -> None:
-        """`deadline` for all that is waited for together, and `settle`: seconds."""
-        self._cluster, self._temporal, self._settings, self._report_progress = (
-            cluster,
-            temporal,
-            settings,
-            report_progress,
-        )
+        """`deadline`, for all waits together, and `settle` in seconds."""
+        self._cluster, self._temporal, self._settings = cluster, temporal, settings
+        self._report_progress = report_progress
         self._karpenter, self._tenure, self._settle = karpenter, tenure, settle
         self._deployments = KubeDeployments(cluster.client)
         self._claims = Objects(cluster.client, NODE_CLAIMS)
@@ -85,9 +77,8 @@ class Handover:
         self._paused_until = datetime.now(UTC) + timedelta(seconds=deadline) + _LONGER
 
     async def take_over(self) -> HandoverResult:
-        """Karpenter stops, a worker takes its NodeClaims over, and nothing is disrupted until that is looked at.
-
-        Raises `CommandFailed`, which says what to do."""
+        """Stop Karpenter, let a worker take over its NodeClaims, and pause disruption until that is verified. Raises
+        `CommandFailed` with the next step."""
         await self._pause_cluster()
         if await self._deployments.stop(self._karpenter.namespace, self._karpenter.name):
             self._report_progress(f"Deployment {self._karpenter.path} is scaled to zero")
@@ -115,7 +106,7 @@ class Handover:
         )
 
     async def hand_back(self) -> HandoverResult:
-        """Tenure begins nothing new, ends what it can in time, and stops; Karpenter starts. Raises `CommandFailed`."""
+        """Pause and stop Tenure, then start Karpenter. Raises `CommandFailed` with the next step."""
         if await self._is_tenure_running():
             await self._pause_cluster()
         unfinished = await self._wait_until_finished()
@@ -135,7 +126,7 @@ class Handover:
             f"Karpenter leads again, over {len(nodeclaims)} NodeClaims", len(nodeclaims), tuple(unfinished)
         )
 
-    # --- what is waited for: why it is not so yet, or nothing ---
+    # Conditions to wait for: the reason why one does not hold yet, or nothing.
 
     async def _why_still_led(self) -> str:
         name = self._settings.leader_election_name
@@ -172,32 +163,32 @@ class Handover:
         return _join_few(waiting)
 
     async def _why_not_stamped(self, nodeclaims: Mapping[str, NodeClaimFact]) -> str:
-        """Stamps of Karpenter's hash are compared with nothing: before they are ours no look at drift says much."""
+        """Drift is evaluated only once the hash annotations are Tenure's."""
         found = [one for one in (await self._list_nodeclaims()).values() if one.uid in nodeclaims and not one.deleting]
         return _join_few(f"{one.name} bears a stamp of Karpenter's" for one in found if _has_karpenter_stamp(one))
 
     async def _check_unchanged(self, before: Mapping[str, NodeClaimFact]) -> None:
-        """Raises `CommandFailed` where a node drifted or went that a person, its owner or AWS did not end."""
+        """Raises `CommandFailed` where a node drifted, or was deleted without a reason of its own."""
         current = await self._list_nodeclaims()
-        drifted = [
-            one.name for uid, one in current.items() if one.drifted and uid in before and not before[uid].drifted
-        ]
-        deleted = [
-            one.name
-            for uid, one in before.items()
-            if _is_expected_to_survive(one) and (uid not in current or current[uid].deleting)
-        ]
-        if not drifted and not deleted:
-            return
-        changes = [f"drifted: {', '.join(drifted)}"] if drifted else []
-        changes += [f"going or gone: {', '.join(deleted)}"] if deleted else []
-        raise CommandFailed(
-            f"adopt: {'; '.join(changes)}. Voluntary disruption is paused until {self._paused_until:%H:%M UTC}: "
-            "`tenure why NAME` says why; `tenure pause --cluster` holds it longer, `tenure adopt --back` hands back"
-        )
+        survivors = {uid: one for uid, one in before.items() if _is_expected_to_survive(one)}
+        changed = {
+            "drifted": [
+                one.name for uid, one in current.items() if one.drifted and uid in before and not before[uid].drifted
+            ],
+            "going or gone": [
+                one.name for uid, one in survivors.items() if uid not in current or current[uid].deleting
+            ],
+        }
+        changes = [f"{what}: {', '.join(names)}" for what, names in changed.items() if names]
+        if changes:
+            raise CommandFailed(
+                f"adopt: {'; '.join(changes)}. Voluntary disruption is paused until {self._paused_until:%H:%M UTC}: "
+                "`tenure why NAME` explains a node; `tenure pause --cluster` extends the pause, `tenure adopt --back` "
+                "hands back"
+            )
 
     async def _wait_until_finished(self) -> list[str]:
-        """Waits for what Tenure has begun; what is not done in time is said, and is the other's to go on with."""
+        """Waits for launches and drains; Karpenter continues those that do not finish in half of the time."""
         ends, is_reported = self._ends - (self._ends - time.monotonic()) / 2, False
         while unfinished := await self._list_unfinished():
             if time.monotonic() > ends or not await self._list_watch_hosts():
@@ -222,10 +213,8 @@ class Handover:
                 found.append(f"{claim.name} is being drained: Karpenter puts it back into service and decides anew")
         return found
 
-    # --- looking and writing ---
-
     async def _list_nodeclaims(self) -> dict[str, NodeClaimFact]:
-        """NodeClaims by UID; those of other providers are nobody's here."""
+        """By UID, without those of other providers."""
         found = (nodeclaim_fact(one) for one in await self._claims.list() if is_ours(one["spec"]["nodeClassRef"]))
         return {one.uid: one for one in found}
 
@@ -239,7 +228,6 @@ class Handover:
         return {one.workflow_id: one for one in found}
 
     async def _list_watch_hosts(self) -> list[str]:
-        """Who hosts the watch at this moment."""
         if self._temporal is None:
             return []
         handle = self._temporal.get_workflow_handle(ids.watch(self._settings.cluster_name))
@@ -260,8 +248,7 @@ class Handover:
         return await self._deployments.get(self._tenure.namespace, self._tenure.name)
 
     async def _pause_cluster(self) -> None:
-        """Of the whole cluster, by the annotation, which counts with no Temporal at hand. One of somebody else stays
-        as it is."""
+        """By the annotation, which needs no Temporal. A pause of somebody else stays."""
         name = self._settings.system_namespace
         namespace = await self._cluster.client.get(NAMESPACES.path(name))
         if namespace is None:
@@ -276,7 +263,7 @@ class Handover:
         self._report_progress(f"voluntary disruption is paused until {self._paused_until:%H:%M UTC} at the latest")
 
     async def _lift_pause(self) -> None:
-        """Our own, maybe of a run before this one."""
+        """Only one of `tenure adopt`, also of an earlier run."""
         name = self._settings.system_namespace
         namespace = await self._cluster.client.get(NAMESPACES.path(name))
         text = ((namespace or {"metadata": {}})["metadata"].get("annotations") or {}).get(labels.PAUSE, "")
@@ -286,7 +273,7 @@ class Handover:
             self._report_progress("the pause is lifted")
 
     async def _wait_until(self, why_not: Callable[[], Awaitable[str]], todo: str) -> None:
-        """Raises `CommandFailed` at the deadline; a fault on the way is a reason to wait."""
+        """Raises `CommandFailed` at the deadline; a fault is a reason to wait."""
         while True:
             try:
                 reason = await why_not()
@@ -305,7 +292,7 @@ def _has_taken_over(workflow: NodeClaimSummary, expected: Phase) -> bool:
 
 
 def _is_expected_to_survive(claim: NodeClaimFact) -> bool:
-    """It had a machine, and its time was not over."""
+    """It had an instance and has not expired."""
     lasts = claim.expire_after_seconds
     expired = lasts is not None and claim.created + timedelta(seconds=lasts) < datetime.now(UTC)
     return bool(claim.provider_id) and not claim.deleting and not expired

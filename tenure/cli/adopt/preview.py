@@ -45,8 +45,6 @@ _OWN: Final = resources.LIFECYCLE_POLICIES.plural
 
 @dataclass(frozen=True)
 class DeploymentReference:
-    """Where a Deployment is."""
-
     namespace: str
     name: str
 
@@ -72,7 +70,7 @@ class AdoptionReport:
 
 
 def resolve_settings(flags: Sequence[str], found: Mapping[str, str]) -> Settings:
-    """Flags, then the environment, then what the Deployments say. Raises `Refused`."""
+    """Flags, then the environment, then the Deployments. Raises `UsageError`."""
     inherited = {name: value for name, value in found.items() if name not in os.environ}
     try:
         return load([*format_flags(inherited), *flags])
@@ -81,7 +79,7 @@ def resolve_settings(flags: Sequence[str], found: Mapping[str, str]) -> Settings
 
 
 async def connect_cluster(flags: Sequence[str]) -> KubeAdapters:
-    """The cluster that these flags or the environment name. Raises `Refused`."""
+    """The cluster of these flags or of the environment. Raises `UsageError`."""
     settings = resolve_settings(flags, {"CLUSTER_NAME": "unknown"})
     try:
         return await tenure.kube.adapters.build.connect_all(settings.kubeconfig)
@@ -92,7 +90,7 @@ async def connect_cluster(flags: Sequence[str]) -> KubeAdapters:
 async def find_deployment(
     deployments: KubeDeployments, reference: DeploymentReference, label: str
 ) -> DeploymentState | None:
-    """Where it is said to be; else the only one that a chart has labelled so."""
+    """By name; else the only one with the label of its chart."""
     if deployment := await deployments.get(reference.namespace, reference.name):
         return deployment
     candidates = await deployments.list_by_name_label(label) if reference.name == label else ()
@@ -102,8 +100,8 @@ async def find_deployment(
 async def inspect_controllers(
     cluster: KubeAdapters, flags: Sequence[str], karpenter: DeploymentReference, tenure: DeploymentReference
 ) -> AdoptionReport:
-    """Who is at work, and what the settings are: the API server alone. Raises `Refused` where it does not answer, or
-    CLUSTER_NAME is nowhere said."""
+    """Controllers and settings, from the API server alone. Raises `UsageError` where it does not respond, or without a
+    CLUSTER_NAME."""
     deployments, now = KubeDeployments(cluster.client), datetime.now(UTC)
     try:
         karpenter_deployment = await find_deployment(deployments, karpenter, KARPENTER)
@@ -112,7 +110,9 @@ async def inspect_controllers(
         leases = tuple(await cluster.leases.list_leases("", settings.leader_election_name))
         kinds = [*await check_version(cluster.client), *await check_kinds(cluster.client)]
     except Fault as fault:
-        raise UsageError(f"adopt: {fault.message}; does KUBECONFIG name the cluster, and one who may?") from fault
+        raise UsageError(
+            f"adopt: {fault.message}; check that KUBECONFIG names the cluster and a user with access"
+        ) from fault
     rows = tuple(compare_settings(karpenter_deployment, tenure_deployment)) if karpenter_deployment else ()
     found = [
         *check_controllers(leases, karpenter_deployment, karpenter.path, now),
@@ -125,7 +125,7 @@ async def inspect_controllers(
 async def preview_adoption(
     cluster: KubeAdapters, flags: Sequence[str], karpenter: DeploymentReference, tenure: DeploymentReference
 ) -> AdoptionReport:
-    """All of it, with what a worker would do. Reads alone. Raises `Refused` as `inspect_controllers` does."""
+    """With the actions that a worker would take. Reads only. Raises `UsageError` as `inspect_controllers` does."""
     known = await inspect_controllers(cluster, flags, karpenter, tenure)
     if any(one.area == KINDS and one.level == "problem" and _OWN not in one.subject for one in known.findings):
         return known
@@ -146,7 +146,7 @@ async def preview_adoption(
 async def compute_preview(
     cluster: KubeAdapters, settings: Settings
 ) -> tuple[AdoptionPreview, dict[str, ProfileInUse | str]]:
-    """Raises model.faults."""
+    """Raises `Fault`."""
     dns = await dns_address(cluster.client)
     cloud = tenure.aws.adapters.build(aws_settings(settings, cluster_dns=dns))
     shadow = AdoptionPreviewer(
@@ -171,9 +171,6 @@ async def _resolve_profile(resolver: AwsNodeClasses, node_class: EC2NodeClass) -
         return await resolver.profile_of(node_class)
     except Fault as fault:
         return fault.message
-
-
-# --- written ---
 
 
 def as_json(found: AdoptionReport) -> dict[str, Any]:
@@ -212,7 +209,7 @@ def format_report(found: AdoptionReport) -> list[object]:
 def format_verdict(found: AdoptionReport) -> str:
     if found.is_ready:
         return "Nothing stands in the way: `tenure adopt` takes over."
-    return "Something stands in the way: what is called a problem is to be mended first."
+    return "Something stands in the way: fix the problems first."
 
 
 def _to_simulation(preview: AdoptionPreview) -> Simulation:

@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.model.nodeclaim.state import NodeClaimOutcome, Phase, Step
@@ -93,10 +93,9 @@ def render_bar(intervals: Sequence[PhaseInterval], total_seconds: float, width: 
     return "".join(slots).rstrip()
 
 
-def calls_table(calls: Mapping[str, int], *, title: str = "AWS calls") -> Table:
-    table = Table(title=f"{title}: {sum(calls.values())}", title_justify="left")
-    table.add_column("action", no_wrap=True)
-    table.add_column("calls", justify="right")
+def calls_table(calls: Mapping[str, int]) -> Table:
+    table = Table("action", Column("calls", justify="right"), title=f"AWS calls: {sum(calls.values())}")
+    table.title_justify = "left"
     for action, count in sorted(calls.items(), key=lambda item: (-item[1], item[0])):
         table.add_row(action, str(count))
     return table

@@ -114,11 +114,6 @@ async def why(connection: Connection, name: str, exported_history: ExportedHisto
     return Result([one.as_json() for one in found], [format_explanations(found)])
 
 
-async def explain_as_text(connection: Connection, name: str) -> str:
-    """Raises `UsageError` for an unknown name."""
-    return format_explanations(await explain_nodes_or_pod(connection, name))
-
-
 def format_explanations(found: Sequence[NodeExplanation | PodExplanation]) -> str:
     return "\n\n".join(one.format_text() for one in found)
 

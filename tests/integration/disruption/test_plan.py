@@ -4,7 +4,7 @@ from tenure.apis.labels import DO_NOT_DISRUPT
 from tenure.cli.disruption.plan import fetch_disruption_status
 from tenure.cli.nodes.get import read
 from tenure.cli.nodes.history import read as history
-from tenure.cli.nodes.why import explain_as_text
+from tenure.cli.nodes.why import explain_nodes_or_pod, format_explanations
 from tenure.cli.temporal_client import Connection
 from tenure.kube.client.resources import NODES
 from tests.support.product.eventually import wait_until
@@ -30,7 +30,7 @@ async def test_a_node_says_what_keeps_it_when_that_changes_and_to_whom_asks(prod
 
 
 async def _assert_explained(connection: Connection, name: str, *messages: str) -> None:
-    explanation = await explain_as_text(connection, name)
+    explanation = format_explanations(await explain_nodes_or_pod(connection, name))
     assert all(message in explanation for message in messages), explanation
 
 

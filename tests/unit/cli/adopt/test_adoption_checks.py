@@ -151,7 +151,7 @@ AMI = Drift(reason="AMIDrift", message="m5.large runs ami-old")
     [
         (adopted_nodeclaim(AMI), "problem", "AMIDrift: m5.large runs ami-old"),
         (adopted_nodeclaim(AMI, drifted="AMIDrift"), "advice", "drifted already"),
-        (adopted_nodeclaim(is_evaluated=False), "problem", "nobody can tell"),
+        (adopted_nodeclaim(is_evaluated=False), "problem", "drift is unknown"),
         (adopted_nodeclaim(deleting=True), "advice", "being deleted"),
         (adopted_nodeclaim(provider_id="", launched=False), "advice", "no instance yet"),
         (adopted_nodeclaim(tagged=False), "advice", "not found by its tags"),

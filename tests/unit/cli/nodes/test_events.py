@@ -30,6 +30,7 @@ from tenure.cli.nodes.events import (
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.cli.temporal_client import Connection
 from tenure.model.interruption.records import MEMO, EventRecord, MessageCounts
+from tests.unit.cli.nodes.test_workflows import execution
 from workflows import ids, search_attributes
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -69,31 +70,16 @@ class FakeTemporal:
             search_attributes.PHASE: "Ready",
             search_attributes.NODE_POOL: "web",
             search_attributes.NODE_NAME: f"node-{name}",
+            search_attributes.INSTANCE_ID: f"i-{name}",
         }
-        pairs = [
-            SearchAttributePair(key, value)
-            for key, value in (attributes | {search_attributes.INSTANCE_ID: f"i-{name}"}).items()
-        ]
+        pairs = [SearchAttributePair(key, value) for key, value in attributes.items()]
         self.found.append(
-            WorkflowExecution(
-                close_time=None if status is Status.RUNNING else NOW,
-                execution_time=begun,
-                history_length=10,
-                id=ids.nodeclaim("demo", name, "0123456789"),
-                namespace="default",
-                parent_id=None,
-                parent_run_id=None,
-                raw_info=WorkflowExecutionInfo(memo=memo),
-                root_id=None,
-                root_run_id=None,
-                run_id=f"{name}-{after}",
-                search_attributes={},
+            replace(
+                execution(name, status, after=after),
                 start_time=begun,
-                status=status,
-                task_queue="demo",
+                close_time=None if status is Status.RUNNING else NOW,
+                raw_info=WorkflowExecutionInfo(memo=memo),
                 typed_search_attributes=TypedSearchAttributes(pairs),
-                workflow_type="NodeClaim",
-                _context_free_data_converter=pydantic_data_converter,
             )
         )
 
