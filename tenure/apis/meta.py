@@ -47,22 +47,10 @@ class KubeModel(BaseModel):
         return self.model_dump(mode="json", by_alias=True)
 
 
-class OwnerReference(KubeModel):
-    """The object that this one goes with."""
-
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool | None = None
-    block_owner_deletion: bool | None = None
-
-
 class ObjectMeta(KubeModel):
-    """Metadata of any object; absent maps and lists read as empty."""
+    """Metadata of any object, as far as it is read; absent maps and lists read as empty."""
 
     name: str = ""
-    generate_name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
@@ -70,10 +58,8 @@ class ObjectMeta(KubeModel):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     finalizers: tuple[str, ...] = ()
-    owner_references: tuple[OwnerReference, ...] = ()
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
-    deletion_grace_period_seconds: int | None = None
 
     @property
     def is_deleting(self) -> bool:

@@ -1,11 +1,9 @@
 """NodePool (`karpenter.sh/v1`): what nodes may be made, how many, and when they may be disrupted."""
 
-from datetime import timedelta
 from typing import Annotated, Final
 
 from tenure.apis import crd_schema
 from tenure.apis.crd_schema import ATOMIC, BY_TYPE, CRON, DURATION_OR_NEVER, INT32, INT64, LABEL_VALUE, Crd, Rule
-from tenure.apis.durations import parse_duration
 from tenure.apis.meta import Condition, KubeModel, KubeObject, KubeStatus, NodeClassRef, Quantities, Requirement, Taint
 from tenure.apis.nodeclaim import NodeSpec
 
@@ -35,13 +33,7 @@ class Disruption(KubeModel):
     consolidate_after: Annotated[str, Crd({"pattern": DURATION_OR_NEVER}, required=True)] = "0s"
     """How long a node must have had no pod come or go before it is considered, such as '30s', or 'Never'."""
     consolidation_policy: Annotated[
-        str,
-        Crd(
-            {
-                "default": "WhenEmptyOrUnderutilized",
-                "enum": ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"],
-            }
-        ),
+        str, Crd({"default": "WhenEmptyOrUnderutilized", "enum": ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"]})
     ] = "WhenEmptyOrUnderutilized"
     """Which nodes are considered."""
     budgets: Annotated[
@@ -58,11 +50,6 @@ class Disruption(KubeModel):
         ),
     ] = (Budget(),)
     """How many nodes may go at once. Of several that are active the tightest counts."""
-
-    @property
-    def consolidate_after_delta(self) -> timedelta | None:
-        """None: never. Raises DurationError."""
-        return parse_duration(self.consolidate_after)
 
 
 class TemplateMeta(KubeModel):

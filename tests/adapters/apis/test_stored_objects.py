@@ -81,7 +81,7 @@ async def test_a_budget_without_nodes_is_ten_percent(server: ApiServerClient) ->
     row = accepts("empty budget", disruption={"consolidateAfter": "Never", "budgets": [{}]})
     pool = NodePool.from_object(await assert_row(server, NODEPOOL, row))
     assert pool.spec.disruption.budgets[0].nodes == "10%"
-    assert pool.spec.disruption.consolidate_after_delta is None
+    assert pool.spec.disruption.consolidate_after == "Never"
 
 
 async def test_the_models_defaults_are_the_api_servers(server: ApiServerClient) -> None:
