@@ -7,6 +7,7 @@ from typing import Final
 from tenure.model.disruption.commands import CommandBackoff, DisruptionBlocker
 from tenure.model.disruption.decision import Ineligibility, Method
 from tenure.model.facts import NodeClaimFact
+from tenure.scheduling.disruption.eligibility import format_timestamp
 
 _POD_MOVING_METHODS: Final[tuple[Method, ...]] = ("Drifted", "Underutilized")
 """An empty node goes by itself, whatever came of a larger move."""
@@ -39,7 +40,7 @@ def blocking_reasons(
 def nodepools_in_backoff(backoffs: Iterable[CommandBackoff], now: datetime) -> dict[str, str]:
     """NodePools whose replacements do not come up: nothing that needs one is tried before a moment. With the reason."""
     return {
-        one.pool: f"replacements of NodePool {one.pool} are not tried before {_format_timestamp(one.until)}: "
+        one.pool: f"replacements of NodePool {one.pool} are not tried before {format_timestamp(one.until)}: "
         f"{_format_failures(one)}"
         for one in sorted(backoffs, key=lambda one: one.until)
         if one.pool and not one.claims and now < one.until
@@ -58,21 +59,16 @@ def _pause_applies(pause: DisruptionBlocker, nodeclaim: NodeClaimFact, node: str
 
 def _pause_exclusion(pause: DisruptionBlocker) -> Ineligibility:
     scope = {"cluster": "the cluster", "pool": f"NodePool {pause.name}", "node": "it"}[pause.scope]
-    message = f"{scope} is paused: {pause.why}" + (f", until {_format_timestamp(pause.until)}" if pause.until else "")
+    message = f"{scope} is paused: {pause.why}" + (f", until {format_timestamp(pause.until)}" if pause.until else "")
     return Ineligibility(cause="Paused", message=message, until=pause.until)
 
 
 def _backoff_exclusion(one: CommandBackoff) -> Ineligibility:
     message = (
-        f"its last disruption came to nothing ({_format_failures(one)}): not tried before "
-        f"{_format_timestamp(one.until)}"
+        f"its last disruption came to nothing ({_format_failures(one)}): not tried before {format_timestamp(one.until)}"
     )
     return Ineligibility(cause="Bounced", message=message, methods=_POD_MOVING_METHODS, until=one.until)
 
 
 def _format_failures(one: CommandBackoff) -> str:
     return one.why if one.times < 2 else f"{one.times} times, last: {one.why}"
-
-
-def _format_timestamp(at: datetime) -> str:
-    return at.isoformat(timespec="seconds")

@@ -105,7 +105,7 @@ def nodepool_exclusions(
 
 def age_exclusions(nodeclaim: NodeClaimFact, youngest: timedelta | None, now: datetime) -> Iterator[Ineligibility]:
     if youngest is not None and now < (until := nodeclaim.created + youngest):
-        message = f"it is younger than {format_duration(youngest)}, until {_format_timestamp(until)}"
+        message = f"it is younger than {format_duration(youngest)}, until {format_timestamp(until)}"
         yield _build_exclusion("TooYoung", message, until=until)
 
 
@@ -130,7 +130,7 @@ def consolidate_after_exclusions(
         yield _build_exclusion("Never", f"consolidateAfter of NodePool {pool.name} is Never", _CONSOLIDATION_METHODS)
     elif (until := consolidate_after_end(nodeclaim, after)) > now:
         message = (
-            f"consolidateAfter {pool.consolidate_after} of NodePool {pool.name} is over at {_format_timestamp(until)}"
+            f"consolidateAfter {pool.consolidate_after} of NodePool {pool.name} is over at {format_timestamp(until)}"
         )
         yield _build_exclusion("Resting", message, _CONSOLIDATION_METHODS, until)
 
@@ -222,8 +222,8 @@ def _build_exclusion(
 
 
 def _format_end(until: datetime | None) -> str:
-    return f", until {_format_timestamp(until)}" if until else ""
+    return f", until {format_timestamp(until)}" if until else ""
 
 
-def _format_timestamp(at: datetime) -> str:
+def format_timestamp(at: datetime) -> str:
     return at.isoformat(timespec="seconds")

@@ -24,7 +24,7 @@ from tenure.scheduling.packing.planning_pass import (
     resolve_volume_requirements,
 )
 from tenure.scheduling.packing.pod_classes import build_pod_classes
-from tenure.scheduling.packing.pod_requirements import NO_TOPOLOGY_TERMS, PodShape
+from tenure.scheduling.packing.pod_requirements import PodShape
 from tenure.scheduling.packing.topology_rules import TopologyGroups
 
 _DEFAULT_OPTIONS: Final = PackingOptions()
@@ -177,13 +177,7 @@ def run_attempt(
 def build_topology_groups(snapshot: ClusterSnapshot, moving: MovingPods) -> TopologyGroups:
     """What these pods ask of others, and others of them."""
     topology_groups = TopologyGroups({name: one.labels for name, one in snapshot.facts.namespaces.items()})
-    distinct_shapes = {
-        (shape.topology_terms, shape.constraints): shape
-        for shape, _ in moving.shaped_pods
-        if shape.topology_terms is not NO_TOPOLOGY_TERMS
-    }
-    for shape in distinct_shapes.values():
-        topology_groups.add_shape(shape)
+    topology_groups.add_shapes(shape for shape, _ in moving.shaped_pods)
     snapshot.add_anti_affinity_terms(topology_groups)
     return topology_groups
 

@@ -31,7 +31,7 @@ def pods_in_headroom(headroom: Amounts, vector: Amounts) -> int:
 MAX_SIZES: Final = 48
 """Column generation with more sizes takes too long."""
 _MAX_ROUNDS: Final = 40
-_MAX_LATER_ROUNDS: Final = 8
+_MAX_LATER_ROUNDS: Final = 16
 """When the patterns of a mix for more pods are known."""
 _PATTERNS_PER_ROUND: Final = 12
 _TINY: Final = 1e-9

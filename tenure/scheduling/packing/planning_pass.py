@@ -29,7 +29,7 @@ from tenure.scheduling.packing.pod_classes import (
     number_sizes,
     pod_granularity,
 )
-from tenure.scheduling.packing.pod_requirements import NO_TOPOLOGY_TERMS, PodShape, build_pod_shape, volume_conflict
+from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape, volume_conflict
 from tenure.scheduling.packing.topology_rules import TopologyGroups
 from tenure.scheduling.packing.valuation import CapacityValuation
 from tenure.scheduling.snapshot import ClusterFacts
@@ -187,13 +187,7 @@ def resolve_volume_requirements(
 
 def _build_topology_groups(facts: ClusterFacts, shapes: Iterable[PodShape]) -> TopologyGroups:
     topology_groups = TopologyGroups({name: one.labels for name, one in facts.namespaces.items()})
-    distinct_shapes = {
-        (shape.topology_terms, shape.constraints): shape
-        for shape in shapes
-        if shape.topology_terms is not NO_TOPOLOGY_TERMS
-    }
-    for shape in distinct_shapes.values():
-        topology_groups.add_shape(shape)
+    topology_groups.add_shapes(shapes)
     for node in facts.nodes:
         for pod in facts.bound_to(node):
             if pod.anti_affinity:

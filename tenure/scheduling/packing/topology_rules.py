@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tenure.model.facts import AffinityTerm, PodFact, SpreadConstraint
 from tenure.scheduling.packing.pod_requirements import (
+    NO_TOPOLOGY_TERMS,
     Constraints,
     PodShape,
     PodTopologyTerms,
@@ -56,6 +57,16 @@ class TopologyGroups:
     @property
     def groups(self) -> Iterable[TopologyGroup]:
         return self._groups.values()
+
+    def add_shapes(self, shapes: Iterable[PodShape]) -> None:
+        """Make the tallies that pods of these shapes need."""
+        distinct_shapes = {
+            (shape.topology_terms, shape.constraints): shape
+            for shape in shapes
+            if shape.topology_terms is not NO_TOPOLOGY_TERMS
+        }
+        for shape in distinct_shapes.values():
+            self.add_shape(shape)
 
     def add_shape(self, shape: PodShape) -> None:
         """Make the tallies that pods of this shape need. All are entered before anybody is counted."""
