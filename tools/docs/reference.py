@@ -7,7 +7,7 @@ from typing import Final
 from tenure.apis import labels
 from tenure.controller.temporal.namespace import create_commands
 from tenure.metrics import METRICS
-from tenure.model.blockers import BLOCKERS, INELIGIBILITIES
+from tenure.model.blockers import BLOCKERS, INELIGIBILITIES, NEEDS_ATTENTION
 from tenure.model.event_reasons import EVENT_REASONS, EventReason
 from tools.metrics.catalog import KARPENTER_ONLY, TEMPORALS
 from workflows import search_attributes
@@ -43,7 +43,7 @@ QUERIES: Final = (
     ),
     (
         "what waits for a person",
-        "(TenureOverdue = true OR TenureBlockedBy IN ('HookFailed', 'NodeNotFound')) AND ExecutionStatus = 'Running'",
+        f"(TenureOverdue = true OR TenureBlockedBy IN {NEEDS_ATTENTION}) AND ExecutionStatus = 'Running'",
     ),
     ("what is paused", "TenurePaused = true AND ExecutionStatus = 'Running'"),
     ("the node of an instance, also a gone one", "TenureInstanceId = 'i-0123456789abcdef0'"),
