@@ -135,3 +135,9 @@ def test_a_launch_template_says_what_the_class_says_and_is_named_by_it() -> None
 def test_launch_templates_omit_ipv6_metadata_in_isolated_regions(region: str) -> None:
     made = template(SETTINGS.model_copy(update={"region": region}))
     assert "HttpProtocolIpv6" not in made.data["MetadataOptions"]
+
+
+def test_of_efa_interfaces_the_first_is_the_nodes_own() -> None:
+    interfaces = template(efa_interfaces=3).data["NetworkInterfaces"]
+    assert [(one["NetworkCardIndex"], one["DeviceIndex"]) for one in interfaces] == [(0, 0), (1, 1), (2, 1)]
+    assert {one["InterfaceType"] for one in interfaces} == {"efa"}

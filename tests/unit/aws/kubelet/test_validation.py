@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.aws.amifamily.families import FAMILIES
+from tenure.aws.kubelet.config import Kubelet
 from tenure.aws.kubelet.validation import why_malformed, why_unsupported
 
 FULL_CONFIG: dict[str, Any] = {
@@ -86,6 +87,7 @@ def test_no_field_takes_a_value_of_another_type(key: str) -> None:
         ({"evictionHard": {"memory.available": "-5%"}}, ("evictionHard.memory.available", "-5%")),
         ({"evictionHard": {"memory.available": "-1Gi"}}, ("evictionHard.memory.available", "-1Gi")),
         ({"evictionHard": {"memory.available": "some"}}, ("evictionHard.memory.available", "some")),
+        ({"evictionHard": {"memory.available": 5}}, ("evictionHard.memory.available", "in quotes")),
         ({"evictionSoft": {"memory.available": "5%"}}, ("evictionSoftGracePeriod", "memory.available", "same keys")),
         ({"evictionSoftGracePeriod": {"memory.available": "1m"}}, ("evictionSoft", "same keys")),
         (
@@ -130,6 +132,11 @@ def test_what_no_kubelet_would_take_is_named(kubelet: dict[str, Any], fragments:
 )
 def test_what_makes_sense_is_taken(kubelet: dict[str, Any]) -> None:
     assert why_malformed(kubelet) == ""
+
+
+def test_values_that_make_no_sense_are_passed_over() -> None:
+    nonsense = {"kubeReserved": {"cpu": "-1", "memory": "vcpus * 2"}, "maxPods": -1, "cpuCFSQuota": "no", "other": 1}
+    assert Kubelet.of(nonsense) == Kubelet.of({}) == Kubelet()
 
 
 FOREIGN = {"serializeImagePulls": False}
