@@ -72,8 +72,8 @@ async def check_cluster(clusters: Clusters, name: str) -> list[Finding]:
         return [at.problem(fault.message, "allow eks:DescribeCluster, or set CLUSTER_ENDPOINT and the rest")]
     except Fault as fault:
         return [at.unknown(fault.message, "try again")]
-    told = {"endpoint": facts.endpoint, "certificate": facts.ca_bundle, "Service range": facts.cidr}
-    missing = [field for field, value in told.items() if not value]
+    fields = {"endpoint": facts.endpoint, "certificate": facts.ca_bundle, "Service range": facts.cidr}
+    missing = [field for field, value in fields.items() if not value]
     if missing:
         return [at.problem(f"EKS does not tell its {', '.join(missing)}", "wait until it is ACTIVE")]
     if not OLDEST <= facts.minor <= NEWEST:
