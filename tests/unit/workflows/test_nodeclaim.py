@@ -1,11 +1,11 @@
 """A node's whole life, phase by phase, on the time-skipping server with the world faked at the ports."""
 
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 
 from tenure.model.nodeclaim.state import Phase
+from tenure.model.provider_results import InstanceFacts
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     count_completed_tasks,
@@ -181,14 +181,13 @@ async def test_a_node_object_that_is_missing_is_waited_for_while_its_instance_ru
 async def test_a_node_that_comes_back_while_its_instance_is_looked_at_is_seen_at_once(
     fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handle, publish = await ready_nodeclaim(fake), fake.events.publish
+    handle, get = await ready_nodeclaim(fake), fake.instances.get
 
-    async def published(**event: Any) -> None:
-        if event["reason"] == "NodeNotFound":
-            await fake.signal_observed(handle, **BUSY)
-        await publish(**event)
+    async def observe_and_get(instance_id: str) -> InstanceFacts | None:
+        await fake.signal_observed(handle, **BUSY)
+        return await get(instance_id)
 
-    monkeypatch.setattr(fake.events, "publish", published)
+    monkeypatch.setattr(fake.instances, "get", observe_and_get)
     await fake.signal_observed(handle)
     await wait_until(lambda: "NodeNotFound" in fake.events.reasons_for("a"))
     await wait_until(lambda: has_state(handle, blocked_by=""))

@@ -8,10 +8,17 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenure.apis import labels
 from tenure.model.errors import BadInput, Fault, TryLater
+from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.temporal_dev_server import served_by_temporal
 from tests.support.fakes.worker import WorkerHarness
-from tests.support.workflows.eventually import Handle, wait_until
-from tests.support.workflows.nodeclaim_workflows import BUSY, create_nodeclaim, pause_for, ready_nodeclaim
+from tests.support.workflows.eventually import Handle, is_in_phase, wait_until, wait_until_skipping_time
+from tests.support.workflows.nodeclaim_workflows import (
+    BUSY,
+    create_nodeclaim,
+    pause_for,
+    ready_nodeclaim,
+    registered_nodeclaim,
+)
 from tests.unit.workflows.continue_as_new import wait_until_continued_as_new
 from workflows.nodeclaim import NodeClaimWorkflow
 
@@ -77,3 +84,12 @@ async def test_a_refused_event_does_not_block_later_ones(fake: WorkerHarness) ->
     await handle.result()
     assert fake.events.reasons_for("a").count("NodeNotFound") == 0
     assert "GarbageCollected" in fake.events.reasons_for("a")
+
+
+async def test_a_blocker_that_could_not_be_written_is_written_later(fake: WorkerHarness) -> None:
+    handle = await registered_nodeclaim(fake)
+    fake.claims.faults["patch"] = [BadInput("403 Forbidden")]
+    await fake.signal_observed(handle, **BUSY, waiting_for=["StartupTaintsExist: example.com/late"])
+    expected = "Unknown StartupTaintsExist"
+    await wait_until_skipping_time(fake, lambda: fake.claims.condition_text("a", "Initialized") == expected, seconds=5)
+    assert fake.claims.faults["patch"] == [] and await is_in_phase(handle, Phase.INITIALIZATION)
