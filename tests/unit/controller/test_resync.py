@@ -5,6 +5,7 @@ from datetime import datetime
 import pytest
 
 from tenure.controller.resync import notify_orphaned_coordinators, repair_nodeclaim_workflows
+from tenure.model.observations import ObservedNodeClass, ObservedNodePool
 from tests.support.controller.builders import Json, at, claim, pool
 from tests.unit.controller.signals.test_workflow_notifier import ALL_SYNCED, NotifierHarness
 
@@ -64,7 +65,7 @@ def test_coordinators_whose_objects_went_while_nobody_watched_are_told() -> None
     harness.apply_objects("nodepools", pool("general"))
     running = ["prod/nodepool/general", "prod/nodepool/lost", "prod/nodeclass/lost"]
     assert notify_orphaned_coordinators(running, "prod", harness.cache, harness.notifier) == 2
-    for key_of_lost in running[1:]:
+    for key_of_lost, message in zip(running[1:], (ObservedNodePool, ObservedNodeClass), strict=True):
         (observed,) = harness.signal_queue.arguments_to(key_of_lost)
-        assert observed.exists is False
+        assert isinstance(observed, message) and observed.exists is False
     assert not harness.signal_queue.arguments_to("prod/nodepool/general")
