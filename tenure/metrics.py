@@ -61,10 +61,10 @@ class Metric:
 class GaugeFamily:
     """A gauge of which only changes are recorded, and 0 for label values that are gone.
 
-    `shows_zero`: a first value of 0 is recorded too."""
+    `records_zero`: a first value of 0 is recorded too."""
 
-    def __init__(self, metric: Metric, meter: Meter, *, shows_zero: bool = False) -> None:
-        self._names, self._recorder, self._unset = metric.labels, metric.bind(meter), None if shows_zero else 0
+    def __init__(self, metric: Metric, meter: Meter, *, records_zero: bool = False) -> None:
+        self._names, self._recorder, self._unset = metric.labels, metric.bind(meter), None if records_zero else 0
         self._recorded: Mapping[tuple[str, ...], float] = {}
 
     def record(self, now: Mapping[tuple[str, ...], float]) -> None:

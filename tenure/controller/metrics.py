@@ -265,8 +265,8 @@ class DisruptionMetrics:
     """Of the last disruption pass."""
 
     def __init__(self, meter: Meter) -> None:
-        self._allowed = GaugeFamily(metrics.NODEPOOLS_ALLOWED_DISRUPTIONS, meter, shows_zero=True)
-        self._consuming = GaugeFamily(metrics.NODEPOOLS_NODES_CONSUMING_BUDGETS, meter, shows_zero=True)
+        self._allowed = GaugeFamily(metrics.NODEPOOLS_ALLOWED_DISRUPTIONS, meter, records_zero=True)
+        self._consuming = GaugeFamily(metrics.NODEPOOLS_NODES_CONSUMING_BUDGETS, meter, records_zero=True)
         self._eligible = GaugeFamily(metrics.VOLUNTARY_DISRUPTION_ELIGIBLE_NODES, meter)
         self._excluded = GaugeFamily(metrics.DISRUPTION_EXCLUDED_NODES, meter)
         self._duration = metrics.DISRUPTION_PASS_DURATION.bind(meter)
