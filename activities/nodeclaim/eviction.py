@@ -35,7 +35,7 @@ FORCEFUL = "Forceful Termination"
 
 
 class EvictionQueue:
-    """For one stay with one node. `reason` is why the node goes, as metrics and events have it."""
+    """Of one node. `reason`: of the disruption, for metrics and events."""
 
     def __init__(self, ports: Ports, request: DrainRequest, reason: str) -> None:
         self._pods, self._budgets, self._rollouts = ports.pods, ports.budgets, ports.rollouts
@@ -43,7 +43,7 @@ class EvictionQueue:
         self._without_surge: set[str] = set()
         """UIDs of pods that are evicted as they are."""
         self._unreported: list[DrainPod] = []
-        """Those of which nobody was told yet."""
+        """Evicted pods without an event yet."""
 
     async def evict(
         self, waited: Sequence[DrainPod], *, deadline: datetime | None, known: DrainStatus | None, now: datetime
@@ -72,16 +72,16 @@ class EvictionQueue:
 
     @property
     def unreported_pods(self) -> Sequence[DrainPod]:
-        """Those that `publish_events` will speak of."""
+        """Evicted pods without an event yet."""
         return tuple(self._unreported)
 
     async def publish_events(self) -> None:
-        """Of the pods that were evicted since the last time; with hundreds of nodes no other's pods wait for it."""
+        """Apart from the evictions: with hundreds of nodes, pods must not wait for the events of other nodes."""
         while self._unreported:
             await self._publish_event(self._unreported.pop(0), "Evicted", f"Evicted pod: {self._reason}")
 
     def _find_policy_blocker(self, pod: DrainPod) -> EvictionBlocker | None:
-        """A LifecyclePolicy lets it go later; the first class that it is of counts."""
+        """By the first rule that matches the pod."""
         matching = (one for one in self._request.pod_rules if one.match_labels.items() <= pod.labels.items())
         first = next(matching, None)
         return policy_blocker(pod, first) if first and first.blocked else None
@@ -90,7 +90,7 @@ class EvictionQueue:
         return pod.evictable or (self._request.override and pod.protected)
 
     async def _force_delete(self, pod: DrainPod, seconds: int) -> None:
-        """Said first: a repeat of a try that was cut off finds the pod on its way, and says nothing."""
+        """The event comes first: a repeat finds the pod terminating and publishes nothing."""
         grace = max(seconds, 1)
         if pod.deletion is None:
             self._count_drained()
@@ -100,7 +100,7 @@ class EvictionQueue:
         await self._pods.force_delete(pod, grace_seconds=grace)
 
     async def _evict_pods(self, pods: Sequence[DrainPod]) -> list[EvictionBlocker]:
-        """Where a budget refused one pod in this look it is not asked for others that are like it."""
+        """After a budget refused one pod, similar pods are not tried in this pass."""
         blockers: list[EvictionBlocker] = []
         budgets: dict[str, Sequence[BudgetFact]] = {}
         rejections: dict[tuple[object, ...], Eviction] = {}
@@ -128,7 +128,7 @@ class EvictionQueue:
         return blockers
 
     async def _read_budgets(self, namespace: str) -> Sequence[BudgetFact]:
-        """They only explain: where they cannot be read, the API server's words do."""
+        """Only to explain a refusal: without them, the message of the API server does."""
         try:
             return await self._budgets.in_namespace(namespace)
         except Fault as fault:
@@ -136,7 +136,7 @@ class EvictionQueue:
             return ()
 
     async def _wait_for_surge(self, pod: DrainPod, known: DrainStatus | None, now: datetime) -> EvictionBlocker | None:
-        """What the pod waits for while its Deployment makes another; None when it is to be evicted now."""
+        """The blocker while the Deployment creates another pod; None when the pod is to be evicted now."""
         began = self._request.began
         serves = pod.ready or pod.controller_set_not_ready
         if began is None or not serves or pod.uid in self._without_surge or not has_surge(self._request.rules):
@@ -182,13 +182,13 @@ def _count_eviction(code: str) -> None:
 
 
 def _rejection_key(pod: DrainPod, budgets: dict[str, Sequence[BudgetFact]]) -> tuple[object, ...]:
-    """Pods for which one refusal stands: one budget counts them, and alike. Others stand for themselves."""
+    """Equal for pods that the same budgets count in the same way; otherwise of the pod alone."""
     budget_names = tuple(one.name for one in budgets_of(pod, budgets.get(pod.namespace, ())))
     return (pod.namespace, pod.ready, budget_names) if budget_names else (pod.uid,)
 
 
 OTHERS_FIRST = 5.0
-"""Seconds at most for which a drain that has pushed its pods waits for those that have not."""
+"""Seconds at most for which a drain waits for the first evictions of other drains."""
 
 
 class FirstEviction:
@@ -198,7 +198,7 @@ class FirstEviction:
         self._drains = drains
 
     async def finish_and_wait(self) -> None:
-        """Its pods have been told to go. The first time it returns when those of the others have, too."""
+        """The first call returns when the pods of the other drains are evicted, too."""
         if self._drains.finish(self):
             await self._drains.wait_for_others()
 
@@ -231,7 +231,7 @@ class BatchedFirstEviction:
         return True
 
     async def wait_for_others(self) -> None:
-        """Until no drain is at its first look, or so long."""
+        """At most OTHERS_FIRST."""
         try:
             await asyncio.wait_for(self._none.wait(), OTHERS_FIRST)
         except TimeoutError:
@@ -243,7 +243,7 @@ log = structlog.get_logger(__name__)
 WITHIN: Final = 10.0
 """Seconds; after them the node's drain does what is left."""
 ONCE_IN: Final = timedelta(minutes=2)
-"""Of what is repeated nothing follows anew; a node that the first word left standing has its workflow by then."""
+"""Repeated messages within it cause no second eviction; after it the node's workflow drains it."""
 
 
 class NodeEarlyEviction:
@@ -253,7 +253,7 @@ class NodeEarlyEviction:
         self._eviction_queue = EvictionQueue(ports, request, "")
 
     async def run(self, within: float = WITHIN) -> None:
-        """Keep pods away from the node and evict those that are first. What goes wrong is the drain's to try again."""
+        """Taint the node and evict its first group of pods. What fails is left to the drain."""
         node = self._interrupted_node
         try:
             async with asyncio.timeout(within):
@@ -267,11 +267,10 @@ class NodeEarlyEviction:
 
     @property
     def evicted_pods(self) -> Sequence[str]:
-        """Told to go so far, as `namespace/name`."""
+        """As `namespace/name`."""
         return [f"{pod.namespace}/{pod.name}" for pod in self._eviction_queue.unreported_pods]
 
     async def publish_events(self) -> None:
-        """Say of each of them that it was evicted."""
         try:
             await self._eviction_queue.publish_events()
         except Fault as fault:
@@ -285,7 +284,7 @@ class EarlyEvictions:
         """By the Node's UID."""
 
     def begin_for(self, interrupted_node: InterruptedNode) -> NodeEarlyEviction | None:
-        """None where there is nothing to do, or where it was begun before."""
+        """None where there is no pod to evict, or where it began before."""
         now = datetime.now(UTC)
         if not interrupted_node.pods or not self._is_first(interrupted_node.uid, now):
             return None

@@ -99,9 +99,8 @@ class LaunchActivities:
 
         Nothing is prepared for one whose status has an instance already."""
         ref = request.claim
-        if not await self._claims.ensure_finalizer(ref.name, ref.uid):
-            return PreparationResult(preparation=_deleted_rejection(ref.name))
-        claim = await self._claims.get(ref.name)
+        exists = await self._claims.ensure_finalizer(ref.name, ref.uid)
+        claim = await self._claims.get(ref.name) if exists else None
         if claim is None:
             return PreparationResult(preparation=_deleted_rejection(ref.name))
         return PreparationResult() if claim.status.provider_id else await self._prepare_request(claim, request)
@@ -109,7 +108,7 @@ class LaunchActivities:
     @activity.defn
     @map_faults
     async def prepare_launch_group(self, request: GroupLaunchRequest) -> PreparationResult:
-        """For a launch group: its members ask for the same thing, so the first that still wants it speaks for all."""
+        """For a launch group: the first member that still waits stands for all, since they ask for the same."""
         reads_all = request.retry or request.draft.joined
         found = (
             await self._assigner.find_nodeclaims(request.draft.members)
@@ -128,14 +127,14 @@ class LaunchActivities:
         return prepared.model_copy(update={"members": members})
 
     async def _with_finalizers(self, claims: Sequence[NodeClaim]) -> list[NodeClaim]:
-        """Those that are there still: from here on there may be an instance for each."""
+        """Those that still exist: from here on there may be an instance for each."""
         existing = await call_for_each(
             claims, lambda one: self._claims.ensure_finalizer(one.metadata.name, one.metadata.uid)
         )
         return [one for one, exists in zip(claims, existing, strict=True) if exists]
 
     async def _find_first_launchable(self, request: GroupLaunchRequest) -> Sequence[NodeClaim]:
-        """At the first attempt all are taken to be there: they were made a moment ago."""
+        """At the first attempt all are assumed to exist: they were created a moment ago."""
         for member in request.draft.members:
             found = await self._assigner.find_nodeclaims([member])
             if found and not found[0].metadata.is_deleting:
@@ -178,8 +177,7 @@ class LaunchActivities:
     @activity.defn
     @map_faults
     async def fail_launch_group(self, request: GroupRejection) -> None:
-        """The group's last word to members that get nothing: each is told why. One that shows an instance is told
-        of that."""
+        """Signal the reason to the members that get nothing. One that shows an instance gets that."""
         rejection = LaunchRejection(reason=request.reason, message=request.message, final=request.final)
         async with background_heartbeat():
             members = [LaunchGroupMember(name=one.name, uid=one.uid) for one in request.members]
