@@ -28,6 +28,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         (["why", "node-1"], "CLUSTER_NAME"),
         (["why", "node-1", "--cluster-name", "demo", "--temporal-address", "127.0.0.1:1"], "127.0.0.1:1"),
         (["stuck", "--cluster-name", "demo", "--temporal-address", "nonsense"], "nonsense"),
+        (["startup-times", "--kubeconfig", "/no/such"], "startup-times: "),
         (["demo", "--pods", "many"], "--pods"),
         (["demo", "--pods", "0"], "--pods"),
         (["demo", "--boot-seconds", "-1"], "--boot-seconds"),

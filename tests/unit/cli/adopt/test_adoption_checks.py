@@ -112,7 +112,11 @@ def test_a_class_whose_profile_stays_in_use_is_well() -> None:
         (None, "advice"),
         (
             ResolvedNodeClass(
-                status={}, conditions=(ConditionPatch(type="AMIsReady", status="False", reason="AMINotFound"),)
+                status={},
+                conditions=(
+                    ConditionPatch(type="SubnetsReady", status="True"),
+                    ConditionPatch(type="AMIsReady", status="False", reason="AMINotFound"),
+                ),
             ),
             "problem",
         ),

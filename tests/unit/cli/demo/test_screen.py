@@ -87,11 +87,21 @@ def test_the_live_table_shows_running_nodes_and_drops_those_that_are_gone() -> N
     assert "gone-1" not in capture.get()
 
 
-def test_a_terminal_has_the_table_and_no_lines() -> None:
+def test_a_terminal_has_headings_and_the_table_and_no_lines_of_changes() -> None:
     terminal = Console(width=200, force_terminal=True, color_system=None)
-    with terminal.capture() as capture:
-        Screen(terminal).update(ClusterView(PodCount(running=1), [READY]))
-    assert capture.get() == ""
+    with terminal.capture() as capture, Screen(terminal) as screen:
+        screen.update(ClusterView(PodCount(running=1), [READY]))
+        screen.print_heading("Scale the Deployment")
+        screen.clear()
+    assert "Scale the Deployment ──" in capture.get() and "pods: 1 Running   nodes: 1" in capture.get()
+
+
+def test_a_log_has_headings_as_lines_and_no_table() -> None:
+    log = make_console()
+    with log.capture() as capture, Screen(log) as screen:
+        screen.print_heading("Scale the Deployment")
+        screen.clear()
+    assert [line.partition(" s  ")[2] for line in capture.get().splitlines()] == ["== Scale the Deployment"]
 
 
 def test_a_pod_that_is_being_deleted_no_longer_runs() -> None:
