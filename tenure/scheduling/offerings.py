@@ -186,7 +186,6 @@ def _possible_rows(template: NodePoolTemplate, nodeclaim: NodeClaimFact) -> Indi
 
 
 STRICT: Final = "Strict"
-BEST_EFFORT: Final = "BestEffort"
 
 
 def find_missing_variety(table: InstanceTypeTable, requirements: Requirements, rows: Indices) -> str:

@@ -18,9 +18,9 @@ from tenure.scheduling.nodepool_template import NodePoolTemplate, Offer, Option,
 from tenure.scheduling.offerings import STRICT, find_missing_variety
 from tenure.scheduling.packing.node_requests import InstanceChoice, NodeRequest, OfferSet, TypeOptions
 from tenure.scheduling.packing.patterns import PatternSolution, pods_in_headroom, pods_per_row
-from tenure.scheduling.packing.pod_requirements import Variant
 from tenure.scheduling.packing.shadow_prices import ShadowPrices
 from tenure.scheduling.packing.valuation import CapacityValuation
+from tenure.scheduling.pods import Variant
 
 
 def headroom_rejection(

@@ -8,7 +8,7 @@ import numpy as np
 from tenure.model.facts import HostPort
 from tenure.scheduling.instance_type_table import Amounts, Indices, Prices
 from tenure.scheduling.nodepool_template import Offer, Option
-from tenure.scheduling.packing.pod_requirements import Variant
+from tenure.scheduling.pods import Variant
 
 
 @dataclass(frozen=True, slots=True, eq=False)

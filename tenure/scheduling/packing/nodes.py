@@ -14,8 +14,9 @@ from tenure.model.facts import HostPort
 from tenure.scheduling.existing_nodes import ExistingNodes
 from tenure.scheduling.instance_type_table import Amounts, Indices, Mask
 from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
-from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS, Variant, VolumeTerms
+from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS, VolumeTerms
 from tenure.scheduling.packing.topology import UNLIMITED
+from tenure.scheduling.pods import Variant
 from tenure.scheduling.snapshot import ClusterFacts
 from tenure.scheduling.taints import ports_conflict
 from tenure.scheduling.volumes import Attachment, VolumeRequirements, volume_attachments

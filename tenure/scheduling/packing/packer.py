@@ -16,7 +16,7 @@ from tenure.scheduling.packing.instance_selection import InstanceSelector
 from tenure.scheduling.packing.node_requests import InstanceChoice, NodeRequest
 from tenure.scheduling.packing.nodes import NodeArrays, distribute_pods
 from tenure.scheduling.packing.pod_classes import PodClass
-from tenure.scheduling.packing.pod_requirements import Variant, pin_label
+from tenure.scheduling.packing.pod_requirements import pin_label
 from tenure.scheduling.packing.shared_nodes import SharedNodePacker, add_new_node, group_by_variant, is_unconstrained
 from tenure.scheduling.packing.topology import (
     UNLIMITED,
@@ -32,6 +32,7 @@ from tenure.scheduling.packing.topology import (
 )
 from tenure.scheduling.packing.topology_domains import Universe, filter_requested
 from tenure.scheduling.packing.topology_rules import ConstraintAlternative
+from tenure.scheduling.pods import Variant
 
 NO_NODEPOOL_AVAILABLE: Final = "no existing node has room, and no NodePool is ready to make one"
 _WORST_PACKING_FACTOR: Final = 4

@@ -9,23 +9,6 @@ from tenure.model.requirements import Requirements, one_of
 from tenure.scheduling.pods import Constraints, Variant, constraints_of, node_requirement_alternatives
 from tenure.scheduling.volumes import Attachment
 
-__all__ = [
-    "NO_TOPOLOGY_TERMS",
-    "NO_VOLUME_TERMS",
-    "Constraints",
-    "PodShape",
-    "PodTopologyTerms",
-    "Variant",
-    "VolumeTerms",
-    "build_pod_shape",
-    "combine_with_volumes",
-    "intern_variant",
-    "node_requirement_alternatives",
-    "pin_label",
-    "preferred_node_affinity",
-    "volume_conflict",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodTopologyTerms:

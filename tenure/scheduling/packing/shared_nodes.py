@@ -16,8 +16,9 @@ from tenure.scheduling.packing.node_requests import InstanceChoice, NodeRequest,
 from tenure.scheduling.packing.nodes import NodeArrays
 from tenure.scheduling.packing.patterns import Pattern, Sizes, group_sizes, solve_patterns
 from tenure.scheduling.packing.pod_classes import PodClass
-from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS, Variant
+from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS
 from tenure.scheduling.packing.topology import UNLIMITED
+from tenure.scheduling.pods import Variant
 
 _MIN_USED_SHARE: Final = 0.95
 """A node of a pattern is added when the pods fill so much of what the pattern fills."""

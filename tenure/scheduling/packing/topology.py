@@ -13,7 +13,7 @@ from tenure.apis.labels import HOSTNAME
 from tenure.model.facts import Expression, Selector, Toleration
 from tenure.model.requirements import Requirements
 from tenure.scheduling.instance_type_table import Amounts
-from tenure.scheduling.packing.pod_requirements import Variant
+from tenure.scheduling.pods import Variant
 
 UNLIMITED: Final = np.iinfo(np.int64).max
 

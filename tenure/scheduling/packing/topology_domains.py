@@ -8,8 +8,9 @@ from tenure.model.requirements import Requirement, Requirements
 from tenure.scheduling.instance_type_table import Mask
 from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
 from tenure.scheduling.packing.nodes import NodeArrays
-from tenure.scheduling.packing.pod_requirements import Variant, pin_label
+from tenure.scheduling.packing.pod_requirements import pin_label
 from tenure.scheduling.packing.topology import SpreadRule, TopologyGroup
+from tenure.scheduling.pods import Variant
 from tenure.scheduling.taints import first_untolerated
 
 

@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from tenure.model.facts import AffinityTerm, PodFact, SpreadConstraint
 from tenure.scheduling.packing.pod_requirements import (
     NO_TOPOLOGY_TERMS,
-    Constraints,
     PodShape,
     PodTopologyTerms,
-    Variant,
     combine_with_volumes,
     intern_variant,
-    node_requirement_alternatives,
     pin_label,
     preferred_node_affinity,
 )
@@ -26,7 +23,7 @@ from tenure.scheduling.packing.topology import (
     TopologyGroup,
     TopologyIndex,
 )
-from tenure.scheduling.pods import IGNORE
+from tenure.scheduling.pods import IGNORE, Constraints, Variant, node_requirement_alternatives
 
 
 @dataclass(frozen=True, slots=True, eq=False)

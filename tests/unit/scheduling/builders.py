@@ -1,7 +1,9 @@
 """Short ways to say which world a plan is made in."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import Final
 
 from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
 from tenure.model.extra_capacity import BufferFact
@@ -28,7 +30,7 @@ from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.plan import Plan, PlannedNodeClaim
 from tenure.scheduling.cluster_state import Change, ClusterState
 from tenure.scheduling.settings import PlanSettings
-from tenure.scheduling.snapshot import Fact
+from tenure.scheduling.snapshot import Fact, FactKind
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 GIB = 1 << 30
@@ -246,34 +248,26 @@ def csi_node(name: str, limit: int, driver: str = EBS) -> CSINodeFact:
     return CSINodeFact(name=name, limits={driver: limit})
 
 
+_KIND_AND_KEY: Final[Mapping[type, tuple[FactKind, str]]] = {
+    PodFact: ("pod", "uid"),
+    NodeFact: ("node", "name"),
+    NodeClaimFact: ("claim", "name"),
+    NodePoolFact: ("pool", "name"),
+    DaemonSetFact: ("daemonset", "uid"),
+    NamespaceFact: ("namespace", "name"),
+    VolumeClaimFact: ("volume_claim", "key"),
+    VolumeFact: ("volume", "name"),
+    StorageClassFact: ("storage_class", "name"),
+    CSINodeFact: ("csi_node", "name"),
+    OverlayFact: ("overlay", "name"),
+    BufferFact: ("buffer", "uid"),
+    PodBudgetFact: ("pod_budget", "key"),
+}
+
+
 def change(fact: Fact) -> Change:
-    match fact:
-        case PodFact():
-            return Change(kind="pod", key=fact.uid, fact=fact)
-        case NodeFact():
-            return Change(kind="node", key=fact.name, fact=fact)
-        case NodeClaimFact():
-            return Change(kind="claim", key=fact.name, fact=fact)
-        case NodePoolFact():
-            return Change(kind="pool", key=fact.name, fact=fact)
-        case DaemonSetFact():
-            return Change(kind="daemonset", key=fact.uid, fact=fact)
-        case NamespaceFact():
-            return Change(kind="namespace", key=fact.name, fact=fact)
-        case VolumeClaimFact():
-            return Change(kind="volume_claim", key=fact.key, fact=fact)
-        case VolumeFact():
-            return Change(kind="volume", key=fact.name, fact=fact)
-        case StorageClassFact():
-            return Change(kind="storage_class", key=fact.name, fact=fact)
-        case CSINodeFact():
-            return Change(kind="csi_node", key=fact.name, fact=fact)
-        case OverlayFact():
-            return Change(kind="overlay", key=fact.name, fact=fact)
-        case BufferFact():
-            return Change(kind="buffer", key=fact.uid, fact=fact)
-        case PodBudgetFact():
-            return Change(kind="pod_budget", key=fact.key, fact=fact)
+    kind, key = _KIND_AND_KEY[type(fact)]
+    return Change(kind=kind, key=getattr(fact, key), fact=fact)
 
 
 class Cluster:
