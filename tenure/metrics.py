@@ -251,6 +251,11 @@ PODS_NOT_BOUND = _gauge(
     "nodepool",
     "pods planned onto nodes that are up, and not bound there by kube-scheduler for over a minute",
 )
+INVALID_OBJECTS = _gauge(
+    "tenure_invalid_objects",
+    "kind reason",
+    "objects that raise an error when they are read or handled; every other object is handled",
+)
 ROLLOUTS = _counter("tenure_rollouts_total", "nodepool event", "what became of roll-outs, by their events")
 STARTUP_DURATION = _histogram(
     "tenure_startup_duration_seconds",

@@ -12,6 +12,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.planner_host import PlannerHostActivities
+from tenure.model.invalid_objects import InvalidObjectReport
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from workflows import ids
 from workflows.activity_options import PLAN, WATCH, with_summary
@@ -21,9 +22,14 @@ RETRY_AFTER = timedelta(seconds=5)
 
 @workflow.defn(name="ClusterWatch")
 class ClusterWatchWorkflow:
+    @workflow.init
+    def __init__(self, cluster: str, invalid_objects: InvalidObjectReport | None = None) -> None:
+        self._cluster = cluster
+        self._invalid_objects = invalid_objects or InvalidObjectReport()
+
     @workflow.run
-    async def run(self, cluster: str) -> None:
-        workflow.set_current_details(f"Watches cluster **{cluster}**: one replica at a time, handed on by heartbeat.")
+    async def run(self, cluster: str, _invalid_objects: InvalidObjectReport | None = None) -> None:
+        self._set_details()
         try:
             await workflow.execute_activity_method(
                 PlannerHostActivities.watch_cluster, **with_summary(WATCH, f"watch {cluster}")
@@ -33,7 +39,25 @@ class ClusterWatchWorkflow:
                 raise
             # A fault that no retry helps ends a run and never the watch.
             await workflow.sleep(RETRY_AFTER, summary=str(error.cause or error)[:100])
-        workflow.continue_as_new(cluster)
+        workflow.continue_as_new(args=[cluster, self._invalid_objects])
+
+    @workflow.signal
+    def report_invalid_objects(self, report: InvalidObjectReport) -> None:
+        self._invalid_objects = report
+        self._set_details()
+
+    @workflow.query
+    def invalid_objects(self) -> InvalidObjectReport:
+        return self._invalid_objects
+
+    def _set_details(self) -> None:
+        lines = [f"Watches cluster **{self._cluster}**: one replica at a time, handed on by heartbeat."]
+        lines += [f"- {one.kind} `{one.name}`: {one.message}" for one in self._invalid_objects.objects]
+        if self._invalid_objects.objects:
+            lines.insert(1, "\n**Invalid objects**\n")
+        if self._invalid_objects.omitted:
+            lines.append(f"- and {self._invalid_objects.omitted} more")
+        workflow.set_current_details("\n".join(lines))
 
 
 PREVIEW_TIMEOUT = timedelta(seconds=60)

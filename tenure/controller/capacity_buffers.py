@@ -9,12 +9,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 import structlog
-from pydantic import ValidationError
 
 from tenure.apis.capacitybuffer import ACTIVE, CapacityBuffer
 from tenure.apis.labels import POD_TEMPLATE_NOT_FOUND, RESOLUTION_FAILED, SCALABLE_REF_NOT_FOUND
 from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.invalid_objects import object_key
 from tenure.kube.client.list_watch import Delta
+from tenure.kube.client.resources import CAPACITY_BUFFERS, KINDS
 from tenure.kube.facts.pods import virtual_pod_fact
 from tenure.model.errors import Fault
 from tenure.model.extra_capacity import BufferFact, build_virtual_pods
@@ -80,19 +81,16 @@ class CapacityBuffers:
     # --- what the list-watches deliver ---
 
     def on_deltas(self, kind: str, deltas: Iterable[Delta]) -> None:
-        """Of `capacitybuffers` and `podtemplates`. What cannot be read is left out and logged, not the others."""
+        """Of `capacitybuffers` and `podtemplates`. A buffer that cannot be read keeps its last known spec."""
         for delta in deltas:
-            metadata = delta.object["metadata"]
-            try:
-                if kind == "capacitybuffers":
+            with self._cache.invalid_objects.guard(object_key(delta.object, KINDS[kind])):
+                metadata = delta.object["metadata"]
+                if kind == CAPACITY_BUFFERS.plural:
                     self._on_buffer(metadata["uid"], delta)
                 elif delta.is_deleted:
                     self._templates.pop((metadata["namespace"], metadata["name"]), None)
                 else:
                     self._templates[metadata["namespace"], metadata["name"]] = delta.object
-            except ValidationError as error:
-                message = str(error)[:300]
-                log.error("object cannot be read and is left out", kind=kind, name=metadata["name"], error=message)
         self.objects_changed.set()
 
     def _on_buffer(self, uid: str, delta: Delta) -> None:

@@ -12,8 +12,10 @@ import structlog
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import CacheChanged, ChangeSet, set_or_remove
+from tenure.controller.cache.invalid_objects import object_key
 from tenure.kube.adapters.lifecycle_policies import policy_fact
 from tenure.kube.client.list_watch import Delta
+from tenure.kube.client.resources import LIFECYCLE_POLICIES
 from tenure.model.errors import Fault
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules, PolicyFact, PolicyVerdict
@@ -58,11 +60,12 @@ class LifecyclePolicies:
 
     def on_deltas(self, deltas: Iterable[Delta]) -> None:
         for delta in deltas:
-            name = delta.object["metadata"]["name"]
-            fact = None if delta.is_deleted else policy_fact(delta.object)
-            if fact != self._facts.get(name):
-                set_or_remove(self._facts, name, fact)
-                self._changed = True
+            with self._cache.invalid_objects.guard(object_key(delta.object, LIFECYCLE_POLICIES.kind)):
+                name = delta.object["metadata"]["name"]
+                fact = None if delta.is_deleted else policy_fact(delta.object)
+                if fact != self._facts.get(name):
+                    set_or_remove(self._facts, name, fact)
+                    self._changed = True
         if self._changed:
             self._cache.publish(CacheChanged())
 

@@ -16,6 +16,7 @@ from temporalio.client import Client
 from activities.ports.core import Instances, Offerings
 from tenure.controller.cache.dirty import CacheChanged, ChangeBatch, SingleFlight, SyncedKinds
 from tenure.controller.disruption.facade import VoluntaryDisruption
+from tenure.controller.invalid_object_reporter import InvalidObjectReporter
 from tenure.controller.metrics import ControllerMetrics, meter_of
 from tenure.controller.planning.controller import ProvisioningController
 from tenure.controller.settings import ControllerSettings
@@ -105,10 +106,14 @@ class ControllerSession:
             now=now,
         )
         self._metrics = ControllerMetrics(self.cluster, meter)
+        self._invalid_objects = InvalidObjectReporter(
+            settings.cluster, self.cluster.cache, kube.events, self._signal_queue, meter, now
+        )
         planner_client.catalogue.subscribe(self._metrics.on_catalogue)
         self.cluster.cache.subscribe(CacheChanged, lambda _: self._awake.set())
         # Signals come first: LifecyclePolicies, pauses and budget headroom add to the changes that the others see.
-        for concern in (self.signals, self._metrics, self._disruption, self.provisioning):
+        concerns = (self.signals, self._metrics, self._disruption, self.provisioning, self._invalid_objects)
+        for concern in concerns:
             self.cluster.cache.subscribe(ChangeBatch, concern.on_changes)
 
     async def run(self) -> None:
@@ -118,6 +123,7 @@ class ControllerSession:
                 group.create_task(self.cluster.run(), name="watch-cluster")
                 group.create_task(self._signal_queue.run(), name="watch-signals")
                 group.create_task(self._publish_changes(), name="watch-changes")
+                group.create_task(self._invalid_objects.run(), name="watch-invalid-objects")
                 if self.provisioning.pod_nominator:
                     group.create_task(self.provisioning.pod_nominator.run(), name="watch-nominations")
                 group.create_task(self._run_once_synced(self._resync_periodically), name="watch-resync")
@@ -125,6 +131,7 @@ class ControllerSession:
                 group.create_task(self._run_once_synced(self._disruption.run), name="watch-disruption")
         finally:
             self._metrics.close()
+            self._invalid_objects.close()
 
     async def close(self) -> None:
         await self._single_flight.close()

@@ -24,8 +24,10 @@ from tenure.cli.nodes.workflows import (
 )
 from tenure.cli.output import Result
 from tenure.cli.temporal_client import Connection, temporal_command
+from tenure.controller.temporal.doctor import query_invalid_objects
 from tenure.model.base import Message
 from tenure.model.blockers import HOOK_FAILED, SLOW
+from tenure.model.invalid_objects import InvalidObject
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import Pause
 from tenure.policy.disruption.commands import is_late
@@ -49,7 +51,8 @@ async def stuck(connection: Connection) -> Result:
     now = datetime.now(UTC)
     overdue, slow, follows, paused = await find_stuck_nodes(connection)
     overdue_items = await list_overdue_items(await connection.connect(), connection.cluster, now)
-    return stuck_result(overdue, slow, follows, paused, overdue_items, now)
+    invalid = await query_invalid_objects(await connection.connect(), connection.cluster)
+    return stuck_result(overdue, slow, follows, paused, overdue_items, now, invalid.objects if invalid else ())
 
 
 @dataclass(frozen=True)
@@ -196,6 +199,7 @@ def stuck_result(
     paused: Sequence[PausedObject],
     overdue_items: Sequence[OverdueItem],
     now: datetime,
+    invalid: Sequence[InvalidObject] = (),
 ) -> Result:
     """`follows`: the next action by workflow ID; absent where no worker answered."""
     data = {
@@ -213,12 +217,23 @@ def stuck_result(
         "paused": [
             {"what": one.what, "pause": one.pause.model_dump(mode="json") if one.pause else None} for one in paused
         ],
+        "invalidObjects": [one.model_dump() for one in invalid],
     }
     parts: list[object] = [_nodes_table("Overdue", overdue, now, follows) if overdue else "No node is overdue."]
     parts += [overdue_items_table(overdue_items, now)] if overdue_items else []
     parts += [_nodes_table("Slow, and within their deadlines", slow, now)] if slow else []
     parts += [paused_table(paused)] if paused else []
+    parts += [_invalid_objects_table(invalid)] if invalid else []
     return Result(data, parts, FAILED if overdue or overdue_items else DONE)
+
+
+def _invalid_objects_table(invalid: Sequence[InvalidObject]) -> PrintableTable:
+    return make_table(
+        *unwrapped("kind", "name"),
+        *folded("problem"),
+        rows=((one.kind, one.name, one.message) for one in invalid),
+        title="Invalid objects",
+    )
 
 
 def _nodes_table(

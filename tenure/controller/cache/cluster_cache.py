@@ -7,9 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-import structlog
-from pydantic import ValidationError
-
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.labels import NODECLASS_HASH_VERSION
 from tenure.controller.cache import decoders
@@ -30,17 +27,18 @@ from tenure.controller.cache.dirty import (
     set_or_remove,
     with_last_pod_event,
 )
+from tenure.controller.cache.invalid_objects import InvalidObjects, object_key
 from tenure.controller.cache.occupancy import Occupancy, concerns_pods
 from tenure.controller.cache.occupancy import with_observed_times as with_times
+from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
+from tenure.kube.client.resources import KINDS, PODS
 from tenure.kube.facts.objects import is_ours, node_fact, nodeclaim_fact
-from tenure.kube.facts.pods import pod_fact
+from tenure.kube.facts.pods import pod_fact, unreadable_pod_fact
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodBudgetFact, PodFact
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.scheduling.snapshot import Change, Fact, FactKind, Storage
-
-log = structlog.get_logger(__name__)
 
 F = TypeVar("F", bound=Fact)
 E = TypeVar("E", bound=CacheEvent)
@@ -85,6 +83,7 @@ class ClusterCache:
         """NodeClaims whose instance AWS takes back: to plans they are being deleted already (`taken_back.py`)."""
         self.early_evicted: set[str] = set()
         """NodeClaims whose pods are told to go for that before their workflows are told of it."""
+        self.invalid_objects = InvalidObjects(lambda: self.publish(CacheChanged()))
         self._changes = ChangeSet()
         self.planner_changes = PlannerChanges()
 
@@ -98,19 +97,16 @@ class ClusterCache:
     # --- what list-watches deliver ---
 
     def on_deltas(self, kind: str, deltas: Iterable[Delta]) -> None:
-        """Take changes of one kind in. An object that cannot be read is left out and logged, not the others."""
+        """Take in changes of one kind. An object that cannot be read keeps its last known fact."""
         handler = self._handlers.get(kind)
         for delta in deltas:
-            try:
+            with self.invalid_objects.guard(object_key(delta.object, KINDS.get(kind, kind))):
                 handler(self, delta) if handler else self._on_other(kind, delta)
-            except (ValueError, KeyError, ValidationError) as error:
-                name = delta.object.get("metadata", {}).get("name")
-                log.error("object cannot be read and is left out", kind=kind, name=name, error=str(error)[:300])
         self.publish(CacheChanged())
 
     def _on_pod(self, delta: Delta) -> None:
         uid = delta.object["metadata"]["uid"]
-        new = None if delta.is_deleted else pod_fact(delta.object)
+        new = None if delta.is_deleted else self._read_pod(delta.object)
         old = self.pods.get(uid)
         if new == old:
             return
@@ -129,6 +125,12 @@ class ClusterCache:
         for one in (old, new):
             self._record_pod_event(one.node_name if one else "")
         self.planner_changes.record("pod", uid, new, affects_disruption=changes_disruption(old, new))
+
+    def _read_pod(self, pod: Json) -> PodFact:
+        try:
+            return pod_fact(pod)
+        except Exception as error:
+            return unreadable_pod_fact(pod, self.invalid_objects.record(object_key(pod, PODS.kind), error))
 
     def _on_node(self, delta: Delta) -> None:
         name = delta.object["metadata"]["name"]

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-import structlog
-
 from tenure.apis.labels import LAUNCH_GROUP, LAUNCH_REASON, NODECLASS, REPLACES
 from tenure.controller.cache.availability import NotReadyTracker, early_eviction_until
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet, DelayingQueue, SyncedKinds
 from tenure.controller.cache.expected_pods import ExpectedPods
+from tenure.controller.cache.invalid_objects import ObjectKey
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.planning.nodeclaim_factory import launch_hash
 from tenure.controller.signals.digests import (
@@ -26,6 +25,7 @@ from tenure.controller.signals.digests import (
 )
 from tenure.controller.signals.lifecycle_observers import LifecycleObservers
 from tenure.controller.signals.signaller import Signal, SignalQueue, Start
+from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, Resource
 from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.facts import NodeClaimFact, NodeFact
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimIdentity, NodeClaimState
@@ -35,8 +35,6 @@ from tenure.model.workflow_states import NodeClassState, NodePoolState
 from tenure.policy.disruption.drift import Drift
 from workflows import ids
 from workflows.visibility import claim_start
-
-log = structlog.get_logger(__name__)
 
 NODEPOOL_SIGNAL_INTERVAL: Final = timedelta(seconds=1)
 """Between two signals to one NodePool workflow."""
@@ -86,16 +84,26 @@ class WorkflowNotifier:
         """Offer a signal for everything that changed, or whose time has come, as far as it is known."""
         self._notify_deleted_objects(changes, now)
         self._requeue_due(changes, now)
-        _for_each(
+        self._for_each(
+            NODE_CLAIMS,
             self._take_ready(changes.nodeclaims, "claim", known.nodeclaims and known.nodes and known.policies),
             lambda name: self._notify_nodeclaim(name, known, now),
         )
         pools_known = known.nodepools and known.nodeclaims and known.nodeclasses and known.policies and known.pauses
-        _for_each(
-            self._take_ready(changes.nodepools, "pool", pools_known), lambda name: self._notify_nodepool(name, now)
+        self._for_each(
+            NODE_POOLS,
+            self._take_ready(changes.nodepools, "pool", pools_known),
+            lambda name: self._notify_nodepool(name, now),
         )
         classes_known = known.nodeclasses and known.nodeclaims
-        _for_each(self._take_ready(changes.nodeclasses, "class", classes_known), self._notify_nodeclass)
+        self._for_each(
+            EC2_NODE_CLASSES, self._take_ready(changes.nodeclasses, "class", classes_known), self._notify_nodeclass
+        )
+
+    def _for_each(self, resource: Resource, names: Iterable[str], notify: Callable[[str], None]) -> None:
+        for name in names:
+            with self._cache.invalid_objects.guard(ObjectKey(resource.kind, name, step="signal")):
+                notify(name)
 
     def _requeue_due(self, changes: ChangeSet, now: datetime) -> None:
         for key in self._due.pop_due(now):
@@ -283,15 +291,6 @@ class WorkflowNotifier:
     ) -> bool:
         numbered = observed.model_copy(update={"number": self._number()})
         return self._signal_queue.enqueue(Signal(workflow_id, "observe", numbered, hash_observation(observed), start))
-
-
-def _for_each(names: Iterable[str], notify: Callable[[str], None]) -> None:
-    """One object that cannot be digested must not keep the others from being told."""
-    for name in names:
-        try:
-            notify(name)
-        except Exception:
-            log.exception("digest failed", name=name)
 
 
 def _stored_digest(observed: ObservedNodeClaim) -> str:

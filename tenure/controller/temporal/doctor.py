@@ -15,6 +15,7 @@ from tenure.controller.temporal.namespace import KINDS, how_to_make, is_there
 from tenure.controller.temporal.worker_versioning import current_build, list_pollers
 from tenure.model.errors import Finding, advice_finding, ok_finding, problem_finding, unknown_finding
 from tenure.model.interruption.records import InterruptionState
+from tenure.model.invalid_objects import InvalidObjectReport
 from workflows import ids, search_attributes
 
 AREA: Final = "temporal"
@@ -106,7 +107,7 @@ async def check_temporal(temporal: Client, cluster: str, *, queue: str = "", bui
         return await check_reading(temporal, cluster, queue)
 
     found = []
-    for check in (service, _namespace, _attributes, _workers, reading):
+    for check in (service, _namespace, _attributes, _workers, check_invalid_objects, reading):
         try:
             found += await check(temporal, cluster)
         except RPCError as error:
@@ -169,6 +170,27 @@ async def _workers(temporal: Client, cluster: str) -> list[Finding]:
         todo = f"see the worker's log and /readyz, and the workflow {ids.watch(cluster)} in Temporal's UI"
         found.append(advice_finding(AREA, f"task queue {ids.plan_queue(cluster)}", message, todo))
     return found
+
+
+async def query_invalid_objects(temporal: Client, cluster: str) -> InvalidObjectReport | None:
+    """Objects that the controller cannot read; None where no worker answers."""
+    handle = temporal.get_workflow_handle(ids.watch(cluster))
+    try:
+        found: InvalidObjectReport = await handle.query(
+            "invalid_objects", result_type=InvalidObjectReport, rpc_timeout=_QUERY_TIMEOUT
+        )
+    except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError):
+        return None
+    return found
+
+
+async def check_invalid_objects(temporal: Client, cluster: str) -> list[Finding]:
+    """One problem for each object that the controller cannot read."""
+    report = await query_invalid_objects(temporal, cluster)
+    return [
+        problem_finding("cluster", f"{one.kind} {one.name}", one.message, "fix the field that the message names")
+        for one in (report.objects if report else ())
+    ]
 
 
 async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Finding]:

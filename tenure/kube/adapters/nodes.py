@@ -20,7 +20,7 @@ from tenure.kube.client.patches import AnnotationPatcher
 from tenure.kube.client.resources import NODES, PODS
 from tenure.kube.facts.objects import node_fact
 from tenure.kube.facts.pod_drain import is_protected, is_reschedulable
-from tenure.kube.facts.pods import pod_fact
+from tenure.kube.facts.pods import read_pod
 from tenure.model.errors import NotFound
 from tenure.model.extra_capacity import MovedPod, NodeLoad
 from tenure.model.provider_results import NodeState
@@ -232,12 +232,7 @@ def node_load(pods: Collection[Json], now: datetime) -> NodeLoad:
     """Of the pods on one node; those of DaemonSets can protect it, and do not need another place."""
     moved_pods, protected = [], False
     for pod in pods:
-        try:
-            fact = pod_fact(pod)
-        except (ValueError, KeyError):
-            # It may be anything, so its node goes with the last.
-            protected = True
-            continue
+        fact = read_pod(pod)
         if not fact.is_finished and not fact.deleting:
             protected = protected or is_protected(fact.do_not_disrupt, fact.started, now)
         if is_reschedulable(fact):

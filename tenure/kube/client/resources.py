@@ -55,3 +55,25 @@ WORKLOADS = {
     "ReplicaSet": Resource("apps/v1", "replicasets", "ReplicaSet", namespaced=True),
 }
 """Those whose pods a CapacityBuffer's may be like."""
+KINDS = {
+    one.plural: one.kind
+    for one in (
+        NODE_POOLS,
+        NODE_CLAIMS,
+        EC2_NODE_CLASSES,
+        NODE_OVERLAYS,
+        LIFECYCLE_POLICIES,
+        CAPACITY_BUFFERS,
+        NODES,
+        NAMESPACES,
+        PODS,
+        PERSISTENT_VOLUMES,
+        PERSISTENT_VOLUME_CLAIMS,
+        DAEMON_SETS,
+        STORAGE_CLASSES,
+        CSI_NODES,
+        POD_DISRUPTION_BUDGETS,
+        POD_TEMPLATES,
+    )
+}
+"""Kinds by plural, of the resources that the controller watches."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tenure.apis import labels
 from tenure.apis.durations import DurationError, parse_duration
 from tenure.kube.facts.objects import is_condition_true
-from tenure.kube.facts.pods import controller_owner, pod_fact
+from tenure.kube.facts.pods import controller_owner, read_pod
 from tenure.model.facts import PodFact, Toleration
 from tenure.model.provider_results import DrainPod
 
@@ -71,7 +71,7 @@ def _protection_end(value: str, started: datetime | None) -> datetime | None:
 
 def drain_pod(pod: Mapping[str, Any], now: datetime) -> DrainPod:
     """A live pod as a drain sees it."""
-    fact = pod_fact(pod)
+    fact = read_pod(pod)
     status = pod.get("status") or {}
     start_time = status.get("startTime")
     started = datetime.fromisoformat(start_time) if start_time else None

@@ -145,6 +145,37 @@ def pod_fact(pod: Json) -> PodFact:
     )
 
 
+def read_pod(pod: Json) -> PodFact:
+    """The pod; as `unreadable_pod_fact` where it cannot be read. Raises KeyError for an object without identity."""
+    try:
+        return pod_fact(pod)
+    except Exception as error:
+        return unreadable_pod_fact(pod, f"{type(error).__name__}: {error}")
+
+
+def unreadable_pod_fact(pod: Json, why: str) -> PodFact:
+    """The safest reading: no plan is made for the pod, and it protects its node from voluntary disruption."""
+    metadata = pod["metadata"]
+    spec = pod.get("spec") if isinstance(pod.get("spec"), Mapping) else {}
+    status = pod.get("status") if isinstance(pod.get("status"), Mapping) else {}
+    owner = controller_owner(metadata.get("ownerReferences") or ())
+    return PodFact(
+        uid=metadata["uid"],
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        requests={resources.PODS: 1},
+        created=metadata["creationTimestamp"],
+        node_name=str((spec or {}).get("nodeName", "")),
+        phase=str((status or {}).get("phase", "Pending")),
+        deleting="deletionTimestamp" in metadata,
+        owner_kind=str(owner.get("kind", "")),
+        owner_uid=str(owner.get("uid", "")),
+        daemonset=owner.get("kind") == "DaemonSet",
+        do_not_disrupt="true",
+        unplannable=f"the pod cannot be read: {why[:200]}",
+    )
+
+
 def _explain_unplannable(spec: Json, requests: Mapping[str, int]) -> str:
     if max(requests.values()) < MAX_AMOUNT:
         return ""

@@ -10,6 +10,7 @@ from tenure.cli.nodes.startups import sort_slowest_first, startup_times_table
 from tenure.cli.nodes.stuck import OVERDUE, SLOW_ONES, OverdueItem, PausedObject, stuck_result
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.model.facts import NodeClaimFact
+from tenure.model.invalid_objects import InvalidObject
 
 NOW = datetime.now(UTC)
 
@@ -45,6 +46,14 @@ def test_slow_nodes_stand_apart_and_are_no_failure() -> None:
     )
     assert code == 0
     assert output.index("No node is overdue") < output.index("Slow") < output.index("slow: NodeNotReady")
+
+
+def test_invalid_objects_are_listed_with_the_problem() -> None:
+    invalid = InvalidObject(kind="Pod", name="default/a", reason="InvalidField", message="spec: expected an object")
+    result = stuck_result([], [], {}, (), (), NOW, [invalid])
+    output = "\n".join(map(str, result.parts))
+    assert all(part in output for part in ("Invalid objects", "default/a", "spec: expected an object"))
+    assert result.code == 0
 
 
 def test_nothing_wrong_is_one_line() -> None:

@@ -1,6 +1,7 @@
 """The caches: what is remembered, what becomes dirty, and what the planner is handed."""
 
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -142,11 +143,55 @@ def test_a_node_class_makes_its_pools_dirty(harness: CacheHarness) -> None:
     assert changes.nodeclasses == {"default"} and changes.nodepools == {"general"}
 
 
-def test_an_object_that_cannot_be_read_leaves_the_others_alone(harness: CacheHarness) -> None:
-    broken = pod("broken")
-    broken["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "lots"
-    harness.apply_objects("pods", broken, pod("fine"))
-    assert set(harness.cache.pods) == {"uid-fine"}
+def hostile(**changes: Any) -> dict[str, Any]:
+    """A pod with fields at paths such as `spec__nodeName` replaced."""
+    found = pod("hostile")
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        target = found
+        for parent in parents:
+            target = target.setdefault(parent, {})
+        target[last] = value
+    return found
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    (
+        (hostile(spec__containers=[{"name": "a", "resources": {"requests": {"cpu": "lots"}}}]), "QuantityInvalid"),
+        (hostile(spec__containers="none"), "UnexpectedType"),
+        (hostile(spec__affinity="none"), "UnexpectedType"),
+        (hostile(spec__nodeSelector=["a"]), "InvalidField"),
+        (hostile(spec__tolerations=[{"tolerationSeconds": "soon"}]), "InvalidField"),
+        (hostile(status__startTime="yesterday"), "InvalidField"),
+        (hostile(spec__containers=[{}]), "MissingField"),
+    ),
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_unreadable_pod_protects_its_node_and_leaves_the_others_alone(
+    harness: CacheHarness, raw: dict[str, Any], reason: str
+) -> None:
+    raw["spec"]["nodeName"] = "n1"
+    harness.apply_objects("pods", raw, pod("fine"))
+    unreadable = harness.cache.pods["uid-hostile"]
+    assert (unreadable.node_name, unreadable.do_not_disrupt) == ("n1", "true")
+    assert unreadable.unplannable.startswith("the pod cannot be read: ")
+    [found] = harness.cache.invalid_objects.report().objects
+    assert (found.kind, found.name, found.reason) == ("Pod", "default/hostile", reason)
+    assert "uid-fine" in harness.cache.pods
+    harness.apply_objects("pods", pod("hostile", on="n1"))
+    assert harness.cache.invalid_objects.report().objects == ()
+    assert harness.cache.pods["uid-hostile"].unplannable == ""
+
+
+def test_other_unreadable_objects_keep_their_last_known_fact(harness: CacheHarness) -> None:
+    before = dict(harness.cache.nodes)
+    broken = node("n1") | {"status": {"allocatable": {"cpu": "lots"}}}
+    harness.apply_objects("nodes", broken, {"metadata": None}, node("n2"))
+    assert harness.cache.nodes["n1"] == before["n1"] and "n2" in harness.cache.nodes
+    assert harness.cache.invalid_objects.count() == {("Node", "QuantityInvalid"): 1, ("Node", "UnexpectedType"): 1}
+    harness.delete_objects("nodes", node("n1"))
+    assert harness.cache.invalid_objects.count() == {("Node", "UnexpectedType"): 1}
 
 
 def test_the_planner_gets_the_latest_form_of_each_object_once(harness: CacheHarness) -> None:

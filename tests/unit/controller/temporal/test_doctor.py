@@ -16,11 +16,13 @@ from tenure.controller.temporal.doctor import (
     _check_updates,
     _check_version,
     _exhausted_types,
+    check_invalid_objects,
     check_reading,
     check_temporal,
 )
 from tenure.model.errors import Finding
 from tenure.model.interruption.records import InterruptionState, SourceState
+from tenure.model.invalid_objects import InvalidObject, InvalidObjectReport
 from tenure.sandbox.controlplane import tools
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.spec import Plan
@@ -48,6 +50,25 @@ async def test_a_queue_that_the_worker_may_not_read_is_named_with_the_permission
     assert (problem.level, problem.subject) == ("problem", "reading of queue demo")
     assert DENIED in problem.message and "2026-01-01 12:00" in problem.message and "interruption.json" in problem.todo
     assert (healthy.level, healthy.subject) == ("ok", "reading of status of instances")
+
+
+@pytest.mark.parametrize("answers", (True, False))
+async def test_each_invalid_object_is_a_problem(answers: bool) -> None:
+    invalid = InvalidObject(kind="Pod", name="default/a", reason="InvalidField", message="spec: expected an object")
+
+    async def query(name: str, **_: Any) -> InvalidObjectReport:
+        assert name == "invalid_objects"
+        if not answers:
+            raise RPCError("no worker", RPCStatusCode.DEADLINE_EXCEEDED, b"")
+        return InvalidObjectReport(objects=(invalid,))
+
+    def handle(workflow_id: str) -> Any:
+        assert workflow_id == ids.watch("c")
+        return SimpleNamespace(query=query)
+
+    found = await check_invalid_objects(cast(Client, SimpleNamespace(get_workflow_handle=handle)), "c")
+    problems = [(one.level, one.subject, one.message) for one in found]
+    assert problems == [("problem", "Pod default/a", "spec: expected an object")] * answers
 
 
 async def test_a_status_that_the_worker_may_not_read_is_named() -> None:

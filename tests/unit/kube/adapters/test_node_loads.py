@@ -41,10 +41,10 @@ def test_a_pod_that_must_not_be_disturbed_protects_its_node_also_one_of_a_daemon
     assert not node_load([ended], NOW).protected
 
 
-def test_a_pod_that_cannot_be_read_keeps_its_node_to_the_last_and_hides_no_other() -> None:
+def test_an_unreadable_pod_protects_its_node_and_hides_no_other() -> None:
     broken = pod("b")
     broken["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "much"
-    assert node_load([broken, pod()], NOW) == NodeLoad(moved=(MovedPod(),), protected=True)
+    assert node_load([broken, pod()], NOW) == NodeLoad(moved=(MovedPod(), MovedPod()), protected=True)
 
 
 async def test_each_node_is_asked_for_by_its_name() -> None:

@@ -1,0 +1,99 @@
+"""The guard around each object: an error of one object is recorded, and every other object is still handled."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import structlog
+from pydantic import ValidationError
+
+from tenure.apis.durations import quote
+from tenure.model.invalid_objects import InvalidObject, InvalidObjectReport
+
+log = structlog.get_logger(__name__)
+
+MAX_REPORTED: Final = 50
+_MAX_MESSAGE: Final = 300
+
+
+class ObjectKey(NamedTuple):
+    kind: str
+    name: str
+    uid: str = ""
+    step: str = "read"
+    """The part of the controller that handles the object."""
+
+    @property
+    def namespace(self) -> str:
+        return self.name.rpartition("/")[0]
+
+    @property
+    def object_name(self) -> str:
+        return self.name.rpartition("/")[2]
+
+
+def object_key(raw: Mapping[str, Any], kind: str) -> ObjectKey:
+    """From raw JSON. Never raises: an object without metadata has an empty name."""
+    metadata = raw.get("metadata")
+    fields = metadata if isinstance(metadata, Mapping) else {}
+    name, namespace = str(fields.get("name", "")), str(fields.get("namespace", ""))
+    return ObjectKey(kind, f"{namespace}/{name}" if namespace else name, str(fields.get("uid", "")))
+
+
+def describe_error(error: Exception) -> tuple[str, str]:
+    """A short code, and a sentence that names field, value and problem where the error knows them."""
+    match error:
+        case ValidationError():
+            first = error.errors(include_url=False)[0]
+            field = ".".join(str(part) for part in first["loc"])
+            code, text = "InvalidField", f"{field}: {first['msg']}, not {quote(repr(first['input']))}"
+        case KeyError():
+            code, text = "MissingField", f"the field {error} is missing"
+        case ValueError():
+            code, text = f"{type(error).__name__.removesuffix('Error') or 'Value'}Invalid", str(error)
+        case TypeError() | AttributeError():
+            code, text = "UnexpectedType", f"a field has an unexpected type: {error}"
+        case _:
+            code, text = type(error).__name__, f"{type(error).__name__}: {error}"
+    return code, text.encode(errors="replace").decode()[:_MAX_MESSAGE]
+
+
+class InvalidObjects:
+    """Invalid objects by key. One guard handles one object; a later success of the same object clears its entry."""
+
+    def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
+        self._on_change = on_change
+        self._found: dict[ObjectKey, InvalidObject] = {}
+
+    @contextmanager
+    def guard(self, key: ObjectKey) -> Iterator[None]:
+        """Record an error that the body raises, in place of raising it."""
+        before = self._found.pop(key, None)
+        try:
+            yield
+        except Exception as error:
+            self.record(key, error)
+        after = self._found.get(key)
+        if after != before:
+            if after:
+                log.error("object is invalid", **after.model_dump())
+            self._on_change()
+
+    def record(self, key: ObjectKey, error: Exception) -> str:
+        """Inside of a guard: the object is invalid, and the body goes on without it. Returns the message."""
+        reason, message = describe_error(error)
+        self._found[key] = InvalidObject(kind=key.kind, name=key.name, reason=reason, message=message)
+        return message
+
+    def items(self) -> Mapping[ObjectKey, InvalidObject]:
+        return dict(self._found)
+
+    def report(self) -> InvalidObjectReport:
+        """In order of kind and name."""
+        found = sorted(self._found.values(), key=lambda one: (one.kind, one.name))
+        return InvalidObjectReport(objects=tuple(found[:MAX_REPORTED]), omitted=max(0, len(found) - MAX_REPORTED))
+
+    def count(self) -> Counter[tuple[str, ...]]:
+        """By kind and reason."""
+        return Counter((one.kind, one.reason) for one in self._found.values())

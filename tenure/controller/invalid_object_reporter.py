@@ -1,0 +1,81 @@
+"""Reports invalid objects: an event on each object, a metric, and the list that `tenure stuck` and `doctor` show."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Final
+
+from activities.ports.core import Events
+from tenure import metrics
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.dirty import ChangeBatch
+from tenure.controller.cache.invalid_objects import ObjectKey
+from tenure.controller.signals.digests import short_hash
+from tenure.controller.signals.signaller import Signal, SignalQueue
+from tenure.kube.client.resources import PODS
+from tenure.metrics import GaugeFamily, Meter
+from tenure.model.invalid_objects import InvalidObject
+from workflows import ids
+
+REPEAT_AFTER: Final = timedelta(hours=1)
+"""Kubernetes deletes events after an hour."""
+_POD_REMEDY: Final = "no node is planned for it, and its node is protected from voluntary disruption until it is fixed"
+_REMEDY: Final = "its last known state is used until it is fixed"
+
+
+class InvalidObjectReporter:
+    def __init__(
+        self,
+        cluster: str,
+        cache: ClusterCache,
+        events: Events,
+        signal_queue: SignalQueue,
+        meter: Meter,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._workflow_id, self._cache, self._events = ids.watch(cluster), cache, events
+        self._signal_queue, self._now = signal_queue, now
+        self._gauge = GaugeFamily(metrics.INVALID_OBJECTS, meter)
+        self._published: dict[ObjectKey, tuple[InvalidObject, datetime]] = {}
+        self._changed = asyncio.Event()
+
+    def on_changes(self, _: ChangeBatch) -> None:
+        invalid = self._cache.invalid_objects
+        self._gauge.record(invalid.count())
+        report = invalid.report()
+        if report.objects or self._signal_queue.last_digest(self._workflow_id):
+            digest = short_hash(report.model_dump_json())
+            self._signal_queue.enqueue(Signal(self._workflow_id, "report_invalid_objects", report, digest))
+        if report.objects or self._published:
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), REPEAT_AFTER.total_seconds())
+            self._changed.clear()
+            await self.publish_events()
+
+    async def publish_events(self) -> None:
+        """One event for each object that is invalid in another way than before, or was published an hour ago."""
+        found, now = self._cache.invalid_objects.items(), self._now()
+        self._published = {key: one for key, one in self._published.items() if key in found}
+        for key, one in found.items():
+            published, at = self._published.get(key, (None, now))
+            if one == published and now - at < REPEAT_AFTER:
+                continue
+            self._published[key] = one, now
+            remedy = _POD_REMEDY if one.kind == PODS.kind else _REMEDY
+            await self._events.publish(
+                kind=one.kind,
+                name=key.object_name,
+                namespace=key.namespace,
+                uid=key.uid,
+                reason="InvalidObject",
+                message=f"{one.message}; {remedy}",
+            )
+
+    def close(self) -> None:
+        self._gauge.record({})

@@ -1,0 +1,94 @@
+"""Objects with hostile values that the API server admits, next to ordinary pods that start and drain as usual."""
+
+from typing import Any
+
+import pytest
+
+from tenure.apis import labels
+from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.objects import NODE_CLASS, PAUSE, Object, node_pool, pod_spec
+from tests.support.product.product import InstalledProduct
+from tests.support.product.scene import ClusterScope, object_names
+
+ARABIC_THREE = "\u0663"
+ANNOTATIONS = (
+    "9" * 4301 + "h",
+    "9" * 20_000 + "x",
+    "1." * 20_000,
+    f"{ARABIC_THREE}h",
+    "-1h",
+    "\u0000".join("ab"),
+    "{" * 5_000,
+    "1e999999999h",
+)
+REQUESTS: tuple[dict[str, str], ...] = (
+    {"memory": "9e30"},
+    {"cpu": "1e30"},
+    {"memory": "9223372036854775808"},
+    {"memory": "5Ei", "cpu": "5E"},
+    {"example.com/device": "9223372036854775807"},
+    {"ephemeral-storage": "8Ei"},
+)
+SCHEDULES = ("@dailyx", "0 0 31 2 *", f"{ARABIC_THREE} 0 * * *", "*/0 * * * *", "9" * 200 + " 0 * * *", "0 0 L * *")
+
+
+def hostile_pod(scope: ClusterScope, number: int, *, annotation: str = "", **requests: str) -> Object:
+    """It selects a label that no node has, so that it stays pending."""
+    container = {"name": "main", "image": PAUSE, "resources": {"requests": requests, "limits": dict(requests)}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{scope.name}-hostile-{number}",
+            "namespace": "default",
+            "labels": {"hostile": scope.name},
+            "annotations": {labels.DO_NOT_DISRUPT: annotation} if annotation else {},
+        },
+        "spec": {"nodeSelector": {labels.NODEPOOL: scope.name}, "containers": [container]},
+    }
+
+
+def hostile_pool(scope: ClusterScope, number: int, schedule: str) -> Object:
+    pool = node_pool(f"{scope.name}-hostile-{number}", of_class=NODE_CLASS)
+    pool["spec"]["disruption"]["budgets"] = [{"nodes": "1", "schedule": schedule, "duration": "1h"}]
+    pool["spec"]["limits"] = {"cpu": "1e30", "memory": "9e30"}
+    return pool
+
+
+@pytest.mark.timeout(240)
+async def test_hostile_objects_affect_only_themselves(product: InstalledProduct) -> None:
+    async with product.scope("hostile", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        created = await create_hostile_objects(product, scope)
+        assert len(created) >= 20, [one["metadata"]["name"] for one in created]
+        try:
+            (protected,) = await scope.pods()
+            await product.patch(
+                f"/api/v1/namespaces/default/pods/{protected['metadata']['name']}",
+                {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: ANNOTATIONS[0]}}},
+            )
+            await scope.create_deployment(1, f"{scope.name}-later", **pod_spec(scope.name))
+            await wait_until(lambda: scope.assert_pods_running(1, f"{scope.name}-later"))
+            await scope.wait_until_nodes_launched(2)
+            await product.delete(f"/apis/karpenter.sh/v1/nodeclaims/{object_names([claim])[0]}")
+            await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names([claim])))
+            huge = next(one for one in created if "memory" in str(one["spec"]))
+            await wait_until(lambda: scope.assert_event(huge["metadata"]["name"], "FailedScheduling", "9e30"))
+            await assert_throughout(lambda: scope.assert_pods_running(1, f"{scope.name}-later"), seconds=2)
+        finally:
+            for one in created:
+                await product.delete(await product.kube.path_of(one))
+
+
+async def create_hostile_objects(product: InstalledProduct, scope: ClusterScope) -> list[Object]:
+    """Those that the API server admits."""
+    objects = [hostile_pod(scope, number, **requests) for number, requests in enumerate(REQUESTS)]
+    objects += [
+        hostile_pod(scope, 100 + number, annotation=text, memory="9e30") for number, text in enumerate(ANNOTATIONS)
+    ]
+    objects += [hostile_pool(scope, number, schedule) for number, schedule in enumerate(SCHEDULES)]
+    created: list[Object] = []
+    for one in objects:
+        applied: Any = await product.kube.apply(one)
+        created.append(applied)
+    return created

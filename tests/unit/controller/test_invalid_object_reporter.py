@@ -1,0 +1,93 @@
+"""Invalid objects are counted, signaled to the watch's workflow, and published as one event for each object."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from temporalio.common import MetricMeter
+
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.dirty import ChangeBatch
+from tenure.controller.cache.invalid_objects import MAX_REPORTED, ObjectKey
+from tenure.controller.invalid_object_reporter import REPEAT_AFTER, InvalidObjectReporter
+from tenure.controller.signals.signaller import Signal, SignalQueue
+from tenure.model.invalid_objects import InvalidObjectReport
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+BATCH = cast(ChangeBatch, None)
+POD = ObjectKey("Pod", "default/a", "uid-a")
+
+
+class FakeEvents:
+    def __init__(self) -> None:
+        self.published: list[dict[str, Any]] = []
+
+    async def publish(self, **event: Any) -> None:
+        self.published.append(event)
+
+
+class FakeSignals:
+    def __init__(self) -> None:
+        self.signals: list[Signal] = []
+
+    def last_digest(self, key: str) -> str:
+        return self.signals[-1].digest if self.signals else ""
+
+    def enqueue(self, signal: Signal) -> None:
+        if signal.digest != self.last_digest(signal.key):
+            self.signals.append(signal)
+
+
+class Harness:
+    def __init__(self) -> None:
+        self.now = NOW
+        self.cache, self.events, self.signals = ClusterCache(lambda: self.now), FakeEvents(), FakeSignals()
+        self.reporter = InvalidObjectReporter(
+            "c", self.cache, self.events, cast(SignalQueue, self.signals), MetricMeter.noop, lambda: self.now
+        )
+
+    def fail(self, key: ObjectKey, message: str = "bad") -> None:
+        with self.cache.invalid_objects.guard(key):
+            raise ValueError(message)
+
+    async def report(self) -> None:
+        self.reporter.on_changes(BATCH)
+        await self.reporter.publish_events()
+
+
+async def test_an_event_is_published_for_each_error_and_repeated_after_an_hour() -> None:
+    harness = Harness()
+    harness.fail(POD)
+    for _ in range(2):
+        await harness.report()
+    [event] = harness.events.published
+    about = [event[field] for field in ("kind", "namespace", "name", "uid", "reason")]
+    assert about == ["Pod", "default", "a", "uid-a", "InvalidObject"]
+    assert event["message"].startswith("bad; no node is planned for it, and its node is protected")
+    harness.now += REPEAT_AFTER + timedelta(seconds=1)
+    await harness.report()
+    harness.fail(POD, "worse")
+    await harness.report()
+    assert [one["message"][:5] for one in harness.events.published] == ["bad; ", "bad; ", "worse"]
+
+
+async def test_the_workflow_of_the_watch_gets_the_list_and_its_end() -> None:
+    harness = Harness()
+    await harness.report()
+    assert harness.signals.signals == []
+    harness.fail(POD)
+    await harness.report()
+    with harness.cache.invalid_objects.guard(POD):
+        pass
+    await harness.report()
+    reports = [cast(InvalidObjectReport, one.argument) for one in harness.signals.signals]
+    assert [[one.name for one in report.objects] for report in reports] == [["default/a"], []]
+    assert {(one.workflow_id, one.name) for one in harness.signals.signals} == {("c/watch", "report_invalid_objects")}
+
+
+def test_a_long_list_is_cut_and_says_so() -> None:
+    harness = Harness()
+    for number in range(MAX_REPORTED + 3):
+        harness.fail(ObjectKey("Pod", f"default/{number}"), "x" * 10_000)
+    report = harness.cache.invalid_objects.report()
+    assert (len(report.objects), report.omitted) == (MAX_REPORTED, 3)
+    assert len(report.model_dump_json()) < 25_000
