@@ -33,7 +33,8 @@ SCHEDULES = ("@dailyx", "0 0 31 2 *", f"{ARABIC_THREE} 0 * * *", "*/0 * * * *", 
 
 
 def hostile_pod(scope: ClusterScope, number: int, *, annotation: str = "", **requests: str) -> Object:
-    """It selects a label that no node has, so that it stays pending."""
+    """More CPU than a node has keeps it pending: kube-scheduler reads an amount above 64 bits as zero."""
+    requests = {"cpu": "3500m", **requests}
     container = {"name": "main", "image": PAUSE, "resources": {"requests": requests, "limits": dict(requests)}}
     return {
         "apiVersion": "v1",
