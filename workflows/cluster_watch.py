@@ -12,7 +12,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.planner_host import PlannerHostActivities
-from tenure.model.invalid_objects import InvalidObjectReport
+from tenure.model.errors import InvalidObjectReport
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from workflows import ids
 from workflows.activity_options import PLAN, WATCH, with_summary

@@ -15,7 +15,7 @@ from tenure.controller.signals.digests import short_hash
 from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.kube.client.resources import PODS
 from tenure.metrics import GaugeFamily, Meter
-from tenure.model.invalid_objects import InvalidObject
+from tenure.model.errors import InvalidObject
 from workflows import ids
 
 REPEAT_AFTER: Final = timedelta(hours=1)

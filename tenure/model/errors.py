@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from tenure.model.base import Value
+from tenure.model.base import Message, Value
 
 
 class Fault(Exception):
@@ -105,3 +105,23 @@ class Subject(NamedTuple):
 
 def has_problem(findings: Iterable[Finding]) -> bool:
     return any(one.level == "problem" for one in findings)
+
+
+class InvalidObject(Message):
+    """An object that raised an error when it was read or handled."""
+
+    kind: str
+    name: str
+    """`namespace/name`; the name alone without a namespace."""
+    reason: str
+    """A short code such as `InvalidField`, for metrics."""
+    message: str
+    """The field, its value and the problem, in at most 300 characters."""
+
+
+class InvalidObjectReport(Message):
+    """What the ClusterWatch workflow knows, for `tenure stuck` and `tenure doctor`."""
+
+    objects: tuple[InvalidObject, ...] = ()
+    omitted: int = 0
+    """How many there are beyond `objects`."""

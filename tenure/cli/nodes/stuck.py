@@ -27,7 +27,7 @@ from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.controller.temporal.doctor import query_invalid_objects
 from tenure.model.base import Message
 from tenure.model.blockers import HOOK_FAILED, SLOW
-from tenure.model.invalid_objects import InvalidObject
+from tenure.model.errors import InvalidObject
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import Pause
 from tenure.policy.disruption.commands import is_late

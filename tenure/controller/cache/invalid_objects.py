@@ -9,7 +9,7 @@ import structlog
 from pydantic import ValidationError
 
 from tenure.apis.durations import quote
-from tenure.model.invalid_objects import InvalidObject, InvalidObjectReport
+from tenure.model.errors import InvalidObject, InvalidObjectReport
 
 log = structlog.get_logger(__name__)
 

@@ -13,9 +13,15 @@ from temporalio.service import RPCError
 from tenure.controller.temporal.errors import lacks_namespace, make_namespace
 from tenure.controller.temporal.namespace import KINDS, how_to_make, is_there
 from tenure.controller.temporal.worker_versioning import current_build, list_pollers
-from tenure.model.errors import Finding, advice_finding, ok_finding, problem_finding, unknown_finding
+from tenure.model.errors import (
+    Finding,
+    InvalidObjectReport,
+    advice_finding,
+    ok_finding,
+    problem_finding,
+    unknown_finding,
+)
 from tenure.model.interruption.records import InterruptionState
-from tenure.model.invalid_objects import InvalidObjectReport
 from workflows import ids, search_attributes
 
 AREA: Final = "temporal"

@@ -9,8 +9,8 @@ from tenure.cli.nodes.startups import as_json as startup_json
 from tenure.cli.nodes.startups import sort_slowest_first, startup_times_table
 from tenure.cli.nodes.stuck import OVERDUE, SLOW_ONES, OverdueItem, PausedObject, stuck_result
 from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.model.errors import InvalidObject
 from tenure.model.facts import NodeClaimFact
-from tenure.model.invalid_objects import InvalidObject
 
 NOW = datetime.now(UTC)
 

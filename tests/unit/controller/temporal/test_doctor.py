@@ -20,9 +20,8 @@ from tenure.controller.temporal.doctor import (
     check_reading,
     check_temporal,
 )
-from tenure.model.errors import Finding
+from tenure.model.errors import Finding, InvalidObject, InvalidObjectReport
 from tenure.model.interruption.records import InterruptionState, SourceState
-from tenure.model.invalid_objects import InvalidObject, InvalidObjectReport
 from tenure.sandbox.controlplane import tools
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.spec import Plan
