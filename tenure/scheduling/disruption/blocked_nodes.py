@@ -7,7 +7,6 @@ from typing import Final
 from tenure.model.disruption.commands import CommandBackoff, DisruptionBlocker
 from tenure.model.disruption.decision import Ineligibility, Method
 from tenure.model.facts import NodeClaimFact
-from tenure.scheduling.disruption.eligibility import format_timestamp
 
 _POD_MOVING_METHODS: Final[tuple[Method, ...]] = ("Drifted", "Underutilized")
 """An empty node goes by itself, whatever came of a larger move."""
@@ -72,3 +71,7 @@ def _backoff_exclusion(one: CommandBackoff) -> Ineligibility:
 
 def _format_failures(one: CommandBackoff) -> str:
     return one.why if one.times < 2 else f"{one.times} times, last: {one.why}"
+
+
+def format_timestamp(at: datetime) -> str:
+    return at.isoformat(timespec="seconds")

@@ -13,6 +13,7 @@ from tenure.model.disruption.decision import Cause, Ineligibility, Method
 from tenure.model.extra_capacity import VIRTUAL_PREFIX
 from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodBudgetFact, PodFact, Taint
 from tenure.model.instance_types import InstanceType
+from tenure.scheduling.disruption.blocked_nodes import format_timestamp
 from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason
 from tenure.scheduling.packing.topology import TopologyIndex
 from tenure.scheduling.pods import do_not_disrupt_until, is_do_not_disrupt
@@ -223,7 +224,3 @@ def _build_exclusion(
 
 def _format_end(until: datetime | None) -> str:
     return f", until {format_timestamp(until)}" if until else ""
-
-
-def format_timestamp(at: datetime) -> str:
-    return at.isoformat(timespec="seconds")
