@@ -71,6 +71,7 @@ class FakeHandover(Handover):
     def __init__(self, *, karpenter: int = 2, tenure: int = 0, deadline: float = 5.0, temporal: bool = True) -> None:
         self.api, self.reported = FakeApi(), list[str]()
         self.drifts: tuple[str, ...] = ()
+        self.deletes: tuple[str, ...] = ()
         self.idle = False
         """The worker watches, and takes nothing in hand."""
         for namespace, name, number in (("kube-system", "karpenter", karpenter), ("tenure", "tenure", tenure)):
@@ -125,6 +126,8 @@ class FakeHandover(Handover):
                 found["metadata"]["annotations"] = dict(OURS)
                 if name in self.drifts:
                     found["status"]["conditions"].append({"type": "Drifted", "status": "True", "reason": "AMIDrift"})
+                if name in self.deletes:
+                    found["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"
 
     async def _list_watch_hosts(self) -> list[str]:
         self._react()
@@ -169,10 +172,12 @@ async def test_done_again_it_changes_nothing() -> None:
     assert cluster.api.objects[KARPENTER] == before and cluster.pause is None
 
 
-async def test_a_node_that_drifts_is_named_and_the_pause_stays() -> None:
+@pytest.mark.parametrize(("change", "message"), [("drifts", "drifted"), ("deletes", "going or gone")])
+async def test_a_node_that_drifts_or_is_deleted_is_named_and_the_pause_stays(change: str, message: str) -> None:
     cluster = FakeHandover()
-    cluster.drifts = ("c2",)
-    with pytest.raises(CommandFailed, match=r"drifted: c2\. .*paused until .*tenure adopt --back"):
+    setattr(cluster, change, ("c2",))
+    cluster.claim("c2")["spec"]["expireAfter"] = "Never"
+    with pytest.raises(CommandFailed, match=rf"{message}: c2\. .*paused until .*tenure adopt --back"):
         await cluster.take_over()
     assert cluster.pause is not None and cluster.pause.reason == REASON
 
