@@ -62,7 +62,7 @@ def _retry_delay(fault: Fault) -> timedelta | None:
 HEARTBEAT_EVERY_SECONDS = 1.5
 """Seconds; less than a third of the shortest heartbeat time-out. With one, an activity hears that it is cancelled."""
 RARE_HEARTBEAT_SECONDS = 8.0
-"""Of hundreds at once that nobody stops; they go with `workflows.options.RARE_HEARTBEAT_SECONDS`. Each is a write of
+"""Of hundreds at once that nobody stops; they go with `workflows.activity_options.RARE_HEARTBEAT`. Each is a write of
 Temporal's."""
 
 

@@ -47,7 +47,7 @@ ROWS: Final = (
     "mixed:5000",
     "gpu:5000",
 )
-"""A kind of `scenarios.py`, how many pods, and PREFERENCE_POLICY."""
+"""A workload of `workloads.py`, the number of pods, and PREFERENCE_POLICY."""
 _MODELLED: Final = ("plain", "ragged", "diverse")
 Row = dict[str, Any]
 

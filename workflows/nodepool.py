@@ -1,7 +1,7 @@
 """NodePool: keeps the pool's status, and a static pool's number of nodes; hands out permits for voluntary disruption.
 
 Launch, interruption, drain and clean-up never ask here, so a pool in trouble freezes only its own voluntary steps.
-`permits.py` has the permits, `brakes.py` its pauses, `replicas.py` the nodes of a static pool.
+`disruption/permits.py` has the permits, `pausable.py` the pauses, `static_capacity.py` the nodes of a static pool.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The search attributes, in one list: registered at start, set by workflows (`visible.py`), asked for by people.
+"""The search attributes, in one list: registered at start, set by workflows, queried by people.
 
 SQL visibility has room for 10 Keyword and 3 each of Bool, Datetime and Double per namespace; this is the whole budget.
 """

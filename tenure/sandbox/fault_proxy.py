@@ -1,13 +1,13 @@
 """A proxy in front of the API server that can misbehave: answer errors, delay, lose answers, cut connections.
 
-It runs in the sandbox's own process (`world.py` starts it) and is told what to do through `Faults`. Without rules it
+It runs in the sandbox's own process (`environment.py` starts it), and `Faults` has its rules. Without rules it
 only passes on, watches included. It speaks plain HTTP or TLS to its clients and TLS to the API server.
 
 What the proxy in front of the API server is told to do wrong, and how often.
 
 A rule names requests by method and path (a regular expression, searched in path and query) and says what befalls
-them. The first rule that fits and has not run out is used. Tests add rules through `Faults`; `proxy.py` asks it at
-each request.
+them. The first rule that fits and has not run out is used. Tests add rules through `Faults`; the proxy reads them
+for each request.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """A supervised child process: its own log, a health check with a deadline, a clean stop, and no orphan in any case.
 
-The parts of the sandbox (`kubernetes.py`, `temporal.py`, `simulators.py`) are made of these. A child lives in a process
+The parts of the sandbox (control plane, Temporal, simulators) are made of these. A child lives in a process
 group of its own, so that Ctrl-C reaches the sandbox first and the sandbox stops its parts in order; if the sandbox is
 killed, the kernel kills the children (see `launcher.py`).
 

@@ -1,4 +1,4 @@
-"""What a sandbox is to consist of. `world.py` takes it from its caller, `parts.py` builds it."""
+"""The parts of a sandbox and their settings, which the caller of `environment.py` chooses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,11 +1,11 @@
 """The parts of one sandbox, put together as its plan says: which are there, in what order they start and stop.
 
-`world.py` owns it and runs its coroutines in the background thread.
+`environment.py` owns it and runs its coroutines in the background thread.
 
 A thread with an event loop that lives as long as the sandbox.
 
 The sandbox's children are tied to the thread that spawned them, and its proxy needs a loop that no test blocks; so both
-live here, and `world.py` can be used from plain code and from any event loop alike.
+live here, and `environment.py` can be used from plain code and from any event loop alike.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""The kinds whose CRDs ship: their models, names, and what `kubectl get` shows. `generate.py` writes the CRDs of them,
-`kind_pages.py` the reference.
+"""The kinds whose CRDs ship: their models, names, and what `kubectl get` shows. `tools/generate.py` writes the CRDs
+and the reference pages of them.
 """
 
 from dataclasses import dataclass

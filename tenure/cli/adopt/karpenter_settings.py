@@ -1,6 +1,6 @@
 """Karpenter's settings, variable by variable: the value for Tenure, or what to do about one that it does not have.
 
-Pure, over the environments of both Deployments. `adopt.py` shows the rows, and takes from here what nobody told it.
+Reads the environments of both Deployments. `command.py` prints the rows, and takes defaults from here.
 """
 
 from collections.abc import Mapping

@@ -80,7 +80,7 @@ class ClusterCache:
         self._nodeclaims_by_nodepool: dict[str, set[str]] = {}
         self._deleted: deque[str] = deque(maxlen=_RECENT_DELETIONS)
         self.interrupted: set[str] = set()
-        """NodeClaims whose instance AWS takes back: to plans they are being deleted already (`taken_back.py`)."""
+        """NodeClaims whose instance AWS interrupts: plans treat them as deleting."""
         self.early_evicted: set[str] = set()
         """NodeClaims whose pods are told to go for that before their workflows are told of it."""
         self.invalid_objects = InvalidObjects(lambda: self.publish(CacheChanged()))

@@ -1,11 +1,4 @@
-"""How `caches.py` reads the kinds of which it keeps each object as it comes.
-
-By the plural of each resource: what the planner calls it, by what it is known, and how raw JSON becomes its fact.
-
-How `caches.py` reads what the list-watches of storage deliver: the kinds that only planning decides on.
-
-By the plural of each resource: what the planner calls it, and how raw JSON becomes its fact.
-"""
+"""Decoders of the kinds that `cluster_cache.py` keeps as they come: by plural, the key and the fact of a raw object."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -219,7 +219,7 @@ def nodepool_digest(
     unread: InvalidRules = NO_INVALID_RULES,
 ) -> ObservedNodePool:
     """What the pool's status shows, in short; of a static pool, what its number of NodeClaims is decided by. `pauses`:
-    its own annotation, and the cluster's; `freed`: from `rooms.py`."""
+    its own annotation, and the cluster's; `freed`: budget headroom that became free."""
     claims = tuple(claims)
     launched = [claim for claim in claims if claim.provider_id]
     used = resources.sum_resources(claim.capacity for claim in launched)

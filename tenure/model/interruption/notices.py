@@ -54,7 +54,7 @@ class InterruptionMessage(Message):
 
 
 class InterruptionMessages(Message):
-    """Signal `noticed` to a NodeClaim: what came for its instance in one go. Repeats and any order are harmless."""
+    """Signal `interruption_events` to a NodeClaim: messages for its instance. Repeats and any order are harmless."""
 
     instance_id: str
     notices: tuple[InterruptionMessage, ...]

@@ -82,7 +82,7 @@ class MessageCounts(Message):
 
     since: datetime
     counts: dict[str, int] = {}
-    """`record_received`, `deleted`, and by the words of tenure_interruption_messages_dropped_total why one was
+    """`received`, `deleted`, and by the words of tenure_interruption_messages_dropped_total why one was
     dropped."""
 
 
@@ -136,14 +136,14 @@ class InstanceStopStart(Message):
 
 
 class ApproveEvent(Message):
-    """Let a node go that waits for approval; update `approve_event`, and signal `approve_event_by_signal`."""
+    """Let a node go that waits for approval; update `approve_event`, and signal `approve_event`."""
 
     by: str
     reason: str = ""
 
 
 class RejectEvent(Message):
-    """Keep it, for as long as its policy lets that be; update `reject_event`, and signal `reject_event_by_signal`."""
+    """Keep it, for as long as its policy lets that be; update `reject_event`, and signal `reject_event`."""
 
     by: str
     reason: str = ""

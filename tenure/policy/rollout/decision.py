@@ -1,8 +1,7 @@
 """How a roll-out of drift goes through a NodePool: in waves, watched, halted when it fails, and back where it can.
 
 `look` is asked when something changed and at the moment that it named itself. It decides how many drifted nodes may go
-beside what budgets say; `rollout_heard.py` takes in permits, answers of Prometheus, and what people say. Pure. Every
-state has a moment to look again, or names what a person is to do.
+within the budgets. Every state has a time for the next decision, or names what a person has to do.
 """
 
 from dataclasses import dataclass

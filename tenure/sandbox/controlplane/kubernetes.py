@@ -1,6 +1,6 @@
 """Kubernetes on one machine: real etcd, kube-apiserver, scheduler and controller-manager, and kwok for the kubelets.
 
-`world.py` starts it beside the other parts; `controlplane/` provides the binaries; `nodes/` makes the Nodes. A Node
+`environment.py` starts it with the other parts; `controlplane/` provides the binaries; `nodes/` makes the Nodes. A Node
 that anybody makes is kept alive (its Lease renewed), and once its Ready condition is True the pods bound to it run;
 see `stages/` for what can be asked of nodes and pods.
 """

@@ -1,7 +1,4 @@
-"""The simulator's control API over HTTP: health, rules, and what each machine is at. `control.py` is its client.
-
-A client of the node simulator's control API, for tests and the demo.
-"""
+"""The node simulator's control API over HTTP (health, fault rules, the state of each machine), and its client."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Self

@@ -2,7 +2,7 @@
 
 Instances as the stand-in's control API tells them: only what changed, as soon as it changed.
 
-An endpoint without that API is asked the way of EC2 (`ec2.py`); which of the two it is, is found out at the first look.
+An endpoint without that API is read through the EC2 API; the first call decides which of the two it is.
 """
 
 import asyncio

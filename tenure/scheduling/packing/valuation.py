@@ -29,7 +29,7 @@ class CapacityValuation:
     resources: Sequence[str]
     demand: Amounts
     granularity: Amounts
-    """The amounts that pods come in; see `classes.py`."""
+    """The amounts that pods come in; see `pod_classes.py`."""
     max_per_node: Amounts
     """The most that one node can be asked for."""
     sizes: Sizes

@@ -1,6 +1,6 @@
 """A month of a NodePool whose pods come and go, while much goes wrong: what happens, and what the watch says of it.
 
-`vigil.py` looks at the nodes. Faults are what the ports answer, and what befalls nodes, pool, watch and worker; it is
+`empty_node_monitor.py` watches the nodes. Faults are what the ports answer, and what befalls nodes, pool, watch and worker; it is
 killed in `tests/chaos`.
 """
 

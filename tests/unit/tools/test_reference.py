@@ -40,7 +40,7 @@ EVENT_FUNCTIONS = {
 NOT_REASONS = {"Node", "NodeClaim", *labels.NODECLASS_CONDITIONS}
 """Kinds, which stand beside a reason."""
 OVERDUE_REASONS = {f"{phase.value}Overdue" for phase in Phase if phase is not Phase.DELETED}
-"""Of `workflows/phases/background_status.py`."""
+"""Built from phases in `workflows/phases`."""
 
 
 @cache
