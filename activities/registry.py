@@ -19,7 +19,7 @@ from activities.nodeclaim.recovery import RecoveryActivities
 from activities.nodeclaim.registration import RegistrationActivities
 from activities.nodeclaim.repair import RepairActivities
 from activities.nodeclass import NodeClassActivities
-from activities.nodepool.budgets import AllowedDisruptionsActivities
+from activities.nodepool.allowed_disruptions import AllowedDisruptionsActivities
 from activities.nodepool.rollout import RolloutActivities
 from activities.nodepool.static_capacity import ReplicaActivities
 from activities.nodepool.status import NodePoolActivities

@@ -94,6 +94,7 @@ def state_of(number: int, now: datetime, *, cluster: str = CLUSTER, **more: Any)
         "deadline": None if phase is Phase.READY else since + timedelta(minutes=30),
         "overdue": phase is Phase.DRAIN,
         "blocked_by": "PodDisruptionBudget default/web allows 0" if phase is Phase.DRAIN else "",
+        "blocked_code": "PodDisruptionBudget" if phase is Phase.DRAIN else "",
         "node_name": f"ip-10-0-{number // 256}-{number % 256}.us-west-2.compute.internal" if known else "",
         "launched": launched if known else None,
         "history": (

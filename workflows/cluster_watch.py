@@ -41,12 +41,12 @@ class ClusterWatchWorkflow:
             await workflow.sleep(RETRY_AFTER, summary=str(error.cause or error)[:100])
         workflow.continue_as_new(args=[cluster, self._invalid_objects])
 
-    @workflow.signal
+    @workflow.signal(description="From the watch: objects that it cannot read")
     def report_invalid_objects(self, report: InvalidObjectReport) -> None:
         self._invalid_objects = report
         self._set_details()
 
-    @workflow.query
+    @workflow.query(description="Objects that the watch cannot read")
     def invalid_objects(self) -> InvalidObjectReport:
         return self._invalid_objects
 

@@ -30,10 +30,10 @@ from workflows.phases.drain import run_drain
 from workflows.phases.failure import signal_replacement_status
 from workflows.phases.initialization import run_initialization
 from workflows.phases.interruption import (
+    end_recovered_stops,
     has_new_event_records,
     has_unreported_events,
     record_interruption_messages,
-    settle_interruptions,
     store_event_records,
     write_interruption_events,
 )
@@ -136,7 +136,7 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
                 health=record_conditions(previous, observed.unhealthy, observed.rules, workflow.now()),
                 expected=previous.expected or observed.expected,
             )
-            settle_interruptions(self._nodeclaim_context)
+            end_recovered_stops(self._nodeclaim_context)
             if self._nodeclaim_context.state.observed.rules != previous.observed.rules:
                 self._nodeclaim_context.recompute_deadline()
             if observed.exists:

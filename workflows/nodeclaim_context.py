@@ -154,7 +154,7 @@ class NodeClaimContext:
             self.publish_status()
             metrics.count_overdue(self.state)
 
-    def raise_alarm(self) -> bool:
+    def stays_overdue_by_policy(self) -> bool:
         """Mark the node overdue if its LifecyclePolicy only raises an alarm at the deadline; False otherwise."""
         if action_of(self.state.observed.rules, self.state.phase) != "alarm":
             return False
@@ -300,7 +300,7 @@ class NodeClaimContext:
     async def wait_or_alarm(self, happened: Callable[[], bool], *, summary: str) -> bool:
         """`wait_until_deadline`, and beyond the deadline if its LifecyclePolicy only raises an alarm."""
         while not await self.wait_until_deadline(happened, summary=summary):
-            if not self.raise_alarm():
+            if not self.stays_overdue_by_policy():
                 return False
         return True
 

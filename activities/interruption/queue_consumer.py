@@ -49,7 +49,7 @@ GATHERED: Final = 5000
 """Messages at most that are gathered, ..."""
 GATHERED_FOR: Final = 8.0
 """... and seconds for which they are while polls come back full."""
-DEFERRABLE_KINDS: Final = frozenset({"scheduledChange", "rebalanceRecommendation"})
+GATHERABLE_KINDS: Final = frozenset({"scheduledChange", "rebalanceRecommendation"})
 """Of which AWS tells hours before, or that it may come to something."""
 CHECK_EVERY_SECONDS: Final = 0.25
 BURST_EVICTION_SECONDS: Final = 60.0
@@ -271,7 +271,7 @@ async def _publish_evictions(evictions: _EvictionsByInstance) -> None:
 
 
 def _is_deferrable(message: QueueMessage) -> bool:
-    return all(entry.notice.kind in DEFERRABLE_KINDS for entry in message.parsed.interruptions)
+    return all(entry.notice.kind in GATHERABLE_KINDS for entry in message.parsed.interruptions)
 
 
 def _group_by_instance(found: Sequence[QueueMessage]) -> _MessagesByInstance:

@@ -17,7 +17,7 @@ from temporalio import activity
 from activities.ports.core import DrainPod, Eviction, Ports
 from activities.ports.interruption import InterruptedNode
 from tenure import metrics
-from tenure.model.disruption.drain import BudgetFact, DrainStatus, EvictionBlocker, Rollout
+from tenure.model.disruption.drain import DeploymentRollout, DrainStatus, EvictionBlocker, EvictionBudget
 from tenure.model.errors import Fault, Throttled
 from tenure.model.nodeclaim.requests import DrainRequest, NodeClaimRef
 from tenure.policy.drain.blockers import (
@@ -38,7 +38,7 @@ class EvictionQueue:
     """Of one node. `reason`: of the disruption, for metrics and events."""
 
     def __init__(self, ports: Ports, request: DrainRequest, reason: str) -> None:
-        self._pods, self._budgets, self._rollouts = ports.pods, ports.budgets, ports.rollouts
+        self._pods, self._budgets, self._rollouts = ports.pods, ports.pod_disruption_budgets, ports.deployments
         self._events, self._request, self._reason = ports.events, request, reason or FORCEFUL
         self._without_surge: set[str] = set()
         """UIDs of pods that are evicted as they are."""
@@ -102,7 +102,7 @@ class EvictionQueue:
     async def _evict_pods(self, pods: Sequence[DrainPod]) -> list[EvictionBlocker]:
         """After a budget refused one pod, similar pods are not tried in this pass."""
         blockers: list[EvictionBlocker] = []
-        budgets: dict[str, Sequence[BudgetFact]] = {}
+        budgets: dict[str, Sequence[EvictionBudget]] = {}
         rejections: dict[tuple[object, ...], Eviction] = {}
         for pod in pods:
             known = rejections.get(_rejection_key(pod, budgets))
@@ -127,7 +127,7 @@ class EvictionQueue:
             blockers.append(budget_blocker(pod, eviction, budgets[pod.namespace]))
         return blockers
 
-    async def _read_budgets(self, namespace: str) -> Sequence[BudgetFact]:
+    async def _read_budgets(self, namespace: str) -> Sequence[EvictionBudget]:
         """Only to explain a refusal: without them, the message of the API server does."""
         try:
             return await self._budgets.in_namespace(namespace)
@@ -153,7 +153,7 @@ class EvictionQueue:
         return None
 
     async def _start_surge(
-        self, pod: DrainPod, rollout: Rollout, began: datetime, known: DrainStatus | None, now: datetime
+        self, pod: DrainPod, rollout: DeploymentRollout, began: datetime, known: DrainStatus | None, now: datetime
     ) -> EvictionBlocker | None:
         (blocker,) = with_known_since([surge_blocker(pod, rollout.name, now + SURGE)], known, now)
         assert blocker.since is not None
@@ -181,7 +181,7 @@ def _count_eviction(code: str) -> None:
     metrics.PODS_EVICTION_REQUESTS.record(activity.metric_meter(), code=code)
 
 
-def _rejection_key(pod: DrainPod, budgets: dict[str, Sequence[BudgetFact]]) -> tuple[object, ...]:
+def _rejection_key(pod: DrainPod, budgets: dict[str, Sequence[EvictionBudget]]) -> tuple[object, ...]:
     """Equal for pods that the same budgets count in the same way; otherwise of the pod alone."""
     budget_names = tuple(one.name for one in budgets_of(pod, budgets.get(pod.namespace, ())))
     return (pod.namespace, pod.ready, budget_names) if budget_names else (pod.uid,)

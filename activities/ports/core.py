@@ -16,7 +16,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
-from tenure.model.disruption.drain import BudgetFact, Rollout
+from tenure.model.disruption.drain import DeploymentRollout, EvictionBudget
 from tenure.model.extra_capacity import NodeLoad
 from tenure.model.hooks import CallResult, DesiredJob, JobFact
 from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom, UnavailableOffering
@@ -283,20 +283,20 @@ class Offerings(Protocol):
     async def catalogue(self, node_classes: Sequence[EC2NodeClass]) -> Catalogue: ...
 
 
-class Budgets(Protocol):
+class PodDisruptionBudgets(Protocol):
     """PodDisruptionBudgets."""
 
-    async def in_namespace(self, namespace: str) -> Sequence[BudgetFact]:
+    async def in_namespace(self, namespace: str) -> Sequence[EvictionBudget]:
         """From a live list."""
 
 
-class Rollouts(Protocol):
+class Deployments(Protocol):
     """Deployments, as far as a drain restarts them."""
 
-    async def find_for_pod(self, pod: DrainPod) -> Rollout | None:
+    async def find_for_pod(self, pod: DrainPod) -> DeploymentRollout | None:
         """The Deployment behind a pod, live; None where there is none."""
 
-    async def restart_deployment(self, found: Rollout, stamp: str) -> bool:
+    async def restart_deployment(self, found: DeploymentRollout, stamp: str) -> bool:
         """Write the stamp that makes the Deployment roll; the same stamp does nothing twice. False when it is gone."""
 
 
@@ -334,8 +334,8 @@ class Ports:
     pools: Pools
     node_classes: NodeClasses
     namespaces: Annotated
-    budgets: Budgets
-    rollouts: Rollouts
+    pod_disruption_budgets: PodDisruptionBudgets
+    deployments: Deployments
     loads: Loads
     jobs: Jobs
     inventory: Inventory

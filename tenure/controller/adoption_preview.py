@@ -21,7 +21,7 @@ from tenure.apis.nodepool import NodePool
 from tenure.controller import settings
 from tenure.controller.cache.availability import ActivePauses
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.disruption.budgets import NodePoolBudgets
+from tenure.controller.disruption.cached_budgets import NodePoolBudgets
 from tenure.controller.disruption.controller import DisruptionController
 from tenure.controller.disruption.controller import make_disruption_settings as disruption_settings
 from tenure.controller.disruption.facade import DisruptionPreviewer

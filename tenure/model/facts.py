@@ -271,7 +271,7 @@ class DaemonSetFact(Value):
     pod: PodFact
 
 
-class PodBudgetFact(Value):
+class PodDisruptionBudgetFact(Value):
     namespace: str
     name: str
     selector: Selector | None = None

@@ -7,7 +7,7 @@ from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.base import Message, Value
 from tenure.model.nodeclaim.requests import NodeClaimRef
 
-Point = Literal["beforeDrain", "afterDrain", "beforeTerminate"]
+HookPoint = Literal["beforeDrain", "afterDrain", "beforeTerminate"]
 Outcome = Literal["succeeded", "failed", "timed out", "skipped"]
 """`skipped`: there is nothing left that it could be about."""
 NAMESPACE: Final = "tenure-hooks"
@@ -22,7 +22,7 @@ HOOK_KEY: Final = "tenure.sh/hook-key"
 
 
 class HookRun(Message):
-    point: Point
+    point: HookPoint
     name: str
     number: int = 1
     """Rises where it is run anew: after a failure that is not left at that, and in another drain."""
@@ -37,9 +37,9 @@ class HookRun(Message):
 
 
 class Hooks(Message):
-    point: Point | None = None
+    point: HookPoint | None = None
     since: datetime | None = None
-    passed: tuple[Point, ...] = ()
+    passed: tuple[HookPoint, ...] = ()
     runs: tuple[HookRun, ...] = ()
     grace_ends: datetime | None = None
     """The end of the termination grace period, once a hook has found one."""
@@ -58,7 +58,7 @@ class HookSubject(Message):
     node: str = ""
     provider_id: str = ""
     instance_id: str = ""
-    point: Point
+    point: HookPoint
     hook: str
     reason: str = ""
     event: AwsEvent | None = None

@@ -19,7 +19,7 @@ from tenure.model.facts import (
     NodeClaimFact,
     NodeFact,
     NodePoolFact,
-    PodBudgetFact,
+    PodDisruptionBudgetFact,
     PodFact,
     StorageClassFact,
     StorageFact,
@@ -131,7 +131,7 @@ Fact = (
     | StorageFact
     | OverlayFact
     | BufferFact
-    | PodBudgetFact
+    | PodDisruptionBudgetFact
 )
 
 
@@ -159,7 +159,7 @@ class ClusterFacts:
         self.namespaces: dict[str, NamespaceFact] = {}
         self.storage = Storage()
         self.overlays: dict[str, OverlayFact] = {}
-        self.pod_budgets: dict[str, PodBudgetFact] = {}
+        self.pod_budgets: dict[str, PodDisruptionBudgetFact] = {}
         self.unbound_pods: dict[str, PodFact] = {}
         self.virtual: dict[str, tuple[PodFact, ...]] = {}
         """By CapacityBuffer the pods for which it wants room."""
@@ -187,7 +187,7 @@ class ClusterFacts:
                 _set_or_delete(self.overlays, change.key, change.fact)
             case "buffer", BufferFact() | None:
                 _set_or_delete(self.virtual, change.key, build_virtual_pods(change.fact) if change.fact else None)
-            case "pod_budget", PodBudgetFact() | None:
+            case "pod_budget", PodDisruptionBudgetFact() | None:
                 _set_or_delete(self.pod_budgets, change.key, change.fact)
             case _:
                 raise TypeError(f"a {change.kind} was announced and a {type(change.fact).__name__} given")

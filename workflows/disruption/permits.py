@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from activities.nodepool.budgets import AllowedDisruptionsActivities
+from activities.nodepool.allowed_disruptions import AllowedDisruptionsActivities
 from tenure.model.disruption.commands import PermitRevoked
 from tenure.model.disruption.permits import AllowedDisruptionsRequest, ReservationResult
 from tenure.model.signals import DisruptionReason, PermitRelease, PermitRequest, PermitResult

@@ -1,1 +1,5 @@
-"""One file per phase of a node's life, in the order of life."""
+"""A node's life, one file per phase: `launch`, `registration`, `initialization`, `ready`, `drain`, `termination`.
+
+The other files handle what can happen in several phases: `failure` (missing and replaced nodes), `recovery` (NotReady),
+`interruption` and `stop_start` (AWS events), `repair`, `hooks`, `pause`, and `status_reports` (conditions and events).
+"""

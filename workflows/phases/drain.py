@@ -25,7 +25,7 @@ from workflows.phases.hooks import run_hooks
 from workflows.phases.interruption import (
     drain_cancellation_reason,
     event_drain_options,
-    is_forced_drain,
+    ignores_pauses_and_budgets,
     is_superseded,
     stop_retaining_if_unblocked,
     switch_to_superseding_event,
@@ -139,7 +139,7 @@ def _step_if_cancelled(context: NodeClaimContext) -> DrainStep | None:
 def _step_if_blocked(context: NodeClaimContext) -> DrainStep:
     """Escalate or cancel by the drain rules. A drain that AWS forces is not cancelled."""
     step = decide_drain(_drain_rules(context), context.state.drain or DrainState(), context.now)
-    return DrainStep(do="wait") if step.do == "give up" and is_forced_drain(context) else step
+    return DrainStep(do="wait") if step.do == "give up" and ignores_pauses_and_budgets(context) else step
 
 
 def _store_drain_status(context: NodeClaimContext, result: DrainResult) -> None:

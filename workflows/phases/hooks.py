@@ -14,7 +14,7 @@ from activities.nodeclaim.hooks import HookActivities
 from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.base import Value
 from tenure.model.blockers import HOOK_FAILED, HOOK_RUNNING
-from tenure.model.hooks import HookRequest, HookResult, HookRun, Point
+from tenure.model.hooks import HookPoint, HookRequest, HookResult, HookRun
 from tenure.policy.hooks.decision import (
     HookStep,
     decide_hooks,
@@ -32,7 +32,7 @@ from tenure.policy.hooks.rules import hooks_of
 from workflows import metrics
 from workflows.activity_options import HOOK, drain_queue_options, execute_unless
 from workflows.nodeclaim_context import NodeClaimContext
-from workflows.phases.interruption import is_forced_drain
+from workflows.phases.interruption import ignores_pauses_and_budgets
 
 _ACTIVITY_OVERHEAD = timedelta(minutes=2)
 """Added to the hook's timeout."""
@@ -51,7 +51,7 @@ def _never_stop(_: NodeClaimContext) -> str:
     return ""
 
 
-async def run_hooks(context: NodeClaimContext, point: Point, stop_reason: StopReason = _never_stop) -> str:
+async def run_hooks(context: NodeClaimContext, point: HookPoint, stop_reason: StopReason = _never_stop) -> str:
     """Why the drain is to be cancelled, by a hook or `stop_reason`; empty if it goes on."""
     while True:
         step = decide_hooks(context.state, point, context.now, cancellable=_can_abort_drain(context))
@@ -69,7 +69,7 @@ async def run_hooks(context: NodeClaimContext, point: Point, stop_reason: StopRe
             await _run_hook(context, point, step, step.hook, stop_reason)
 
 
-def _mark_passed(context: NodeClaimContext, point: Point) -> None:
+def _mark_passed(context: NodeClaimContext, point: HookPoint) -> None:
     context.update_state(hooks=record_passed(context.state.hooks, point))
     if is_waiting_for_hook(context.state):
         context.set_blocked_by("")
@@ -77,7 +77,7 @@ def _mark_passed(context: NodeClaimContext, point: Point) -> None:
 
 def _can_abort_drain(context: NodeClaimContext) -> bool:
     """A drain can be cancelled while its NodeClaim is not deleted, unless AWS forces it."""
-    return _retains_nodeclaim(context) and not is_forced_drain(context)
+    return _retains_nodeclaim(context) and not ignores_pauses_and_budgets(context)
 
 
 def _retains_nodeclaim(context: NodeClaimContext) -> bool:
@@ -85,7 +85,7 @@ def _retains_nodeclaim(context: NodeClaimContext) -> bool:
     return drain is not None and drain.retains_nodeclaim and not context.is_deleting
 
 
-def _hook_inputs(context: NodeClaimContext, point: Point, name: str) -> _HookInputs:
+def _hook_inputs(context: NodeClaimContext, point: HookPoint, name: str) -> _HookInputs:
     found = next((one for one in hooks_of(context.state.observed.rules, point) if one.name == name), None)
     deadline = hooks_deadline(context.state, point)
     return _HookInputs(
@@ -94,7 +94,7 @@ def _hook_inputs(context: NodeClaimContext, point: Point, name: str) -> _HookInp
 
 
 async def _wait_for_retry(
-    context: NodeClaimContext, point: Point, step: HookStep, hook: Hook, stop_reason: StopReason
+    context: NodeClaimContext, point: HookPoint, step: HookStep, hook: Hook, stop_reason: StopReason
 ) -> None:
     """Wait until the next attempt, or until an input changes."""
     context.set_blocked_by(step.why, HOOK_FAILED)
@@ -109,7 +109,7 @@ async def _wait_for_retry(
 
 
 async def _run_hook(
-    context: NodeClaimContext, point: Point, step: HookStep, hook: Hook, stop_reason: StopReason
+    context: NodeClaimContext, point: HookPoint, step: HookStep, hook: Hook, stop_reason: StopReason
 ) -> None:
     """Run a hook to its outcome, or until an input changes."""
     context.update_state(hooks=start_run(context.state.hooks, point, hook, step.number, context.now))
@@ -132,7 +132,7 @@ async def _run_hook(
 
 
 async def _run_hook_activity(
-    context: NodeClaimContext, point: Point, hook: Hook, key: str, stop_reason: StopReason, options: Any
+    context: NodeClaimContext, point: HookPoint, hook: Hook, key: str, stop_reason: StopReason, options: Any
 ) -> HookResult | None:
     """None if an input changed."""
     inputs, remaining = _hook_inputs(context, point, hook.name), remaining_time(context.state, point, hook, context.now)
@@ -157,7 +157,7 @@ async def _run_hook_activity(
     return result
 
 
-def _record_result(context: NodeClaimContext, point: Point, hook: Hook, result: HookResult) -> None:
+def _record_result(context: NodeClaimContext, point: HookPoint, hook: Hook, result: HookResult) -> None:
     """In the state, in the metrics, and as an event."""
     context.update_state(hooks=record_outcome(context.state.hooks, point, hook.name, result, context.now))
     run = find_run(context.state.hooks, point, hook.name)
@@ -171,7 +171,7 @@ def _event_reason(run: HookRun) -> str:
     return "HookFailed" if _is_failure(run) else "HookSkipped" if run.outcome == "skipped" else "HookSucceeded"
 
 
-def _event_message(context: NodeClaimContext, point: Point, hook: Hook, run: HookRun) -> str:
+def _event_message(context: NodeClaimContext, point: HookPoint, hook: Hook, run: HookRun) -> str:
     if not _is_failure(run):
         return describe_run(run)
     return (

@@ -45,11 +45,11 @@ def record_interruption_messages(context: NodeClaimContext, messages: Interrupti
         updated = record_messages(context.state.notices, relevant, workflow.now())
         if updated != context.state.notices:
             context.update_state(notices=updated)
-            settle_interruptions(context)
+            end_recovered_stops(context)
         context.record_evicted_pods(messages.evicted_pods)
 
 
-def settle_interruptions(context: NodeClaimContext) -> None:
+def end_recovered_stops(context: NodeClaimContext) -> None:
     """A node that is Ready after its instance stopped has recovered."""
     state = context.state
     if state.notices and state.observed.node_ready:
@@ -191,7 +191,7 @@ def drain_cancellation_reason(context: NodeClaimContext) -> str:
     return "AWS does not do any more what the node was drained for"
 
 
-def is_forced_drain(context: NodeClaimContext) -> bool:
+def ignores_pauses_and_budgets(context: NodeClaimContext) -> bool:
     """The AWS event ignores pauses and budgets."""
     event = draining_event(context.state)
     return event is not None and decide_event(context.state, event, context.now).do in ACTING
@@ -214,7 +214,12 @@ async def switch_to_superseding_event(context: NodeClaimContext) -> None:
 def stop_retaining_if_unblocked(context: NodeClaimContext) -> None:
     """Without protected pods the drain deletes the NodeClaim like others."""
     drain = context.state.drain
-    if drain and drain.retains_nodeclaim and is_forced_drain(context) and not event_drain_options(context).blocked_pods:
+    if (
+        drain
+        and drain.retains_nodeclaim
+        and ignores_pauses_and_budgets(context)
+        and not event_drain_options(context).blocked_pods
+    ):
         context.update_state(drain=drain.model_copy(update={"retains_nodeclaim": False}))
 
 

@@ -122,7 +122,7 @@ def _may_attempt(context: NodeClaimContext) -> bool:
     is_first_attempt = (
         context.state.launch_attempt == 1 and not context.state.identity.group_id and not context.state.joined
     )
-    return is_first_attempt or not context.is_past_deadline() or context.raise_alarm()
+    return is_first_attempt or not context.is_past_deadline() or context.stays_overdue_by_policy()
 
 
 async def _attempt_launch(context: NodeClaimContext) -> LaunchResult | None:

@@ -19,7 +19,7 @@ from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active
 from workflows.activity_options import PATCH, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
 from workflows.pausable import PauseController
-from workflows.phases.interruption import is_forced_drain
+from workflows.phases.interruption import ignores_pauses_and_budgets
 
 
 def create_pause_controller(context: NodeClaimContext) -> PauseController:
@@ -51,7 +51,7 @@ def is_disruption_blocked(context: NodeClaimContext) -> bool:
 def drain_pause_reason(context: NodeClaimContext) -> str:
     """Why the drain is cancelled; empty if it goes on."""
     state = context.state
-    if state.drain is None or not state.drain.retains_nodeclaim or is_forced_drain(context):
+    if state.drain is None or not state.drain.retains_nodeclaim or ignores_pauses_and_budgets(context):
         return ""
     if is_pause_active(state.pause, context.now) and state.pause:
         return f"NodeClaim {context.name} {describe_pause(state.pause)}"

@@ -24,7 +24,7 @@ from tenure.policy.lifecycle.ready import (
     EXPIRED,
     INTERRUPTED,
     PERMIT,
-    Verdict,
+    ReadyDecision,
     decide_ready,
     drain_rules,
     expiry_of,
@@ -102,7 +102,7 @@ async def _handle_interruption(context: NodeClaimContext) -> Phase | None:
     return await stop_and_start(context, event.key) if event.do == "stop" else await disrupt_for_interruption(context)
 
 
-async def _wait_for_change(context: NodeClaimContext, verdict: Verdict) -> None:
+async def _wait_for_change(context: NodeClaimContext, verdict: ReadyDecision) -> None:
     """Wait for another verdict. An observation that does not change it keeps the timer."""
     is_rejected = bool(verdict.blocked_by) and context.state.permit is not None
     if is_rejected and verdict.blocked_by != context.state.blocked_by:
@@ -119,7 +119,7 @@ async def _wait_for_change(context: NodeClaimContext, verdict: Verdict) -> None:
     )
 
 
-def _previous_blocked_by(context: NodeClaimContext, verdict: Verdict) -> str:
+def _previous_blocked_by(context: NodeClaimContext, verdict: ReadyDecision) -> str:
     """While a rejected request is repeated, the earlier reason stays."""
     state = context.state
     is_repeated_request = verdict.why == PERMIT and state.permit is None and state.permit_retries > 0
@@ -132,7 +132,7 @@ def _report_blocked(context: NodeClaimContext, why: str) -> None:
     context.publish_event("DisruptionBlocked", why, condition=consolidatable, status="True")
 
 
-async def _request_permit(context: NodeClaimContext, verdict: Verdict) -> None:
+async def _request_permit(context: NodeClaimContext, verdict: ReadyDecision) -> None:
     reason = _INVOLUNTARY_REASONS.get(verdict.why, EMPTY)
     since = (
         context.state.observed.empty_since
@@ -175,7 +175,7 @@ async def release_permit(context: NodeClaimContext) -> None:
     await _signal_nodepool(context, "release_permit", release)
 
 
-async def _delete_with_permit(context: NodeClaimContext, verdict: Verdict) -> bool:
+async def _delete_with_permit(context: NodeClaimContext, verdict: ReadyDecision) -> bool:
     """Delete the NodeClaim if the live state still agrees and the permit is valid; else release the permit."""
     options = with_summary(PATCH, f"delete the NodeClaim: {verdict.why}")
     permit = context.state.permit

@@ -85,7 +85,7 @@ async def _execute_step(context: NodeClaimContext, verdict: Repair) -> RepairRes
         conditions=tuple((one.type, one.status) for one in policy.repair_conditions(state.observed.rules)),
         max_unhealthy=policy.repair_rules_of(state.observed.rules).max_unhealthy or policy.MAX_UNHEALTHY,
         after_reboot=state.health.step_at is not None,
-        graceful_for=policy.graceful_for(state.observed.rules),
+        graceful_for=policy.drain_grace(state.observed.rules),
     )
     options = with_summary(PATCH, f"{request.step} for {verdict.condition}")
     if request.step == "reboot":

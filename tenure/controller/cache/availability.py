@@ -14,7 +14,7 @@ from tenure.controller.cache.nominations import NOMINATION_TTL, REPLAN_WITHIN, N
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.interruption import INTERRUPTION_WINDOW
 from tenure.model.base import parse_timestamp
-from tenure.model.disruption.commands import DisruptionBlocker
+from tenure.model.disruption.commands import ActivePause
 from tenure.model.facts import NodeClaimFact, NodeFact
 from tenure.policy.lifecycle.pauses import pause_blocker
 from tenure.scheduling.not_ready_grace import NotReadyGrace
@@ -37,22 +37,22 @@ def early_eviction_until(nodes: Iterable[NodeFact], now: datetime) -> datetime |
     )
 
 
-def early_eviction_holds(cache: ClusterCache, now: datetime) -> Sequence[DisruptionBlocker]:
+def early_eviction_holds(cache: ClusterCache, now: datetime) -> Sequence[ActivePause]:
     existing = (one for one in cache.nodeclaims.values() if not one.deleting)
     ends = {one.name: early_eviction_until(cache.nodes_of(one), now) for one in existing}
     why = "its pods were told to go, since AWS takes it back"
-    return [DisruptionBlocker(scope="node", name=name, why=why, until=until) for name, until in ends.items() if until]
+    return [ActivePause(scope="node", name=name, why=why, until=until) for name, until in ends.items() if until]
 
 
 class ActivePauses:
     def __init__(self, cache: ClusterCache, cluster_pause: ClusterPause) -> None:
         self._cache, self._cluster_pause = cache, cluster_pause
 
-    def __call__(self, now: datetime) -> tuple[DisruptionBlocker, ...]:
+    def __call__(self, now: datetime) -> tuple[ActivePause, ...]:
         """Those that hold at this moment. One that nobody can read holds too (docs/pause.md)."""
         return tuple(one for one in self._iter_pauses(now) if one is not None)
 
-    def _iter_pauses(self, now: datetime) -> Iterator[DisruptionBlocker | None]:
+    def _iter_pauses(self, now: datetime) -> Iterator[ActivePause | None]:
         yield pause_blocker("cluster", "", self._cluster_pause.text, now)
         for name, pool in self._cache.nodepools.items():
             yield pause_blocker("pool", name, pool.pause, now)

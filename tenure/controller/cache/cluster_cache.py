@@ -36,7 +36,7 @@ from tenure.kube.client.resources import KINDS, PODS
 from tenure.kube.facts.objects import is_ours, node_fact, nodeclaim_fact
 from tenure.kube.facts.pods import pod_fact, unreadable_pod_fact
 from tenure.model.extra_capacity import BufferFact
-from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodBudgetFact, PodFact
+from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodDisruptionBudgetFact, PodFact
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.scheduling.snapshot import Change, Fact, FactKind, Storage
 
@@ -62,7 +62,7 @@ class ClusterCache:
         self.storage = Storage()
         self.overlays: dict[str, OverlayFact] = {}
         self.buffers: dict[str, BufferFact] = {}
-        self.pod_budgets: dict[str, PodBudgetFact] = {}
+        self.pod_budgets: dict[str, PodDisruptionBudgetFact] = {}
         """By `namespace/name`."""
         self._plain: Mapping[FactKind, dict[str, Any]] = {
             "daemonset": self.daemonsets,

@@ -12,7 +12,7 @@ from activities.ports.core import Claims, Events
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import Nominations
-from tenure.controller.disruption.budgets import NodePoolBudgets
+from tenure.controller.disruption.cached_budgets import NodePoolBudgets
 from tenure.controller.disruption.replacements import (
     Replacements,
     in_flight_command,
@@ -23,8 +23,8 @@ from tenure.controller.disruption.replacements import (
 )
 from tenure.controller.planning.planner_process import PlannerClient
 from tenure.model.disruption.commands import (
+    ActivePause,
     CommandBackoff,
-    DisruptionBlocker,
     DisruptionDecision,
     DisruptionDecisionRequest,
     InFlightCommand,
@@ -93,8 +93,8 @@ class DisruptionController:
         not_ready_grace: timedelta,
         not_ready_grace_periods: Callable[[], Mapping[str, timedelta]],
         now: Callable[[], datetime],
-        paused: Callable[[datetime], Sequence[DisruptionBlocker]] = lambda now: (),
-        early_evicted: Callable[[datetime], Sequence[DisruptionBlocker]] = lambda now: (),
+        paused: Callable[[datetime], Sequence[ActivePause]] = lambda now: (),
+        early_evicted: Callable[[datetime], Sequence[ActivePause]] = lambda now: (),
         on_passed: Callable[[DisruptionPass, Decision], None] = lambda disruption_pass, decision: None,
         meter: MetricMeter = MetricMeter.noop,
     ) -> None:
@@ -245,7 +245,7 @@ class DisruptionController:
         return {"ineligible": ineligible, "unsold": nodepools_in_backoff(request.backoffs, now), "first": request.first}
 
     def _ineligible_nodes(
-        self, holds: Sequence[DisruptionBlocker], backoffs: Sequence[CommandBackoff], now: datetime
+        self, holds: Sequence[ActivePause], backoffs: Sequence[CommandBackoff], now: datetime
     ) -> dict[str, tuple[Ineligibility, ...]]:
         claims = self._cache.nodeclaims
         node_of = {name: nodes[0].name for name, one in claims.items() if (nodes := self._cache.nodes_of(one))}

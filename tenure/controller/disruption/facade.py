@@ -15,7 +15,7 @@ from tenure.controller.cache.availability import ActivePauses, early_eviction_ho
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeBatch
 from tenure.controller.consistency import ConsistencyChecker
-from tenure.controller.disruption.budgets import NodePoolBudgets
+from tenure.controller.disruption.cached_budgets import NodePoolBudgets
 from tenure.controller.disruption.controller import DisruptionController, DisruptionPass, make_disruption_settings
 from tenure.controller.disruption.status import VerdictReporter
 from tenure.controller.drift import DriftDetector

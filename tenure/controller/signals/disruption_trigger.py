@@ -13,7 +13,7 @@ from typing import Final, Literal
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet
-from tenure.controller.disruption.budgets import is_disrupting
+from tenure.controller.disruption.cached_budgets import is_disrupting
 from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.model.disruption.commands import ClusterChanged
 from tenure.model.facts import NodeClaimFact

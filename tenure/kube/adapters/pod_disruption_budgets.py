@@ -7,22 +7,22 @@ from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.resources import POD_DISRUPTION_BUDGETS
 from tenure.kube.facts.pod_topology import selector_expressions
-from tenure.model.disruption.drain import BudgetFact
-from tenure.model.facts import PodBudgetFact
+from tenure.model.disruption.drain import EvictionBudget
+from tenure.model.facts import PodDisruptionBudgetFact
 
 
 class KubePodDisruptionBudgets:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
-    async def in_namespace(self, namespace: str) -> Sequence[BudgetFact]:
+    async def in_namespace(self, namespace: str) -> Sequence[EvictionBudget]:
         response = await self._client.request("GET", POD_DISRUPTION_BUDGETS.path(namespace=namespace))
         return [budget_fact(one) for one in response.get("items") or ()]
 
 
-def budget_fact(budget: Json) -> BudgetFact:
+def budget_fact(budget: Json) -> EvictionBudget:
     metadata, spec, status = budget["metadata"], budget.get("spec") or {}, budget.get("status") or {}
-    return BudgetFact.model_validate(
+    return EvictionBudget.model_validate(
         {
             "namespace": metadata["namespace"],
             "name": metadata["name"],
@@ -40,10 +40,10 @@ def budget_fact(budget: Json) -> BudgetFact:
     )
 
 
-def pod_budget_fact(budget: Json) -> PodBudgetFact:
+def pod_budget_fact(budget: Json) -> PodDisruptionBudgetFact:
     """The same, pruned to whether it lets pods go: what its controller has not counted anew lets none go."""
     fact = budget_fact(budget)
-    return PodBudgetFact(
+    return PodDisruptionBudgetFact(
         namespace=fact.namespace,
         name=fact.name,
         selector=fact.selector,

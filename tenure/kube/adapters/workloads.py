@@ -11,7 +11,7 @@ from tenure.kube.client.objects import Objects
 from tenure.kube.client.resources import JOBS, WORKLOADS
 from tenure.kube.facts.pods import controller_owner
 from tenure.model.base import Value
-from tenure.model.disruption.drain import Rollout
+from tenure.model.disruption.drain import DeploymentRollout
 from tenure.model.errors import NotFound
 from tenure.model.hooks import HOOK_KEY, DesiredJob, JobFact
 from tenure.model.provider_results import DrainPod
@@ -131,7 +131,7 @@ class KubeRollouts:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
-    async def find_for_pod(self, pod: DrainPod) -> Rollout | None:
+    async def find_for_pod(self, pod: DrainPod) -> DeploymentRollout | None:
         """None for a pod that belongs to no Deployment."""
         if pod.owner_kind != "ReplicaSet":
             return None
@@ -145,7 +145,7 @@ class KubeRollouts:
             rollout_of_deployment(deployment) if deployment and deployment["metadata"]["uid"] == owner["uid"] else None
         )
 
-    async def restart_deployment(self, found: Rollout, stamp: str) -> bool:
+    async def restart_deployment(self, found: DeploymentRollout, stamp: str) -> bool:
         """As `kubectl rollout restart` does it; said twice with one stamp it is done once. False when it is gone."""
         path = WORKLOADS["Deployment"].path(found.name, namespace=found.namespace)
         patch = {
@@ -159,11 +159,11 @@ class KubeRollouts:
         return True
 
 
-def rollout_of_deployment(deployment: Json) -> Rollout:
+def rollout_of_deployment(deployment: Json) -> DeploymentRollout:
     metadata, spec = deployment["metadata"], deployment["spec"]
     template = spec["template"].get("metadata") or {}
     replicas = spec.get("replicas", 1)
-    return Rollout(
+    return DeploymentRollout(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],

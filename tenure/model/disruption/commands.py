@@ -33,7 +33,7 @@ class InFlightCommand(Value):
     claims: tuple[str, ...] = ()
 
 
-class DisruptionBlocker(Value):
+class ActivePause(Value):
     scope: Literal["cluster", "pool", "node"]
     name: str = ""
     why: str
@@ -53,7 +53,7 @@ class CommandBackoff(Value):
 
 class DisruptionDecisionRequest(Message):
     under_way: tuple[InFlightCommand, ...] = ()
-    blockers: tuple[DisruptionBlocker, ...] = ()
+    blockers: tuple[ActivePause, ...] = ()
     backoffs: tuple[CommandBackoff, ...] = ()
     first: tuple[str, ...] = ()
 

@@ -151,7 +151,7 @@ class CancelledDrain(Message):
     why: str
 
 
-class BudgetFact(Value):
+class EvictionBudget(Value):
     namespace: str
     name: str
     selector: Selector | None = None
@@ -169,7 +169,7 @@ class BudgetFact(Value):
     """unhealthyPodEvictionPolicy AlwaysAllow: a pod that is not Ready may go in any case."""
 
 
-class Rollout(Value):
+class DeploymentRollout(Value):
     namespace: str
     name: str
     uid: str

@@ -10,12 +10,12 @@ from typing import Final
 
 from tenure.model.base import format_short_list
 from tenure.model.disruption.commands import (
+    ActivePause,
     CommandBackoff,
     CommandCancellation,
     CommandFinished,
     CommandRun,
     CommandState,
-    DisruptionBlocker,
     DisruptionState,
     InFlightCommand,
     Proposal,
@@ -253,14 +253,12 @@ def retry_pass_at(faults: int, now: datetime) -> datetime:
     return now + backoff(PASS_INTERVAL, MAX_FAULT_PAUSE, faults - 1)
 
 
-def cluster_blockers(state: DisruptionState, now: datetime) -> tuple[DisruptionBlocker, ...]:
+def cluster_blockers(state: DisruptionState, now: datetime) -> tuple[ActivePause, ...]:
     pause = state.pause
     if pause is None or not pauses.is_pause_active(pause, now):
         return ()
     return (
-        DisruptionBlocker(
-            scope="cluster", why=f"the cluster {pauses.describe_pause(pause)}", until=pauses.pause_end(pause)
-        ),
+        ActivePause(scope="cluster", why=f"the cluster {pauses.describe_pause(pause)}", until=pauses.pause_end(pause)),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from tenure.apis import labels
-from tenure.model.disruption.drain import BudgetFact, EvictionBlocker, PodDrainRule, Prospect
+from tenure.model.disruption.drain import EvictionBlocker, EvictionBudget, PodDrainRule, Prospect
 from tenure.model.facts import Selector
 from tenure.model.provider_results import DrainPod, Eviction
 
@@ -34,7 +34,7 @@ def _matches_expression(operator: str, values: Sequence[str], value: str | None)
             return value is None
 
 
-def budgets_of(pod: DrainPod, budgets: Sequence[BudgetFact]) -> tuple[BudgetFact, ...]:
+def budgets_of(pod: DrainPod, budgets: Sequence[EvictionBudget]) -> tuple[EvictionBudget, ...]:
     mine = (one for one in budgets if one.namespace == pod.namespace and matches_selector(one.selector, pod.labels))
     return tuple(sorted(mine, key=lambda one: one.name))
 
@@ -49,7 +49,7 @@ def policy_blocker(pod: DrainPod, by: PodDrainRule) -> EvictionBlocker:
     return new_pod_blocker(pod, cause="policy", what=by.why, passes="at" if by.until else "can", passes_at=by.until)
 
 
-def budget_blocker(pod: DrainPod, eviction: Eviction, budgets: Sequence[BudgetFact]) -> EvictionBlocker:
+def budget_blocker(pod: DrainPod, eviction: Eviction, budgets: Sequence[EvictionBudget]) -> EvictionBlocker:
     """What stands against an eviction that the API server refused. `budgets` are those of the pod's namespace."""
     mine = budgets_of(pod, budgets)
     if eviction.multiple_budgets or len(mine) > 1:
@@ -80,18 +80,18 @@ def rejection_blocker(pod: DrainPod, message: str) -> EvictionBlocker:
     )
 
 
-def describe_budget_counts(budget: BudgetFact) -> str:
+def describe_budget_counts(budget: EvictionBudget) -> str:
     written = f"minAvailable {budget.min_available}" if budget.min_available else ""
     written = f"maxUnavailable {budget.max_unavailable}" if budget.max_unavailable else written
     healthy = f"{budget.current} of {budget.expected} pods healthy, {budget.desired} needed, {budget.allowed} may go"
     return f"{written}, {healthy}" if written else healthy
 
 
-def _budget_name(budget: BudgetFact) -> str:
+def _budget_name(budget: EvictionBudget) -> str:
     return f"PodDisruptionBudget {budget.namespace}/{budget.name}"
 
 
-def _budget_prospect(pod: DrainPod, budget: BudgetFact) -> tuple[Prospect, str]:
+def _budget_prospect(pod: DrainPod, budget: EvictionBudget) -> tuple[Prospect, str]:
     if budget.sync_failed:
         return "never", f"its controller cannot count the pods: {budget.sync_failed[:200]}"
     if not budget.counted:

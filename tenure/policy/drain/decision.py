@@ -12,7 +12,7 @@ from typing import Final, Literal
 from tenure.apis.durations import parse_duration_or_none
 from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.base import Value, parse_timestamp
-from tenure.model.disruption.drain import BLOCKING_CAUSES, DrainState, DrainStatus, EvictionBlocker, Rollout
+from tenure.model.disruption.drain import BLOCKING_CAUSES, DeploymentRollout, DrainState, DrainStatus, EvictionBlocker
 from tenure.model.provider_results import DrainPod
 
 NODE_NOT_READY: Final = timedelta(minutes=5)
@@ -105,13 +105,13 @@ def is_late(pod: DrainPod, deadline: datetime | None, now: datetime) -> bool:
     return now > deadline - timedelta(seconds=pod.grace_seconds)
 
 
-def needs_restart(rollout: Rollout, began: datetime) -> bool:
+def needs_restart(rollout: DeploymentRollout, began: datetime) -> bool:
     """Once for a drain: a restart by anybody since the drain began will do."""
     at = parse_timestamp(rollout.restarted_at)
     return at is None or at < began
 
 
-def creates_pod_first(rollout: Rollout | None) -> bool:
+def creates_pod_first(rollout: DeploymentRollout | None) -> bool:
     return rollout is not None and rollout.replicas == 1 and rollout.surges
 
 

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.base import Value
-from tenure.model.hooks import HookResult, HookRun, Hooks, Point
+from tenure.model.hooks import HookPoint, HookResult, HookRun, Hooks
 from tenure.model.interruption.records import Event
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.backoff import backoff
@@ -28,7 +28,7 @@ RETRY_INTERVAL: Final = timedelta(minutes=1)
 MAX_RETRY_INTERVAL: Final = timedelta(minutes=10)
 MAX_REASON_LENGTH: Final = 200
 _IMMEDIATE_KINDS: Final = ("instanceStopping", "instanceTerminating")
-_STEP_NAMES: Final[dict[Point, str]] = {
+_STEP_NAMES: Final[dict[HookPoint, str]] = {
     "beforeDrain": "the drain",
     "afterDrain": "the termination",
     "beforeTerminate": "the termination",
@@ -43,7 +43,7 @@ class HookStep(Value):
     why: str = ""
 
 
-def decide_hooks(state: NodeClaimState, point: Point, now: datetime, *, cancellable: bool) -> HookStep:
+def decide_hooks(state: NodeClaimState, point: HookPoint, now: datetime, *, cancellable: bool) -> HookStep:
     """In the policy's order, each to its end. `cancellable`: the drain can still be given up."""
     if point in state.hooks.passed:
         return HookStep(do="done")
@@ -62,7 +62,7 @@ def decide_hooks(state: NodeClaimState, point: Point, now: datetime, *, cancella
     return HookStep(do="done")
 
 
-def _retry_step(state: NodeClaimState, point: Point, hook: Hook, run: HookRun, now: datetime) -> HookStep:
+def _retry_step(state: NodeClaimState, point: HookPoint, hook: Hook, run: HookRun, now: datetime) -> HookStep:
     retry_at = (run.ended or now) + pause_after(run.number)
     if now >= retry_at:
         return HookStep(do="run", hook=hook, number=run.number + 1)
@@ -76,13 +76,13 @@ def pause_after(number: int) -> timedelta:
     return backoff(RETRY_INTERVAL, MAX_RETRY_INTERVAL, number - 1)
 
 
-def _is_over(state: NodeClaimState, point: Point, now: datetime) -> bool:
+def _is_over(state: NodeClaimState, point: HookPoint, now: datetime) -> bool:
     ends = hooks_deadline(state, point)
     return ends is not None and now >= ends
 
 
 def describe_failure_outcome(
-    state: NodeClaimState, point: Point, hook: Hook, now: datetime, *, cancellable: bool
+    state: NodeClaimState, point: HookPoint, hook: Hook, now: datetime, *, cancellable: bool
 ) -> str:
     continues = f"{_STEP_NAMES[point]} goes on"
     match hook.on_failure:
@@ -99,7 +99,7 @@ def describe_failure_outcome(
 # --- time ---
 
 
-def hooks_deadline(state: NodeClaimState, point: Point) -> datetime | None:
+def hooks_deadline(state: NodeClaimState, point: HookPoint) -> datetime | None:
     """When the hooks of a point have to be over for AWS's sake, or that of the termination grace period; None where
     neither ends."""
     since = state.hooks.since if state.hooks.point == point else None
@@ -107,7 +107,7 @@ def hooks_deadline(state: NodeClaimState, point: Point) -> datetime | None:
     return limit_deadline(point, since, ends) if since and ends else None
 
 
-def limit_deadline(point: Point, since: datetime, ends: datetime) -> datetime:
+def limit_deadline(point: HookPoint, since: datetime, ends: datetime) -> datetime:
     """Of the time until `ends` hooks before the drain leave half to the drain."""
     last = since + (ends - since) / 2 if point == "beforeDrain" else ends
     return max(last, since + MIN_HOOKS_TIME)
@@ -125,7 +125,7 @@ def _event_reclaims_at(event: Event) -> datetime | None:
     return event.starts if event.kind == "scheduledChange" else None
 
 
-def remaining_time(state: NodeClaimState, point: Point, hook: Hook, now: datetime) -> timedelta:
+def remaining_time(state: NodeClaimState, point: HookPoint, hook: Hook, now: datetime) -> timedelta:
     run = find_run(state.hooks, point, hook.name)
     own = (run.since if run else now) + timeout_of(hook)
     ends = hooks_deadline(state, point)
@@ -135,11 +135,11 @@ def remaining_time(state: NodeClaimState, point: Point, hook: Hook, now: datetim
 # --- what is remembered ---
 
 
-def find_run(hooks: Hooks, point: Point, name: str) -> HookRun | None:
+def find_run(hooks: Hooks, point: HookPoint, name: str) -> HookRun | None:
     return next((one for one in hooks.runs if (one.point, one.name) == (point, name)), None)
 
 
-def start_run(hooks: Hooks, point: Point, hook: Hook, number: int, now: datetime) -> Hooks:
+def start_run(hooks: Hooks, point: HookPoint, hook: Hook, number: int, now: datetime) -> Hooks:
     if hooks.point != point:
         hooks = hooks.model_copy(update={"point": point, "since": now})
     found = find_run(hooks, point, hook.name)
@@ -148,13 +148,13 @@ def start_run(hooks: Hooks, point: Point, hook: Hook, number: int, now: datetime
     return _with_run(hooks, HookRun(point=point, name=hook.name, number=number, since=now))
 
 
-def record_progress(hooks: Hooks, point: Point, name: str, result: HookResult) -> Hooks:
+def record_progress(hooks: Hooks, point: HookPoint, name: str, result: HookResult) -> Hooks:
     run = find_run(hooks, point, name)
     assert run is not None
     return _with_run(hooks, run.model_copy(update={"attempts": result.attempts}))
 
 
-def record_outcome(hooks: Hooks, point: Point, name: str, result: HookResult, now: datetime) -> Hooks:
+def record_outcome(hooks: Hooks, point: HookPoint, name: str, result: HookResult, now: datetime) -> Hooks:
     run = find_run(hooks, point, name)
     assert run is not None
     changes = {"outcome": result.outcome, "why": result.why[:MAX_REASON_LENGTH], "ended": now}
@@ -168,7 +168,7 @@ def _with_run(hooks: Hooks, run: HookRun) -> Hooks:
     return hooks.model_copy(update={"runs": (*others, run)})
 
 
-def record_passed(hooks: Hooks, point: Point) -> Hooks:
+def record_passed(hooks: Hooks, point: HookPoint) -> Hooks:
     return hooks if point in hooks.passed else hooks.model_copy(update={"passed": (*hooks.passed, point)})
 
 

@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 
 from tenure.apis.lifecyclepolicy_events import Hook
 from tenure.model.blockers import HOOK_FAILED, HOOK_RUNNING
-from tenure.model.hooks import NAMESPACE, AwsEvent, CallResult, HookRun, HookSubject, Outcome, Point
+from tenure.model.hooks import NAMESPACE, AwsEvent, CallResult, HookPoint, HookRun, HookSubject, Outcome
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.interruption.decision import draining_event, live_events
 from tenure.policy.interruption.due_times import format_timestamp
 
 
-def run_key(uid: str, point: Point, name: str, number: int) -> str:
+def run_key(uid: str, point: HookPoint, name: str, number: int) -> str:
     """The same for each try of one run; of the first run by any workflow of this NodeClaim."""
     return "-".join((uid, point, name, *((str(number),) if number > 1 else ())))
 
@@ -27,7 +27,7 @@ def to_label_value(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+$", "", re.sub(r"[^-A-Za-z0-9_.]", "-", text)[:63])
 
 
-def hook_title(point: Point, hook: Hook, job: str) -> str:
+def hook_title(point: HookPoint, hook: Hook, job: str) -> str:
     """Which one, and what it does: without what follows a `?`, which may be for the service alone."""
     if hook.job is not None:
         return f"hook {point}/{hook.name}: Job {hook.job.namespace or NAMESPACE}/{job}"
@@ -53,7 +53,7 @@ def has_failed_hook(state: NodeClaimState) -> bool:
     return bool(state.blocked_by) and state.blocked_code == HOOK_FAILED
 
 
-def hook_subject(state: NodeClaimState, point: Point, hook: Hook) -> HookSubject:
+def hook_subject(state: NodeClaimState, point: HookPoint, hook: Hook) -> HookSubject:
     event = draining_event(state) or next(iter(live_events(state)), None)
     provider = state.launched.provider_id if state.launched else ""
     return HookSubject(

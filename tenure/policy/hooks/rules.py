@@ -9,21 +9,21 @@ from urllib.parse import urlsplit
 from tenure.apis.durations import parse_duration_or_none
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.apis.lifecyclepolicy_events import Hook, HookRules
-from tenure.model.hooks import Point
+from tenure.model.hooks import HookPoint
 
 TIMEOUT: Final = timedelta(minutes=5)
 LONGEST: Final = timedelta(hours=24)
 LARGEST: Final = 8192
 """Bytes of a Job's template as JSON: it is told to each node's workflow."""
-POINTS: Final[tuple[Point, ...]] = ("beforeDrain", "afterDrain", "beforeTerminate")
+POINTS: Final[tuple[HookPoint, ...]] = ("beforeDrain", "afterDrain", "beforeTerminate")
 
 
-def hooks_of(rules: LifecycleRules | None, point: Point) -> tuple[Hook, ...]:
+def hooks_of(rules: LifecycleRules | None, point: HookPoint) -> tuple[Hook, ...]:
     hook_rules = rules.hooks if rules else None
     return _hooks_at(hook_rules, point) if hook_rules else ()
 
 
-def _hooks_at(rules: HookRules, point: Point) -> tuple[Hook, ...]:
+def _hooks_at(rules: HookRules, point: HookPoint) -> tuple[Hook, ...]:
     hooks = {
         "beforeDrain": rules.before_drain,
         "afterDrain": rules.after_drain,
@@ -53,7 +53,7 @@ def problems_of(rules: HookRules, field: str = "hooks") -> Iterator[str]:
             names.add(hook.name)
 
 
-def _hook_problems(hook: Hook, point: Point) -> Iterator[str]:
+def _hook_problems(hook: Hook, point: HookPoint) -> Iterator[str]:
     if (hook.http is None) == (hook.job is None):
         yield f": hook {hook.name!r} is either a call or a Job; write one of 'http' and 'job'"
     if hook.http is not None:

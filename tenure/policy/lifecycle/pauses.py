@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from tenure.apis.labels import PAUSE
-from tenure.model.disruption.commands import DisruptionBlocker
+from tenure.model.disruption.commands import ActivePause
 from tenure.model.signals import Pause
 
 NEVER: Final = datetime(9999, 12, 31, tzinfo=UTC)
@@ -112,13 +112,11 @@ def pause_from_annotation(text: str) -> Pause | None:
         return Pause(by=f"the annotation {PAUSE}", reason=why, until=NEVER)
 
 
-def pause_blocker(
-    scope: Literal["cluster", "pool", "node"], name: str, text: str, now: datetime
-) -> DisruptionBlocker | None:
+def pause_blocker(scope: Literal["cluster", "pool", "node"], name: str, text: str, now: datetime) -> ActivePause | None:
     pause = pause_from_annotation(text)
     if pause is None or not is_pause_active(pause, now):
         return None
-    return DisruptionBlocker(scope=scope, name=name, why=describe_pause(pause), until=pause_end(pause))
+    return ActivePause(scope=scope, name=name, why=describe_pause(pause), until=pause_end(pause))
 
 
 def _parse_timestamp(text: str) -> datetime:

@@ -71,7 +71,7 @@ PERMIT: Final = "the pool's permit"
 REPLACED_LATER = "waits for its replacement to be planned"
 
 
-class Verdict(Value):
+class ReadyDecision(Value):
     do: Literal["wait", "drain", "interrupt", "initialize", "expire", "ask", "withdraw", "disrupt", "look", "repair"]
     until: datetime | None = None
     """For `wait`: when time alone changes the verdict; None while only a signal can."""
@@ -82,32 +82,34 @@ class Verdict(Value):
     """Its code, of `tenure/model/blockers.py`."""
 
 
-def decide_ready(state: NodeClaimState, now: datetime) -> Verdict:
+def decide_ready(state: NodeClaimState, now: datetime) -> ReadyDecision:
     """Deletion first, then AWS's word, then what the machine says, then expiry, then its health, then the pool's wish
     to shrink."""
     observed = state.observed
     if observed.deleting or not observed.exists:
-        return Verdict(do="drain", why=observed.disruption or "Deleted")
+        return ReadyDecision(do="drain", why=observed.disruption or "Deleted")
     event = decide_interruption(state, now)
     if event.do in ACTING:
-        return Verdict(do="interrupt", why=event.reason)
+        return ReadyDecision(do="interrupt", why=event.reason)
     if observed.boot_id and state.boot_id and observed.boot_id != state.boot_id:
-        return Verdict(do="initialize", why="Rebooted")
+        return ReadyDecision(do="initialize", why="Rebooted")
     expired = has_expired(state, now)
     if expired and not is_under_budget(state):
-        return Verdict(do="expire", why=EXPIRED)
+        return ReadyDecision(do="expire", why=EXPIRED)
     if not observed.node_name:
-        return Verdict(do="look", why="NodeNotFound")
+        return ReadyDecision(do="look", why="NodeNotFound")
     repair = decide_repair(state, now) if maintenance_until(state) is None else Repair()
     if repair.do != "wait":
-        return Verdict(do="repair", why=repair.condition)
+        return ReadyDecision(do="repair", why=repair.condition)
     return _with_interruption(event, _with_repair(repair, _decide_voluntary(state, now, event, expired=expired)))
 
 
-def _decide_voluntary(state: NodeClaimState, now: datetime, event: InterruptionDecision, *, expired: bool) -> Verdict:
+def _decide_voluntary(
+    state: NodeClaimState, now: datetime, event: InterruptionDecision, *, expired: bool
+) -> ReadyDecision:
     check_at = state.unready_since + check_interval(state.instance_checks) if state.unready_since else None
     if check_at and now >= check_at:
-        return Verdict(do="look", why="NodeNotReady")
+        return ReadyDecision(do="look", why="NodeNotReady")
     if event.do == "ask":
         return _wake_by(
             _decide_paused(state, now) or _decide_drain_backoff(state, now) or _decide_permit(state, now, INTERRUPTED),
@@ -122,7 +124,7 @@ def check_interval(checks: int) -> timedelta:
     return backoff(NOT_READY_CHECK_INTERVAL, MAX_NOT_READY_CHECK_INTERVAL, checks - CHECKS_BEFORE_BACKOFF)
 
 
-def _decide_expired(state: NodeClaimState, now: datetime) -> Verdict:
+def _decide_expired(state: NodeClaimState, now: datetime) -> ReadyDecision:
     """Only where rules say so: whatever runs there, it goes as soon as its NodePool's budget has room."""
     return _decide_paused(state, now) or _decide_drain_backoff(state, now) or _decide_permit(state, now, EXPIRED)
 
@@ -131,7 +133,7 @@ def drain_rules(state: NodeClaimState) -> DrainRules | None:
     return state.observed.rules.drain if state.observed.rules else None
 
 
-def _decide_drain_backoff(state: NodeClaimState, now: datetime) -> Verdict | None:
+def _decide_drain_backoff(state: NodeClaimState, now: datetime) -> ReadyDecision | None:
     cancelled_drain = state.cancelled_drain
     if cancelled_drain is None or now >= cancelled_drain.retry_at:
         return None
@@ -141,41 +143,43 @@ def _decide_drain_backoff(state: NodeClaimState, now: datetime) -> Verdict | Non
     )
 
 
-def _decide_empty(state: NodeClaimState, now: datetime) -> Verdict:
+def _decide_empty(state: NodeClaimState, now: datetime) -> ReadyDecision:
     due = empty_due_at(state)
     if due is None:
         return _withdraw_request(state, _blocked(*_why_not_removed(state)))
     if blocked := _decide_paused(state, now) or _decide_drain_backoff(state, now):
         return blocked
     if now < due:
-        return _withdraw_request(state, Verdict(do="wait", until=due, why=EMPTY))
+        return _withdraw_request(state, ReadyDecision(do="wait", until=due, why=EMPTY))
     return _decide_permit(state, now, EMPTY)
 
 
-def _decide_paused(state: NodeClaimState, now: datetime) -> Verdict | None:
+def _decide_paused(state: NodeClaimState, now: datetime) -> ReadyDecision | None:
     if state.pause is None or not is_pause_active(state.pause, now):
         return None
     blocked = _blocked("Paused", f"the node {describe_pause(state.pause)}", until=recheck_at(state.pause), why="Paused")
     return _withdraw_request(state, blocked)
 
 
-def _decide_permit(state: NodeClaimState, now: datetime, why: DisruptionReason) -> Verdict:
+def _decide_permit(state: NodeClaimState, now: datetime, why: DisruptionReason) -> ReadyDecision:
     """A permit for another reason counts for nothing: budgets differ by reason."""
     permit = state.permit if state.permit and state.permit.reason == why else None
     requested_at = state.permit_requested_at if state.permit_for == why else None
     if permit and permit.granted and permit.until and now < permit.until:
-        return Verdict(do="disrupt", why=why)
+        return ReadyDecision(do="disrupt", why=why)
     if requested_at is None or (permit and permit.granted):
-        return Verdict(do="ask", why=why)
+        return ReadyDecision(do="ask", why=why)
     rejected_for = backoff(REJECTED_PERMIT_RETRY, MAX_REJECTED_PERMIT_RETRY, state.permit_retries)
     retry_at = requested_at + (rejected_for if permit else PERMIT_RESPONSE_TIMEOUT)
     if now >= retry_at:
-        return Verdict(do="ask", why=why)
+        return ReadyDecision(do="ask", why=why)
     return _blocked("PermitDenied", permit.blocked_by if permit else "", until=retry_at, why=PERMIT)
 
 
-def _blocked(code: str, blocked_by: str, *, until: datetime | None = None, why: str = "") -> Verdict:
-    return Verdict(do="wait", until=until, why=why, blocked_by=blocked_by, blocked_code=code if blocked_by else "")
+def _blocked(code: str, blocked_by: str, *, until: datetime | None = None, why: str = "") -> ReadyDecision:
+    return ReadyDecision(
+        do="wait", until=until, why=why, blocked_by=blocked_by, blocked_code=code if blocked_by else ""
+    )
 
 
 def _why_not_removed(state: NodeClaimState) -> tuple[str, str]:
@@ -208,14 +212,14 @@ def consolidate_after(policy: str) -> timedelta | None:
     return parse_duration(text) if text else None
 
 
-def _with_repair(repair: Repair, verdict: Verdict) -> Verdict:
+def _with_repair(repair: Repair, verdict: ReadyDecision) -> ReadyDecision:
     """Health is looked at again at its own time, and holds back nothing that has a reason of its own."""
     if verdict.do == "wait" and repair.blocked_by and not verdict.blocked_by:
         verdict = verdict.model_copy(update={"blocked_by": repair.blocked_by, "blocked_code": "Unhealthy"})
     return _wake_by(verdict, repair.until)
 
 
-def _with_interruption(event: InterruptionDecision, verdict: Verdict) -> Verdict:
+def _with_interruption(event: InterruptionDecision, verdict: ReadyDecision) -> ReadyDecision:
     """What AWS announced is looked at again at its own time, and said first."""
     if verdict.do != "wait" or event.do not in ("wait", "ask"):
         return verdict
@@ -224,11 +228,11 @@ def _with_interruption(event: InterruptionDecision, verdict: Verdict) -> Verdict
     return _wake_by(verdict.model_copy(update={"blocked_by": blocked_by, "blocked_code": code}), event.until)
 
 
-def _withdraw_request(state: NodeClaimState, verdict: Verdict) -> Verdict:
-    return Verdict(do="withdraw", why=verdict.why) if state.permit_requested_at else verdict
+def _withdraw_request(state: NodeClaimState, verdict: ReadyDecision) -> ReadyDecision:
+    return ReadyDecision(do="withdraw", why=verdict.why) if state.permit_requested_at else verdict
 
 
-def _wake_by(verdict: Verdict, at: datetime | None) -> Verdict:
+def _wake_by(verdict: ReadyDecision, at: datetime | None) -> ReadyDecision:
     if verdict.do != "wait" or at is None:
         return verdict
     until = min(verdict.until, at) if verdict.until else at

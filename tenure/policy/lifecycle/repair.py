@@ -129,7 +129,7 @@ def after_recovery(health: Health, now: datetime) -> Health:
     return health.model_copy(update={"intervals": (), "step_at": None, "recovered_at": now, "boot_id": ""})
 
 
-def graceful_for(rules: LifecycleRules | None) -> timedelta | None:
+def drain_grace(rules: LifecycleRules | None) -> timedelta | None:
     """None: pods are not waited for."""
     found = repair_rules_of(rules)
     return (parse_duration_or_none(found.drain_for) or DRAIN_FOR) if found.drain == "graceful" else None

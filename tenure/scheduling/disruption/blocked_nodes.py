@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from tenure.model.disruption.commands import CommandBackoff, DisruptionBlocker
+from tenure.model.disruption.commands import ActivePause, CommandBackoff
 from tenure.model.disruption.decision import Ineligibility, Method
 from tenure.model.facts import NodeClaimFact
 
@@ -15,7 +15,7 @@ _POD_MOVING_METHODS: Final[tuple[Method, ...]] = ("Drifted", "Underutilized")
 def blocking_reasons(
     nodeclaims: Mapping[str, NodeClaimFact],
     node_of: Mapping[str, str],
-    pauses: Sequence[DisruptionBlocker],
+    pauses: Sequence[ActivePause],
     backoffs: Sequence[CommandBackoff],
     now: datetime,
 ) -> dict[str, tuple[Ineligibility, ...]]:
@@ -46,7 +46,7 @@ def nodepools_in_backoff(backoffs: Iterable[CommandBackoff], now: datetime) -> d
     }
 
 
-def _pause_applies(pause: DisruptionBlocker, nodeclaim: NodeClaimFact, node: str) -> bool:
+def _pause_applies(pause: ActivePause, nodeclaim: NodeClaimFact, node: str) -> bool:
     match pause.scope:
         case "cluster":
             return True
@@ -56,7 +56,7 @@ def _pause_applies(pause: DisruptionBlocker, nodeclaim: NodeClaimFact, node: str
             return pause.name in (node, nodeclaim.name)
 
 
-def _pause_exclusion(pause: DisruptionBlocker) -> Ineligibility:
+def _pause_exclusion(pause: ActivePause) -> Ineligibility:
     scope = {"cluster": "the cluster", "pool": f"NodePool {pause.name}", "node": "it"}[pause.scope]
     message = f"{scope} is paused: {pause.why}" + (f", until {format_timestamp(pause.until)}" if pause.until else "")
     return Ineligibility(cause="Paused", message=message, until=pause.until)

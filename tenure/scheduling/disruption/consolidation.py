@@ -12,7 +12,7 @@ from typing import Final
 from tenure.apis.labels import INSTANCE_TYPE
 from tenure.model.disruption.decision import Command, DisruptionSettings, Rejection
 from tenure.model.facts import PodFact
-from tenure.scheduling.disruption.budgets import BudgetTracker
+from tenure.scheduling.disruption.budget_usage import BudgetTracker
 from tenure.scheduling.disruption.candidates import Candidate
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
 from tenure.scheduling.disruption.commands import build_command

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tenure.model.disruption.decision import Command, Decision, DisruptionRequest, Method, NodeVerdict
 from tenure.model.facts import PodFact
 from tenure.model.plan import Plan
-from tenure.scheduling.disruption.budgets import BudgetTracker
+from tenure.scheduling.disruption.budget_usage import BudgetTracker
 from tenure.scheduling.disruption.candidates import Candidate, CandidateEvaluator
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
 from tenure.scheduling.disruption.commands import CommandKind, apply_in_flight_command, build_command

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tenure.model.disruption.decision import Command
-from tenure.scheduling.disruption.budgets import BudgetTracker
+from tenure.scheduling.disruption.budget_usage import BudgetTracker
 from tenure.scheduling.disruption.candidates import Candidate, drift_order
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
 from tenure.scheduling.disruption.commands import build_command

@@ -11,7 +11,7 @@ from tenure.apis.durations import DurationError, format_duration, parse_duration
 from tenure.apis.labels import CAPACITY_TYPE, DISRUPTED_TAINT_KEY, DO_NOT_DISRUPT, INSTANCE_TYPE, NO_SCHEDULE, ZONE
 from tenure.model.disruption.decision import Cause, Ineligibility, Method
 from tenure.model.extra_capacity import VIRTUAL_PREFIX
-from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodBudgetFact, PodFact, Taint
+from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodDisruptionBudgetFact, PodFact, Taint
 from tenure.model.instance_types import InstanceType
 from tenure.scheduling.disruption.blocked_nodes import format_timestamp
 from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason
@@ -25,13 +25,13 @@ _DISRUPTED_TAINT: Final = Taint(key=DISRUPTED_TAINT_KEY, effect=NO_SCHEDULE)
 class PodDisruptionBudgets:
     """All of them, by namespace."""
 
-    def __init__(self, budgets: Iterable[PodBudgetFact]) -> None:
-        self._by_namespace: dict[str, list[tuple[TopologyIndex, PodBudgetFact]]] = {}
+    def __init__(self, budgets: Iterable[PodDisruptionBudgetFact]) -> None:
+        self._by_namespace: dict[str, list[tuple[TopologyIndex, PodDisruptionBudgetFact]]] = {}
         for one in sorted(budgets, key=lambda one: one.key):
             selector = TopologyIndex("", frozenset({one.namespace}), one.selector)
             self._by_namespace.setdefault(one.namespace, []).append((selector, one))
 
-    def selecting_budgets(self, pod: PodFact) -> tuple[PodBudgetFact, ...]:
+    def selecting_budgets(self, pod: PodFact) -> tuple[PodDisruptionBudgetFact, ...]:
         known = self._by_namespace.get(pod.namespace, ())
         return tuple(one for selector, one in known if selector.selects(pod.namespace, pod.labels))
 

@@ -157,7 +157,7 @@ class SharedNodePacker:
         self._add_one_by_one()
 
     def _add_one_by_one(self, among: Set[int] | None = None) -> None:
-        """Node after node as `instance_selection.py` chooses. Pods whose node would come from a pool not in `among` wait."""
+        """Node after node. Pods whose node would come from a pool that is not in `among` wait."""
         for number, lead in enumerate(self._classes):
             while self._pod_mixer.remaining[number]:
                 instance_choice = self._choose_instance(lead, self._vectors[number])

@@ -1,7 +1,7 @@
 """A month of a NodePool whose pods come and go, while much goes wrong: what happens, and what the watch says of it.
 
-`empty_node_monitor.py` watches the nodes. Faults are what the ports answer, and what befalls nodes, pool, watch and worker; it is
-killed in `tests/chaos`.
+`empty_node_monitor.py` watches the nodes. Faults come from the ports, and happen to nodes, pool, watch and worker.
+`tests/chaos` kills the worker.
 """
 
 import random

@@ -17,7 +17,7 @@ from activities.nodeclaim.launch import LaunchActivities
 from activities.nodeclaim.registration import RegistrationActivities
 from activities.nodeclaim.repair import RepairActivities
 from activities.nodeclass import NodeClassActivities
-from activities.nodepool.budgets import AllowedDisruptionsActivities
+from activities.nodepool.allowed_disruptions import AllowedDisruptionsActivities
 from activities.nodepool.static_capacity import ReplicaActivities
 from activities.nodepool.status import NodePoolActivities
 from tenure.apis import labels

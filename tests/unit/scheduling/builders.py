@@ -15,7 +15,7 @@ from tenure.model.facts import (
     NodeClaimFact,
     NodeFact,
     NodePoolFact,
-    PodBudgetFact,
+    PodDisruptionBudgetFact,
     PodFact,
     PreferredTerm,
     StorageClassFact,
@@ -261,7 +261,7 @@ _KIND_AND_KEY: Final[Mapping[type, tuple[FactKind, str]]] = {
     CSINodeFact: ("csi_node", "name"),
     OverlayFact: ("overlay", "name"),
     BufferFact: ("buffer", "uid"),
-    PodBudgetFact: ("pod_budget", "key"),
+    PodDisruptionBudgetFact: ("pod_budget", "key"),
 }
 
 

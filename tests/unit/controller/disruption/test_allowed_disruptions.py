@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.controller.disruption.budgets import NodePoolBudgets
+from tenure.controller.disruption.cached_budgets import NodePoolBudgets
 from tests.support.controller.builders import CacheHarness, at, claim, node, pool
 
 DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}

@@ -10,13 +10,13 @@ import pytest
 from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, LAUNCH_GROUP, PLAN, REPLACEMENTS, REPLACES, ZONE
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.controller.cache.availability import NotReadyTracker
-from tenure.controller.disruption.budgets import NodePoolBudgets
+from tenure.controller.disruption.cached_budgets import NodePoolBudgets
 from tenure.controller.disruption.controller import DisruptionController, DisruptionPass, make_disruption_settings
 from tenure.controller.disruption.replacements import proposal_id
 from tenure.controller.planning.nodeclaim_factory import launch_hash
 from tenure.model.disruption.commands import (
+    ActivePause,
     CommandBackoff,
-    DisruptionBlocker,
     DisruptionDecision,
     DisruptionDecisionRequest,
     InFlightCommand,
@@ -39,7 +39,7 @@ class DisruptionHarness(test_provisioner.ProvisionerHarness):
         self.rules: dict[str, LifecycleRules] = {}
         self.decisions: list[Decision] = []
         self.passes: list[DisruptionPass] = []
-        self.pauses: list[DisruptionBlocker] = []
+        self.pauses: list[ActivePause] = []
         """What annotations say."""
         self.controller = self.make_controller()
 
@@ -162,7 +162,7 @@ async def test_rules_of_lifecycle_policies_hold(harness: DisruptionHarness) -> N
 async def test_pauses_and_moves_that_bounced_keep_nodes_until_they_end(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     paused = await harness.compute_disruption(
-        blockers=(DisruptionBlocker(scope="node", name="node-big", why="debugging", until=at(60)),)
+        blockers=(ActivePause(scope="node", name="node-big", why="debugging", until=at(60)),)
     )
     assert not paused.proposals and paused.next_pass_at == at(60) and paused.excluded == 1
     backed_off = await harness.compute_disruption(
@@ -175,7 +175,7 @@ async def test_pauses_and_moves_that_bounced_keep_nodes_until_they_end(harness: 
 async def test_a_pause_that_an_annotation_asks_for_holds_proposals_and_replacements(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     proposal = await only_proposal(harness)
-    harness.pauses.append(DisruptionBlocker(scope="pool", name="general", why="by ann", until=at(60)))
+    harness.pauses.append(ActivePause(scope="pool", name="general", why="by ann", until=at(60)))
     found = await harness.compute_disruption()
     assert not found.proposals and found.next_pass_at == at(60)
     stale = await harness.create_replacements(proposal)

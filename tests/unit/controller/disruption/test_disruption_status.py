@@ -1,7 +1,7 @@
 """What people are shown: what would be done, and what keeps a node or a pod, from a pass that changes nothing."""
 
 from tenure.controller.disruption.facade import DisruptionPreviewer
-from tenure.model.disruption.commands import DisruptionBlocker
+from tenure.model.disruption.commands import ActivePause
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from tests.support.controller.builders import pod, with_binding
 from tests.unit.controller.disruption import test_controller
@@ -35,7 +35,7 @@ async def test_what_would_be_done_with_its_sums_and_what_keeps_the_others(harnes
 
 async def test_it_shows_what_the_cluster_workflow_holds_too(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
-    await harness.compute_disruption(blockers=(DisruptionBlocker(scope="cluster", why="audit"),))
+    await harness.compute_disruption(blockers=(ActivePause(scope="cluster", why="audit"),))
     assert (await preview(harness)).ineligible == {"Paused": 1}
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tenure.apis.lifecyclepolicy import DrainRules
-from tenure.model.disruption.drain import BudgetFact, DrainState, DrainStatus, EvictionBlocker
+from tenure.model.disruption.drain import DrainState, DrainStatus, EvictionBlocker, EvictionBudget
 from tenure.model.facts import Expression
 from tenure.model.provider_results import DrainPod
 
@@ -26,10 +26,10 @@ def pod(name: str = "web", **fields: Any) -> DrainPod:
     return DrainPod(**{**defaults, **fields})
 
 
-def budget(name: str = "web", **fields: Any) -> BudgetFact:
+def budget(name: str = "web", **fields: Any) -> EvictionBudget:
     """minAvailable 2 of two pods, both healthy."""
     defaults: dict[str, Any] = {"selector": WEB, "min_available": "2", "expected": 2, "desired": 2, "current": 2}
-    return BudgetFact(**{"namespace": "default", "name": name, **defaults, **fields})
+    return EvictionBudget(**{"namespace": "default", "name": name, **defaults, **fields})
 
 
 def blocker(subject: str = "default/web", **fields: Any) -> EvictionBlocker:

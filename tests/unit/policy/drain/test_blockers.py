@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tenure.model.disruption.drain import BudgetFact, EvictionBlocker
+from tenure.model.disruption.drain import EvictionBlocker, EvictionBudget
 from tenure.model.facts import Expression, Selector
 from tenure.model.provider_results import Eviction
 from tenure.policy.drain import blockers
@@ -15,7 +15,7 @@ from tests.unit.policy.drain.drain_builders import WEB, budget, pod
 NO = Eviction(pod="default/web", accepted=False, blocked_by="the server's words")
 
 
-def blocker_for(*budgets: BudgetFact, **fields: Any) -> EvictionBlocker:
+def blocker_for(*budgets: EvictionBudget, **fields: Any) -> EvictionBlocker:
     return budget_blocker(pod(**fields), NO, budgets)
 
 
@@ -39,7 +39,7 @@ def test_a_budget_is_named_with_its_arithmetic() -> None:
         (budget(expected=0, desired=0, current=0), "can", "1 more of its pods has to be Ready"),
     ],
 )
-def test_whether_a_budget_can_pass_by_itself(found: BudgetFact, passes: str, hint: str) -> None:
+def test_whether_a_budget_can_pass_by_itself(found: EvictionBudget, passes: str, hint: str) -> None:
     blocker = blocker_for(found)
     assert blocker.passes == passes and hint in blocker.hint and bool(blocker.hint) == bool(hint)
 

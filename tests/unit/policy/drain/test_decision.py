@@ -6,7 +6,7 @@ import pytest
 
 from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.base import parse_timestamp
-from tenure.model.disruption.drain import DrainState, DrainStatus, Rollout
+from tenure.model.disruption.drain import DeploymentRollout, DrainState, DrainStatus
 from tenure.model.provider_results import DrainPod
 from tenure.policy.drain import decision
 from tenure.policy.drain.decision import DrainStep, decide_drain, decide_drain_status
@@ -136,12 +136,14 @@ def test_who_is_told_now_because_of_the_deadline(found: DrainPod, deadline: date
     [("", True), ("2026-06-01T11:00:00Z", True), ("2026-06-01T12:00:00Z", False), ("2026-06-01T13:00:00+00:00", False)],
 )
 def test_a_rollout_is_restarted_once_for_a_drain(restarted_at: str, needed: bool) -> None:
-    found = Rollout(namespace="default", name="web", uid="u", replicas=1, surges=True, restarted_at=restarted_at)
+    found = DeploymentRollout(
+        namespace="default", name="web", uid="u", replicas=1, surges=True, restarted_at=restarted_at
+    )
     assert decision.needs_restart(found, NOW) is needed
 
 
 def test_only_a_single_replica_that_can_surge_is_restarted() -> None:
-    single = Rollout(namespace="default", name="web", uid="u", replicas=1, surges=True)
+    single = DeploymentRollout(namespace="default", name="web", uid="u", replicas=1, surges=True)
     assert decision.creates_pod_first(single) and not decision.creates_pod_first(None)
     assert not decision.creates_pod_first(single.model_copy(update={"replicas": 2}))
     assert not decision.creates_pod_first(single.model_copy(update={"surges": False}))

@@ -7,7 +7,7 @@ import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.apis.lifecyclepolicy_events import Hook
-from tenure.model.hooks import AwsEvent, CallResult, HookResult, HookRun, Hooks, Point
+from tenure.model.hooks import AwsEvent, CallResult, HookPoint, HookResult, HookRun, Hooks
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.hooks.decision import (
     decide_hooks,
@@ -50,7 +50,9 @@ def hook(name: str = "snapshot", **fields: Any) -> dict[str, Any]:
     return {"name": name, **CALL, **fields}
 
 
-def under(*hooks: dict[str, Any], point: Point = "beforeDrain", state: NodeClaimState | None = None) -> NodeClaimState:
+def under(
+    *hooks: dict[str, Any], point: HookPoint = "beforeDrain", state: NodeClaimState | None = None
+) -> NodeClaimState:
     """A node whose policy has these hooks."""
     rules = LifecycleRules.model_validate({"hooks": {point: list(hooks)}})
     found = state or node_with_events(launched=launched("on-demand"))
@@ -145,7 +147,7 @@ def test_aws_waits_for_nobody() -> None:
 @pytest.mark.parametrize(
     ("point", "seconds"), [("beforeDrain", 3600 / 2), ("afterDrain", 3600), ("beforeTerminate", 3600)]
 )
-def test_a_hook_has_its_own_time_or_what_aws_leaves_of_it(point: Point, seconds: float) -> None:
+def test_a_hook_has_its_own_time_or_what_aws_leaves_of_it(point: HookPoint, seconds: float) -> None:
     maintenance = notice("scheduledChange", starts=after(hours=1))
     state = under(hook(timeout="2h"), point=point, state=drained_for(maintenance))
     assert state.observed.rules is not None

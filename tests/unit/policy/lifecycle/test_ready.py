@@ -13,7 +13,7 @@ from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import Pause, PermitResult
 from tenure.policy.lifecycle.pauses import describe_pause, recheck_at
 from tenure.policy.lifecycle.ready import (
-    Verdict,
+    ReadyDecision,
     consolidate_after,
     decide_ready,
     expiry_of,
@@ -49,19 +49,19 @@ def rejected_permit(reason: str) -> PermitResult:
     return REJECTED.model_copy(update={"reason": reason})
 
 
-def waits(code: str, blocked_by: str, **fields: Any) -> Verdict:
-    return Verdict(do="wait", blocked_by=blocked_by, blocked_code=code, **fields)
+def waits(code: str, blocked_by: str, **fields: Any) -> ReadyDecision:
+    return ReadyDecision(do="wait", blocked_by=blocked_by, blocked_code=code, **fields)
 
 
-def does(do: str, why: str = "", **fields: Any) -> Verdict:
-    return Verdict.model_validate({"do": do, "why": why, **fields})
+def does(do: str, why: str = "", **fields: Any) -> ReadyDecision:
+    return ReadyDecision.model_validate({"do": do, "why": why, **fields})
 
 
 ASKED: dict[str, Any] = {"permit_requested_at": before(seconds=1)}
 PERMITTED: dict[str, Any] = {**ASKED, "permit": permit(seconds=60)}
 REFUSED: dict[str, Any] = {"permit_requested_at": before(minutes=1), "permit": REJECTED}
 REBALANCE: EventKind = "rebalanceRecommendation"
-CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
+CASES: dict[str, tuple[NodeClaimState, ReadyDecision]] = {
     "busy: nothing to do, nothing to say": (node(), does("wait")),
     "AWS takes it back": (node(notices=heard(notice("spotInterruption"))), does("interrupt", "spot_interrupted")),
     "AWS will take it back, and it is drifted": (
@@ -168,7 +168,10 @@ CASES: dict[str, tuple[NodeClaimState, Verdict]] = {
         node({"rules": UNDER_BUDGET}, expires=NOW, pause=PAUSE),
         waits("Paused", f"the node {describe_pause(PAUSE)}", until=recheck_at(PAUSE), why="Paused"),
     ),
-    "unhealthy beyond what is tolerated": (node(health=unhealthy(minutes=30)), Verdict(do="repair", why="Ready=False")),
+    "unhealthy beyond what is tolerated": (
+        node(health=unhealthy(minutes=30)),
+        ReadyDecision(do="repair", why="Ready=False"),
+    ),
     "unhealthy, and tolerated yet": (
         node(health=unhealthy(minutes=20)),
         waits("Unhealthy", "unhealthy, Ready=False: replace at 2026-06-01T12:10:00+00:00", until=after(minutes=10)),
@@ -240,7 +243,7 @@ def test_a_ready_node(case: str) -> None:
 
 
 def test_every_kind_of_verdict_stands_in_the_table() -> None:
-    field: Any = Verdict.model_fields["do"]
+    field: Any = ReadyDecision.model_fields["do"]
     assert {verdict.do for _, verdict in CASES.values()} == set(field.annotation.__args__)
 
 

@@ -19,7 +19,7 @@ from tenure.policy.lifecycle.repair import (
     block_repair,
     decide_breaker,
     decide_repair,
-    graceful_for,
+    drain_grace,
     is_unhealthy,
     record_conditions,
     repair_conditions,
@@ -297,7 +297,7 @@ def test_a_condition_counts_by_type_and_status_also_while_it_is_tolerated() -> N
     ],
 )
 def test_pods_have_time_only_where_rules_say_so(repair: dict[str, Any] | None, time: timedelta | None) -> None:
-    assert graceful_for(LifecycleRules.model_validate({"repair": repair}) if repair else None) == time
+    assert drain_grace(LifecycleRules.model_validate({"repair": repair}) if repair else None) == time
 
 
 def test_a_state_with_its_health_survives_being_written_down() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE
 from tenure.apis.resources import NODES, add
 from tenure.model.disruption.decision import Command, Decision, DisruptionRequest
-from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodBudgetFact, PodFact
+from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodDisruptionBudgetFact, PodFact
 from tenure.model.instance_types import InstanceType, Offering
 from tenure.model.plan import PlannedNodeClaim
 from tenure.scheduling.disruption.cost import offering_price
@@ -35,9 +35,9 @@ def pool(name: str = "default", *requirements: str, **more: Any) -> NodePoolFact
     return builders.pool(name, *requirements, **{**defaults, **more})
 
 
-def pdb(name: str = "pdb", *selector: str, **more: Any) -> PodBudgetFact:
+def pdb(name: str = "pdb", *selector: str, **more: Any) -> PodDisruptionBudgetFact:
     fields = {"namespace": "default", "name": name, "selector": builders.expressions(*selector), **more}
-    return PodBudgetFact.model_validate(fields)
+    return PodDisruptionBudgetFact.model_validate(fields)
 
 
 class Fleet:

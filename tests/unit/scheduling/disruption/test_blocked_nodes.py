@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tenure.model.disruption.commands import CommandBackoff, DisruptionBlocker
+from tenure.model.disruption.commands import ActivePause, CommandBackoff
 from tenure.model.disruption.decision import Command, CommandCandidate, Decision, Ineligibility
 from tenure.scheduling.disruption.blocked_nodes import blocking_reasons, nodepools_in_backoff
 from tests.unit.scheduling.builders import NOW, instance_type, pod, pods
@@ -77,7 +77,7 @@ def pause_exclusions(scope: Any, name: str = "", until: datetime | None = None) 
     return blocking_reasons(
         fleet.nodeclaims,
         {"a": "node-a"},
-        [DisruptionBlocker(scope=scope, name=name, why="audit", until=until)],
+        [ActivePause(scope=scope, name=name, why="audit", until=until)],
         (),
         NOW,
     )
@@ -106,7 +106,7 @@ def test_a_pause_says_why_and_until_when_and_ends_by_itself() -> None:
 
 def test_a_paused_node_goes_for_no_reason_at_all() -> None:
     fleet = Fleet().node("n", "m.large", drifted="AMIDrift").node("other", "m.large")
-    excluded = blocking_reasons(fleet.nodeclaims, {}, [DisruptionBlocker(scope="node", name="n", why="audit")], (), NOW)
+    excluded = blocking_reasons(fleet.nodeclaims, {}, [ActivePause(scope="node", name="n", why="audit")], (), NOW)
     assert [one.node_names for one in fleet.decide(ineligible=excluded).commands] == [("other",)]
 
 

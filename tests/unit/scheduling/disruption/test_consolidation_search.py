@@ -10,7 +10,7 @@ from hypothesis import given
 from tenure.model.disruption.decision import DisruptionRequest, DisruptionSettings
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.instance_types import Catalogue, ReservationHeadroom
-from tenure.scheduling.disruption.budgets import BudgetTracker
+from tenure.scheduling.disruption.budget_usage import BudgetTracker
 from tenure.scheduling.disruption.candidates import Candidate
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
 from tenure.scheduling.disruption.consolidation import Consolidation, Totals, balance_score, price_per_disruption_order

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.model.disruption.decision import BudgetHeadroom, Command, Decision, DisruptionBudgets, DisruptionSettings
-from tenure.model.facts import NodePoolFact, PodBudgetFact, PodFact
+from tenure.model.facts import NodePoolFact, PodDisruptionBudgetFact, PodFact
 from tenure.model.plan import Plan
 from tests.oracle.plan import find_violations
 from tests.support.properties import max_examples
@@ -45,7 +45,7 @@ def some_fleets(draw: st.DrawFn, more: Any = _LONELY) -> Fleet:
         )
         for one in draw(some_pools())
     ]
-    budgets: list[PodBudgetFact] = draw(some_budgets)
+    budgets: list[PodDisruptionBudgetFact] = draw(some_budgets)
     fleet = Fleet(*pools, instance_types=INSTANCE_TYPES, facts=budgets)
     choose = draw(choices)
     by_uid = {one.uid: one for one in pods}
@@ -102,8 +102,10 @@ def test_an_excluded_node_is_never_touched(fleet: Fleet, spot_to_spot: bool) -> 
     decision = fleet.decide(settings=DisruptionSettings(spot_to_spot=spot_to_spot))
     eligible = {(one.node, method) for one in decision.nodes for method in one.eligible}
     assert all((name, command.reason) in eligible for command in decision.commands for name in command.node_names)
-    blocked = {one.namespace for one in fleet.facts if isinstance(one, PodBudgetFact) and not one.disruptions_allowed}
-    closed = [one for one in fleet.facts if isinstance(one, PodBudgetFact) and not one.disruptions_allowed]
+    blocked = {
+        one.namespace for one in fleet.facts if isinstance(one, PodDisruptionBudgetFact) and not one.disruptions_allowed
+    }
+    closed = [one for one in fleet.facts if isinstance(one, PodDisruptionBudgetFact) and not one.disruptions_allowed]
     for command in decision.commands:
         pods = [pod for name in command.node_names for pod in fleet.pods[name]]
         assert not any(pod.do_not_disrupt for pod in pods)
