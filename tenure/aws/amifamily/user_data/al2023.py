@@ -6,6 +6,7 @@ from typing import Any, Final
 import yaml
 
 from tenure.aws.amifamily.user_data.config import Bootstrap, UserDataError, join_pairs
+from tenure.aws.amifamily.user_data.documents import load_yaml
 from tenure.aws.amifamily.user_data.mime import SHELL_TYPE, is_mime, join_parts, make_part, parts_of
 
 NODE_CONFIG_TYPE: Final = "application/node.eks.aws"
@@ -52,7 +53,7 @@ def _own_parts(custom: str) -> list[Message]:
 def _is_node_config(text: str) -> bool:
     """Whether its first document is one; a script may happen to be YAML too, but never a map of this kind."""
     try:
-        found = next(iter(yaml.safe_load_all(text)), None)
-    except yaml.YAMLError:
+        found = load_yaml(text)
+    except UserDataError:
         return False
     return isinstance(found, dict) and found.get("kind") == "NodeConfig"

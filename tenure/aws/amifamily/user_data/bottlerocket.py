@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import structlog
 import tomlkit
-from tomlkit.exceptions import TOMLKitError
 
 from tenure.aws.amifamily.user_data.config import Bootstrap, UserDataError
+from tenure.aws.amifamily.user_data.documents import load_toml
 
 _log = structlog.get_logger(__name__)
 
@@ -51,8 +51,8 @@ def render_bottlerocket(bootstrap: Bootstrap) -> str:
 
 def _parse_custom(custom: str) -> dict[str, Any]:
     try:
-        return tomlkit.parse(custom.replace("\r", "")).unwrap()
-    except TOMLKitError as error:
+        return load_toml(custom.replace("\r", ""))
+    except UserDataError as error:
         raise UserDataError(f"spec.userData: not TOML, which Bottlerocket reads: {error}") from None
 
 

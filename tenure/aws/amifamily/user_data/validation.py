@@ -4,13 +4,11 @@ A script passes, since its effect is unknown; another family's form, or a broken
 """
 
 from email import errors, message_from_string
-from typing import Any, Final
-
-import tomlkit
-import yaml
-from tomlkit.exceptions import TOMLKitError
+from typing import Final
 
 from tenure.aws.amifamily.families import CUSTOM, Family
+from tenure.aws.amifamily.user_data.config import UserDataError
+from tenure.aws.amifamily.user_data.documents import load_toml, load_yaml
 from tenure.aws.amifamily.user_data.mime import is_mime
 
 FIELD: Final = "spec.userData"
@@ -30,6 +28,7 @@ def why_unreadable(text: str, family: Family) -> str:
     """What is wrong with it, led by the field; empty when nothing is."""
     if family is CUSTOM or not text.strip():
         return ""
+    text = text.encode(errors="replace").decode()
     if family.name == "Bottlerocket":
         problem = _why_no_settings(text)
     elif family.os == "windows":
@@ -49,8 +48,8 @@ def why_near_limit(size: int) -> str:
 def _why_no_settings(text: str) -> str:
     """Bottlerocket reads TOML, of which it knows `settings`."""
     try:
-        document: dict[str, Any] = tomlkit.parse(text).unwrap()
-    except TOMLKitError as error:
+        document = load_toml(text)
+    except UserDataError as error:
         return f"no TOML, which Bottlerocket reads: {error}"
     settings = document.get("settings", {})
     if not isinstance(settings, dict):
@@ -99,9 +98,9 @@ def _why_no_node_config(text: str, family: Family) -> str:
     if family.name != "AL2023":
         return f"a NodeConfig, which only AL2023 reads; {family.name} reads a shell script or MIME"
     try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        return f"a NodeConfig that is no YAML: {_describe_yaml_error(error)}"
+        found = load_yaml(text)
+    except UserDataError as error:
+        return f"a NodeConfig that is no YAML: {error}"
     if not isinstance(found, dict) or found.get("kind") != "NodeConfig":
         return "a part for nodeadm must be YAML of kind NodeConfig"
     if not isinstance(found.get("spec") or {}, dict):
@@ -125,12 +124,6 @@ def _other_form(text: str, more: tuple[str, ...]) -> str:
 
 def _is_settings(text: str) -> bool:
     try:
-        return "settings" in tomlkit.parse(text)
-    except TOMLKitError:
+        return "settings" in load_toml(text)
+    except UserDataError:
         return False
-
-
-def _describe_yaml_error(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error)
-    return f"line {mark.line + 1}: {problem}" if mark is not None else str(problem)

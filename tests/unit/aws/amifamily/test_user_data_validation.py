@@ -1,6 +1,8 @@
 """User data that the image family does not read is told by its field before anything is launched with it."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tenure.aws.amifamily.families import FAMILIES
 from tenure.aws.amifamily.user_data.validation import LIMIT, why_near_limit, why_unreadable
@@ -93,3 +95,41 @@ def test_what_is_nearly_full_is_warned_of(size: int, near: bool) -> None:
     warning = why_near_limit(size)
     assert bool(warning) == near
     assert not near or (str(size) in warning and str(LIMIT) in warning)
+
+
+HOSTILE_CONFIG = "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: "
+HOSTILE = (
+    "{note: 2026-13-45}",
+    "{a: !!bool x}",
+    "{a: !!timestamp x}",
+    "{a: 0x_}",
+    "[" * 5_000,
+    "{a: " * 3_000,
+    "a\n" * 20_000,
+    "&a [*a, *a]",
+    "\ud800",
+    "\x00",
+    "? [a]",
+)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: value[:20].encode("unicode_escape").decode())
+def test_any_text_has_a_rendering_or_one_line_that_names_the_field(family: str, value: str) -> None:
+    for text in (HOSTILE_CONFIG + value, value, MIME_CONFIG.replace("maxPods: 42", value), f"a = {value}"):
+        problem = why_unreadable(text, FAMILIES[family])
+        assert not problem or (problem.startswith("spec.userData: ") and "\n" not in problem), problem
+
+
+@pytest.mark.parametrize(
+    "value", ("{note: 2026-13-45}", "{a: !!bool x}", "{a: !!timestamp x}", "{a: 0x_}", "[" * 5_000)
+)
+def test_yaml_values_that_no_type_holds_are_refused(value: str) -> None:
+    assert "no YAML" in why_unreadable(HOSTILE_CONFIG + value, FAMILIES["AL2023"])
+
+
+@given(st.text(alphabet=st.characters(codec=None)))
+def test_no_text_raises(text: str) -> None:
+    for family in FAMILIES.values():
+        why_unreadable(text, family)
+        why_unreadable(HOSTILE_CONFIG + text, family)

@@ -1,0 +1,63 @@
+"""YAML and TOML in user data: any text has a document or one error, within bounds of length and nesting.
+
+EC2 refuses user data of more than 16 KiB, so a longer text is refused unread. Deep nesting would take the parsers
+quadratic time and end in a RecursionError.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import tomlkit
+import yaml
+from tomlkit.exceptions import TOMLKitError
+
+from tenure.aws.amifamily.user_data.config import UserDataError
+
+MAX_LENGTH: Final = 16384
+MAX_NESTING: Final = 100
+
+
+def load_yaml(text: str) -> Any:
+    """The first document. Raises UserDataError."""
+    return _load(text, lambda: next(iter(yaml.safe_load_all(text)), None))
+
+
+def load_toml(text: str) -> dict[str, Any]:
+    """Raises UserDataError."""
+    found: dict[str, Any] = _load(text, lambda: tomlkit.parse(text).unwrap())
+    return found
+
+
+def _load(text: str, parse: Callable[[], Any]) -> Any:
+    if len(text) > MAX_LENGTH:
+        raise UserDataError(f"{len(text)} characters, EC2 takes {MAX_LENGTH}")
+    if _nesting(text) > MAX_NESTING:
+        raise UserDataError(f"nested deeper than {MAX_NESTING} levels")
+    try:
+        return parse()
+    except yaml.YAMLError as error:
+        message = _describe_yaml_error(error)
+    except TOMLKitError as error:
+        message = str(error)
+    except Exception as error:
+        # PyYAML raises ValueError, KeyError, AttributeError and more for values such as `2026-13-45` or `!!bool x`.
+        message = f"a value that cannot be read: {error}"
+    raise UserDataError(" ".join(message.split())[:300])
+
+
+def _nesting(text: str) -> int:
+    """The deepest nesting of brackets; those in texts count too, which is on the safe side."""
+    depth = deepest = 0
+    for character in text:
+        if character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}":
+            depth = max(0, depth - 1)
+    return deepest
+
+
+def _describe_yaml_error(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error)
+    return f"line {mark.line + 1}: {problem}" if mark is not None else str(problem)
