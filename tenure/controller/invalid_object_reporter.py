@@ -20,6 +20,7 @@ from workflows import ids
 
 REPEAT_AFTER: Final = timedelta(hours=1)
 """Kubernetes deletes events after an hour."""
+_ANNOTATION: Final = "AnnotationInvalid"
 _POD_REMEDY: Final = "no node is planned for it, and its node is protected from voluntary disruption until it is fixed"
 _REMEDY: Final = "its last known state is used until it is fixed"
 
@@ -67,14 +68,14 @@ class InvalidObjectReporter:
             if one == published and now - at < REPEAT_AFTER:
                 continue
             self._published[key] = one, now
-            remedy = _POD_REMEDY if one.kind == PODS.kind else _REMEDY
+            remedy = f"; {_POD_REMEDY if one.kind == PODS.kind else _REMEDY}" if one.reason != _ANNOTATION else ""
             await self._events.publish(
                 kind=one.kind,
                 name=key.object_name,
                 namespace=key.namespace,
                 uid=key.uid,
                 reason="InvalidObject",
-                message=f"{one.message}; {remedy}",
+                message=f"{one.message}{remedy}",
             )
 
     def close(self) -> None:

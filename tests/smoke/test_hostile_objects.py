@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.apis import labels
-from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.eventually import wait_until
 from tests.support.product.objects import NODE_CLASS, PAUSE, Object, node_pool, pod_spec
 from tests.support.product.product import InstalledProduct
 from tests.support.product.scene import ClusterScope, object_names
@@ -59,26 +59,38 @@ def hostile_pool(scope: ClusterScope, number: int, schedule: str) -> Object:
 @pytest.mark.timeout(240)
 async def test_hostile_objects_affect_only_themselves(product: InstalledProduct) -> None:
     async with product.scope("hostile", after="Never") as scope:
-        (claim,) = await scope.run_pods(1)
         created = await create_hostile_objects(product, scope)
         assert len(created) >= 20, [one["metadata"]["name"] for one in created]
         try:
-            (protected,) = await scope.pods()
-            await product.patch(
-                f"/api/v1/namespaces/default/pods/{protected['metadata']['name']}",
-                {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: ANNOTATIONS[0]}}},
+            await scope.create_deployment(2, **pod_spec(scope.name, cpu="600m"))
+            await wait_until(lambda: scope.assert_pods_running(2))
+            (claim,) = await scope.nodeclaims()
+            protected, _ = await scope.pods()
+            await annotate(product, protected, ANNOTATIONS[0])
+            await wait_until(
+                lambda: scope.assert_event(protected["metadata"]["name"], "InvalidObject", "protects the pod")
             )
-            await scope.create_deployment(1, f"{scope.name}-later", **pod_spec(scope.name))
-            await wait_until(lambda: scope.assert_pods_running(1, f"{scope.name}-later"))
-            await scope.wait_until_nodes_launched(2)
             await product.delete(f"/apis/karpenter.sh/v1/nodeclaims/{object_names([claim])[0]}")
+            await wait_until(lambda: assert_pods_on_two_nodes(scope))
+            assert protected["metadata"]["uid"] in {one["metadata"]["uid"] for one in await scope.pods()}
+            await annotate(product, protected, None)
             await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names([claim])))
-            huge = next(one for one in created if "memory" in str(one["spec"]))
-            await wait_until(lambda: scope.assert_event(huge["metadata"]["name"], "FailedScheduling", "9e30"))
-            await assert_throughout(lambda: scope.assert_pods_running(1, f"{scope.name}-later"), seconds=2)
+            await wait_until(lambda: scope.assert_pods_running(2))
+            await wait_until(lambda: scope.assert_event(f"{scope.name}-hostile-0", "FailedScheduling", "9e30"))
         finally:
             for one in created:
                 await product.delete(await product.kube.path_of(one))
+
+
+async def annotate(product: InstalledProduct, pod: Object, value: str | None) -> None:
+    path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
+    await product.patch(path, {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: value}}})
+
+
+async def assert_pods_on_two_nodes(scope: ClusterScope) -> None:
+    await scope.assert_pods_running(2)
+    nodes = {one["spec"].get("nodeName") for one in await scope.pods()}
+    assert len(nodes) == 2, nodes
 
 
 async def create_hostile_objects(product: InstalledProduct, scope: ClusterScope) -> list[Object]:

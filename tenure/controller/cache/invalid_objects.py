@@ -17,6 +17,10 @@ MAX_REPORTED: Final = 50
 _MAX_MESSAGE: Final = 300
 
 
+class AnnotationError(ValueError):
+    """An annotation that cannot be read; the message says its effect. The object is used without it."""
+
+
 class ObjectKey(NamedTuple):
     kind: str
     name: str

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tenure.apis import labels, resources
+from tenure.apis.durations import MAX_LENGTH, DurationError, parse_duration
 from tenure.apis.quantity import MAX_AMOUNT, parse_amount, parse_resources
 from tenure.kube.facts.objects import condition_of, true_condition
 from tenure.kube.facts.pod_topology import host_ports, intern_string, match_expressions, topology_terms
@@ -134,7 +135,7 @@ def pod_fact(pod: Json) -> PodFact:
             "owner_uid": intern_string(owner.get("uid", "")),
             "daemonset": any(one.get("kind") == "DaemonSet" for one in owners),
             "mirror": MIRROR_ANNOTATION in annotations or any(one.get("kind") == "Node" for one in owners),
-            "do_not_disrupt": annotations.get(labels.DO_NOT_DISRUPT, ""),
+            "do_not_disrupt": read_protection(annotations)[0],
             "started": status.get("startTime"),
             "bound": true_condition(status, "PodScheduled").get("lastTransitionTime"),
             "ready": _ready_status(status),
@@ -143,6 +144,24 @@ def pod_fact(pod: Json) -> PodFact:
             **topology_terms(metadata, spec),
         }
     )
+
+
+def read_protection(annotations: Json) -> tuple[str, str]:
+    """The value of do-not-disrupt, and the problem with it; both empty without the annotation.
+
+    As in Karpenter, a value that is neither `true` nor a duration has no effect. A value that is too long to read
+    protects the pod: it may be a duration.
+    """
+    value = str(annotations.get(labels.DO_NOT_DISRUPT, ""))
+    if value in ("", "true", "false"):
+        return value, ""
+    try:
+        parse_duration(value)
+    except DurationError as error:
+        is_long = len(value) > MAX_LENGTH
+        effect = "it protects the pod until it is fixed" if is_long else "it has no effect"
+        return "true" if is_long else "", f"metadata.annotations[{labels.DO_NOT_DISRUPT}]: {error}; {effect}"
+    return value, ""
 
 
 def read_pod(pod: Json) -> PodFact:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tenure.apis import labels
 from tenure.controller.cache.dirty import PodBound, PodDeleted
 from tenure.model.facts import NodeClaimFact
 from tests.support.controller import builders
@@ -182,6 +183,28 @@ def test_an_unreadable_pod_protects_its_node_and_leaves_the_others_alone(
     harness.apply_objects("pods", pod("hostile", on="n1"))
     assert harness.cache.invalid_objects.report().objects == ()
     assert harness.cache.pods["uid-hostile"].unplannable == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "kept", "problem"),
+    (
+        ("true", "true", ""),
+        ("false", "false", ""),
+        ("1h30m", "1h30m", ""),
+        ("yes", "", "'yes' is not a duration"),
+        ("\u0663h", "", "is not a duration"),
+        ("9" * 4301 + "h", "true", "has 4302 characters"),
+        ("9" * 20_000 + "x", "true", "has 20001 characters"),
+    ),
+    ids=("true", "false", "duration", "word", "other digits", "annotation-digits", "annotation-quadratic"),
+)
+def test_an_unreadable_protection_is_reported(harness: CacheHarness, value: str, kept: str, problem: str) -> None:
+    harness.apply_objects("pods", hostile(metadata__annotations={labels.DO_NOT_DISRUPT: value}))
+    assert harness.cache.pods["uid-hostile"].do_not_disrupt == kept
+    assert harness.cache.pods["uid-hostile"].unplannable == ""
+    found = harness.cache.invalid_objects.report().objects
+    assert [problem in one.message for one in found] == [True] * bool(problem)
+    assert {one.reason for one in found} <= {"AnnotationInvalid"}
 
 
 def test_other_unreadable_objects_keep_their_last_known_fact(harness: CacheHarness) -> None:
