@@ -10,6 +10,7 @@ from typing import Any, Final
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
+from tenure.model.signals import REPEAT_QUERY
 from workflows.cluster_watch import ClusterWatchWorkflow, DisruptionPreviewWorkflow
 from workflows.disruption.cluster import ClusterWorkflow
 from workflows.disruption.command import DisruptionWorkflow
@@ -69,7 +70,7 @@ class OrderedWorkflowInstance(WorkflowInstance):
         """Raises EventsBeforeTheirTask. The SDK keeps a part of `act`, and so all of its memory: it gets a copy."""
         nanoseconds = act.timestamp.ToNanoseconds()
         if nanoseconds == self._last_nanoseconds and not act.is_replaying and any(map(_is_external, act.jobs)):
-            raise EventsBeforeTheirTask("events came with a query, before their workflow task: repeat the query")
+            raise EventsBeforeTheirTask(f"events came with a query, before their workflow task: {REPEAT_QUERY}")
         self._last_nanoseconds = nanoseconds
         copied = type(act)()
         copied.CopyFrom(act)

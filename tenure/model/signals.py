@@ -1,11 +1,13 @@
 """What workflows and people say to each other: launches, permits, pauses."""
 
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Final, Literal
 
 from tenure.model.base import Message
 from tenure.model.launch import LaunchResult
 
+REPEAT_QUERY: Final = "repeat the query"
+"""In the error of a query that a worker rejects because events of the workflow wait for their task."""
 DisruptionReason = Literal["Empty", "Drifted", "Underutilized", "Expired", "Interrupted"]
 
 

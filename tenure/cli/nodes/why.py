@@ -25,6 +25,7 @@ from tenure.controller.temporal.errors import format_rpc_error
 from tenure.model.disruption.decision import NodeVerdict
 from tenure.model.nodeclaim.history import NodeClaimExplanation
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
+from tenure.model.signals import REPEAT_QUERY
 from workflows import ids
 
 PREVIEW_TIMEOUT: Final = timedelta(seconds=30)
@@ -199,7 +200,7 @@ async def _query_with_retry(handle: WorkflowHandle[Any, Any]) -> NodeClaimExplan
             return state
         except WorkflowQueryFailedError as rejection:
             delay = next(delays, None)
-            if delay is None or "ask again" not in str(rejection):
+            if delay is None or REPEAT_QUERY not in str(rejection):
                 raise
         await asyncio.sleep(delay)
 

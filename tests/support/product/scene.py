@@ -16,6 +16,7 @@ from tenure.apis import labels
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.client.resources import EVENTS, NODE_CLAIMS, NODE_POOLS, NODES, PODS
 from tenure.model.nodeclaim.state import NodeClaimState
+from tenure.model.signals import REPEAT_QUERY
 from tenure.policy.lifecycle.deadlines import describe_blocker
 from tenure.sandbox.fault_proxy import Fault as ApiFault
 from tenure.sandbox.nodes.fault_rules import InjectedFault, Match, Rule
@@ -221,7 +222,7 @@ class ClusterScope:
             try:
                 state: NodeClaimState = await handle.query("state", result_type=NodeClaimState)
             except WorkflowQueryFailedError as error:
-                assert "ask again" not in str(error), error
+                assert REPEAT_QUERY not in str(error), error
                 raise
             return state
 

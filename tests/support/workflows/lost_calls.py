@@ -1,7 +1,7 @@
 """Calls that are repeated where the time-skipping server or a worker without its history gives no answer.
 
 The server answers no query that arrives while the run continues as new. A client waits half a minute for the answer.
-A worker that loads a run for a query refuses it when unhandled events came with it, and says "ask again".
+A worker that loads a run for a query refuses it when unhandled events came with it, and says so with `REPEAT_QUERY`.
 """
 
 import time
@@ -13,10 +13,11 @@ from temporalio.client import Interceptor, OutboundInterceptor, QueryWorkflowInp
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
+from tenure.model.signals import REPEAT_QUERY
+
 QUERY_TIMEOUT = timedelta(seconds=3)
 GIVE_UP_SECONDS = 30.0
 LOST_STATUSES = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
-REJECTED_QUERY = "ask again"
 
 
 class RepeatLostQueries(Interceptor):
@@ -36,7 +37,7 @@ class _RepeatLostQueries(OutboundInterceptor):
                 if error.status not in LOST_STATUSES or time.monotonic() > give_up:
                     raise
             except WorkflowQueryFailedError as error:
-                if REJECTED_QUERY not in str(error) or time.monotonic() > give_up:
+                if REPEAT_QUERY not in str(error) or time.monotonic() > give_up:
                     raise
 
 

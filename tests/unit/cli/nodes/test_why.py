@@ -18,6 +18,7 @@ from tenure.model.node_health import NotReadyInterval
 from tenure.model.nodeclaim.history import NodeClaimExplanation
 from tenure.model.nodeclaim.state import NodeClaimIdentity, NodeClaimOutcome, NodeClaimState, Phase, Step
 from tenure.model.observations import ObservedNodeClaim
+from tenure.model.signals import REPEAT_QUERY
 from workflows.current_details import (
     describe_drain,
     describe_drift,
@@ -200,9 +201,9 @@ class FakeWorkflow:
 @pytest.mark.parametrize(
     ("errors", "queries", "answer"),
     [
-        (["events came with a query, before their workflow task: ask again"], 2, ""),
+        (["events came with a query, before their workflow task: repeat the query"], 2, ""),
         (["unknown query told"], 1, "older version"),
-        (["ask again"] * 9, 4, "ask again"),
+        ([REPEAT_QUERY] * 9, 4, REPEAT_QUERY),
     ],
     ids=["just as news comes", "does not know the query", "never answers"],
 )
