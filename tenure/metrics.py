@@ -196,7 +196,7 @@ VOLUNTARY_DISRUPTION_FAILED_VALIDATIONS = _counter(
     "karpenter_voluntary_disruption_failed_validations_total", "consolidation_type", "commands that went stale"
 )
 VOLUNTARY_DISRUPTION_QUEUE_FAILURES = _counter(
-    "karpenter_voluntary_disruption_queue_failures_total", _DECISION, "commands begun that came to nothing"
+    "karpenter_voluntary_disruption_queue_failures_total", _DECISION, "commands that were started and failed"
 )
 AWS_CALL_WAIT = _histogram(
     "tenure_aws_call_wait_seconds", "operation", "wait for a turn; its count is AWS calls", _CALL_BUCKETS
@@ -212,13 +212,15 @@ DISRUPTION_PASS_DURATION = _histogram(
     (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
 GARBAGE_COLLECTION_COLLECTED = _counter(
-    "tenure_garbage_collection_collected_total", "kind", "things that upkeep put away or put right"
+    "tenure_garbage_collection_collected_total",
+    "kind",
+    "orphaned resources that were deleted or repaired",
 )
 GARBAGE_COLLECTION_FAILED = _counter(
-    "tenure_garbage_collection_failed_total", "kind", "things that upkeep could not put away"
+    "tenure_garbage_collection_failed_total", "kind", "orphaned resources that could not be deleted"
 )
 GARBAGE_COLLECTION_FAULTS = _counter(
-    "tenure_garbage_collection_faults_total", "task", "runs of upkeep that came to nothing"
+    "tenure_garbage_collection_faults_total", "task", "failed runs of garbage collection"
 )
 HOOKS = _counter("tenure_hooks_total", "point outcome nodepool", "what became of hooks")
 INTERRUPTION_LAST_READ = _gauge(

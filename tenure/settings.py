@@ -136,7 +136,7 @@ class Settings(BaseSettings):
     )
     ami_refresh_interval: Interval = Field(
         timedelta(minutes=1),
-        description="so long the images that a class selects are used again before EC2 is asked anew; 1m or more",
+        description="how long resolved AMIs are cached (min 1m)",
     )
     subnet_refresh_interval: Interval = Field(
         timedelta(minutes=1), description="likewise for subnets and security groups; 1m or more"

@@ -1,4 +1,4 @@
-"""Reports about a NodeClaim: its conditions, annotations, events and memo, sent by one task beside the phases.
+"""Reports about a NodeClaim: its conditions, annotations, events and memo, sent by one task of its own.
 
 A phase changes the workflow's state and goes on. The outbox compares the state with what it last reported, sends the
 difference, and retries what fails. Both are in the state, so a run that continues as new resends what it left unsent.

@@ -125,7 +125,7 @@ class PauseController:
     # --- what is asked ---
 
     def describe_active_pause(self, now: datetime) -> str:
-        """Who paused it, until when and why; empty if it is not paused."""
+        """The owner, end and reason of the pause; empty if it is not paused."""
         pause = self._state().pause
         return f"{self.target_name} {describe_pause(pause)}" if pause and is_pause_active(pause, now) else ""
 

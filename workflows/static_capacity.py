@@ -25,7 +25,7 @@ CONFIRM_AFTER = timedelta(seconds=30)
 
 
 class ReplicaController:
-    """`state` and `update_state` are the NodePool's; `is_active`: why nothing may be deleted now, and until when."""
+    """`state` and `update_state` are the NodePool's; `blocked_by`: why no node may be deleted now, and for how long."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from tenure.model.provider_results import DrainPod
 NotifyOutcome = Literal["told", "repeated", "over", "foreign", "not yet", "no workflow", "later"]
 """What became of telling a node. `repeated`: it knows; `over`: its life is, or closes; `foreign`: no instance of this
 cluster; `not yet`: it may be one that is being launched; `no workflow`: it is ours, and its workflow is not there yet,
-or not again; `later`: nobody can be told at present."""
+or not again; `later`: the workflow cannot be signaled at present."""
 
 
 class EventQueue(Protocol):

@@ -35,6 +35,12 @@ class _Field(NamedTuple):
     minimum: int
     maximum: int
     names: Mapping[str, int] = {}
+    aliases: Mapping[int, int] = {}
+    """Numbers above the maximum, and the numbers that they stand for."""
+
+    @property
+    def largest(self) -> int:
+        return max((self.maximum, *self.aliases))
 
 
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -44,7 +50,7 @@ _FIELDS: Final = (
     _Field("hour", 0, 23),
     _Field("day of month", 1, 31),
     _Field("month", 1, 12, {name: number for number, name in enumerate(_MONTHS, 1)}),
-    _Field("day of week", 0, 7, {name: number for number, name in enumerate(_DAYS)}),
+    _Field("day of week", 0, 6, {name: number for number, name in enumerate(_DAYS)}, {7: 0}),
 )
 
 
@@ -77,7 +83,7 @@ def _parse_field(text: str, field: _Field) -> str:
     unrestricted = False
     for part in filter(None, text.split(",")):
         numbers, star = _parse_range(part, field)
-        values |= {0 if field.names and field.maximum == 7 and number == 7 else number for number in numbers}
+        values |= {field.aliases.get(number, number) for number in numbers}
         unrestricted |= star
     return "*" if unrestricted else ",".join(map(str, sorted(values)))
 
@@ -87,16 +93,14 @@ def _parse_range(text: str, field: _Field) -> tuple[range, bool]:
     bounds, *steps = text.split("/")
     low, *high = bounds.split("-")
     star = low in ("*", "?")
-    largest = 6 if star and field.maximum == 7 else field.maximum
     start = field.minimum if star else _parse_number(low, field)
-    end = largest if star else _parse_number(high[0], field) if high else start
+    to_maximum = star or (bool(steps) and not high)
+    end = field.maximum if to_maximum else _parse_number(high[0], field) if high else start
     if len(steps) > 1 or (len(high) > 1 and not star):
         raise ScheduleError(f"{field.name} {quote(text)}: expected a number, a range or a step, e.g. 1-5 or */10")
     step = _parse_number(steps[0], field, is_step=True) if steps else 1
-    if steps and not high:
-        end = min(largest, 6) if field.maximum == 7 else largest
-    if not field.minimum <= start <= end <= field.maximum or step == 0:
-        raise ScheduleError(f"{field.name} {quote(text)}: expected {field.minimum} to {field.maximum} in rising order")
+    if not field.minimum <= start <= end <= field.largest or step == 0:
+        raise ScheduleError(f"{field.name} {quote(text)}: expected {field.minimum} to {field.largest} in rising order")
     return range(start, end + 1, step), star and step == 1
 
 

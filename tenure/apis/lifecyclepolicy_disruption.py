@@ -97,7 +97,7 @@ class Window(KubeModel):
     """A time in which nodes may go."""
 
     schedule: Annotated[str, Crd({"pattern": CRON, "maxLength": 100}, required=True)]
-    """When the window opens, as a cron line or @daily and the like."""
+    """When the window opens, as a cron line or a macro such as @daily."""
     duration: Annotated[str, Crd(DURATION_SCHEMA, required=True)]
     """How long it is open, such as 4h or 1h30m."""
     time_zone: Annotated[str | None, Crd({"minLength": 1}, doc=ZONE_DOC + " Cron lines follow its summer time.")] = None
@@ -124,7 +124,7 @@ class DisruptionFreeze(KubeModel):
     start: Annotated[str, Crd(_TIMESTAMP, required=True)]
     """From when, such as 2026-12-20 or 2026-12-20T18:00 or 2026-12-20T18:00:00Z."""
     end: Annotated[str, Crd(_TIMESTAMP, required=True)]
-    """Until when; a date alone is the beginning of that day."""
+    """The end; a date alone is the beginning of that day."""
     time_zone: Annotated[str | None, Crd(doc=ZONE_DOC + " A moment with an offset of its own needs none.")] = None
     reasons: Annotated[tuple[Reason, ...] | None, _REASONS] = None
     why: Annotated[str | None, Crd({"maxLength": 200})] = None

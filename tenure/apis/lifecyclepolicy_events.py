@@ -37,7 +37,7 @@ class Timing(KubeModel):
     deadline: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """For waitForApproval: how long a person is waited for. Unset: until 'lead' before AWS acts."""
     fallback: Literal["drain", "notify"] | None = None
-    """For window and waitForApproval: what follows when nobody approved in time, or no window opens before AWS acts.
+    """For window and waitForApproval: the action without an approval in time, or without a window before AWS acts.
     drain: it is drained 'lead' before AWS acts, or at the deadline; notify: it is left to AWS. Unset: drain."""
 
 
@@ -228,7 +228,7 @@ class Hook(KubeModel):
     on_failure: Literal["proceed", "wait", "giveUp"] | None = None
     """What follows where it fails or takes too long. proceed: what it was to come before goes on; wait: it is tried
     again, ever more slowly, until it succeeds or the policy says otherwise; giveUp: the drain is given up and the node
-    kept, where that is still possible. AWS waits for nobody. Unset: proceed."""
+    kept, where that is still possible. AWS does not wait. Unset: proceed."""
 
 
 _ONE: Final = Rule(

@@ -14,7 +14,7 @@ class Budget(KubeModel):
     nodes: Annotated[str, Crd({"default": "10%", "pattern": r"^((100|[0-9]{1,2})%|[0-9]+)$"}, required=True)] = "10%"
     """A number of nodes such as '5', or a share of the pool's nodes such as '10%', rounded up."""
     schedule: Annotated[str | None, Crd({"pattern": CRON})] = None
-    """When the budget begins to hold, as a cron line in UTC or @hourly and the like."""
+    """When the budget begins to hold, as a cron line in UTC or a macro such as @hourly."""
     duration: Annotated[str | None, Crd({"pattern": r"^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$"})] = None
     """How long it then holds, in hours and minutes such as '8h' or '1h30m'."""
     reasons: Annotated[

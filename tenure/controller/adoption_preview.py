@@ -37,6 +37,7 @@ from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.objects import Objects
 from tenure.kube.client.resources import Resource
+from tenure.model.base import first_validation_error
 from tenure.model.errors import Fault, NotFound
 from tenure.model.facts import NodeClaimFact, NodeFact, PodFact
 from tenure.model.instance_types import InstanceType
@@ -139,8 +140,8 @@ def partition_readable(
 
 def _format_error(error: Exception) -> str:
     if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}; it is {first['input']!r:.60}"
+        field, problem, value = first_validation_error(error)
+        return f"{field}: {problem}; it is {value!r:.60}"
     return str(error)[:200]
 
 

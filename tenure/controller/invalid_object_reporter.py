@@ -10,7 +10,7 @@ from activities.ports.core import Events
 from tenure import metrics
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeBatch
-from tenure.controller.cache.invalid_objects import ObjectKey
+from tenure.controller.cache.invalid_objects import INVALID_ANNOTATION, ObjectKey
 from tenure.controller.signals.digests import short_hash
 from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.kube.client.resources import PODS
@@ -20,9 +20,8 @@ from workflows import ids
 
 REPEAT_AFTER: Final = timedelta(hours=1)
 """Kubernetes deletes events after an hour."""
-_ANNOTATION: Final = "AnnotationInvalid"
-_POD_REMEDY: Final = "no node is planned for it, and its node is protected from voluntary disruption until it is fixed"
-_REMEDY: Final = "its last known state is used until it is fixed"
+_POD_EFFECT: Final = "no node is planned for it, and its node is protected from voluntary disruption until it is fixed"
+_EFFECT: Final = "its last known state is used until it is fixed"
 
 
 class InvalidObjectReporter:
@@ -43,21 +42,27 @@ class InvalidObjectReporter:
 
     def on_changes(self, _: ChangeBatch) -> None:
         invalid = self._cache.invalid_objects
+        if not invalid.take_changed():
+            return
         self._gauge.record(invalid.count())
         report = invalid.report()
         if report.objects or self._signal_queue.last_digest(self._workflow_id):
             digest = short_hash(report.model_dump_json())
             self._signal_queue.enqueue(Signal(self._workflow_id, "report_invalid_objects", report, digest))
-        if report.objects or self._published:
-            self._changed.set()
+        self._changed.set()
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), REPEAT_AFTER.total_seconds())
+                await asyncio.wait_for(self._changed.wait(), self._seconds_until_repeat())
             self._changed.clear()
             await self.publish_events()
+
+    def _seconds_until_repeat(self) -> float | None:
+        """None while no object is invalid."""
+        repeats = [at + REPEAT_AFTER for _, at in self._published.values()]
+        return max((min(repeats) - self._now()).total_seconds(), 0.0) if repeats else None
 
     async def publish_events(self) -> None:
         """One event for each object that is invalid in another way than before, or was published an hour ago."""
@@ -68,15 +73,20 @@ class InvalidObjectReporter:
             if one == published and now - at < REPEAT_AFTER:
                 continue
             self._published[key] = one, now
-            remedy = f"; {_POD_REMEDY if one.kind == PODS.kind else _REMEDY}" if one.reason != _ANNOTATION else ""
             await self._events.publish(
                 kind=one.kind,
                 name=key.object_name,
                 namespace=key.namespace,
                 uid=key.uid,
                 reason="InvalidObject",
-                message=f"{one.message}{remedy}",
+                message=_with_effect(one),
             )
 
     def close(self) -> None:
         self._gauge.record({})
+
+
+def _with_effect(one: InvalidObject) -> str:
+    if one.reason == INVALID_ANNOTATION:
+        return one.message
+    return f"{one.message}; {_POD_EFFECT if one.kind == PODS.kind else _EFFECT}"

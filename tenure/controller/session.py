@@ -52,7 +52,7 @@ REST_FACTOR: Final = 4
 MAX_REST_SECONDS: Final = 0.6
 """Shorter than the idle time that closes a batch of pods."""
 _RESYNC_FIRST: Final = (3.0, 45.0)
-"""Seconds before the first two: for what went while nobody watched, and for what was too young then."""
+"""Seconds before the first two: for objects deleted while no process watched, and for those that were too young."""
 _RESYNC_EVERY: Final = 180.0
 _SYNC_EVERY: Final = 0.5
 

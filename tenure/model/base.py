@@ -5,13 +5,13 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Final, Literal, NewType, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 _UNTRACKED_FIELDS: Final[set[str]] = set()
 
 
 class _CompactModel(BaseModel):
-    """Nobody asks which fields were given, and a set of their names for each value would be half of what it takes."""
+    """Without pydantic's set of given field names, which no caller reads and which takes half of a value's memory."""
 
     def model_post_init(self, context: Any, /) -> None:
         object.__setattr__(self, "__pydantic_fields_set__", _UNTRACKED_FIELDS)
@@ -69,3 +69,9 @@ def format_short_list(names: Sequence[str], most: int = 3) -> str:
 RequestPriority = Literal["", "crowd"]
 
 REQUEST_PRIORITY: Final[ContextVar[RequestPriority]] = ContextVar("LANE", default="")
+
+
+def first_validation_error(error: ValidationError) -> tuple[str, str, Any]:
+    """The field as a dotted path, the problem, and the value."""
+    first = error.errors(include_url=False)[0]
+    return ".".join(str(part) for part in first["loc"]), first["msg"], first["input"]

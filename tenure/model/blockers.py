@@ -109,5 +109,5 @@ INELIGIBILITIES: Final[Mapping[str, Reason]] = {
     "NoZone": Reason("its zone is not known, so that prices cannot be compared"),
     "NoPrice": Reason("its price is not known"),
     "Paused": BLOCKERS["Paused"],
-    "Bounced": Reason("its last disruption came to nothing; it is tried again later"),
+    "Bounced": Reason("its last disruption failed; it is retried later"),
 }

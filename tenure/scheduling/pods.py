@@ -76,7 +76,7 @@ def is_reschedulable(pod: PodFact, now: datetime) -> bool:
 
 
 def is_do_not_disrupt(pod: PodFact, now: datetime) -> bool:
-    """Whether do-not-disrupt is in force: `true_condition` for good, a duration from the pod's start on."""
+    """Whether do-not-disrupt is in force: `true` without an end, a duration from the pod's start."""
     if not pod.do_not_disrupt:
         return False
     until = do_not_disrupt_until(pod)

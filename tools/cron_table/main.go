@@ -1,4 +1,6 @@
-// Writes the table that tests compare with: each line of stdin with its next five times by robfig/cron, as Karpenter parses it.
+// Writes the table that tests compare with: each schedule of stdin, and its next five times as Karpenter reads it.
+//
+//	cut -f1 tests/unit/apis/cron_schedules.tsv | go run -C tools/cron_table . > table.tsv
 package main
 
 import (

@@ -81,7 +81,7 @@ none, since another NodePool may have the place by the time that is told."""
 
 
 class DisruptionPermits:
-    """`state` and `update_state` are the NodePool's; `is_active` says why nothing goes at all, and until when."""
+    """`state` and `update_state` are the NodePool's; `blocked`: why no node may be disrupted, and for how long."""
 
     def __init__(
         self,

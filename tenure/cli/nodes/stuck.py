@@ -24,7 +24,7 @@ from tenure.cli.nodes.workflows import (
 )
 from tenure.cli.output import Result
 from tenure.cli.temporal_client import Connection, temporal_command
-from tenure.controller.temporal.doctor import query_invalid_objects
+from tenure.controller.temporal.queries import query_invalid_objects
 from tenure.model.base import Message
 from tenure.model.blockers import HOOK_FAILED, SLOW
 from tenure.model.errors import InvalidObject
@@ -49,10 +49,13 @@ S = TypeVar("S", bound=Message)
 async def stuck(connection: Connection) -> Result:
     """List overdue nodes, rollouts and commands, and slow nodes. Exit code 1 when one is overdue."""
     now = datetime.now(UTC)
-    overdue, slow, follows, paused = await find_stuck_nodes(connection)
-    overdue_items = await list_overdue_items(await connection.connect(), connection.cluster, now)
-    invalid = await query_invalid_objects(await connection.connect(), connection.cluster)
-    return stuck_result(overdue, slow, follows, paused, overdue_items, now, invalid.objects if invalid else ())
+    client = await connection.connect()
+    (overdue, slow, follows, paused), overdue_items, invalid = await asyncio.gather(
+        find_stuck_nodes(connection),
+        list_overdue_items(client, connection.cluster, now),
+        query_invalid_objects(client, connection.cluster),
+    )
+    return stuck_result(overdue, slow, follows, paused, overdue_items, now, invalid.objects)
 
 
 @dataclass(frozen=True)

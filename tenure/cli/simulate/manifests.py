@@ -15,6 +15,7 @@ import yaml
 from pydantic import ValidationError
 
 from tenure.cli.exit_codes import UsageError
+from tenure.model.base import first_validation_error
 
 T = TypeVar("T")
 Object = dict[str, Any]
@@ -116,9 +117,8 @@ def raising_usage_error(subject: str) -> Iterator[None]:
     except KeyError as error:
         raise UsageError(f"{subject}: the field {error} is missing") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{subject}: {where}: {first['msg']}; it is {first['input']!r:.60}") from error
+        field, problem, value = first_validation_error(error)
+        raise UsageError(f"{subject}: {field}: {problem}; it is {value!r:.60}") from error
     except (ValueError, TypeError, AttributeError) as error:
         raise UsageError(f"{subject}: {error}") from error
 

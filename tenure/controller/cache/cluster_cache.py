@@ -27,14 +27,14 @@ from tenure.controller.cache.dirty import (
     set_or_remove,
     with_last_pod_event,
 )
-from tenure.controller.cache.invalid_objects import AnnotationError, InvalidObjects, object_key
+from tenure.controller.cache.invalid_objects import InvalidObjects, object_key
 from tenure.controller.cache.occupancy import Occupancy, concerns_pods
 from tenure.controller.cache.occupancy import with_observed_times as with_times
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.resources import KINDS, PODS
 from tenure.kube.facts.objects import is_ours, node_fact, nodeclaim_fact
-from tenure.kube.facts.pods import pod_fact, read_protection, unreadable_pod_fact
+from tenure.kube.facts.pods import read_pod
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodDisruptionBudgetFact, PodFact
 from tenure.model.nodeoverlays import OverlayFact
@@ -127,14 +127,7 @@ class ClusterCache:
         self.planner_changes.record("pod", uid, new, affects_disruption=changes_disruption(old, new))
 
     def _read_pod(self, pod: Json) -> PodFact:
-        try:
-            fact = pod_fact(pod)
-            _, problem = read_protection(pod["metadata"].get("annotations") or {})
-            if problem:
-                self.invalid_objects.record(object_key(pod, PODS.kind), AnnotationError(problem))
-            return fact
-        except Exception as error:
-            return unreadable_pod_fact(pod, self.invalid_objects.record(object_key(pod, PODS.kind), error))
+        return read_pod(pod, lambda error: self.invalid_objects.record(object_key(pod, PODS.kind), error))
 
     def _on_node(self, delta: Delta) -> None:
         name = delta.object["metadata"]["name"]

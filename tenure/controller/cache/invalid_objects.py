@@ -9,16 +9,15 @@ import structlog
 from pydantic import ValidationError
 
 from tenure.apis.durations import quote
+from tenure.model.base import first_validation_error
 from tenure.model.errors import InvalidObject, InvalidObjectReport
 
 log = structlog.get_logger(__name__)
 
 MAX_REPORTED: Final = 50
+INVALID_ANNOTATION: Final = "InvalidAnnotation"
+"""The code of `tenure.kube.facts.pods.AnnotationError`, whose message says the effect."""
 _MAX_MESSAGE: Final = 300
-
-
-class AnnotationError(ValueError):
-    """An annotation that cannot be read; the message says its effect. The object is used without it."""
 
 
 class ObjectKey(NamedTuple):
@@ -49,13 +48,12 @@ def describe_error(error: Exception) -> tuple[str, str]:
     """A short code, and a sentence that names field, value and problem where the error knows them."""
     match error:
         case ValidationError():
-            first = error.errors(include_url=False)[0]
-            field = ".".join(str(part) for part in first["loc"])
-            code, text = "InvalidField", f"{field}: {first['msg']}, not {quote(repr(first['input']))}"
+            field, problem, value = first_validation_error(error)
+            code, text = "InvalidField", f"{field}: {problem}, not {quote(repr(value))}"
         case KeyError():
             code, text = "MissingField", f"the field {error} is missing"
         case ValueError():
-            code, text = f"{type(error).__name__.removesuffix('Error') or 'Value'}Invalid", str(error)
+            code, text = f"Invalid{type(error).__name__.removesuffix('Error')}", str(error)
         case TypeError() | AttributeError():
             code, text = "UnexpectedType", f"a field has an unexpected type: {error}"
         case _:
@@ -69,6 +67,7 @@ class InvalidObjects:
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         self._on_change = on_change
         self._found: dict[ObjectKey, InvalidObject] = {}
+        self._changed = True
 
     @contextmanager
     def guard(self, key: ObjectKey) -> Iterator[None]:
@@ -82,7 +81,13 @@ class InvalidObjects:
         if after != before:
             if after:
                 log.error("object is invalid", **after.model_dump())
+            self._changed = True
             self._on_change()
+
+    def take_changed(self) -> bool:
+        """Whether an entry changed since the last call; True for the first."""
+        changed, self._changed = self._changed, False
+        return changed
 
     def record(self, key: ObjectKey, error: Exception) -> str:
         """Inside of a guard: the object is invalid, and the body goes on without it. Returns the message."""

@@ -1,6 +1,6 @@
 """Which nodes have pods that would need a place elsewhere, since when they have none, and when one came or left last.
 
-And for a changed Node: since when its taints are there, and whether pods care."""
+And for a changed Node: the time of its taints, and whether pods care."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime

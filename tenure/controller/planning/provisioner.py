@@ -63,7 +63,7 @@ class Provisioner:
         burst_ends_at: Callable[[datetime], datetime | None] = lambda now: None,
     ) -> None:
         """`not_ready_grace_periods`: by NodePool, where its nodes have another grace than `not_ready_grace`.
-        `burst_ends_at`: until when so many nodes are interrupted that new ones are spread."""
+        `burst_ends_at`: the end of the time in which new nodes are spread, since many are interrupted."""
         self.planner_client, self.capacity_discovery = planner_client, planner_client.capacity_discovery
         self._buffers, self._cache, self._nominations = buffers, cache, nominations
         self._meter, self._burst_ends_at = meter, burst_ends_at

@@ -7,15 +7,15 @@ from typing import Final
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSystemInfoRequest
-from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.client import Client
 from temporalio.service import RPCError
 
 from tenure.controller.temporal.errors import lacks_namespace, make_namespace
 from tenure.controller.temporal.namespace import KINDS, how_to_make, is_there
+from tenure.controller.temporal.queries import query_invalid_objects, query_or_none
 from tenure.controller.temporal.worker_versioning import current_build, list_pollers
 from tenure.model.errors import (
     Finding,
-    InvalidObjectReport,
     advice_finding,
     ok_finding,
     problem_finding,
@@ -97,7 +97,6 @@ def _check_encryption(address: str, *, secure: bool) -> list[Finding]:
     return [advice_finding(AREA, "connection", f"what passes to {address} is not encrypted by Tenure", todo)]
 
 
-_QUERY_TIMEOUT: Final = timedelta(seconds=5)
 _MIN_RETENTION: Final = timedelta(days=3)
 """`tenure why` tells of nodes that are gone for as long as their histories are kept."""
 
@@ -178,34 +177,19 @@ async def _workers(temporal: Client, cluster: str) -> list[Finding]:
     return found
 
 
-async def query_invalid_objects(temporal: Client, cluster: str) -> InvalidObjectReport | None:
-    """Objects that the controller cannot read; None where no worker answers."""
-    handle = temporal.get_workflow_handle(ids.watch(cluster))
-    try:
-        found: InvalidObjectReport = await handle.query(
-            "invalid_objects", result_type=InvalidObjectReport, rpc_timeout=_QUERY_TIMEOUT
-        )
-    except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError):
-        return None
-    return found
-
-
 async def check_invalid_objects(temporal: Client, cluster: str) -> list[Finding]:
     """One problem for each object that the controller cannot read."""
-    report = await query_invalid_objects(temporal, cluster)
     return [
         problem_finding("cluster", f"{one.kind} {one.name}", one.message, "fix the field that the message names")
-        for one in (report.objects if report else ())
+        for one in (await query_invalid_objects(temporal, cluster)).objects
     ]
 
 
 async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Finding]:
     """What the worker itself finds of the queue and of instances' status: it names the permission that it lacks.
     Nothing where no worker ever ran, or none answers, which is a finding of its own."""
-    handle = temporal.get_workflow_handle(ids.interruption(cluster))
-    try:
-        state = await handle.query("state", result_type=InterruptionState, rpc_timeout=_QUERY_TIMEOUT)
-    except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError):
+    state = await query_or_none(temporal, ids.interruption(cluster), "state", InterruptionState)
+    if state is None:
         return []
     if state.queue != queue:
         todo = "start the workers anew with the same INTERRUPTION_QUEUE, or give the doctor theirs"

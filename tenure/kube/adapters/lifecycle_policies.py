@@ -14,6 +14,7 @@ from tenure.kube.client.errors import Json
 from tenure.kube.client.events import KubeEvents
 from tenure.kube.client.patches import StatusObjects
 from tenure.kube.client.resources import LIFECYCLE_POLICIES
+from tenure.model.base import first_validation_error
 from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyVerdict
 from tenure.model.provider_results import ConditionPatch
 
@@ -112,6 +113,5 @@ def _spec_with_section(spec: Json, section: str) -> Json:
 
 def _describe_first_error(error: ValidationError) -> str:
     """The first thing that is wrong: where, what stands there, and what is expected."""
-    first = error.errors(include_url=False)[0]
-    location = ".".join(str(part) for part in first["loc"])
-    return f"{location}: {first['input']!r} cannot be read: {first['msg']}"
+    field, problem, value = first_validation_error(error)
+    return f"{field}: {value!r} cannot be read: {problem}"

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from tenure.apis import labels
-from tenure.apis.durations import DurationError, parse_duration
+from tenure.apis.durations import parse_duration_or_none
 from tenure.kube.facts.objects import is_condition_true
 from tenure.kube.facts.pods import controller_owner, read_pod
 from tenure.model.facts import PodFact, Toleration
@@ -47,8 +47,7 @@ def is_reschedulable(pod: PodFact) -> bool:
 
 
 def is_protected(value: str, started: datetime | None, now: datetime) -> bool:
-    """Whether a do-not-disrupt annotation holds now: `true_condition`, or a duration since the pod's start. Others
-    are void."""
+    """Whether a do-not-disrupt annotation holds now: `true`, or a duration since the pod's start."""
     if value == "true":
         return True
     duration = _protection_duration(value)
@@ -57,10 +56,7 @@ def is_protected(value: str, started: datetime | None, now: datetime) -> bool:
 
 def _protection_duration(value: str) -> timedelta | None:
     """How long the annotation protects from the pod's start on; None where it says no such time."""
-    try:
-        duration = parse_duration(value) if value else None
-    except DurationError:
-        return None
+    duration = parse_duration_or_none(value)
     return duration if duration is not None and duration > timedelta() else None
 
 

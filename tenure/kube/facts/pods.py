@@ -4,7 +4,7 @@ arithmetic (reference 2.10).
 Called for every pod event, so it builds one plain dict and lets pydantic read it once.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -78,7 +78,7 @@ def _allocated_by_container(status: Json) -> dict[str, dict[str, int]]:
     return by_container
 
 
-def oversized_request(spec: Json) -> str:
+def _oversized_request(spec: Json) -> str:
     """The first request that no node can hold, as `field: amount`; empty where there is none. Raises QuantityError."""
     for path, requests in _request_lists(spec):
         for resource, text in requests.items():
@@ -164,15 +164,29 @@ def read_protection(annotations: Json) -> tuple[str, str]:
     return value, ""
 
 
-def read_pod(pod: Json) -> PodFact:
-    """The pod; as `unreadable_pod_fact` where it cannot be read. Raises KeyError for an object without identity."""
+class AnnotationError(ValueError):
+    """An annotation that cannot be read; the message says its effect. The object is used without it."""
+
+
+def format_error(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def read_pod(pod: Json, report: Callable[[Exception], str] = format_error) -> PodFact:
+    """The pod; in the safest reading where it cannot be read. Raises KeyError for an object without identity.
+
+    `report` takes what is wrong with the pod, and describes it in one sentence.
+    """
     try:
+        _, problem = read_protection(pod["metadata"].get("annotations") or {})
+        if problem:
+            report(AnnotationError(problem))
         return pod_fact(pod)
     except Exception as error:
-        return unreadable_pod_fact(pod, f"{type(error).__name__}: {error}")
+        return _unreadable_pod_fact(pod, report(error))
 
 
-def unreadable_pod_fact(pod: Json, why: str) -> PodFact:
+def _unreadable_pod_fact(pod: Json, why: str) -> PodFact:
     """The safest reading: no plan is made for the pod, and it protects its node from voluntary disruption."""
     metadata = pod["metadata"]
     spec = pod.get("spec") if isinstance(pod.get("spec"), Mapping) else {}
@@ -198,7 +212,7 @@ def unreadable_pod_fact(pod: Json, why: str) -> PodFact:
 def _explain_unplannable(spec: Json, requests: Mapping[str, int]) -> str:
     if max(requests.values()) < MAX_AMOUNT:
         return ""
-    return f"{oversized_request(spec)} is more than any instance type has"
+    return f"{_oversized_request(spec)} is more than any instance type has"
 
 
 def daemonset_fact(daemonset: Json) -> DaemonSetFact:

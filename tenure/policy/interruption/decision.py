@@ -154,7 +154,7 @@ def _new_decision(event: Event, do: EventAction, until: datetime | None = None, 
 
 
 def retained_until(state: NodeClaimState, event: Event) -> datetime | None:
-    """Until when a node whose instance was stopped is waited for; None for one that is here, or not waited for. A spot
+    """The end of the wait for a node whose instance was stopped; None for one that is here, or not waited for. A spot
     instance does not come back of itself."""
     max_downtime = resolve_event_policy(state.observed.rules, event.kind).max_downtime
     since = _stopped_since(state, event) if max_downtime else None

@@ -1,4 +1,4 @@
-"""Pauses: whether one holds, until when, and how it is written as an annotation that a person can write too.
+"""Pauses: whether one holds, its end, and how it is written as an annotation that a person can write too.
 
     kubectl annotate nodepool gpu tenure.sh/pause='until=2026-06-01T18:00:00Z, by=ann, reason=training runs'
 

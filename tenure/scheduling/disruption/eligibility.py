@@ -151,7 +151,7 @@ def is_within_consolidate_after(nodeclaim: NodeClaimFact, pool: NodePoolFact | N
 
 
 def do_not_disrupt_exclusions(node: NodeFact | None, now: datetime) -> Iterator[Ineligibility]:
-    """The annotation do-not-disrupt on the Node: `true_condition`, or a duration since it was made."""
+    """The annotation do-not-disrupt on the Node: `true`, or a duration since its creation."""
     annotation = node.annotations.get(DO_NOT_DISRUPT, "") if node else ""
     if annotation == "true":
         yield _build_exclusion("NodeDoNotDisrupt", f"the Node has the annotation {DO_NOT_DISRUPT}: true")

@@ -1,5 +1,6 @@
 """NodeClaims, Nodes, pods and events in memory, with the API server's rules that matter: finalizers and UIDs."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,7 +28,7 @@ def merge_labels(current: Mapping[str, str], changes: Mapping[str, str | None]) 
 
 
 @dataclass
-class FakeAnnotated(FaultInjectable):
+class FakeAnnotated(FaultInjectable, ABC):
     """Implements `Annotated` of `activities.ports`."""
 
     async def patch_annotations(
@@ -40,12 +41,12 @@ class FakeAnnotated(FaultInjectable):
             self._write(name, merge_labels(found[1], annotations))
         return found[0]
 
+    @abstractmethod
     def _annotations(self, name: str) -> tuple[str, Mapping[str, str]] | None:
-        """With the UID; None of what is not there."""
-        raise NotImplementedError
+        """The UID and the annotations; None for an object that does not exist."""
 
-    def _write(self, name: str, annotations: dict[str, str]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _write(self, name: str, annotations: dict[str, str]) -> None: ...
 
 
 @dataclass

@@ -13,14 +13,13 @@ from tenure.aws.amifamily.families import Family
 from tenure.aws.amifamily.user_data.al2 import render_al2
 from tenure.aws.amifamily.user_data.al2023 import render_al2023
 from tenure.aws.amifamily.user_data.bottlerocket import render_bottlerocket
-from tenure.aws.amifamily.user_data.config import Bootstrap, UserDataError, UserDataTooLarge
+from tenure.aws.amifamily.user_data.config import LIMIT, Bootstrap, UserDataError, UserDataTooLarge
 from tenure.aws.amifamily.user_data.windows import render_windows
 from tenure.aws.eks_cluster import ClusterFacts
 from tenure.aws.kubelet.config import Kubelet
 
 __all__ = ["Bootstrap", "UserDataError", "UserDataTooLarge", "bootstrap_of", "node_labels", "render"]
 
-_LIMIT: Final = 16384
 _VERSION: Final = re.compile(r"-(v\d+\.\d+\.\d+)")
 _DIALECTS: Final[dict[str, Callable[[Bootstrap], str]]] = {
     "AL2": render_al2,
@@ -49,8 +48,8 @@ def render(family: Family, bootstrap: Bootstrap) -> str:
     dialect = _DIALECTS.get(family.name)
     text = dialect(bootstrap) if dialect else bootstrap.custom
     size = len(text.encode())
-    if size > _LIMIT:
-        message = f"spec.userData: the whole is {size} bytes, EC2 takes {_LIMIT}; move some into the image"
+    if size > LIMIT:
+        message = f"spec.userData: the whole is {size} bytes, EC2 takes {LIMIT}; move some into the image"
         raise UserDataTooLarge(message)
     return text
 

@@ -1,12 +1,15 @@
 """The value that all dialects render, and kubelet's flags, which more than one of them passes on."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tenure.apis.meta import Taint
 from tenure.aws.eks_cluster import ClusterFacts
 from tenure.aws.kubelet.config import Kubelet
 from tenure.model.base import Value
+
+LIMIT: Final = 16384
+"""Bytes of user data that EC2 takes, before base64."""
 
 
 class UserDataError(ValueError):

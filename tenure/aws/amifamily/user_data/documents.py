@@ -11,9 +11,8 @@ import tomlkit
 import yaml
 from tomlkit.exceptions import TOMLKitError
 
-from tenure.aws.amifamily.user_data.config import UserDataError
+from tenure.aws.amifamily.user_data.config import LIMIT, UserDataError
 
-MAX_LENGTH: Final = 16384
 MAX_NESTING: Final = 100
 
 
@@ -29,8 +28,8 @@ def load_toml(text: str) -> dict[str, Any]:
 
 
 def _load(text: str, parse: Callable[[], Any]) -> Any:
-    if len(text) > MAX_LENGTH:
-        raise UserDataError(f"{len(text)} characters, EC2 takes {MAX_LENGTH}")
+    if len(text) > LIMIT:
+        raise UserDataError(f"{len(text)} characters, EC2 takes {LIMIT}")
     if _nesting(text) > MAX_NESTING:
         raise UserDataError(f"nested deeper than {MAX_NESTING} levels")
     try:

@@ -7,13 +7,11 @@ from email import errors, message_from_string
 from typing import Final
 
 from tenure.aws.amifamily.families import CUSTOM, Family
-from tenure.aws.amifamily.user_data.config import UserDataError
+from tenure.aws.amifamily.user_data.config import LIMIT, UserDataError
 from tenure.aws.amifamily.user_data.documents import load_toml, load_yaml
 from tenure.aws.amifamily.user_data.mime import is_mime
 
 FIELD: Final = "spec.userData"
-LIMIT: Final = 16384
-"""Bytes that EC2 takes, before base64."""
 _NEAR: Final = 0.9
 _NODE_CONFIG: Final = "node.eks.aws"
 _BROKEN: Final = (

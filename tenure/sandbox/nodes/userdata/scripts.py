@@ -12,7 +12,7 @@ from tenure.sandbox.nodes.userdata.kubelet_join import Join, UserDataError, pars
 
 
 def split_flags(arguments: Iterable[str]) -> dict[str, str]:
-    """`--name=value` and `--name value` alike; a flag without a value is `true_condition`. What is no flag is passed
+    """`--name=value` and `--name value` alike; a flag without a value is `true`. What is no flag is passed
     over."""
     flags: dict[str, str] = {}
     waiting = ""

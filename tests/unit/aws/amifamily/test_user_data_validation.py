@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.aws.amifamily.families import FAMILIES
-from tenure.aws.amifamily.user_data.validation import LIMIT, why_near_limit, why_unreadable
+from tenure.aws.amifamily.user_data.config import LIMIT
+from tenure.aws.amifamily.user_data.validation import why_near_limit, why_unreadable
 
 SHELL = "#!/bin/bash\necho hello\n"
 MIME = """MIME-Version: 1.0

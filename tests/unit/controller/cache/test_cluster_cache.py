@@ -159,7 +159,7 @@ def hostile(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("raw", "reason"),
     (
-        (hostile(spec__containers=[{"name": "a", "resources": {"requests": {"cpu": "lots"}}}]), "QuantityInvalid"),
+        (hostile(spec__containers=[{"name": "a", "resources": {"requests": {"cpu": "lots"}}}]), "InvalidQuantity"),
         (hostile(spec__containers="none"), "UnexpectedType"),
         (hostile(spec__affinity="none"), "UnexpectedType"),
         (hostile(spec__nodeSelector=["a"]), "InvalidField"),
@@ -204,7 +204,7 @@ def test_an_unreadable_protection_is_reported(harness: CacheHarness, value: str,
     assert harness.cache.pods["uid-hostile"].unplannable == ""
     found = harness.cache.invalid_objects.report().objects
     assert [problem in one.message for one in found] == [True] * bool(problem)
-    assert {one.reason for one in found} <= {"AnnotationInvalid"}
+    assert {one.reason for one in found} <= {"InvalidAnnotation"}
 
 
 def test_other_unreadable_objects_keep_their_last_known_fact(harness: CacheHarness) -> None:
@@ -212,7 +212,7 @@ def test_other_unreadable_objects_keep_their_last_known_fact(harness: CacheHarne
     broken = node("n1") | {"status": {"allocatable": {"cpu": "lots"}}}
     harness.apply_objects("nodes", broken, {"metadata": None}, node("n2"))
     assert harness.cache.nodes["n1"] == before["n1"] and "n2" in harness.cache.nodes
-    assert harness.cache.invalid_objects.count() == {("Node", "QuantityInvalid"): 1, ("Node", "UnexpectedType"): 1}
+    assert harness.cache.invalid_objects.count() == {("Node", "InvalidQuantity"): 1, ("Node", "UnexpectedType"): 1}
     harness.delete_objects("nodes", node("n1"))
     assert harness.cache.invalid_objects.count() == {("Node", "UnexpectedType"): 1}
 

@@ -1,0 +1,31 @@
+"""Queries of workflows that a worker may not answer."""
+
+from datetime import timedelta
+from typing import Final, TypeVar
+
+from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.service import RPCError
+
+from tenure.model.base import Message
+from tenure.model.errors import InvalidObjectReport
+from workflows import ids
+
+M = TypeVar("M", bound=Message)
+
+TIMEOUT: Final = timedelta(seconds=5)
+
+
+async def query_or_none(temporal: Client, workflow_id: str, query: str, result_type: type[M]) -> M | None:
+    """None where no workflow runs, no worker answers, or its build does not know the query."""
+    handle = temporal.get_workflow_handle(workflow_id)
+    try:
+        found: M = await handle.query(query, result_type=result_type, rpc_timeout=TIMEOUT)
+    except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError):
+        return None
+    return found
+
+
+async def query_invalid_objects(temporal: Client, cluster: str) -> InvalidObjectReport:
+    """Objects that the controller cannot read; empty where no worker answers."""
+    found = await query_or_none(temporal, ids.watch(cluster), "invalid_objects", InvalidObjectReport)
+    return found or InvalidObjectReport()
