@@ -19,6 +19,7 @@ from tenure.policy.lifecycle.deadlines import action_of, is_alarmed, slow_at
 from tenure.policy.lifecycle.transitions import deadline_of, may_follow
 from workflows import current_details, ids, metrics, visibility
 from workflows.activity_options import is_continue_as_new_due
+from workflows.timers import time_until
 
 T = TypeVar("T")
 RETRY_AFTER = timedelta(seconds=20)
@@ -269,7 +270,7 @@ class NodeClaimContext:
             return True
         if until is not None and until <= self.now:
             return False
-        timeout = until - self.now if until is not None else None
+        timeout = time_until(until) if until is not None else None
         self.continue_as_new_if_suggested()
         try:
             await workflow.wait_condition(

@@ -5,7 +5,7 @@ Launch, interruption, drain and clean-up never ask here, so a pool in trouble fr
 """
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -29,6 +29,7 @@ from workflows.disruption.permits import DisruptionPermits
 from workflows.pausable import Pausable, PauseController
 from workflows.rollout import RolloutController
 from workflows.static_capacity import ReplicaController
+from workflows.timers import WakeupTimer
 
 
 @workflow.defn(name="NodePool")
@@ -50,6 +51,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
         self._rollouts = RolloutController(
             lambda: self._state, self._update_state, on_opened=lambda: self._permits.reevaluate()
         )
+        self._wakeup_timer = WakeupTimer()
         self._permits = DisruptionPermits(lambda: self._state, self._update_state, self._blocked_by, self._rollouts)
         self._replicas = ReplicaController(lambda: self._state, self._update_state, self._blocked_by)
 
@@ -135,21 +137,18 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
         """Sleep until something changed; while wishes wait, also until the budget is due for another look."""
         budget = self._permits.next_poll_at
         wakeup_times = [one for one in (budget, self._replicas.next_at(), self._rollouts.next_at()) if one is not None]
-        try:
-            await workflow.wait_condition(
-                lambda: (
-                    self._state.observed != self._written_observation
-                    or self._has_new_startup_failure
-                    or self._permits.has_work
-                    or self._replicas.is_due()
-                    or self._rollouts.is_due()
-                    or is_continue_as_new_due()
-                ),
-                timeout=max(min(wakeup_times) - workflow.now(), timedelta(0)) if wakeup_times else None,
-                timeout_summary="look at the budget again" if budget else "before the next step to spec.replicas",
-            )
-        except TimeoutError:
-            return
+        await self._wakeup_timer.wait_until(
+            lambda: (
+                self._state.observed != self._written_observation
+                or self._has_new_startup_failure
+                or self._permits.has_work
+                or self._replicas.is_due()
+                or self._rollouts.is_due()
+                or is_continue_as_new_due()
+            ),
+            min(wakeup_times, default=None),
+            "look at the budget again" if budget else "before the next step to spec.replicas",
+        )
 
     async def _write_status(self) -> None:
         self._written_observation, self._has_new_startup_failure = self._state.observed, False

@@ -27,6 +27,7 @@ from tenure.policy.lifecycle.pauses import (
 )
 from workflows import search_attributes
 from workflows.activity_options import PATCH, with_summary
+from workflows.timers import time_until
 
 ECHO_WINDOW = timedelta(minutes=1)
 """How long the watch may still show an earlier value that the workflow wrote."""
@@ -170,7 +171,7 @@ class PauseController:
 
     async def _wait_for_change(self) -> None:
         until = pause_end(self._state().pause)
-        timeout = max(until - workflow.now(), timedelta(milliseconds=1)) if until else None
+        timeout = time_until(until) if until else None
         previous = self._state().pause
         try:
             await workflow.wait_condition(

@@ -51,6 +51,7 @@ from workflows import current_details, ids, visibility
 from workflows.activity_options import COMMAND, DECIDE, is_continue_as_new_due, with_summary
 from workflows.disruption.command import DisruptionWorkflow
 from workflows.pausable import PausableCluster, PauseController
+from workflows.timers import WakeupTimer
 
 ROLL_BACK_TIMEOUT = timedelta(minutes=5)
 
@@ -60,6 +61,7 @@ class ClusterWorkflow(PausableCluster):
     @workflow.init
     def __init__(self, state: DisruptionState) -> None:
         self._state = state
+        self._wakeup_timer = WakeupTimer()
         target = PauseAnnotationRequest(kind="Cluster", name=state.cluster)
         self._pause_controller = PauseController(
             lambda: target, lambda: self._state, self._update_state, on_changed=self._on_pause_changed
@@ -142,14 +144,11 @@ class ClusterWorkflow(PausableCluster):
         """While nothing changes and no verdict has an end, nothing happens at all."""
         next_pass_at = next_pass(self._state, workflow.now())
         known = self._state.has_changed
-        try:
-            await workflow.wait_condition(
-                lambda: self._is_pass_due() or self._state.has_changed != known or is_continue_as_new_due(),
-                timeout=max(next_pass_at - workflow.now(), timedelta(0)) if next_pass_at else None,
-                timeout_summary="the next pass" if next_pass_at else None,
-            )
-        except TimeoutError:
-            return
+        await self._wakeup_timer.wait_until(
+            lambda: self._is_pass_due() or self._state.has_changed != known or is_continue_as_new_due(),
+            next_pass_at,
+            "the next pass",
+        )
 
     def _is_pass_due(self) -> bool:
         now = workflow.now()

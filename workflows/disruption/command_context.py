@@ -32,6 +32,7 @@ from tenure.policy.disruption.commands import (
 )
 from workflows import current_details, ids, visibility
 from workflows.activity_options import COMMAND, is_continue_as_new_due, with_summary
+from workflows.timers import time_until
 
 CommandActivity = Callable[[Any, CommandRequest], Awaitable[CommandResult]]
 
@@ -134,7 +135,7 @@ class Command:
         try:
             await workflow.wait_condition(
                 lambda: happened() or bool(self.state.revocation) or is_continue_as_new_due(),
-                timeout=until - workflow.now() if until else None,
+                timeout=time_until(until) if until else None,
                 timeout_summary=summary if until else None,
             )
         except TimeoutError:

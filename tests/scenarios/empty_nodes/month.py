@@ -90,8 +90,13 @@ class Month:
             yield self
 
     async def _restart_worker(self) -> None:
-        """The worker stops, whatever is under way, and another one begins with nothing in its cache."""
+        """The worker stops, and another one starts with an empty cache.
+
+        No activity may be running: this server would hold its time lock for good, and hours would pass in real time
+        (temporalio/sdk-java#3088). `tests/chaos` and `tests/killed` kill workers in the middle of activities.
+        """
         self.kinds["restart"] += 1
+        await self.wait_until_settled()
         await self._worker.aclose()
         await self._worker.enter_async_context(self.fake.running_worker())
 
