@@ -24,7 +24,7 @@ from tenure.policy.lifecycle.repair import record_conditions
 from workflows import current_details
 from workflows.approvals import EventApprovals
 from workflows.nodeclaim_context import ContinueAsNewRequested, NodeClaimContext
-from workflows.outbox import STOP_TIMEOUT, Outbox, Report, has_pending_events, send_pending_event
+from workflows.outbox import FLUSH_TIMEOUT, STOP_TIMEOUT, Outbox, Report, has_pending_events, send_pending_event
 from workflows.pausable import Pausable
 from workflows.phases.drain import run_drain
 from workflows.phases.failure import signal_replacement_status
@@ -95,6 +95,7 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
                     context.transition_to(next_phase, _transition_cause(context.state, next_phase))
                     await signal_replacement_status(context)
             await self._outbox.flush()
+            await self._finish_activities()
         except ContinueAsNewRequested:
             await self._stop(background_tasks)
             await workflow.wait_condition(workflow.all_handlers_finished)
@@ -104,6 +105,16 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
             for task in background_tasks:
                 task.cancel()
         return _build_outcome(context.state)
+
+    async def _finish_activities(self) -> None:
+        """Wait up to FLUSH_TIMEOUT for activities that signals started. A completed workflow ignores their results."""
+        if self._is_writing() or not workflow.all_handlers_finished():
+            with suppress(TimeoutError):
+                await workflow.wait_condition(
+                    lambda: workflow.all_handlers_finished() and not self._is_writing(),
+                    timeout=FLUSH_TIMEOUT,
+                    timeout_summary="the last activities",
+                )
 
     async def _stop(self, background_tasks: Sequence[asyncio.Task[None]]) -> None:
         """Wait up to STOP_TIMEOUT for a write to end. The next run repeats a write that did not."""

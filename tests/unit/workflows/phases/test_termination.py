@@ -4,6 +4,8 @@ from tenure.model.errors import BadInput, Forbidden, Throttled, TryLater
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
+    Handle,
+    count_scheduled,
     is_blocked_by,
     is_in_phase,
     is_overdue,
@@ -13,6 +15,7 @@ from tests.support.workflows.eventually import (
     wait_until_skipping_time,
 )
 from tests.support.workflows.nodeclaim_workflows import BUSY, delete_nodeclaim, launched_nodeclaim, ready_nodeclaim
+from workflows.nodeclaim import NodeClaimWorkflow
 
 
 async def test_a_pod_disruption_budget_holds_the_drain_and_is_named(fake: WorkerHarness) -> None:
@@ -130,3 +133,25 @@ async def test_repeated_word_of_a_deletion_ends_one_instance_once(fake: WorkerHa
     fake.pods.blocked.clear()
     await handle.result()
     assert len(fake.instances.terminated) == 1
+
+
+async def test_a_check_that_a_signal_started_ends_before_the_workflow(fake: WorkerHarness) -> None:
+    """The signal may come with the last activity's result, as the NodeClaim is gone by then."""
+    handle = await ready_nodeclaim(fake)
+    fake.pods.add("node-a", "web")
+    fake.pods.blocked["web"] = "PodDisruptionBudget web: 0 disruptions allowed"
+    await delete_nodeclaim(fake, handle)
+    await wait_until(lambda: is_blocked_by(handle, "PodDisruptionBudget web"))
+    fake.claims.faults["get"] = [TryLater("503") for _ in range(5)]
+    await handle.signal(NodeClaimWorkflow.observe, fake.make_observation(exists=False))
+    await wait_until(lambda: has_scheduled(handle, "nodeclaim_exists"))
+    fake.pods.blocked.clear()
+    await handle.result()
+    events = (await handle.fetch_history()).events
+    ended = {one.activity_task_completed_event_attributes.scheduled_event_id for one in events}
+    scheduled = {one.event_id for one in events if one.HasField("activity_task_scheduled_event_attributes")}
+    assert scheduled <= ended
+
+
+async def has_scheduled(handle: Handle, activity: str) -> bool:
+    return await count_scheduled(handle, activity) > 0
