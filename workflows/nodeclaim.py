@@ -5,7 +5,7 @@ The controller starts it with a signal. Each phase is a function in `phases/` th
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime
 
@@ -22,9 +22,10 @@ from tenure.model.signals import GroupResult, PermitResult
 from tenure.policy.interruption.decision import describe_event, draining_event
 from tenure.policy.lifecycle.repair import record_conditions
 from workflows import current_details
+from workflows.activity_options import stop_background_tasks
 from workflows.approvals import EventApprovals
 from workflows.nodeclaim_context import ContinueAsNewRequested, NodeClaimContext
-from workflows.outbox import FLUSH_TIMEOUT, STOP_TIMEOUT, Outbox, Report, has_pending_events, send_pending_event
+from workflows.outbox import FLUSH_TIMEOUT, Outbox, Report, has_pending_events, send_pending_event
 from workflows.pausable import Pausable
 from workflows.phases.drain import run_drain
 from workflows.phases.failure import signal_replacement_status
@@ -97,7 +98,7 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
             await self._outbox.flush()
             await self._finish_activities()
         except ContinueAsNewRequested:
-            await self._stop(background_tasks)
+            await stop_background_tasks(background_tasks, self._is_writing)
             await workflow.wait_condition(workflow.all_handlers_finished)
             # Without an explicit memo, the new run gets the memo of the first run.
             workflow.continue_as_new(context.state, memo=workflow.memo())
@@ -115,17 +116,6 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
                     timeout=FLUSH_TIMEOUT,
                     timeout_summary="the last activities",
                 )
-
-    async def _stop(self, background_tasks: Sequence[asyncio.Task[None]]) -> None:
-        """Wait up to STOP_TIMEOUT for a write to end. The next run repeats a write that did not."""
-        if self._is_writing():
-            with suppress(TimeoutError):
-                await workflow.wait_condition(
-                    lambda: not self._is_writing(), timeout=STOP_TIMEOUT, timeout_summary="a report that is being sent"
-                )
-        for task in background_tasks:
-            task.cancel()
-        await asyncio.gather(*background_tasks, return_exceptions=True)
 
     def _is_writing(self) -> bool:
         return self._outbox.is_sending or self._pause_controller.is_writing

@@ -23,7 +23,7 @@ from tenure.policy.disruption.permits import merge_records
 from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active, pause_from_annotation, recheck_at
 from tenure.policy.nodepool import add_outcomes
 from workflows import current_details
-from workflows.activity_options import PATCH, is_continue_as_new_due, with_summary
+from workflows.activity_options import PATCH, is_continue_as_new_due, stop_background_tasks, with_summary
 from workflows.approvals import RolloutApprovals
 from workflows.disruption.permits import DisruptionPermits
 from workflows.pausable import Pausable, PauseController
@@ -57,15 +57,20 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
 
     @workflow.run
     async def run(self, state: NodePoolState) -> None:
-        background_tasks = [
-            asyncio.create_task(task) for task in (self._pause_controller.run(), self._permits.send_revocations())
-        ]
+        pause_task = asyncio.create_task(self._pause_controller.run())
+        revocation_task = asyncio.create_task(self._permits.send_revocations())
         try:
             while self._state.observed.exists:
                 await self._run_cycle()
+                if is_continue_as_new_due():
+                    await stop_background_tasks([pause_task], lambda: self._pause_controller.is_writing)
+                    await workflow.wait_condition(
+                        lambda: workflow.all_handlers_finished() and not self._permits.is_revoking
+                    )
+                    workflow.continue_as_new(self._state)
         finally:
-            for task in background_tasks:
-                task.cancel()
+            pause_task.cancel()
+            revocation_task.cancel()
 
     async def _run_cycle(self) -> None:
         self._set_current_details()
@@ -81,14 +86,6 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
         if self._rollouts.is_due():
             await self._rollouts.run_step()
         await self._permits.process_requests()
-        if is_continue_as_new_due():
-            await workflow.wait_condition(
-                lambda: (
-                    workflow.all_handlers_finished()
-                    and not (self._pause_controller.is_writing or self._permits.is_revoking)
-                )
-            )
-            workflow.continue_as_new(self._state)
 
     @workflow.signal(description="From the watch: the NodePool as it is now")
     def observe(self, observed: ObservedNodePool) -> None:

@@ -22,8 +22,6 @@ RETRY_AFTER = timedelta(minutes=2)
 """After an activity that used up its attempts."""
 FLUSH_TIMEOUT = timedelta(minutes=2)
 """How long the end of the workflow waits. A killed worker's attempt is retried after 45 s."""
-STOP_TIMEOUT = timedelta(seconds=10)
-"""How long continue-as-new waits for a report that is being sent. The next run sends an unfinished one again."""
 CONDITION_TIMEOUT = timedelta(minutes=1)
 
 

@@ -48,7 +48,7 @@ from tenure.policy.disruption.commands import (
 )
 from tenure.policy.disruption.permits import reservations_lapse_at, reserved_by_others, update_reservations
 from workflows import current_details, ids, visibility
-from workflows.activity_options import COMMAND, DECIDE, is_continue_as_new_due, with_summary
+from workflows.activity_options import COMMAND, DECIDE, is_continue_as_new_due, stop_background_tasks, with_summary
 from workflows.disruption.command import DisruptionWorkflow
 from workflows.pausable import PausableCluster, PauseController
 from workflows.timers import WakeupTimer
@@ -71,19 +71,17 @@ class ClusterWorkflow(PausableCluster):
     async def run(self, state: DisruptionState) -> None:
         pause_task = asyncio.create_task(self._pause_controller.run())
         try:
-            while True:
+            while not is_continue_as_new_due():
                 await self._run_cycle()
+            await stop_background_tasks([pause_task], lambda: self._pause_controller.is_writing)
+            await workflow.wait_condition(workflow.all_handlers_finished)
+            workflow.continue_as_new(self._state)
         finally:
             pause_task.cancel()
 
     async def _run_cycle(self) -> None:
         self._set_current_details()
         await self._wait_for_change()
-        if is_continue_as_new_due():
-            await workflow.wait_condition(
-                lambda: workflow.all_handlers_finished() and not self._pause_controller.is_writing
-            )
-            workflow.continue_as_new(self._state)
         if self._is_pass_due():
             await self._roll_back_lost_commands()
             await self._run_pass()

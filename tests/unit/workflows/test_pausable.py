@@ -29,6 +29,7 @@ from tests.support.workflows.eventually import (
     wait_until_skipping_time,
 )
 from tests.support.workflows.nodeclaim_workflows import BUSY, observe_empty, pause_for, ready_nodeclaim, start_nodepool
+from tests.unit.workflows.continue_as_new import wait_until_continued_as_new
 from tests.unit.workflows.phases.test_drain import PDB, add_blocked_pod, drain_rules, is_in_service, observe_empty_now
 from tests.unit.workflows.test_nodepool import (
     Asker,
@@ -389,3 +390,16 @@ async def test_a_pause_of_the_cluster_stands_on_the_workers_namespace_and_comes_
     state: DisruptionState = await cluster.query("state", result_type=DisruptionState)
     assert state.pause is not None and write_pause(state.pause) == longer
     await cluster.terminate()
+
+
+async def test_a_nodepool_continues_as_new_although_its_pause_cannot_be_written(
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools = await start_nodepool(fake)
+    fake.pools.faults["patch_annotations"] = [TryLater("503") for _ in range(1000)]
+    await pools.signal(NodePoolWorkflow.pause_disruption, await pause_for(fake, hours=1))
+    monkeypatch.setattr("workflows.activity_options.STOP_TIMEOUT", timedelta(milliseconds=200))
+    await wait_until_continued_as_new(pools, monkeypatch, lambda number: signal_observed(pools, number + 2, usage="x"))
+    assert (await pool_state(pools)).pause and not nodepool_pause_annotation(fake)
+    fake.pools.faults.clear()
+    await wait_until(lambda: bool(nodepool_pause_annotation(fake)))
