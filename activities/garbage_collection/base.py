@@ -67,7 +67,7 @@ class CollectionStats:
         async def process(thing: T) -> None:
             try:
                 await act(thing)
-            except UNREADABLE as error:
+            except Exception as error:
                 self.record_failed(kind, name_of(thing), describe_error(error))
 
         await call_for_each(things, process, at_once=AT_ONCE)

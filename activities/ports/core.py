@@ -154,7 +154,7 @@ class Events(Protocol):
         warning: bool | None = None,
         namespace: str = "",
     ) -> None:
-        """`warning`: None takes the type that `tenure/model/event_reasons.toml` has for the reason."""
+        """`warning`: None takes the type that `tenure/kube/client/event_reasons.toml` has for the reason."""
 
 
 class Pools(Annotated, WithStatus, Protocol):

@@ -5,6 +5,7 @@ not empty, and pods without room are demand. Workloads are polled: nothing else 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
@@ -13,13 +14,13 @@ import structlog
 from tenure.apis.capacitybuffer import ACTIVE, CapacityBuffer
 from tenure.apis.labels import POD_TEMPLATE_NOT_FOUND, RESOLUTION_FAILED, SCALABLE_REF_NOT_FOUND
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.invalid_objects import object_key
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.resources import CAPACITY_BUFFERS, KINDS
 from tenure.kube.facts.pods import virtual_pod_fact
 from tenure.model.errors import Fault
 from tenure.model.extra_capacity import BufferFact, build_virtual_pods
 from tenure.model.facts import PodFact
+from tenure.model.invalid_objects import ObjectKey
 from tenure.model.plan import Plan
 from tenure.model.provider_results import ConditionPatch
 from tenure.policy.capacity_buffer import SCALABLE, Unresolved, decide_conditions, decide_replicas
@@ -83,7 +84,7 @@ class CapacityBuffers:
     def on_deltas(self, kind: str, deltas: Iterable[Delta]) -> None:
         """Of `capacitybuffers` and `podtemplates`. A buffer that cannot be read keeps its last known spec."""
         for delta in deltas:
-            with self._cache.invalid_objects.guard(object_key(delta.object, KINDS[kind])):
+            with self._cache.invalid_objects.guard_change(delta.object, KINDS[kind], is_deleted=delta.is_deleted):
                 metadata = delta.object["metadata"]
                 if kind == CAPACITY_BUFFERS.plural:
                     self._on_buffer(metadata["uid"], delta)
@@ -121,20 +122,29 @@ class CapacityBuffers:
             self._written_status.pop(deleted, None)
         complete = True
         for uid, buffer in known.items():
-            try:
-                self._set_fact(uid, await self._resolve_buffer(uid, buffer))
-                self._unresolved.pop(uid, None)
-            except Unresolved as why:
-                self._set_fact(uid, None)
-                self._unresolved[uid] = why
-            except Fault as fault:
-                log.warning("CapacityBuffer not looked at", name=buffer.name, fault=str(fault))
-                complete = False
-                continue
-            if uid in self._unresolved or self._checked_at is not None:
-                await self._write_status(uid)
+            with self._guard(buffer, "resolve"):
+                complete = await self._update_buffer(uid, buffer) and complete
         if complete:
             self._end_uncertainty()
+
+    def _guard(self, buffer: CapacityBuffer, step: str) -> AbstractContextManager[None]:
+        name = f"{buffer.metadata.namespace}/{buffer.name}"
+        return self._cache.invalid_objects.guard(ObjectKey(CAPACITY_BUFFERS.kind, name, buffer.metadata.uid, step))
+
+    async def _update_buffer(self, uid: str, buffer: CapacityBuffer) -> bool:
+        """False where the API server does not answer."""
+        try:
+            self._set_fact(uid, await self._resolve_buffer(uid, buffer))
+            self._unresolved.pop(uid, None)
+        except Unresolved as why:
+            self._set_fact(uid, None)
+            self._unresolved[uid] = why
+        except Fault as fault:
+            log.warning("CapacityBuffer not looked at", name=buffer.name, fault=str(fault))
+            return False
+        if uid in self._unresolved or self._checked_at is not None:
+            await self._write_status(uid)
+        return True
 
     def _set_fact(self, uid: str, fact: BufferFact | None) -> None:
         if self._cache.set_buffer(uid, fact):
@@ -223,8 +233,9 @@ class CapacityBuffers:
         self._end_uncertainty()
         if unschedulable != {pod.uid for pod in self.unschedulable_pods()}:
             self._cache.requeue_pods()
-        for uid in tuple(self._cache.buffers):
-            await self._write_status(uid)
+        for uid in self._buffers.keys() & self._cache.buffers.keys():
+            with self._guard(self._buffers[uid], "status"):
+                await self._write_status(uid)
 
     def _map_buffers_by_target(self) -> dict[str, str]:
         found: dict[str, str] = {}

@@ -15,9 +15,11 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet
+from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.errors import Fault
 from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import InstanceType
+from tenure.model.invalid_objects import ObjectKey
 from tenure.model.provider_results import InstanceFacts
 from tenure.policy.disruption.drift import Drift, DriftFacts, decide_drift
 
@@ -156,14 +158,17 @@ class DriftDetector:
 
     async def _evaluate_one(self, claim: NodeClaimFact, types: Types, now: datetime) -> None:
         """One that cannot be judged keeps its verdict and holds up no other."""
-        before = self.verdict_of(claim)
-        try:
+        with self._cache.invalid_objects.guard(ObjectKey(NODE_CLAIMS.kind, claim.name, claim.uid, "drift")):
+            before = self.verdict_of(claim)
             facts = self._drift_facts(claim, types, before)
             verdict = decide_drift(facts, now)
             if verdict is not None and verdict.recheck:
                 verdict = decide_drift(await self._read_instance(facts), now)
-        except Exception:
-            log.exception("drift of a NodeClaim not judged", claim=claim.name)
+            self._record_verdict(claim, verdict, before)
+
+    def _record_verdict(self, claim: NodeClaimFact, verdict: Drift | None, before: Drift | None) -> None:
+        known = self._cache.nodeclaims.get(claim.name)
+        if known is None or known.uid != claim.uid:
             return
         self._evaluated[claim.name] = claim
         self._verdicts[claim.uid] = verdict

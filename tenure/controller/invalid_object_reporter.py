@@ -6,17 +6,21 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
+import structlog
+
 from activities.ports.core import Events
 from tenure import metrics
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeBatch
-from tenure.controller.cache.invalid_objects import INVALID_ANNOTATION, ObjectKey
 from tenure.controller.signals.digests import short_hash
 from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.kube.client.resources import PODS
 from tenure.metrics import GaugeFamily, Meter
 from tenure.model.errors import InvalidObject
+from tenure.model.invalid_objects import INVALID_ANNOTATION, ObjectKey
 from workflows import ids
+
+log = structlog.get_logger(__name__)
 
 REPEAT_AFTER: Final = timedelta(hours=1)
 """Kubernetes deletes events after an hour."""
@@ -73,6 +77,7 @@ class InvalidObjectReporter:
             if one == published and now - at < REPEAT_AFTER:
                 continue
             self._published[key] = one, now
+            log.error("object is invalid", step=key.step, **one.model_dump())
             await self._events.publish(
                 kind=one.kind,
                 name=key.object_name,

@@ -12,7 +12,6 @@ import structlog
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import CacheChanged, ChangeSet, set_or_remove
-from tenure.controller.cache.invalid_objects import object_key
 from tenure.kube.adapters.lifecycle_policies import policy_fact
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.resources import LIFECYCLE_POLICIES
@@ -20,7 +19,7 @@ from tenure.model.errors import Fault
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules, PolicyFact, PolicyVerdict
 from tenure.policy.lifecycle.deadlines import deadlines_of, not_ready_grace_of
-from tenure.policy.lifecycle_policy import policy_names_by_event, resolve_policies
+from tenure.policy.lifecycle_policy import check_policy, policy_names_by_event, resolve_policies
 
 log = structlog.get_logger(__name__)
 
@@ -60,9 +59,13 @@ class LifecyclePolicies:
 
     def on_deltas(self, deltas: Iterable[Delta]) -> None:
         for delta in deltas:
-            with self._cache.invalid_objects.guard(object_key(delta.object, LIFECYCLE_POLICIES.kind)):
+            with self._cache.invalid_objects.guard_change(
+                delta.object, LIFECYCLE_POLICIES.kind, is_deleted=delta.is_deleted
+            ):
                 name = delta.object["metadata"]["name"]
                 fact = None if delta.is_deleted else policy_fact(delta.object)
+                if fact is not None:
+                    check_policy(fact)
                 if fact != self._facts.get(name):
                     set_or_remove(self._facts, name, fact)
                     self._changed = True

@@ -32,6 +32,11 @@ def problem_in(policy: PolicyFact) -> str:
     return policy.problem or (f"spec.{problem}" if problem else "")
 
 
+def check_policy(policy: PolicyFact) -> None:
+    """Raises the error with which the policy would end `resolve_policies`."""
+    restrict_to_valid(policy) if problem_in(policy) else flatten_rules(policy.rules)
+
+
 def restrict_to_valid(rejected: PolicyFact) -> PolicyFact:
     spec, unread = rejected.rules, rejected.unread
     retained: dict[str, object] = {}

@@ -25,6 +25,7 @@ from tenure.scheduling.offerings import Offerings, largest_capacity, least_overh
 from tenure.scheduling.packing.packer import unscheduled_pod
 from tenure.scheduling.packing.planning_pass import PassInputs, PassSettings, plan_pods
 from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape
+from tenure.scheduling.planner_guard import PlannerGuard
 from tenure.scheduling.pods import excludes_nodepools, is_reschedulable, provisionable_pods, validation_error
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change, ClusterFacts, CommittedNodeClaims, with_discovered_memory
@@ -57,18 +58,20 @@ class ClusterState:
     def __init__(self, settings: PlanSettings | None = None) -> None:
         self.settings = settings or PlanSettings()
         self._facts = ClusterFacts()
-        self._offerings = Offerings()
+        self.guard = PlannerGuard()
+        self._offerings = Offerings(self.guard.of)
         self._committed_nodeclaims = CommittedNodeClaims()
         self._pod_shapes: dict[str, PodShape] = {}
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Take changes in, in the order in which they happened. Raises TypeError for a fact of the wrong kind."""
-        for change in changes:
+        for change in filter(None, map(self.guard.check, changes)):
             self._facts.apply(change)
             self._invalidate(change)
 
     def set_catalogue(self, catalogue: Catalogue) -> None:
         """The instance types and prices of every EC2NodeClass, replacing what was known."""
+        self.guard.retry_faulty_pods()
         self._offerings.set_catalogue(catalogue)
 
     def apply_discovered_capacity(self, discovered: DiscoveredCapacity, specs: Mapping[str, str]) -> None:
@@ -102,20 +105,22 @@ class ClusterState:
 
     def disrupt(self, request: DisruptionRequest) -> Decision:
         """Which nodes could go voluntarily and what would replace them. Pods that wait have their places first."""
-        pass_arguments = (
-            request.now,
-            request.unavailable,
-            (request.not_ready_grace, request.not_ready_grace_by_pool),
-            request.reservations,
-        )
+        grace = (request.not_ready_grace, request.not_ready_grace_by_pool)
         shaped_pods = list(self._shape_pending_pods(request.now, []))
-        inputs, pass_settings = self._build_pass_inputs(*pass_arguments), self._pass_settings()
-        plan_result = plan_pods(shaped_pods, inputs, pass_settings) if shaped_pods else Plan()
+        inputs = self._build_pass_inputs(request.now, request.unavailable, grace, request.reservations)
+        plan_result = self._plan_pods(shaped_pods, inputs) if shaped_pods else Plan()
         virtual = frozenset(pod.uid for pods in self._facts.virtual.values() for pod in pods)
         waiting = {pod.uid: pod for _, pod in shaped_pods}
         return decide_disruption(
             DisruptionContext(
-                inputs, pass_settings, self._build_templates(), self._get_shape, plan_result, waiting, virtual
+                inputs,
+                self._pass_settings(),
+                self._build_templates(),
+                self._get_shape,
+                plan_result,
+                waiting,
+                virtual,
+                self.guard.of,
             ),
             request,
         )
@@ -132,8 +137,11 @@ class ClusterState:
         if not shaped_pods:
             return Plan(unschedulable=tuple(rejected))
         inputs = self._build_pass_inputs(now, unavailable, grace, reservations)
-        plan_result = plan_pods(shaped_pods, inputs, self._pass_settings())
+        plan_result = self._plan_pods(shaped_pods, inputs)
         return plan_result.model_copy(update={"unschedulable": (*rejected, *plan_result.unschedulable)})
+
+    def _plan_pods(self, shaped_pods: list[tuple[PodShape, PodFact]], inputs: PassInputs) -> Plan:
+        return self.guard.plan(shaped_pods, lambda pods: plan_pods(pods, inputs, self._pass_settings()))
 
     def _pass_settings(self) -> PassSettings:
         settings = self.settings
@@ -181,29 +189,36 @@ class ClusterState:
             *self._committed_nodeclaims.unobserved(now),
         )
         templates = self._build_templates()
-        overhead = {
-            nodeclaim.name: least_overhead(template, nodeclaim)
-            for nodeclaim in nodeclaims
-            if not nodeclaim.launched and isinstance(template := templates.get(nodeclaim.pool), NodePoolTemplate)
-        }
+        overhead = {}
+        for nodeclaim in nodeclaims:
+            template = templates.get(nodeclaim.pool)
+            if not nodeclaim.launched and isinstance(template, NodePoolTemplate):
+                with self.guard.of(nodeclaim, "overhead"):
+                    overhead[nodeclaim.name] = least_overhead(template, nodeclaim)
         default_grace, by_pool = grace
         nodes = build_existing_nodes(
-            self._facts, nodeclaims, overhead, now=now, not_ready_grace=default_grace, pool_graces=by_pool
+            self._facts,
+            nodeclaims,
+            overhead,
+            now=now,
+            not_ready_grace=default_grace,
+            pool_graces=by_pool,
+            guard=self.guard.of,
         )
         used = self._used_by_pool(nodeclaims, templates)
         offers: list[Offer] = []
         reservation_tracker = ReservationTracker(reservations, nodeclaims)
         closed: dict[str, RejectionReason] = {}
         for pool in sort_by_weight(self._facts.pools.values()):
-            template = templates[pool.name]
-            if isinstance(template, NodePoolTemplate):
-                offers.append(
-                    self._offerings.create_offer(
-                        template, used.get(pool.name, {}), unavailable, now, reservation_tracker
-                    )
+            offer: NodePoolTemplate | Offer | RejectionReason = templates[pool.name]
+            if isinstance(offer, NodePoolTemplate):
+                offer = self._offerings.create_offer(
+                    offer, used.get(pool.name, {}), unavailable, now, reservation_tracker
                 )
+            if isinstance(offer, Offer):
+                offers.append(offer)
             else:
-                closed[pool.name] = template
+                closed[pool.name] = offer
         existing_nodes = ExistingNodes(nodes)
         return PassInputs(self._facts, existing_nodes, offers, closed, self._nodes_by_promised_pod(existing_nodes))
 
@@ -224,9 +239,10 @@ class ClusterState:
         for nodeclaim in nodeclaims:
             template = templates.get(nodeclaim.pool)
             if not nodeclaim.deleting and isinstance(template, NodePoolTemplate):
-                used[nodeclaim.pool] = add(
-                    used.get(nodeclaim.pool, {}), self._estimate_capacity(nodeclaim, template), {NODES: 1}
-                )
+                capacity: Mapping[str, int] = {}
+                with self.guard.of(nodeclaim, "usage"):
+                    capacity = self._estimate_capacity(nodeclaim, template)
+                used[nodeclaim.pool] = add(used.get(nodeclaim.pool, {}), capacity, {NODES: 1})
         for node in self._nodes_without_nodeclaim():
             pool = node.labels[NODEPOOL]
             used[pool] = add(used.get(pool, {}), node.capacity or node.allocatable, {NODES: 1})
@@ -260,6 +276,8 @@ class ClusterState:
         return known
 
     def _invalidate(self, change: Change) -> None:
+        if change.kind in ("pool", "daemonset", "overlay"):
+            self.guard.retry_faulty_pods()
         match change.kind:
             case "pod":
                 self._pod_shapes.pop(change.key, None)

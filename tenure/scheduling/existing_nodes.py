@@ -11,6 +11,7 @@ import numpy as np
 from tenure.apis.labels import HOSTNAME, INITIALIZED, NODEPOOL, REGISTERED
 from tenure.apis.resources import subtract, sum_resources
 from tenure.model.facts import DaemonSetFact, NodeClaimFact, NodeFact, PodFact, Taint, Toleration
+from tenure.model.invalid_objects import Guard, no_guard
 from tenure.model.requirements import Requirement, Requirements
 from tenure.scheduling.daemonsets import pending_daemon_requests
 from tenure.scheduling.instance_type_table import Amounts, Mask
@@ -169,6 +170,7 @@ def build_existing_nodes(
     now: datetime,
     not_ready_grace: timedelta,
     pool_graces: Mapping[str, timedelta] | None = None,
+    guard: Guard = no_guard,
 ) -> Iterator[ExistingNode]:
     """Every node and claim that is not on its way out; `nodeclaims` are those of `facts` and those not seen there yet.
 
@@ -178,28 +180,37 @@ def build_existing_nodes(
     graces = pool_graces or {}
     daemons = tuple(facts.daemons.values())
     owned: set[str] = set()
-    for nodeclaim in nodeclaims:
-        node = facts.node_of(nodeclaim)
-        owned |= {node.name} if node else set()
-        if nodeclaim.deleting or nodeclaim.instance_terminating:
-            continue
+
+    def of_nodeclaim(nodeclaim: NodeClaimFact, node: NodeFact | None) -> Iterable[ExistingNode]:
         if node is None:
-            yield (
+            return [
                 _build_launched_node(nodeclaim, daemons)
                 if nodeclaim.launched
                 else _build_unlaunched_node(nodeclaim, unlaunched_overhead)
-            )
-        elif not node.deleting:
-            grace = graces.get(nodeclaim.pool, not_ready_grace)
-            presence = NotReadyGrace(node, grace, nodeclaim).presence(now) if nodeclaim.initialized else "starting"
-            if presence != "lost" or node.ready:
-                yield build_running_node(nodeclaim, node, facts, daemons, presence)
+            ]
+        grace = graces.get(nodeclaim.pool, not_ready_grace)
+        presence = NotReadyGrace(node, grace, nodeclaim).presence(now) if nodeclaim.initialized else "starting"
+        if node.deleting or (presence == "lost" and not node.ready):
+            return []
+        return [build_running_node(nodeclaim, node, facts, daemons, presence)]
+
+    def of_node(node: NodeFact) -> Iterable[ExistingNode]:
+        presence = NotReadyGrace(node, graces.get(node.labels.get(NODEPOOL, ""), not_ready_grace)).presence(now)
+        if presence == "lost" and not node.ready:
+            return []
+        taints = without_transient(node.taints) if presence == "expected" else node.taints
+        return [_build_present_node(node, node.labels, taints, node.allocatable, facts, daemons, initialized=True)]
+
+    for nodeclaim in nodeclaims:
+        node = facts.node_of(nodeclaim)
+        owned |= {node.name} if node else set()
+        if not (nodeclaim.deleting or nodeclaim.instance_terminating):
+            with guard(nodeclaim, "node"):
+                yield from of_nodeclaim(nodeclaim, node)
     for node in facts.nodes.values():
         if node.name not in owned and not node.deleting and not _lacks_provider_id(node):
-            presence = NotReadyGrace(node, graces.get(node.labels.get(NODEPOOL, ""), not_ready_grace)).presence(now)
-            if presence != "lost" or node.ready:
-                taints = without_transient(node.taints) if presence == "expected" else node.taints
-                yield _build_present_node(node, node.labels, taints, node.allocatable, facts, daemons, initialized=True)
+            with guard(node, "node"):
+                yield from of_node(node)
 
 
 def _lacks_provider_id(node: NodeFact) -> bool:

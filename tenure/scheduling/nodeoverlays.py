@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from tenure.apis.labels import CONFLICT, NODEPOOL, RUNTIME_VALIDATION, WELL_KNOWN, nodeclass_label
 from tenure.model.base import Value
 from tenure.model.facts import NodePoolFact
 from tenure.model.instance_types import InstanceType
+from tenure.model.invalid_objects import Guard, no_guard
 from tenure.model.nodeoverlays import OverlayFact, OverlayReach, find_overlay_problem, sort_by_precedence
 
 
@@ -36,18 +38,26 @@ class EvaluatedOverlays:
     """By name, of all of them."""
 
 
-def evaluate_overlays(overlays: Iterable[OverlayFact], targets: Sequence[OverlayTarget]) -> EvaluatedOverlays:
+_UNREADABLE: Final = OverlayVerdict(
+    reason=RUNTIME_VALIDATION, message="it cannot be evaluated; the event InvalidObject says why"
+)
+
+
+def evaluate_overlays(
+    overlays: Iterable[OverlayFact], targets: Sequence[OverlayTarget], guard: Guard = no_guard
+) -> EvaluatedOverlays:
     """An overlay that sets what one of the same weight sets before it is refused as a whole."""
     conflicts = _OverlayConflicts(targets)
     accepted: list[OverlayFact] = []
     verdicts: dict[str, OverlayVerdict] = {}
     for one in sort_by_precedence(overlays):
-        problem = find_overlay_problem(one)
-        if problem:
-            verdicts[one.name] = OverlayVerdict(reason=RUNTIME_VALIDATION, message=problem)
-            continue
-        verdict = verdicts[one.name] = conflicts.add(one)
-        if verdict == ACCEPTED:
+        verdicts[one.name] = _UNREADABLE
+        with guard(one, ""):
+            problem = find_overlay_problem(one)
+            verdicts[one.name] = (
+                OverlayVerdict(reason=RUNTIME_VALIDATION, message=problem) if problem else conflicts.add(one)
+            )
+        if verdicts[one.name] == ACCEPTED:
             accepted.append(one)
     return EvaluatedOverlays(tuple(accepted), verdicts)
 

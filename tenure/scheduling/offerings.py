@@ -13,6 +13,7 @@ from tenure.apis.labels import INSTANCE_TYPE
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.facts import DaemonSetFact, NodeClaimFact, NodePoolFact
 from tenure.model.instance_types import Catalogue, UnavailableOffering
+from tenure.model.invalid_objects import Guard, no_guard
 from tenure.model.nodeoverlays import OverlayFact, apply_overlays
 from tenure.model.requirements import RequirementError, Requirements
 from tenure.scheduling.instance_type_table import Indices, InstanceTypeTable
@@ -36,8 +37,14 @@ _TableKey = tuple[str, tuple[tuple[str, str], ...]]
 """Pools of one EC2NodeClass that are labelled alike, as far as NodeOverlays ask: they have the same instance types."""
 
 
+_UNREADABLE_POOL: Final = RejectionReason("it cannot be read for planning; the event InvalidObject says why")
+
+
 class Offerings:
-    def __init__(self) -> None:
+    """`guard` records the error of a NodePool or NodeOverlay in place of raising it."""
+
+    def __init__(self, guard: Guard = no_guard) -> None:
+        self._guard = guard
         self._catalogue = Catalogue()
         self.discovered = DiscoveredCapacity()
         self._specs: Mapping[str, str] = {}
@@ -65,7 +72,9 @@ class Offerings:
         Kept until `invalidate_overlays`, or until the catalogue is another."""
         if self._evaluated_overlays is None:
             self._evaluated_overlays = (
-                evaluate_overlays(overlays, self._overlay_targets(overlays, pools)) if overlays else EvaluatedOverlays()
+                evaluate_overlays(overlays, self._overlay_targets(overlays, pools), self._guard)
+                if overlays
+                else EvaluatedOverlays()
             )
             if self._evaluated_overlays.accepted != self._accepted_overlays:
                 self._accepted_overlays = self._evaluated_overlays.accepted
@@ -111,7 +120,7 @@ class Offerings:
         unavailable: Iterable[UnavailableOffering],
         now: datetime,
         reservation_tracker: ReservationTracker,
-    ) -> Offer:
+    ) -> Offer | RejectionReason:
         """The template with what is available and what its limits leave; `used` is what the pool's nodes have."""
         budget = RemainingLimits(template.pool.limits, used)
         relevant = (
@@ -124,20 +133,23 @@ class Offerings:
             for unavailable_offering in relevant
             if not unavailable_offering.subnet_id and not reservation_tracker.is_outdated(unavailable_offering)
         ]
-        return Offer(
-            template, template.table.available_offerings(unavailable_offerings, now), budget, reservation_tracker
-        )
+        with self._guard(template.pool, "offer"):
+            available = template.table.available_offerings(unavailable_offerings, now)
+            return Offer(template, available, budget, reservation_tracker)
+        return _UNREADABLE_POOL
 
     def _build_template(
         self, pool: NodePoolFact, daemons: Iterable[DaemonSetFact]
     ) -> NodePoolTemplate | RejectionReason:
-        table = self._get_table(pool)
-        if not len(table):
-            return RejectionReason(f"{pool.node_class_kind} {pool.node_class} has no instance types yet")
-        try:
-            return NodePoolTemplate(pool, table, daemons)
-        except RequirementError as error:
-            return RejectionReason(f"its requirements are not valid: {error}")
+        with self._guard(pool, "template"):
+            table = self._get_table(pool)
+            if not len(table):
+                return RejectionReason(f"{pool.node_class_kind} {pool.node_class} has no instance types yet")
+            try:
+                return NodePoolTemplate(pool, table, daemons)
+            except RequirementError as error:
+                return RejectionReason(f"its requirements are not valid: {error}")
+        return _UNREADABLE_POOL
 
     def _get_table(self, pool: NodePoolFact) -> InstanceTypeTable:
         table_key = _table_key_of(pool, self._accepted_overlays)

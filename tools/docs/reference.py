@@ -6,9 +6,9 @@ from typing import Final
 
 from tenure.apis import labels
 from tenure.controller.temporal.namespace import create_commands
+from tenure.kube.client.event_reasons import EVENT_REASONS, EventReason
 from tenure.metrics import METRICS
 from tenure.model.blockers import BLOCKERS, INELIGIBILITIES, NEEDS_ATTENTION
-from tenure.model.event_reasons import EVENT_REASONS, EventReason
 from tools.metrics.catalog import KARPENTER_ONLY, TEMPORALS
 from workflows import search_attributes
 
@@ -127,7 +127,7 @@ def _events_page() -> str:
         ),
     )
     return (
-        WRITTEN.format(source="tenure/model/event_reasons.toml")
+        WRITTEN.format(source="tenure/kube/client/event_reasons.toml")
         + "# Events\n\nFrom the component `karpenter`, in `kubectl describe` and `kubectl get events`. "
         "The same event about the same object is published once in two minutes. A launch that EC2 refuses has EC2's "
         "reason too, such as `Unauthorized`, and a node that drifts its reason, such as `AMIDrift`. "

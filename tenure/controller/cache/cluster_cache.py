@@ -27,16 +27,16 @@ from tenure.controller.cache.dirty import (
     set_or_remove,
     with_last_pod_event,
 )
-from tenure.controller.cache.invalid_objects import InvalidObjects, object_key
 from tenure.controller.cache.occupancy import Occupancy, concerns_pods
 from tenure.controller.cache.occupancy import with_observed_times as with_times
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.resources import KINDS, PODS
 from tenure.kube.facts.objects import is_ours, node_fact, nodeclaim_fact
-from tenure.kube.facts.pods import read_pod
+from tenure.kube.facts.pods import AnnotationError, read_pod
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodDisruptionBudgetFact, PodFact
+from tenure.model.invalid_objects import InvalidObjects, object_key
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.scheduling.snapshot import Change, Fact, FactKind, Storage
 
@@ -100,8 +100,9 @@ class ClusterCache:
         """Take in changes of one kind. An object that cannot be read keeps its last known fact."""
         handler = self._handlers.get(kind)
         for delta in deltas:
-            with self.invalid_objects.guard(object_key(delta.object, KINDS.get(kind, kind))):
+            with self.invalid_objects.guard_change(delta.object, KINDS.get(kind, kind), is_deleted=delta.is_deleted):
                 handler(self, delta) if handler else self._on_other(kind, delta)
+                self._report_annotation(kind, delta)
         self.publish(CacheChanged())
 
     def _on_pod(self, delta: Delta) -> None:
@@ -128,6 +129,11 @@ class ClusterCache:
 
     def _read_pod(self, pod: Json) -> PodFact:
         return read_pod(pod, lambda error: self.invalid_objects.record(object_key(pod, PODS.kind), error))
+
+    def _report_annotation(self, kind: str, delta: Delta) -> None:
+        problem = "" if delta.is_deleted else decoders.find_annotation_problem(kind, delta.object)
+        if problem:
+            self.invalid_objects.record(object_key(delta.object, KINDS[kind]), AnnotationError(problem))
 
     def _on_node(self, delta: Delta) -> None:
         name = delta.object["metadata"]["name"]

@@ -9,7 +9,7 @@ from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.facts import volumes
 from tenure.kube.facts.objects import namespace_fact, overlay_fact
-from tenure.kube.facts.pods import daemonset_fact
+from tenure.kube.facts.pods import daemonset_fact, read_protection
 from tenure.model.facts import StorageFact
 from tenure.scheduling.snapshot import Fact, FactKind, StorageKind
 
@@ -33,6 +33,17 @@ _READERS: Final[Mapping[str, tuple[FactKind, Callable[[Json], str], Callable[[Js
     resources.POD_DISRUPTION_BUDGETS.plural: ("pod_budget", _namespaced_key, pod_budget_fact),
 }
 KINDS: Final = frozenset(_READERS)
+
+
+def find_annotation_problem(plural: str, raw: Json) -> str:
+    """The problem with the do-not-disrupt of a Node, or of a DaemonSet's pods; empty where there is none."""
+    if plural == resources.NODES.plural:
+        return read_protection(raw["metadata"].get("annotations") or {}, protects="")[1]
+    if plural == resources.DAEMON_SETS.plural:
+        template = raw["spec"]["template"].get("metadata") or {}
+        path = "spec.template.metadata.annotations"
+        return read_protection(template.get("annotations") or {}, path=path, protects="its pods")[1]
+    return ""
 
 
 def decode_object(plural: str, delta: Delta) -> tuple[FactKind, str, Fact | None]:

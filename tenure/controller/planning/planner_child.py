@@ -9,6 +9,7 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
+from tenure.controller.planning.planner_process import Response
 from tenure.scheduling.cluster_state import ClusterState
 from tenure.scheduling.settings import PlanSettings
 
@@ -33,10 +34,11 @@ def serve_requests(pipe: Connection, state: ClusterState) -> None:
             )
 
 
-def _handle_request(state: ClusterState, method: str, args: Any, kwargs: Any) -> tuple[Any, float, str]:
+def _handle_request(state: ClusterState, method: str, args: Any, kwargs: Any) -> Response:
     began = time.perf_counter()
     try:
         result = getattr(state, method)(*args, **kwargs)
     except Exception:
-        return None, 0.0, traceback.format_exc(limit=-4)
-    return result, time.perf_counter() - began, ""
+        return None, 0.0, traceback.format_exc(limit=-4), None
+    invalid = state.guard.invalid_objects
+    return result, time.perf_counter() - began, "", invalid.items() if invalid.take_changed() else None

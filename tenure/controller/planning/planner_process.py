@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
@@ -22,8 +23,9 @@ from tenure.controller.planning.catalog import CatalogueFeed, ZonalShifts
 from tenure.controller.planning.discovered_capacity import CapacityDiscovery
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.disruption.decision import Decision, DisruptionRequest
-from tenure.model.errors import Fault, TryLater
+from tenure.model.errors import Fault, InvalidObject, TryLater
 from tenure.model.instance_types import Catalogue, ReservationHeadroom, UnavailableOffering
+from tenure.model.invalid_objects import PLANNER_STEPS, ObjectKey
 from tenure.model.plan import Plan, PlannedNodeClaim
 from tenure.scheduling.nodeoverlays import OverlayVerdict
 from tenure.scheduling.settings import PlanSettings
@@ -35,10 +37,17 @@ PLAN_TIMEOUT_SECONDS: Final = 60.0
 """Seconds; a planner that takes longer is ended and replaced."""
 
 
+InvalidByKey = Mapping[ObjectKey, InvalidObject]
+Response = tuple[Any, float, str, InvalidByKey | None]
+"""The result, its seconds, the error, and all invalid objects where they changed."""
+
+
 class PlannerProcess:
     """One child. Every call is one message and one answer, one after the other; a fault means: make a new one."""
 
-    def __init__(self, settings: PlanSettings) -> None:
+    def __init__(self, settings: PlanSettings, report_invalid: Callable[[InvalidByKey], None]) -> None:
+        """`report_invalid` gets all objects that raise an error in the planner, whenever they change."""
+        self._report_invalid = report_invalid
         context = multiprocessing.get_context("spawn")
         self._pipe, child = context.Pipe()
         self._process: BaseProcess = context.Process(
@@ -115,18 +124,20 @@ class PlannerProcess:
             loop = asyncio.get_running_loop()
             try:
                 call = loop.run_in_executor(self._thread, self._send_and_receive, (method, args, kwargs))
-                result, seconds, error = await asyncio.wait_for(call, PLAN_TIMEOUT_SECONDS)
+                result, seconds, error, invalid = await asyncio.wait_for(call, PLAN_TIMEOUT_SECONDS)
             except (TimeoutError, EOFError, OSError, RuntimeError) as cause:
                 self._broken = True
                 raise TryLater(f"the planner process does not answer to {method}: {cause!r}") from cause
+        if invalid is not None:
+            self._report_invalid(invalid)
         if error:
             raise TryLater(f"the planner failed in {method}: {error}")
         return result, seconds
 
-    def _send_and_receive(self, message: tuple[str, tuple[Any, ...], dict[str, Any]]) -> tuple[Any, float, str]:
+    def _send_and_receive(self, message: tuple[str, tuple[Any, ...], dict[str, Any]]) -> Response:
         """In the thread of the pipe: to write down a catalogue of ten classes takes seconds, in which others work."""
         self._pipe.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
-        result: tuple[Any, float, str] = pickle.loads(self._pipe.recv_bytes())
+        result: Response = pickle.loads(self._pipe.recv_bytes())
         return result
 
 
@@ -196,7 +207,9 @@ class PlannerClient:
         process = self.process
         if process is None or not process.is_alive:
             await self.close()
-            process = self.process = await asyncio.to_thread(PlannerProcess, self._settings)
+            process = self.process = await asyncio.to_thread(
+                PlannerProcess, self._settings, partial(self._cache.invalid_objects.replace_steps, PLANNER_STEPS)
+            )
             self.catalogue.reset_sent()
             self._applied = None
             log.info("planner started", pid=process.pid)

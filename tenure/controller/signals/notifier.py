@@ -12,7 +12,6 @@ from tenure.controller.cache.availability import NotReadyTracker, early_eviction
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet, DelayingQueue, SyncedKinds
 from tenure.controller.cache.expected_pods import ExpectedPods
-from tenure.controller.cache.invalid_objects import ObjectKey
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.planning.nodeclaim_factory import launch_hash
 from tenure.controller.signals.digests import (
@@ -28,6 +27,7 @@ from tenure.controller.signals.signaller import Signal, SignalQueue, Start
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, Resource
 from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.facts import NodeClaimFact, NodeFact
+from tenure.model.invalid_objects import ObjectKey
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimIdentity, NodeClaimState
 from tenure.model.observations import ObservedNodeClaim, ObservedNodeClass, ObservedNodePool
 from tenure.model.plan import ExpectedDurations

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
-from tenure.apis.labels import TERMINATION_FINALIZER
+from tenure.apis.labels import DO_NOT_DISRUPT, TERMINATION_FINALIZER
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
@@ -11,6 +12,8 @@ from tenure.kube.client.events import KubeEvents
 from tenure.kube.client.patches import AnnotationPatcher, StatusObjects
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.provider_results import ConditionPatch
+
+_IDENTITY: Final = ("name", "uid", "labels", "creationTimestamp", "deletionTimestamp", "finalizers")
 
 
 class KubeNodeClaims(AnnotationPatcher):
@@ -22,7 +25,8 @@ class KubeNodeClaims(AnnotationPatcher):
         return _read(await self._claims.get(name))
 
     async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeClaim]:
-        return [NodeClaim.from_object(item) async for item in self._claims.iterate(labels)]
+        """One that cannot be read has its identity and conditions alone, and is protected from disruption."""
+        return await self._claims.read_each(NodeClaim.from_object, _read_identity, labels)
 
     async def create(self, claim: NodeClaim) -> NodeClaim:
         return NodeClaim.from_object(await self._claims.create(claim.to_object()))
@@ -63,6 +67,23 @@ class KubeNodeClaims(AnnotationPatcher):
         if released:
             await self._claims.publish(name, uid, "Finalized", f"Finalized {TERMINATION_FINALIZER}")
         return released
+
+
+def _read_identity(item: Json) -> NodeClaim:
+    metadata, status = item["metadata"], item.get("status") or {}
+    conditions = status.get("conditions") or ()
+    return NodeClaim.from_object(
+        {
+            "metadata": {
+                **{key: metadata[key] for key in _IDENTITY if key in metadata},
+                "annotations": {**(metadata.get("annotations") or {}), DO_NOT_DISRUPT: "true"},
+            },
+            "status": {
+                **{key: status[key] for key in ("nodeName", "providerID") if key in status},
+                "conditions": [{"type": one["type"], "status": one["status"]} for one in conditions],
+            },
+        }
+    )
 
 
 def _read(item: Json | None) -> NodeClaim | None:

@@ -48,7 +48,8 @@ class KubeNodes(AnnotationPatcher):
         ]
 
     async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeState]:
-        return [node_state(node) async for node in self._nodes.iterate(labels)]
+        """One that cannot be read has its identity alone: it is not Ready, and is protected from disruption."""
+        return await self._nodes.read_each(node_state, _node_identity, labels)
 
     async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
         """Once: a Node that is labelled registered is left as it is, since what users changed since then is theirs."""
@@ -107,6 +108,19 @@ def node_state(node: Json) -> NodeState:
         boot_id=fact.boot_id,
         deleting=fact.deleting,
         finalizers=fact.finalizers,
+    )
+
+
+def _node_identity(node: Json) -> NodeState:
+    metadata = node["metadata"]
+    return NodeState(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        provider_id=(node.get("spec") or {}).get("providerID", ""),
+        labels=metadata.get("labels") or {},
+        annotations={**(metadata.get("annotations") or {}), labels.DO_NOT_DISRUPT: "true"},
+        deleting="deletionTimestamp" in metadata,
+        finalizers=tuple(metadata.get("finalizers") or ()),
     )
 
 

@@ -14,6 +14,7 @@ import structlog
 
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
+from tenure.kube.client.event_reasons import EVENT_REASONS, UNLISTED
 from tenure.kube.client.resources import (
     DAEMON_SETS,
     EC2_NODE_CLASSES,
@@ -28,7 +29,6 @@ from tenure.kube.client.resources import (
 )
 from tenure.model.base import REQUEST_PRIORITY
 from tenure.model.errors import Conflict, Fault, Throttled, TryLater
-from tenure.model.event_reasons import EVENT_REASONS, UNLISTED
 
 log = structlog.get_logger(__name__)
 

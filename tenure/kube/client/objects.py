@@ -10,10 +10,16 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, Generic, TypeVar
 
+import structlog
+
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.resources import Resource
 from tenure.model.errors import Conflict, NotFound
+from tenure.model.invalid_objects import InvalidObjects, object_key
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 CACHE_SIZE: Final = 256
 CACHE_TTL_SECONDS: Final = 60.0
@@ -52,6 +58,22 @@ class Objects:
                 yield item
             continue_token = params["continue"] = response["metadata"].get("continue") or ""
             response, item = {}, None
+
+    async def read_each(
+        self, read: Callable[[Json], T], read_identity: Callable[[Json], T], labels: Mapping[str, str] | None = None
+    ) -> list[T]:
+        """All of them. `read_identity` is the reading of one for which `read` raises an error, which is logged."""
+        found: list[T] = []
+        invalid = InvalidObjects()
+        async for item in self.iterate(labels):
+            count = len(found)
+            with invalid.guard(object_key(item, self.resource.kind)):
+                found.append(read(item))
+            if len(found) == count:
+                found.append(read_identity(item))
+        for one in invalid.report().objects:
+            log.error("object is invalid", **one.model_dump())
+        return found
 
     async def list(self, labels: Mapping[str, str] | None = None) -> list[Json]:
         """All of them at once, for kinds of which there are few."""
@@ -199,9 +221,6 @@ def merge_patch(old: Json, desired: Mapping[str, object]) -> Json:
         else:
             patch[key] = value
     return patch
-
-
-T = TypeVar("T")
 
 
 class SharedRead(Generic[T]):

@@ -146,11 +146,13 @@ def pod_fact(pod: Json) -> PodFact:
     )
 
 
-def read_protection(annotations: Json) -> tuple[str, str]:
+def read_protection(
+    annotations: Json, *, path: str = "metadata.annotations", protects: str = "the pod"
+) -> tuple[str, str]:
     """The value of do-not-disrupt, and the problem with it; both empty without the annotation.
 
-    As in Karpenter, a value that is neither `true` nor a duration has no effect. A value that is too long to read
-    protects the pod: it may be a duration.
+    As in Karpenter, a value that is neither `true` nor a duration has no effect. A value that is too long to read may
+    be a duration: it protects the objects named in `protects`, on a Node none.
     """
     value = str(annotations.get(labels.DO_NOT_DISRUPT, ""))
     if value in ("", "true", "false"):
@@ -158,9 +160,9 @@ def read_protection(annotations: Json) -> tuple[str, str]:
     try:
         parse_duration(value)
     except DurationError as error:
-        is_long = len(value) > MAX_LENGTH
-        effect = "it protects the pod until it is fixed" if is_long else "it has no effect"
-        return "true" if is_long else "", f"metadata.annotations[{labels.DO_NOT_DISRUPT}]: {error}; {effect}"
+        is_protected = bool(protects) and len(value) > MAX_LENGTH
+        effect = f"it protects {protects} until it is fixed" if is_protected else "it has no effect"
+        return "true" if is_protected else "", f"{path}[{labels.DO_NOT_DISRUPT}]: {error}; {effect}"
     return value, ""
 
 

@@ -15,6 +15,7 @@ from tenure.model.disruption.decision import (
 )
 from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodFact
 from tenure.model.instance_types import InstanceType
+from tenure.model.invalid_objects import Guard, no_guard
 from tenure.scheduling.disruption import eligibility
 from tenure.scheduling.disruption.cost import disruption_cost_of, offering_price
 from tenure.scheduling.disruption.eligibility import PodDisruptionBudgets
@@ -76,20 +77,22 @@ class CandidateEvaluator:
     """Pods that wait and have a place on a node that stands, by that node; virtual ones of CapacityBuffers too."""
     virtual: frozenset[str]
     """UIDs of the latter."""
+    guard: Guard = no_guard
     pod_budgets: PodDisruptionBudgets = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pod_budgets", PodDisruptionBudgets(self.facts.pod_budgets.values()))
 
     def evaluate_all(self) -> list[Candidate]:
-        """Every NodeClaim of a NodePool, by name."""
+        """Every NodeClaim of a NodePool, by name. One that raises an error is no candidate."""
         busy = {one.claim for command in self.request.under_way for one in command.candidates}
         nominated = frozenset(self.request.nominated)
-        return [
-            self._evaluate(nodeclaim, nodeclaim.name in busy, nominated)
-            for _, nodeclaim in sorted(self.facts.nodeclaims.items())
-            if nodeclaim.pool
-        ]
+        candidates = []
+        for _, nodeclaim in sorted(self.facts.nodeclaims.items()):
+            if nodeclaim.pool:
+                with self.guard(nodeclaim, "candidate"):
+                    candidates.append(self._evaluate(nodeclaim, nodeclaim.name in busy, nominated))
+        return candidates
 
     def _evaluate(self, nodeclaim: NodeClaimFact, busy: bool, nominated: frozenset[str]) -> Candidate:
         facts, now = self.facts, self.request.now

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from tenure.model.disruption.decision import Command, Decision, DisruptionRequest, Method, NodeVerdict
 from tenure.model.facts import PodFact
+from tenure.model.invalid_objects import Guard, no_guard
 from tenure.model.plan import Plan
 from tenure.scheduling.disruption.budget_usage import BudgetTracker
 from tenure.scheduling.disruption.candidates import Candidate, CandidateEvaluator
@@ -35,12 +36,18 @@ class DisruptionContext:
     waiting: Mapping[str, PodFact]
     """By UID; virtual ones of CapacityBuffers too."""
     virtual: frozenset[str] = frozenset()
+    guard: Guard = no_guard
 
 
 def decide_disruption(context: DisruptionContext, request: DisruptionRequest) -> Decision:
     """A pure function of its arguments."""
     evaluator = CandidateEvaluator(
-        context.inputs.facts, context.templates, request, _expected_pods_by_node(context), context.virtual
+        context.inputs.facts,
+        context.templates,
+        request,
+        _expected_pods_by_node(context),
+        context.virtual,
+        context.guard,
     )
     return _DisruptionPass(context, request, evaluator.evaluate_all()).run()
 

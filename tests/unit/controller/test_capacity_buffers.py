@@ -8,6 +8,7 @@ import pytest
 
 from tenure.controller.capacity_buffers import MAX_CHECK_INTERVAL, MIN_CHECK_INTERVAL, CapacityBuffers
 from tenure.kube.client.list_watch import Delta
+from tenure.kube.facts.pods import virtual_pod_fact
 from tenure.model.errors import TryLater
 from tenure.model.plan import Plan
 from tenure.model.provider_results import ConditionPatch
@@ -161,6 +162,23 @@ async def test_what_makes_no_sense_is_said_and_hurts_no_other(harness: BufferHar
     await harness.buffers.resolve()
     assert harness.port.written == [("wrong", 0, ["ResolutionFailed", "NotReadyForProvisioning"])]
     assert set(harness.cache.buffers) == {"spare"}
+
+
+async def test_a_buffer_that_raises_an_error_hurts_no_other(
+    harness: BufferHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_for_one(raw: Json, template: Json) -> Any:
+        if raw["metadata"]["name"] == "bad":
+            raise AttributeError("injected")
+        return virtual_pod_fact(raw, template)
+
+    monkeypatch.setattr("tenure.controller.capacity_buffers.virtual_pod_fact", fail_for_one)
+    bad = buffer("bad", podTemplateRef={"name": "web"}, replicas=2)
+    await harness.resolve(bad, by_template())
+    assert set(harness.cache.buffers) == {"spare"}
+    assert harness.cache.invalid_objects.count() == {("CapacityBuffer", "UnexpectedType"): 1}
+    harness.apply_buffer_objects("capacitybuffers", bad, deleted=True)
+    assert not harness.cache.invalid_objects.count()
 
 
 async def test_the_strategy_of_somebody_else_is_left_alone(harness: BufferHarness) -> None:

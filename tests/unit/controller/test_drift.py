@@ -289,6 +289,7 @@ async def test_a_node_that_cannot_be_judged_holds_up_no_other(
     harness.launch("c2", image="ami-old")
     await harness.run_pass()
     assert (harness.reason("c1"), harness.reason("c2")) == ("", "AMIDrift")
+    assert harness.cache.invalid_objects.count() == {("NodeClaim", "RuntimeError"): 1}
 
 
 async def test_a_successor_says_nothing_new(harness: DriftHarness) -> None:

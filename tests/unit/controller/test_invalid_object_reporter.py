@@ -7,10 +7,10 @@ from temporalio.common import MetricMeter
 
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeBatch
-from tenure.controller.cache.invalid_objects import MAX_REPORTED, ObjectKey
 from tenure.controller.invalid_object_reporter import REPEAT_AFTER, InvalidObjectReporter
 from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.model.errors import InvalidObjectReport
+from tenure.model.invalid_objects import MAX_REPORTED, ObjectKey
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BATCH = cast(ChangeBatch, None)

@@ -11,7 +11,7 @@ from tenure.controller.lifecycle_policies import LifecyclePolicies
 from tenure.kube.client.list_watch import Delta
 from tenure.model.errors import TryLater
 from tenure.model.nodeclaim.state import Deadlines
-from tenure.model.operator_requests import NO_INVALID_RULES, PolicyVerdict
+from tenure.model.operator_requests import NO_INVALID_RULES, PolicyFact, PolicyVerdict
 from tests.support.controller.builders import CacheHarness, claim, pool, stamp
 
 
@@ -34,6 +34,21 @@ def policy(name: str, *, generation: int = 1, age: float = 100, **spec: Any) -> 
     """`age` in seconds."""
     metadata = {"name": name, "uid": f"uid-{name}", "generation": generation, "creationTimestamp": stamp(-age)}
     return {"metadata": metadata, "spec": spec}
+
+
+def test_a_policy_that_raises_an_error_hurts_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail_for_one(fact: PolicyFact) -> str:
+        if fact.name == "bad":
+            raise RuntimeError("injected")
+        return ""
+
+    monkeypatch.setattr("tenure.policy.lifecycle_policy.problem_in", fail_for_one)
+    harness = PolicyHarness()
+    harness.apply_objects("nodepools", pool())
+    harness.write(policy("bad", launch={"deadline": "3m"}), policy("good", launch={"deadline": "4m"}))
+    harness.update()
+    assert harness.policies.deadlines_of("general").launch == timedelta(minutes=4)
+    assert harness.cache.invalid_objects.count() == {("LifecyclePolicy", "RuntimeError"): 1}
 
 
 class PolicyHarness(CacheHarness):

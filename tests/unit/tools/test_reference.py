@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from tenure import metrics
 from tenure.apis import labels
-from tenure.model.event_reasons import EVENT_REASONS
+from tenure.kube.client.event_reasons import EVENT_REASONS
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.rollout import RolloutEventReason
 from tenure.policy.interruption.messages import REASONS as INTERRUPTED

@@ -1,5 +1,6 @@
 """The caches: what is remembered, what becomes dirty, and what the planner is handed."""
 
+import re
 from datetime import datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from tenure.apis import labels
 from tenure.controller.cache.dirty import PodBound, PodDeleted
 from tenure.model.facts import NodeClaimFact
+from tenure.model.invalid_objects import ObjectKey
 from tests.support.controller import builders
 from tests.support.controller.builders import CacheHarness, at, claim, node, node_class, pod, pool, with_binding
 
@@ -205,6 +207,45 @@ def test_an_unreadable_protection_is_reported(harness: CacheHarness, value: str,
     found = harness.cache.invalid_objects.report().objects
     assert [problem in one.message for one in found] == [True] * bool(problem)
     assert {one.reason for one in found} <= {"InvalidAnnotation"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "effect"),
+    (
+        ("nodes", "soon", "metadata.annotations[karpenter.sh/do-not-disrupt]: .* it has no effect"),
+        ("nodes", "9" * 5000 + "h", "metadata.annotations[karpenter.sh/do-not-disrupt]: .* it has no effect"),
+        ("daemonsets", "soon", "spec.template.metadata.annotations[karpenter.sh/do-not-disrupt]: .* it has no effect"),
+        ("daemonsets", "9" * 5000 + "h", ".* it protects its pods until it is fixed"),
+    ),
+    ids=("node", "node-long", "daemonset", "daemonset-long"),
+)
+def test_an_unreadable_protection_of_a_node_or_daemonset_is_reported(
+    harness: CacheHarness, kind: str, value: str, effect: str
+) -> None:
+    annotations = {labels.DO_NOT_DISRUPT: value}
+    raw = node("n9", annotations=annotations) if kind == "nodes" else _daemonset(annotations)
+    harness.apply_objects(kind, raw)
+    [found] = harness.cache.invalid_objects.report().objects
+    assert (found.kind, found.reason) == ("Node" if kind == "nodes" else "DaemonSet", "InvalidAnnotation")
+    assert re.fullmatch(effect.replace("[", r"\[").replace("]", r"\]"), found.message)
+    assert "n9" in harness.cache.nodes or "uid-ds" in harness.cache.daemonsets
+    harness.delete_objects(kind, raw)
+    assert harness.cache.invalid_objects.report().objects == ()
+
+
+def _daemonset(annotations: dict[str, str]) -> dict[str, Any]:
+    metadata = {"name": "ds", "namespace": "default", "uid": "uid-ds", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {
+        "metadata": metadata,
+        "spec": {"template": {"metadata": {"annotations": annotations}, "spec": {"containers": []}}},
+    }
+
+
+def test_an_object_that_is_gone_is_invalid_in_no_step(harness: CacheHarness) -> None:
+    with harness.cache.invalid_objects.guard(ObjectKey("Node", "n1", step="signal")):
+        raise ValueError("bad")
+    harness.delete_objects("nodes", node("n1"))
+    assert harness.cache.invalid_objects.report().objects == ()
 
 
 def test_other_unreadable_objects_keep_their_last_known_fact(harness: CacheHarness) -> None:

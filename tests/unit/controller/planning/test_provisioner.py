@@ -20,9 +20,11 @@ from tenure.controller.planning.catalog import FRESH_FOR, RETRY_AFTER
 from tenure.controller.planning.planner_process import PlannerClient
 from tenure.controller.planning.provisioner import Provisioner
 from tenure.model.errors import Throttled, TryLater
+from tenure.model.facts import PodFact
 from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom
 from tenure.model.interruption.notices import InterruptionMessage
 from tenure.model.plan import PlanOutcome, PlanRequest
+from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape
 from tenure.scheduling.settings import PlanSettings
 from tests.support.controller.builders import CacheHarness, Json, at, claim, node, node_class, pod, pool, stamp
 from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims
@@ -141,6 +143,26 @@ async def test_pods_become_claims_that_are_expected_and_remembered(harness: Prov
     assert names == set(harness.claims.found) == set(harness.cache.nodeclaims)
     assert {harness.nominations.nomination_of(f"uid-p{number}").target for number in range(14)} == names  # type: ignore[union-attr]
     assert set(harness.events.messages("Nominated")) == {f"Pod should schedule on: nodeclaim/{name}" for name in names}
+
+
+async def test_an_object_that_is_invalid_in_the_planner_is_reported(
+    harness: ProvisionerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_for_one(fact: PodFact) -> PodShape:
+        if fact.name == "bad0":
+            raise ZeroDivisionError("injected")
+        return build_pod_shape(fact)
+
+    monkeypatch.setattr("tenure.scheduling.planner_guard.build_pod_shape", fail_for_one)
+    harness.add_pods(1, "bad")
+    harness.add_pods(1)
+    outcome = await harness.plan()
+    assert (outcome.created, outcome.unschedulable) == (1, 1)
+    [found] = harness.cache.invalid_objects.report().objects
+    assert (found.kind, found.name, found.reason) == ("Pod", "default/bad0", "ZeroDivisionError")
+    harness.delete_objects("pods", pod("bad0"))
+    await harness.plan("plan-2")
+    assert harness.cache.invalid_objects.report().objects == ()
 
 
 async def test_the_next_pass_counts_on_what_is_coming(harness: ProvisionerHarness) -> None:

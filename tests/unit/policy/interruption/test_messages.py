@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from tenure.model.event_reasons import EVENT_REASONS
+from tenure.kube.client.event_reasons import EVENT_REASONS
 from tenure.model.interruption.notices import EventKind
 from tenure.model.interruption.records import EventText
 from tenure.model.nodeclaim.state import NodeClaimState

@@ -2,21 +2,20 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, NamedTuple
 
-import structlog
 from pydantic import ValidationError
 
 from tenure.apis.durations import quote
 from tenure.model.base import first_validation_error
 from tenure.model.errors import InvalidObject, InvalidObjectReport
 
-log = structlog.get_logger(__name__)
-
 MAX_REPORTED: Final = 50
 INVALID_ANNOTATION: Final = "InvalidAnnotation"
 """The code of `tenure.kube.facts.pods.AnnotationError`, whose message says the effect."""
+PLANNER_STEPS: Final = "plan"
+"""The prefix of the steps of the planner's process."""
 _MAX_MESSAGE: Final = 300
 
 
@@ -61,6 +60,15 @@ def describe_error(error: Exception) -> tuple[str, str]:
     return code, text.encode(errors="replace").decode()[:_MAX_MESSAGE]
 
 
+Guard = Callable[[Any, str], AbstractContextManager[None]]
+"""Of a fact, for a step: records an error that the body raises, in place of raising it."""
+
+
+def no_guard(_: object, __: str) -> AbstractContextManager[None]:
+    """For callers that handle errors themselves."""
+    return nullcontext()
+
+
 class InvalidObjects:
     """Invalid objects by key. One guard handles one object; a later success of the same object clears its entry."""
 
@@ -79,10 +87,34 @@ class InvalidObjects:
             self.record(key, error)
         after = self._found.get(key)
         if after != before:
-            if after:
-                log.error("object is invalid", **after.model_dump())
-            self._changed = True
-            self._on_change()
+            self._set_changed()
+
+    def guard_change(self, raw: Mapping[str, Any], kind: str, *, is_deleted: bool) -> AbstractContextManager[None]:
+        """Of an object that the API server delivers; one that is gone is invalid no more."""
+        key = object_key(raw, kind)
+        if is_deleted:
+            self.forget_object(kind, key.uid, key.name)
+        return self.guard(key)
+
+    def forget_object(self, kind: str, *identities: str) -> None:
+        """The object with this UID or name is gone, with the entries of all steps."""
+        known = {*identities} - {""}
+        gone = [key for key in self._found if key.kind == kind and known & {key.uid, key.name}]
+        for key in gone:
+            del self._found[key]
+        if gone:
+            self._set_changed()
+
+    def replace_steps(self, prefix: str, found: Mapping[ObjectKey, InvalidObject]) -> None:
+        """All entries of the steps with this prefix, as another process found them."""
+        others = {key: one for key, one in self._found.items() if not key.step.startswith(prefix)}
+        before, self._found = self._found, others | dict(found)
+        if self._found != before:
+            self._set_changed()
+
+    def _set_changed(self) -> None:
+        self._changed = True
+        self._on_change()
 
     def take_changed(self) -> bool:
         """Whether an entry changed since the last call; True for the first."""

@@ -1,0 +1,143 @@
+"""The guard around each object of the planner: an error of one object leaves every other object planned."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Final
+
+from tenure.model.facts import DaemonSetFact, NodeClaimFact, NodeFact, NodePoolFact, PodFact
+from tenure.model.invalid_objects import PLANNER_STEPS, InvalidObjects, ObjectKey
+from tenure.model.nodeoverlays import OverlayFact
+from tenure.model.plan import Plan, UnschedulablePod
+from tenure.scheduling.packing.packer import unscheduled_pod
+from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape
+from tenure.scheduling.pods import constraints_of, node_requirement_alternatives
+from tenure.scheduling.snapshot import Change
+
+MAX_ATTEMPTS: Final = 64
+"""Plans that are made to find the pods that make planning fail."""
+_KINDS: Final[Mapping[type, str]] = {
+    PodFact: "Pod",
+    NodeFact: "Node",
+    NodeClaimFact: "NodeClaim",
+    NodePoolFact: "NodePool",
+    DaemonSetFact: "DaemonSet",
+    OverlayFact: "NodeOverlay",
+}
+_KINDS_BY_CHANGE: Final[Mapping[str, str]] = {
+    "pod": "Pod",
+    "node": "Node",
+    "claim": "NodeClaim",
+    "pool": "NodePool",
+    "daemonset": "DaemonSet",
+    "overlay": "NodeOverlay",
+}
+GuardedFact = PodFact | NodeFact | NodeClaimFact | NodePoolFact | DaemonSetFact | OverlayFact
+ShapedPods = Sequence[tuple[PodShape, PodFact]]
+
+
+class PlannerGuard:
+    def __init__(self) -> None:
+        self.invalid_objects = InvalidObjects()
+        self._faulty_pods: dict[str, str] = {}
+        """By UID the error of each pod that made planning fail."""
+
+    def of(self, fact: GuardedFact, step: str = "") -> AbstractContextManager[None]:
+        """`step`: tells several guards of the same object apart."""
+        return self.invalid_objects.guard(_object_key(fact, step))
+
+    def check(self, change: Change) -> Change | None:
+        """The change, in a form that planning can read; None where the last known form has to do."""
+        if change.fact is None:
+            self._forget(change)
+        match change.fact:
+            case PodFact() as pod:
+                self._faulty_pods.pop(change.key, None)
+                with self.of(pod):
+                    if pod.anti_affinity or not pod.node_name:
+                        hash(build_pod_shape(pod))
+                    return change
+                return change.model_copy(update={"fact": _unplannable_pod(pod)})
+            case DaemonSetFact() as daemonset:
+                with self.of(daemonset):
+                    node_requirement_alternatives(constraints_of(daemonset.pod))
+                    return change
+                return None
+        return change
+
+    def retry_faulty_pods(self) -> None:
+        """Something else changed that they depend on."""
+        for uid in self._faulty_pods:
+            self.invalid_objects.forget_object("Pod", uid)
+        self._faulty_pods.clear()
+
+    def plan(self, shaped_pods: ShapedPods, make_plan: Callable[[ShapedPods], Plan]) -> Plan:
+        """The plan of all pods but those that make planning fail. Raises the error where every pod does."""
+        usable: ShapedPods = [one for one in shaped_pods if one[1].uid not in self._faulty_pods]
+        try:
+            plan = make_plan(usable)
+        except Exception as error:
+            usable = self._exclude_faulty(usable, make_plan, error)
+            plan = make_plan(usable)
+        rejected = [
+            _rejection(pod, self._faulty_pods[pod.uid]) for _, pod in shaped_pods if pod.uid in self._faulty_pods
+        ]
+        return plan.model_copy(update={"unschedulable": (*rejected, *plan.unschedulable)}) if rejected else plan
+
+    def _exclude_faulty(
+        self, usable: ShapedPods, make_plan: Callable[[ShapedPods], Plan], error: Exception
+    ) -> ShapedPods:
+        groups: dict[str, list[tuple[PodShape, PodFact]]] = {}
+        for one in usable:
+            groups.setdefault(one[1].owner_uid or one[1].uid, []).append(one)
+        found = {pod.uid: (pod, why) for pod, why in _FaultSearch(make_plan).find([*groups.values()])}
+        if not found or (len(groups) > 1 and len(found) == len(usable)):
+            raise error
+        for uid, (pod, why) in found.items():
+            with self.of(pod):
+                self._faulty_pods[uid] = self.invalid_objects.record(_object_key(pod), why)
+        return [one for one in usable if one[1].uid not in found]
+
+    def _forget(self, change: Change) -> None:
+        self._faulty_pods.pop(change.key, None)
+        kind = _KINDS_BY_CHANGE.get(change.kind)
+        if kind:
+            self.invalid_objects.forget_object(kind, change.key)
+
+
+class _FaultSearch:
+    """Bisects groups of pods with the same owner. After `MAX_ATTEMPTS` a part that fails is refused as a whole."""
+
+    def __init__(self, make_plan: Callable[[ShapedPods], Plan]) -> None:
+        self._make_plan = make_plan
+        self._attempts = 0
+
+    def find(self, groups: Sequence[ShapedPods]) -> Iterator[tuple[PodFact, Exception]]:
+        pods = [one for group in groups for one in group]
+        self._attempts += 1
+        try:
+            self._make_plan(pods)
+        except Exception as error:
+            if len(groups) == 1 or self._attempts >= MAX_ATTEMPTS:
+                yield from ((pod, error) for _, pod in pods)
+                return
+            middle = len(groups) // 2
+            yield from self.find(groups[:middle])
+            yield from self.find(groups[middle:])
+
+
+def _object_key(fact: GuardedFact, step: str = "") -> ObjectKey:
+    name = f"{fact.namespace}/{fact.name}" if isinstance(fact, PodFact | DaemonSetFact) else fact.name
+    return ObjectKey(_KINDS[type(fact)], name, fact.uid, f"{PLANNER_STEPS}-{step}" if step else PLANNER_STEPS)
+
+
+def _unplannable_pod(pod: PodFact) -> PodFact:
+    """The safest reading: no plan is made for it, and it protects its node from voluntary disruption."""
+    terms = ("spreads", "affinity", "anti_affinity", "required_terms", "preferred_terms", "tolerations")
+    why = "the pod cannot be read for planning"
+    return pod.model_copy(
+        update={**dict.fromkeys(terms, ()), "node_selector": {}, "do_not_disrupt": "true", "unplannable": why}
+    )
+
+
+def _rejection(pod: PodFact, why: str) -> UnschedulablePod:
+    return unscheduled_pod(pod, f"planning fails with this pod: {why}")

@@ -1,0 +1,39 @@
+"""Lists of NodeClaims and Nodes: one that cannot be read is listed with its identity, in the safest reading."""
+
+from typing import Any, cast
+
+from tenure.apis import labels
+from tenure.kube.adapters.nodeclaims import KubeNodeClaims
+from tenure.kube.adapters.nodes import KubeNodes
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.events import KubeEvents
+from tests.support.controller.builders import claim, node
+
+Json = dict[str, Any]
+
+
+class FakeClient:
+    def __init__(self, *items: Json) -> None:
+        self.items = items
+
+    async def request(self, method: str, path: str, **_: Any) -> Json:
+        return {"items": self.items, "metadata": {}}
+
+
+async def test_an_unreadable_nodeclaim_counts_and_is_protected() -> None:
+    bad = claim("bad", phase="Initialized", annotations={"a": "b"})
+    bad["spec"]["taints"] = "none"
+    client = cast(KubeClient, FakeClient(bad, claim("good", phase="Initialized")))
+    found = {one.name: one for one in await KubeNodeClaims(client, cast(KubeEvents, None)).list()}
+    assert found["bad"].is_true(labels.INITIALIZED_CONDITION) and found["bad"].status.provider_id
+    assert found["bad"].nodepool == found["good"].nodepool
+    assert found["bad"].metadata.annotations == {"a": "b", labels.DO_NOT_DISRUPT: "true"}
+    assert labels.DO_NOT_DISRUPT not in found["good"].metadata.annotations
+
+
+async def test_an_unreadable_node_is_not_ready_and_is_protected() -> None:
+    bad = node("bad", of="c")
+    bad["status"]["allocatable"] = {"cpu": "lots"}
+    found = {one.name: one for one in await KubeNodes(cast(KubeClient, FakeClient(bad, node("good")))).list()}
+    assert (found["bad"].ready, found["good"].ready) == (False, True)
+    assert found["bad"].provider_id and found["bad"].annotations == {labels.DO_NOT_DISRUPT: "true"}
