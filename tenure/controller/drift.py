@@ -14,7 +14,7 @@ from activities.ports.core import Events, Instances
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeSet
+from tenure.controller.cache.dirty import ChangeSet, set_or_remove
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.errors import Fault
 from tenure.model.facts import NodeClaimFact
@@ -120,7 +120,7 @@ class DriftDetector:
         kind, _, name = base.partition("/")
         known = self._pool_base(name) if kind == "pool" else self._class_base(name)
         new = self._bases.get(base) != known
-        self._bases[base] = known
+        set_or_remove(self._bases, base, known)
         return new
 
     def _pool_base(self, name: str) -> object:

@@ -168,9 +168,13 @@ class InterruptionBurst:
         """Once for each, however often it is said."""
         self._counts.setdefault(uid, until)
 
+    def expire(self, now: datetime) -> None:
+        """Forget those that count no more."""
+        self._counts = {uid: until for uid, until in self._counts.items() if now < until}
+
     def ends_at(self, now: datetime) -> datetime | None:
         """When fewer than `BURST_SIZE` of them count; None where that is so now."""
-        self._counts = {uid: until for uid, until in self._counts.items() if now < until}
+        self.expire(now)
         latest = nlargest(BURST_SIZE, self._counts.values())
         return latest[-1] if len(latest) == BURST_SIZE else None
 
@@ -242,6 +246,7 @@ class InterruptedCapacity:
 
     def expire(self, now: datetime) -> None:
         """What AWS left standing is as it was before."""
+        self.burst.expire(now)
         for name in [
             name for name, until in self._until.items() if until <= now or name not in self._cache.interrupted
         ]:

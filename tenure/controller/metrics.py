@@ -12,7 +12,7 @@ from temporalio.common import MetricMeter
 from tenure import metrics
 from tenure.apis import labels, resources
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeBatch, ChangeSet
+from tenure.controller.cache.dirty import ChangeBatch, ChangeSet, set_or_remove
 from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.disruption.controller import DisruptionPass
@@ -188,7 +188,8 @@ class NodePoolMetrics:
         pool, amounts = self._claims.pop(name, ("", {}))
         if amounts:
             remaining = resources.subtract(self._used[pool], amounts)
-            self._used[pool] = {resource: amount for resource, amount in remaining.items() if amount}
+            used = {resource: amount for resource, amount in remaining.items() if amount}
+            set_or_remove(self._used, pool, used or None)
 
     def _add(self, name: str) -> None:
         claim = self._cache.nodeclaims.get(name)

@@ -181,7 +181,9 @@ class Rebuild:
             if discrepancy.kind == "NodeClaim":
                 self._notifier.notify_deleted(discrepancy.workflow)
         coordinators = [one.workflow for one in orphaned if one.kind != "NodeClaim"]
-        notify_orphaned_coordinators(coordinators, self._cluster, self._snapshot.cache, self._notifier)
+        notify_orphaned_coordinators(
+            coordinators, self._cluster, self._snapshot.cache, self._notifier, self._signal_queue
+        )
         await self._until_sent()
 
     # --- what is missing ---

@@ -2,7 +2,7 @@
 
 The visibility store lags, so young objects and workflows are left alone."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Set
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -51,7 +51,11 @@ async def _list_executions(client: Client, query: str) -> AsyncIterator[Workflow
 
 
 def notify_orphaned_coordinators(
-    running: Iterable[str], cluster: str, cache: ClusterCache, notifier: WorkflowNotifier
+    running: Collection[str],
+    cluster: str,
+    cache: ClusterCache,
+    notifier: WorkflowNotifier,
+    signal_queue: SignalQueue,
 ) -> int:
     """How many coordinators were told that their object is gone: it went while nobody watched."""
     pools = {ids.nodepool(cluster, name) for name in cache.nodepools}
@@ -60,6 +64,8 @@ def notify_orphaned_coordinators(
     for key in orphans:
         log.warning("coordinator without its object: told", workflow=key)
         notifier.notify_coordinator_deleted(key)
+    prefixes = (ids.nodepool(cluster, ""), ids.nodeclass(cluster, ""))
+    _discard_stale(prefixes, {*pools, *classes, *running}, signal_queue)
     return len(orphans)
 
 
@@ -82,7 +88,7 @@ def repair_nodeclaim_workflows(
     for key in orphans:
         log.warning("workflow without a NodeClaim: told", workflow=key)
         notifier.notify_deleted(key)
-    _discard_stale(claims, running, signal_queue)
+    _discard_stale((f"{notifier.cluster}/nodeclaim/",), {*claims, *running}, signal_queue)
     return len(started), len(orphans)
 
 
@@ -91,8 +97,7 @@ def needs_workflow(claim: NodeClaimFact) -> bool:
     return not claim.deleting or labels.TERMINATION_FINALIZER in claim.finalizers
 
 
-def _discard_stale(claims: dict[str, NodeClaimFact], running: dict[str, datetime], signal_queue: SignalQueue) -> None:
-    """Forget what was told to workflows that have neither object nor run."""
-    marker = "/nodeclaim/"
-    for key in [key for key in signal_queue.sent if marker in key and key not in claims and key not in running]:
+def _discard_stale(prefixes: tuple[str, ...], known: Set[str], signal_queue: SignalQueue) -> None:
+    """Forget signals that were sent to workflows that have neither object nor run."""
+    for key in [key for key in signal_queue.sent if key.startswith(prefixes) and key not in known]:
         signal_queue.discard(key)

@@ -37,6 +37,9 @@ class StartupDurations:
     def update(self, changes: ChangeSet) -> None:
         for uid in changes.deleted_nodeclaims:
             self._recorded.pop(uid, None)
+        for pool in changes.deleted_nodepools:
+            self._samples = {key: found for key, found in self._samples.items() if key[0] != pool}
+            self._expected.clear()
         for name in changes.nodeclaims:
             claim = self._cache.nodeclaims.get(name)
             if claim is not None and claim.pool:

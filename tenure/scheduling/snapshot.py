@@ -204,7 +204,7 @@ class ClusterFacts:
     def _apply_pod(self, uid: str, pod: PodFact | None) -> None:
         before = self.pods.get(uid)
         if before is not None and before.node_name:
-            self._bound.get(before.node_name, {}).pop(uid, None)
+            self._unbind(before)
         self.unbound_pods.pop(uid, None)
         _set_or_delete(self.pods, uid, pod)
         if pod is None or pod.is_finished:
@@ -213,6 +213,12 @@ class ClusterFacts:
             self._bound.setdefault(pod.node_name, {})[uid] = pod
         else:
             self.unbound_pods[uid] = pod
+
+    def _unbind(self, pod: PodFact) -> None:
+        bound = self._bound.get(pod.node_name, {})
+        bound.pop(pod.uid, None)
+        if not bound:
+            self._bound.pop(pod.node_name, None)
 
     def _apply_node(self, name: str, node: NodeFact | None) -> None:
         before = self.nodes.get(name)

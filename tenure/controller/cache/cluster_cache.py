@@ -78,6 +78,8 @@ class ClusterCache:
         self._nodes_by_provider: dict[str, set[str]] = {}
         self._nodeclaim_by_instance: dict[str, str] = {}
         self._nodeclaims_by_nodepool: dict[str, set[str]] = {}
+        self._assumed: dict[str, datetime] = {}
+        """Since when NodeClaims that this process created are counted before the watch shows them."""
         self._deleted: deque[str] = deque(maxlen=_RECENT_DELETIONS)
         self.interrupted: set[str] = set()
         """NodeClaims whose instance AWS interrupts: plans treat them as deleting."""
@@ -159,6 +161,7 @@ class ClusterCache:
 
     def _on_nodeclaim(self, delta: Delta) -> None:
         metadata = delta.object["metadata"]
+        self._assumed.pop(metadata["name"], None)
         if delta.is_deleted:
             self._delete_nodeclaim(metadata["name"], metadata["uid"])
         elif is_ours(delta.object["spec"]["nodeClassRef"]):
@@ -256,7 +259,14 @@ class ClusterCache:
     def assume_nodeclaim(self, claim: NodeClaimFact) -> None:
         """A NodeClaim that was just created counts before the watch shows it; unless it is gone again already."""
         if claim.uid not in self._deleted and claim.name not in self.nodeclaims:
+            self._assumed[claim.name] = self._now()
             self._store_nodeclaim(claim)
+
+    def forget_unobserved_nodeclaims(self, before: datetime) -> None:
+        """Those that were assumed earlier and that no list or watch has shown: they were deleted while none ran."""
+        for name in [name for name, at in self._assumed.items() if at < before]:
+            del self._assumed[name]
+            self._delete_nodeclaim(name, self.nodeclaims[name].uid)
 
     def set_buffer(self, uid: str, fact: BufferFact | None) -> bool:
         """What a CapacityBuffer asks for; None: nothing. False when it is as it was."""

@@ -51,6 +51,7 @@ class PodNominator:
                 self._expecting.add(name)
                 self._due.update((uid, node) for uid, node in found.items() if self._needs_nomination(uid, node))
         self._nominated = {uid: nominated for uid, nominated in self._nominated.items() if uid in self._cache.pending}
+        self._due = {uid: node for uid, node in self._due.items() if uid in self._cache.pending}
         if self._due:
             self._wake.set()
 

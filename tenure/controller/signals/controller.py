@@ -9,6 +9,7 @@ from temporalio.client import Client
 from tenure.apis.feature_gates import FeatureGate
 from tenure.controller.cache.dirty import ChangeBatch, SyncedKinds
 from tenure.controller.resync import (
+    YOUNG,
     list_coordinators,
     list_nodeclaim_workflows,
     notify_orphaned_coordinators,
@@ -72,5 +73,6 @@ class SignalController:
         running = await list_nodeclaim_workflows(self._temporal, self._settings.cluster)
         coordinators = await list_coordinators(self._temporal, self._settings.cluster)
         if not self._cluster.stale_kinds(_STALE_AFTER_SECONDS):
+            cache.forget_unobserved_nodeclaims(self._now() - YOUNG)
             repair_nodeclaim_workflows(running, cache, self.notifier, self._signal_queue, known(), self._now())
-            notify_orphaned_coordinators(coordinators, self._settings.cluster, cache, self.notifier)
+            notify_orphaned_coordinators(coordinators, self._settings.cluster, cache, self.notifier, self._signal_queue)

@@ -122,6 +122,8 @@ class BudgetHeadroomNotifier:
         released = {pool for name in names if (pool := self._update_state(name)) and self._initialized}
         released |= {self._remove(claim) for claim in changes.deleted_nodeclaims.values()} - {""}
         self._initialized = True
+        for name in changes.deleted_nodepools:
+            self._released.pop(name, None)
         for pool in self._affected_nodepools(released):
             self._released[pool] = self._number()
             changes.nodepools.add(pool)

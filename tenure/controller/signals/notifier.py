@@ -64,7 +64,7 @@ class WorkflowNotifier:
     ) -> None:
         """`buffer_needing`: the CapacityBuffer that needs the room on a NodeClaim's node, by its name; empty for
         none."""
-        self._cluster, self._deadlines = cluster, deadlines
+        self.cluster, self._deadlines = cluster, deadlines
         self._cache, self._nominations, self._signal_queue = cache, nominations, signal_queue
         self._began, self._number, self._drift, self._buffer_needing = began, number, drift, buffer_needing
         self._not_ready, self._expected_pods, self._observers = (
@@ -125,7 +125,7 @@ class WorkflowNotifier:
 
     def identity_of(self, claim: NodeClaimFact) -> NodeClaimIdentity:
         return NodeClaimIdentity(
-            cluster=self._cluster,
+            cluster=self.cluster,
             name=claim.name,
             uid=claim.uid,
             pool=claim.pool,
@@ -138,7 +138,7 @@ class WorkflowNotifier:
         )
 
     def workflow_id(self, claim: NodeClaimFact) -> str:
-        return ids.nodeclaim(self._cluster, claim.name, claim.uid)
+        return ids.nodeclaim(self.cluster, claim.name, claim.uid)
 
     def restart_workflow(self, claim: NodeClaimFact, known: SyncedKinds, now: datetime) -> None:
         """Its workflow is not running though the NodeClaim is there: start it, whatever was told before."""
@@ -244,13 +244,14 @@ class WorkflowNotifier:
             self._due.schedule(f"claim/{claim.name}", None)
             self._due.schedule(f"gone/{workflow_id}", now + DELETED_NOTIFY_DELAY)
         for name in changes.deleted_nodepools:
-            self.notify_coordinator_deleted(ids.nodepool(self._cluster, name))
+            self._nodepools_notified.pop(name, None)
+            self.notify_coordinator_deleted(ids.nodepool(self.cluster, name))
         for name in changes.deleted_nodeclasses:
-            self.notify_coordinator_deleted(ids.nodeclass(self._cluster, name))
+            self.notify_coordinator_deleted(ids.nodeclass(self.cluster, name))
 
     def notify_coordinator_deleted(self, workflow_id: str) -> None:
         """The NodePool or EC2NodeClass of this workflow is gone."""
-        is_nodepool = workflow_id.startswith(ids.nodepool(self._cluster, ""))
+        is_nodepool = workflow_id.startswith(ids.nodepool(self.cluster, ""))
         observed = (ObservedNodePool if is_nodepool else ObservedNodeClass)(number=self._number(), exists=False)
         self._signal_queue.discard(workflow_id)
         self._signal_queue.enqueue(Signal(workflow_id, "observe", observed, _DELETED_DIGEST))
@@ -273,8 +274,8 @@ class WorkflowNotifier:
             healthy_at=view.healthy_at,
             **(self._observers.nodepool_fields(name, view.pause) if self._observers else {}),
         )
-        start = Start("NodePool", NodePoolState(cluster=self._cluster, name=name), summary=f"NodePool {name}")
-        if self._enqueue_observation(ids.nodepool(self._cluster, name), observed, start):
+        start = Start("NodePool", NodePoolState(cluster=self.cluster, name=name), summary=f"NodePool {name}")
+        if self._enqueue_observation(ids.nodepool(self.cluster, name), observed, start):
             self._nodepools_notified[name] = now
 
     def _notify_nodeclass(self, name: str) -> None:
@@ -283,8 +284,8 @@ class WorkflowNotifier:
             return
         holders = [claim for claim in self._cache.nodeclaims.values() if claim.node_class == name]
         observed = nodeclass_digest(node_class, holders)
-        start = Start("EC2NodeClass", NodeClassState(cluster=self._cluster, name=name), summary=f"EC2NodeClass {name}")
-        self._enqueue_observation(ids.nodeclass(self._cluster, name), observed, start)
+        start = Start("EC2NodeClass", NodeClassState(cluster=self.cluster, name=name), summary=f"EC2NodeClass {name}")
+        self._enqueue_observation(ids.nodeclass(self.cluster, name), observed, start)
 
     def _enqueue_observation(
         self, workflow_id: str, observed: ObservedNodePool | ObservedNodeClass, start: Start

@@ -64,7 +64,7 @@ def test_coordinators_whose_objects_went_while_nobody_watched_are_told() -> None
     harness = NotifierHarness()
     harness.apply_objects("nodepools", pool("general"))
     running = ["prod/nodepool/general", "prod/nodepool/lost", "prod/nodeclass/lost"]
-    assert notify_orphaned_coordinators(running, "prod", harness.cache, harness.notifier) == 2
+    assert notify_orphaned_coordinators(running, "prod", harness.cache, harness.notifier, harness.signal_queue) == 2
     for key_of_lost, message in zip(running[1:], (ObservedNodePool, ObservedNodeClass), strict=True):
         (observed,) = harness.signal_queue.arguments_to(key_of_lost)
         assert isinstance(observed, message) and observed.exists is False

@@ -1,7 +1,7 @@
 """The caches: what is remembered, what becomes dirty, and what the planner is handed."""
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -322,3 +322,13 @@ def test_the_planner_is_told_of_pod_disruption_budgets_and_when_they_are_gone(ha
     assert (change.kind, change.key) == ("pod_budget", "a/web") and change in harness.cache.snapshot_changes()
     harness.delete_objects("poddisruptionbudgets", budget)
     assert [(one.key, one.fact) for one in harness.cache.drain_planner_changes()] == [("a/web", None)]
+
+
+def test_an_assumed_nodeclaim_that_no_list_shows_is_forgotten(harness: CacheHarness) -> None:
+    for name in ("seen", "unseen"):
+        harness.cache.assume_nodeclaim(builders.claim_fact(name=name, uid=f"uid-{name}"))
+    harness.apply_objects("nodeclaims", claim("seen"))
+    harness.cache.forget_unobserved_nodeclaims(harness.now)
+    assert "unseen" in harness.cache.nodeclaims
+    harness.cache.forget_unobserved_nodeclaims(harness.now + timedelta(seconds=1))
+    assert "unseen" not in harness.cache.nodeclaims and "seen" in harness.cache.nodeclaims
