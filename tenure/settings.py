@@ -1,6 +1,6 @@
-"""Settings of the worker: environment first, flags over it, Karpenter's names where the meaning is the same.
+"""Settings of the worker: environment variables, overridden by flags, with Karpenter's names for equal meanings.
 
-A wrong value is one line that says which variable, what it holds, and what to write instead.
+An invalid value gives one line with the variable, its value and the expected form.
 """
 
 import re
@@ -21,7 +21,7 @@ AWS_GATES = gate_defaults("AWS_FEATURE_GATES")
 
 
 class SettingsError(Exception):
-    """One line for the person who starts the worker."""
+    """One-line error at worker start."""
 
 
 def _parse_bounded_duration(value: Any) -> Any:
@@ -50,7 +50,7 @@ def _not_negative(value: timedelta) -> timedelta:
 
 Duration = Annotated[timedelta, BeforeValidator(_parse_bounded_duration), AfterValidator(_require_positive)]
 DurationOrNone = Annotated[timedelta, BeforeValidator(_parse_bounded_duration), AfterValidator(_not_negative)]
-"""`0s` switches off what it is for."""
+"""`0s` disables the feature."""
 
 
 def _some_minutes(value: timedelta) -> timedelta:
@@ -74,7 +74,7 @@ def _cluster_name(value: str) -> str:
 
 
 def _gates_of(known: dict[str, bool]) -> Callable[[Any], Any]:
-    """`Name=bool,…`; an unknown name is an error here, since a misspelt gate that is silently off helps nobody."""
+    """`Name=bool,…`; an unknown name is an error, since a misspelt gate would silently be off."""
 
     def read(value: Any) -> Any:
         if not isinstance(value, str):

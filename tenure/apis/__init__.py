@@ -1,1 +1,1 @@
-"""Karpenter's kinds as frozen models that read and write what the API server holds."""
+"""Karpenter's kinds as frozen models that round-trip the API server's objects."""

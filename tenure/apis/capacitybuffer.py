@@ -62,7 +62,7 @@ SPEC_RULES: Final = (
 
 
 class CapacityBufferStatus(KubeStatus):
-    """What was found out about the buffer."""
+    """Observed state of the buffer."""
 
     pod_template_ref: PodTemplateRef | None = None
     """The PodTemplate that was found."""
@@ -73,7 +73,7 @@ class CapacityBufferStatus(KubeStatus):
     provisioning_strategy: str | None = None
     """The strategy that is followed."""
     conditions: Annotated[tuple[Condition, ...], Crd(BY_TYPE)] = ()
-    """Whether it is known what to keep free, and whether it is free."""
+    """Whether the buffer's size is resolved, and whether its capacity is available."""
 
 
 class CapacityBuffer(KubeObject):

@@ -1,4 +1,4 @@
-"""Status conditions as Karpenter keeps them: what feeds `Ready`, when a transition time moves, how they are sorted."""
+"""Status conditions by Karpenter's rules: the dependents of `Ready`, transition times, and order."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ DEPENDENTS: Final[dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The object whose conditions they are: what feeds its `Ready`, its generation and its age."""
+    """The object that has the conditions: dependents of its `Ready`, its generation and its age."""
 
     dependents: tuple[str, ...]
     generation: int = 0
@@ -68,7 +68,7 @@ def set_condition(
 
 
 def clear_condition(conditions: Sequence[Condition], subject: Subject, condition_type: str) -> tuple[Condition, ...]:
-    """Remove a condition that does not feed `Ready`; what remains is sorted by type. Raises ValueError for others."""
+    """Remove a condition that `Ready` does not depend on; the rest is sorted by type. Raises ValueError for others."""
     if condition_type == labels.READY or condition_type in subject.dependents:
         raise ValueError(f"condition {condition_type} feeds Ready and cannot be cleared: set it to Unknown")
     if all(one.type != condition_type for one in conditions):

@@ -1,7 +1,7 @@
-"""What the CRDs say about a field beyond its Python type, written next to the field.
+"""CRD schema of a field beyond its Python type, written next to the field.
 
-The models never check any of it (the API server does): `tools/crds/schema.py` reads these notes and writes the CRDs.
-Keywords are OpenAPI's and Kubernetes' own; patterns and limits are Karpenter's, so that the same input is accepted.
+The models do not check it (the API server does): `tools/crds/schema.py` reads these notes and writes the CRDs.
+Keywords are those of OpenAPI and Kubernetes; patterns and limits are Karpenter's, so that the same input is accepted.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from tenure.apis.durations import MAX_LENGTH
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A CEL rule, and the message that says what to write instead."""
+    """A CEL rule, and its message with the expected form."""
 
     rule: str
     message: str

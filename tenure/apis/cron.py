@@ -27,7 +27,7 @@ MACROS: Final = {
 
 
 class ScheduleError(ValueError):
-    """A text that is no schedule; the message says what to write instead."""
+    """The text is no schedule; the message has the expected form."""
 
 
 class _Field(NamedTuple):

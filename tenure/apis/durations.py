@@ -27,12 +27,12 @@ _LONGEST: Final = timedelta(microseconds=(2**63 - 1) // 1000)
 
 
 class DurationError(ValueError):
-    """A text that is no duration; the message says what to write instead."""
+    """The text is no duration; the message has the expected form."""
 
 
 @lru_cache(maxsize=1024)
 def parse_duration(text: str) -> timedelta | None:
-    """The duration that `text` stands for, cut off at a microsecond; None for `Never`.
+    """The duration of `text`, truncated to microseconds; None for `Never`.
 
     Raises DurationError for a text that Go's parser refuses or that is longer than MAX_LENGTH.
     """

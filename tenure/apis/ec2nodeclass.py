@@ -70,7 +70,7 @@ class EC2NodeClassSpec(KubeModel):
     ] = ()
     """The images."""
     ami_family: Annotated[str | None, Crd({"enum": list(AMI_FAMILIES)})] = None
-    """What the images' user data looks like; may be left out with an alias, which tells it."""
+    """Format of the images' user data; optional with an alias, which implies it."""
     user_data: str | None = None
     """Your part of the user data, in the form the family reads; it is merged."""
     role: Annotated[str, Crd(rules=not_empty("role may not be empty: write the name of the nodes' IAM role"))] = ""
@@ -82,13 +82,13 @@ class EC2NodeClassSpec(KubeModel):
     tags: Annotated[dict[str, str], Crd(rules=TAG_RULES)] = {}
     """Tags of all that is made in EC2."""
     kubelet: dict[str, Any] | None = None
-    """KubeletConfiguration fields, as kubelet names them; what is wrong in it is told in the status."""
+    """KubeletConfiguration fields, as kubelet names them; the status reports invalid fields."""
     block_device_mappings: Annotated[
         tuple[instance.BlockDeviceMapping, ...], Crd({"maxItems": 50}, instance.BLOCK_DEVICE_RULES)
     ] = ()
     """Disks; unset: as the family needs them."""
     instance_store_policy: Annotated[str | None, Crd({"enum": ["RAID0"]})] = None
-    """What becomes of the instance's own disks."""
+    """Use of the instance store volumes."""
     network_interfaces: Annotated[
         tuple[instance.NetworkInterface, ...], Crd({"maxItems": 150}, instance.NETWORK_INTERFACE_RULES)
     ] = ()
@@ -136,7 +136,7 @@ class ResolvedAmi(KubeModel):
     deprecated: bool = False
     """Whether its owner calls it deprecated."""
     requirements: Annotated[tuple[Requirement, ...], Crd(required=True)] = ()
-    """What an instance type must be like to run it."""
+    """Requirements that an instance type must satisfy to run the image."""
 
 
 class ResolvedCapacityReservation(KubeModel):
@@ -163,7 +163,7 @@ class ResolvedCapacityReservation(KubeModel):
 
 
 class EC2NodeClassStatus(KubeStatus):
-    """What the selectors resolved to."""
+    """Resources that the selectors resolved to."""
 
     subnets: tuple[ResolvedSubnet, ...] = ()
     """Subnets, the one with most free addresses first."""

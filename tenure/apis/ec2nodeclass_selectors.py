@@ -1,8 +1,8 @@
-"""The selector terms of an EC2NodeClass: which subnets, security groups, reservations, placement group, images.
+"""The selector terms of an EC2NodeClass: subnets, security groups, reservations, placement group, images.
 
-Terms of a list are ORed, the fields of a term ANDed. The rules that forbid fields beside `id` or `name` look at
-the list as a whole for subnets, groups and reservations (a list passes when at least one term is clean), and at
-each term for images: that is what Karpenter's CRD accepts. `aws/` takes `id` before `name` before `tags`.
+Terms of a list are ORed, the fields of a term ANDed. For subnets, groups and reservations, the rules that forbid other
+fields next to `id` or `name` apply to the list: it passes when at least one term is clean. For images they apply to
+each term. Karpenter's CRD does the same. `aws/` uses `id` before `name` before `tags`.
 """
 
 from typing import Annotated, Any, Final
@@ -157,7 +157,7 @@ class AmiTerm(KubeModel):
     name: str = ""
     """The image's name; not its Name tag."""
     owner: str = ""
-    """Who owns the image: account ids, self, amazon or aws-marketplace."""
+    """Owner of the image: account ids, self, amazon or aws-marketplace."""
     ssm_parameter: str = ""
     """Name or ARN of the SSM parameter that holds the image's id."""
 

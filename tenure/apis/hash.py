@@ -1,9 +1,8 @@
-"""The static hash of a NodePool's template and of an EC2NodeClass: a node whose stamped hash differs has drifted.
+"""Static hash of a NodePool's template and of an EC2NodeClass: a node with another hash has drifted.
 
-Covers exactly the fields that Karpenter's hash covers, but is a hash of our own under a version of our own, so
-that Karpenter's and Tenure's stamps are never compared (docs/decisions/static-hash.md). Lists count as sets,
-durations by their length, and what is unset or zero as absent; an optional `false_condition` or `0` that is written
-counts.
+Covers exactly the fields of Karpenter's hash, but has its own algorithm and version, so that Karpenter's and Tenure's
+stamps are never compared (docs/decisions/static-hash.md). Lists count as sets, durations by their length, and unset or
+zero values as absent; an explicit optional `false_condition` or `0` counts.
 """
 
 import hashlib
@@ -58,9 +57,9 @@ def nodepool_hash(nodepool: NodePool) -> str:
 
 
 def nodeclass_hash(nodeclass: EC2NodeClass, *, ca_bundle: str = "") -> str:
-    """Decimal text of 64 bits over what shapes the instances; not over selectors, only over the family they imply.
+    """Decimal text of 64 bits over the fields that shape instances; of selectors only the implied family counts.
 
-    `ca_bundle` is the cluster's, which nodes are started with; how its lines are broken makes no difference.
+    `ca_bundle` is the cluster's certificate for node boot; its line breaks are ignored.
     """
     return _hash_parts(
         {

@@ -1,7 +1,7 @@
-"""LifecyclePolicy (`tenure.sh/v1alpha1`): deadlines of a node's phases, and what else holds for nodes of its NodePools.
+"""LifecyclePolicy (`tenure.sh/v1alpha1`): phase deadlines and other rules for nodes of its NodePools.
 
-The same models are read from the API server and sent to NodeClaim workflows. A field that is not set falls to a policy
-that selects less precisely, and then to the defaults in `tenure/policy/lifecycle/deadlines.py`.
+The same models are read from the API server and sent to NodeClaim workflows. An unset field falls back to a less
+specific policy, and then to the defaults in `tenure/policy/lifecycle/deadlines.py`.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -23,7 +23,7 @@ _INT_OR_PERCENT: Final = r"^((100|[0-9]{1,2})%|[0-9]+)$"
 
 
 class PhaseRules(KubeModel):
-    """A phase's deadline, and what follows when it passes."""
+    """Deadline of a phase, and the action when it passes."""
 
     deadline: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """How long the phase may take, such as 15m."""
@@ -38,14 +38,14 @@ class TerminationRules(KubeModel):
 
 
 class DrainRules(KubeModel):
-    """How long a drain may take, and what follows where pods may not be evicted."""
+    """Deadline of a drain, and the action when pods cannot be evicted."""
 
     deadline: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """How long a drain may take before it is overdue, such as 1h."""
     when_blocked: Literal["wait", "escalate", "giveUp"] | None = None
-    """What follows when a PodDisruptionBudget or a do-not-disrupt pod has held the drain for 'blockedFor'. wait:
-    nothing; escalate: pods are deleted with their own grace period, whatever holds them; giveUp: the node is uncordoned
-    and kept where that is still possible: nodes under this rule are drained before their NodeClaim is deleted."""
+    """Action when a PodDisruptionBudget or a do-not-disrupt pod has blocked the drain for 'blockedFor'. wait: no
+    action; escalate: pods are deleted with their own grace period, regardless of blockers; giveUp: the node is
+    uncordoned and kept if still possible. With giveUp, nodes are drained before their NodeClaim is deleted."""
     blocked_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """How long a drain is held before that follows, such as 2h."""
     node_not_ready: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
@@ -85,7 +85,7 @@ class RepairCondition(KubeModel):
 
 
 class RepairRules(KubeModel):
-    """What is done for unhealthy nodes; in force while the gate NodeRepair is on."""
+    """Repair of unhealthy nodes; requires the gate NodeRepair."""
 
     conditions: Annotated[tuple[RepairCondition, ...] | None, Crd({"maxItems": 50})] = None
     """The conditions that count; unset: Karpenter's. An empty list: none."""
@@ -93,7 +93,7 @@ class RepairRules(KubeModel):
     """A condition that comes and goes counts with all the time that it lasted within this span; unset: only the present
     stretch counts."""
     steps: Annotated[tuple[Literal["reboot", "replace"], ...] | None, Crd({"minItems": 1, "maxItems": 5})] = None
-    """What is tried, in order, each after the one before has not helped; unset: replace."""
+    """Repair steps in order, each tried after the previous one has not helped; unset: replace."""
     reboot_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """How long a reboot may take until the node is well again; then the next step. Unset: 10m."""
     drain: Literal["force", "graceful"] | None = None
@@ -106,7 +106,7 @@ class RepairRules(KubeModel):
 
 
 class LifecycleRules(KubeModel):
-    """All that can be said of how nodes live and end."""
+    """Lifecycle rules for nodes."""
 
     launch: PhaseRules | None = None
     """From the NodeClaim to its instance."""
@@ -165,7 +165,7 @@ _SELECTOR_RULES: Final = (
 
 
 class LifecyclePolicySpec(LifecycleRules):
-    """The NodePools, and what holds for them."""
+    """The selected NodePools, and the rules for their nodes."""
 
     node_pool_selector: Annotated[PoolSelector | None, Crd(rules=_SELECTOR_RULES)] = None
     """Which NodePools. Unset: all. Where policies differ the more precise one counts, field by field: names before
@@ -173,21 +173,21 @@ class LifecyclePolicySpec(LifecycleRules):
 
     @property
     def rules(self) -> LifecycleRules:
-        """What holds for the NodePools, without which those are."""
+        """The rules without the NodePool selection."""
         return LifecycleRules.model_validate(self.model_dump(exclude={"node_pool_selector", "nodePoolSelector"}))
 
 
 class LifecyclePolicyStatus(KubeStatus):
-    """Whether it is heeded, and for whom."""
+    """Whether the policy is in effect, and for which NodePools."""
 
     conditions: tuple[Condition, ...] = ()
-    """Whether the policy is heeded, and why not."""
+    """Whether the policy is in effect, and why not."""
     node_pools: tuple[str, ...] = ()
     """The NodePools for which it counts at present."""
 
 
 class LifecyclePolicy(KubeObject):
-    """How long the phases of nodes' lives may take, and what follows when they take longer."""
+    """Deadlines for the phases of nodes, and the actions when they pass."""
 
     api_version: str = labels.LIFECYCLEPOLICY_API_VERSION
     kind: str = "LifecyclePolicy"

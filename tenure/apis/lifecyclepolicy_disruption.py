@@ -1,6 +1,6 @@
-"""What a LifecyclePolicy may say of voluntary disruption and of rollouts, beyond the budgets of Karpenter's NodePool.
+"""LifecyclePolicy rules for voluntary disruption and rollouts, in addition to the budgets of Karpenter's NodePool.
 
-All of it narrows: a node goes when the NodePool's own budgets let it go and nothing here forbids it.
+Every rule restricts: a node is disrupted if the NodePool's own budgets allow it and no rule here forbids it.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -20,14 +20,14 @@ class RolloutWave(KubeModel):
     """How many of the drifted nodes have gone by the end of this wave, those of earlier waves among them: a number such
     as '1', or a share such as 20%, rounded up. Unset: all."""
     soak: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
-    """How long the health has to hold after the last node of the wave, such as 30m."""
+    """How long the rollout must stay healthy after the last node of the wave, such as 30m."""
 
 
 class RolloutQuery(KubeModel):
     """A question to Prometheus. Of several series in the answer the worst one counts; none is no answer."""
 
     name: Annotated[str | None, Crd({"minLength": 1, "maxLength": 60})] = None
-    """What people know it by."""
+    """Display name."""
     query: Annotated[str, Crd({"minLength": 1, "maxLength": 4000}, required=True)]
     """In PromQL."""
     below: Annotated[str | None, Crd(_NUMBER)] = None
@@ -47,18 +47,18 @@ _QUERY_RULES: Final = (
 
 
 class RolloutHealth(KubeModel):
-    """What has to hold while a roll-out goes on. While it does not no further node goes."""
+    """Health checks during a rollout. No further node is disrupted while one fails."""
 
     nodes_ready: Annotated[str | None, Crd(_PERCENT)] = None
-    """Which share of the new nodes has to be Ready; unset: 90%."""
+    """Share of new nodes that must be Ready; unset: 90%."""
     pods_ready: Annotated[str | None, Crd(_PERCENT)] = None
-    """Which share of the pods on new nodes has to be Ready, such as 90%; unset: not looked at."""
+    """Share of pods on new nodes that must be Ready, such as 90%; unset: not checked."""
     failed_starts: Annotated[int | None, Crd({"format": "int32", "minimum": 1, "maximum": 4})] = None
     """So many new NodeClaims that did not come to be nodes, of the last four, are a failure; unset: 2."""
     queries: Annotated[
         tuple[RolloutQuery, ...] | None, Crd({"maxItems": 10, **ATOMIC}, items=Crd(rules=_QUERY_RULES))
     ] = None
-    """What is asked of Prometheus."""
+    """Prometheus queries."""
     every: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """How often it is looked at while a wave is under way, such as 30s; unset: 1m."""
     failing_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
@@ -66,12 +66,12 @@ class RolloutHealth(KubeModel):
 
 
 class RolloutApproval(KubeModel):
-    """Whether people are asked before a wave."""
+    """Approval required before a wave."""
 
     required: bool | None = None
     """No wave begins before its plan is approved."""
     approvers: Annotated[int | None, Crd({"format": "int32", "minimum": 1, "maximum": 5})] = None
-    """How many different people; unset: 1."""
+    """Number of different approvers; unset: 1."""
     expires: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """For how long a plan can be approved, and an approval is good, such as 24h; unset: 24h."""
     stale_after: Annotated[str | None, Crd(_PERCENT)] = None
@@ -85,8 +85,8 @@ class RolloutRules(KubeModel):
     """One after the other; the last takes all that are left. Unset: one."""
     health: RolloutHealth | None = None
     on_failure: Literal["halt", "rollBack"] | None = None
-    """What follows a failure. halt: no further node goes, and a person is waited for; rollBack: where the image alone
-    has changed the last good one is taken again, else as halt. Unset: halt."""
+    """Action after a failure. halt: no further node is disrupted until an operator acts; rollBack: if only the image
+    has changed, the last good image is restored, else as halt. Unset: halt."""
     approval: RolloutApproval | None = None
 
 
@@ -137,7 +137,7 @@ class DisruptionRate(KubeModel):
     nodes: Annotated[str, Crd(_COUNT, required=True)]
     """A number of nodes, or a share of the NodePool's nodes such as 10%, rounded up."""
     within: Annotated[str, Crd(DURATION_SCHEMA, required=True)]
-    """The span of time, such as 1h or 24h: the last so long counts."""
+    """Length of the sliding window, such as 1h or 24h."""
     reasons: Annotated[tuple[Reason, ...] | None, _REASONS] = None
 
 
@@ -172,5 +172,5 @@ class DisruptionRules(KubeModel):
     """How many nodes go per hour or day."""
     per_zone: Annotated[ZoneBudget | None, Crd(rules=_ZONE_RULES)] = None
     cluster_nodes: Annotated[str | None, Crd(_COUNT)] = None
-    """No node of the NodePool goes while so many nodes of all NodePools together, or such a share of them, are on their
-    way out or NotReady."""
+    """No node of the NodePool is disrupted while this number or share of the nodes of all NodePools is terminating or
+    NotReady."""

@@ -1,6 +1,6 @@
-"""What a LifecyclePolicy may say of AWS events, per kind of event, and of hooks at points of a node's end.
+"""LifecyclePolicy rules for AWS events, per kind, and for termination hooks.
 
-Without it Karpenter's action table holds (karpenter-aws 5.3). `tenure/policy/interruption/rules.py` and
+Without rules Karpenter's action table applies (karpenter-aws 5.3). `tenure/policy/interruption/rules.py` and
 `tenure/policy/hooks/rules.py` have the defaults.
 """
 
@@ -13,9 +13,9 @@ from tenure.apis.meta import KubeModel
 Action = Literal[
     "drain", "terminate", "notify", "ignore", "deferUntilEventStart", "window", "waitForApproval", "stopStart"
 ]
-"""drain: the NodeClaim is deleted, its pods are evicted. terminate: likewise, and nothing holds up the end. notify: an
-event is all. ignore: nothing at all. deferUntilEventStart: drained `lead` before AWS acts. window: drained in one of
-`windows`. waitForApproval: drained when a person approves. stopStart: drained, stopped and started again, and kept."""
+"""drain: delete the NodeClaim and evict its pods. terminate: the same, and nothing delays it. notify: only publish an
+event. ignore: no action. deferUntilEventStart: drain `lead` before AWS acts. window: drain in one of `windows`.
+waitForApproval: drain after an operator's approval. stopStart: drain, stop, start again, and keep the node."""
 _DO_NOT_DISRUPT: Final = Crd(
     doc="Whether pods with the annotation karpenter.sh/do-not-disrupt hold the drain. Unset: they do, but where the "
     "node is terminated; 'honour' makes a drain of that."
@@ -35,52 +35,52 @@ class Timing(KubeModel):
     windows: Annotated[tuple[Window, ...] | None, Crd({"minItems": 1, "maxItems": 20, **ATOMIC})] = None
     """For window and stopStart: when nodes may go."""
     deadline: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
-    """For waitForApproval: how long a person is waited for. Unset: until 'lead' before AWS acts."""
+    """For waitForApproval: how long to wait for approval. Unset: until 'lead' before AWS acts."""
     fallback: Literal["drain", "notify"] | None = None
     """For window and waitForApproval: the action without an approval in time, or without a window before AWS acts.
     drain: it is drained 'lead' before AWS acts, or at the deadline; notify: it is left to AWS. Unset: drain."""
 
 
 class EventRules(KubeModel):
-    """What follows an event that leaves no time: it is handled, or ignored."""
+    """Action for an event without notice: handle it, or ignore it."""
 
     action: Literal["drain", "terminate", "ignore"] | None = None
-    """drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; ignore:
-    nothing at all. Unset: drain."""
+    """drain: the NodeClaim is deleted, its pods are evicted; terminate: the same, and nothing delays it; ignore: no
+    action. Unset: drain."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
 
 
 class StoppingRules(KubeModel):
-    """What follows when an instance is stopped by somebody else."""
+    """Action when an instance is stopped outside Tenure."""
 
     action: Literal["drain", "terminate", "notify", "ignore"] | None = None
-    """drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; notify:
-    an event is all; ignore: nothing at all. Unset: drain."""
+    """drain: the NodeClaim is deleted, its pods are evicted; terminate: the same, and nothing delays it; notify: only
+    an event is published; ignore: no action. Unset: drain."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
     away: Annotated[str | None, Crd(DURATION_SCHEMA, doc=_MAX_STOPPED_DOC + ".")] = None
 
 
 class TimedRules(Timing):
-    """What follows an event after which there is time."""
+    """Action for an event that allows a delay."""
 
     action: Literal["drain", "terminate", "notify", "ignore", "window", "waitForApproval"] | None = None
-    """drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; notify:
-    an event is all; ignore: nothing at all; window: drained in one of 'windows'; waitForApproval: drained when a person
-    approves. Unset: notify for rebalanceRecommendation, else terminate."""
+    """drain: the NodeClaim is deleted, its pods are evicted; terminate: the same, and nothing delays it; notify: only
+    an event is published; ignore: no action; window: drained in one of 'windows'; waitForApproval: drained after an
+    operator's approval. Unset: notify for rebalanceRecommendation, else terminate."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
     voluntary: bool | None = None
-    """For drains: the node asks its NodePool's disruption budgets before it goes, until AWS's time is up. With no
-    action it makes a drain of what would be terminated."""
+    """For drains: the node needs its NodePool's disruption budgets until AWS's deadline. Without an action, it turns a
+    termination into a drain."""
 
 
 class ScheduledRules(Timing):
-    """What follows maintenance that AWS announces."""
+    """Action for maintenance that AWS schedules."""
 
     action: Action | None = None
-    """drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; notify:
-    an event is all; ignore: nothing at all; deferUntilEventStart: drained 'lead' before AWS acts; window: drained in
-    one of 'windows'; waitForApproval: drained when a person approves; stopStart: its pods are evicted, its instance is
-    stopped and started again, which moves it to other hardware, and the node is kept. Unset: drain."""
+    """drain: the NodeClaim is deleted, its pods are evicted; terminate: the same, and nothing delays it; notify: only
+    an event is published; ignore: no action; deferUntilEventStart: drained 'lead' before AWS acts; window: drained in
+    one of 'windows'; waitForApproval: drained after an operator's approval; stopStart: its pods are evicted, its
+    instance is stopped and started again on other hardware, and the node is kept. Unset: drain."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
     voluntary: bool | None = None
     """For drains, and not for stopStart: the node asks its NodePool's disruption budgets before it goes, until AWS's
@@ -166,16 +166,16 @@ _RETURN_ACTIONS: Final = (
 
 
 class InterruptionRules(KubeModel):
-    """What follows what AWS says of instances."""
+    """Actions for AWS events of instances."""
 
     spot_interruption: Annotated[EventRules | None, Crd(rules=_HONOUR_NEEDS_DRAIN)] = None
-    """A spot instance is taken back, in two minutes."""
+    """AWS reclaims a spot instance in two minutes."""
     capacity_reservation_interruption: Annotated[EventRules | None, Crd(rules=_HONOUR_NEEDS_DRAIN)] = None
     """An interruptible reservation takes its instance back."""
     rebalance_recommendation: Annotated[TimedRules | None, Crd(rules=(*_TIMES, *_OF_TIMED, *_HONOUR_NEEDS_DRAIN))] = (
         None
     )
-    """A spot instance is more likely to be taken back than it was."""
+    """A spot instance has a higher risk of interruption."""
     scheduled_change: Annotated[
         ScheduledRules | None, Crd(rules=(*_TIMES, *_OF_SCHEDULED, *_HONOUR_NEEDS_DRAIN, *_RETURN_ACTIONS))
     ] = None
@@ -202,7 +202,7 @@ class HttpHook(KubeModel):
     """A POST of JSON that says which node it is about."""
 
     url: Annotated[str, Crd({"pattern": r"^https?://[^\s]+$", "maxLength": 2048}, required=True)]
-    """Where to, with http:// or https://. No secrets: what a policy says stands in histories."""
+    """URL with http:// or https://. It must contain no secrets: policies are recorded in workflow histories."""
 
 
 class JobHook(KubeModel):
@@ -218,7 +218,7 @@ class Hook(KubeModel):
     """One thing that is done at a point."""
 
     name: Annotated[str, Crd({"pattern": _NAME, "maxLength": 40}, required=True)]
-    """What it is called; no other at this point is."""
+    """Name of the hook, unique at its point."""
     http: HttpHook | None = None
     job: JobHook | None = None
     timeout: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
@@ -226,9 +226,9 @@ class Hook(KubeModel):
     attempts: Annotated[int | None, Crd({"minimum": 1, "maximum": 100})] = None
     """How often it is tried. Unset: a call as often as it fits into the timeout, a Job with up to 7 pods."""
     on_failure: Literal["proceed", "wait", "giveUp"] | None = None
-    """What follows where it fails or takes too long. proceed: what it was to come before goes on; wait: it is tried
-    again, ever more slowly, until it succeeds or the policy says otherwise; giveUp: the drain is given up and the node
-    kept, where that is still possible. AWS does not wait. Unset: proceed."""
+    """Action after a failure or a timeout. proceed: the node continues; wait: the hook is retried with backoff until
+    it succeeds or the policy changes; giveUp: the drain is canceled and the node kept, if still possible. AWS does not
+    wait. Unset: proceed."""
 
 
 _ONE: Final = Rule(
@@ -249,7 +249,7 @@ def _hooks_schema(doc: str, *rules: Rule) -> Crd:
 
 
 class HookRules(KubeModel):
-    """What is done at points of a node's end, one after the other."""
+    """Hooks at points of a node's termination, run in order."""
 
     before_drain: Annotated[
         tuple[Hook, ...] | None, _hooks_schema("Before pods are evicted. No new ones come to the node meanwhile.")

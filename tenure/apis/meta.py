@@ -1,7 +1,7 @@
-"""What all kinds share: the base of every object read from the API server, its metadata, conditions, references.
+"""Base of every API object: metadata, conditions, references.
 
-These models are lenient readers: the API server has validated what it holds, and an object that an older
-version stored must still parse. Unknown fields are kept, and what was not there is not written.
+These models are lenient readers: the API server has validated its objects, and an object that an older version stored
+must still parse. Unknown fields are kept, and absent fields are not written.
 """
 
 from datetime import datetime
@@ -39,16 +39,16 @@ class KubeModel(BaseModel):
 
     @classmethod
     def from_object(cls, found: Any) -> Self:
-        """Read what the API server returned (a dict, or any mapping). Raises pydantic.ValidationError."""
+        """Parse an object of the API server (a dict, or any mapping). Raises pydantic.ValidationError."""
         return cls.model_validate(found)
 
     def to_object(self) -> dict[str, Any]:
-        """The object as JSON values, camelCase: equal to what was read, when nothing was changed."""
+        """The object as JSON values, camelCase: equal to the input if unchanged."""
         return self.model_dump(mode="json", by_alias=True)
 
 
 class ObjectMeta(KubeModel):
-    """Metadata of any object, as far as it is read; absent maps and lists read as empty."""
+    """The used metadata of any object; absent maps and lists read as empty."""
 
     name: str = ""
     namespace: str = ""
@@ -80,7 +80,7 @@ class Condition(KubeModel):
             required=True,
         ),
     ]
-    """What the condition is about."""
+    """Type of the condition."""
     status: Annotated[str, Crd({"enum": ["True", "False", "Unknown"]}, required=True)]
     """Whether it holds."""
     reason: Annotated[
@@ -89,7 +89,7 @@ class Condition(KubeModel):
     ] = ""
     """Why, in one word for programs."""
     message: Annotated[str, Crd({"maxLength": 32768}, required=True)] = ""
-    """Why, in a sentence for people."""
+    """Human-readable details."""
     last_transition_time: Annotated[datetime | None, Crd(required=True)] = None
     """When 'status' last changed."""
     observed_generation: Annotated[int, Crd({**INT64, "minimum": 0})] = 0
@@ -116,7 +116,7 @@ class Taint(KubeModel):
     value: Annotated[str, Crd({"pattern": QUALIFIED_NAME})] = ""
     """The taint's value; leave it out for none."""
     effect: Annotated[str, Crd({"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]}, required=True)]
-    """What happens to pods that do not tolerate it."""
+    """Effect on pods that do not tolerate the taint."""
     time_added: datetime | None = None
     """When it was added; written for NoExecute alone."""
 

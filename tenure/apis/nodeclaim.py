@@ -1,4 +1,4 @@
-"""NodeClaim (`karpenter.sh/v1`): one node that is wanted, and what became of it."""
+"""NodeClaim (`karpenter.sh/v1`): a requested node and its status."""
 
 from datetime import datetime, timedelta
 from typing import Annotated, Final
@@ -21,14 +21,14 @@ _CONDITION: Final = Crd(
 
 
 class ResourceRequests(KubeModel):
-    """What the node must have room for."""
+    """Minimum resources of the node."""
 
     requests: Quantities = {}
     """The least the node must offer."""
 
 
 class NodeSpec(KubeModel):
-    """What a NodeClaim and the template of a NodePool have in common."""
+    """Common fields of a NodeClaim and of a NodePool's template."""
 
     startup_taints: Annotated[tuple[Taint, ...], Crd(ATOMIC)] = ()
     """Taints the node starts with and that something else, usually a DaemonSet, takes away. Pods need not tolerate them
@@ -64,7 +64,7 @@ class NodeClaimSpec(NodeSpec):
             items=Crd(fields={"key": Crd(rules=crd_schema.label_key_rules(of_each_key=False, pool=False))}),
         ),
     ] = ()
-    """What the node must be like."""
+    """Requirements that the node must satisfy."""
     resources: ResourceRequests = ResourceRequests()
     node_class_ref: Annotated[NodeClassRef, Crd(required=True)] = NodeClassRef()
     """The NodeClass that says how the instance is made."""
@@ -89,9 +89,9 @@ class NodeClaimStatus(KubeStatus):
     image_id: Annotated[str, Field(alias="imageID")] = ""
     """The image the instance runs."""
     capacity: Quantities = {}
-    """What the node is expected to have in all."""
+    """Estimated full capacity of the node."""
     allocatable: Quantities = {}
-    """What pods are expected to be able to use of it."""
+    """Estimated allocatable capacity of the node."""
     last_pod_event_time: datetime | None = None
     """When a pod last came to the node, ended on it or left it."""
     conditions: Annotated[tuple[Condition, ...], Crd(BY_TYPE, items=_CONDITION)] = ()
@@ -108,7 +108,7 @@ class NodeClaim(KubeObject):
 
     @property
     def nodepool(self) -> str:
-        """The owning NodePool's name; empty for a NodeClaim that a person made alone."""
+        """The owning NodePool's name; empty for a NodeClaim that a user created."""
         return self.metadata.labels.get(labels.NODEPOOL, "")
 
     @property

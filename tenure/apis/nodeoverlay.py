@@ -1,4 +1,4 @@
-"""NodeOverlay (`karpenter.sh/v1alpha1`): what some instance types really cost, and what else they have. Alpha."""
+"""NodeOverlay (`karpenter.sh/v1alpha1`): actual prices and additional resources of instance types. Alpha."""
 
 from typing import Annotated, Final
 
@@ -47,7 +47,7 @@ _REQUIREMENT_RULES: Final = (
 
 
 class NodeOverlaySpec(KubeModel):
-    """Which offerings it is laid over, and what it says of them."""
+    """The selected offerings, and their price and resources."""
 
     requirements: Annotated[
         tuple[OverlayRequirement, ...], Crd({"maxItems": 100}, _REQUIREMENT_RULES, required=True)
@@ -55,7 +55,7 @@ class NodeOverlaySpec(KubeModel):
     """Which instance types and offerings, by labels that nodes are known by and by labels of the NodePool's template;
     an empty list: all."""
     price: Annotated[str | None, Crd({"pattern": PRICE})] = None
-    """What one costs, in US dollars an hour, such as '0.25'."""
+    """Price in US dollars an hour, such as '0.25'."""
     price_adjustment: Annotated[str | None, Crd({"pattern": ADJUSTMENT})] = None
     """By how much its price changes: dollars an hour such as '+0.05' or '-0.1', or a share such as '+10%' or '-25%';
     never below nothing."""
@@ -71,7 +71,7 @@ class NodeOverlaySpec(KubeModel):
             )
         ),
     ] = {}
-    """Extended resources that the nodes will have beside those that are known, such as smarter-devices/fuse: 1."""
+    """Extended resources that the nodes have in addition to known ones, such as smarter-devices/fuse: 1."""
     weight: Annotated[int | None, Crd({**INT32, "minimum": 1, "maximum": 10000})] = None
     """Of two overlays for the same thing the one with more weight counts; with the same weight they are in conflict.
     Unset: 0."""
@@ -86,14 +86,14 @@ SPEC_RULES: Final = (
 
 
 class NodeOverlayStatus(KubeStatus):
-    """Whether it is heeded."""
+    """Whether the overlay is in effect."""
 
     conditions: tuple[Condition, ...] = ()
-    """Whether the overlay is heeded, and why not."""
+    """Whether the overlay is in effect, and why not."""
 
 
 class NodeOverlay(KubeObject):
-    """Corrects what is known of instance types: their price, and extended resources that only you know of."""
+    """Adjusts the price of instance types, and adds extended resources."""
 
     api_version: str = labels.NODEOVERLAY_API_VERSION
     kind: str = "NodeOverlay"

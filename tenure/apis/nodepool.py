@@ -1,4 +1,4 @@
-"""NodePool (`karpenter.sh/v1`): what nodes may be made, how many, and when they may be disrupted."""
+"""NodePool (`karpenter.sh/v1`): allowed nodes, their number, and their disruption."""
 
 from typing import Annotated, Final
 
@@ -28,7 +28,7 @@ class Budget(KubeModel):
 
 
 class Disruption(KubeModel):
-    """When nodes may be replaced or removed without anybody asking."""
+    """Voluntary replacement and removal of nodes."""
 
     consolidate_after: Annotated[str, Crd({"pattern": DURATION_OR_NEVER}, required=True)] = "0s"
     """How long a node must have had no pod come or go before it is considered, such as '30s', or 'Never'."""
@@ -69,7 +69,7 @@ class TemplateMeta(KubeModel):
 
 
 class TemplateSpec(NodeSpec):
-    """What a NodeClaim of the pool starts from."""
+    """Template of the pool's NodeClaims."""
 
     taints: Annotated[tuple[Taint, ...], Crd(ATOMIC)] = ()
     """Taints the nodes keep."""
@@ -82,7 +82,7 @@ class TemplateSpec(NodeSpec):
             items=Crd(fields={"key": Crd(rules=crd_schema.label_key_rules(of_each_key=False, pool=True))}),
         ),
     ] = ()
-    """What every node must be like; pods narrow it further."""
+    """Requirements of every node; pods narrow them."""
     node_class_ref: Annotated[
         NodeClassRef,
         Crd(
@@ -110,7 +110,7 @@ class NodeClaimTemplate(KubeModel):
 
 
 class NodePoolSpec(KubeModel):
-    """What nodes the pool may have."""
+    """Nodes that the pool may have."""
 
     template: Annotated[NodeClaimTemplate, Crd(required=True)] = NodeClaimTemplate()
     disruption: Annotated[Disruption, Crd(schema={"default": {"consolidateAfter": "0s"}})] = Disruption()
@@ -141,7 +141,7 @@ SPEC_RULES: Final = (
 
 
 class NodePoolStatus(KubeStatus):
-    """What was found out about the pool."""
+    """Observed state of the pool."""
 
     resources: Quantities = {}
     """Capacity of the pool's nodes."""
@@ -154,7 +154,7 @@ class NodePoolStatus(KubeStatus):
 
 
 class NodePool(KubeObject):
-    """A pool of alike nodes: what they may be, how many, and when they may be disrupted."""
+    """A pool of similar nodes: their requirements, limits and disruption."""
 
     api_version: str = "karpenter.sh/v1"
     kind: str = "NodePool"

@@ -1,7 +1,7 @@
 """Kubernetes quantities (`100m`, `1.5Gi`, `2e3`), parsed and written exactly, in whole numbers.
 
-Mirrors `resource.Quantity`: what is finer than a billionth is rounded away from zero, reading as an integer
-rounds away from zero too, and the canonical text keeps the family (decimal, binary, exponent) of the input.
+Mirrors `resource.Quantity`: fractions below a billionth round away from zero, as does reading an integer. The
+canonical text keeps the family (decimal, binary, exponent) of the input.
 """
 
 import re
@@ -43,7 +43,7 @@ _MAX_EXPONENT: Final = 1000
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity; the message says what to write instead."""
+    """The text is no quantity; the message has the expected form."""
 
 
 class Quantity(NamedTuple):
@@ -65,7 +65,7 @@ class Quantity(NamedTuple):
 
 
 def parse(text: str | float) -> Quantity:
-    """The exact quantity that a text, or a plain number as manifests may have it, stands for.
+    """The exact quantity of a text, or of a plain number as manifests may have it.
 
     Raises QuantityError for any other value, and for a text longer than MAX_LENGTH.
     """

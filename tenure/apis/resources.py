@@ -70,7 +70,7 @@ KNOWN_EPHEMERAL: Final = (
 
 
 def is_known_ephemeral(taint: Taint) -> bool:
-    """Whether the taint belongs to a node's start and goes by itself."""
+    """Whether the taint belongs to node startup and disappears after it."""
     if taint.key.startswith(labels.READINESS_TAINT_PREFIX):
         return True
     return any(taint.matches(known) and taint.value == known.value for known in KNOWN_EPHEMERAL)
@@ -89,7 +89,7 @@ TRANSIENT: Final = frozenset(
 
 
 def is_transient_taint(key: str) -> bool:
-    """Whether a taint of this key goes by itself, on any node; what a NodePool declares does so too."""
+    """Whether a taint of this key is temporary on any node; so are the startup taints of a NodePool."""
     return key in TRANSIENT or key.startswith(labels.READINESS_TAINT_PREFIX)
 
 

@@ -25,7 +25,7 @@ from tenure.aws.settings import AwsSettings
 
 @dataclass(frozen=True, slots=True)
 class AwsAdapters:
-    """One of each for the process; they share clients, threads and what was learnt of subnets."""
+    """The AWS adapters of the process; they share clients, rate limits and cached subnets."""
 
     clients: AwsClients
     fleet: AwsFleet

@@ -30,7 +30,7 @@ class ClusterFacts(Value):
 
 
 class Clusters:
-    """Raises model.faults where EKS has to be asked and does not answer."""
+    """Raises model.faults if EKS must be queried and fails."""
 
     def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
         self._clients, self._settings = clients, settings

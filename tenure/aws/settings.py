@@ -1,11 +1,11 @@
-"""What the AWS adapters are told at their start; `worker.py` fills it from its settings."""
+"""Start settings of the AWS adapters; `worker.py` fills them from its settings."""
 
 from tenure.apis.feature_gates import FeatureGate
 from tenure.model.base import Value
 
 
 class AwsSettings(Value):
-    """The cluster and the region. What is empty is asked of eks:DescribeCluster when it is needed."""
+    """The cluster and the region. Empty fields are read from eks:DescribeCluster when needed."""
 
     cluster_name: str
     region: str
@@ -25,7 +25,7 @@ class AwsSettings(Value):
     isolated_vpc: bool = False
     ami_refresh_seconds: float = 60
     subnet_refresh_seconds: float = 60
-    """So long what was found by selectors may be used again."""
+    """Seconds for which resolved selectors are cached."""
     zonal_shift: bool = False
     feature_gates: dict[str, bool] = {}
     disable_dry_run: bool = False

@@ -48,7 +48,7 @@ def folded(*names: str, min_width: int | None = None, max_width: int | None = No
 
 
 def findings_table(findings: Sequence[Finding]) -> PrintableTable:
-    """Worst last, so that it stands above the prompt."""
+    """Worst last, so that it is right above the prompt."""
     return make_table(
         *unwrapped("", "area"),
         *folded("what", max_width=38),

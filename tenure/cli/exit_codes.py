@@ -26,7 +26,7 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def format_error(error: BaseException, command: str) -> str:
-    """Names the command, so that errors in a pipeline can be told apart."""
+    """Starts with the command name, to distinguish errors in a pipeline."""
     if isinstance(error, TyperException):
         context = getattr(error, "ctx", None)
         path = context.command_path if context else command

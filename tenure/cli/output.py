@@ -1,4 +1,4 @@
-"""The result of a command: a table for people, or JSON for scripts."""
+"""The result of a command: a table, or JSON for scripts."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class Result:
     data: Any
     """For JSON."""
     parts: Sequence[object] = ()
-    """For people; printed as `str` writes them, one below the other."""
+    """Parts of the table output; printed with `str`, one per line."""
     code: int = DONE
     error: Exception | None = None
     """Raised after printing."""
@@ -39,7 +39,7 @@ def message_result(message: str, code: int = DONE, **more: Any) -> Result:
 
 
 def format_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The last column is as long as it is; each other is as wide as its widest cell. Quick with thousands of rows."""
+    """The last column is not padded; each other has the width of its widest cell. Fast with thousands of rows."""
     lines = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)][:-1]
     return "\n".join(

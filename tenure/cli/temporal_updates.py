@@ -1,4 +1,4 @@
-"""Requests of a person to a workflow, sent as updates."""
+"""Operator requests to a workflow, sent as updates."""
 
 import asyncio
 from datetime import timedelta

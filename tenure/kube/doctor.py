@@ -39,7 +39,7 @@ class AccessRight(Value):
 
 
 async def check_version(client: KubeClient) -> list[Finding]:
-    """Raises model.faults where nobody answers."""
+    """Raises model.faults if the API server does not answer."""
     response = await client.request("GET", "/version")
     return [ok_finding(AREA, "API server", response.get("gitVersion", ""))]
 
@@ -61,7 +61,7 @@ async def check_kinds(client: KubeClient) -> list[Finding]:
 
 
 async def check_rights(client: KubeClient, rights: Sequence[AccessRight], *, account: tuple[str, str]) -> list[Finding]:
-    """Of the worker's service account (namespace and name), or of whoever asks where that may not be reviewed."""
+    """Permissions of the worker (service account namespace, name), or of the caller if that review is denied."""
     user = f"system:serviceaccount:{account[0]}:{account[1]}"
     try:
         denied = await _find_denied(client, rights, user)
@@ -76,7 +76,7 @@ async def check_rights(client: KubeClient, rights: Sequence[AccessRight], *, acc
 async def check_objects(
     cluster: KubeAdapters, lease: str, now: datetime
 ) -> tuple[list[Finding], list[NodePool], list[EC2NodeClass]]:
-    """Pools and classes as they say of themselves, and whoever else is at work. Also the objects themselves."""
+    """Status of pools and classes, other active controllers, and the objects themselves."""
     pools, classes = await cluster.pools.list(), await cluster.node_classes.list()
     names = {one.name for one in classes}
     found = [one for pool in pools for one in _of_pool(pool, names)]
@@ -151,7 +151,7 @@ async def _review_access(client: KubeClient, right: AccessRight, user: str) -> b
 
 
 def rights_of(documents: Iterable[Mapping[str, Any]]) -> list[AccessRight]:
-    """What the shipped ClusterRole and Roles let the worker do; roles for people are left out."""
+    """Permissions that the shipped ClusterRole and Roles give the worker; user roles are excluded."""
     return [
         AccessRight(
             group=group,

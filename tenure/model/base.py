@@ -53,7 +53,7 @@ def parse_instance_id(provider_id: str) -> InstanceId:
 
 
 def parse_timestamp(text: str) -> datetime | None:
-    """None for what is no moment with a time zone."""
+    """None for text that is no timestamp or has no time zone."""
     try:
         timestamp = datetime.fromisoformat(text)
     except ValueError:

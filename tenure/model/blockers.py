@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 class Reason(NamedTuple):
     meaning: str
     remedy: str = ""
-    """What a person can do; empty: it ends by itself."""
+    """The action an operator can take; empty if the blocker ends without one."""
 
 
 SLOW: Final = "Slow"
@@ -20,7 +20,7 @@ HOOK_FAILED: Final = "HookFailed"
 CALL_FAILED: Final = "CallFailed"
 NODE_NOT_FOUND: Final = "NodeNotFound"
 NEEDS_ATTENTION: Final = (HOOK_FAILED, NODE_NOT_FOUND)
-"""Codes that wait for a person before any deadline has passed."""
+"""Codes that need an operator before any deadline has passed."""
 
 BLOCKERS: Final[Mapping[str, Reason]] = {
     "LaunchOverdue": Reason(

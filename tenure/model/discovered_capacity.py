@@ -1,8 +1,8 @@
-"""The memory that nodes have shown, by instance type and image: the smallest seen.
+"""The smallest memory seen on nodes, by instance type and image.
 
-Where a node leaves pods less of it than its class promises, as when user data reserves more, what is missing is learnt
-as if it were less memory, for that very spec of the class. The Provisioning workflow keeps it; plans and launches take
-it for the estimate.
+A node may offer pods less memory than its class promises, for example when user data reserves more. The gap is
+recorded as lower capacity for that spec of the class. The Provisioning workflow keeps it; plans and launches use it in
+place of the estimate.
 """
 
 from collections.abc import Mapping, Set
@@ -14,9 +14,9 @@ from tenure.model.base import Message
 from tenure.model.instance_types import InstanceType
 
 UNUSED_RETENTION: Final = timedelta(days=60)
-"""So long what is known of an image is kept after the last EC2NodeClass let it go (reference 2.3)."""
+"""How long capacity of an image is kept after the last EC2NodeClass stopped using it (reference 2.3)."""
 MAX_ENTRIES: Final = 10_000
-"""About 250 KB, far below what a message of Temporal's may have."""
+"""About 250 KB, far below Temporal's payload limit."""
 
 
 class DiscoveredCapacity(Message):
@@ -26,7 +26,7 @@ class DiscoveredCapacity(Message):
     """By the image's id, or by that and the hash of the EC2NodeClass's spec (`image_spec_key`)."""
 
     def get_memory(self, image_id: str, instance_type: str, spec_hash: str = "") -> int | None:
-        """What may be planned with for nodes of a class with this `spec_hash`; None before there was any."""
+        """Memory to plan with for nodes of a class with this `spec_hash`; None if none was discovered."""
         keys = (image_id, image_spec_key(image_id, spec_hash)) if spec_hash else (image_id,)
         observed = [self.images[key][instance_type] for key in keys if instance_type in self.images.get(key, ())]
         return min(observed, default=None)
@@ -43,7 +43,7 @@ class DiscoveredCapacity(Message):
         return DiscoveredCapacity(images={**self.images, **images})
 
     def restrict_to_images(self, images: Set[str]) -> "DiscoveredCapacity":
-        """What is known of these images, under whatever spec."""
+        """Only the entries of these images, under any spec."""
         retained = {key: types for key, types in self.images.items() if key in images or parse_image_id(key) in images}
         return self if len(retained) == len(self.images) else DiscoveredCapacity(images=retained)
 
@@ -53,7 +53,7 @@ class DiscoveredCapacity(Message):
 
 
 def image_spec_key(image_id: str, spec_hash: str) -> str:
-    """The key for what is true of an image only under one spec of a class."""
+    """The key of capacity that holds for an image only under one spec of a class."""
     return f"{image_id}/{spec_hash}"
 
 
@@ -65,7 +65,7 @@ NO_DISCOVERED_CAPACITY: Final = DiscoveredCapacity()
 
 
 class ObservedCapacity(Message):
-    """Signal to the Provisioning workflow: what live Nodes have shown, and which images are in use."""
+    """Signal to the Provisioning workflow: capacity of live Nodes, and the images in use."""
 
     discovered: DiscoveredCapacity = DiscoveredCapacity()
     images: tuple[str, ...] = ()
@@ -77,15 +77,17 @@ class ObservedCapacity(Message):
 class DiscoveredCapacityState(Message):
     discovered: DiscoveredCapacity = DiscoveredCapacity()
     unused_since: dict[str, datetime] = {}
-    """Images that no EC2NodeClass has, and since when that is known."""
+    """Images that no EC2NodeClass uses, with the time at which the last one stopped."""
     images_by_class: dict[str, tuple[str, ...]] = {}
 
     def for_node_class(self, name: str) -> DiscoveredCapacity:
         return self.discovered.restrict_to_images(set(self.images_by_class.get(name, ())))
 
     def apply_observation(self, observed: ObservedCapacity, now: datetime) -> "DiscoveredCapacityState":
-        """With what was seen. Images that nobody has used for long are dropped, and beyond the bound the longest
-        unused ones first, then by their ids."""
+        """The record updated by an observation.
+
+        Long unused images are dropped. Beyond the bound, the longest unused go first, then by id.
+        """
         discovered = self.discovered.merge(observed.discovered)
         idle = [image for image in discovered.images if parse_image_id(image) not in observed.images]
         unused = {image: self.unused_since.get(image, now) for image in idle}

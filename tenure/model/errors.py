@@ -1,7 +1,7 @@
-"""Faults of the outside world, in the classes that decide what happens next; and findings of `tenure doctor`.
+"""Faults of external systems, classified by the reaction to them; and findings of `tenure doctor`.
 
 Adapters raise faults, `activities/runtime.py` maps them for Temporal. Expected outcomes (no capacity, already gone,
-not ready yet) are values and never stand here.
+not ready yet) are values, not faults.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tenure.model.base import Message, Value
 
 
 class Fault(Exception):
-    """A call that did not do what was asked. `code` is the outside's own word, such as an EC2 error code."""
+    """A call that failed. `code` is the external system's own code, such as an EC2 error code."""
 
     retryable = True
 
@@ -22,7 +22,7 @@ class Fault(Exception):
         self.message = message
         self.code = code
         self.retry_after = retry_after
-        """Seconds the outside asked us to wait, where it said so."""
+        """Seconds that the external system asked the caller to wait, if it did."""
 
 
 class Throttled(Fault):
@@ -44,7 +44,7 @@ class NotFound(Fault):
 
 
 class Forbidden(Fault):
-    """IAM or RBAC refuses. Retried slowly, since a person can mend it while we wait."""
+    """IAM or RBAC refused the call. Retried slowly, since an operator can fix it in the meantime."""
 
 
 class BadInput(Fault):
@@ -54,7 +54,7 @@ class BadInput(Fault):
 
 
 Level = Literal["ok", "advice", "unknown", "problem"]
-"""From good to bad. `unknown`: these credentials may not look, so that nothing can be said."""
+"""From good to bad. `unknown`: the credentials do not allow the check."""
 
 
 class Finding(Value):
@@ -65,7 +65,7 @@ class Finding(Value):
     level: Level
     message: str
     todo: str = ""
-    """What a person does about it; empty where nothing is to be done."""
+    """The remedy; empty if none is needed."""
 
 
 def ok_finding(area: str, subject: str, message: str) -> Finding:
@@ -120,7 +120,7 @@ class InvalidObject(Message):
 
 
 class InvalidObjectReport(Message):
-    """What the ClusterWatch workflow knows, for `tenure stuck` and `tenure doctor`."""
+    """State of the ClusterWatch workflow for `tenure stuck` and `tenure doctor`."""
 
     objects: tuple[InvalidObject, ...] = ()
     omitted: int = 0

@@ -34,7 +34,7 @@ class ReplicasResult(Message):
     created: int = 0
     deleted: int = 0
     waits_for: str = ""
-    """Why the number is not what is desired, where nothing can be done about it now."""
+    """Why the number differs from the desired one, if nothing can be done about it now."""
     more: bool = False
 
 

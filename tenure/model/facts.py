@@ -1,6 +1,6 @@
-"""Kubernetes objects pruned to what planning and policy decide on.
+"""Kubernetes objects pruned to the fields that planning and policy use.
 
-`controller/` keeps one of each per live object and feeds changes to the planner process.
+`controller/` keeps one of each per live object and sends changes to the planner process.
 """
 
 from datetime import datetime
@@ -74,7 +74,7 @@ class AffinityTerm(Value):
 
 
 class HostPort(Value):
-    """An empty address stands for all of them."""
+    """An empty address means all addresses."""
 
     port: int
     protocol: str = "TCP"
@@ -97,9 +97,9 @@ class PodFact(Value):
     deletion_deadline: datetime | None = None
     """When its own grace period ends, once it is being deleted."""
     unschedulable: bool = False
-    """kube-scheduler said PodScheduled=False, reason Unschedulable."""
+    """kube-scheduler set PodScheduled=False with reason Unschedulable."""
     untried: bool = False
-    """kube-scheduler has not said anything of it yet, and nothing keeps it from trying."""
+    """kube-scheduler has not tried the pod yet, and nothing prevents it."""
     owner_kind: str = ""
     owner_uid: str = ""
     daemonset: bool = False
@@ -117,7 +117,7 @@ class PodFact(Value):
     started: datetime | None = None
     """status.startTime: a do-not-disrupt that is a duration counts from here."""
     bound: datetime | None = None
-    """When it came to its node: since when its condition PodScheduled is True."""
+    """When the pod was bound: the transition time of its condition PodScheduled=True."""
     ready: bool | None = None
     deletion_cost: int = 0
     uses_match_fields: bool = False
@@ -170,11 +170,11 @@ class NodeFact(Value):
     annotations: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
     tainted: dict[str, datetime] = {}
-    """Since when each taint is there, by `key:effect`: as the taint says, or as it was first seen."""
+    """Start time of each taint by `key:effect`: `timeAdded`, or when it was first seen."""
     capacity: dict[str, int] = {}
     allocatable: dict[str, int] = {}
     missing: dict[str, datetime] = {}
-    """Since when a resource that the node has, or had, is not allocatable: as it was first seen."""
+    """When each resource that the node has, or had, was first seen as not allocatable."""
     ready: bool = False
     ready_changed: datetime | None = None
     conditions: tuple[NodeCondition, ...] = ()
@@ -185,7 +185,7 @@ class NodeFact(Value):
 
     @property
     def being_disrupted(self) -> bool:
-        """Somebody keeps pods away from it, since it goes."""
+        """A taint keeps pods off the node because it is being removed."""
         return any(one.key == DISRUPTED_TAINT_KEY for one in self.taints)
 
 
@@ -261,7 +261,7 @@ class NodePoolFact(Value):
     limits: dict[str, int] = {}
     hash: str = ""
     hash_version: str = ""
-    """What the pool itself is stamped with, which another controller or an earlier version may have done."""
+    """The hash version on the NodePool, which another controller or an earlier version may have set."""
 
 
 class DaemonSetFact(Value):
@@ -308,7 +308,7 @@ class VolumeClaimFact(Value):
 class VolumeFact(Value):
     name: str
     driver: str = ""
-    """Of CSI, that of an in-tree volume translated; empty for what is not attached by a driver."""
+    """CSI driver, translated for an in-tree volume; empty for a volume that no driver attaches."""
     terms: tuple[Term, ...] | None = None
     """Its required node affinity; None: any node."""
     local: bool = False
@@ -327,7 +327,7 @@ class StorageClassFact(Value):
 
 
 class CSINodeFact(Value):
-    """What the CSI drivers on a Node of the same name say of it."""
+    """CSI drivers of the Node of the same name, as its CSINode lists them."""
 
     name: str
     limits: dict[str, int] = {}

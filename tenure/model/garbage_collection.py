@@ -1,6 +1,6 @@
-"""Upkeep: what its tasks are told and answer, and what they see of a world that they only tidy.
+"""Garbage collection: input and result of its tasks, and the objects they read.
 
-The marks of objects hold no more than a task decides on, so that an object that is odd elsewhere is still tidied.
+The marks of an object hold only the fields a task decides on, so an otherwise invalid object is still collected.
 """
 
 from datetime import datetime
@@ -17,11 +17,11 @@ class GarbageCollectionRequest(Message):
     cluster: str
     task: str
     suspects: tuple[str, ...] = ()
-    """What the run before could not be sure of; see `GarbageCollectionResult.suspects`."""
+    """Uncertain objects of the previous run; see `GarbageCollectionResult.suspects`."""
 
 
 class GarbageCollectionResult(Message):
-    """What one run of a task did. A failure is told here, and never ends a run in any other way."""
+    """Result of one run of a task. A failure is reported here and never ends a run in another way."""
 
     task: str = ""
     checked: int = 0
@@ -29,7 +29,7 @@ class GarbageCollectionResult(Message):
     failed: int = 0
     notes: tuple[str, ...] = ()
     suspects: tuple[str, ...] = ()
-    """UIDs of what looks left over and may be in somebody's hands yet: it goes if the next run finds it as it is."""
+    """UIDs of objects that look orphaned but may be in use: deleted if the next run finds them unchanged."""
     fault: str = ""
     run: RunRef | None = None
 

@@ -1,4 +1,4 @@
-"""Hooks of a node's end: what its workflow remembers of them, and what their activity is told and answers."""
+"""Termination hooks: their records in a NodeClaim workflow, and input and result of their activity."""
 
 from datetime import datetime
 from typing import Final, Literal
@@ -11,26 +11,26 @@ HookPoint = Literal["beforeDrain", "afterDrain", "beforeTerminate"]
 Outcome = Literal["succeeded", "failed", "timed out", "skipped"]
 """`skipped`: there is nothing left that it could be about."""
 NAMESPACE: Final = "tenure-hooks"
-"""Where Jobs are made of which nothing else is said."""
+"""Default namespace of hook Jobs."""
 HOOK: Final = "tenure.sh/hook"
 HOOK_POINT: Final = "tenure.sh/hook-point"
 HOOK_NODE: Final = "tenure.sh/node"
 HOOK_NODECLAIM: Final = "tenure.sh/nodeclaim"
 """Labels of the Jobs that hooks make, and of their pods."""
 HOOK_KEY: Final = "tenure.sh/hook-key"
-"""Annotation of such a Job: the run of the hook that it was made for."""
+"""Annotation of a hook Job: the run of the hook that created it."""
 
 
 class HookRun(Message):
     point: HookPoint
     name: str
     number: int = 1
-    """Rises where it is run anew: after a failure that is not left at that, and in another drain."""
+    """Run number. It rises with each rerun: after a retried failure, and in another drain."""
     since: datetime
     outcome: Outcome | None = None
     """None: it runs."""
     attempts: int = 0
-    """Calls that were made, or 1 for a Job: known where it was told anew."""
+    """Number of calls, or 1 for a Job; known if the webhook was called again."""
     why: str = ""
     ended: datetime | None = None
     past: bool = False
@@ -80,7 +80,7 @@ class HookRequest(Message):
 
 class HookResult(Message):
     outcome: Outcome | None = None
-    """None where it was stopped, to be told anew."""
+    """None if the run was stopped and will be repeated."""
     attempts: int = 0
     why: str = ""
     grace_ends: datetime | None = None

@@ -73,7 +73,7 @@ class InstanceType(Value):
 
     name: str
     labels: dict[str, tuple[str, ...]]
-    """What the node's labels may be: key to possible values. A well-known key that is absent does not exist."""
+    """Possible values of the node's labels, by key. A well-known key that is absent does not exist."""
     capacity: dict[str, int]
     overhead: dict[str, int]
     """kube-reserved, system-reserved and the hard eviction threshold together."""
@@ -93,7 +93,7 @@ class InstanceType(Value):
 
 
 class UnavailableOffering(Value):
-    """EC2 said that this cannot be had now; it is not offered again before `until`."""
+    """An offering that EC2 could not provide; it is not offered again before `until`."""
 
     instance_type: str
     """`*` for every type, as when the spot service-linked role is missing."""
@@ -123,11 +123,11 @@ class UnavailableOffering(Value):
 class ReservationHeadroom(Value):
     available: int
     at: datetime
-    """When EC2 was asked: what was launched later is not counted."""
+    """When EC2 was queried: later launches are not counted."""
 
 
 class Catalogue(Value):
-    """Every instance type by EC2NodeClass. Resolved afresh when a NodeClass or a price changes."""
+    """Every instance type by EC2NodeClass. Resolved again when a NodeClass or a price changes."""
 
     by_node_class: dict[str, tuple[InstanceType, ...]] = {}
 
@@ -167,7 +167,7 @@ class OfferingShard(Value):
 
     @classmethod
     def read(cls, text: str) -> "OfferingShard | None":
-        """None for what is no such text."""
+        """None for text in another form."""
         zone, *numbers = text.split("/")
         if not zone or len(numbers) != 2 or not all(one.isdecimal() for one in numbers):
             return None
@@ -180,7 +180,7 @@ class OfferingShard(Value):
     def list_excluded_offerings(
         self, by_price: Sequence[str], zones: Iterable[str], now: datetime
     ) -> tuple[UnavailableOffering, ...]:
-        """As if it could not be had now; what is not spot is left as it is."""
+        """The offerings to treat as unavailable; offerings other than spot do not change."""
         mine = set(self.select_types(by_price))
         others = [(_ANY, zone) for zone in zones if zone != self.zone]
         others += [(name, _ANY) for name in by_price if name not in mine]

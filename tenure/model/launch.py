@@ -1,8 +1,8 @@
-"""Launching: the frozen request, the group that shares one token, what EC2 answered, and what it could not give.
+"""Launching: the frozen request, the launch group that shares one token, EC2's answer, and rejections.
 
-A token is a hash of the members' UIDs, the request and the attempt, all of which stand in a workflow's history: a
-repeated activity repeats the call and gets the same instances. Overrides are written as tables, since 60 types in three
-zones repeat the same few templates, subnets and prices.
+A token is a hash of the members' UIDs, the request and the attempt, all recorded in workflow history. A repeated
+activity therefore repeats the call and gets the same instances. Overrides are serialized as tables, since 60 types in
+three zones repeat the same few templates, subnets and prices.
 """
 
 import hashlib
@@ -32,9 +32,9 @@ class LaunchOverride(Message):
 
 
 def _serialize_overrides(overrides: Sequence[LaunchOverride]) -> dict[str, Any]:
-    """`types` has a line for each type in turn: name, number of its template, numbers of its subnets, prices there.
+    """`types` has one line per type: name, index of its template, indices of its subnets, prices there.
 
-    One price stands for all of a line's subnets.
+    A single price applies to all subnets of the line.
     """
     templates = list(dict.fromkeys(map(_template_key, overrides)))
     subnets = list(dict.fromkeys(map(_subnet_key, overrides)))
@@ -48,7 +48,7 @@ def _serialize_overrides(overrides: Sequence[LaunchOverride]) -> dict[str, Any]:
 
 
 def _parse_overrides(written: Any) -> Any:
-    """From what `_serialize_overrides` made; anything else is passed on as it is."""
+    """Parse the form of `_serialize_overrides`; pass any other value through."""
     if not isinstance(written, dict):
         return written
     return tuple(
@@ -89,7 +89,7 @@ class LaunchGroupMember(Message):
 
 
 class LaunchRequest(Message):
-    """Everything CreateFleet is told, frozen: an attempt that is repeated says exactly the same."""
+    """The complete, frozen CreateFleet input: a repeated attempt sends the same request."""
 
     node_class: str
     capacity_type: str
@@ -99,11 +99,11 @@ class LaunchRequest(Message):
     instance_profile: str = ""
     context: str = ""
     node_class_stamp: str = ""
-    """Version and static hash of the class as it is launched from, with a slash between them."""
+    """Hash version and static hash of the class at launch, separated by a slash."""
     placement_group: str = ""
     partition: str = ""
     prioritized: bool = False
-    """Prices are what NodeOverlays say, so that EC2 is to go by them and not by its own."""
+    """Prices come from NodeOverlays, so EC2 must use them rather than its own."""
 
 
 class LaunchGroup(Message):
@@ -135,7 +135,7 @@ class LaunchedInstance(Message):
     capacity_type: str
     image_id: str
     price: float = 0.0
-    """US dollars an hour as it was launched; 0 where that is not known."""
+    """US dollars an hour at launch; 0 if unknown."""
 
 
 DELETED: Final = "NodeClaimDeleted"
@@ -143,7 +143,7 @@ DELETED: Final = "NodeClaimDeleted"
 
 
 class LaunchRejection(Message):
-    """No instance for this NodeClaim; the claim is given up and its pods are planned anew, or retried later."""
+    """No instance for this NodeClaim: the claim is deleted and its pods are rescheduled, or the launch is retried."""
 
     kind: Literal["refused"] = "refused"
     reason: str
@@ -178,7 +178,7 @@ class FleetInstance(Message):
     placement_group: str = ""
     partition: str = ""
     instance_profile: str = ""
-    """As it was launched with, whatever the class says by now."""
+    """The instance profile at launch, whatever the class has now."""
     node_class_stamp: str = ""
 
 
@@ -195,9 +195,9 @@ class FleetError(Message):
     insufficient: bool = False
     """True when nothing but capacity is missing (reference 2.6)."""
     scope: Literal["offering", "capacity type", "subnet", "placement group"] = "offering"
-    """How much of what EC2 offers is refused by it: a type in a zone, or more."""
+    """The scope of a rejection: one type in one zone, or more."""
     reason: str = ""
-    """What `Launched=Unknown` shows for it, such as `AMINotFound` or `LaunchFailed`."""
+    """The reason of `Launched=Unknown`, such as `AMINotFound` or `LaunchFailed`."""
     remedy: str = ""
 
 
@@ -207,7 +207,7 @@ class FleetResult(Message):
 
 
 class GroupOutcome(Message):
-    """What a launch group came to. Small: instances are told to each member, not here."""
+    """Small result of a launch group: each member receives its instance by signal, not here."""
 
     group_id: str
     results: dict[str, LaunchResult] = {}
@@ -219,7 +219,7 @@ class GroupOutcome(Message):
 
 
 UNAVAILABLE_FOR = timedelta(minutes=3)
-"""Each new refusal begins it anew (reference 2.3), and each interruption (5.3)."""
+"""Each new rejection restarts it (reference 2.3), as does each interruption (5.3)."""
 INTERRUPTED = "Interrupted"
 _ANY = "*"
 
@@ -238,8 +238,11 @@ def list_unavailable_offerings(
 
 
 def interrupted_offering(labels: Mapping[str, str], at: datetime) -> UnavailableOffering | None:
-    """What an interruption of a node with these labels says of the capacity pool that it came from (reference 5.3):
-    spot of its type in its zone, or its reservation, is short. None where they do not tell, or it is neither."""
+    """The capacity pool that an interruption of a node with these labels reports as short (reference 5.3): spot of its
+    type in its zone, or its reservation.
+
+    None if the labels do not say, or it is neither.
+    """
     instance_type, zone = labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, "")
     kind, reservation = labels.get(CAPACITY_TYPE, ""), labels.get(CAPACITY_RESERVATION_ID, "")
     if not (instance_type and zone) or kind not in (SPOT, RESERVED) or (kind == RESERVED) != bool(reservation):

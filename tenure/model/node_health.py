@@ -28,7 +28,7 @@ class ConditionInterval(Message):
 
 class Health(Message):
     intervals: tuple[ConditionInterval, ...] = ()
-    """Oldest first. What is over is kept only where rules count it, and only for as long."""
+    """Oldest first. Past intervals are kept only if rules count them, and only for as long."""
     steps_taken: int = 0
     condition: str = ""
     step_at: datetime | None = None
@@ -68,7 +68,7 @@ class RepairResult(Message):
 
 
 MAX_INTERVALS: Final = 40
-"""Stretches that are kept: the latest. More would fill an annotation that nobody reads."""
+"""Intervals kept, the latest first. More would fill the annotation without use."""
 RETENTION: Final = timedelta(days=1)
 _FORM: Final = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -81,7 +81,7 @@ class NotReadyInterval(Value):
 
 
 def begin_interval(record: Sequence[NotReadyInterval], since: datetime) -> tuple[NotReadyInterval, ...]:
-    """The record with a stretch that began then; as it is where one lasts already."""
+    """The record with an interval that starts then; unchanged if one is open."""
     if record and record[-1].until is None:
         return tuple(record)
     last = record[-1].until if record else None
@@ -89,7 +89,7 @@ def begin_interval(record: Sequence[NotReadyInterval], since: datetime) -> tuple
 
 
 def end_interval(record: Sequence[NotReadyInterval], until: datetime) -> tuple[NotReadyInterval, ...]:
-    """The record with its last stretch at an end; what is a day old is forgotten."""
+    """The record with its last interval closed; intervals over a day old are dropped."""
     if record and record[-1].until is None:
         record = (*record[:-1], NotReadyInterval(since=record[-1].since, until=max(until, record[-1].since)))
     return tuple(one for one in record if one.until is None or until - one.until < RETENTION)
@@ -102,7 +102,7 @@ def ongoing_since(record: Sequence[NotReadyInterval]) -> datetime | None:
 def merge_intervals(
     known: Iterable[NotReadyInterval], reported: Sequence[NotReadyInterval]
 ) -> tuple[NotReadyInterval, ...]:
-    """What is told, after what is known from before it: a workflow that was rebuilt does not know the beginning."""
+    """The reported intervals merged with the recorded ones: a rebuilt workflow does not know the start."""
     first = min((one.since for one in reported), default=None)
     older = [one for one in known if first is None or one.since < first]
     closed = [one if one.until else NotReadyInterval(since=one.since, until=first) for one in older] if first else older
@@ -117,7 +117,7 @@ def format_intervals(record: Iterable[NotReadyInterval]) -> str:
 
 
 def parse_intervals(text: str) -> tuple[NotReadyInterval, ...]:
-    """What `format_intervals` wrote. Whatever else stands there is nobody's absence."""
+    """Parse the form of `format_intervals`. Any other text yields no interval."""
     found = (_parse_interval(one) for one in text.split())
     return tuple(one for one in found if one is not None)
 

@@ -1,6 +1,6 @@
-"""NodeOverlays, and what they make of instance types: prices, and resources that only users know of.
+"""NodeOverlays and their effect on instance types: prices, and user-defined resources.
 
-Planning and launching both lay them over the instance types by `apply_overlays`, so that they agree.
+Planning and launching both use `apply_overlays`, so that they agree.
 """
 
 import re
@@ -31,14 +31,14 @@ class OverlayFact(Value):
     capacity: dict[str, int] = {}
     """Extended resources, in the units of `model.resources`."""
     problem: str = ""
-    """Why it cannot be read, in words."""
+    """Why the overlay is invalid; empty if it is valid."""
 
     @property
     def changes_price(self) -> bool:
         return bool(self.price or self.adjustment)
 
     def adjust_price(self, price: float) -> float:
-        """What a price becomes, in US dollars an hour; never below nothing."""
+        """The adjusted price in US dollars an hour; at least zero."""
         if self.price:
             return float(self.price)
         if not self.adjustment:
@@ -49,7 +49,7 @@ class OverlayFact(Value):
 
 
 def find_overlay_problem(overlay: OverlayFact) -> str:
-    """What is wrong with it taken alone, and what to write instead; empty when nothing is."""
+    """The problem of a single overlay and its remedy; empty if it is valid."""
     if overlay.problem:
         return overlay.problem
     try:
@@ -96,7 +96,7 @@ def apply_overlays(
 
 
 class OverlayReach:
-    """What an overlay reaches in a pool with these labels. Raises RequirementError."""
+    """The instance types an overlay selects in a pool with these labels. Raises RequirementError."""
 
     def __init__(self, overlay: OverlayFact, labels: Mapping[str, str]) -> None:
         requirements = Requirements.from_expressions(overlay.requirements)

@@ -1,7 +1,7 @@
-"""What the watch reports by signal: that something changed, and the few facts a phase decides on.
+"""Signals of the cluster cache: the facts that the phases decide on.
 
-Observations carry a number that only rises (the host's clock in nanoseconds); a workflow drops older ones, so
-repeated and reordered signals are harmless.
+Observations carry a number that only rises (the host's clock in nanoseconds). A workflow drops older ones, so repeated
+and reordered signals are harmless.
 """
 
 from datetime import datetime
@@ -16,19 +16,19 @@ from tenure.model.operator_requests import InvalidRules
 from tenure.model.plan import ExpectedDurations
 
 UNCOMPARED: Final = {"number", "ready_since", "expected", "disruption"}
-"""What an observation may differ in and yet be no news."""
+"""Fields ignored when two observations are compared."""
 
 
 class ObservedNodeClaim(Message):
     """The digest of a NodeClaim, its Node and the pods on it. Equal digests are not sent twice."""
 
     number: int = 0
-    """Rises with every observation; not part of what is compared."""
+    """Rises with every observation; not compared."""
     exists: bool = True
     """False: the NodeClaim is gone from the API server."""
     deleting: bool = False
     disruption: str = ""
-    """Why it is being deleted, where its NodeClaim says so; not part of what is compared."""
+    """Reason of its deletion, if its NodeClaim names one; not compared."""
     provider_id: str = ""
     node_name: str = ""
     """The Node whose spec.providerID is this claim's; empty while there is none."""
@@ -36,21 +36,22 @@ class ObservedNodeClaim(Message):
     """More than one Node with this provider id is an error that registration reports."""
     node_ready: bool = False
     ready_since: datetime | None = None
-    """When the Node last became Ready; not part of what is compared."""
+    """When the Node last became Ready; not compared."""
     not_ready_since: datetime | None = None
-    """Since when an initialized node is NotReady, under a taint that will pass, or without a device that its NodeClaim
-    asks for; None for one that is well."""
+    """When an initialized node became NotReady, got a temporary taint, or lost a device that its NodeClaim requests;
+    None if healthy."""
     not_ready_reason: str = ""
     """Which of these: `NotReady`, the taints as `key:effect`, `nvidia.com/gpu is not allocatable`."""
     waiting_for: tuple[str, ...] = ()
-    """What still holds up initialization: startup taints, ephemeral taints, resources, in the reference's order."""
+    """Remaining blockers of initialization: startup taints, ephemeral taints, resources, in the reference's order."""
     boot_id: str = ""
     empty: bool = False
     """No pod on the node that would have to go elsewhere, and none nominated to it."""
     empty_since: datetime | None = None
     """When it became so: the last such pod's end, or the end of a nomination. None while not empty."""
     empty_since_unseen: bool = False
-    """The watch is newer than that: it only knows that the node was empty when it began. What was known goes on."""
+    """The cache is younger than the empty interval: the node was already empty when the watch began. The recorded
+    start holds."""
     draining_pods: int = 0
     """Pods that a drain still waits for; counted only while deleting."""
     attached_volumes: int = 0
@@ -67,16 +68,16 @@ class ObservedNodeClaim(Message):
     unhealthy: tuple[UnhealthyCondition, ...] = ()
     """The Node's conditions that repair counts at present; none while the gate NodeRepair is off."""
     rules: LifecycleRules | None = None
-    """What LifecyclePolicies say of its NodePool's nodes; None where none says anything."""
+    """LifecyclePolicy rules for the NodePool's nodes; None without a policy."""
     event_policies: dict[str, str] = {}
     """By kind of AWS's events: the names of the policies that say something of it."""
     events_unread: str = ""
-    """What they say of AWS's events and nobody can read: which policy and field, and what to write."""
+    """Invalid rules for AWS events: the policy, the field and the remedy."""
     pause: str = ""
     """The annotation tenure.sh/pause of the NodeClaim, or else of its Node."""
 
     expected: ExpectedDurations | None = None
-    """How long its start-up may take before it is slow, told with what is told anyhow; not part of what is compared."""
+    """Expected startup durations, sent with the next signal; not compared."""
 
     def differs_from(self, other: "ObservedNodeClaim | None") -> bool:
         return other is None or self.model_dump(exclude=UNCOMPARED) != other.model_dump(exclude=UNCOMPARED)
@@ -106,9 +107,10 @@ class ObservedNodePool(Message):
     """Versions of the static hash that are not ours, found on the pool or its NodeClaims; empty when all is well."""
     deleting: bool = False
     rollout: RolloutRules | None = None
-    """What LifecyclePolicies say of roll-outs there; None where none says anything."""
+    """LifecyclePolicy rules for rollouts; None without a policy."""
     static: Literal["", "off", "on"] = ""
-    """`on`: a static pool; `off`: likewise, and the gate StaticCapacity is off. What follows is told of `on` alone."""
+    """`on`: a static pool; `off`: a static pool while the gate StaticCapacity is off. The fields below apply to `on`
+    only."""
     replicas: int = 0
     existing: int = 0
     terminating: int = 0
@@ -117,14 +119,14 @@ class ObservedNodePool(Message):
     cluster_pause: str = ""
     """... and that of the worker's namespace, which is for the whole cluster."""
     rules: DisruptionRules | None = None
-    """What LifecyclePolicies say of voluntary disruption there; None where none says anything."""
+    """LifecyclePolicy rules for voluntary disruption; None without a policy."""
     unread: InvalidRules = InvalidRules()
-    """What they say of it and nobody can read."""
+    """Invalid LifecyclePolicy fields."""
     freed: int = 0
     """Another one whenever its budgets may leave more than before, while some of its nodes may wish to go."""
 
     def is_headroom_only(self, before: "ObservedNodePool") -> bool:
-        """Nothing else is new: its status is as it was."""
+        """Only the headroom changed; the status is the same."""
         same = {"number": self.number, "freed": self.freed}
         return self.freed != before.freed and before.model_copy(update=same) == self
 
@@ -151,11 +153,11 @@ class LaunchGroupJoinRequest(Message):
 
 
 class ObservedUnavailableOfferings(Message):
-    """Signal to Provisioning: what EC2 could not give to a NodeClaim that launches itself, or took back."""
+    """Signal to Provisioning: offerings that EC2 could not provide to a self-launching NodeClaim, or interrupted."""
 
     unavailable: tuple[UnavailableOffering, ...]
     burst_ends_at: datetime | None = None
-    """Until when AWS takes back so many nodes that what replaces them is spread."""
+    """End of an interruption burst, during which replacements are spread."""
 
 
 class StartupOutcome(Message):
@@ -172,6 +174,6 @@ class Registrations(Message):
     outcomes: tuple[StartupOutcome, ...] = ()
     """The last few, oldest first."""
     since: datetime | None = None
-    """When the NodePool or its NodeClass last changed: what ended before counts no more."""
+    """When the NodePool or its NodeClass last changed: earlier endings no longer count."""
     generation: int = 0
     class_generation: int = 0

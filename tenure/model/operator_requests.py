@@ -1,4 +1,4 @@
-"""Requests of people: pauses as annotations, questions of `tenure plan` and `tenure why`, and LifecyclePolicies."""
+"""Requests of operators: pause annotations, queries of `tenure plan` and `tenure why`, LifecyclePolicies."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,13 +11,13 @@ from tenure.model.signals import Pause
 
 
 class PauseAnnotation(Message):
-    """What the annotation says, so that a change by a person is told apart from the workflow's own."""
+    """Value of the pause annotation, to tell an operator's change from the workflow's own."""
 
     current: str = ""
-    """The annotation as far as it is known: as it was written last, or as a person changed it since."""
+    """The annotation as last written by the workflow or changed by an operator."""
     observed: str = ""
     echoes: tuple[str, ...] = ()
-    """What the workflow wrote and the watch has not shown yet; empty for an annotation that was taken off."""
+    """Values the workflow wrote and the watch has not shown yet; empty for a removed annotation."""
     written: datetime | None = None
     number: int = 0
     """Of the watch's last word of the cluster's annotation; of others their own observations say it."""
@@ -42,7 +42,7 @@ class PauseAnnotationRequest(Message):
     text: str = ""
     """Empty: the annotation is taken off."""
     only: str = ""
-    """Taken off only where it says this: a person may have changed it in the meantime."""
+    """Removed only if the annotation has this value: an operator may have changed it in the meantime."""
     event: str = ""
     message: str = ""
     warning: bool | None = None
@@ -80,14 +80,14 @@ class DisruptionStatus(Message):
 
 
 class InvalidRules(Value):
-    """What LifecyclePolicies say and nobody can read: it holds what it would have narrowed."""
+    """Invalid LifecyclePolicy fields: they block the disruptions they would have limited."""
 
     disruption: str = ""
-    """Which policy and field, what stands there, what to write; empty when all can be read."""
+    """The policy, the field, its value and the remedy; empty if all fields are valid."""
     rollout: str = ""
     hooks: str = ""
     interruption: str = ""
-    """Likewise of AWS's events: it holds those that leave time."""
+    """The same for AWS events: it blocks the events that allow a delay."""
 
     def blocking_message(self, reason: str) -> str:
         """Why no node goes for this reason; empty when nothing keeps them."""
@@ -106,9 +106,9 @@ class PolicyFact(Value):
     match_labels: dict[str, str] = {}
     rules: LifecycleRules = LifecycleRules()
     problem: str = ""
-    """Why it cannot be read; the user is told on the object."""
+    """Why it is invalid; the user is notified on the object."""
     unread: InvalidRules = InvalidRules()
-    """Fields of these sections that are not what the CRD asks for."""
+    """Fields of these sections that do not match the CRD."""
 
     @property
     def specificity(self) -> int:

@@ -1,4 +1,4 @@
-"""What planning is asked and what it answers."""
+"""Input and result of planning."""
 
 from datetime import datetime, timedelta
 
@@ -28,7 +28,7 @@ class PlannedNodeClaim(Value):
     pods: tuple[str, ...] = ()
     """UIDs of the pods that it is bought for."""
     capacity_bound: dict[str, int] = {}
-    """The largest capacity that any of its instance types has: what it may count against the pool's limits."""
+    """The largest capacity of any of its instance types, counted against the pool's limits."""
     why: str = ""
 
 
@@ -44,7 +44,7 @@ class Plan(Value):
     nominations: dict[str, str] = {}
     """Pod UID to the name of the node or NodeClaim, existing already, that it is expected on."""
     reserved: dict[str, str] = {}
-    """The same for virtual pods of CapacityBuffers: where there is room for them. Of the others nothing is said."""
+    """The same for virtual pods of CapacityBuffers that have room. The others are not listed."""
     unschedulable: tuple[UnschedulablePod, ...] = ()
     seconds: float = 0.0
 
@@ -56,7 +56,7 @@ class PlanRequest(Message):
     unavailable: tuple[UnavailableOffering, ...] = ()
     burst_ends_at: datetime | None = None
     discovered: DiscoveredCapacity = DiscoveredCapacity()
-    """What nodes have shown, also those that are gone: the planning host adds what it sees itself."""
+    """Discovered capacity, including that of deleted nodes: the planner host adds its own observations."""
 
 
 class LaunchDraft(Message):
@@ -73,11 +73,11 @@ class LaunchDraft(Message):
     offering_shard: OfferingShard | None = None
     """From which capacity pools the first attempt asks; None: from all."""
     joined: bool = False
-    """Its members were made by somebody else, so that nothing is known of them yet."""
+    """Another request created its members, so that nothing is known of them yet."""
 
 
 class PlanOutcome(Message):
-    """What a pass did, small: names and counts, never pods."""
+    """Summary of a pass: names and counts, never pods."""
 
     plan_id: str
     drafts: tuple[LaunchDraft, ...] = ()

@@ -1,6 +1,7 @@
-"""What the ports of `activities/ports/core.py` answer: instances, nodes, pods and evictions as they are now.
+"""Results of the ports in `activities/ports/core.py`: live instances, nodes, pods and evictions.
 
-`kube/` and `aws/` make these values, activities read them. They stand here so that an adapter need not know the ports.
+`kube/` and `aws/` create these values, activities read them. They are here so that an adapter need not import the
+ports.
 """
 
 from datetime import datetime, timedelta
@@ -31,7 +32,7 @@ class InstanceFacts(Value):
     launched_at: datetime | None = None
     instance_profile: str = ""
     root: str = ""
-    """What its root device is: `ebs` outlives a stop, `instance-store` does not."""
+    """Root device type: `ebs` outlives a stop, `instance-store` does not."""
 
     @property
     def market(self) -> Market:
@@ -39,7 +40,7 @@ class InstanceFacts(Value):
 
 
 class LaunchFacts(Value):
-    """What a launched instance's NodeClaim shows: labels single-valued, capacity and allocatable by type."""
+    """Status of a launched instance's NodeClaim: single-valued labels, capacity and allocatable by type."""
 
     provider_id: str
     image_id: str
@@ -87,7 +88,7 @@ class DrainPod(Value):
     namespace: str
     name: str
     waits: bool
-    """A drain has to wait for it (not finished, not mirror, does not tolerate the disrupted taint, not stuck)."""
+    """A drain must wait for it (not finished, not mirror, does not tolerate the disrupted taint, not stuck)."""
     evictable: bool
     """It may be evicted: waits, is not terminating, and has no active do-not-disrupt."""
     group: int
@@ -120,10 +121,10 @@ class Eviction(Value):
 
 
 class ResolvedNodeClass(Value):
-    """What an EC2NodeClass resolves to now: status fields (camelCase) and the conditions that follow."""
+    """Current result of resolving an EC2NodeClass: status fields (camelCase) and the derived conditions."""
 
     status: dict[str, object]
-    """What is not in it stays as it stands."""
+    """Fields that are absent keep their value."""
     conditions: tuple[ConditionPatch, ...]
     """The same: a part that could not be asked keeps its last condition."""
     failed_lookups: tuple[str, ...] = ()
@@ -132,4 +133,4 @@ class ResolvedNodeClass(Value):
     """The cluster's, which is part of the class's static hash; None while it is not known."""
     retry_after: timedelta | None = None
     user_data_bytes: int = 0
-    """Of what a node would be given at boot; zero where that is not known."""
+    """Size of the boot user data of a node; zero if unknown."""

@@ -36,10 +36,10 @@ class RequirementError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What one label may be: a set of values or everything but a set, within inclusive bounds.
+    """Allowed values of one label: a set, or everything but a set, within inclusive bounds.
 
-    `present` says that the label has to be there, which In, Exists and every bound ask for: so that Exists together
-    with NotIn is not satisfied by a node that lacks the label, as the kube-scheduler has it.
+    `present` means that the label must exist, which In, Exists and every bound require. A node without the label then
+    fails Exists combined with NotIn, as in the kube-scheduler.
     """
 
     key: str
@@ -61,7 +61,8 @@ class Requirement:
         return (value in self.values) != self.complement and self._is_within_bounds(value)
 
     def intersection(self, other: "Requirement") -> "Requirement":
-        """What satisfies both. Bounds that cross leave nothing; a concrete set applies bounds and drops them."""
+        """The requirement that satisfies both. Crossed bounds leave nothing; a concrete set applies bounds and drops
+        them."""
         return _intersect(self, other)
 
     def intersects(self, other: "Requirement") -> bool:
@@ -81,7 +82,7 @@ class Requirement:
         return other.complement and self._bounds_inside(other) and not any(self.has(value) for value in other.values)
 
     def example(self) -> str:
-        """One value that satisfies this, always the same one; empty when the label has to be absent."""
+        """One satisfying value, always the same; empty if the label must be absent."""
         if not self.complement:
             return min(self.values, default="")
         number = self.gte if self.gte is not None else min(0, self.lte if self.lte is not None else 0)
@@ -122,7 +123,7 @@ class Requirement:
 
 @lru_cache(maxsize=1 << 16)
 def parse_requirement(expression: Expression) -> Requirement:
-    """The requirement an expression stands for; older label names are taken for today's.
+    """The requirement of an expression; deprecated label names are translated.
 
     Raises RequirementError for an unknown operator, In without values, or a bound that is no integer.
     """
@@ -265,7 +266,7 @@ class Requirements(Mapping[str, Requirement]):
         return Requirements(one for key, one in self.items() if key not in keys)
 
     def conflicts(self, other: "Requirements") -> tuple[str, ...]:
-        """The keys that both name and that exclude each other, sorted. What only one names is not looked at."""
+        """The keys that both name and that exclude each other, sorted. Keys that only one names are ignored."""
         small, large = (self, other) if len(self) <= len(other) else (other, self)
         return tuple(sorted(key for key in small if key in large and small[key].conflicts(large[key])))
 
@@ -282,7 +283,7 @@ class Requirements(Mapping[str, Requirement]):
         return not self.undefined_keys(required, allow_undefined) and not self.conflicts(required)
 
     def is_strictly_compatible(self, required: "Requirements") -> bool:
-        """As `is_compatible`, for what is known fully: an existing node, or an instance type that gets an image."""
+        """`is_compatible` for fully known labels: an existing node, or an instance type that gets an image."""
         return self.is_compatible(required, frozenset())
 
     def implies(self, required: "Requirements") -> bool:
@@ -293,7 +294,7 @@ class Requirements(Mapping[str, Requirement]):
         )
 
     def explain_incompatibility(self, required: "Requirements", allow_undefined: frozenset[str] = WELL_KNOWN) -> str:
-        """Why `is_compatible` says no, in words; empty when it says yes."""
+        """Why `is_compatible` is false, as text; empty if it is true."""
         missing = [
             f"{required[key]} is asked for and nothing defines that label{self._suggest_label(key)}"
             for key in self.undefined_keys(required, allow_undefined)
@@ -306,7 +307,7 @@ class Requirements(Mapping[str, Requirement]):
         return tuple(expression for key in sorted(self) for expression in self[key].expressions())
 
     def custom_labels(self) -> dict[str, str]:
-        """One concrete value for each key that neither the provider sets nor anybody reserves."""
+        """One concrete value for each key that is neither set by the provider nor reserved."""
         examples = {key: self[key].example() for key in sorted(self) if not is_injected_elsewhere(key)}
         return {key: value for key, value in examples.items() if value}
 

@@ -1,7 +1,7 @@
-"""Roll-outs of drift, and the annotation `tenure.sh/image-pin` by which an EC2NodeClass keeps an image.
+"""Rollouts of drift, and the annotation `tenure.sh/image-pin` by which an EC2NodeClass keeps an image.
 
-The user's spec stays as it is. A pin takes the place of the images that it names, and of no others. It is void when the
-selectors are written anew, when its time is over, or when a person takes the annotation away.
+The user's spec does not change. A pin replaces only the images that it names. It ends when the selectors change, when
+it expires, or when a user removes the annotation.
 """
 
 import hashlib
@@ -21,13 +21,14 @@ from tenure.model.base import Message, Value
 class Image(Message):
     id: str
     requirements: str = ""
-    """What an instance type must be like to run it, as text: one image of a class replaces another of the same."""
+    """Requirements of an instance type to run it, as text: one image of a class replaces another of the same."""
 
 
 class RolloutTarget(Message):
-    """What nodes are made from now: those that are not have drifted (`tenure/policy/disruption/drift.py`).
+    """The template of new nodes: nodes that differ have drifted (`tenure/policy/disruption/drift.py`).
 
-    What single nodes drift by (their subnet, reservation or instance type) is not in it: that is no roll-out."""
+    Drift of single nodes (subnet, reservation or instance type) is excluded: it starts no rollout.
+    """
 
     pool: str = ""
     requirements: str = ""
@@ -82,9 +83,9 @@ class ObservedRollout(Message):
     rules: RolloutRules | None = None
     """None: no LifecyclePolicy says anything, and nothing here matters."""
     target: RolloutTarget | None = None
-    """None: it cannot be told, since the EC2NodeClass is not resolved as it is now."""
+    """None: unknown, since the EC2NodeClass is not resolved in its current form."""
     drifted: tuple[str, ...] = ()
-    """UIDs of launched NodeClaims that are not what is asked for, also of those that are going."""
+    """UIDs of launched NodeClaims that differ from the target, including terminating ones."""
     departing: tuple[str, ...] = ()
     updated_nodes: int = 0
     ready: int = 0
@@ -125,7 +126,7 @@ class RolloutHalt(Message):
     since: datetime
     plan: str
     by: str = ""
-    """The person who said so; empty: its health failed."""
+    """The operator who requested it; empty: a health failure."""
     rolling_back: bool = False
 
 
@@ -137,7 +138,7 @@ class RolloutState(Message):
     """The target went through all waves, or is the good one: nodes that drift go by budgets alone."""
     began: datetime | None = None
     counted_from: datetime | None = None
-    """Failures before count no more: a person has said to go on."""
+    """Earlier failures no longer count: an operator has resumed the rollout."""
     wave: int = 0
     wave_began: datetime | None = None
     done: int = 0
@@ -185,11 +186,11 @@ class RolloutEvent(Message):
 class RolloutDecision(Value):
     state: RolloutState
     headroom: int | None = None
-    """How many more drifted nodes may go now, beside what budgets say; None: any number."""
+    """How many more drifted nodes may be disrupted now, in addition to budgets; None: unlimited."""
     why: str = ""
     next_check_at: datetime | None = None
     gates_to_query: tuple[HealthGate, ...] = ()
-    """What Prometheus is to be asked before anything is decided."""
+    """Prometheus queries to run before a decision."""
     roll_back: RollBack | None = None
     overdue: bool = False
     events: tuple[RolloutEvent, ...] = ()
@@ -216,7 +217,7 @@ class PinRequest(Message):
 
 
 class ApproveRollout(Message):
-    """Update or signal of a person: go on with this plan."""
+    """Update or signal of an operator: continue with this plan."""
 
     plan: str
     by: str
@@ -224,7 +225,7 @@ class ApproveRollout(Message):
 
 
 class RejectRollout(Message):
-    """Update or signal of a person: this plan is not carried out."""
+    """Update or signal of an operator: do not carry out this plan."""
 
     plan: str
     by: str
@@ -233,7 +234,7 @@ class RejectRollout(Message):
 
 
 def short_digest(value: object) -> str:
-    """Ten characters that stand for a JSON value."""
+    """A ten-character digest of a JSON value."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
@@ -267,6 +268,6 @@ def ami_selector_digest(node_class: EC2NodeClass) -> str:
 
 
 def add_pinned_images(pin: ImagePin | None, images: dict[str, str], **fields: object) -> ImagePin:
-    """With what was pinned before and still is: an image that is used instead may have failed in its turn."""
+    """Keep earlier pins that still apply: a substituted image may have failed in its turn."""
     before = {bad: images.get(good, good) for bad, good in (pin.images if pin else {}).items()}
     return ImagePin.model_validate({"images": {**before, **images}, **fields})

@@ -1,4 +1,4 @@
-"""What workflows and people say to each other: launches, permits, pauses."""
+"""Signals between workflows and operators: launches, permits, pauses."""
 
 from datetime import datetime, timedelta
 from typing import Final, Literal
@@ -27,7 +27,7 @@ class PermitRequest(Message):
     reason: DisruptionReason
     since: datetime
     begins_within: timedelta = timedelta(0)
-    """How long after the permit's end the node may still begin to go: so long the permit counts, be it used or not."""
+    """How long after the permit's end the disruption may still start: the permit counts until then, used or not."""
 
 
 class PermitRelease(Message):
@@ -35,13 +35,14 @@ class PermitRelease(Message):
 
     claim_uid: str
     workflow_id: str = ""
-    """Whose wish, or permit; empty: everybody's for this NodeClaim."""
+    """The requester or holder; empty: all of them for this NodeClaim."""
     used: bool = False
-    """The node is on its way: it counts for rates. Else the permit was not needed."""
+    """The node is terminating: it counts for rates. Otherwise the permit was not needed."""
 
 
 class PermitResult(Message):
-    """Signal to who asked: a lease to disrupt, or why not now. A refusal stays valid until the next answer."""
+    """Signal to the requester: a lease to disrupt, or the reason for refusal. A refusal is valid until the next
+    answer."""
 
     claim_uid: str = ""
     """Of the NodeClaim that it was asked for; empty where an earlier version answered."""
@@ -53,9 +54,9 @@ class PermitResult(Message):
 
 
 class Pause(Message):
-    """Hold voluntary disruption: who, why, and until when. Launch, drain and clean-up go on.
+    """A pause of voluntary disruption: requester, reason and end. Launch, drain and clean-up continue.
 
-    `tenure/policy/lifecycle/pauses.py` has the rules, and the form of it that is an annotation.
+    `tenure/policy/lifecycle/pauses.py` has the rules and the annotation form.
     """
 
     by: str

@@ -1,4 +1,4 @@
-"""What the coordinators carry: the states of the Provisioning, NodePool and NodeClass workflows."""
+"""States of the Provisioning, NodePool and NodeClass workflows."""
 
 from datetime import datetime, timedelta
 
@@ -38,7 +38,7 @@ class ProvisioningState(Message):
     demand: ObservedDemand | None = None
     unavailable: tuple[UnavailableOffering, ...] = ()
     burst_ends_at: datetime | None = None
-    """Until when what is bought is spread, as the watch said last: a worker that takes over reads no message again."""
+    """End of the burst during which launches are spread, as last reported: a new worker does not reread messages."""
     discovered_capacity: DiscoveredCapacityState = DiscoveredCapacityState()
     drafts: tuple[LaunchDraft, ...] = ()
     joining: tuple[LaunchGroupJoinRequest, ...] = ()
@@ -53,14 +53,14 @@ class Permit(Message):
     reason: str
     until: datetime
     workflow_id: str = ""
-    """Who has it: the NodeClaim's own, or that of a command; empty where an earlier version gave it."""
+    """The holder: the NodeClaim workflow or a command; empty if an earlier version granted it."""
     since: datetime | None = None
     begins_within: timedelta = timedelta(0)
     """As in PermitRequest."""
 
     @property
     def counts_until(self) -> datetime:
-        """Who has it may begin until `until`, and the node is seen on its way some time after."""
+        """The holder may start until `until`, and the node is seen terminating some time after."""
         return self.until + self.begins_within
 
 
@@ -70,9 +70,9 @@ class NodePoolState(Message):
     observed: ObservedNodePool = ObservedNodePool()
     pending_requests: tuple[PermitRequest, ...] = ()
     rejected: tuple[str, ...] = ()
-    """Those that have been told why they wait, as UID and workflow; they are told once, not at every look."""
+    """Requesters that were notified of the refusal, as UID and workflow; each is notified once."""
     causes: dict[str, str] = {}
-    """Of these, what they wait for: where it is something else, they are told again."""
+    """The causes reported to them: a different cause is reported again."""
     permits: tuple[Permit, ...] = ()
     past: tuple[PastDisruption, ...] = ()
     pause: Pause | None = None

@@ -1,6 +1,6 @@
-"""How much room a CapacityBuffer asks for, and what its status says: pure functions of what was found.
+"""Size and status of a CapacityBuffer.
 
-`tenure/controller/capacity_buffers.py` finds it, and writes the status.
+`tenure/controller/capacity_buffers.py` gathers the facts and writes the status.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ SCALABLE = ("Deployment", "StatefulSet", "ReplicaSet")
 
 
 class Unresolved(Exception):
-    """Nothing can be kept free for this buffer: the reason in one word, and what to mend."""
+    """The buffer cannot be provided: a one-word reason and the remedy."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
-"""What may be put away: verdicts on leftovers, from lists that were read and the time it is. Pure.
+"""Verdicts on orphaned resources, from the lists that were read and the current time.
 
-Whatever is in doubt stays: the next run looks again. Each rule names the order in which its lists have to be read.
+Doubtful resources stay: the next run checks again. Each rule names the order in which its lists must be read.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -19,7 +19,7 @@ from tenure.model.garbage_collection import (
 from tenure.model.provider_results import InstanceFacts
 
 INSTANCE_GRACE: Final = timedelta(seconds=30)
-"""Karpenter's. A worker's clock may be ahead of EC2's: an instance so young is safe by its NodeClaim all the same."""
+"""Karpenter's value. A worker's clock may be ahead of EC2's; the NodeClaim still protects so young an instance."""
 CLAIM_GRACE: Final = timedelta(minutes=1)
 UNREADY_FOR: Final = timedelta(minutes=10)
 """A node's own workflow looks at EC2 long before that (NOT_READY_GRACE)."""
@@ -61,10 +61,10 @@ def _is_ours(instance: InstanceFacts, cluster: str) -> bool:
 def decide_orphaned_nodeclaims(
     claims: Iterable[InventoryNodeClaim], instances: Iterable[InstanceFacts], *, now: datetime
 ) -> list[InventoryNodeClaim]:
-    """NodeClaims that joined and whose instance is not listed (reference 3.8). Read in any order: of each EC2 is still
-    to be asked.
+    """Registered NodeClaims whose instance is not listed (reference 3.8). Read the lists in any order: the caller
+    checks each with EC2.
 
-    One that never joined has its own deadline; one that is being deleted is on its way.
+    Excludes NodeClaims that never registered, which have their own deadline, and those being deleted.
     """
     there = {one.instance_id for one in instances if one.state not in TERMINATING_STATES}
     return [
@@ -106,9 +106,9 @@ def decide_unused_templates(
     running: Set[str],
     now: datetime,
 ) -> list[InventoryLaunchTemplate]:
-    """Those that nobody launches with. Read the templates first. `running`: the ids that living instances came from.
+    """Launch templates without a user. Read the templates first. `running`: the template ids of live instances.
 
-    A pool that bought a node lately, or is about to, keeps all of its templates: it may well buy again.
+    A pool that launched a node lately, or is about to, keeps all of its templates for the next launch.
     """
     young = now - TEMPLATE_GRACE
     buying = {(one.pool, one.node_class) for one in claims if not one.provider_id or one.created > young}
@@ -162,7 +162,7 @@ def decide_untagged(claims: Iterable[InventoryNodeClaim]) -> list[InventoryNodeC
 
 
 def is_orphaned_lease(lease: InventoryLease, *, names: Set[str], uids: Set[str], now: datetime) -> bool:
-    """No Node of its name, none that owns it, and nobody who renews it: a kubelet may be about to register.
+    """True without a Node of its name, an owner or a recent renewal: a kubelet may be about to register.
 
     Read the Leases first.
     """

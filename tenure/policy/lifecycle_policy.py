@@ -1,8 +1,8 @@
-"""Which LifecyclePolicies hold for which NodePool, and what is wrong with the others.
+"""Which LifecyclePolicies apply to which NodePool, and the problems of the others.
 
-The more precise selection counts, field by field: names before labels before all. Of two as precise that differ in a
-field the older counts, and both say so. Of an invalid one counts what would let more nodes go, were it not heeded; what
-cannot be read holds its NodePools.
+The more specific selection wins, field by field: names, then labels, then all. Of two equally specific policies that
+differ in a field the older wins, and both report it. Of an invalid policy only the rules that limit disruption apply;
+an unreadable rule blocks its NodePools.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -85,7 +85,7 @@ def _interruption_problem(interruption: InterruptionRules) -> str:
 NODE_POOL_NOT_FOUND: Final = "NodePoolNotFound"
 DEADLINE_CUT: Final = "DeadlineCut"
 ROLLOUTS_BLOCKED: Final = "RolloutsHeld"
-"""Reasons of a policy that is heeded and has something to be told all the same."""
+"""Reasons of a policy that is in effect and still has a warning."""
 MAX_VALUE_LENGTH: Final = 300
 MAX_LISTED: Final = 3
 NOT_APPLIED: Final = (
@@ -109,7 +109,7 @@ _WAITS: Final = {"interruption": "maintenance, recommendations and failing check
 @dataclass(frozen=True)
 class Resolved:
     rules: Mapping[str, LifecycleRules]
-    """By NodePool; those of which nothing is said are not in it."""
+    """By NodePool; a NodePool without rules is absent."""
     verdicts: Mapping[str, PolicyVerdict]
     unread: Mapping[str, InvalidRules]
     """By NodePool, where voluntary disruption is held."""
@@ -125,7 +125,7 @@ class _Findings:
 def resolve_policies(
     policies: Iterable[PolicyFact], pools: Mapping[str, Mapping[str, str]], defaults: Deadlines
 ) -> Resolved:
-    """`pools`: the labels of each NodePool; `defaults`: the settings, which hold where nothing is said."""
+    """`pools`: labels by NodePool; `defaults`: the settings, used for fields that no policy sets."""
     everyone = sorted(policies, key=lambda one: (-one.specificity, one.created, one.name))
     problems = {one.name: problem_in(one) for one in everyone}
     effective = [restrict_to_valid(one) if problems[one.name] else one for one in everyone]
@@ -161,7 +161,7 @@ def _unreadable_sections(
 
 
 def _rejected_verdict(one: PolicyFact, problem: str, findings: _Findings) -> PolicyVerdict:
-    """`one` without what is not heeded of it."""
+    """`one` without its rejected fields."""
     unread = one.unread.model_dump()
     blocked = "".join(text for section, text in BLOCKED_UNTIL_READABLE.items() if unread[section])
     consequence = blocked or (STILL_APPLIED if flatten_rules(one.rules) else "")

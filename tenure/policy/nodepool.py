@@ -1,7 +1,7 @@
-"""What is wrong with a NodePool beyond what its CRD checks (reference 1.6), and its conditions.
+"""Problems of a NodePool that its CRD does not check (reference 1.6), and its conditions.
 
-NodeRegistrationHealthy (reference 3.6): unhealthy once two of its last four starts failed. A change of the NodePool or
-its NodeClass begins anew. Nothing is decided by it here; it is for people and their alerts.
+NodeRegistrationHealthy (reference 3.6): unhealthy once two of the last four launches failed. A change of the NodePool
+or its NodeClass resets it. The condition only informs users and alerts.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from tenure.model.observations import Registrations, StartupOutcome
 
 
 def validate_nodepool(pool: NodePool) -> tuple[str, ...]:
-    """Each error names the field, the value, and what to write instead."""
+    """Each error names the field, the value and the expected form."""
     template = pool.spec.template
     errors = [
         f"spec.template.metadata.labels[{key!r}]: the key is reserved; choose a domain of your own"
@@ -75,15 +75,14 @@ _UNCOUNTED_REASONS: Final = frozenset({labels.INSUFFICIENT_CAPACITY, "NodeClassN
 
 
 def counts_as_failure(phase: Phase, reason: str, rejection: str) -> bool:
-    """Whether a NodeClaim that is given up says something of its pool. `rejection`: what the launch was last refused
-    for, where it was."""
+    """Whether a failed NodeClaim counts against its pool. `rejection`: the last rejection of its launch, if any."""
     if phase is Phase.LAUNCH:
         return (rejection or reason) not in _UNCOUNTED_REASONS
     return phase is Phase.REGISTRATION and reason == "RegistrationTimeout"
 
 
 def refresh_registrations(known: Registrations, pool: NodePool, class_generation: int, now: datetime) -> Registrations:
-    """For the pool as it is now. One that is first heard of begins with what its condition says."""
+    """Registration records of the current pools. A new pool starts from its condition."""
     generations = {"generation": pool.metadata.generation, "class_generation": class_generation}
     if not known.generation:
         seeded = _seed_from_condition(pool, class_generation)
@@ -94,7 +93,7 @@ def refresh_registrations(known: Registrations, pool: NodePool, class_generation
 
 
 def add_outcomes(known: Registrations, ended: Iterable[StartupOutcome]) -> Registrations:
-    """In the order in which they ended; said twice, an end counts once."""
+    """In the order of their ends; a repeated end counts once."""
     found = {one.uid: one for one in (*known.outcomes, *ended) if known.since is None or one.at >= known.since}
     latest = sorted(found.values(), key=lambda one: (one.at, one.uid))[-MAX_OUTCOMES:]
     return known.model_copy(update={"outcomes": tuple(latest)})

@@ -1,7 +1,7 @@
-"""Static pools: how many NodeClaims are missing, which go first when there are too many, and when to wait.
+"""Static pools: missing NodeClaims, deletion order of surplus ones, and backoff.
 
-Karpenter's rules (core reference 2.19): limits.nodes bounds what is made, budgets do not bound what goes. A NodeClaim
-that is going counts against the limit, since its machine is still there.
+Karpenter's rules (core reference 2.19): limits.nodes bounds creation, budgets do not bound deletion. A terminating
+NodeClaim counts against the limit, since its instance still exists.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ RECENT: Final = timedelta(minutes=15)
 """NodeClaims that are missing again so soon did not last."""
 PAUSE: Final = timedelta(seconds=10)
 LONGEST_PAUSE: Final = timedelta(minutes=3)
-"""As long as what EC2 refused is remembered."""
+"""The same as the retention of unavailable offerings."""
 
 
 class Missing(Value):

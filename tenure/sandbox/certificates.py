@@ -76,14 +76,14 @@ class MutualTls:
 
 
 def serving_context(files: Certificates) -> ssl.SSLContext:
-    """For a server beside the API server that its clients shall trust alike."""
+    """For another server that clients of the API server must trust too."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.serving_certificate, files.serving_key)
     return context
 
 
 def ensure_certificates(folder: Path) -> Certificates:
-    """Those that stand in the folder, or new ones."""
+    """Existing certificates of the folder, or new ones."""
     files = Certificates(folder)
     if files.service_account_public.exists():
         return files
@@ -100,7 +100,8 @@ def ensure_certificates(folder: Path) -> Certificates:
 
 
 def ensure_mutual_tls(folder: Path) -> MutualTls:
-    """Those that stand in the folder, or new ones. The server's is also good for its calls to itself."""
+    """Existing certificates of the folder, or new ones. The server's certificate also authenticates its calls to
+    itself."""
     files = MutualTls(folder)
     if files.client_key.exists():
         return files

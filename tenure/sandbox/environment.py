@@ -76,7 +76,7 @@ class Sandbox:
         return self
 
     def stop(self) -> None:
-        """Stop all parts in order, and remove what is not to be kept. Safe to call twice."""
+        """Stop all parts in order, and remove temporary data. Safe to call twice."""
         if self._background is None:
             return
         try:
@@ -154,7 +154,7 @@ class Sandbox:
 
     @property
     def temporal_security(self) -> Security:
-        """TLS and encryption, for whoever speaks to it."""
+        """TLS and encryption for clients of Temporal."""
         return self._running_parts.security
 
     @property
@@ -264,7 +264,7 @@ class Sandbox:
         )
 
     def _reopen_state(self) -> Record | None:
-        """What was kept is kept on; what a killed sandbox left behind is removed."""
+        """Reuse retained data; remove leftovers of a killed sandbox."""
         last = Record.read(self.directory)
         if last and last.retain_data:
             self.plan = replace(self.plan, retain_data=True)

@@ -1,13 +1,11 @@
-"""A proxy in front of the API server that can misbehave: answer errors, delay, lose answers, cut connections.
+"""A proxy in front of the API server that injects faults: errors, delays, lost answers, cut connections.
 
 It runs in the sandbox's own process (`environment.py` starts it), and `Faults` has its rules. Without rules it
-only passes on, watches included. It speaks plain HTTP or TLS to its clients and TLS to the API server.
+forwards everything, watches included. It speaks plain HTTP or TLS to its clients and TLS to the API server.
 
-What the proxy in front of the API server is told to do wrong, and how often.
-
-A rule names requests by method and path (a regular expression, searched in path and query) and says what befalls
-them. The first rule that fits and has not run out is used. Tests add rules through `Faults`; the proxy reads them
-for each request.
+A rule matches requests by method and path (a regular expression, searched in path and query) and names the fault. The
+first matching rule that is not used up applies. Tests add rules through `Faults`; the proxy reads them for each
+request.
 """
 
 import asyncio
@@ -224,7 +222,7 @@ class Proxy:
         await web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=self._tls).start()
 
     async def stop(self) -> None:
-        """Cut what is open. Safe to call twice, and before `start`."""
+        """Close open connections. Safe to call twice, and before `start`."""
         if self._runner is None:
             return
         self._requests.cut(re.compile(""))

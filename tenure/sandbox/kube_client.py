@@ -134,7 +134,7 @@ def write_kubeconfig(
 
 
 def read_kubeconfig(path: Path) -> tuple[str, str, Path | None]:
-    """Server, token and the authority's PEM file (written beside it) of a file that `write_kubeconfig` made."""
+    """Server, token and CA file (written next to it) of a file by `write_kubeconfig`."""
     content = json.loads(path.read_text())
     cluster, token = content["clusters"][0]["cluster"], content["users"][0]["user"]["token"]
     encoded = cluster.get("certificate-authority-data")

@@ -1,10 +1,10 @@
-"""A supervised child process: its own log, a health check with a deadline, a clean stop, and no orphan in any case.
+"""A supervised child process: its own log, a health check with a deadline, a clean stop, and never an orphan.
 
-The parts of the sandbox (control plane, Temporal, simulators) are made of these. A child lives in a process
-group of its own, so that Ctrl-C reaches the sandbox first and the sandbox stops its parts in order; if the sandbox is
-killed, the kernel kills the children (see `launcher.py`).
+The parts of the sandbox (control plane, Temporal, simulators) are such processes. A child has its own process group,
+so that Ctrl-C reaches the sandbox first and the sandbox stops its parts in order. If the sandbox is killed, the kernel
+kills the children (see `launcher.py`).
 
-Health checks of the sandbox's parts, as `processes.py` wants them: None when well, else what is wrong.
+Health checks of the sandbox's parts: None if healthy, else the problem.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ LAZY = "300"
 of its time on that in a storm of 150 nodes. With 1,000 nodes and 10,000 pods the API server has 3.5 GB at most."""
 
 HealthCheck = Callable[[], Awaitable[str | None]]
-"""Answers None when the part is healthy, else what is still wrong with it."""
+"""Returns None if the part is healthy, else the problem."""
 
 
 class PartFailed(SandboxError):

@@ -15,13 +15,13 @@ CRDS = Path(__file__).parents[2] / "deploy" / "crds"
 
 @dataclass(frozen=True)
 class Plan:
-    """`manifests` are files or folders applied at start, in order. `retain_data`: the data of all parts outlives the
-    sandbox.
+    """`manifests` are files or folders applied at start, in order. `retain_data`: keep the data of all parts after the
+    end.
 
-    The cluster's name is the one that `examples/` select subnets by. The arguments for the stand-in and the node
-    simulator are passed on as they are. `kubeconfig` and `aws_endpoint` are for nodes without those parts beside them.
-    `temporal` says which: the dev server, or one on PostgreSQL, never kept, of a version that `tools.py` knows.
-    `encrypted`: what it stores is.
+    The default cluster name is the one that `examples/` select subnets by. The arguments for the fake and the node
+    simulator are passed through. `kubeconfig` and `aws_endpoint` are for nodes without these parts. `temporal` is the
+    dev server, or a server version of `tools.py` on PostgreSQL, whose data is never kept. `encrypted`: payloads are
+    encrypted.
     """
 
     parts: tuple[str, ...] = PARTS

@@ -38,7 +38,7 @@ _GracePeriods = tuple[timedelta, Mapping[str, timedelta]]
 
 
 def strip_virtual_pods(plan: Plan, virtual: Collection[str]) -> Plan:
-    """Pods of CapacityBuffers are expected nowhere and told nothing: what is bought for them is bought, no more."""
+    """Drop pods of CapacityBuffers: they get capacity, but no placement and no event."""
     if not virtual:
         return plan
     real = [tuple(uid for uid in one.pods if uid not in virtual) for one in plan.claims]
@@ -70,12 +70,12 @@ class ClusterState:
             self._invalidate(change)
 
     def set_catalogue(self, catalogue: Catalogue) -> None:
-        """The instance types and prices of every EC2NodeClass, replacing what was known."""
+        """Replace the instance types and prices of every EC2NodeClass."""
         self.guard.retry_faulty_pods()
         self._offerings.set_catalogue(catalogue)
 
     def apply_discovered_capacity(self, discovered: DiscoveredCapacity, specs: Mapping[str, str]) -> None:
-        """What nodes have shown of their machines: counts from the next plan on. `specs` by EC2NodeClass."""
+        """Set the discovered capacity; the next plan uses it. `specs`: spec hashes by EC2NodeClass."""
         self._offerings.apply_discovered_capacity(discovered, specs)
 
     def commit(self, nodeclaims: Mapping[str, PlannedNodeClaim], *, now: datetime) -> None:
@@ -94,17 +94,17 @@ class ClusterState:
         pool_graces: Mapping[str, timedelta] | None = None,
         reservations: Mapping[str, ReservationHeadroom] | None = None,
     ) -> Plan:
-        """Where every pod that needs a node goes, and what is to be bought for it.
+        """Place every pod that needs a node, and choose the nodes to launch.
 
-        `not_ready_grace` is how long a node that turned NotReady still counts as a home, and `pool_graces` the same for
-        nodes of NodePools that have their own. The plan's `seconds` are left to the caller, who has a clock.
+        `not_ready_grace` is how long a NotReady node keeps its pods and capacity; `pool_graces` overrides it by
+        NodePool. The caller, who has a clock, sets the plan's `seconds`.
         """
         grace = (not_ready_grace, pool_graces or {})
         virtual = {pod.uid for pods in self._facts.virtual.values() for pod in pods}
         return strip_virtual_pods(self._plan_all_pods(now, tuple(unavailable), grace, reservations or {}), virtual)
 
     def disrupt(self, request: DisruptionRequest) -> Decision:
-        """Which nodes could go voluntarily and what would replace them. Pods that wait have their places first."""
+        """Nodes eligible for voluntary disruption, and their replacements. Pending pods are placed first."""
         grace = (request.not_ready_grace, request.not_ready_grace_by_pool)
         shaped_pods = list(self._shape_pending_pods(request.now, []))
         inputs = self._build_pass_inputs(request.now, request.unavailable, grace, request.reservations)
@@ -223,7 +223,7 @@ class ClusterState:
         return PassInputs(self._facts, existing_nodes, offers, closed, self._nodes_by_promised_pod(existing_nodes))
 
     def overlay_verdicts(self) -> Mapping[str, OverlayVerdict]:
-        """Which NodeOverlays are heeded, by name: what plans go by from now on."""
+        """Which NodeOverlays are valid, by name; plans use them from now on."""
         return self._offerings.evaluate_overlays(self._facts.overlays.values(), self._facts.pools.values())
 
     def _build_templates(self) -> dict[str, NodePoolTemplate | RejectionReason]:
@@ -234,7 +234,7 @@ class ClusterState:
     def _used_by_pool(
         self, nodeclaims: Iterable[NodeClaimFact], templates: Mapping[str, NodePoolTemplate | RejectionReason]
     ) -> dict[str, dict[str, int]]:
-        """What each pool's nodes have. Those on their way out do not count (reference 2.16)."""
+        """Capacity of each pool's nodes. Terminating nodes do not count (reference 2.16)."""
         used: dict[str, dict[str, int]] = {}
         for nodeclaim in nodeclaims:
             template = templates.get(nodeclaim.pool)

@@ -15,9 +15,9 @@ from tenure.scheduling.taints import first_untolerated
 def compute_daemon_overhead(
     table: InstanceTypeTable, daemons: Iterable[DaemonSetFact], requirements: Requirements, taints: Sequence[Taint]
 ) -> Amounts:
-    """Row by row what the DaemonSets ask for on a node of that type, made from a template with these requirements.
+    """Per row, the requests of the DaemonSets that run on a node of that type, for a template with these requirements.
 
-    A resource that no type has makes no difference here: such a DaemonSet's pod will not run there.
+    A resource that no type has is ignored: the DaemonSet's pod does not run there.
     """
     taken = np.zeros_like(table.allocatable)
     for daemon in daemons:
@@ -44,7 +44,7 @@ def daemon_host_ports(
 def pending_daemon_requests(
     daemons: Iterable[DaemonSetFact], present: frozenset[str], labels: Requirements, taints: Sequence[Taint]
 ) -> dict[str, int]:
-    """What DaemonSets that will run on a node, and are not in `present` (UIDs), will take of it."""
+    """Requests of the DaemonSets that will run on a node and are not in `present` (UIDs)."""
     return sum_resources(
         daemon.pod.requests
         for daemon in daemons

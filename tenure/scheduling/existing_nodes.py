@@ -39,7 +39,7 @@ class ExistingNode:
     headroom: Mapping[str, int]
     initialized: bool = False
     is_launched: bool = True
-    """False: not launched, so that it offers only what any outcome of the launch satisfies."""
+    """False: not launched, so it offers only capacity that every launch outcome has."""
     nodeclaim: str = ""
     """The NodeClaim behind it, if there is one."""
 
@@ -73,11 +73,13 @@ class ExistingNodes:
         self._matching: dict[tuple[object, object], Mask] = {}
         self._closed: Mask | None = None
         self.present: Sequence[int] = range(len(self.nodes))
-        """Numbers of those that are there; the others are nobody's domain any more."""
+        """Indices of the remaining nodes; the others are no topology domain any more."""
 
     def without(self, removed: Mask, closed: Mask) -> "ExistingNodes":
-        """The same homes under the same numbers, but that some are gone and some let nobody in. What was found out
-        about them is shared."""
+        """The same nodes under the same indices, with some removed and some closed to new pods.
+
+        Cached results about them are shared.
+        """
         copied = copy(self)
         copied._closed = removed | closed
         copied.present = np.flatnonzero(~removed).tolist()
@@ -172,10 +174,11 @@ def build_existing_nodes(
     pool_graces: Mapping[str, timedelta] | None = None,
     guard: Guard = no_guard,
 ) -> Iterator[ExistingNode]:
-    """Every node and claim that is not on its way out; `nodeclaims` are those of `facts` and those not seen there yet.
+    """Every node and NodeClaim that is not terminating. `nodeclaims`: those of `facts`, and those not in the cache
+    yet.
 
-    `unlaunched_overhead` says by claim what of its requests is meant for DaemonSets; `pool_graces` by NodePool where
-    its nodes have another grace than `not_ready_grace`.
+    `unlaunched_overhead`: DaemonSet share of the requests, by NodeClaim. `pool_graces`: NodePools whose grace differs
+    from `not_ready_grace`.
     """
     graces = pool_graces or {}
     daemons = tuple(facts.daemons.values())
@@ -225,7 +228,7 @@ def build_running_node(
     daemons: Sequence[DaemonSetFact],
     presence: NodePresence | Literal["starting"],
 ) -> ExistingNode:
-    """A claim with its node. What is not there yet, or is away and expected back, counts as it will be."""
+    """A NodeClaim with its node. Parts that are missing, or temporarily away, count as expected."""
     labels = node.labels if nodeclaim.registered else {**node.labels, **nodeclaim.labels}
     taints, allocatable = node.taints, node.allocatable
     match presence:
@@ -243,8 +246,8 @@ def build_running_node(
 
 
 def _starting_taints(nodeclaim: NodeClaimFact, node: NodeFact) -> tuple[Taint, ...]:
-    """Until registration the claim says what the taints will be. Until initialization those that pass are looked
-    through however long they last: for that the phase has its deadline."""
+    """Until registration the NodeClaim has the future taints. Until initialization temporary taints are ignored for
+    any time, since the phase has a deadline."""
     taints = without_transient(node.taints if nodeclaim.registered else nodeclaim.taints)
     return without_startup_taints(without_unregistered_taint(taints), nodeclaim.startup_taints)
 
@@ -268,7 +271,7 @@ def _build_present_node(
 
 
 def _build_launched_node(nodeclaim: NodeClaimFact, daemons: Sequence[DaemonSetFact]) -> ExistingNode:
-    """The instance runs and its Node is not there yet; before its amounts are known it offers what was asked for."""
+    """The instance runs without a Node yet; until its capacity is known it offers the requested amounts."""
     requirements = Requirements.from_labels(_initialized_labels(nodeclaim.labels))
     pending_daemons = pending_daemon_requests(daemons, frozenset(), requirements, nodeclaim.taints)
     headroom = subtract(nodeclaim.allocatable or nodeclaim.requests, pending_daemons)
@@ -276,7 +279,7 @@ def _build_launched_node(nodeclaim: NodeClaimFact, daemons: Sequence[DaemonSetFa
 
 
 def _build_unlaunched_node(nodeclaim: NodeClaimFact, overhead: Mapping[str, Mapping[str, int]]) -> ExistingNode:
-    """Nothing is known of it but what it asks for, so that is what it offers: to pods that any outcome satisfies."""
+    """Only its requests are known, so it offers these to pods that any launch outcome fits."""
     requirements = Requirements.from_expressions(nodeclaim.requirements).intersection(
         Requirements.from_labels(_initialized_labels(nodeclaim.labels))
     )

@@ -92,9 +92,9 @@ class InstanceTypeTable:
         return len(self.types)
 
     def apply_discovered_capacity(self, discovered: DiscoveredCapacity, spec_hash: str = "") -> bool:
-        """Take what nodes have shown for the estimates of memory, where there is such; True when anything changed.
+        """Replace memory estimates with discovered capacity; True if anything changed.
 
-        Columns of memory only: labels, offerings and what was found out about them stand.
+        Changes the memory columns only; labels, offerings and cached results stay.
         """
         column = self.columns.get(MEMORY)
         if column is None:

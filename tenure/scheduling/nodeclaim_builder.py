@@ -28,7 +28,7 @@ from tenure.scheduling.settings import MAX_INSTANCE_TYPES
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeClaimDraft:
-    """What a node to be bought holds, and the instance types that fit it."""
+    """The pods of a new node, and the instance types that fit it."""
 
     offer: Offer
     option: Option
@@ -75,7 +75,7 @@ def sort_rows_by_price(draft: NodeClaimDraft) -> Indices:
 
 
 def _nodeclaim_requests(draft: NodeClaimDraft, rows: Indices) -> dict[str, int]:
-    """What the pods ask for, and what DaemonSets take at least on any of the types (reference 2.9)."""
+    """Requests of the pods, plus the smallest DaemonSet overhead of any type (reference 2.9)."""
     least = draft.offer.template.overhead[rows].min(axis=0)
     return draft.offer.table.to_amounts(draft.used + least)
 
@@ -100,7 +100,7 @@ def _available_offerings(draft: NodeClaimDraft, rows: Indices) -> Mask:
 
 
 def _overlay_annotations(draft: NodeClaimDraft, rows: Indices) -> dict[str, str]:
-    """Annotations that say whether NodeOverlays had a say in what it costs, or in what it holds (reference 1.3)."""
+    """Annotations that say whether NodeOverlays changed its price or capacity (reference 1.3)."""
     table = draft.offer.table
     applied_by_key = {
         PRICE_OVERLAY_APPLIED: bool(table.overlaid_prices[_available_offerings(draft, rows)].any()),
@@ -117,7 +117,7 @@ def _types_expression(requirements: Requirements, names: list[str]) -> Expressio
 
 
 def _relax_min_values(draft: NodeClaimDraft, rows: Indices) -> Requirements:
-    """MIN_VALUES_POLICY=BestEffort: each minValues lowered to what the types can give."""
+    """MIN_VALUES_POLICY=BestEffort: lower each minValues to the number the types reach."""
     table = draft.offer.table
     return Requirements(
         requirement
@@ -140,9 +140,10 @@ _MAX_NAMED: Final = 3
 
 
 def describe_launch_reason(draft: NodeClaimDraft, pods: Sequence[PodFact], existing_node_count: int) -> str:
-    """For whom, of which pool, what it is meant to be, at which price in US dollars an hour, and how full.
+    """Pods, pool, expected type, price in US dollars an hour, and utilization of a new node.
 
-    The types of the fill are to be cheapest first."""
+    The types of the fill must be cheapest first.
+    """
     rows, priced = draft.rows, _format_prices(draft)
     among = f"the cheapest of {len(rows)} instance types" if len(rows) > 1 else "the only one"
     return (
@@ -159,7 +160,7 @@ def _format_prices(draft: NodeClaimDraft) -> list[str]:
 
 
 def _format_alternatives(priced: Sequence[str]) -> str:
-    """What would have come after the one that is bought."""
+    """The next best options after the chosen one."""
     return f"; before {' and '.join(priced)}" if priced else ""
 
 
@@ -170,7 +171,7 @@ def _format_pod_names(pods: Sequence[PodFact]) -> str:
 
 
 def _format_utilization(draft: NodeClaimDraft, row: int) -> str:
-    """Of what DaemonSets leave, in percent."""
+    """Percent of the capacity without DaemonSet overhead."""
     table, headroom = draft.offer.table, draft.offer.template.headroom[row]
     requested = [(key, column) for key, column in table.columns.items() if draft.used[column] and key != PODS]
     shares = [f"{round(100 * int(draft.used[column]) / int(headroom[column]))} % {key}" for key, column in requested]

@@ -13,7 +13,7 @@ from tenure.model.nodeoverlays import OverlayFact, OverlayReach, find_overlay_pr
 
 
 class OverlayVerdict(Value):
-    """Why an overlay is not heeded; both empty: it is."""
+    """Why an overlay is invalid; both empty: it is valid."""
 
     reason: str = ""
     message: str = ""
@@ -24,7 +24,7 @@ ACCEPTED = OverlayVerdict()
 
 @dataclass(frozen=True)
 class OverlayTarget:
-    """What overlays may be laid over: the instance types of a pool, and what its nodes are labelled."""
+    """Target of overlays: the instance types of a pool, and the labels of its nodes."""
 
     labels: Mapping[str, str]
     types: Sequence[InstanceType]
@@ -46,7 +46,7 @@ _UNREADABLE: Final = OverlayVerdict(
 def evaluate_overlays(
     overlays: Iterable[OverlayFact], targets: Sequence[OverlayTarget], guard: Guard = no_guard
 ) -> EvaluatedOverlays:
-    """An overlay that sets what one of the same weight sets before it is refused as a whole."""
+    """Reject an overlay as a whole if an earlier one of the same weight sets the same values."""
     conflicts = _OverlayConflicts(targets)
     accepted: list[OverlayFact] = []
     verdicts: dict[str, OverlayVerdict] = {}
@@ -63,7 +63,7 @@ def evaluate_overlays(
 
 
 def nodepool_labels(pool: NodePoolFact) -> dict[str, str]:
-    """What every node of the pool is labelled: its template's labels, and requirements that leave one value."""
+    """Labels of every node of the pool: its template's labels, and requirements with a single value."""
     fixed = {
         one.key: one.values[0]
         for one in pool.requirements
@@ -74,7 +74,7 @@ def nodepool_labels(pool: NodePoolFact) -> dict[str, str]:
 
 
 class _OverlayConflicts:
-    """Who decides what: by ground and type, the price of each offering and each added resource."""
+    """Owners of values: by target and type, the price of each offering and each added resource."""
 
     def __init__(self, targets: Sequence[OverlayTarget]) -> None:
         self._targets = targets

@@ -31,7 +31,7 @@ from tenure.scheduling.taints import first_untolerated, format_taint, ports_conf
 
 
 class ReservationTracker:
-    """What EC2 counted, less the NodeClaims that it cannot have counted yet; one for all pools, since they share."""
+    """EC2's count less the NodeClaims it cannot have counted yet; all pools share it."""
 
     def __init__(self, reported: Mapping[str, ReservationHeadroom], nodeclaims: Iterable[NodeClaimFact] = ()) -> None:
         self._reported = reported
@@ -75,7 +75,7 @@ NOT_AVAILABLE = "can be had now: EC2 has no capacity for them"
 
 
 class NodePoolTemplate:
-    """A NodePool's template beside the instance types of its NodeClass; the same until one of them changes."""
+    """A NodePool's template with the instance types of its NodeClass; reused until one of them changes."""
 
     def __init__(self, pool: NodePoolFact, table: InstanceTypeTable, daemons: Iterable[DaemonSetFact]) -> None:
         self.pool = pool
@@ -116,7 +116,7 @@ class NodePoolTemplate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Option:
-    """A template narrowed by what pods ask for: the types and offerings that remain."""
+    """A template narrowed by pod requirements: the remaining types and offerings."""
 
     requirements: Requirements
     types: Mask
@@ -126,14 +126,14 @@ class Option:
 
 
 class RejectionReason(str):
-    """Why a pod cannot have a node of a pool, in words."""
+    """Why a pod cannot run on a node of a pool, as text."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
 class RemainingLimits:
-    """What a pool may still buy. Amounts are in the units of `model.resources`; None is no limit."""
+    """Remaining limits of a pool, in the units of `model.resources`; None means no limit."""
 
     limits: Resources
     used: Resources
@@ -185,7 +185,7 @@ class Offer:
         return known
 
     def restrict_to(self, option: Option, requirements: Requirements) -> Option | RejectionReason:
-        """The option with these requirements added, whoever asks for them."""
+        """The option with these requirements added."""
         incompatibility = option.requirements.explain_incompatibility(requirements)
         return (
             RejectionReason(incompatibility)
@@ -291,7 +291,7 @@ def column_maximum(amounts: Amounts, rows: Indices) -> Amounts:
 
 
 def without_internal_labels(requirements: Requirements) -> Requirements:
-    """As a NodeClaim carries them: what only DaemonSets ask for is left out (reference 2.8)."""
+    """Requirements of the NodeClaim, without those that only DaemonSets need (reference 2.8)."""
     return requirements.without(*INTERNAL_LABELS)
 
 

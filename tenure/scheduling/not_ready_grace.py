@@ -26,7 +26,7 @@ NodePresence = Literal["here", "expected", "lost"]
 
 
 class NotReadyGrace:
-    """What one node has used of its grace. `nodeclaim` is its NodeClaim, if it has one that is initialized."""
+    """Used and remaining NotReady grace of one node. `nodeclaim`: its NodeClaim, if initialized."""
 
     def __init__(self, node: NodeFact, grace: timedelta, nodeclaim: NodeClaimFact | None = None) -> None:
         self._node, self.length = node, grace
@@ -51,7 +51,7 @@ class NotReadyGrace:
 
     @property
     def describe_causes(self) -> str:
-        """What keeps pods off it, in words."""
+        """Why pods do not run on it, as text."""
         others = [taint.name for taint in self._transient_taints() if taint.key not in _NOT_READY_TAINT_KEYS]
         others += [f"{resource} is not allocatable" for resource in self._missing_resources]
         return ", ".join(["NotReady"] * (not self._node.ready or not others) + others)
@@ -83,13 +83,13 @@ class NotReadyGrace:
         return len(before) + (self._not_ready_since is not None)
 
     def earliest_end(self, now: datetime) -> datetime:
-        """Not before this is an expected node lost; it may be later, as what was long ago ceases to count."""
+        """Earliest time at which the grace ends; it may move later as old intervals expire."""
         ends = now + max(self.length - self.used_time(now), timedelta())
         return max(ends, self._maintenance_until) if self._maintenance_until else ends
 
     def _interval_start(self, initialized: datetime | None) -> datetime | None:
-        """The earliest of what keeps pods off it; a stretch on record that lasts began no later. Before initialization
-        it is not the grace that counts, but the phase's deadline."""
+        """The earliest current cause; an open recorded interval began no later. Before initialization the phase's
+        deadline applies instead of the grace."""
         node = self._node
         ever = node.ready_changed or node.created or _EPOCH
         begun = [ever] if not node.ready else []
@@ -109,7 +109,8 @@ class NotReadyGrace:
 
 
 def _missing_resources(node: NodeFact, nodeclaim: NodeClaimFact) -> list[str]:
-    """What its NodeClaim asks for and it does not give: devices go for a while when the kubelet restarts."""
+    """Resources that its NodeClaim requests and the node lacks: devices disappear for a while when the kubelet
+    restarts."""
     requested = nodeclaim.requests.items()
     return sorted(resource for resource, amount in requested if amount > 0 and not node.allocatable.get(resource))
 

@@ -51,7 +51,7 @@ class Offerings:
         self._tables: dict[_TableKey, InstanceTypeTable] = {}
         self._templates: dict[str, NodePoolTemplate | RejectionReason] = {}
         self._evaluated_overlays: EvaluatedOverlays | None = EvaluatedOverlays()
-        """None: to be judged anew."""
+        """None: must be evaluated again."""
         self._accepted_overlays: tuple[OverlayFact, ...] = ()
 
     def set_catalogue(self, catalogue: Catalogue) -> None:
@@ -67,9 +67,10 @@ class Offerings:
     def evaluate_overlays(
         self, overlays: Collection[OverlayFact], pools: Iterable[NodePoolFact]
     ) -> Mapping[str, OverlayVerdict]:
-        """Lay NodeOverlays over what can be bought for these pools; the verdicts on all of them by name.
+        """Apply NodeOverlays to the offerings of these pools; the verdicts on all of them by name.
 
-        Kept until `invalidate_overlays`, or until the catalogue is another."""
+        Cached until `invalidate_overlays`, or until the catalogue changes.
+        """
         if self._evaluated_overlays is None:
             self._evaluated_overlays = (
                 evaluate_overlays(overlays, self._overlay_targets(overlays, pools), self._guard)
@@ -87,9 +88,10 @@ class Offerings:
         self._evaluated_overlays = None
 
     def apply_discovered_capacity(self, discovered: DiscoveredCapacity, specs: Mapping[str, str]) -> None:
-        """What nodes have shown of their machines, replacing what was known; the next plan goes by it.
+        """Replace the discovered capacity; the next plan uses it.
 
-        `specs` are the hashes of EC2NodeClasses' specs by name."""
+        `specs`: spec hashes of EC2NodeClasses by name.
+        """
         self.discovered, self._specs = discovered, specs
         changed = [
             table
@@ -121,7 +123,7 @@ class Offerings:
         now: datetime,
         reservation_tracker: ReservationTracker,
     ) -> Offer | RejectionReason:
-        """The template with what is available and what its limits leave; `used` is what the pool's nodes have."""
+        """The template with available offerings and remaining limits; `used`: capacity of the pool's nodes."""
         budget = RemainingLimits(template.pool.limits, used)
         relevant = (
             unavailable_offering
@@ -176,13 +178,13 @@ def _table_key_of(pool: NodePoolFact, overlays: Iterable[OverlayFact]) -> _Table
 
 
 def largest_capacity(template: NodePoolTemplate, nodeclaim: NodeClaimFact) -> dict[str, int]:
-    """What a claim that is not launched may turn out to have at most."""
+    """The largest capacity that an unlaunched NodeClaim may get."""
     rows = _possible_rows(template, nodeclaim)
     return template.table.to_amounts(column_maximum(template.table.capacity, rows)) if len(rows) else {}
 
 
 def least_overhead(template: NodePoolTemplate, nodeclaim: NodeClaimFact) -> dict[str, int]:
-    """What of the requests of a claim that is not launched is meant for DaemonSets."""
+    """The share of an unlaunched NodeClaim's requests that is for DaemonSets."""
     rows = _possible_rows(template, nodeclaim)
     return template.table.to_amounts(template.overhead[rows].min(axis=0)) if len(rows) else {}
 
@@ -201,7 +203,7 @@ STRICT: Final = "Strict"
 
 
 def find_missing_variety(table: InstanceTypeTable, requirements: Requirements, rows: Indices) -> str:
-    """The first minValues that these types do not reach, in words; empty when all are reached."""
+    """The first minValues that these types do not reach, as text; empty if all are reached."""
     for key, one in requirements.items():
         if one.min_values is not None and (found := table.count_distinct_values(key, rows)) < one.min_values:
             return f"{key} needs {one.min_values} different values and {found} fit"

@@ -18,7 +18,7 @@ IGNORE: Final = "Ignore"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Variant:
-    """One reading of what a pod asks for; the first is the strictest, later ones give preferences up."""
+    """One reading of a pod's requirements; the first is the strictest, later ones drop preferences."""
 
     requirements: Requirements
     tolerations: tuple[Toleration, ...]
@@ -26,7 +26,7 @@ class Variant:
 
 
 class Constraints(NamedTuple):
-    """What a pod says about the node it wants, other than how large."""
+    """A pod's constraints on its node, other than size."""
 
     node_selector: tuple[tuple[str, str], ...]
     required_terms: tuple[tuple[Expression, ...], ...]
@@ -55,13 +55,13 @@ def provisionable_pods(unbound_pods: Iterable[PodFact]) -> Iterator[PodFact]:
 
 
 def _share_template(pod: PodFact, unschedulable: PodFact) -> bool:
-    """Pods of one owner come from one template: only what is made for each of them may differ."""
+    """Pods of one owner share a template and differ only in per-pod fields."""
     template_fields = ("requests", "volumes", "node_selector", "required_terms", "tolerations")
     return all(getattr(pod, one) == getattr(unschedulable, one) for one in template_fields)
 
 
 def is_provisionable(pod: PodFact) -> bool:
-    """The kube-scheduler found no place for it, and nobody else provides one (reference 2.2)."""
+    """The kube-scheduler found no place for it, and no other provisioner serves it (reference 2.2)."""
     return pod.unschedulable and needs_node(pod)
 
 
@@ -71,7 +71,7 @@ def needs_node(pod: PodFact) -> bool:
 
 
 def is_reschedulable(pod: PodFact, now: datetime) -> bool:
-    """It runs on a node that goes, and will come back elsewhere (reference 2.2)."""
+    """It runs on a disrupted node and will be recreated elsewhere (reference 2.2)."""
     return pod.is_alive and not (pod.daemonset or pod.mirror or is_do_not_disrupt(pod, now))
 
 
@@ -84,7 +84,7 @@ def is_do_not_disrupt(pod: PodFact, now: datetime) -> bool:
 
 
 def do_not_disrupt_until(pod: PodFact) -> datetime | None:
-    """When its do-not-disrupt ends; None for never. What cannot be read holds nothing: the pod's creation."""
+    """When its do-not-disrupt ends; None for never. An invalid value ends at the pod's creation."""
     annotation = pod.do_not_disrupt
     try:
         duration = None if annotation == "true" else parse_duration(annotation)

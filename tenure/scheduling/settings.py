@@ -1,4 +1,4 @@
-"""What plans are made by, whatever the cluster."""
+"""Settings of plans that do not depend on the cluster."""
 
 from typing import Final, Literal
 

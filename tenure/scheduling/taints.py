@@ -34,7 +34,7 @@ def first_untolerated(
 
 
 def without_startup_taints(taints: Iterable[Taint], startup: Iterable[Taint]) -> tuple[Taint, ...]:
-    """What remains once the node is initialized: neither known ephemeral taints nor its own startup taints."""
+    """The taints that remain after initialization: neither known ephemeral nor its own startup taints."""
     declared = {(taint.key, taint.effect) for taint in startup}
     return tuple(taint for taint in taints if not _is_ephemeral(taint) and (taint.key, taint.effect) not in declared)
 

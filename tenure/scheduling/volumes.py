@@ -24,7 +24,7 @@ UNSUPPORTED_TOPOLOGY_KEYS: Final = frozenset({"eks.amazonaws.com/compute-type"})
 
 class VolumeRequirements(NamedTuple):
     alternatives: tuple[Requirements, ...] = ()
-    """The node has to satisfy one of them; empty: any node will do. They say nothing about the pod itself."""
+    """The node must satisfy one of them; empty: any node. They do not describe the pod itself."""
     attachments: frozenset[Attachment] = frozenset()
 
 
@@ -32,7 +32,7 @@ NO_VOLUME_REQUIREMENTS: Final = VolumeRequirements()
 
 
 def volume_requirements(pod: PodFact, storage: Storage) -> VolumeRequirements | RejectionReason:
-    """What all its volumes ask for together, or why nothing can be planned for the pod before they are mended."""
+    """Combined requirements of its volumes, or the problem to fix before the pod can be planned."""
     if not pod.volumes:
         return NO_VOLUME_REQUIREMENTS
     alternatives: tuple[Requirements, ...] = ()
@@ -87,7 +87,7 @@ def _single_differing_key(first: Requirements, second: Requirements) -> str:
 def _intersect_alternatives(
     first: tuple[Requirements, ...], second: tuple[Requirements, ...]
 ) -> tuple[Requirements, ...]:
-    """Every pair that does not contradict itself; what is empty leaves the other as it is."""
+    """Every consistent pair; an empty side leaves the other unchanged."""
     if not (first and second):
         return first or second
     return merge_alternatives(one.intersection(other) for one in first for other in second if not one.conflicts(other))

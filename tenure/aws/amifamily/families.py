@@ -34,7 +34,7 @@ class Family:
     any_kubelet_key: bool = False
     many_dns: bool = False
     syncs_taints_itself: bool = True
-    """Its user data registers the taints, so that nobody else need copy them to the Node."""
+    """The user data registers the taints, so no other component copies them to the Node."""
     os: str = "linux"
     windows_build: str = ""
 
@@ -81,7 +81,7 @@ def family_of_alias(alias: str) -> Family | None:
 
 
 def family_of(node_class: EC2NodeClass) -> Family:
-    """`spec.amiFamily`, or what the alias says; Custom where neither is known."""
+    """`spec.amiFamily`, or the alias's family; Custom if neither is known."""
     if node_class.spec.ami_family:
         return FAMILIES.get(node_class.spec.ami_family, CUSTOM)
     aliases = (family_of_alias(term.alias) for term in node_class.spec.ami_selector_terms if term.alias)

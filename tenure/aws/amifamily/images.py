@@ -36,7 +36,7 @@ class FoundImage(Value):
     id: str
     name: str
     created: str
-    """As EC2 writes it: sorts as it is."""
+    """In EC2's text form, which sorts by time."""
     deprecated: bool
     architecture: str
 
@@ -64,8 +64,7 @@ class Images:
     async def apply_pin(
         self, pin: ImagePin, found: Sequence[ResolvedAmi]
     ) -> tuple[Sequence[ResolvedAmi], Sequence[str]]:
-        """What is used instead of the images that a pin names, and those of its images that are no longer there: in
-        their place what was found is used."""
+        """The images with pinned ones replaced, and the pinned images that no longer exist; these are not replaced."""
         image_ids = {pin.images[one.id] for one in found if one.id in pin.images}
         there = {image.id: image for image in await self._by_id(image_ids)}
         instead = {bad: there[good] for bad, good in pin.images.items() if good in there}
@@ -113,7 +112,7 @@ class Images:
         ]
 
     async def _read_parameter(self, name: str) -> str:
-        """Raises BadInput for what cannot be the name of a parameter."""
+        """Raises BadInput for an invalid parameter name."""
         try:
             return await self._parameters.get_custom(name)
         except BadInput as fault:
@@ -127,7 +126,8 @@ class Images:
         return await self._describe_images([{"Name": "image-id", "Values": image_ids}], ()) if image_ids else []
 
     async def _search_images(self, term: AmiTerm) -> list[FoundImage]:
-        """By name, tags and owner. A name alone could be anybody's image, so that it has default owners."""
+        """By name, tags and owner. A name without an owner uses default owners, since any account may publish under
+        it."""
         filters = tag_filters(term.tags) + ([{"Name": "name", "Values": [term.name]}] if term.name else [])
         owners = (term.owner,) if term.owner else _DEFAULT_OWNERS if term.name else ()
         if not filters and not owners:

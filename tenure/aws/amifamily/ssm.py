@@ -1,6 +1,6 @@
-"""SSM parameters that hold image IDs, published by AWS or by the user.
+"""SSM parameters with image IDs, published by AWS or by the user.
 
-A missing parameter is an answer; while one cannot be read its last known value stands.
+A missing parameter is a valid answer; while a parameter cannot be read, its last known value holds.
 """
 
 import asyncio

@@ -45,7 +45,7 @@ OF_AN_INSTANCE: Final = frozenset(
     SubnetId Tags
     """.split()  # noqa: SIM905
 )
-"""Members of EC2's Instance; the others are left where they come from. A test compares them with who reads them."""
+"""Used members of EC2's Instance; others are not parsed. A test compares them with the readers."""
 
 
 def new_session() -> Session:
@@ -190,7 +190,7 @@ class AwsClients:
         return found
 
     def set_replicas(self, replicas: int) -> None:
-        """So many workers call AWS beside each other: each takes its part of every rate."""
+        """Number of workers that call AWS concurrently: each gets an equal share of every rate."""
         self._buckets.set_replicas(replicas)
 
     async def _call_rate_limited(

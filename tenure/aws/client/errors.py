@@ -40,7 +40,7 @@ RESERVATION_UNUSABLE: Final = _codes(
     InvalidCapacityReservationId.NotFound
     """
 )
-"""The reservation is full, or is no longer what it was: what else can be had is to be asked for instead."""
+"""The reservation is full or has changed: launch another offering instead."""
 INSUFFICIENT: Final = (
     SUBNET_FULL
     | SERVICE_LINKED_ROLE

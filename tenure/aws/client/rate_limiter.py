@@ -63,7 +63,7 @@ class TokenBucket:
 
     @property
     def per_second(self) -> float:
-        """Calls that go out at present, when there is no end of them."""
+        """Sustained calls per second at present."""
         return self._rate.per_second / self._replicas * self._rate_factor
 
     @property
@@ -87,7 +87,7 @@ class TokenBucket:
         self._tokens = min(self._max_tokens, self._tokens + 1)
 
     def on_throttled(self) -> None:
-        """AWS said that it was too much: what is left of the burst is not ours, and less is granted than we thought."""
+        """AWS throttled a call: the remaining burst is void, and the granted rate is lower than assumed."""
         self._refill()
         self._tokens = min(self._tokens, 0.0)
         if self._filled - self._fell >= _FALLS_EVERY:

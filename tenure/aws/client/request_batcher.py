@@ -1,6 +1,6 @@
-"""Joins the calls of many callers into one.
+"""Batches the calls of many callers into one.
 
-A window closes when nobody has asked for `idle` seconds, at the latest after `longest` seconds or at `size` items.
+A window closes after `idle` seconds without a request, at the latest after `longest` seconds or at `size` items.
 """
 
 import asyncio
@@ -29,7 +29,8 @@ class Batcher(Generic[K, R]):
         self._running: set[asyncio.Task[None]] = set()
 
     async def fetch(self, key: K) -> R | None:
-        """The answer for one key. Callers with the same key in one window share it; one who leaves disturbs nobody."""
+        """The answer for one key. Callers with the same key in one window share it; a canceled caller does not affect
+        the others."""
         loop = asyncio.get_running_loop()
         future = self._waiting.get(key)
         if future is None:

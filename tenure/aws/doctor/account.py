@@ -28,7 +28,7 @@ class Caller(Value):
 
     @property
     def role(self) -> str:
-        """The name of the assumed role, or of the user; empty when it cannot be told."""
+        """Name of the assumed role, or of the user; empty if unknown."""
         kind, _, rest = self.arn.rpartition(":")[2].partition("/")
         return rest.split("/")[0] if kind in ("assumed-role", "user", "role") else ""
 
@@ -89,7 +89,7 @@ _RUNNING: Final[list[Any]] = [{"Name": "instance-state-name", "Values": ["pendin
 
 
 class VcpuClass(NamedTuple):
-    """Instance types that share a quota of vCPUs, by what their names begin with."""
+    """Instance types that share a vCPU quota, by name prefix."""
 
     name: str
     pattern: str
@@ -116,7 +116,7 @@ def class_of(instance_type: str) -> str:
 
 
 async def check_quotas(clients: AwsClients, pools: Sequence[NodePool]) -> list[Finding]:
-    """For what the pools may launch, and for what runs now."""
+    """For launches that the pools allow, and for running instances."""
     try:
         used = await _count_used_vcpus(clients)
     except Fault as fault:
@@ -174,7 +174,7 @@ def _instance_vcpus(raw: Mapping[str, Any]) -> tuple[tuple[str, str], int]:
 
 
 def _reachable_classes(pool: NodePool) -> set[tuple[str, str]]:
-    """Class and capacity type of what the pool's requirements name; without names, of the standard types."""
+    """Class and capacity type of the types in the pool's requirements; of the standard types if it names none."""
     requirements = {one.key: one for one in pool.spec.template.spec.requirements if one.operator == "In"}
     named = [
         value

@@ -79,8 +79,10 @@ class AwsDoctor:
         pools: Sequence[NodePool],
         ignored: frozenset[EventKind] = frozenset(),
     ) -> list[Finding]:
-        """In the order in which a person would mend things; nothing else is asked where the credentials fail.
-        `ignored`: kinds of events that every NodePool's LifecyclePolicies ignore."""
+        """In the order in which an operator would fix them; invalid credentials stop the checks.
+
+        `ignored`: kinds of events that every NodePool's LifecyclePolicies ignore.
+        """
         caller, found = await check_caller(self._clients)
         if not caller.arn:
             return found

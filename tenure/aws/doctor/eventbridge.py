@@ -46,7 +46,7 @@ _EVENTS: Final[Mapping[EventKind, tuple[_Event, ...]]] = {
         (_EC2, _STATE_CHANGE, {"state": "terminated"}),
     ),
 }
-"""Source, detail-type and detail: what `tenure/aws/interruption/parser.py` reads (reference 5.1)."""
+"""Source, detail-type and detail of events that `tenure/aws/interruption/parser.py` reads (reference 5.1)."""
 KINDS: Final = tuple(_EVENTS)
 """Those that come by the queue."""
 
@@ -201,7 +201,7 @@ def _check_kind(
 
 
 def _explain_missing_rule(kind: EventKind, where: QueueTarget, near: Sequence[Rule]) -> tuple[str, str]:
-    """What is wrong, and what to do. Rules of other clusters in the region match the same, and are no mistake."""
+    """The problem and the remedy. Rules of other clusters in the region match the same events, and are valid."""
     if meant := next((one for one in near if one.bus != DEFAULT_BUS or where.is_meant_by(one)), None):
         if meant.bus != DEFAULT_BUS:
             message = f"rule {meant.name} is on the bus {meant.bus}, where AWS's own events do not come"
@@ -221,8 +221,7 @@ def _join_targets(targets: Sequence[str]) -> str:
 async def _find_near_misses(
     clients: AwsClients, where: QueueTarget, kinds: Sequence[EventKind], known: set[str]
 ) -> list[Rule]:
-    """Rules that would send these kinds, were they on the right bus or had they the right target. What these
-    credentials may not look at is left out."""
+    """Rules for these kinds with a wrong bus or target. Rules that these credentials cannot read are left out."""
     found = []
     try:
         for rule in await _default_bus_rules(clients):

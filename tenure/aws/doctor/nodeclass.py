@@ -1,6 +1,6 @@
-"""Checks of what an EC2NodeClass selects, and dry runs of launches and clean-ups with it.
+"""Checks of the resources an EC2NodeClass selects, and dry runs of launches and clean-ups with it.
 
-A dry run shows that image, subnet, groups and profile go together and that the role may be passed on.
+A dry run verifies that image, subnet, groups and profile are compatible and that the role may be passed.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class Selectors:
         return [at.ok(f"{len(images)} found, newest {images[0].id}")]
 
     async def _check_identity(self, node_class: EC2NodeClass) -> list[Finding]:
-        """The role is made by people; the profile too, where the class names one itself."""
+        """Users create the role, and the profile if the class names one."""
         role, profile = node_class.spec.role.rpartition("/")[2], node_class.spec.instance_profile
         iam, at = self._clients.iam, Subject(AREA, f"EC2NodeClass {node_class.name} role")
         try:

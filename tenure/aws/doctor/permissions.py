@@ -1,7 +1,7 @@
-"""Whether a role may do what the shipped policy allows, asked of IAM's simulator.
+"""Whether a role has the permissions of the shipped policy, by IAM's simulator.
 
-The statements say what to ask: actions, a sample of the resources, and the conditions' values. EC2's reads are tried as
-dry runs too, since a service control policy shows there.
+The policy's statements give the actions, sample resources and condition values. EC2 reads are also tried as dry runs,
+which reveal service control policies.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ async def _arn_of(clients: AwsClients, caller: Caller) -> str:
 
 
 _OPTIONAL: Final = frozenset({"AllowScopedReboot", "AllowScopedStopStart"})
-"""Beyond Karpenter's own policy, for what a LifecyclePolicy may ask for."""
+"""Permissions beyond Karpenter's policy, for optional LifecyclePolicy actions."""
 
 
 async def _simulate_all(clients: AwsClients, arn: str, statements: Sequence[Statement]) -> list[Finding]:

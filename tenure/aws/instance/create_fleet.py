@@ -42,7 +42,7 @@ _TARGETS: Final[dict[str, str]] = {
     "capacity-block": "capacity-block",
     "interruptible": "reserved-capacity",
 }
-"""What a fleet calls reserved capacity, by the kind of reservation."""
+"""Fleet name of reserved capacity, by kind of reservation."""
 UNFULFILLABLE: Final = "UnfulfillableCapacity"
 
 
@@ -75,9 +75,10 @@ def _allocation_options(request: LaunchRequest) -> dict[str, Any]:
 
 
 def parse_fleet_result(group: LaunchGroup, raw: Mapping[str, Any]) -> FleetResult:
-    """Instances in the order of the answer, the most telling error first.
+    """Instances in the order of the answer, and errors with the most specific first.
 
-    An answer that is short of both instances and reasons says so."""
+    An answer with too few instances and no errors is reported as such.
+    """
     instances = tuple(
         _parse_instance(group.request, item, instance_id)
         for item in raw.get("Instances") or ()
@@ -184,7 +185,7 @@ def _chosen_override(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _override_of(request: LaunchRequest, chosen: Mapping[str, Any]) -> LaunchOverride | None:
-    """Our own words for what EC2 chose, in case it does not repeat them all."""
+    """The override that EC2 chose, since its answer may omit fields."""
     subnet, name = chosen.get("SubnetId"), chosen.get("InstanceType")
     return next((one for one in request.overrides if one.subnet_id == subnet and one.instance_type == name), None)
 

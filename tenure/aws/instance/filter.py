@@ -120,7 +120,7 @@ def select_offerings(
     is_unavailable: IsUnavailable,
     remaining: Remaining = lambda _: 0,
 ) -> Selection | None:
-    """`zones` have a subnet with room; `remaining` tells the room of reservations. None when nothing is left.
+    """`zones`: zones with a usable subnet; `remaining`: free capacity of reservations. None if nothing is left.
 
     Raises RequirementError.
     """
@@ -213,7 +213,7 @@ def _allows_optional(requirements: Requirements, key: str, value: str) -> bool:
 
 
 def _without_exotic(found: Sequence[Candidate]) -> Sequence[Candidate]:
-    """Metal and accelerators are for those who ask for them: left out while anything else would do."""
+    """Exclude bare-metal and accelerated types unless requested or the only option."""
     plain = [one for one in found if not _is_exotic(one.type)]
     return plain or found
 

@@ -1,4 +1,4 @@
-"""The port `Fleet`: choose and freeze a launch, call CreateFleet, describe what came."""
+"""The port `Fleet`: prepare and freeze a launch, call CreateFleet, describe the instances."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ from tenure.model.provider_results import LaunchFacts
 from tenure.model.requirements import RequirementError
 
 ReadAcceptedOverlays = Callable[[], Awaitable[Sequence[OverlayFact]]]
-"""Tells the NodeOverlays that are heeded now; raises model.faults."""
+"""Returns the valid NodeOverlays; raises model.faults."""
 _Use = tuple[str, str]
 """An instance type's name, and the id of the reservation that it is launched into or nothing."""
 
@@ -106,10 +106,12 @@ class AwsFleet:
         unavailable: Sequence[UnavailableOffering] = (),
         is_retry: bool = False,
     ) -> LaunchPreparation:
-        """Refused when nothing can be had or what was asked for means nothing; else the templates are there.
+        """A rejection if no offering is left or the request is invalid; otherwise the launch, with its templates
+        created.
 
-        `unavailable` is left out. `is_retry`: an attempt failed, so that templates are looked for whatever is
-        believed."""
+        `unavailable` offerings are excluded. `is_retry`: an attempt failed, so the templates are looked up regardless
+        of the cache.
+        """
         types = await self._resolve_types(claim, node_class, discovered)
         unavailable_offerings = self._unavailable.for_nodeclass(
             unavailable, node_class=node_class.name, placement_group=types.placement_group, now=now
@@ -143,11 +145,11 @@ class AwsFleet:
         )
 
     async def create(self, group: LaunchGroup) -> FleetResult:
-        """A call that EC2 refuses is an answer; a fault says that it is not known what the call did."""
+        """A rejection by EC2 is a result; a fault means that the outcome of the call is unknown."""
         return await self._calls.create(group)
 
     async def find(self, group: LaunchGroup) -> FleetResult:
-        """What was launched for this attempt and runs, without launching anything."""
+        """Running instances of this attempt; launches nothing."""
         return await self._calls.find(group)
 
     async def describe(
@@ -158,7 +160,7 @@ class AwsFleet:
         *,
         discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY,
     ) -> Sequence[LaunchFacts]:
-        """From what is known of types and subnets, without a call."""
+        """From cached types and subnets, without a call."""
         types = await self._resolve_types(claim, node_class, discovered)
         return [launch_facts(one, types.by_name.get(one.instance_type), node_class, claim) for one in result.instances]
 
@@ -172,7 +174,7 @@ class AwsFleet:
         return types.with_overlays(await self._overlays(), claim.metadata.labels)
 
     def _is_overlaid(self, claim: NodeClaim) -> bool:
-        """A plan says so on its claims, whatever gates this worker has."""
+        """A plan marks its NodeClaims, regardless of this worker's gates."""
         overlay_annotations = claim.metadata.annotations.keys() & {
             labels.PRICE_OVERLAY_APPLIED,
             labels.CAPACITY_OVERLAY_APPLIED,
@@ -294,7 +296,7 @@ def _launch_overrides(
 
 
 def _nodeclass_stamp(node_class: EC2NodeClass, cluster: ClusterFacts) -> str:
-    """What its templates are made from, which may be newer than what the class is stamped with."""
+    """Hash of the class from which the templates were made, which may be newer than the stamp on the class."""
     return f"{HASH_VERSION}/{nodeclass_hash(node_class, ca_bundle=cluster.ca_bundle)}"
 
 

@@ -46,9 +46,10 @@ class AwsInstances:
         self._ends: Batcher[str, bool | Fault] = Batcher(self._terminate, idle=0.05, longest=1.0, size=500)
 
     async def get(self, instance_id: str) -> InstanceFacts | None:
-        """As EC2 has it now; None once it is terminated or no longer listed.
+        """The live instance; None once it is terminated or no longer listed.
 
-        While a zone is shifted away from, what EC2 leaves out may be in it: TryLater, since a node's end rests on this.
+        During a zonal shift, an instance that EC2 omits may be in that zone: raises TryLater, since its node's
+        termination depends on the answer.
         """
         found = await self._gets.fetch(instance_id)
         if found is None and (shifted_zones := await self._zones.fetch_shifted_zones()):
@@ -61,7 +62,7 @@ class AwsInstances:
         return found
 
     async def list_managed(self) -> Sequence[InstanceFacts]:
-        """Those that are not terminated. Who asks within the same moment shares one list, begun after all asked."""
+        """Instances that are not terminated. Concurrent callers share one list, started after the last call."""
         return await self._lists.fetch(_ALL) or ()
 
     async def _list(self, keys: Sequence[str]) -> Mapping[str, Sequence[InstanceFacts]]:
@@ -85,7 +86,7 @@ class AwsInstances:
         return found
 
     async def find_by_tag(self, key: str, value: str) -> Sequence[InstanceFacts]:
-        """This cluster's instances with such a tag that run or are about to."""
+        """Running and pending instances of this cluster with the tag."""
         return await self._find_running({"Name": f"tag:{key}", "Values": [value]})
 
     async def _find_running(self, tags: Mapping[str, Any]) -> Sequence[InstanceFacts]:
@@ -113,7 +114,7 @@ class AwsInstances:
         return await self._call_for_instance(self._clients.ec2.start_instances, instance_id)
 
     async def _call_for_instance(self, method: Callable[..., Any], instance_id: str) -> bool:
-        """One by one: these are rare, and one that is refused is nobody else's. False when it is gone."""
+        """One by one: these calls are rare, and a rejection affects only its own instance. False if it is gone."""
         try:
             await self._clients.call(method, InstanceIds=[instance_id])
         except NotFound:
@@ -121,7 +122,7 @@ class AwsInstances:
         return True
 
     async def _describe_batch(self, ids: Sequence[str]) -> Mapping[str, InstanceFacts]:
-        """By filter, where an unknown id is merely absent; what is absent is asked for once more by itself."""
+        """By filter, which omits unknown ids; an omitted id is queried once more separately."""
         chunks = [ids[start : start + _FILTER_VALUES] for start in range(0, len(ids), _FILTER_VALUES)]
         chunk_results = await asyncio.gather(
             *(self._describe_filtered({"Name": "instance-id", "Values": list(c)}) for c in chunks)
@@ -149,9 +150,9 @@ class AwsInstances:
         return [one for reservation in reservations for one in reservation]
 
     async def _terminate(self, ids: Sequence[str]) -> Mapping[str, bool | Fault]:
-        """All at once; when EC2 refuses the whole for one of them, those that are there, and at last one by one.
+        """In one call; if EC2 rejects it for one instance, those that exist, and finally one by one.
 
-        One by one each hears of its own fault alone: an instance that may not be ended holds up no other.
+        Single calls separate the faults: an instance that may not be terminated does not block others.
         """
         try:
             return await self._terminate_batch(ids)
@@ -214,7 +215,7 @@ def instance_facts(raw: Mapping[str, Any], *, reserved: bool) -> InstanceFacts:
 
 
 def _reservation_facts(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Of an instance that counts as reserved; the lifecycle tells the kind."""
+    """For an instance that counts as reserved; the lifecycle gives the kind."""
     lifecycle = raw.get("InstanceLifecycle")
     return {
         "reservation_id": raw["CapacityReservationId"],

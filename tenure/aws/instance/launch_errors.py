@@ -18,7 +18,7 @@ class _Case(NamedTuple):
     codes: Iterable[str] = ()
     """Any of these; none for any code."""
     text: str = ""
-    """Has to be in the message, whatever its case."""
+    """Text that the message must contain, ignoring case."""
     remedy: str = ""
 
 
@@ -102,12 +102,12 @@ def create_error_reason(code: str, message: str) -> str:
 
 
 def error_remedy(code: str, message: str) -> str:
-    """A clause for the person who reads it; empty where there is nothing to mend or nothing is known."""
+    """A clause with the remedy; empty if none is needed or known."""
     return _match_case(code, message)[1].remedy
 
 
 def error_rank(code: str, message: str) -> int:
-    """Lower is told first."""
+    """Lower ranks are reported first."""
     return _match_case(code, message)[0]
 
 

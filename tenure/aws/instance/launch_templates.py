@@ -55,7 +55,7 @@ class ReservationTarget(Value):
     market: Market = ""
 
     def to_request(self) -> dict[str, Any]:
-        """For the gate ReservedCapacity switched on; off, EC2's own default holds, which nobody is told of."""
+        """With the gate ReservedCapacity on; without it EC2's default applies, and the field is absent."""
         if not self.reservation_id:
             # Otherwise an instance could land in an open reservation that nobody meant for it.
             return {"CapacityReservationSpecification": {"CapacityReservationPreference": "none"}}
@@ -263,7 +263,7 @@ class LaunchTemplates:
             self._existing.pop(name, None)
 
     async def recreate(self, names: Sequence[str]) -> bool:
-        """Make those again that EC2 misses; False when this process does not know what one of them says."""
+        """Recreate templates missing in EC2; False if this process does not know the content of one."""
         self.forget(names)
         known = [one for name in names if (one := self._known.get(name)) is not None]
         await self.ensure(known)

@@ -14,13 +14,13 @@ from tenure.model.provider_results import LaunchFacts
 from tenure.model.requirements import RequirementError
 
 _OF_THE_INSTANCE: Final = (*labels.RESERVATION_LABELS, labels.PLACEMENT_GROUP_PARTITION)
-"""What a type may have says nothing of what this instance has."""
+"""Labels whose values describe the type's options rather than the instance."""
 
 
 def launch_facts(
     instance: FleetInstance, found: InstanceType | None, node_class: EC2NodeClass, claim: NodeClaim
 ) -> LaunchFacts:
-    """A type that is no longer listed leaves only what EC2 said of the instance."""
+    """For a type that is no longer listed, only EC2's data of the instance."""
     requests_efa = bool(parse_resources(claim.spec.resources.requests).get(labels.EFA))
     return LaunchFacts(
         provider_id=f"aws:///{instance.zone}/{instance.instance_id}",
@@ -67,7 +67,7 @@ def _claim_tenancy(claim: NodeClaim) -> str:
 
 
 def _launch_annotations(instance: FleetInstance, node_class: EC2NodeClass) -> dict[str, str]:
-    """The class as it was at launch, for drift and for the clean-up of profiles; as it is now where nobody knows."""
+    """The class at launch, for drift and for the clean-up of profiles; the current class if unknown."""
     keys = (labels.NODECLASS_HASH_VERSION, labels.NODECLASS_HASH)
     found = dict(zip(keys, instance.node_class_stamp.partition("/")[::2], strict=True))
     if not instance.node_class_stamp:

@@ -1,4 +1,4 @@
-"""The port `OrphanedResources`: lists and deletes what launches made in AWS; names instances."""
+"""The port `OrphanedResources`: lists and deletes resources that launches created in AWS; names instances."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -50,16 +50,16 @@ def capacity_of(machine: Machine) -> dict[str, int]:
 
 
 def estimate_memory(machine: Machine) -> int:
-    """An estimate, in bytes, until a node of this type and image has shown what it really has."""
+    """Estimate in bytes until a node of this type and image has reported its capacity."""
     info = machine.info
     mib = info.memory_mib - (_ARM_RESERVED_MIB if info.architecture == "arm64" else 0)
     return (mib - ceil(mib * machine.settings.vm_memory_overhead_percent)) * MIB
 
 
 def storage_of(machine: Machine) -> int:
-    """Bytes of the disk, or the RAID of local disks, that pods write to.
+    """Bytes of the disk, or the RAID of local disks, for pods.
 
-    A mapping that names a snapshot and no size leaves the size unknown: then it is what the family would have.
+    A mapping with a snapshot and without a size leaves the size unknown: the family's default is used.
     """
     if machine.spec.instance_store_policy == "RAID0" and machine.info.local_disk_gb:
         return machine.info.local_disk_gb * 10**9
@@ -156,7 +156,7 @@ def reserved_millicores(vcpus: int) -> int:
 
 
 def eviction_overhead(machine: Machine, capacity: Mapping[str, int]) -> dict[str, int]:
-    """What the kubelet keeps free: below it pods are evicted. Soft thresholds keep nothing."""
+    """Resources that the kubelet keeps free by hard eviction thresholds. Soft thresholds reserve nothing."""
     found = {
         labels.MEMORY: _EVICTION_MEMORY,
         labels.EPHEMERAL_STORAGE: ceil(capacity.get(labels.EPHEMERAL_STORAGE, 0) / 10),

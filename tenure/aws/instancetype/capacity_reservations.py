@@ -28,7 +28,7 @@ from tenure.model.instance_types import Offering, ReservationHeadroom
 from tenure.model.launch import FleetResult
 
 _COUNT_TTL: Final = timedelta(hours=24)
-"""A count that is not renewed for so long says nothing any more."""
+"""A count that is not renewed for this long expires."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class ReservationCounts:
         self._running: TTLCache[str, str] = TTLCache(MAX_ENTRIES, _COUNT_TTL.total_seconds())
 
     def record_counts(self, available: Mapping[str, int], requested_at: datetime) -> None:
-        """EC2's counts; `asked` is when the question went out, and what happened after that still counts."""
+        """EC2's counts; `asked` is when the query started, and later launches are counted in addition."""
         for key, count in available.items():
             previous = self._counts.get(key)
             later = [one for one in previous.changes if one[0] > requested_at] if previous else []
@@ -57,7 +57,7 @@ class ReservationCounts:
         self._counts = {key: one for key, one in self._counts.items() if requested_at - one.at < _COUNT_TTL}
 
     def record_launch_result(self, result: FleetResult) -> None:
-        """What CreateFleet came to. Only a want of room makes a reservation full: a throttled call says nothing."""
+        """The result of CreateFleet. Only a capacity error makes a reservation full; a throttled call does not."""
         for instance in result.instances:
             self.record_launch(instance.reservation_id)
         for error in result.errors:
@@ -68,7 +68,7 @@ class ReservationCounts:
         self._record_change(reservation_id, -1)
 
     def record_running(self, instance_id: str, reservation_id: str) -> None:
-        """Seen running there, by whoever will also see its end."""
+        """Seen running there by the component that also observes its termination."""
         if reservation_id:
             self._running[instance_id] = reservation_id
 
@@ -80,7 +80,7 @@ class ReservationCounts:
             self._record_change(reservation_id, 1)
 
     def set_full(self, reservation_id: str) -> None:
-        """EC2 refused for want of room: none, until it counts anew."""
+        """EC2 reported no capacity: zero until its next count."""
         if count := self._counts.get(reservation_id):
             count.full_at = self._clock()
 
@@ -151,11 +151,11 @@ class Reservations:
         return [resolved[key] for key in sorted(resolved)]
 
     def for_nodeclass(self, node_class: EC2NodeClass) -> Sequence[ResolvedCapacityReservation]:
-        """What the class's status names; none with the gate off, whatever an earlier worker left there."""
+        """Reservations in the class's status; none with the gate off, whatever an earlier worker wrote."""
         return node_class.status.capacity_reservations if self.enabled else ()
 
     async def refresh_counts(self, node_classes: Iterable[EC2NodeClass]) -> None:
-        """Bring the counts up to date where they are older than a minute; what cannot be asked keeps its last one."""
+        """Refresh counts older than a minute; a failed query keeps the last count."""
         due = [one for one in node_classes if self.for_nodeclass(one)]
         if not due:
             return
@@ -166,7 +166,7 @@ class Reservations:
             _log.warning("capacity reservations could not be counted", reason=str(error))
 
     def capacities(self, node_classes: Iterable[EC2NodeClass]) -> Mapping[str, ReservationHeadroom]:
-        """What EC2 said of each, without this process's own launches: who plans counts NodeClaims itself."""
+        """EC2's counts without this process's launches: the planner counts NodeClaims itself."""
         reserved = {one.id for node_class in node_classes for one in self.for_nodeclass(node_class)}
         known = {one: capacity for one in sorted(reserved) if (capacity := self.counts.last_reported(one)) is not None}
         return {
@@ -284,7 +284,7 @@ def reserved_offerings(
 def reserved_labels(
     described: Mapping[str, tuple[str, ...]], reservations: Sequence[ResolvedCapacityReservation]
 ) -> dict[str, tuple[str, ...]]:
-    """The type's labels with what nodes in these reservations may have."""
+    """The type's labels with the values of nodes in these reservations."""
     if not reservations:
         return dict(described)
     return {

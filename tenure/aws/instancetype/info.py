@@ -1,4 +1,4 @@
-"""DescribeInstanceTypes, pruned to what labels, capacity and compatibility need, and the labels by Karpenter's rules.
+"""DescribeInstanceTypes, pruned to the fields for labels, capacity and compatibility, and labels by Karpenter's rules.
 
 A well-known key that is not among the labels does not exist on such a node.
 """

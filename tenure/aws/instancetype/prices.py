@@ -1,7 +1,7 @@
-"""Prices per hour in US dollars (in China: yuan): on-demand by the price list, spot by its history.
+"""Prices per hour in US dollars (in China: yuan): on-demand from the price list, spot from its history.
 
-Where AWS gives no price list, the static table stands in; spot without a history counts as on-demand. A type that the
-price list leaves out, such as one in preview, has no price and cannot be bought.
+Without a price list the static table applies; spot without a history has the on-demand price. A type missing in the
+price list, such as one in preview, has no price and cannot be launched.
 """
 
 import asyncio
@@ -49,13 +49,13 @@ class PriceTable:
         return (self.on_demand or self.estimates).get(instance_type)
 
     def merge(self, read: "PricesRead") -> "PriceTable":
-        """New prices over old ones: what an answer leaves out keeps its last known price."""
+        """Merge new prices over old ones: an absent price keeps its last value."""
         return PriceTable({**self.on_demand, **read.on_demand}, {**self.spot, **read.spot}, self.estimates)
 
 
 @dataclass(frozen=True, slots=True)
 class PricesRead:
-    """What one reading brought; incomplete when AWS did not answer for all, or knew no on-demand price at all."""
+    """Result of one refresh; incomplete if AWS did not answer all queries, or returned no on-demand price."""
 
     on_demand: Mapping[str, float]
     spot: Mapping[tuple[str, str], float]

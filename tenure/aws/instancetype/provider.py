@@ -32,7 +32,7 @@ _MATTERS_NOT: Final = frozenset(
     metadata_options context
     """.split()  # noqa: SIM905
 )
-"""Fields of the spec that types do not depend on, or only through what the selectors resolved to."""
+"""Fields of the spec that do not affect types, or only through resolved selectors."""
 
 
 def key_of(
@@ -58,7 +58,7 @@ def key_of(
 
 
 class TypeCache:
-    """What no class asks for any more is dropped."""
+    """Types that no class uses any more are dropped."""
 
     def __init__(self) -> None:
         self._by_class: dict[str, tuple[str, ResolvedTypes]] = {}
@@ -97,7 +97,7 @@ class AwsOfferings:
         region: Region | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`region`: what was read already, so that it need not be read again at once."""
+        """`region`: data already read, which avoids a second read."""
         self._clients, self._settings, self._clock = clients, settings, clock
         self._placement, self._zones, self._reservations = placement, zones, reservations
         self._region, self._epoch = region, 0
@@ -107,7 +107,7 @@ class AwsOfferings:
         self._resolved = TypeCache()
 
     async def refresh(self) -> None:
-        """Read what is due. Types must be read; prices that cannot be read keep their last value."""
+        """Refresh due data. Types must be read; prices that cannot be read keep their last value."""
         async with self._reading:
             await self._read_what_is_due()
 
@@ -127,7 +127,7 @@ class AwsOfferings:
         return Catalogue(by_node_class=found)
 
     async def reservation_capacities(self, node_classes: Sequence[EC2NodeClass]) -> Mapping[str, ReservationHeadroom]:
-        """How much room the classes' reservations have, as EC2 said within the last minute or when it last answered."""
+        """Capacity of the classes' reservations by EC2, at most a minute old unless EC2 did not answer."""
         await self._reservations.refresh_counts(node_classes)
         return self._reservations.capacities(node_classes)
 
@@ -150,7 +150,7 @@ class AwsOfferings:
         return types
 
     async def region(self) -> Region:
-        """Types, zones and prices. Waits for the first reading only; later ones go on beside those who ask."""
+        """Types, zones and prices. Waits for the first read only; later reads run in the background."""
         if self._region is None:
             await self.refresh()
         elif self._clock() >= self._due and (self._refreshing is None or self._refreshing.done()):

@@ -71,12 +71,12 @@ _Laid = tuple[tuple[OverlayFact, ...], dict[str, str]]
 """NodeOverlays, and the labels of nodes that they ask for."""
 _MOST_LAID: Final = 8
 _OFFERING_DECIDES: Final = (*labels.RESERVATION_LABELS, labels.PLACEMENT_GROUP_PARTITION)
-"""Keys on which the offerings of one type differ: what a type may have of them excludes none of its offerings."""
+"""Keys on which the offerings of one type differ: the type's values exclude none of its offerings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """What is known of the region, read at the start and every some hours."""
+    """Data of the region, read at the start and every few hours."""
 
     types: Mapping[str, TypeInfo]
     zones_of: Mapping[str, frozenset[str]]
@@ -85,7 +85,7 @@ class Region:
     prices: PriceTable
 
     def with_prices(self, prices: PriceTable) -> "Region":
-        """With what AWS says of prices in `prices`, and the estimates that are here."""
+        """Prices of AWS from `prices`, with the present estimates."""
         return replace(self, prices=replace(prices, estimates=self.prices.estimates))
 
 
@@ -110,7 +110,7 @@ class ResolvedTypes:
         return {one.name: one for one in self.types}
 
     def with_discovered(self, discovered: DiscoveredCapacity, spec_hash: str = "") -> "ResolvedTypes":
-        """The same types with the memory that such machines have shown; what was made of their labels stands."""
+        """The same types with discovered memory; their labels are reused."""
         if not discovered.images:
             return self
         if self._discovered_variant is None or self._discovered_variant[:2] != (discovered, spec_hash):
@@ -135,7 +135,7 @@ class ResolvedTypes:
         return known
 
     def requirements(self, instance_type: InstanceType) -> Requirements:
-        """What a node of this type is, as requirements; well-known keys it lacks are said to be absent."""
+        """Labels of a node of this type as requirements; well-known keys it lacks are DoesNotExist."""
         found = self._requirements.get(instance_type.name)
         if found is None:
             found = Requirements.from_choices(instance_type.labels, absent=TYPE_KEYS).without(*_OFFERING_DECIDES)

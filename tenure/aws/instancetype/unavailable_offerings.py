@@ -15,7 +15,7 @@ _MOST: Final = 5_000
 
 
 class UnavailableForNodeClass:
-    """Those that concern one EC2NodeClass and its placement group at one moment."""
+    """Unavailable offerings of one EC2NodeClass and its placement group at one time."""
 
     def __init__(
         self, offerings: Iterable[UnavailableOffering], *, node_class: str, placement_group: str, now: datetime
@@ -35,7 +35,7 @@ class UnavailableForNodeClass:
         }
 
     def covers(self, instance_type: str, zone: str, capacity_type: str, partition: str = "") -> bool:
-        """A mark without a partition covers all of them. Reservations are told apart by their room, not here."""
+        """A mark without a partition covers all of them. Reservations are distinguished by capacity, not here."""
         if not self._unavailable:
             return False
         keys = product((instance_type, "*"), (zone, "*"), (capacity_type, "*"), {partition, ""})

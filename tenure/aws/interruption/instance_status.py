@@ -21,7 +21,7 @@ _PAGE: Final = 1000
 _CHECKS: Final[Mapping[str, CheckKind]] = {"InstanceStatus": "instanceStatus", "SystemStatus": "systemStatus"}
 _FAILED: Final = "failed"
 _PREFIXES: Final[Mapping[str, str]] = {"[completed]": "over", "[canceled]": "withdrawn", "[cancelled]": "withdrawn"}
-"""EC2 goes on listing an event that is done or called off, for up to a week, under such a description."""
+"""For up to a week EC2 still lists completed or canceled events, with this prefix in their description."""
 
 
 class AwsInstanceStatuses:
@@ -56,7 +56,7 @@ def _report(raw: Mapping[str, Any], now: datetime) -> StatusReport:
 
 
 def _failed_checks(raw: Mapping[str, Any]) -> Iterator[FailedCheck]:
-    """Of each kind the check that fails longest; checks of attached volumes are nobody's reason to go."""
+    """Of each kind the check that has failed longest; checks of attached volumes do not count."""
     for name, kind in _CHECKS.items():
         details = [one for one in (raw.get(name) or {}).get("Details") or () if one.get("Status") == _FAILED]
         if details:

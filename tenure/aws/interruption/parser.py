@@ -1,6 +1,6 @@
-"""EventBridge envelopes of the queue, parsed into notices per instance (reference 5.1).
+"""EventBridge envelopes of the queue, parsed into messages per instance (reference 5.1).
 
-The kinds are Karpenter's, found by version, source and detail-type. Anything else is a value that says so.
+The kinds are Karpenter's, found by version, source and detail-type. Any other envelope becomes a value that says so.
 """
 
 import json
@@ -133,7 +133,7 @@ def _health_event(detail: Detail, at: datetime) -> tuple[InstanceInterruption, .
 
 
 def _close_event(notice: InterruptionMessage) -> InterruptionMessage:
-    """AWS closes what it has done and what it has called off alike: before its start nothing was done."""
+    """AWS closes completed and canceled events alike: before its start an event was not carried out."""
     early = notice.starts is not None and notice.at < notice.starts
     return notice.model_copy(update={"status": "withdrawn" if early else "over"})
 
@@ -172,7 +172,7 @@ def _text_field(detail: Detail, name: str) -> str:
 
 
 def _parse_time(value: Any) -> datetime | None:
-    """EventBridge writes ISO 8601, AWS Health the form of mail; what is neither is not known."""
+    """EventBridge uses ISO 8601, AWS Health RFC 2822; None for any other form."""
     if not isinstance(value, str):
         return None
     for read in (datetime.fromisoformat, parsedate_to_datetime):

@@ -32,7 +32,7 @@ class SqsQueue:
         self._clients, self._clock = clients, clock
         self._urls: dict[str, str] = {}
         self._left: dict[str, list[_Poll]] = {}
-        """Polls that nobody waits for any more, by queue."""
+        """Polls without a waiting caller, by queue."""
 
     async def receive(self, queue: str, *, wait: int) -> Sequence[QueueMessage]:
         """Up to ten messages; waits so many seconds, at most 20, for the first one."""
@@ -85,7 +85,7 @@ class SqsQueue:
 
 
 def _retrieve_exception(poll: _Poll) -> None:
-    """So that a fault which nobody waits for is no complaint in the log; whoever takes the poll over gets it."""
+    """Mark the exception as retrieved, so that asyncio logs no error; the next caller of the poll still gets it."""
     if not poll.cancelled():
         poll.exception()
 

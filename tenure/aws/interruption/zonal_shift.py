@@ -1,6 +1,6 @@
-"""Zones that AWS, or a person by ARC zonal shift, has moved the cluster away from (setting ENABLE_ZONAL_SHIFT).
+"""Zones from which AWS, or a user by ARC zonal shift, has moved the cluster (setting ENABLE_ZONAL_SHIFT).
 
-Nothing is launched there meanwhile, and an instance that EC2 does not list is not taken for ended.
+Tenure launches nothing there meanwhile, and an instance that EC2 does not list is not considered terminated.
 """
 
 from collections.abc import Iterator, Mapping
@@ -67,7 +67,7 @@ class ZonalShifts:
 
 
 def _shifted_zone_ids(raw: Mapping[str, Any], now: datetime) -> Iterator[str]:
-    """Shifts by people that are applied and have not run out, and AWS's own, which have no end of their own."""
+    """Applied, unexpired shifts of users, and AWS's own, which have no end."""
     for shift in raw.get("zonalShifts", ()):
         if shift.get("appliedStatus") == _APPLIED and shift["expiryTime"] > now:
             yield shift["awayFrom"]

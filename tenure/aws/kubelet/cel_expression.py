@@ -15,7 +15,7 @@ class Expression:
     """One that can be read. Evaluating takes some microseconds."""
 
     def __init__(self, text: str) -> None:
-        """Raises ExpressionError for what is no expression, or none that makes a number."""
+        """Raises ExpressionError for text that is no expression, or has no numeric result."""
         self._text = text
         try:
             self._made = _environment().compile(text)
@@ -26,7 +26,7 @@ class Expression:
             raise ExpressionError(f"{text!r} makes a {kind.name().lower()}: it must make an int or a double")
 
     def evaluate(self, variables: Variables) -> int:
-        """A whole number of at least zero; what is behind the point is cut off. Raises ExpressionError."""
+        """A whole number of at least zero, truncated. Raises ExpressionError."""
         found = self._made.eval(data=variables)
         number, where = found.value(), f"{self._text!r} for {variables['instance_type']}"
         if found.type() == cel.Type.ERROR:
@@ -42,7 +42,7 @@ class Expression:
 
 @lru_cache(maxsize=1)
 def _environment() -> cel.Env:
-    """The variables, and beside CEL's own functions `max` and `min` of two numbers."""
+    """The variables, CEL's own functions, and `max` and `min` of two numbers."""
     names: dict[str, cel.Type] = dict.fromkeys(Variables.__annotations__, _INT)
     return cel.NewEnv(
         variables=names | {"instance_type": cel.Type.STRING},

@@ -86,7 +86,7 @@ class ComputedKubelet:
 
 
 def _evaluate_max_pods(machine: Machine, text: str) -> int:
-    """`max_pods` is here what the type would have by itself."""
+    """Here `max_pods` is the type's default."""
     pods = _evaluate_field(
         _machine_variables(_with_kubelet(machine, max_pods=None, pods_per_core=None)), "maxPods", text
     )

@@ -1,7 +1,7 @@
-"""KubeletConfiguration v1beta1 of Kubernetes 1.34, with the fields that came since, as a JSON schema.
+"""KubeletConfiguration v1beta1 of Kubernetes 1.34, with later fields, as a JSON schema.
 
-The API server keeps any key of `spec.kubelet`, so that a misspelt field would silently do nothing on the nodes. Values
-that Karpenter limits (reference 1.3) are limited here. `title` says what a value must be.
+The API server keeps any key of `spec.kubelet`, so nodes would silently ignore a misspelt field. Values that Karpenter
+limits (reference 1.3) are limited here. `title` is the expected form of a value.
 """
 
 from collections.abc import Iterable

@@ -19,7 +19,7 @@ def why_malformed(raw: Mapping[str, Any]) -> str:
 
 
 def why_unsupported(raw: Mapping[str, Any], family: Family) -> str:
-    """What the family's nodes would not read; Custom images are the user's own affair."""
+    """Fields that the family's nodes ignore; Custom images are not checked."""
     if family is CUSTOM:
         return ""
     foreign = sorted(set(raw) - MANAGED)
@@ -33,7 +33,7 @@ def why_unsupported(raw: Mapping[str, Any], family: Family) -> str:
 
 
 def expressions_of(raw: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """(field, key, text) of each value that is computed per instance type: what is no quantity is an expression."""
+    """(field, key, text) of each value that is computed per instance type: any text that is no quantity."""
     if isinstance(raw.get("maxPods"), str):
         yield "maxPods", "", raw["maxPods"]
     for field in RESERVED_FIELDS:

@@ -149,7 +149,7 @@ def _expiry_of(uid: str, cached: tuple[str, Rejected | None], now: float) -> flo
 
 
 class DryRuns:
-    """Verdicts are kept for a while, by class. Raises nothing of AWS's: that is what a verdict is made of."""
+    """Verdicts are cached by class. AWS errors are part of a verdict and never raised."""
 
     def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
@@ -184,7 +184,7 @@ class DryRuns:
             await asyncio.shield(self._clean_up_template(template, made))
 
     async def _clean_up_template(self, template: LaunchTemplate, made: Awaitable[Verdict]) -> None:
-        """What EC2 did not answer may have been done all the same; a call under way is not called back."""
+        """A call without an answer may have succeeded; a running call is not canceled."""
         if not isinstance(await made, Rejected):
             await self._delete(template.name)
 
@@ -215,7 +215,7 @@ class DryRuns:
         return None
 
     async def _create_template(self, template: LaunchTemplate) -> None:
-        """One that is there was left by a worker that died, or is made by another at this moment: it says the same."""
+        """An existing template has the same content: a worker that died left it, or another creates it concurrently."""
         try:
             create = self._clients.ec2_without_retries.create_launch_template
             await self._clients.call(create, **template.create_request())

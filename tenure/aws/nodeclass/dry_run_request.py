@@ -1,7 +1,7 @@
-"""The instance type of a trial launch, and the three requests of it (reference 2.4, 7.2).
+"""The instance type of a dry-run launch, and its three requests (reference 2.4, 7.2).
 
-Karpenter's choice: what a pool could get with the plain image, else something common, else anything with an image. Of
-what a pool could get the common comes first: it works with most images, and a thousand types need not be looked at.
+Karpenter's choice: a type the pool allows with the plain image, else a common type, else any type with an image.
+Common types of the pool come first: most images support them, and the other types need no check.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -101,7 +101,7 @@ def _is_special(image: ResolvedAmi) -> bool:
 
 
 def _parse_pool_requirements(pool: NodePool) -> Requirements | None:
-    """What its nodes have to be; None where that makes no sense, of which the pool's own status tells."""
+    """Requirements of its nodes; None if they are invalid, which the pool's own status reports."""
     try:
         return Requirements.from_expressions(
             Expression(key=one.key, operator=one.operator, values=one.values)

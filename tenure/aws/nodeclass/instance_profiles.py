@@ -100,7 +100,7 @@ class Profiles:
             await self.delete(profile["InstanceProfileName"], _role_names(profile))
 
     async def _find_legacy(self, node_class: EC2NodeClass) -> Mapping[str, Any] | None:
-        """What Karpenter made for a class before profiles had paths; only with this class's tags is it that."""
+        """A profile that Karpenter created for the class before profiles had paths; the class's tags identify it."""
         name = legacy_name(self._settings.cluster_name, self._settings.region, node_class.name)
         found = await self._get_profile(name) if _NAME.fullmatch(name) else None
         ours = profile_tags(self._settings, node_class)

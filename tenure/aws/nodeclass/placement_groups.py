@@ -26,7 +26,7 @@ class PlacementGroup(Value):
     """How many, where that is its strategy."""
 
     def labels(self) -> dict[str, tuple[str, ...]]:
-        """What nodes in this group may have."""
+        """Labels of nodes in this group."""
         found = {labels.PLACEMENT_GROUP_ID: (self.id,)}
         return found | ({labels.PLACEMENT_GROUP_PARTITION: self._partition_numbers()} if self.partitions else {})
 
@@ -60,7 +60,7 @@ class PlacementGroups:
         return await get_or_load(self._cache, key, lambda: self._find_or_last(key, query, selector.id or selector.name))
 
     async def _find_or_last(self, key: Hashable, query: Mapping[str, Any], identifier: str) -> PlacementGroup:
-        """A group that EC2 says is gone is gone; one that it cannot be asked about now is as it was."""
+        """A group that EC2 reports as deleted is gone; while EC2 does not answer, the last state holds."""
         try:
             found = await self._find_group(query, identifier)
         except NotFound:

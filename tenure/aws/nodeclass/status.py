@@ -1,7 +1,7 @@
-"""The port `NodeClassResolver`: what an EC2NodeClass's selectors mean now, and its conditions with Karpenter's reasons.
+"""The port `NodeClassResolver`: resolved selectors of an EC2NodeClass, and its conditions with Karpenter's reasons.
 
-Each part stands by itself: one that cannot be read keeps its last value and condition, and keeps no other part from
-being written. Only an empty answer makes a class not ready.
+The parts are independent: one that cannot be read keeps its last value and condition, and does not prevent writing the
+others. Only an empty answer makes a class not ready.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from tenure.model.rollout import ImagePin, active_image_pin
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is not in it stays as it stands on the object."""
+    """Absent fields keep their value on the object."""
 
     status: Mapping[str, Any] = field(default_factory=dict)
     conditions: tuple[ConditionPatch, ...] = ()
@@ -92,7 +92,7 @@ class Parts:
         return Part({"instanceProfile": name}, (true_condition(labels.INSTANCE_PROFILE_READY),))
 
     async def resolve_reservations(self, node_class: EC2NodeClass) -> Part:
-        """Without the gate there is no condition, and what was left in the status when it was on is emptied."""
+        """Without the gate there is no condition, and an earlier status is cleared."""
         if not self.reservations.enabled:
             had_condition = node_class.condition(labels.CAPACITY_RESERVATIONS_READY) is not None
             off = (ConditionPatch(type=labels.CAPACITY_RESERVATIONS_READY, status=""),) if had_condition else ()
@@ -150,13 +150,13 @@ _SOON: Final = timedelta(minutes=1)
 @dataclass(frozen=True, slots=True)
 class _NoResponse:
     what: str
-    """The condition that stays as it is."""
+    """The condition that does not change."""
     why: str
     kind: str
 
 
 class AwsNodeClasses:
-    """Raises model.faults only from `clean_up`: where AWS does not answer `resolve`, the answer says so."""
+    """Raises model.faults only from `clean_up`: `resolve` reports an AWS failure in its result."""
 
     def __init__(self, *, parts: Parts, validation: Validation, templates: LaunchTemplates, clusters: Clusters) -> None:
         self._parts, self._validation, self._templates, self._clusters = parts, validation, templates, clusters
@@ -185,7 +185,7 @@ class AwsNodeClasses:
         )
 
     async def preview(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
-        """What `resolve` would find of the selectors, with nothing made and nothing tried: reads alone."""
+        """The selectors resolved as `resolve` does, by reads alone."""
         status, conditions, silent = await _gather_parts(*self._resolve_selectors(node_class))
         return ResolvedNodeClass(
             status=status,
@@ -195,7 +195,7 @@ class AwsNodeClasses:
         )
 
     async def profile_of(self, node_class: EC2NodeClass) -> ProfileInUse:
-        """What new nodes would have; made only by `resolve`. Raises model.faults."""
+        """The profile of new nodes; only `resolve` creates it. Raises model.faults."""
         return await self._parts.profiles.in_use(node_class)
 
     def _resolve_selectors(self, node_class: EC2NodeClass) -> list[Coroutine[Any, Any, Part | _NoResponse]]:
@@ -230,8 +230,8 @@ class AwsNodeClasses:
 
     @staticmethod
     def _may_change(node_class: EC2NodeClass) -> bool:
-        """Reservations fill and end, the gate that shows them is switched, and placement groups are deleted and made
-        anew, with nothing that tells of it."""
+        """No event announces that reservations fill or end, that their gate changes, or that placement groups are
+        recreated."""
         spec = node_class.spec
         return bool(spec.capacity_reservation_selector_terms or spec.placement_group_selector)
 
@@ -261,7 +261,7 @@ def _with_status(node_class: EC2NodeClass, status: Mapping[str, object]) -> EC2N
 
 
 def _dependency_statuses(node_class: EC2NodeClass, conditions: Iterable[ConditionPatch]) -> dict[str, str]:
-    """Status by condition: found just now, or told before of this generation."""
+    """Status by condition: just determined, or reported for this generation."""
     generation = node_class.metadata.generation
     before = {one.type: one.status for one in node_class.conditions if one.observed_generation == generation}
     now = {one.type: one.status for one in conditions}
@@ -269,7 +269,7 @@ def _dependency_statuses(node_class: EC2NodeClass, conditions: Iterable[Conditio
 
 
 def _aws_response_condition(node_class: EC2NodeClass, silent: Sequence[_NoResponse]) -> list[ConditionPatch]:
-    """A condition beside those that count: there while AWS cannot be asked, and gone when it answers again."""
+    """A condition that `Ready` ignores: present while AWS cannot be queried."""
     if not silent:
         there = node_class.condition(labels.AWS_REACHABLE) is not None
         return [ConditionPatch(type=labels.AWS_REACHABLE, status="")] if there else []

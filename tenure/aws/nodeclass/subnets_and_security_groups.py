@@ -29,7 +29,7 @@ class FoundSubnet(Value):
 
 
 class FreeAddresses:
-    """Free addresses per subnet: what EC2 said, less what was launched since. A hint, never a promise."""
+    """Free addresses per subnet: EC2's count less later launches. An estimate only."""
 
     def __init__(self, refresh_seconds: float = 60) -> None:
         self._free: TTLCache[str, int] = TTLCache(MAX_ENTRIES, refresh_seconds + _FREE_BEYOND_SECONDS)
@@ -58,7 +58,7 @@ class FreeAddresses:
 
 
 class Networks:
-    """Answers are used again for a while; a new generation of a class asks anew. Raises model.faults."""
+    """Answers are cached for a while; a new generation of a class queries again. Raises model.faults."""
 
     def __init__(self, clients: AwsClients, free: FreeAddresses, *, refresh_seconds: float = 60) -> None:
         self._clients, self._free = clients, free

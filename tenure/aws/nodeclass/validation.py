@@ -1,6 +1,6 @@
-"""Whether nodes can be launched with an EC2NodeClass: Karpenter's checks in its order and with its reasons.
+"""Whether an EC2NodeClass can launch nodes: Karpenter's checks in its order and with its reasons.
 
-Reference 7.2. The CRD's schema has caught what the API server can check.
+Reference 7.2. The CRD's schema covers the checks of the API server.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ _TAG_KEYS = frozenset({labels.TAG_EKS_CLUSTER_NAME, labels.TAG_NODEPOOL, labels.
 def why_invalid(
     node_class: EC2NodeClass, family: Family, cluster: ClusterFacts, *, expressions: bool = False
 ) -> Problem | None:
-    """The first thing that is wrong with what the class says; `expressions`: the gate NodeClassCEL is on."""
+    """The first problem of the spec; `expressions`: the gate NodeClassCEL is on."""
     raw = node_class.spec.kubelet or {}
     return (
         _why_no_service_cidr(family, cluster)
@@ -124,7 +124,7 @@ DEPENDENCIES: Final = (
 @dataclass(frozen=True, slots=True)
 class Validated:
     condition: ConditionPatch | None
-    """None: there is no verdict, and the last one stands."""
+    """None: no verdict, so the last one holds."""
     undecided: str = ""
     retry_after: timedelta | None = None
     warnings: tuple[tuple[str, str], ...] = ()
@@ -132,7 +132,7 @@ class Validated:
 
 
 class Validation:
-    """Raises model.faults where something has to be asked first and does not answer."""
+    """Raises model.faults if a required query fails."""
 
     def __init__(
         self, clients: AwsClients, settings: AwsSettings, *, clusters: Clusters, offerings: AwsOfferings

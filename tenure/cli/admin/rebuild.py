@@ -51,7 +51,7 @@ async def rebuild(settings: Settings, dry_run: DryRun = False) -> Result:
 
 
 async def rebuild_workflows(settings: Settings, *, dry_run: bool) -> list[Discrepancy]:
-    """What was found, and, except in a dry run, repaired. Raises `UsageError` and `CommandFailed`."""
+    """Repair workflows and report; a dry run only reports. Raises `UsageError` and `CommandFailed`."""
     temporal = await temporal_connection(settings).connect()
     try:
         cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig)

@@ -1,6 +1,6 @@
 """`tenure adopt`: take over a cluster from Karpenter; preview with --dry-run, and hand back with --back.
 
-It runs with a person's permissions: the worker may not scale Deployments.
+It runs with the user's permissions: the worker may not scale Deployments.
 """
 
 import logging

@@ -248,7 +248,7 @@ class Handover:
         return await self._deployments.get(self._tenure.namespace, self._tenure.name)
 
     async def _pause_cluster(self) -> None:
-        """By the annotation, which needs no Temporal. A pause of somebody else stays."""
+        """By annotation, which needs no Temporal. Another user's pause stays."""
         name = self._settings.system_namespace
         namespace = await self._cluster.client.get(NAMESPACES.path(name))
         if namespace is None:

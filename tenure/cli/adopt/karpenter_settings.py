@@ -1,4 +1,4 @@
-"""Karpenter's settings, variable by variable: the value for Tenure, or what to do about one that it does not have.
+"""Karpenter's settings by variable: the value for Tenure, or the remedy for an unsupported one.
 
 Reads the environments of both Deployments. `command.py` prints the rows, and takes defaults from here.
 """
@@ -85,7 +85,7 @@ class SettingComparison:
     variable: str
     karpenter: str
     tenure: str
-    """What its Deployment says; where there is none, what is to be set."""
+    """The value in Tenure's Deployment; without a Deployment, the value to set."""
     verdict: Verdict
     todo: str = ""
 
@@ -122,8 +122,10 @@ def check_settings(rows: list[SettingComparison]) -> list[Finding]:
 
 
 def inherit_settings(karpenter: DeploymentState | None, tenure: DeploymentState | None) -> dict[str, str]:
-    """What the settings are, by variable, as far as the Deployments say: Tenure's own first. What says where things
-    are, and not how nodes are judged, is left to whoever asks."""
+    """Settings by variable from the Deployments, Tenure's first.
+
+    Settings of locations, which do not affect node evaluation, are left to the caller.
+    """
     found: dict[str, str] = {}
     for one in (karpenter, tenure):
         environment = one.environment if one else {}
@@ -173,7 +175,7 @@ def _known_gates(name: str, value: str) -> str:
 
 
 def _read(name: str, value: str) -> Any:
-    """As Tenure reads it; None for what it does not take."""
+    """Parsed as Tenure does; None for an unsupported value."""
     try:
         cluster = [] if name == "CLUSTER_NAME" else ["--cluster-name=any"]
         return getattr(load([*cluster, f"--{name.lower().replace('_', '-')}={value}"]), name.lower())

@@ -1,4 +1,4 @@
-"""`tenure adopt --dry-run`: everything read once, judged, and shown to people or scripts. Nothing is written."""
+"""`tenure adopt --dry-run`: one read of the cluster, its evaluation, and a report as table or JSON. Writes nothing."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ from worker import aws_settings, host_settings
 
 KARPENTER: Final = "karpenter"
 _OWN: Final = resources.LIFECYCLE_POLICIES.plural
-"""Tenure's own kind: a cluster that has none can be looked at all the same."""
+"""Tenure's own kind; a cluster without it can still be evaluated."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The acts of the demo, and the facts that must hold for it to have shown what it says it shows."""
+"""The acts of the demo, and the conditions that prove each act."""
 
 import asyncio
 import time
@@ -171,7 +171,7 @@ class Demo:
         return completed
 
     async def _count_resources(self) -> dict[str, int]:
-        """Also what is left of the nodes. Returns the calls to AWS by action."""
+        """Includes remaining resources of nodes. Returns the AWS calls by action."""
         session, facts = self._session, self._facts
         instances = await session.aws.count_instances()
         facts.launched, facts.terminated = instances.launched, instances.terminated

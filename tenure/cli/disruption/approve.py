@@ -1,4 +1,4 @@
-"""`tenure approve NAME`, `tenure reject NAME`, `tenure cancel COMMAND`: decisions of a person, sent as updates.
+"""`tenure approve NAME`, `tenure reject NAME`, `tenure cancel COMMAND`: operator decisions, sent as updates.
 
 NAME is a node by its NodeClaim, Node or instance, or a rollout plan, which begins with the name of its NodePool.
 `tenure stuck`, the page of the Cluster workflow and the condition `DisruptionReason` of NodeClaims name commands.

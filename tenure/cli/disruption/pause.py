@@ -34,7 +34,7 @@ By = Annotated[str, typer.Option("--by", help="Who requests it (default: user@ho
 
 @dataclass(frozen=True)
 class Target:
-    """What is paused; exactly one of these."""
+    """The target of a pause; exactly one of these."""
 
     cluster: bool = False
     pool: str = ""

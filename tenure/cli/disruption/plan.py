@@ -1,4 +1,4 @@
-"""`tenure plan`: what voluntary disruption would do now, and what that would save. Changes nothing."""
+"""`tenure plan`: current voluntary disruption and its savings. Changes nothing."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""`tenure stuck`: overdue nodes, rollouts and commands with what follows; slow nodes apart, and pauses.
+"""`tenure stuck`: overdue nodes, rollouts and commands with their next action; slow nodes separately, and pauses.
 
 A slow node takes longer than similar nodes did, and is within its deadline: it is listed, and is no failure.
 """
@@ -40,7 +40,7 @@ OVERDUE = f"(TenureOverdue = true OR TenureBlockedBy = '{HOOK_FAILED}') AND {RUN
 """A failed hook blocks its node before the deadline too."""
 SLOW_ONES = f"TenureBlockedBy = '{SLOW}' AND {RUNNING}"
 MAX_QUERIES = 50
-"""Workflows of a kind that are queried for what visibility does not hold."""
+"""Number of workflows of a kind that are queried for state outside visibility."""
 _QUERY_TIMEOUT = timedelta(seconds=2)
 S = TypeVar("S", bound=Message)
 
@@ -83,7 +83,7 @@ def _running_condition(prefix: str) -> str:
 
 
 class BlockedState(Message):
-    """The part of the state of a NodePool or a command that says what it waits for."""
+    """The part of a NodePool's or command's state that names its blocker."""
 
     blocked_by: str = ""
     rollout_blocked_by: str = ""
@@ -136,7 +136,7 @@ class _PausedState(Message):
 
 
 async def list_paused_objects(client: Client, cluster: str) -> list[PausedObject]:
-    """The cluster, NodePools and nodes that people paused."""
+    """The cluster, NodePools and nodes that users paused."""
     query = f"TenurePaused = true AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{cluster}/'"
     found = sorted([one.id async for one in client.list_workflows(query, page_size=1000)])
     states = await _query_states(client, found, _PausedState)

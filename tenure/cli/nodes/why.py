@@ -52,7 +52,7 @@ async def query_disruption_status(client: Client, cluster: str, name: str = "") 
 
 
 def format_disruption_status(found: DisruptionStatus) -> list[str]:
-    """Why a node or a pod stays, or what disruption would do with it."""
+    """Why a node or a pod is not disrupted, or the planned disruption."""
     if found.blocked:
         return [f"not known now: {found.blocked}"]
     return [

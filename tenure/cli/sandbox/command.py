@@ -279,7 +279,7 @@ def format_exports(environment: Mapping[str, str]) -> list[str]:
 
 
 def _has_not_exited(owner: int) -> bool:
-    """A process runs on for a moment after it released the directory. A zombie has exited."""
+    """A process runs briefly after it released the directory. A zombie has exited."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{owner}/status").read_text()
     except OSError:

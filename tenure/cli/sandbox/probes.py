@@ -139,7 +139,7 @@ def calls_since(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str
 
 
 FAILED_TASKS = "temporal_workflow_task_execution_failed"
-"""Temporal retries such a task, so that nothing else shows it: each is a bug, or a machine that is too busy."""
+"""Temporal retries such a task, so no other view shows it: each is a bug, or an overloaded machine."""
 
 
 async def read_failed_tasks(port: int) -> dict[str, int]:

@@ -1,8 +1,8 @@
-"""Instance types for `tenure simulate`: what `tenure instance-types export` wrote, or the portable form.
+"""Instance types for `tenure simulate`: output of `tenure instance-types export`, or the portable form.
 
 The portable form is a list of `{"name", "architecture", "operatingSystems", "resources", "overhead", "offerings"}`,
-each offering `{"Price", "Available", "Requirements": [{"key", "operator", "values"}]}`. A reserved one may say its
-`ReservationCapacity`: how many nodes it has room for.
+each offering `{"Price", "Available", "Requirements": [{"key", "operator", "values"}]}`. A reserved offering may have
+`ReservationCapacity`: the number of nodes it has capacity for.
 """
 
 import json

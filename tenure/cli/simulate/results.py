@@ -27,7 +27,7 @@ class NewNode:
     """US dollars an hour, of the cheapest offering that fits."""
     pods: tuple[str, ...] = ()
     utilization: Mapping[str, float] = field(default_factory=dict)
-    """By resource what pods and DaemonSets ask of the cheapest type."""
+    """Requests of pods and DaemonSets relative to the cheapest type, by resource."""
 
 
 @dataclass(frozen=True)

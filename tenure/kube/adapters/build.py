@@ -35,7 +35,7 @@ class KubeAdapters:
         self.jobs = KubeJobs(client)
 
     async def close(self) -> None:
-        """Send the events that wait, for a moment, and end the session."""
+        """Send queued events for a short time, then close the session."""
         await self.events.close()
         await self.client.close()
 

@@ -35,7 +35,7 @@ class KubeLeases:
         self._client = client
 
     async def find_holder(self, namespace: str, name: str, *, now: datetime) -> str:
-        """Who renews this lease at present; empty when nobody does. An empty namespace looks everywhere."""
+        """The current holder of this lease; empty if it is not renewed. An empty namespace searches all."""
         return next((one.holder for one in await self.list_leases(namespace, name) if one.is_active(now)), "")
 
     async def list_leases(self, namespace: str, name: str) -> Sequence[ObservedLease]:

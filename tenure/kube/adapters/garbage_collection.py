@@ -18,7 +18,7 @@ from tenure.model.garbage_collection import InventoryLease, InventoryNode, Inven
 
 NODE_LEASES: Final = "kube-node-lease"
 _LEASE_SECONDS: Final = 40
-"""What kubelets ask for by default."""
+"""The kubelet's default."""
 _AT_LEAST: Final = timedelta(minutes=1)
 
 

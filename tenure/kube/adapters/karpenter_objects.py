@@ -86,7 +86,7 @@ class KubeNodeOverlays:
         return [one for one in facts if not find_overlay_problem(one)]
 
     async def write_verdict(self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime) -> bool:
-        """An empty reason: it is heeded. False when it is gone."""
+        """An empty reason: valid. False if the object is gone."""
         status = "False" if reason else "True"
         verdict = ConditionPatch(type=VALIDATION_SUCCEEDED, status=status, reason=reason, message=message)
         return await self._overlays.patch_status(name, uid=uid, conditions=[verdict], now=now) is not None
@@ -104,7 +104,7 @@ class KubeCapacityBuffers:
         self._by_namespace: dict[str, Objects] = {}
 
     async def get_workload(self, namespace: str, kind: str, name: str) -> Json | None:
-        """A Deployment, StatefulSet or ReplicaSet as it is now; None when it is not there."""
+        """The live Deployment, StatefulSet or ReplicaSet; None if it does not exist."""
         return await self._client.get(WORKLOADS[kind].path(name, namespace=namespace))
 
     async def patch_status(

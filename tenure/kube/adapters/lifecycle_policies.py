@@ -46,7 +46,7 @@ class KubeLifecyclePolicies:
 
 
 def policy_fact(policy: Json) -> PolicyFact:
-    """What cannot be read is said in the fact, since the user is told on the object."""
+    """Invalid fields are recorded in the fact, since the user is notified on the object."""
     metadata, spec = policy["metadata"], policy.get("spec")
     metadata_fields = {
         "name": metadata["name"],
@@ -75,8 +75,7 @@ def _selector_fields(selector: PoolSelector | None) -> dict[str, Any]:
 
 
 def _readable_fields(spec: Any) -> dict[str, Any]:
-    """Of a spec that cannot be read as a whole: whom it selects, and the sections that count all the same. A selector
-    that cannot be read selects nobody."""
+    """Of an invalid spec: its selection, and the valid sections. An invalid selector selects no NodePool."""
     sections = spec if isinstance(spec, dict) else {}
     try:
         selector = LifecyclePolicy.from_object(
@@ -112,6 +111,6 @@ def _spec_with_section(spec: Json, section: str) -> Json:
 
 
 def _describe_first_error(error: ValidationError) -> str:
-    """The first thing that is wrong: where, what stands there, and what is expected."""
+    """The first error: path, value and expected form."""
     field, problem, value = first_validation_error(error)
     return f"{field}: {value!r} cannot be read: {problem}"

@@ -1,4 +1,4 @@
-"""NodeClaims. Satisfies `activities.ports.Claims`; the phases of a life write here what they reached."""
+"""NodeClaims. Satisfies `activities.ports.Claims`; the lifecycle phases write their progress here."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -52,7 +52,7 @@ class KubeNodes(AnnotationPatcher):
         return await self._nodes.read_each(node_state, _node_identity, labels)
 
     async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
-        """Once: a Node that is labelled registered is left as it is, since what users changed since then is theirs."""
+        """Once: a Node with the registered label is left alone, since users may have changed it since."""
         node = await self._nodes.patch_with_retry(name, lambda item: _registration_patch(item, claim))
         return node_state(node) if node else None
 
@@ -177,7 +177,7 @@ def _is_disrupted(taint: Json) -> bool:
 
 
 def _early_eviction_json_patch(uid: str, *, tainted: bool, stamp: str) -> list[Json]:
-    """All of it is refused where the Node is not as it was known. What is tested for null is not there."""
+    """The API server rejects the patch if the Node has changed. Testing for null means that the field is absent."""
     label, annotation = (one.replace("/", "~1") for one in (_LB, labels.EARLY_EVICTED_AT))
     create_taint_list = [
         {"op": "test", "path": _TAINTS, "value": None},

@@ -41,7 +41,7 @@ def budget_fact(budget: Json) -> EvictionBudget:
 
 
 def pod_budget_fact(budget: Json) -> PodDisruptionBudgetFact:
-    """The same, pruned to whether it lets pods go: what its controller has not counted anew lets none go."""
+    """The same, pruned to whether it allows disruptions: an outdated status allows none."""
     fact = budget_fact(budget)
     return PodDisruptionBudgetFact(
         namespace=fact.namespace,
@@ -54,7 +54,7 @@ def pod_budget_fact(budget: Json) -> PodDisruptionBudgetFact:
 
 
 def _int_or_percent_text(value: Any) -> str:
-    """A number or a percentage; empty where it is not said."""
+    """A number or a percentage; empty if unset."""
     return "" if value is None else str(value)
 
 

@@ -31,7 +31,7 @@ class KubePods:
         return [drain_pod(pod, now) for pod in await self._list(node_name)]
 
     async def evict(self, pod: DrainPod) -> Eviction:
-        """Gone counts as accepted. A budget that stands against it is an answer, too many calls are a fault."""
+        """A missing pod counts as evicted. A blocking budget is a result, throttling is a fault."""
         path = PODS.path(pod.name, namespace=pod.namespace, sub="eviction")
         body = {
             "apiVersion": "policy/v1",
@@ -129,7 +129,7 @@ def _is_uid_mismatch(response: Response) -> bool:
 
 
 def _blocking_budget_message(response: Response) -> str:
-    """What the API server says of the budget in the way; empty when it refused for another reason."""
+    """The API server's message about the blocking budget; empty for another reason."""
     status = status_of(response.body)
     causes = (status.get("details") or {}).get("causes") or ()
     cause_messages = "; ".join(one.get("message", "") for one in causes if one.get("reason") == "DisruptionBudget")

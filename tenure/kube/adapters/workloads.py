@@ -1,4 +1,4 @@
-"""Deployments that `tenure adopt` scales with a person's rights, Deployments of pods, and Jobs of hooks."""
+"""Deployments that `tenure adopt` scales with the user's permissions, Deployments of pods, and hook Jobs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _NAME_LABEL: Final = "app.kubernetes.io/name"
 
 
 class DeploymentState(Value):
-    """A Deployment, as one sees from outside what its controller does."""
+    """Observable state of a Deployment."""
 
     namespace: str
     name: str
@@ -28,12 +28,12 @@ class DeploymentState(Value):
     """Asked for."""
     running: int = 0
     replicas_before: int = 0
-    """How many were asked for when it was scaled to zero; 0 where nobody wrote that down."""
+    """Replicas before it was scaled to zero; 0 if not recorded."""
     image: str = ""
     environment: dict[str, str] = {}
-    """By variable, what flags say in its stead first: those win with Karpenter."""
+    """Values by variable; flags override them, as in Karpenter."""
     external_variables: tuple[str, ...] = ()
-    """Variables whose value stands in another object, and objects that hold some."""
+    """Variables whose value is in another object, and objects that contain some."""
 
     @property
     def qualified_name(self) -> str:
@@ -67,8 +67,8 @@ class KubeDeployments:
         return await self._deployments_in(namespace).patch_with_retry(name, build_stop_patch) is not None
 
     async def start(self, namespace: str, name: str, *, default_replicas: int) -> bool:
-        """As many as there were, or `default_replicas` where nobody knows; one that runs is left alone. False when
-        gone."""
+        """Restore the earlier replicas, or `default_replicas` if unknown; a running Deployment is left alone. False if
+        it is gone."""
 
         def build_start_patch(item: Json) -> Json | None:
             if item["spec"].get("replicas", 1):
@@ -146,7 +146,7 @@ class KubeRollouts:
         )
 
     async def restart_deployment(self, found: DeploymentRollout, stamp: str) -> bool:
-        """As `kubectl rollout restart` does it; said twice with one stamp it is done once. False when it is gone."""
+        """Like `kubectl rollout restart`; idempotent for the same timestamp. False if it is gone."""
         path = WORKLOADS["Deployment"].path(found.name, namespace=found.namespace)
         patch = {
             "metadata": {"uid": found.uid},
@@ -208,7 +208,7 @@ class KubeJobs:
 
 
 def build_job(desired: DesiredJob) -> Json:
-    """As it is sent: the template in its own words, and what says whose it is."""
+    """The Job to create: the template unchanged, with labels of its owner."""
     template: Json = dict(desired.template)
     metadata: Json = dict(template.get("metadata") or {})
     spec: Json = {"restartPolicy": "Never", **_mapping_or_empty(template.get("spec"))}
@@ -247,7 +247,7 @@ def job_fact(found: Json) -> JobFact:
 
 
 def _with_environment(container: Mapping[str, Any], env: Mapping[str, str]) -> Json:
-    """What the container says itself counts."""
+    """The container's own values win."""
     own = list(container.get("env") or ())
     names = {one.get("name") for one in own}
     return {**container, "env": [*({"name": key, "value": env[key]} for key in env if key not in names), *own]}

@@ -30,7 +30,7 @@ CONNECTIONS = 100
 TIMEOUT = 15.0
 """Seconds for one request, its answer read; below every start-to-close of an activity that calls."""
 MAX_CONCURRENT_REQUESTS = 32
-"""Requests under way together, watches aside: an API server sheds what comes in greater heaps."""
+"""Concurrent requests without watches: an API server rejects larger bursts."""
 THROTTLED_TRIES = 5
 _CONNECT_TIMEOUT = 5.0
 _TOKEN_CHECK = 60.0
@@ -41,7 +41,7 @@ JSON_PATCH = "application/json-patch+json"
 
 @dataclass(frozen=True)
 class Response:
-    """What the server said, be it yes or no."""
+    """The server's answer, success or error."""
 
     code: int
     body: bytes
@@ -142,7 +142,7 @@ class KubeClient:
             return None
 
     async def merge(self, path: str, patch: object) -> Json:
-        """A JSON merge patch; answers with the object as it is then."""
+        """A JSON merge patch; returns the resulting object."""
         return await self.request("PATCH", path, body=patch, content_type=MERGE_PATCH)
 
     @asynccontextmanager

@@ -15,7 +15,7 @@ class EventReason(Value):
     """Kinds that it is published about."""
     description: str = ""
     todo: str = "nothing"
-    """What a person does about it, in Markdown with links relative to docs/reference/."""
+    """The remedy, in Markdown with links relative to docs/reference/."""
     since: str = "0.1.0"
     example: str = ""
     """A message."""

@@ -61,7 +61,7 @@ _API_VERSIONS: Final = {
 
 
 class KubeEvents:
-    """`publish` decides and queues; a few tasks send. `close` sends what is left, for a moment."""
+    """`publish` deduplicates and queues; a few tasks send. `close` sends the queue for a short time."""
 
     def __init__(
         self,

@@ -22,21 +22,21 @@ log = structlog.get_logger(__name__)
 
 PAGE: Final = 500
 WATCH_SECONDS: Final = 290
-"""The server ends a watch after so long and we resume."""
+"""The server ends a watch after this time, and the client resumes it."""
 SILENCE: Final = 75.0
 """Seconds without a byte after which a connection counts as dead; bookmarks come about every minute."""
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 15.0
 _FORBIDDEN_PAUSE: Final = 15.0
 _MIN_CONNECTION_SECONDS: Final = 1.0
-"""Seconds; a connection that ends sooner counts as a failure, lest we reconnect in a hot loop."""
+"""Seconds; a shorter connection counts as a failure, which prevents reconnecting in a hot loop."""
 _EXPIRED_REASONS: Final = ("Expired", "Gone", "410")
 """The reasons of a 410: on the request itself, or for the token of a page that is too old."""
 
 
 @dataclass(frozen=True)
 class Delta:
-    """A change: the object as it is now, or its last form with `is_deleted`."""
+    """A change: the current object, or its last state with `is_deleted`."""
 
     object: Json
     is_deleted: bool = False
@@ -61,7 +61,7 @@ class ListWatch:
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     """Set after the first whole list."""
     cut_since: float | None = None
-    """When the last connection ended; None while one is open. What is delivered is as old as that."""
+    """When the last connection ended; None while one is open. Delivered objects are as old as that."""
     relists: int = 0
     _version: str = ""
     _known: dict[str, Json] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class ListWatch:
                 await asyncio.sleep(_pause(fault, failures))
 
     def is_fresh(self, within: float) -> bool:
-        """Whether every object is known, as it was at most `within` seconds ago."""
+        """Whether every object is known with a state at most `within` seconds old."""
         return self.synced.is_set() and (self.cut_since is None or self.now() - self.cut_since <= within)
 
     async def _list_and_watch(self) -> Fault | None:
@@ -154,7 +154,7 @@ class ListWatch:
 
 
 def _pause(fault: Fault | None, failures: int) -> float:
-    """Seconds, with jitter; what the server asked for where it asked."""
+    """Seconds, with jitter; the server's Retry-After if it sent one."""
     if fault is not None and fault.retry_after is not None:
         return fault.retry_after + random.uniform(0, 0.5)
     first = _FORBIDDEN_PAUSE if isinstance(fault, Forbidden) else _FIRST_PAUSE
@@ -167,7 +167,7 @@ def _version_of(item: Json) -> str:
 
 
 def _identity_stub(item: Json) -> Json:
-    """What a deletion found by a later list needs to be told: names and version, not the whole object."""
+    """Identity of an object whose deletion a later list reveals: names and version."""
     metadata = item["metadata"]
     retained_keys = ("uid", "name", "namespace", "resourceVersion")
     return {"metadata": {key: metadata[key] for key in retained_keys if key in metadata}}

@@ -28,7 +28,7 @@ TRIES: Final = 6
 _PAGE: Final = 250
 
 BuildPatch = Callable[[Json], Json | None]
-"""From the object as it is to a merge patch without resourceVersion; None when nothing is to be written."""
+"""A function from the live object to a merge patch without resourceVersion; None if nothing changes."""
 
 
 class Objects:
@@ -209,7 +209,7 @@ class Objects:
 
 
 def merge_patch(old: Json, desired: Mapping[str, object]) -> Json:
-    """What to send so that each key of `desired` has exactly its value; None removes a key. Empty: nothing to do."""
+    """The patch that gives each key of `desired` exactly its value; None removes a key. Empty: no change."""
     patch: Json = {}
     for key, value in desired.items():
         current = old.get(key)
@@ -232,7 +232,7 @@ class SharedRead(Generic[T]):
         self._next: asyncio.Task[T] | None = None
 
     async def __call__(self) -> T:
-        """The answer of a read that began no earlier than this call; raises what the read raises."""
+        """The result of a read that started no earlier than this call; raises the read's error."""
         if self._next is None:
             self._next = asyncio.create_task(self._read_after(self._running))
         # Shielded: one caller that is cancelled must not take the answer from the others.

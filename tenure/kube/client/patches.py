@@ -19,7 +19,7 @@ from tenure.model.provider_results import ConditionPatch
 def apply_condition_patches(
     item: Mapping[str, Any], patches: Sequence[ConditionPatch], *, dependents: Sequence[str], now: datetime
 ) -> list[Json]:
-    """The whole list as it has to stand after these patches; what stands, untouched, when nothing changes."""
+    """The complete list after these patches; the same object if nothing changes."""
     metadata = item["metadata"]
     stored = (item.get("status") or {}).get("conditions") or []
     before = tuple(Condition.from_object(one) for one in stored)
@@ -59,8 +59,8 @@ class ConditionTransition:
 def condition_transitions(
     before: Sequence[Json], after: Sequence[Json], *, dependents: Sequence[str]
 ) -> list[ConditionTransition]:
-    """What has another status now. Those that readiness depends on are Unknown until they are written first; others
-    appear without a turn."""
+    """Conditions with a new status. Those that `Ready` depends on start as Unknown; others are reported when first
+    written."""
     status_by_type = dict.fromkeys((*dependents, READY), "Unknown") | {one["type"]: one["status"] for one in before}
     return [
         ConditionTransition(one, status_by_type[one["type"]])
@@ -98,7 +98,7 @@ class AnnotationPatcher:
 
 
 class StatusObjects(Objects):
-    """Objects of a kind whose status has conditions. One that changes its status is told as an event."""
+    """Objects of a kind with status conditions. A status change publishes an event."""
 
     def __init__(self, client: KubeClient, resource: Resource, events: KubeEvents) -> None:
         super().__init__(client, resource)

@@ -19,7 +19,7 @@ BURST = 300
 
 
 class RateLimiter:
-    """Each lane has its turns in the order of asking; lanes in which somebody waits take turns."""
+    """Each lane serves its requests in order; waiting lanes take turns."""
 
     def __init__(
         self, qps: float = QPS, burst: int = BURST, *, observe_wait: Callable[[float], None] = lambda seconds: None
@@ -27,7 +27,7 @@ class RateLimiter:
         """`observe_wait` receives the wait for each turn, in seconds."""
         self._limiter = AsyncLimiter(burst, burst / qps)
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
-        """Those in which somebody waits; the one whose turn it is first."""
+        """Waiting lanes, the next one first."""
         self._serving: asyncio.Task[None] | None = None
         self._observe_wait = observe_wait
 
@@ -46,7 +46,7 @@ class RateLimiter:
         self._observe_wait(time.monotonic() - requested_at)
 
     async def _serve(self) -> None:
-        """Until nobody waits."""
+        """Runs until no request waits."""
         while self._queues:
             await self._limiter.acquire()
             while self._queues and not self._serve_next():

@@ -95,7 +95,7 @@ def nodeclaim_fact(claim: Json) -> NodeClaimFact:
 
 
 def nodepool_fact(pool: Json) -> NodePoolFact:
-    """Raises QuantityError. `hash` is what stands in the pool's annotation, empty before it was first written."""
+    """Raises QuantityError. `hash` is the pool's annotation, empty before it was first written."""
     metadata, spec = pool["metadata"], pool["spec"]
     template_metadata, template = spec["template"].get("metadata") or {}, spec["template"]["spec"]
     reference, disruption = template["nodeClassRef"], spec.get("disruption") or {}
@@ -134,7 +134,7 @@ def namespace_fact(namespace: Json) -> NamespaceFact:
 
 
 def overlay_fact(overlay: Json) -> OverlayFact:
-    """What cannot be read is said in the fact, since the user is told on the object."""
+    """Errors are recorded in the fact, since the user is notified on the object."""
     metadata, spec = overlay["metadata"], overlay["spec"]
     try:
         capacity, problem = parse_resources(spec.get("capacity")), ""
@@ -181,7 +181,7 @@ def is_condition_true(status: Json, condition_type: str) -> bool:
 
 
 def _node_taints(spec: Json) -> list[dict[str, str]]:
-    """A cordoned node has its taint a moment later; kube-scheduler looks at the field."""
+    """A cordoned node gets its taint a moment later; kube-scheduler reads the field."""
     taints = _taint_fields(spec.get("taints"))
     if spec.get("unschedulable") and not any(one["key"] == labels.UNSCHEDULABLE_TAINT_KEY for one in taints):
         taints.append({"key": labels.UNSCHEDULABLE_TAINT_KEY, "value": "", "effect": labels.NO_SCHEDULE})

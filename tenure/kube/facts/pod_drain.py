@@ -1,4 +1,4 @@
-"""What a pod means for its node's drain and for its emptiness (reference 3.14, 2.2)."""
+"""Effect of a pod on its node's drain and emptiness (reference 3.14, 2.2)."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from tenure.model.facts import PodFact, Toleration
 from tenure.model.provider_results import DrainPod
 
 STUCK_AFTER: Final = timedelta(seconds=60)
-"""A pod that should have ended so long ago is not waited for."""
+"""A pod this long past its end is not waited for."""
 CRITICAL: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 _DEFAULT_GRACE: Final = 30
 
@@ -30,16 +30,16 @@ def is_tolerated(tolerations: tuple[Toleration, ...], key: str, value: str, effe
 
 
 def must_wait_for(pod: PodFact, now: datetime) -> bool:
-    """Whether a drain has to wait until the pod is gone."""
+    """Whether a drain must wait until the pod is gone."""
     if pod.is_finished or pod.mirror or _is_stuck(pod, now):
         return False
     return not is_tolerated(pod.tolerations, labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)
 
 
 def is_reschedulable(pod: PodFact) -> bool:
-    """Whether it would need a place elsewhere: while there is one, the node is not empty.
+    """Whether the pod needs a place elsewhere: with such a pod the node is not empty.
 
-    A terminating pod of a StatefulSet counts, since its successor is on its way.
+    A terminating pod of a StatefulSet counts, since its successor follows.
     """
     if pod.daemonset or pod.mirror or pod.is_finished:
         return False

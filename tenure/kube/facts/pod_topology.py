@@ -1,6 +1,6 @@
-"""What a pod's spec says about other pods, host ports and volumes, as fields of a fact.
+"""A pod's rules for other pods, host ports and volumes, as fields of a fact.
 
-`matchLabelKeys` and `mismatchLabelKeys` become expressions on the pod's own labels, so that planning meets plain
+`matchLabelKeys` and `mismatchLabelKeys` become expressions on the pod's own labels, so that planning sees plain
 selectors only.
 """
 
@@ -110,5 +110,5 @@ def claim_names(metadata: Json, spec: Json) -> list[str]:
 
 
 def intern_string(value: Any) -> Any:
-    """Strings that many pods have in common are kept once. What is no string is for the model to refuse."""
+    """Deduplicate strings shared by many pods. The model rejects other types."""
     return intern(value) if type(value) is str else value

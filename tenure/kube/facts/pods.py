@@ -19,10 +19,10 @@ Json = Mapping[str, Any]
 
 
 def pod_requests(spec: Json, status: Json | None = None, *, limits_too: bool = False) -> dict[str, int]:
-    """Containers and sidecars together, or the largest init step where that is more; overhead; one of `pods`.
+    """Containers and sidecars together, or the largest init step if that is more; overhead; one of `pods`.
 
-    Amounts set for the pod as a whole stand above those of its containers. While a resize is going on, the larger of
-    what is asked and what is held counts. Raises QuantityError.
+    Pod-level amounts override those of its containers. During a resize the larger of request and allocation counts.
+    Raises QuantityError.
     """
     allocated = _allocated_by_container(status or {})
     running = resources.sum_resources(
@@ -66,7 +66,7 @@ def _declared_requests(declared: Json, limits_too: bool) -> dict[str, int]:
 
 
 def _allocated_by_container(status: Json) -> dict[str, dict[str, int]]:
-    """By container: what the kubelet has allocated or runs with; only containers that say so."""
+    """Allocated or actual resources by container; only containers that report them."""
     by_container: dict[str, dict[str, int]] = {}
     for container in _container_statuses(status):
         allocated = container.get("allocatedResources")
@@ -175,9 +175,9 @@ def format_error(error: Exception) -> str:
 
 
 def read_pod(pod: Json, report: Callable[[Exception], str] = format_error) -> PodFact:
-    """The pod; in the safest reading where it cannot be read. Raises KeyError for an object without identity.
+    """The pod; in the safest reading if it is invalid. Raises KeyError for an object without identity.
 
-    `report` takes what is wrong with the pod, and describes it in one sentence.
+    `report` receives the pod and one sentence about the problem.
     """
     try:
         _, problem = read_protection(pod["metadata"].get("annotations") or {})
@@ -307,7 +307,7 @@ def _nomination_fields(status: Json) -> dict[str, str]:
 
 
 def _ready_status(status: Json) -> bool | None:
-    """None before its kubelet has said anything."""
+    """None before the first status of its kubelet."""
     condition = condition_of(status, labels.READY)
     return condition.get("status") == "True" if condition else None
 

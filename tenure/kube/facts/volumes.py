@@ -40,7 +40,7 @@ _ZONE_KEYS: Final = (
     "failure-domain.beta.kubernetes.io/region",
 )
 _BETWEEN_ZONES: Final = "__"
-"""Between the zones in such a label of a volume that is in several."""
+"""Separator of the zones in the label of a volume with several."""
 
 
 def volume_claim_fact(claim: Json) -> VolumeClaimFact:
@@ -115,8 +115,8 @@ def _csi_driver(spec: Json) -> str:
 
 
 def _zone_requirements(volume_labels: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Where the labels of a volume say that it is: older volumes have them in place of a node affinity, and the
-    kube-scheduler heeds both."""
+    """Zones in the labels of a volume: older volumes have these instead of a node affinity, and the kube-scheduler
+    obeys both."""
     return [
         {"key": key, "operator": "In", "values": volume_labels[key].split(_BETWEEN_ZONES)}
         for key in _ZONE_KEYS

@@ -1,6 +1,6 @@
-"""Messages and states of voluntary disruption: the Cluster workflow, the workflow of each command, the planner's host.
+"""Messages and states of voluntary disruption: the Cluster workflow, the command workflows, the planner host.
 
-The host keeps each command whole (`tenure/model/disruption/decision.py`); workflows know what is here.
+The host keeps each command whole (`tenure/model/disruption/decision.py`).
 """
 
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from tenure.model.signals import Pause, PermitResult
 
 class Proposal(Message):
     id: str
-    """Of the nodes and the reason: what is proposed again has the same."""
+    """Derived from the nodes and the reason: the same proposal has the same id."""
     reason: Method
     kind: CommandKind
     candidates: tuple[CommandCandidate, ...]
@@ -41,7 +41,7 @@ class ActivePause(Value):
 
 
 class CommandBackoff(Value):
-    """Nodes whose disruption came to nothing: they are not tried again before a moment."""
+    """Nodes whose disruption failed, with the time before which they are not retried."""
 
     claims: tuple[str, ...] = ()
     """UIDs of the NodeClaims that were to go; empty: all of the NodePool, when replacements are needed."""
@@ -101,11 +101,10 @@ class PermitRevoked(Message):
 
 
 Step = Literal["Permit", "Begin", "Replace", "Wait", "Finish", "Undo", "Over"]
-"""Of a command, in the order of a life without trouble; Undo takes the place of what is left to do."""
+"""Steps of a command in order; Undo replaces the remaining steps."""
 Ending = Literal["done", "not permitted", "recalled", "stale", "not replaced", "held", "failed"]
-"""`stale`: it would not be decided like this any more. `not replaced`: replacements did not come up.
-`held`: a node
-has to stay. `failed`: nobody could say or do it in time."""
+"""`stale`: the decision no longer holds. `not replaced`: replacements did not initialize. `held`: a node is blocked.
+`failed`: a step failed or ran out of time."""
 
 
 class CommandFinished(Message):
@@ -118,7 +117,7 @@ class CommandFinished(Message):
 
 
 class CommandCancellation(Message):
-    """Update or signal of a person to a command: undo it."""
+    """Update or signal of an operator to a command: roll back."""
 
     by: str
     reason: str
@@ -165,7 +164,7 @@ class CommandRequest(Message):
 
 class CommandResult(Message):
     outcome: Literal["done", "waiting", "held", "lost"]
-    """`waiting`: not yet. `held`: a candidate has to stay. `lost`: a replacement is gone."""
+    """`waiting`: not yet. `held`: a candidate is blocked. `lost`: a replacement is gone."""
     why: str = ""
     nodes: tuple[str, ...] = ()
 

@@ -1,6 +1,6 @@
-"""What a pass of voluntary disruption is asked and answers: eligible nodes, ineligibilities, commands.
+"""Input and result of a voluntary disruption pass: eligible nodes, ineligibilities, commands.
 
-The command line reads verdicts, so this module must not load what the planner is asked.
+The command line reads verdicts, so this module must not load the planner's input.
 """
 
 from collections import Counter
@@ -64,7 +64,7 @@ class NodeVerdict(Value):
     eligible: tuple[Method, ...] = ()
     excluded: tuple[Ineligibility, ...] = ()
     rejected: tuple[str, ...] = ()
-    """What simulations of its removal found, in words; empty where there was none, or where it goes."""
+    """Results of simulations that rejected its removal, as text; empty if none ran or the node is eligible."""
 
 
 class PastDisruption(Value):
@@ -81,7 +81,7 @@ class Move(Value):
     name: str
     source: str
     target: str = ""
-    """A node that stands; empty: a replacement."""
+    """Name of an existing node; empty: a replacement."""
     replacement: int = -1
 
 
@@ -114,11 +114,11 @@ class Command(Value):
     price_before: float = 0.0
     """US dollars an hour of the candidates."""
     price_after: float = 0.0
-    """Of the replacements, each its cheapest offering: what is expected."""
+    """Expected price of the replacements: the cheapest offering of each."""
     price_at_most: float = 0.0
-    """Of the replacements, each the dearest that it may be launched as."""
+    """Highest price of the replacements: the most expensive offering each may be launched as."""
     rejected: tuple[Rejection, ...] = ()
-    """What else was tried with these nodes."""
+    """The other options tried with these nodes."""
     why: str = ""
 
     @property
@@ -142,7 +142,7 @@ class ConcurrentZoneLimit(Value):
 
 
 class DisruptionBudgets(Value):
-    """What budgets leave. What is not mentioned is not limited."""
+    """Remaining disruptions that the budgets allow. An absent entry is not limited."""
 
     pools: dict[str, dict[Method, BudgetHeadroom]] = {}
     zones: dict[str, dict[str, BudgetHeadroom]] = {}
@@ -151,15 +151,15 @@ class DisruptionBudgets(Value):
     cluster: dict[str, BudgetHeadroom] = {}
     errors: tuple[str, ...] = ()
     youngest: dict[str, timedelta] = {}
-    """By pool how old a node has to be."""
+    """Minimum age of a node, by NodePool."""
 
 
 class DisruptionSettings(Value):
     spot_to_spot: bool = False
     threshold: float = 0.0
-    """US dollars an hour that every command has to save more than, whatever its replacements are launched as."""
+    """US dollars an hour. Every command must save more than this at its highest replacement price."""
     least_share: float = 0.05
-    """A command that buys more than one node has to save this part of what its nodes cost."""
+    """The share of its nodes' cost that a command with more than one replacement must save."""
     most_candidates: int = 100
     most_simulations: int = 500
     """In one pass; nodes that are not reached are named, and come first in the next."""
@@ -179,7 +179,7 @@ class DisruptionRequest(Message):
     """By pool where it has its own."""
     first: tuple[str, ...] = ()
     ineligible: dict[str, tuple[Ineligibility, ...]] = {}
-    """By NodeClaim what keeps it beyond what the cluster shows: pauses, and moves that came to nothing."""
+    """By NodeClaim, its blockers that the cluster does not show: pauses and command backoff."""
     unsold: dict[str, str] = {}
     """NodePools of which no replacement is bought, and why."""
     only: tuple[str, ...] = ()
@@ -188,7 +188,7 @@ class DisruptionRequest(Message):
 
 
 class Decision(Value):
-    """What one pass of voluntary disruption found. Commands are good together, in their order."""
+    """Result of one voluntary disruption pass. Commands are compatible with each other, in order."""
 
     nodes: tuple[NodeVerdict, ...] = ()
     commands: tuple[Command, ...] = ()

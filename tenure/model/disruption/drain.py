@@ -1,7 +1,7 @@
-"""What holds up a drain, as values: who, since when, by what, whether it passes by itself, and what a person can do.
+"""Blockers of a drain as values: object, start time, cause, prospect and remedy.
 
-The drain activity finds it out, a NodeClaim's workflow carries it in its state, and conditions, events, the Temporal
-UI and the command line show it. Moments are absolute, so that a verdict that does not change reads the same.
+The drain activity finds them and the NodeClaim workflow carries them in its state. Conditions, events, the Temporal UI
+and the command line show them. Times are absolute, so that an unchanged verdict has the same text.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ BlockerCause = Literal["budget", "budgets", "do-not-disrupt", "refused", "surge"
 """`refused`: the API server refuses the eviction for a reason that is no budget, such as a webhook. `policy`: a
 LifecyclePolicy lets the pod go later than others."""
 Prospect = Literal["never", "can", "at", "unknown"]
-"""`never`: somebody has to change something; `can`: when others have done their part; `at`: at `passes_at`."""
+"""`never`: needs a change; `can`: clears when others act; `at`: clears at `passes_at`."""
 BLOCKING_CAUSES: Final[frozenset[BlockerCause]] = frozenset({"budget", "budgets", "do-not-disrupt", "refused"})
-"""What `blockedFor` of a LifecyclePolicy counts. The others have an end of their own."""
+"""Causes that `blockedFor` of a LifecyclePolicy counts. The others end without intervention."""
 MAX_STATUS_LINE_LENGTH: Final = 250
 """Characters: SQL visibility has room for 255 in a Keyword."""
 MAX_NAMED_BLOCKERS: Final = 5
@@ -39,7 +39,7 @@ class EvictionBlocker(Message):
     """namespace/name of the pod, or the name of the VolumeAttachment."""
     uid: str = ""
     owner: str = ""
-    """Kind and name of what the pod belongs to, such as `ReplicaSet web-5d9`."""
+    """Kind and name of the pod's owner, such as `ReplicaSet web-5d9`."""
     cause: BlockerCause
     what: str
     since: datetime | None = None
@@ -53,7 +53,7 @@ class EvictionBlocker(Message):
 
     @property
     def describe_prospect(self) -> str:
-        """Whether it can ever pass, in words; empty where nobody knows."""
+        """Whether and when the blocker clears, as text; empty if unknown."""
         if self.passes == "at" and self.passes_at:
             return f"passes at {self.passes_at.isoformat(timespec='seconds')}"
         return {"never": "never passes by itself", "can": "can pass by itself"}.get(self.passes, "")
@@ -73,12 +73,12 @@ class DrainStatus(Message):
     pods: int = 0
     pods_in_later_groups: int = 0
     blocked_since: datetime | None = None
-    """Since when something that does not end by itself holds the drain, and no pod has left."""
+    """Start of the current block: a cause that does not clear on its own, and no pod has left since."""
     progress: datetime | None = None
     deadline: datetime | None = None
     """The end of the termination grace period: nothing is waited for beyond it."""
     not_ready_since: datetime | None = None
-    """Since when, in this drain, the node is not Ready: its kubelet can end no pod."""
+    """When the node became NotReady in this drain: its kubelet can end no pod."""
     not_ready_until: datetime | None = None
     follows: str = ""
 
@@ -92,7 +92,7 @@ class DrainStatus(Message):
 
     @property
     def blocker_code(self) -> str:
-        """The code of what comes first in `status_line`, of `tenure/model/blockers.py`."""
+        """The code of the first blocker in `status_line`, from `tenure/model/blockers.py`."""
         if self.not_ready_since:
             return "NodeNotReady"
         causes = [one.cause for one in self.eviction_blockers[:MAX_NAMED_BLOCKERS] if one.cause != "terminating"]
@@ -104,7 +104,7 @@ class DrainStatus(Message):
         return (self.blocker_summary or ending)[:MAX_STATUS_LINE_LENGTH]
 
     def truncate(self) -> "DrainStatus":
-        """As it is sent and shown: the first holds by name, the others as a number."""
+        """The verdict as sent and shown: the first blockers by name, the rest as a count."""
         more = max(0, len(self.eviction_blockers) - MAX_NAMED_BLOCKERS)
         return self.model_copy(
             update={
@@ -135,7 +135,7 @@ class PodDrainRule(Message):
     match_labels: dict[str, str]
     blocked: bool = True
     until: datetime | None = None
-    """When they go, whatever they wait for; None: nobody knows."""
+    """Time at which the pods end regardless of blockers; None if unknown."""
     why: str = ""
 
 

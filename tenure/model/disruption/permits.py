@@ -1,4 +1,4 @@
-"""What a NodePool asks before it gives permits for voluntary disruption: the cluster, and the Cluster workflow."""
+"""Input to a NodePool's decision on disruption permits, from the cluster and the Cluster workflow."""
 
 from datetime import datetime, timedelta
 
@@ -43,13 +43,13 @@ class ReservationRequest(Message):
     pool: str
     workflow_id: str
     desired: dict[str, datetime] = {}
-    """By UID of the NodeClaim, until when."""
+    """Deadline by UID of the NodeClaim."""
     token: str = ""
     """Of the answer; empty: none is wished for."""
 
 
 class ReservationResult(Message):
-    """Signal to a NodePool: what others had booked when it booked."""
+    """Signal to a NodePool: the other reservations at the time of its own."""
 
     token: str = ""
     others: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What AWS says of instances, in EventBridge messages and in DescribeInstanceStatus (reference: karpenter-aws 5)."""
+"""AWS events of instances, from EventBridge messages and DescribeInstanceStatus (reference: karpenter-aws 5)."""
 
 from datetime import datetime
 from typing import Final, Literal
@@ -34,14 +34,15 @@ KARPENTERS_KINDS: Final[dict[tuple[EventKind, str], str]] = {
 
 
 class InterruptionMessage(Message):
-    """One thing that AWS says of one instance. The same thing, said again, has the same kind and id."""
+    """One AWS event of one instance. A repeated event has the same kind and id."""
 
     kind: EventKind
     id: str
-    """AWS's own where it has one (eventArn, InstanceEventId); else made of what does not change when it is repeated."""
+    """AWS's id if there is one (eventArn, InstanceEventId); else derived from fields that a repetition does not
+    change."""
     source: Literal["queue", "status"] = "queue"
     at: datetime
-    """When AWS said it, or when it was first seen."""
+    """When AWS reported it, or when it was first seen."""
     starts: datetime | None = None
     """When AWS acts; None: at once, or it is not known."""
     ends: datetime | None = None
@@ -50,7 +51,7 @@ class InterruptionMessage(Message):
     """AWS's word for it, such as `instance-retirement` or AWS_EC2_INSTANCE_STOP_SCHEDULED."""
     status: NoticeStatus = "announced"
     text: str = ""
-    """AWS's description, for people; nothing is decided by it."""
+    """AWS's description, for display only."""
 
 
 class InterruptionMessages(Message):

@@ -1,7 +1,7 @@
-"""Queue messages as read, and what workflows remember of AWS events.
+"""Parsed queue messages, and the AWS events that workflows keep.
 
-A NodeClaim's workflow keeps its events in its state, in an annotation of the NodeClaim, since no other object holds
-them, and in its memo, so that `tenure events` lists them without a worker or a call per node.
+A NodeClaim workflow keeps its events in three places: its state; an annotation of the NodeClaim, since no other object
+holds them; and its memo, so that `tenure events` lists them without a worker or a call per node.
 """
 
 from datetime import datetime
@@ -52,7 +52,7 @@ class QueueMessage(Value):
 
     id: str
     receipt: str
-    """What it is deleted by; valid until it comes again."""
+    """The handle to delete the message; valid until its next delivery."""
     sent: datetime
     first_received: datetime
     """When anyone read it for the first time."""
@@ -78,7 +78,7 @@ class EventRecord(Message):
 
 
 class MessageCounts(Message):
-    """What became of the messages of the queue, as the activity that reads it counts them."""
+    """Outcomes of queue messages, as counted by the activity that reads the queue."""
 
     since: datetime
     counts: dict[str, int] = {}
@@ -100,7 +100,7 @@ class TrackedInterruption(Message):
     """When AWS meant to act before it moved that."""
     moved: datetime | None = None
     own: InterruptionMessage | None = None
-    """What its source said itself last, where the other source has told since that AWS moved the event."""
+    """The last message of its own source, if the other source has since reported that AWS moved the event."""
     decision: ApprovalDecision | None = None
     done: bool = False
 
@@ -131,7 +131,7 @@ class InstanceStopStart(Message):
     since: datetime
     boot_id: str = ""
     deadline: datetime | None = None
-    """When it has to be back; known once it is to be stopped."""
+    """When it must be back; set once it is to be stopped."""
     until: datetime | None = None
 
 
@@ -161,7 +161,7 @@ class InterruptionNotification(Message):
     text: str = ""
     """The annotation; empty: it is taken off."""
     maintenance_until: datetime | None = None
-    """Until when a stopped instance is; None: it is not away, or not waited for."""
+    """End of the maintenance stop of an instance; None: the instance is not stopped or not awaited."""
 
 
 class SourceState(Message):

@@ -1,7 +1,6 @@
-"""The story of a node: the phases of its life in their order, how it came from one to the next, and how it ended.
+"""History of a node: its phases in order, the reason for each transition, and the ending.
 
-Light on purpose: the command line reads it, and need not load the whole of a workflow's state
-(`tenure/model/nodeclaim/state.py`).
+The command line reads this module without loading the workflow state (`tenure/model/nodeclaim/state.py`).
 """
 
 from datetime import datetime
@@ -25,7 +24,7 @@ TERMINATING_PHASES: Final = (Phase.DRAIN, Phase.TERMINATION, Phase.DELETED)
 
 
 class Step(Message):
-    """One line of a node's story, kept for `tenure why` and the demo's timeline."""
+    """One entry of a node's history, for `tenure why` and the demo's timeline."""
 
     phase: Phase
     at: datetime

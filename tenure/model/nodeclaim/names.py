@@ -1,4 +1,4 @@
-"""What the NodeClaims that Tenure makes have in common: names that none is made twice under, owner, requirements."""
+"""Common parts of the NodeClaims that Tenure creates: unique names, owner, requirements."""
 
 import hashlib
 from typing import Any, Final

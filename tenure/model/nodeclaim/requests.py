@@ -1,4 +1,4 @@
-"""What the activities of a node's life are told and what they answer. Expected outcomes are values."""
+"""Input and results of the NodeClaim activities. Expected outcomes are values."""
 
 from datetime import datetime, timedelta
 from typing import Final, Literal
@@ -16,7 +16,7 @@ from tenure.model.plan import LaunchDraft
 
 
 class NodeClaimRef(Message):
-    """A NodeClaim, and what was known of it when the call was made; each activity reads the live state itself."""
+    """A NodeClaim as known when the call was made; each activity reads the live state itself."""
 
     name: str
     uid: str
@@ -48,7 +48,7 @@ class PreparationResult(Message):
 
 
 class RecoveredState(Message):
-    """How far a life had come, from what outlived its workflow; nothing of an instance, nothing at all."""
+    """The phase recovered from objects that outlived the workflow; empty without an instance."""
 
     launched: LaunchedInstance | None = None
     node_name: str = ""
@@ -89,7 +89,7 @@ class NodeClaimDisruptionRequest(Message):
     retains_nodeclaim: bool = False
     """Take the node out of service and leave its NodeClaim for the end of the drain."""
     at_once: bool = False
-    """Nothing may hold up the end: its termination grace period is over."""
+    """Nothing may delay termination: the termination grace period is over."""
 
 
 class DisruptionResult(Message):
@@ -106,7 +106,7 @@ class DrainRequest(Message):
     """Seconds after which it comes back in any case."""
     began: datetime | None = None
     retains_nodeclaim: bool = False
-    """The NodeClaim is not deleted before the pods are gone, unless a person deletes it."""
+    """The NodeClaim is deleted only after the pods are gone, unless a user deletes it."""
     escalate: bool = False
     rules: DrainRules | None = None
     pod_rules: tuple[PodDrainRule, ...] = ()
@@ -116,17 +116,17 @@ class DrainRequest(Message):
 
     @property
     def cancellable(self) -> bool:
-        """It may be given up, or told to leave pods alone that it would evict: then it has to hear of it at once."""
+        """The drain may be canceled, or asked to spare pods it would evict, so it must receive signals at once."""
         return self.retains_nodeclaim or self.override or bool(self.pod_rules)
 
 
 MAX_EVICTED_PODS: Final = 50
-"""Pods by name, in the story of a node."""
+"""Number of pods listed by name in a node's history."""
 
 
 class DrainResult(Message):
     outcome: Literal["drained", "waiting", "deadline passed", "not ready"]
-    """`not ready`: the node's kubelet has been dead for so long that its pods are not waited for any more."""
+    """`not ready`: the kubelet has been dead for so long that the drain stops waiting for its pods."""
     blockers: str = ""
     pods: int = 0
     deadline: datetime | None = None
@@ -143,7 +143,7 @@ class CancelDrainRequest(Message):
 
 
 class StopStartResult(Message):
-    """What became of a stop, or a start. `unfit`: what is on its disks would be lost."""
+    """Result of a stop or a start. `unfit`: data on its disks would be lost."""
 
     outcome: Literal["done", "gone", "unfit"]
     why: str = ""
@@ -181,9 +181,9 @@ class NodeClassResult(Message):
     ready: str = ""
     message: str = ""
     retry_after: timedelta | None = None
-    """How soon what it resolved to may be out of date; None: as usual."""
+    """When the resolved values may be out of date; None: the default interval."""
     failed_lookups: str = ""
-    """What AWS could not be asked; empty when all was."""
+    """AWS lookups that failed; empty if all succeeded."""
 
 
 class NodePoolRequest(Message):
@@ -198,7 +198,7 @@ class NodePoolResult(Message):
     exists: bool = True
     registrations: Registrations | None = None
     recent_disruptions: RecentDisruptions = RecentDisruptions()
-    """With what the NodePool's annotation tells of."""
+    """Including those in the NodePool's annotation."""
 
 
 class GroupRejection(Message):

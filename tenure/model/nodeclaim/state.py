@@ -1,6 +1,6 @@
-"""A NodeClaim's workflow state: the whole of what it carries through every continue-as-new.
+"""State of a NodeClaim workflow, carried through every continue-as-new.
 
-Phases are in the order of life; `tenure/policy/lifecycle/transitions.py` has the one table of legal transitions.
+Phases are in lifecycle order; `tenure/policy/lifecycle/transitions.py` has the table of legal transitions.
 """
 
 from datetime import datetime, timedelta
@@ -37,7 +37,7 @@ class Deadlines(Message):
 
 
 class NodeClaimIdentity(Message):
-    """Who this is; never changes."""
+    """Immutable identity of the NodeClaim."""
 
     cluster: str
     name: str
@@ -50,7 +50,7 @@ class NodeClaimIdentity(Message):
     """A hash of all that a launch is made of, where it may launch with others of its pool that ask for the same."""
     created: datetime
     why: str = ""
-    """What the plan bought it for; empty where no plan made it."""
+    """The plan's reason to create it; empty if no plan did."""
     replaces: str = ""
 
 
@@ -67,7 +67,7 @@ class NodeClaimState(Message):
     expected: ExpectedDurations | None = None
     slow: bool = False
     blocked_by: str = ""
-    """What was found; `tenure/policy/lifecycle/deadlines.py` says how it is shown."""
+    """The blocker code found last; `tenure/policy/lifecycle/deadlines.py` decides how it is shown."""
     blocked_code: str = ""
     """Its code, of `tenure/model/blockers.py`; counts only with `blocked_by`."""
     launch_attempt: int = 1
@@ -94,11 +94,11 @@ class NodeClaimState(Message):
     not_ready_intervals: tuple[NotReadyInterval, ...] = ()
     notified_intervals: str = ""
     expires: datetime | None = None
-    """At the latest: `tenure/policy/lifecycle/ready.py` says when, by the rules of the moment."""
+    """Latest expiration time, computed by `tenure/policy/lifecycle/ready.py` from the current rules."""
     lifetime: timedelta | None = None
     """expireAfter; None: never, or of a life that began before expiry had jitter."""
     drift: str = ""
-    """What the NodeClaim's condition Drifted was last told; `observed` has what it should say."""
+    """The reason last written to the condition Drifted; `observed` has the desired one."""
     drift_message: str = ""
     health: Health = Health()
     permit: PermitResult | None = None
@@ -117,9 +117,9 @@ class NodeClaimState(Message):
     cancelled_drain: CancelledDrain | None = None
     hooks: Hooks = Hooks()
     notices: tuple[TrackedInterruption, ...] = ()
-    """What AWS said of its instance, as `tenure/policy/interruption/events.py` keeps it."""
+    """AWS events of its instance, kept by `tenure/policy/interruption/events.py`."""
     notified_interruptions: dict[str, str] = {}
-    """What was said of them, as `tenure/policy/interruption/messages.py` counts it."""
+    """Notifications sent about them, counted by `tenure/policy/interruption/messages.py`."""
     interruptions_annotation: str = ""
     pending_events: tuple[ReportRequest, ...] = ()
     """Events for its NodeClaim that were not sent yet, oldest first."""

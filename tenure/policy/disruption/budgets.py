@@ -82,9 +82,9 @@ class AllowedDisruptions(Message):
     """False where the pool could not be looked at, so that `count` says nothing."""
     why: str = ""
     unreadable: bool = False
-    """A budget cannot be read, and `why` says which and what to write."""
+    """A budget is invalid; `why` names it and the remedy."""
     zones: dict[str, BudgetHeadroom] = {}
-    """What is left in each zone; what is not mentioned is not limited, here and in what follows."""
+    """Headroom by zone; an absent zone is not limited."""
     zones_at_once: ConcurrentZoneLimit | None = None
     cluster: BudgetHeadroom | None = None
     minimum_node_age: timedelta | None = None
@@ -97,7 +97,7 @@ class AllowedDisruptions(Message):
 def decide_allowed_disruptions(
     budgets: Sequence[Budget], count: NodePoolCount, *, reason: str, now: datetime
 ) -> AllowedDisruptions:
-    """The strictest active budget, less what is consumed. No active budget for the reason: no limit."""
+    """The strictest active budget, less the consumed disruptions. No limit without an active budget for the reason."""
     limits: list[tuple[int, str]] = []
     for budget in budgets:
         try:
@@ -137,7 +137,7 @@ def share_of(text: str, total: int) -> int:
 
 
 def read_count(text: str) -> int:
-    """The same of 100 nodes, of what a person wrote. Raises ValueError which says what to write."""
+    """The count that a user's value gives for 100 nodes. Raises ValueError with the expected form."""
     try:
         return share_of(text, 100)
     except ValueError as error:

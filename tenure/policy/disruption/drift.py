@@ -1,8 +1,7 @@
-"""Whether a node is still what its NodePool and EC2NodeClass ask for: Karpenter's reasons, in Karpenter's order.
+"""Whether a node still matches its NodePool and EC2NodeClass: Karpenter's drift reasons, in Karpenter's order.
 
-`tenure/controller/drift.py` gathers the facts and asks for every launched NodeClaim. Nothing here disrupts a node.
-What is not
-known is never taken for drift: the last verdict of that reason stands until it is known again.
+`tenure/controller/drift.py` gathers the facts of every launched NodeClaim. Nothing here disrupts a node. Unknown facts
+are never drift: the last verdict of that reason holds until they are known.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,15 +33,15 @@ class Drift(Value):
 
 @dataclass(frozen=True, slots=True)
 class DriftFacts:
-    """What is known of one NodeClaim; None for what nobody could tell just now, unless it says otherwise."""
+    """Facts of one NodeClaim; None for a fact that is unknown, unless its field says otherwise."""
 
     claim: NodeClaimFact
     pool: NodePoolFact | None
-    """None: there is no such NodePool. Its hash is that of the template as it is now, under our version."""
+    """None: the NodePool does not exist. Its hash is that of the current template, under Tenure's version."""
     node_class: EC2NodeClass | None
     """None: there is no such EC2NodeClass."""
     types: Mapping[str, InstanceType] | None = None
-    """By name, as resolved under the class as it is now."""
+    """By name, as resolved under the current class."""
     instance: InstanceFacts | None = None
     fresh: bool = False
     """The instance was read for this NodeClaim just now."""
@@ -89,7 +88,7 @@ def _pool_changed(facts: DriftFacts, _: EC2NodeClass, __: datetime) -> str | Non
 
 
 def _requirements_changed(facts: DriftFacts, _: EC2NodeClass, __: datetime) -> str | None:
-    """The node's labels against the pool's requirements, strictly: what a node lacks it does not satisfy."""
+    """Compare the node's labels with the pool's requirements, strictly: a missing label does not match."""
     assert facts.pool is not None
     try:
         required = _parse_requirements(facts.pool.requirements)
@@ -132,8 +131,8 @@ def _instance_type_not_found(facts: DriftFacts, node_class: EC2NodeClass, now: d
 
 
 def _class_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
-    """The class is stamped when it is resolved: until then its stamp speaks of what it was, and nodes that are launched
-    meanwhile know better."""
+    """The class is stamped when it is resolved. Until then its stamp is out of date, and nodes launched meanwhile have
+    a newer one."""
     ready = node_class.condition(labels.READY)
     if ready is not None and ready.observed_generation != node_class.metadata.generation:
         return None
@@ -146,7 +145,7 @@ def _class_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> 
 
 
 def _compare_hashes(stamped: tuple[str, str], expected: tuple[str, str]) -> str | None:
-    """Hash and version of either. Two versions cannot be compared; whoever has no stamp cannot drift by it."""
+    """Compare hash and version of both. Different versions are not comparable; a missing stamp is no drift."""
     if not all((*stamped, *expected)):
         return ""
     if stamped[1] != expected[1]:
@@ -186,8 +185,10 @@ def _subnet_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) ->
 
 
 def _reservation_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
-    """With the gate ReservedCapacity off no instance tells of a reservation. An empty list is an answer here, but only
-    of a class that was asked: until then it was merely not filled."""
+    """With the gate ReservedCapacity off, instances report no reservation.
+
+    An empty list counts only for a class that was resolved: until then it was not filled.
+    """
     instance = _existing_instance(facts)
     if instance is None:
         return None
@@ -216,7 +217,7 @@ def _placement_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime)
 
 
 def _existing_instance(facts: DriftFacts) -> InstanceFacts | None:
-    """An instance that is ending has lost its network and tells nothing of it."""
+    """A terminating instance has lost its network interface and reports none."""
     return facts.instance if facts.instance and facts.instance.state in _EXISTING_STATES else None
 
 

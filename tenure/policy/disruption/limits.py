@@ -1,12 +1,10 @@
-"""How many nodes of each NodePool may go now, for each reason: Karpenter's budgets, and what LifecyclePolicies narrow.
+"""How many nodes of each NodePool may be disrupted now, by reason: Karpenter's budgets and LifecyclePolicy limits.
 
-`scheduling/disruption/` spends what is decided here. What cannot be read closes its NodePool, and is named.
+`scheduling/disruption/` consumes these limits. An invalid budget blocks its NodePool and is named.
 
-When time alone lets more nodes go than now: a budget's window or a freeze ends, a window opens.
-
-`tenure/controller/disruption/controller.py` asks where budgets keep nodes that could go, so that the next pass comes
-then and not before;
-NodePool workflows sleep until then while nothing else can let nodes go.
+Also when time alone raises a limit: a budget's window or a freeze ends, or a window opens.
+`tenure/controller/disruption/controller.py` schedules the next pass for that time. NodePool workflows sleep until then
+if nothing else can raise a limit.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -86,7 +84,7 @@ def decide_limits(
     reason: str,
     now: datetime,
 ) -> AllowedDisruptions:
-    """All that limits one NodePool for one reason, `Expired` included: it heeds rules that name no reasons."""
+    """All limits of one NodePool for one reason. `Expired` obeys the rules that name no reasons."""
     found = _PoolLimits(pool, tuple(nodes), tuple(past), now)
     headroom = found.headroom(reason)
     return AllowedDisruptions(
@@ -111,7 +109,7 @@ def longest_rate(rules: DisruptionRules | None, unread: InvalidRules = NO_INVALI
 
 
 def problems_of(rules: DisruptionRules, field: str = "spec.disruption") -> tuple[str, ...]:
-    """What is wrong beyond what the CRD checks: field, value, and what to write instead."""
+    """Problems that the CRD does not check: field, value and expected form."""
     return tuple(_find_problems(rules, field))
 
 
@@ -282,7 +280,7 @@ def _freeze_interval(one: DisruptionFreeze) -> tuple[datetime, datetime]:
 
 
 def next_budget_opening(pools: Iterable[PoolDisruptionRules], now: datetime) -> datetime | None:
-    """The first such moment of any of them. What cannot be read says nothing here: its NodePool is closed anyway."""
+    """The first opening of any budget. An invalid budget is ignored here: it blocks its NodePool anyway."""
     return min((one for pool in pools for one in _opening_times(pool, now) if one > now), default=None)
 
 

@@ -1,6 +1,6 @@
-"""Why a pod does not leave, with its arithmetic: whether that can pass by itself, and what a person could do.
+"""Why a pod does not leave, with the arithmetic: whether the blocker clears on its own, and the remedy.
 
-Pure: pods and PodDisruptionBudgets as they are now in, holds out. The Eviction API decides; this explains it.
+Input: current pods and PodDisruptionBudgets. The Eviction API decides; this module explains.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from tenure.model.facts import Selector
 from tenure.model.provider_results import DrainPod, Eviction
 
 STUCK_AFTER = timedelta(seconds=60)
-"""A pod that should have ended so long ago is not waited for (reference 3.14)."""
+"""A pod this long past its end is not waited for (reference 3.14)."""
 
 
 def matches_selector(selector: Selector | None, pod_labels: Mapping[str, str]) -> bool:
@@ -50,7 +50,7 @@ def policy_blocker(pod: DrainPod, by: PodDrainRule) -> EvictionBlocker:
 
 
 def budget_blocker(pod: DrainPod, eviction: Eviction, budgets: Sequence[EvictionBudget]) -> EvictionBlocker:
-    """What stands against an eviction that the API server refused. `budgets` are those of the pod's namespace."""
+    """The blocker of an eviction that the API server refused. `budgets` are those of the pod's namespace."""
     mine = budgets_of(pod, budgets)
     if eviction.multiple_budgets or len(mine) > 1:
         names = ", ".join(one.name for one in mine) or eviction.blocked_by

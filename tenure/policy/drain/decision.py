@@ -1,8 +1,7 @@
-"""What a drain does next: whom it deletes, what follows where it is held, and since when it is.
+"""The next step of a drain: pods to delete, the action when it is blocked, and the start of the block.
 
-Pure rules: `activities/nodeclaim/drain.py` asks about pods, `workflows/phases/drain.py` about the drain as a whole.
-Accessors
-of a LifecyclePolicy's drain rules stand here with their defaults.
+`activities/nodeclaim/drain.py` applies the rules to pods, `workflows/phases/drain.py` to the drain as a whole.
+Accessors of a LifecyclePolicy's drain rules are here with their defaults.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +24,7 @@ ESCALATION_AT_LEAST: Final = timedelta(seconds=5)
 _ORDER: Final = {"surge": 0, "volume": 2, "terminating": 3}
 """Of holds in a verdict, whose first few are remembered: a surge has a deadline that counts from its beginning."""
 MIN_RETRY_PAUSE: Final = timedelta(minutes=10)
-"""For so long at least a node whose drain was given up is left alone."""
+"""Minimum delay before a node is disrupted again after its drain was canceled."""
 
 
 def not_ready_for(rules: DrainRules | None) -> timedelta:
@@ -96,8 +95,8 @@ def escalation_deadline(pods: Iterable[DrainPod], now: datetime) -> datetime:
 
 
 def is_late(pod: DrainPod, deadline: datetime | None, now: datetime) -> bool:
-    """Whether it has to be told now, whatever holds it and whatever its group: its own grace period would pass the
-    deadline, or the end that it was given does (reference 3.14)."""
+    """Whether the pod must be deleted now, regardless of blockers and group: its grace period, or the end it was
+    given, would pass the deadline (reference 3.14)."""
     if deadline is None:
         return False
     if pod.deletion is not None:
@@ -106,7 +105,7 @@ def is_late(pod: DrainPod, deadline: datetime | None, now: datetime) -> bool:
 
 
 def needs_restart(rollout: DeploymentRollout, began: datetime) -> bool:
-    """Once for a drain: a restart by anybody since the drain began will do."""
+    """Once per drain: any restart since the drain began counts."""
     at = parse_timestamp(rollout.restarted_at)
     return at is None or at < began
 
@@ -133,7 +132,8 @@ def decide_drain_status(
     began: datetime,
     now: datetime,
 ) -> DrainStatus:
-    """The verdict on a look. `blocked_since` runs on over whatever holds the drain, and begins anew when a pod left."""
+    """The verdict on the drain's pods. `blocked_since` continues when the blocker changes, and restarts when a pod
+    leaves."""
     progressed = known is not None and 0 < len(waited) < known.pods
     progress = now if progressed else (known.progress if known else None) or began
     dated = with_known_since(blockers, known, now)

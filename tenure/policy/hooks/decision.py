@@ -1,8 +1,7 @@
-"""Which hook of a node comes next, how long it has, and what follows where it failed. Pure.
+"""The next hook of a node, its deadline, and the action after a failure.
 
-`workflows/phases/hooks.py` performs it, `activities/nodeclaim/hooks.py` makes the calls and the Jobs. AWS waits for
-nobody: where
-it takes the instance, hooks before the drain have half of the time that is left, and those after it what remains.
+`workflows/phases/hooks.py` runs it; `activities/nodeclaim/hooks.py` makes the calls and the Jobs. If AWS terminates
+the instance at a set time, hooks before the drain get half of the remaining time, and hooks after it the rest.
 """
 
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""What hooks are called and told, and how it is said of them what they do and how they went. Pure."""
+"""Names and request bodies of hooks, and the text of their progress and outcome."""
 
 import hashlib
 import re
@@ -28,7 +28,7 @@ def to_label_value(text: str) -> str:
 
 
 def hook_title(point: HookPoint, hook: Hook, job: str) -> str:
-    """Which one, and what it does: without what follows a `?`, which may be for the service alone."""
+    """Name and action of a hook, without the query string, which may contain a secret."""
     if hook.job is not None:
         return f"hook {point}/{hook.name}: Job {hook.job.namespace or NAMESPACE}/{job}"
     parts = urlsplit(hook.http.url if hook.http else "")
@@ -102,7 +102,7 @@ def _flatten(values: dict[str, Any], above: str) -> Iterator[tuple[str, str]]:
 
 
 def evaluate_response(response: CallResult) -> tuple[Outcome | None, str]:
-    """What a service's answer means; no outcome: ask again. 202 with Retry-After is one that is still at it."""
+    """Outcome of a service's answer; None: ask again. 202 with Retry-After means that it still runs."""
     message = f"answers {response.status}" + (f" {response.text}" if response.text else "")
     if response.status == 202 and response.retry_after is not None:
         return None, "is still at it"

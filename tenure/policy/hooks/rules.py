@@ -1,4 +1,4 @@
-"""What LifecyclePolicies say of hooks, with what holds where they are silent; and what of it makes no sense. Pure."""
+"""LifecyclePolicy hooks with their defaults and problems."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tenure.model.hooks import HookPoint
 TIMEOUT: Final = timedelta(minutes=5)
 LONGEST: Final = timedelta(hours=24)
 LARGEST: Final = 8192
-"""Bytes of a Job's template as JSON: it is told to each node's workflow."""
+"""Bytes of a Job template as JSON: each NodeClaim workflow receives it."""
 POINTS: Final[tuple[HookPoint, ...]] = ("beforeDrain", "afterDrain", "beforeTerminate")
 
 
@@ -42,7 +42,7 @@ def can_hook_cancel_drain(rules: LifecycleRules | None) -> bool:
 
 
 def problems_of(rules: HookRules, field: str = "hooks") -> Iterator[str]:
-    """What the API server cannot check, or did not: field, value, and what to write instead."""
+    """Problems that the API server cannot check, or did not: field, value and expected form."""
     for point in POINTS:
         names: set[str] = set()
         for number, hook in enumerate(_hooks_at(rules, point)):

@@ -1,7 +1,7 @@
-"""What follows what AWS says of a node's instance, and when. Pure: `workflows/phases/interruption.py` performs it.
+"""The action for an AWS event of a node, and its time; `workflows/phases/interruption.py` performs it.
 
-Karpenter's action table where no LifecyclePolicy says otherwise. What waits is due before AWS acts, whatever is
-waited for: AWS's own deadline is passed only where a policy leaves the node to AWS.
+Karpenter's action table unless a LifecyclePolicy overrides it. A delayed action is due before AWS acts, whatever it
+waits for. It passes AWS's deadline only if a policy leaves the node to AWS.
 """
 
 from datetime import datetime, timedelta
@@ -33,7 +33,7 @@ EventAction = Literal["nothing", "wait", "ask", "drain", "terminate", "stop"]
 ACTING: Final[tuple[EventAction, ...]] = ("drain", "terminate", "stop")
 _RANK: Final[dict[EventAction, int]] = {"terminate": 5, "drain": 4, "ask": 3, "stop": 2, "wait": 1, "nothing": 0}
 START_TOLERANCE: Final = timedelta(minutes=10)
-"""AWS may act so much before it said; a node that goes away then is taken to be away for that."""
+"""How long before its announced time AWS may act: a node lost in this interval was lost to the event."""
 
 
 class InterruptionDecision(Value):
@@ -62,8 +62,11 @@ def _urgency(one: InterruptionDecision) -> tuple[int, bool]:
 
 
 def live_events(state: NodeClaimState) -> tuple[Event, ...]:
-    """What AWS has said of this node and not taken back, and nobody has done. A stop for it is seen to its end: the
-    status of a stopped instance is not listed, which reads as if its event were over."""
+    """AWS events of this node that are neither withdrawn nor handled.
+
+    A stop for an event continues to its end: the status of a stopped instance is not listed, which looks as if its
+    event were over.
+    """
     if not state.notices:
         return ()
     found = [event for event in events_of(state.notices) if not event.done]
@@ -81,8 +84,10 @@ def requires_action(state: NodeClaimState, now: datetime) -> bool:
 
 
 def drains_immediately(rules: LifecycleRules | None, kind: EventKind) -> bool:
-    """Whether pods of a node that AWS takes back are told to go before the node's workflow is asked: its first look at
-    them would do nothing else. Not where a hook comes before, or a new pod."""
+    """Whether an interrupted node's first evictions may run before its workflow, which would do nothing else.
+
+    False if a hook comes first, or a replacement pod.
+    """
     policy = resolve_event_policy(rules, kind)
     if kind not in RECLAIM_KINDS or policy.action != "drain" or policy.voluntary:
         return False
@@ -90,7 +95,7 @@ def drains_immediately(rules: LifecycleRules | None, kind: EventKind) -> bool:
 
 
 def approvable_events(state: NodeClaimState) -> tuple[Event, ...]:
-    """Events that a person may let go, or keep: of the node as a whole, or of a class of its pods."""
+    """Events that an operator may approve or reject, for the node as a whole or for a class of its pods."""
     return tuple(event for event in live_events(state) if _is_approvable(state, event))
 
 
@@ -125,8 +130,8 @@ def decide_event(state: NodeClaimState, event: Event, now: datetime) -> Interrup
 
 
 def _decide_unreadable(state: NodeClaimState, event: Event, times: EventTiming, now: datetime) -> TimingDecision | None:
-    """What a policy says of an event that leaves time and nobody can read may be to wait, so that it does until then:
-    until AWS acts. None where all can be read."""
+    """An invalid rule for an event with a delay may mean to wait, so the event waits until AWS acts. None if all rules
+    are valid."""
     why = state.observed.events_unread
     if not why or event.kind not in DEFERRABLE_KINDS:
         return None
@@ -154,8 +159,8 @@ def _new_decision(event: Event, do: EventAction, until: datetime | None = None, 
 
 
 def retained_until(state: NodeClaimState, event: Event) -> datetime | None:
-    """The end of the wait for a node whose instance was stopped; None for one that is here, or not waited for. A spot
-    instance does not come back of itself."""
+    """The end of the wait for a stopped instance; None if it runs or is not awaited. A stopped spot instance does not
+    restart."""
     max_downtime = resolve_event_policy(state.observed.rules, event.kind).max_downtime
     since = _stopped_since(state, event) if max_downtime else None
     spot = state.launched is not None and state.launched.capacity_type == SPOT
@@ -193,8 +198,10 @@ def draining_event(state: NodeClaimState) -> Event | None:
 
 
 def superseding_interruption(state: NodeClaimState, now: datetime) -> InterruptionDecision | None:
-    """What makes a node that is being drained already go more urgently than that does; None for nothing. Of one whose
-    NodeClaim is being deleted, and whose pods none of this would move sooner, nothing does."""
+    """The interruption that makes a draining node more urgent; None if there is none.
+
+    None too if the NodeClaim is being deleted and no interruption would speed up its pods.
+    """
     decision, known = decide_interruption(state, now), draining_event(state)
     event = next((one for one in live_events(state) if one.key == decision.key), None)
     if event is None or decision.do not in ("drain", "terminate"):

@@ -1,7 +1,7 @@
-"""When the rule for an AWS event is due (its start, a window, an answer), and which instance statuses count.
+"""When the rule for an AWS event is due (its start, a window, an approval), and which instance statuses count.
 
-Reference 5.1: a failing check counts once it has failed for two minutes, a scheduled event at once. What was told and
-is not reported any more is over.
+Reference 5.1: a failing check counts after two minutes, a scheduled event at once. A reported event that is no longer
+listed is over.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ def decide_timing(action: Action, times: EventTiming, event: Event, name: str, n
 
 
 def last_drain_start(event: Event, times: EventTiming) -> datetime | None:
-    """The last at which a drain has its lead; None where nobody knows when AWS acts."""
+    """Latest start that leaves the drain its lead time; None if AWS's time is unknown."""
     return event.starts - times.lead if event.starts else None
 
 
@@ -67,7 +67,7 @@ def _decide_window(times: EventTiming, event: Event, now: datetime) -> TimingDec
 
 
 def _decide_approval(times: EventTiming, event: Event, name: str, now: datetime) -> TimingDecision:
-    """A refusal ends the waiting for a person, not AWS's own time. What AWS moves is asked for anew."""
+    """A rejection ends the wait for approval, not AWS's deadline. An event that AWS moves needs a new approval."""
     decision, last, requested_at = event.decision, last_drain_start(event, times), event.moved or event.received_at
     if decision and decision.approved:
         return TimingDecision(do="go")
@@ -100,7 +100,7 @@ def format_timestamp(at: datetime | None) -> str:
 UNHEALTHY_AFTER: Final = timedelta(seconds=120)
 
 FailingSince = Mapping[tuple[str, str], datetime]
-"""By instance and kind: since when a check is seen to fail of which EC2 does not say since when."""
+"""By instance and kind: when a failing check was first seen, if EC2 does not report its start."""
 
 
 class StatusMessages(Value):
@@ -115,8 +115,7 @@ def decide_status(
     failing_since: FailingSince,
     now: datetime,
 ) -> StatusMessages:
-    """`reports` is all that EC2 has to say of these nodes. A check of unknown age is as old as we have seen it fail:
-    it is never taken to have failed for ever."""
+    """`reports`: complete EC2 status of these nodes. A check of unknown age counts from when it was first seen."""
     still_failing: dict[tuple[str, str], datetime] = {}
     by_instance: dict[str, list[InterruptionMessage]] = {}
     for report in reports:
@@ -143,7 +142,7 @@ def decide_status(
 def update_open_messages(
     open_messages: Sequence[OpenInterruption], instance_id: str, notices: Iterable[InterruptionMessage]
 ) -> tuple[OpenInterruption, ...]:
-    """What is open once a node was told these. What says nothing new stays as it was."""
+    """The open messages after a node received these. A message without news does not change."""
     by_id = {(one.kind, one.id): one for one in notices}
     retained = []
     for one in open_messages:

@@ -1,7 +1,7 @@
-"""AWS's notices as one node remembers them: repeats, changes, withdrawals, and which of them tell of the same event.
+"""AWS events that one node tracks: repeats, changes, withdrawals, and messages about the same event.
 
-The same maintenance comes from the queue and from the instance's status, with different ids and one start. What one of
-them says first of another start holds for both.
+The queue and the instance status report the same maintenance with different ids and one start. When one source reports
+another start first, it applies to both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,18 +14,19 @@ from tenure.model.interruption.notices import KARPENTERS_KINDS, InterruptionMess
 from tenure.model.interruption.records import ApprovalDecision, Event, TrackedInterruption
 
 MAX_TRACKED: Final = 20
-"""Notices that a node remembers; what AWS took back is forgotten first."""
+"""Messages that a node tracks; withdrawn ones are dropped first."""
 _MANY: Final = TypeAdapter(tuple[TrackedInterruption, ...])
 
 
 def record_messages(
     known: Sequence[TrackedInterruption], notices: Iterable[InterruptionMessage], now: datetime
 ) -> tuple[TrackedInterruption, ...]:
-    """The memory after some notices. Repeats, and what is older than what is known, change nothing.
+    """The tracked messages after new ones. Repeats and older messages change nothing.
 
-    AWS moves an event, and one source says so before the other: of the two the later word counts, by when AWS said it
-    or EC2's status had it. A source that repeats what it had said before that is slow, however late it does: only
-    another word of its own is later."""
+    AWS moves an event, and one source reports it before the other. The later report counts, by AWS's time or the time
+    of EC2's status. A source that repeats its earlier report is only slow: a different report of its own counts as
+    later.
+    """
     found = {_message_id(one.notice): one for one in known}
     for notice in notices:
         before = found.get(_message_id(notice))
@@ -43,7 +44,7 @@ def record_messages(
 
 
 def events_of(known: Iterable[TrackedInterruption]) -> tuple[Event, ...]:
-    """Oldest first. Of notices that tell of the same event the latest says how it stands."""
+    """Oldest first. Of messages about the same event, the latest has its state."""
     groups: dict[str, list[TrackedInterruption]] = {}
     for one in known:
         groups.setdefault(event_key(one.notice), []).append(one)
@@ -51,7 +52,7 @@ def events_of(known: Iterable[TrackedInterruption]) -> tuple[Event, ...]:
 
 
 def event_key(notice: InterruptionMessage) -> str:
-    """Maintenance is told apart by when AWS acts, to the minute; of the other kinds a node has one at a time."""
+    """Maintenance events differ by start time, to the minute; other kinds occur once per node."""
     if notice.kind != "scheduledChange":
         return notice.kind
     starts = notice.starts.replace(second=0, microsecond=0).isoformat(timespec="minutes") if notice.starts else ""
@@ -98,7 +99,7 @@ def _without_text(notice: InterruptionMessage) -> InterruptionMessage:
 
 
 def parse_annotation(text: str) -> tuple[TrackedInterruption, ...]:
-    """What `format_annotation` wrote. Whatever else stands there is no notice."""
+    """Parse the form of `format_annotation`. Any other text yields no message."""
     if not text:
         return ()
     try:
@@ -131,8 +132,8 @@ def _message_id(notice: InterruptionMessage) -> tuple[str, str]:
 def _move_counterpart(
     known: Iterable[TrackedInterruption], before: TrackedInterruption, after: TrackedInterruption
 ) -> dict[tuple[str, str], TrackedInterruption]:
-    """What the other source says of an event that one of them moves. Where it says two things of that moment nobody
-    knows which of them is meant, and both stay: too early is better than too late."""
+    """Move the other source's report of the same event. If it has two reports of that time, the match is ambiguous and
+    both stay: too early is safer than too late."""
     if after.notice.status != "announced" or event_key(after.notice) == event_key(before.notice):
         return {}
     counterparts = [
@@ -148,7 +149,7 @@ def _move_counterpart(
 
 
 def _apply_move(one: TrackedInterruption, mover: TrackedInterruption) -> TrackedInterruption:
-    """As `mover` has it. When its own source said something last is kept."""
+    """Apply the time of `mover`, and keep the last report of its own source."""
     to = {"starts": mover.notice.starts, "ends": mover.notice.ends, "at": mover.notice.at}
     return TrackedInterruption(
         notice=one.notice.model_copy(update=to),
@@ -182,7 +183,7 @@ def _is_update(notice: InterruptionMessage, before: InterruptionMessage) -> bool
 
 
 def _apply_update(before: TrackedInterruption, notice: InterruptionMessage, now: datetime) -> TrackedInterruption:
-    """Another time makes another event of it, of which nobody has said anything. One that only ends has no time."""
+    """Another time makes it a different event, not yet reported. A report that only ends an event has no time."""
     if before.own is not None and event_key(notice) != event_key(before.notice):
         return _apply_own_update(before, before.own, notice, now)
     before = before.model_copy(update={"own": None})
@@ -201,7 +202,8 @@ def _apply_update(before: TrackedInterruption, notice: InterruptionMessage, now:
 def _apply_own_update(
     before: TrackedInterruption, own: InterruptionMessage, notice: InterruptionMessage, now: datetime
 ) -> TrackedInterruption:
-    """A further word of a source that has not said yet that the event was moved. What it ends is what it knew of."""
+    """Apply a later report of a source that has not yet reported the move. It ends only the event as that source knew
+    it."""
     if notice.status != "announced":
         return TrackedInterruption(
             notice=notice.model_copy(update={"starts": notice.starts or own.starts}), received_at=before.received_at

@@ -1,8 +1,7 @@
 """Events, records and answers about AWS events of a node.
 
-Reasons are Karpenter's (karpenter-aws 5.3). Events are kept by topic and published once for every change; a kind that
-its policy ignores has none. The words of a record change only where what follows changes, so that a waiting node costs
-nothing.
+Reasons are Karpenter's (karpenter-aws 5.3). Events are kept by topic and published once per change; a kind that its
+policy ignores has none. The text of a record changes only with the next action, so a waiting node causes no writes.
 """
 
 from collections.abc import Mapping
@@ -53,7 +52,7 @@ def due_event_texts(state: NodeClaimState, now: datetime) -> dict[str, EventText
 
 
 def published_versions(state: NodeClaimState, now: datetime) -> dict[str, str]:
-    """What has been said once all is said; of what is forgotten nothing."""
+    """The published versions after publication, without those of dropped events."""
     known = {event.key for event in events_of(state.notices)}
     before = {
         topic: version for topic, version in state.notified_interruptions.items() if topic.partition("|")[0] in known
@@ -120,7 +119,7 @@ _PLANNED: Final = {
 
 
 def event_records(state: NodeClaimState, before: tuple[EventRecord, ...], now: datetime) -> tuple[EventRecord, ...]:
-    """Oldest first. `before`: what was kept last, which says since when something is so."""
+    """Oldest first. `before`: the last records, which have the start times."""
     known = {_record_key(one): one for one in before}
     found = [_event_record(state, event, now) for event in events_of(state.notices)]
     return tuple(_with_since(one, known.get(_record_key(one))) for one in found)
@@ -172,7 +171,7 @@ def _record_key(one: EventRecord) -> tuple[str, datetime | None, datetime]:
 
 
 def _with_since(one: EventRecord, before: EventRecord | None) -> EventRecord:
-    """What was so before stays so; also of an event that asked for no more, when the node goes for another reason."""
+    """Keep the start time of an unchanged record, and of a finished event of a node that terminates otherwise."""
     if before is None:
         return one
     settled = one.done.startswith(_OTHER_REASON) and not before.waits
@@ -184,7 +183,7 @@ LONGEST = 300
 
 
 def problem_of(state: NodeClaimState, by: str, reason: str) -> str:
-    """Why it is refused: what is wrong, and what to write; empty where it is taken."""
+    """Why the answer is rejected, with the expected form; empty if it is accepted."""
     if not by.strip():
         return f"by: {by!r} is no name; write who says so, such as ann@example.com"
     if len(reason) > LONGEST:

@@ -41,7 +41,7 @@ LEAD: Final = timedelta(minutes=10)
 DEFAULT_MAX_DOWNTIME: Final = timedelta(minutes=15)
 """Of an instance that Tenure stops and starts."""
 _UNBUDGETED_ACTIONS: Final = ("terminate", "stopStart")
-"""Actions that go past budgets: the API server lets none of them be voluntary, since there is a rule for it."""
+"""Actions that ignore budgets: the API server accepts none of them as voluntary, by a validation rule."""
 
 
 class EventTiming(Value):
@@ -49,7 +49,7 @@ class EventTiming(Value):
     windows: tuple[Window, ...] = ()
     deadline: timedelta | None = None
     notify_only: bool = False
-    """What nobody approved, or what finds no window, is left to AWS."""
+    """Without an approval or a window, AWS acts on the node."""
 
 
 class EventPolicy(Value):
@@ -61,7 +61,7 @@ class EventPolicy(Value):
 
 
 def resolve_event_policy(rules: LifecycleRules | None, kind: EventKind) -> EventPolicy:
-    """What cannot be read falls to what holds where nothing is said."""
+    """An invalid field falls back to the default."""
     one = event_rules_of((rules.interruption if rules else None) or InterruptionRules(), kind)
     if one is None:
         return EventPolicy(action=DEFAULTS[kind])
@@ -141,7 +141,7 @@ def next_window_opening(windows: Sequence[Window], now: datetime) -> datetime | 
 
 
 def problems_of(rules: InterruptionRules, field: str = "interruption") -> Iterator[str]:
-    """What the API server cannot check: field, value, and what to write instead."""
+    """Problems that the API server cannot check: field, value and expected form."""
     named: tuple[tuple[str, Timing | None], ...] = (
         ("rebalanceRecommendation", rules.rebalance_recommendation),
         ("scheduledChange", rules.scheduled_change),

@@ -33,10 +33,11 @@ def decide_taken_over(expected: Phase, phase: Phase) -> bool:
 def decide_stamp(
     annotations: Mapping[str, str], value: str, *, key: str, version: str, drifted: bool, deleting: bool
 ) -> dict[str, str]:
-    """The annotations to be written; none for a NodeClaim that keeps its stamp.
+    """The annotations to write; none for a NodeClaim that keeps its stamp.
 
-    One that has drifted keeps its hash under the new version, and so stays drifted. One that was never stamped is left
-    so: somebody made it by hand."""
+    A drifted NodeClaim keeps its hash under the new version, and so stays drifted. One without a stamp was created
+    manually and stays without one.
+    """
     if deleting or annotations.get(version, "") in ("", HASH_VERSION):
         return {}
     return {version: HASH_VERSION} | ({} if drifted else {key: value})

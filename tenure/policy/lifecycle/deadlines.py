@@ -1,7 +1,7 @@
-"""Deadlines of phases, the action that follows them, and what blocks a node.
+"""Deadlines of phases, the actions after them, and the blockers of a node.
 
-Rules are None where no policy says anything; then, and where a value is absent or cannot be read, the settings hold.
-Slow is measured by what such nodes have taken so far, and is only shown.
+Rules are None without a policy. The settings apply then, and where a value is absent or invalid. A slow phase is
+measured against past durations of such nodes, and is only shown.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ ACTIONS: Final[Mapping[Phase, Overdue]] = {
     Phase.DRAIN: "alarm",
     Phase.TERMINATION: "alarm",
 }
-"""What follows a deadline where no policy says. Launch and registration are Karpenter's liveness (reference 3.5)."""
+"""Actions after a deadline without a policy. Launch and registration are Karpenter's liveness (reference 3.5)."""
 _DURATIONS: Final = frozenset(
     {
         "deadline",
@@ -58,7 +58,7 @@ def deadlines_of(rules: LifecycleRules | None, defaults: Deadlines) -> Deadlines
 
 
 def action_of(rules: LifecycleRules | None, phase: Phase) -> Overdue:
-    """What follows when a phase passes its deadline. Drain and termination only raise the alarm."""
+    """The action when a phase passes its deadline. Drain and termination only raise an alert."""
     found = _phase_rules(rules, phase) if rules else None
     action = found.when_overdue if found else None
     return action if action is not None and action in get_args(Overdue) else ACTIONS.get(phase, "alarm")
@@ -93,7 +93,7 @@ def problem_of(rules: LifecycleRules) -> str:
 
 
 def flatten_rules(rules: LifecycleRules) -> dict[str, Any]:
-    """Every field that is said, as `launch.deadline`; a list is one field."""
+    """Every set field by path, such as `launch.deadline`; a list is one field."""
     return dict(_flatten(rules.to_object(), ""))
 
 
@@ -154,7 +154,7 @@ def is_alarmed(state: NodeClaimState) -> bool:
 
 
 def describe_blocker(state: NodeClaimState) -> str:
-    """Who or what is waited for, as everybody is shown it; empty while the node goes its way."""
+    """The current blocker as shown to users; empty without one."""
     message, code = state.blocked_by, blocker_code(state)
     if state.overdue and state.phase in ACTIONS:
         remedy = BLOCKERS[HOOK_FAILED if is_waiting_for_hook(state) else _overdue_code(state)].remedy

@@ -1,6 +1,6 @@
-"""What still blocks initialization, in Karpenter's order (reference 3.4), and how long start-up phases take.
+"""Remaining blockers of initialization in Karpenter's order (reference 3.4), and expected startup durations.
 
-A Node has to have nine tenths of what its NodeClaim was launched for (reference 3.7).
+A Node must have nine tenths of the resources its NodeClaim was launched for (reference 3.7).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ def decide_waiting_for(
     allocatable: Resources,
     requests: Resources,
 ) -> tuple[str, ...]:
-    """Each as `Reason: what exactly`; empty when the node is initialized."""
+    """Each as `Reason: detail`; empty if the node is initialized."""
     present, declared = tuple(taints), tuple(startup_taints)
     waiting = []
     if not ready:
@@ -92,7 +92,7 @@ def summary_of(seconds: Sequence[float]) -> Summary:
 
 
 def decide_expected(seconds: Sequence[float]) -> timedelta | None:
-    """Twice what is usual, and a quarter more than what nearly all took; None where too few were seen."""
+    """At least `LEAST`, twice the median, and 1.25 times the 90th percentile; None with too few samples."""
     if len(seconds) < ENOUGH:
         return None
     found = summary_of(seconds)
@@ -107,7 +107,7 @@ MIN_CAPACITY_SHARE: Final = 0.9
 
 
 def describe_missing_resources(requests: Mapping[str, int], expected: Mapping[str, int], has: Mapping[str, int]) -> str:
-    """What the Node lacks, resource by resource; empty when it is as it should be. Amounts as in `model.resources`."""
+    """The resources that the Node lacks; empty if none. Amounts as in `model.resources`."""
     lacking = []
     for resource in sorted(requests):
         required, found = expected.get(resource, 0), has.get(resource, 0)

@@ -1,9 +1,9 @@
-"""Pauses: whether one holds, its end, and how it is written as an annotation that a person can write too.
+"""Pauses: whether one is active, its end, and its annotation, which users can write too.
 
-    kubectl annotate nodepool gpu tenure.sh/pause='until=2026-06-01T18:00:00Z, by=ann, reason=training runs'
+kubectl annotate nodepool gpu tenure.sh/pause='until=2026-06-01T18:00:00Z, by=ann, reason=training runs'
 
-`reason` comes last and may contain commas. An annotation that cannot be read holds all the same, and says what is
-wrong: whoever wrote it wanted that nothing goes.
+`reason` comes last and may contain commas. An invalid annotation still pauses, and its error is reported: its author
+wanted to stop disruption.
 """
 
 import re
@@ -66,7 +66,7 @@ def problem_of(pause: Pause, now: datetime) -> str:
 
 
 def normalize_pause(pause: Pause) -> Pause:
-    """As it can be written and read again: whole seconds, in UTC, single blanks, and something for who and why."""
+    """The pause in canonical form: whole seconds, UTC, single spaces, and defaults for requester and reason."""
     until = pause.until.astimezone(UTC) if pause.until.tzinfo else pause.until.replace(tzinfo=UTC)
     if until.microsecond and until < LATEST:
         until = until.replace(microsecond=0) + timedelta(seconds=1)
@@ -81,7 +81,7 @@ def write_pause(pause: Pause | None) -> str:
 
 
 def read_pause(text: str) -> Pause:
-    """Raises ValueError, which names what is wrong and what to write."""
+    """Raises ValueError with the problem and the expected form."""
     reason = _REASON.search(text)
     if reason is None:
         raise ValueError(f"{text!r} has no reason; write it last, such as {EXAMPLE!r}")
@@ -102,7 +102,7 @@ def read_pause(text: str) -> Pause:
 
 
 def pause_from_annotation(text: str) -> Pause | None:
-    """The pause that an annotation asks for; one that cannot be read holds until it is mended or taken off."""
+    """The pause of an annotation; an invalid one pauses until it is fixed or removed."""
     if not text:
         return None
     try:

@@ -1,7 +1,7 @@
-"""What a ready node does next, and when it expires: `expireAfter` after its birth, less a jitter.
+"""The next action of a ready node, and its expiration: `expireAfter` after creation, less a jitter.
 
-Nodes that were born together would else go together. The jitter is drawn from the NodeClaim's UID, so that it is the
-same wherever and however often it is asked for. Karpenter's exact moment: jitter 0%.
+Nodes created together would otherwise expire together. The jitter is derived from the NodeClaim's UID, so that it is
+the same at every evaluation. Jitter 0% gives Karpenter's exact time.
 """
 
 import hashlib
@@ -77,14 +77,13 @@ class ReadyDecision(Value):
     """For `wait`: when time alone changes the verdict; None while only a signal can."""
     why: str = ""
     blocked_by: str = ""
-    """Who or what holds the node back, in words; empty while it goes its way."""
+    """What blocks the node's next step, as text; empty without a blocker."""
     blocked_code: str = ""
     """Its code, of `tenure/model/blockers.py`."""
 
 
 def decide_ready(state: NodeClaimState, now: datetime) -> ReadyDecision:
-    """Deletion first, then AWS's word, then what the machine says, then expiry, then its health, then the pool's wish
-    to shrink."""
+    """Priority: deletion, AWS events, instance state, expiration, node health, scale-in of the pool."""
     observed = state.observed
     if observed.deleting or not observed.exists:
         return ReadyDecision(do="drain", why=observed.disruption or "Deleted")
@@ -220,7 +219,7 @@ def _with_repair(repair: Repair, verdict: ReadyDecision) -> ReadyDecision:
 
 
 def _with_interruption(event: InterruptionDecision, verdict: ReadyDecision) -> ReadyDecision:
-    """What AWS announced is looked at again at its own time, and said first."""
+    """An AWS event is evaluated again at its own time, and reported first."""
     if verdict.do != "wait" or event.do not in ("wait", "ask"):
         return verdict
     blocked_by = "; ".join(part for part in (event.why, verdict.blocked_by) if part)

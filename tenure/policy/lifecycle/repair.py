@@ -19,11 +19,11 @@ REBOOT_FOR: Final = timedelta(minutes=10)
 DRAIN_FOR: Final = timedelta(minutes=30)
 MAX_UNHEALTHY: Final = "20%"
 FORGET_AFTER: Final = timedelta(hours=1)
-"""A node that was well for so long, or for the rules' `within`, begins its ladder anew."""
+"""After this long (or the rules' `within`) in good health, repair restarts at its first step."""
 BREAKER_CHECK_INTERVAL: Final = timedelta(minutes=5)
 """Between looks at a breaker that is open."""
 RECHECK_AFTER: Final = timedelta(seconds=30)
-"""The live Node was well where the watch said that it is not."""
+"""Delay if the live Node is healthy although the cache shows it unhealthy."""
 _NONE: Final = timedelta(0)
 _MAX_INTERVALS: Final = 100
 
@@ -62,7 +62,7 @@ def repair_conditions(rules: LifecycleRules | None) -> tuple[RepairCondition, ..
 
 
 def decide_repair(state: NodeClaimState, now: datetime) -> Repair:
-    """What the node's health asks for. Without a condition that counts: nothing, whatever else is wrong with it."""
+    """The repair action for the node's health; none without a condition that counts."""
     health, rules = state.health, repair_rules_of(state.observed.rules)
     steps = _repair_steps(rules)
     if health.step_at is not None:
@@ -156,7 +156,7 @@ def _repair_steps(rules: RepairRules) -> tuple[RepairStep, ...]:
 
 
 def _earliest_due(state: NodeClaimState, rules: RepairRules) -> tuple[datetime, str, datetime] | None:
-    """Of the conditions that hold now: when the first is no longer tolerated, which it is, and since when it holds."""
+    """Of the current unhealthy conditions: when the first toleration ends, its condition and its start time."""
     counting: dict[tuple[str, str], str] = {
         (one.type, one.status): one.toleration for one in repair_conditions(state.observed.rules)
     }

@@ -1,6 +1,6 @@
-"""The life of a node: which phase may follow which, and who causes it.
+"""The table of legal phase transitions, with the cause of each.
 
-`workflows/nodeclaim.py` walks this table and nothing else; a transition that does not stand here is a bug.
+`workflows/nodeclaim.py` follows only this table; any other transition is a bug.
 """
 
 from datetime import datetime, timedelta

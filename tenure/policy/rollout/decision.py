@@ -1,7 +1,7 @@
-"""How a roll-out of drift goes through a NodePool: in waves, watched, halted when it fails, and back where it can.
+"""Rollouts of drift through a NodePool: waves, health checks, halt on failure, and rollback if possible.
 
-`look` is asked when something changed and at the moment that it named itself. It decides how many drifted nodes may go
-within the budgets. Every state has a time for the next decision, or names what a person has to do.
+The caller evaluates it on changes and at the time the last decision named. It decides how many drifted nodes may be
+disrupted within the budgets. Every state has a time for the next decision, or names the operator's action.
 """
 
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ from tenure.policy.rollout.rules import Rules, Wave, problems_of, resolve_rules
 from tenure.policy.rollout.status import HealthStatus, RolloutText, format_timestamp, health_of
 
 STALLED: Final = timedelta(hours=24)
-"""A wave in which no node goes for so long is overdue."""
+"""A wave without a disrupted node for this long is overdue."""
 SLOW: Final = timedelta(hours=1)
-"""So long after its soak time a wave that cannot be ended is overdue; likewise a roll-back that does not begin."""
+"""A wave that cannot end this long after its soak time is overdue; so is a rollback that does not start."""
 SETTLED: Final = timedelta(minutes=15)
 """After a change: by then all that drifts from it is known (`tenure/controller/drift.py` looks at everything every 5
 min)."""
@@ -143,7 +143,7 @@ class _RolloutEvaluation:
         )
 
     def _without_drift(self) -> RolloutDecision:
-        """Nodes that are there and have not drifted for a while are what is asked for: it changed nothing for them."""
+        """Existing nodes that have not drifted for a while match the target: it did not change them."""
         settled = (self.state.began or self.now) + SETTLED
         if self.observed.updated_nodes and self.now >= settled:
             self._update_state(finished=True, good=self.target)
@@ -246,7 +246,7 @@ class _RolloutEvaluation:
     # --- failure ---
 
     def _has_failed(self, health: HealthStatus) -> bool:
-        """Only what goes on for a time, and only once a node was touched: before, it merely keeps it from beginning."""
+        """Only a lasting failure after the first disrupted node counts; an earlier one merely delays the start."""
         if not health.failing or self.state.granted_at is None:
             self._update_state(failing_since=None)
             return False
@@ -292,7 +292,7 @@ class _RolloutEvaluation:
 
 
 def _restore_state(observed: ObservedRollout) -> RolloutState:
-    """What the NodePool itself carries, with those that are on their way; nothing where it cannot be read."""
+    """The state in the NodePool's annotation, with terminating nodes; an empty state if it is invalid."""
     try:
         restored = RolloutState.model_validate_json(observed.stored_state) if observed.stored_state else RolloutState()
     except ValidationError:

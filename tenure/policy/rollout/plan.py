@@ -1,4 +1,4 @@
-"""Plans of waves that people approve or reject, what nodes are made from, and which images a roll-back takes."""
+"""Plans of waves for approval, the template of new nodes, and the images of a rollback."""
 
 from datetime import datetime
 
@@ -44,14 +44,15 @@ def plan_wave(
 
 
 def plan_id(pool: str, state: RolloutState, target: RolloutTarget) -> str:
-    """Of the NodePool, what is rolled out, the wave, and how many plans there were: the same for the same state."""
+    """Derived from the NodePool, the target, the wave and the number of plans: the same for the same state."""
     return f"{pool}-{short_digest([pool, target.id, state.wave, state.plans])[:6]}"
 
 
 def target_of(pool: NodePool, node_class: EC2NodeClass | None) -> RolloutTarget | None:
-    """None while the class is not resolved as it is now, since what it shows then is what it was.
+    """None until the class is resolved in its current form: its status is out of date until then.
 
-    Raises DurationError where the NodePool's template holds a text that is no duration."""
+    Raises DurationError for an invalid duration in the NodePool's template.
+    """
     if node_class is None or node_class.metadata.is_deleting or not node_class.status.amis:
         return None
     ready, stamps = node_class.condition(labels.READY), node_class.metadata.annotations
@@ -76,7 +77,7 @@ def target_of(pool: NodePool, node_class: EC2NodeClass | None) -> RolloutTarget 
 
 
 def is_made_of(claim: NodeClaim, target: RolloutTarget) -> bool:
-    """By the stamps that it was made with. What is not stamped, or by another version, tells nothing against it."""
+    """Compares the stamps of its creation. A missing stamp, or one of another version, is no difference."""
     stamps = claim.metadata.annotations
     for value, version, expected in (
         (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION, target.pool),
@@ -154,7 +155,6 @@ def approve(state: RolloutState, request: ApproveRollout, now: datetime) -> Roll
 
 
 def reject(state: RolloutState, request: RejectRollout, now: datetime) -> RolloutState:
-    """What is not refused. Nodes that are on their way arrive; no further one goes."""
     halted = RolloutHalt(
         why=request.reason, since=now, plan=request.plan, by=request.by.strip(), rolling_back=request.roll_back
     )

@@ -1,6 +1,6 @@
-"""LifecyclePolicy.spec.rollout as numbers and times, and what is wrong with it beyond what the CRD checks.
+"""LifecyclePolicy.spec.rollout as numbers and times, and the problems that the CRD does not check.
 
-Rules that cannot be read hold their NodePool's roll-outs: nothing is rolled out without the waves that were asked for.
+Invalid rules block their NodePool's rollouts: nothing rolls out without the requested waves.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ class Rules:
     failing_for: timedelta
     rolls_back: bool
     approvers: int
-    """0: nobody is asked."""
+    """0: no approval is required."""
     expires: timedelta
     stale_after: str
 

@@ -1,6 +1,6 @@
-"""Whether a roll-out is healthy, as spec.rollout.health asks for, and how it is described.
+"""Health of a rollout by spec.rollout.health, and its description.
 
-What nobody can tell is no failure, and holds all the same: no node goes, and no wave ends, until it is known again.
+Unknown health is no failure but blocks: no node is disrupted and no wave ends until it is known.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ class RolloutText:
 
     @property
     def subject(self) -> str:
-        """By what has changed since the last good one."""
+        """Name of the change since the last good target."""
         known = self.state.target or self.target
         changed = known.changed_from(self.state.good) if self.state.good else ()
         return f"the roll-out of {' and '.join(changed) or 'what is asked for'} {known.id}"

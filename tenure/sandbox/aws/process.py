@@ -1,7 +1,6 @@
-"""Builds the stand-in from the command line's options and serves it until told to stop.
+"""Builds the fake from command line options and serves it until stopped.
 
-Lets states change in time even when nobody asks, for those who wait for a change and for the messages that follow
-one.
+Advances timed states without requests, for clients that wait for a change or its messages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What the stand-in is told at its start: the account, the region, the cluster it plays AWS for, and the length of its
-delays.
-"""
+"""Start settings of the fake: account, region, cluster and delays."""
 
 from __future__ import annotations
 

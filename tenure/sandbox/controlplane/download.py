@@ -1,7 +1,6 @@
-"""Downloads the official binaries when there is internet; gives up within seconds when there is none.
+"""Downloads the official binaries if the internet is reachable; fails within seconds otherwise.
 
-Each file is checked against the digest its publisher puts beside it (kwok's releases have none) and moved into the
-cache whole.
+Each file is checked against its published digest (kwok's releases have none) and moved into the cache whole.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Says on stderr what is being downloaded or built: bars on a terminal, plain lines elsewhere."""
+"""Progress of downloads and builds on stderr: bars on a terminal, plain lines elsewhere."""
 
 import sys
 import time

@@ -1,6 +1,6 @@
-"""Programs beside the control plane, built from their Go modules like it and cached next to it.
+"""Additional programs, built from their Go modules like the control plane and cached next to it.
 
-Helm is for the tests of the charts; Temporal's server, with the tool that makes its schema, for `make postgres`.
+Helm is for the tests of the charts; Temporal's server and its schema tool for `make postgres`.
 """
 
 import os

@@ -44,12 +44,12 @@ def cache_folder() -> Path:
 
 
 def binaries_folder() -> Path:
-    """One folder per set of versions, so that an upgrade never mixes with what is there."""
+    """One folder per set of versions, so that an upgrade never mixes files."""
     return cache_folder() / "bin" / "-".join(("kubernetes", KUBERNETES, "etcd", ETCD, "kwok", KWOK, *platform_target()))
 
 
 def install(content: bytes, path: Path) -> None:
-    """Write beside the target, then rename: a reader sees the whole file or none."""
+    """Write next to the target, then rename: a reader sees the whole file or none."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     with os.fdopen(handle, "wb") as file:
         file.write(content)
@@ -57,7 +57,7 @@ def install(content: bytes, path: Path) -> None:
 
 
 def install_file(built: Path, path: Path) -> None:
-    """Move a file that stands in the same cache."""
+    """Move a file within the same cache."""
     _publish_file(built, path)
 
 

@@ -36,7 +36,7 @@ class RequestRejected(RuntimeError):
 
 
 class KubeConnection:
-    """An async context manager. Raises Refused from `call` for any refusal that waiting does not mend."""
+    """An async context manager. `call` raises Refused for any rejection that waiting does not resolve."""
 
     def __init__(self, kubeconfig: Path) -> None:
         config = yaml.safe_load(kubeconfig.read_text())

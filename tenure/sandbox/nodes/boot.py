@@ -55,7 +55,7 @@ class Facts:
 
 
 _DISK_GIB = 20
-"""Of a root volume whose size nobody told."""
+"""Root volume size if none is known."""
 
 
 class NeverJoins(Exception):

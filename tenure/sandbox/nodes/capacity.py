@@ -139,7 +139,7 @@ def initial_extended_resources(instance: Instance, machine: MachineType) -> dict
 
 
 def found_by_plugins(instance: Instance, machine: MachineType) -> dict[str, int]:
-    """GPUs and the like as far as the image has their driver, and the EFA interfaces it was launched with."""
+    """Devices such as GPUs if the image has their driver, and the EFA interfaces of the launch."""
     found = {name: count for name, count in machine.devices.items() if _has_driver(instance.image_name, name)}
     return found | ({EFA: instance.efa_interfaces} if instance.efa_interfaces else {})
 

@@ -1,9 +1,9 @@
-"""Rules that make instances misbehave, and the book that hands them out.
+"""Rules that inject faults into instances, and their assignment.
 
-A rule names which instances it is for and what goes wrong with them. It is bound to an instance when that boots, and,
-if its trouble can befall a node that is already up, to those nodes at once when it is posted (`existing`).
+A rule names its instances and the fault. It is bound to an instance at boot. If the fault can affect a running node,
+it is also bound to running nodes when it is posted (`existing`).
 
-Plays a trouble that lasts a while on a node that is up: begins it, waits, ends it.
+Runs a temporary fault on a running node: starts it, waits, ends it.
 """
 
 import asyncio
@@ -105,7 +105,7 @@ class SetCondition(_Frozen):
 
 
 class Deregister(_Frozen):
-    """The Node object is deleted by a stranger; `for_seconds` later the kubelet registers anew, None: never."""
+    """Another client deletes the Node object; `for_seconds` later the kubelet registers again, None: never."""
 
     kind: Literal["deregister"] = "deregister"
     after_seconds: Seconds = 0
@@ -118,7 +118,7 @@ InjectedFault = Annotated[BootFault | RuntimeFault, Field(discriminator="kind")]
 
 
 class Match(_Frozen):
-    """Which instances a rule is for; what is empty matches all."""
+    """The instances of a rule; empty fields match all."""
 
     instance_id: str = ""
     instance_type: str = ""
@@ -197,7 +197,7 @@ _RESTARTING = Report("False", "KubeletNotReady", "PLEG is not healthy: pleg has 
 
 
 async def run_fault(fault: RuntimeFault, kubelet: Kubelet) -> bool:
-    """Seconds count from the call. Whether the kubelet has to register anew when it is over."""
+    """Seconds count from the call. Returns whether the kubelet must register again afterwards."""
     await asyncio.sleep(fault.after_seconds)
     match fault:
         case AddTaint():

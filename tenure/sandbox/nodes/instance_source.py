@@ -67,7 +67,7 @@ class Ec2:
 
 
 class Ec2Source:
-    """Looks at EC2 again and again: often while some instance is on its way, more seldom while none is."""
+    """Polls EC2: often while some instance is in transition, less often otherwise."""
 
     def __init__(self, ec2: Ec2, poll_seconds: float) -> None:
         self._ec2, self._poll_seconds = ec2, poll_seconds

@@ -22,7 +22,7 @@ class Instance(BaseModel):
     zone_id: str = ""
     image_id: str = ""
     image_name: str = ""
-    """Empty where nobody told."""
+    """Empty if unknown."""
     platform: str = ""
     efa_interfaces: int = 0
     private_ip: str = ""
@@ -31,7 +31,7 @@ class Instance(BaseModel):
     reboots: int = 0
     """That were asked for; EC2's own API does not tell."""
     volumes: dict[str, int] = {}
-    """GiB by device; empty where nobody told."""
+    """GiB by device; empty if unknown."""
 
     @property
     def node_name(self) -> str:

@@ -100,7 +100,7 @@ class Kubelet:
         return self._base is WELL and not self._faults
 
     async def register(self, body: Body, more_taints: Taints) -> None:
-        """Create the Node, or take over the one that stands for the same machine. Waits while the name is another's."""
+        """Create the Node, or adopt the one of the same instance. Waits while the name belongs to another."""
         self._base = STARTING
         self._provider_id = body.instance.provider_id
         node = objects.node_object(

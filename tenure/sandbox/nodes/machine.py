@@ -1,7 +1,7 @@
-"""One machine: what an instance does from its boot to its end, as the Kubernetes API sees it.
+"""One simulated node: its behavior from boot to termination, as the Kubernetes API sees it.
 
-The simulator tells it each new state of its instance; the machine plays what follows in one task, and drops that when
-the instance's state asks for something else. Troubles that last a while run beside it.
+The simulator reports each new instance state; the node runs the consequences in one task, and cancels it when the
+state changes. Temporary faults run concurrently.
 """
 
 import asyncio
@@ -100,7 +100,7 @@ class Machine:
             self._start(self._run_fault(fault))
 
     async def repost_status(self, node: Json) -> None:
-        """The Node as it stands; said anew where Kubernetes lost sight of a machine that runs."""
+        """The existing Node; posted again if Kubernetes lost a running node."""
         if self.stage in ("registered", "ready"):
             await self._kubelet.repost_status(node)
 

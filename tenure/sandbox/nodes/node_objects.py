@@ -131,7 +131,7 @@ Taints = list[Json]
 
 
 class NodesApi:
-    """Every call is repeated until the API server has answered it; `Refused` is for what nobody expected."""
+    """Every call is retried until the API server has answered it; `Refused` is for unexpected rejections."""
 
     def __init__(self, connection: KubeConnection) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""Puts the simulator together and serves it until it is told to stop."""
+"""Assembles the simulator and serves it until stopped."""
 
 import asyncio
 import contextlib

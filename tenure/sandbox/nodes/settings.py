@@ -1,4 +1,4 @@
-"""What the node simulator is told at its start."""
+"""Start settings of the node simulator."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ class NodesSettings(BaseModel):
     boot_seconds: Seconds = Field(default=2.0, ge=0)
     ready_seconds: Seconds = Field(default=0.5, ge=0)
     device_seconds: Seconds = Field(default=1.0, ge=0)
-    """From Ready until the device plugins have told the kubelet of their GPUs and the like."""
+    """From Ready until the device plugins have reported devices such as GPUs."""
     poll_seconds: Seconds = Field(default=0.25, gt=0)
     """Between two looks at an endpoint that has no control API."""
     memory_overhead: float = Field(default=0.05, ge=0, lt=1)

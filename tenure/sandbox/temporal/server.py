@@ -47,7 +47,7 @@ class TemporalServer:
         "postgres",
     )
     ui = ""
-    """There is none beside it."""
+    """This server has no UI."""
 
     def __init__(
         self,
@@ -260,7 +260,7 @@ class TemporalServer:
         return check
 
     async def _until_registered(self, client: Client) -> None:
-        """Each of the server's services reads namespaces anew every two seconds."""
+        """Each of the server's services reloads namespaces every two seconds."""
         request = ListSearchAttributesRequest(namespace=self._namespace)
         async with asyncio.timeout(60):
             while True:

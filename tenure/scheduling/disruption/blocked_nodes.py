@@ -9,7 +9,7 @@ from tenure.model.disruption.decision import Ineligibility, Method
 from tenure.model.facts import NodeClaimFact
 
 _POD_MOVING_METHODS: Final[tuple[Method, ...]] = ("Drifted", "Underutilized")
-"""An empty node goes by itself, whatever came of a larger move."""
+"""An empty node is eligible even if a larger command with it failed."""
 
 
 def blocking_reasons(
@@ -37,7 +37,8 @@ def blocking_reasons(
 
 
 def nodepools_in_backoff(backoffs: Iterable[CommandBackoff], now: datetime) -> dict[str, str]:
-    """NodePools whose replacements do not come up: nothing that needs one is tried before a moment. With the reason."""
+    """NodePools whose replacements fail to initialize, with the time before which no command needs one, and the
+    reason."""
     return {
         one.pool: f"replacements of NodePool {one.pool} are not tried before {format_timestamp(one.until)}: "
         f"{_format_failures(one)}"

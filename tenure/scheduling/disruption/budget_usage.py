@@ -1,4 +1,4 @@
-"""What budgets leave, as it is spent in the course of a pass."""
+"""Budget headroom as a pass consumes it."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from tenure.scheduling.disruption.candidates import Candidate
 
 
 class BudgetTracker:
-    """Every node that goes counts in its pool, in its zone and in the cluster, whatever the reason is."""
+    """Every disrupted node counts in its pool, its zone and the cluster, for any reason."""
 
     def __init__(self, allowed_disruptions: DisruptionBudgets) -> None:
         self._allowed_disruptions = allowed_disruptions
@@ -17,7 +17,7 @@ class BudgetTracker:
         self._nodes = 0
 
     def rejection_reason(self, one: Candidate, method: Method, with_others: Sequence[Candidate] = ()) -> str:
-        """Why the budgets do not let this node go beside those others; empty when they do."""
+        """Why budgets block this node in addition to those others; empty if they allow it."""
         pool, zone = one.nodeclaim.pool, one.verdict.zone
         same_pool = sum(other.nodeclaim.pool == pool for other in with_others)
         same_zone = sum((other.nodeclaim.pool, other.verdict.zone) == (pool, zone) for other in with_others)

@@ -26,7 +26,7 @@ from tenure.scheduling.snapshot import ClusterFacts
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One NodeClaim with its node and what hangs on it."""
+    """One NodeClaim with its node, pods and prices."""
 
     nodeclaim: NodeClaimFact
     node: NodeFact | None
@@ -68,13 +68,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class CandidateEvaluator:
-    """What is needed to judge all of them."""
+    """Shared inputs to evaluate all candidates."""
 
     facts: ClusterFacts
     templates: Mapping[str, NodePoolTemplate | RejectionReason]
     request: DisruptionRequest
     expected: Mapping[str, Sequence[PodFact]]
-    """Pods that wait and have a place on a node that stands, by that node; virtual ones of CapacityBuffers too."""
+    """Pending pods by the existing node they are placed on, including virtual pods of CapacityBuffers."""
     virtual: frozenset[str]
     """UIDs of the latter."""
     guard: Guard = no_guard
@@ -147,7 +147,7 @@ class CandidateEvaluator:
 
 
 def _applicable_methods(nodeclaim: NodeClaimFact, *, empty: bool) -> tuple[Method, ...]:
-    """The methods that would concern such a node, if nothing kept it."""
+    """The methods that apply to the node, blockers aside."""
     applicable = {"Empty" if empty else "Underutilized", *(("Drifted",) if nodeclaim.drifted else ())}
     return tuple(one for one in METHODS if one in applicable)
 

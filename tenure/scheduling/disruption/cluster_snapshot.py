@@ -1,5 +1,6 @@
-"""The state that all simulations of one pass share: free capacity after pending pods have their places, topology counts
-and offers. A simulation copies only what it changes; each decided command is applied before the next is sought.
+"""State shared by all simulations of a pass: free capacity after placing pending pods, topology counts and offers.
+
+A simulation copies only what it changes. Each accepted command is applied before the search for the next.
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ from tenure.scheduling.volumes import volume_attachments
 _CountKey = tuple[str, frozenset[tuple[str, str]], PodTopologyTerms]
 """Pods that are counted alike."""
 _DOMAIN_KEYS: Final = (ZONE, CAPACITY_TYPE)
-"""What may be certain of a node that is still to be bought."""
+"""Labels that may be known of a node before its launch."""
 _NO_COUNTS: Final[Counter[int]] = Counter()
 
 
@@ -51,7 +52,7 @@ class ClusterSnapshot:
         get_shape: Callable[[PodFact], PodShape],
         closed_nodes: Mapping[Method, Iterable[str]],
     ):
-        """`closed_nodes` are names of homes that take no pods of nodes that go for such a reason."""
+        """`closed_nodes`: names of nodes that accept no pods displaced for such a reason."""
         self.facts: ClusterFacts = inputs.facts
         self.existing_nodes: ExistingNodes = inputs.existing_nodes
         self.closed = inputs.closed
@@ -73,7 +74,7 @@ class ClusterSnapshot:
         self._ports: list[tuple[int, tuple[HostPort, ...]]] = []
         self._anti_affinity_terms: dict[PodTopologyTerms, None] = {}
         self._pods_on_new_nodes: list[tuple[PodFact, Requirements]] = []
-        """Pods on nodes that are still to be bought, with what is certain of these, ..."""
+        """Pods on nodes not yet launched, with the known labels of these nodes."""
         self._new_node_labels: list[Requirements] = []
         """... and of those nodes themselves."""
         self._offers_below: dict[float, list[Offer]] = {}
@@ -84,7 +85,7 @@ class ClusterSnapshot:
                 self._count_pod(pod, node_index)
 
     def apply_plan(self, plan: Plan, pods: Mapping[str, PodFact]) -> None:
-        """What is planned for pods that wait: they have their places, whatever goes."""
+        """Place pending pods as planned, independently of any disruption."""
         for uid, name in (*plan.nominations.items(), *plan.reserved.items()):
             if uid in pods and name in self.existing_nodes.index:
                 self._assign_pod(pods[uid], self.existing_nodes.index[name])
@@ -119,7 +120,7 @@ class ClusterSnapshot:
             self._pods_on_new_nodes += [(pods[uid], known_labels) for uid in nodeclaim.pods if uid in pods]
 
     def fork(self) -> "ClusterSnapshot":
-        """A copy on which can be tried what is perhaps not done."""
+        """A copy for changes that may be discarded."""
         forked = object.__new__(ClusterSnapshot)
         forked.__dict__ |= self.__dict__
         forked.free, forked.removed = self.free.copy(), self.removed.copy()
@@ -143,7 +144,7 @@ class ClusterSnapshot:
         return self.existing_nodes.without(removed, self._closed_to_method.get(method, removed) if method else removed)
 
     def offers_below(self, ceiling: float, removals: Sequence[Candidate]) -> list[Offer]:
-        """What costs less than so many US dollars an hour. The nodes that go do not count against limits."""
+        """Offers below this price in US dollars an hour. The disrupted nodes do not count against limits."""
         cheap_offers = self._offers_below.get(ceiling)
         if cheap_offers is None:
             cheap_offers = self._offers_below[ceiling] = [_restrict_to_price(one, ceiling) for one in self.offers]
@@ -188,8 +189,8 @@ class ClusterSnapshot:
                     group.add_to_domain(next(iter(one.values)), 1)
 
     def unknown_domain_pod(self, build_topology_groups: Callable[[], TopologyGroups]) -> str:
-        """A pod that counts in such a book, on a node still to be bought of which it is not known in what zone, or of
-        what capacity type, it will be. Empty where there is none."""
+        """A pod counted in such a topology group on a node not yet launched, whose zone or capacity type is unknown.
+        Empty if there is none."""
         undetermined = [
             (pod, known_labels)
             for pod, known_labels in self._pods_on_new_nodes
@@ -237,7 +238,7 @@ class ClusterSnapshot:
 
 
 def used_capacity_of(removals: Iterable[Candidate], pool: str) -> dict[str, int]:
-    """What the nodes that go count against the limits of a pool."""
+    """Capacity that the disrupted nodes use of a pool's limits."""
     used: dict[str, int] = {}
     for one in removals:
         if one.nodeclaim.pool == pool:
@@ -246,7 +247,7 @@ def used_capacity_of(removals: Iterable[Candidate], pool: str) -> dict[str, int]
 
 
 def _limits_without(removals: Iterable[Candidate], offer: Offer) -> RemainingLimits:
-    """What its pool may still buy once these are gone."""
+    """Remaining limits of the pool without these nodes."""
     if not offer.has_limits:
         return offer.remaining_limits
     return RemainingLimits(
@@ -261,7 +262,7 @@ def _restrict_to_price(offer: Offer, ceiling: float) -> Offer:
 
 
 def _single_value_labels(nodeclaim: PlannedNodeClaim) -> Iterable[Requirement]:
-    """Zone and the like, where there is one value."""
+    """Labels with exactly one value, such as the zone."""
     for key, one in Requirements.from_expressions(nodeclaim.requirements).items():
         if key in _DOMAIN_KEYS and not one.complement and len(one.values) == 1:
             yield one

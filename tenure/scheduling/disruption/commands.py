@@ -91,8 +91,8 @@ def apply_in_flight_command(snapshot: ClusterSnapshot, command: Command, candida
 def _simulate_assignments(
     snapshot: ClusterSnapshot, pods: Mapping[str, PodFact]
 ) -> tuple[Mapping[str, str], list[PlannedNodeClaim]]:
-    """Homes of pods whose nodes are gone already, be it ones that are not up yet, and what the others would need. What
-    fits nowhere takes no room."""
+    """Place pods of already deleted nodes, also on nodes that are not up yet; the rest become requests. Pods without a
+    place use no capacity."""
     try:
         rejected, attached = list[UnschedulablePod](), snapshot.volume_attachments[1].values()
         shaped_pods = list(

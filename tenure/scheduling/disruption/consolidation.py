@@ -84,7 +84,7 @@ class Consolidation:
     totals: Mapping[str, Totals]
     simulations: int = 0
     rejected: dict[str, list[str]] = field(default_factory=dict)
-    """By claim what was found against it."""
+    """Rejections by NodeClaim."""
     unreached: list[str] = field(default_factory=list)
 
     @property
@@ -176,7 +176,7 @@ class Consolidation:
     def _search_prefixes(
         self, always: Sequence[Candidate], among: Sequence[Candidate], rejected_attempts: list[Rejection]
     ) -> Iterator[tuple[Sequence[Candidate], Replacement]]:
-        """Karpenter's search for the longest prefix that is worth it, each with those that go `always`."""
+        """Karpenter's search for the longest worthwhile prefix, each combined with the candidates in `always`."""
         low, high = (0 if always else 1), len(among) - 1
         while low <= high and not self.has_used_multi_node_share:
             middle = (low + high) // 2
@@ -190,7 +190,7 @@ class Consolidation:
                 low = middle + 1
 
     def _find_removable(self, among: Sequence[Candidate]) -> list[Candidate]:
-        """Those whose pods have room on what stays, each tried after those before it are gone."""
+        """Candidates whose pods fit on the remaining nodes, each tried after the earlier ones are removed."""
         scratch, removable = self.snapshot.fork(), list[Candidate]()
         received: dict[str, list[PodFact]] = {}
         for one in among:
@@ -209,7 +209,7 @@ class Consolidation:
         return removable
 
     def evaluate(self, removals: Sequence[Candidate]) -> Replacement | RejectionReason:
-        """Whether these are worth taking away together, and what replaces them."""
+        """Whether removing these nodes together is worthwhile, and their replacements."""
         self.simulations += 1
         before = sum(one.price for one in removals)
         one = len(removals) == 1 and not self.settings.replace_one_with_many
@@ -229,7 +229,7 @@ class Consolidation:
 
 
 def price_per_disruption_order(one: Candidate) -> tuple[float, str]:
-    """What is paid for each unit of disruption, highest first."""
+    """Price per unit of disruption, highest first."""
     return -price_per_disruption(one.price, one.cost), one.node_name
 
 
@@ -243,7 +243,7 @@ def _round_robin_by_pool(candidates: Iterable[Candidate], first: Sequence[str]) 
 
 
 def _best_option(options: Iterable[tuple[Sequence[Candidate], Replacement]]) -> tuple[Sequence[Candidate], Replacement]:
-    """What saves most; of those that save about as much what disturbs least."""
+    """The option with the highest saving; among similar savings, the one with the least disruption."""
     every = [(_hourly_saving(removals, replacement), removals, replacement) for removals, replacement in options]
     most = max(saving for saving, _, _ in every)
     near = [one for one in every if one[0] >= most * (1 - _SAVING_TOLERANCE)]
@@ -257,7 +257,7 @@ def _hourly_saving(removals: Iterable[Candidate], replacement: Replacement) -> f
 
 
 def _replacement_types(replacement: Replacement) -> set[str]:
-    """What its replacements may be."""
+    """The instance types its replacements may have."""
     requirements = [
         one for nodeclaim in replacement.nodeclaims for one in nodeclaim.requirements if one.key == INSTANCE_TYPE
     ]

@@ -1,4 +1,4 @@
-"""What it costs to move pods, and what a node is paid for (reference 4.3)."""
+"""Disruption cost of pods, and the price of a node (reference 4.3)."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -39,5 +39,5 @@ def _offering_matches(one: Offering, labels: Mapping[str, str]) -> bool:
 
 
 def price_per_disruption(price: float, cost: float) -> float:
-    """What Karpenter orders candidates by, highest first: what is paid for each unit of disruption."""
+    """Karpenter's order of candidates: price per unit of disruption, highest first."""
     return price / cost if cost > 0 else price

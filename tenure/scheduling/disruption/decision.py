@@ -26,7 +26,7 @@ from tenure.scheduling.packing.pod_requirements import PodShape
 
 @dataclass(frozen=True)
 class DisruptionContext:
-    """The cluster as `tenure/scheduling/cluster_state.py` knows it, and what is planned for pods that wait."""
+    """The cluster of `tenure/scheduling/cluster_state.py`, and the plan for pending pods."""
 
     inputs: PassInputs
     pass_settings: PassSettings
@@ -160,7 +160,7 @@ class _DisruptionPass:
         )
 
     def _non_receiving_candidates(self, method: Method) -> list[Candidate]:
-        """Without those that pods of nodes which go are expected on: they are said to be so one by one."""
+        """Candidates that expect no pods of other disrupted nodes: those that do are reported individually."""
         return [one for one in self._eligible_candidates(method) if one.node_name not in self.snapshot.receivers]
 
     def _apply_command(self, command: Command) -> None:
@@ -188,7 +188,7 @@ def _command_kind(reason: Method, removals: Sequence[Candidate]) -> CommandKind:
 
 
 def strip_virtual_pods(command: Command, virtual: Collection[str]) -> Command:
-    """Pods of CapacityBuffers have their room, and are told nothing."""
+    """Drop pods of CapacityBuffers: they have capacity, and get no placement."""
     if not virtual:
         return command
     nodeclaims = [

@@ -1,7 +1,7 @@
 """Replacement of drifted nodes, one command each (reference 4.8).
 
-Empty nodes first, then by age of the drift. A blocked node does not hold up others. Pods of drifted nodes go to other
-drifted nodes only where nothing else takes them.
+Empty nodes first, then by age of the drift. A blocked node does not delay others. Pods of drifted nodes move to other
+drifted nodes only if no other node fits.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -49,7 +49,7 @@ class DriftPass:
                     yield build_command("Drifted", "drift", (one,), replacement)
 
     def find_replacement(self, one: Candidate) -> Replacement | RejectionReason:
-        """What takes its place, whatever that costs."""
+        """The replacement, at any price."""
         if not one.pods:
             return Replacement((), {}, 0.0, 0.0)
         self.simulations += 1

@@ -1,6 +1,6 @@
-"""The reasons that block the disruption of a node (reference 4.2, 4.5, 4.6), PodDisruptionBudgets included.
+"""Reasons that block the disruption of a node (reference 4.2, 4.5, 4.6), PodDisruptionBudgets included.
 
-All reasons are reported, so that a user who removes one knows the next.
+All reasons are reported, so that a user who removes one sees the next.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class PodDisruptionBudgets:
         return pod.namespace in self._by_namespace and any(one.never for one in self.selecting_budgets(pod))
 
     def rejection_reason(self, pod: PodFact) -> str:
-        """Why this pod cannot be evicted now, in words; empty when it can, or does not have to be (reference 4.2)."""
+        """Why this pod cannot be evicted now, as text; empty if it can, or need not be (reference 4.2)."""
         if pod.namespace not in self._by_namespace or not _is_evicted(pod):
             return ""
         found = self.selecting_budgets(pod)
@@ -137,7 +137,7 @@ def consolidate_after_exclusions(
 
 
 def consolidate_after_end(nodeclaim: NodeClaimFact, after: timedelta) -> datetime:
-    """So long after the last pod came or left, or after it was initialized (reference 3.9)."""
+    """When consolidateAfter ends, counted from the last pod event or initialization (reference 3.9)."""
     return (nodeclaim.last_pod_event or nodeclaim.initialized_at or nodeclaim.created) + after
 
 
@@ -169,8 +169,8 @@ def do_not_disrupt_exclusions(node: NodeFact | None, now: datetime) -> Iterator[
 def pod_exclusions(
     nodeclaim: NodeClaimFact, bound: Iterable[PodFact], budgets: PodDisruptionBudgets, now: datetime
 ) -> Iterator[Ineligibility]:
-    """Pods that may not be evicted. Drift may take the node all the same once its NodeClaim has a
-    terminationGracePeriod: then they have an end (reference 3.15)."""
+    """Pods that may not be evicted. They do not block drift of a NodeClaim with a terminationGracePeriod, which ends
+    them (reference 3.15)."""
     methods: tuple[Method, ...] = (
         _GRACEFUL_METHODS if nodeclaim.termination_grace_period else (*_GRACEFUL_METHODS, "Drifted")
     )
@@ -196,7 +196,7 @@ def capacity_buffer_exclusions(virtual: Sequence[PodFact]) -> Iterator[Ineligibi
 def price_exclusions(
     labels: Mapping[str, str], instance_type: InstanceType | None, price: float
 ) -> Iterator[Ineligibility]:
-    """What has to be known to compare prices."""
+    """Unknown facts without which prices cannot be compared."""
     only: tuple[Method, ...] = ("Underutilized",)
     name = labels.get(INSTANCE_TYPE, "")
     if instance_type is None:

@@ -30,13 +30,13 @@ _PRICE_EPSILON: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What comes of a simulation that is worth it."""
+    """Result of a worthwhile simulation."""
 
     nodeclaims: tuple[PlannedNodeClaim, ...]
     moves: Mapping[str, str]
     """Pods to homes, by UID."""
     price: float
-    """US dollars an hour as it is expected."""
+    """Expected price in US dollars an hour."""
     at_most: float
 
 
@@ -90,16 +90,15 @@ def _evaluate_attempt(
 
 
 def price_limit(removals: Sequence[Candidate], settings: DisruptionSettings, *, is_multi_node: bool) -> float:
-    """What replacements have to cost less than, in US dollars an hour. To buy `is_multi_node` nodes has to pay more,
-    since it
-    moves many pods."""
+    """Price that replacements must stay below, in US dollars an hour. Replacing with `is_multi_node` must save more,
+    since it moves many pods."""
     paid = sum(one.price for one in removals)
     return paid - max(settings.threshold, paid * settings.least_share if is_multi_node else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class _NewNodeOptions:
-    """What one new node may be, with the most that each of its instance types costs."""
+    """Possible types of one new node, with the highest price of each."""
 
     draft: NodeClaimDraft
     worst_prices: Prices
@@ -139,7 +138,7 @@ def _new_node_options(
 
 
 def _cheapest_removed_of_same_type(draft: NodeClaimDraft, removals: Sequence[Candidate]) -> float:
-    """The price below which a replacement is not merely one of the nodes that go, bought again."""
+    """The lowest price of a removed node of the same type: at or above it, the replacement is the same node again."""
     names = {draft.offer.table.names[row] for row in draft.rows}
     return min(
         (one.price for one in removals if one.instance_type is not None and one.instance_type.name in names),
@@ -154,7 +153,7 @@ def _price_replacement(
     settings: DisruptionSettings,
     snapshot: ClusterSnapshot,
 ) -> Replacement | RejectionReason:
-    """Each new node may be launched as anything below its share of what is paid now."""
+    """Each new node may launch as any type below its share of the current price."""
     limit = price_limit(removals, settings, is_multi_node=len(new_nodes) > 1)
     least = [float(one.worst_prices.min()) for one in new_nodes]
     slack = limit - sum(least)
@@ -216,7 +215,7 @@ def _build_replacement_nodeclaim(
 
 
 def _restrict_to_spot(draft: NodeClaimDraft) -> NodeClaimDraft:
-    """Where spot can be had, on-demand is not bought instead: it might cost more than what it replaces."""
+    """If spot is available, exclude on-demand: it might cost more than the replaced nodes."""
     if draft.option.reservation:
         return draft
     restricted = draft.offer.restrict_to(draft.option, _SPOT)
@@ -242,8 +241,8 @@ def _min_values_type_count(draft: NodeClaimDraft, snapshot: ClusterSnapshot) -> 
 
 
 def get_worst_prices(draft: NodeClaimDraft, snapshot: ClusterSnapshot) -> Prices:
-    """By type the most that a launch may cost: EC2 is asked for reserved capacity, then spot, then on-demand, and may
-    choose the dearest zone."""
+    """The highest launch price by type: EC2 is asked for reserved capacity, then spot, then on-demand, and may choose
+    the most expensive zone."""
     option = draft.option
     key = draft.offer.pool_name, option.requirements, option.reservation
     known = snapshot.worst_prices.get(key)

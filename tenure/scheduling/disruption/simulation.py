@@ -39,14 +39,14 @@ _NO_OFFERS: Final[Sequence[Offer]] = ()
 
 @dataclass(slots=True)
 class Simulation:
-    """The removal of some nodes, in as many ways as it was tried."""
+    """The removal of some nodes, in every way that was tried."""
 
     removals: Sequence[Candidate]
     pods: Mapping[str, PodFact]
     attempts: list[PackingAttempt] = field(default_factory=list)
     """Ways in which every pod has a place."""
     problem: str = ""
-    """Why there is none, in words."""
+    """Why there is no solution, as text."""
 
     @property
     def node_names(self) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True)
 class MovingPods:
-    """The pods of the nodes that go."""
+    """Pods of the disrupted nodes."""
 
     shaped_pods: list[tuple[PodShape, PodFact]]
     method: Method | None
@@ -136,7 +136,7 @@ def _run_simulation(
 
 
 def _packing_options(pods: int, *, one_node: bool) -> Iterator[tuple[bool, PackingOptions]]:
-    """Whether all of a node is to hold what has no room elsewhere, and how it is packed."""
+    """Whether a new node must hold all displaced pods of a node, with the packing options to try."""
     yield True, _DEFAULT_OPTIONS
     if not one_node:
         yield from (
@@ -151,7 +151,7 @@ def run_attempt(
     offers: Sequence[Offer],
     options: PackingOptions,
 ) -> PackingAttempt:
-    """One way to place the pods, with what is offered."""
+    """One way to place the pods, with the current offers."""
     topology_groups = build_topology_groups(snapshot, moving)
     classes = build_pod_classes(moving.shaped_pods, topology_groups, snapshot.pass_settings.preference_policy)
     existing_nodes = snapshot.existing_nodes_without(removals, moving.method)
@@ -175,7 +175,7 @@ def run_attempt(
 
 
 def build_topology_groups(snapshot: ClusterSnapshot, moving: MovingPods) -> TopologyGroups:
-    """What these pods ask of others, and others of them."""
+    """Topology rules of these pods, and rules of others that select them."""
     topology_groups = TopologyGroups({name: one.labels for name, one in snapshot.facts.namespaces.items()})
     topology_groups.add_shapes(shape for shape, _ in moving.shaped_pods)
     snapshot.add_anti_affinity_terms(topology_groups)
@@ -200,7 +200,7 @@ def _accept_attempt(simulation: Simulation, attempt: PackingAttempt) -> None:
 
 
 def _offers_with_headroom(offers: Sequence[Offer], pods: Sequence[PodFact]) -> list[Offer]:
-    """Of what is offered the types that have room for all of these pods."""
+    """The offered types that fit all of these pods."""
     requests, restricted = sum_resources(pod.requests for pod in pods), list[Offer]()
     for offer in offers:
         vector, base = offer.table.to_vector(requests), offer.base_option()

@@ -63,13 +63,13 @@ _NEAR_BEST_RATIO: Final = 1.02
 _PLANNED_TYPE_RATIO: Final = 1.03
 """A type of the mix is taken when it is so near to the best for these very pods."""
 _MAX_PATTERN_EVALUATED: Final = 48
-"""Types that are filled with whole pods before one is chosen; the others are ruled out by what their room is worth."""
+"""Number of types evaluated by packing whole pods; the others are excluded by the value of their capacity."""
 _VALUE_EPSILON: Final = 1e-12
 
 
 @dataclass(slots=True)
 class InstanceSelector:
-    """One pass. `demand` is what is still to be placed, kept up to date by the packing."""
+    """One pass. `demand`: remaining requests, updated during packing."""
 
     offers: Sequence[Offer]
     valuation: CapacityValuation
@@ -80,7 +80,7 @@ class InstanceSelector:
         self.demand = self.valuation.demand.copy()
 
     def choose_instance(self, request: NodeRequest) -> InstanceChoice | dict[str, RejectionReason]:
-        """What to buy next, else the reasons why not by pool."""
+        """The next node to launch, or the reasons by pool why there is none."""
         rejections: dict[str, RejectionReason] = {}
         for _, tier in groupby(self.offers, key=lambda offer: offer.template.pool.weight):
             found: list[tuple[float, InstanceChoice]] = []
@@ -95,7 +95,7 @@ class InstanceSelector:
         return rejections
 
     def can_launch(self, variant: Variant, vector: Amounts, ports: Sequence[HostPort] = ()) -> bool:
-        """Whether some pool has a type that takes such a pod, limits aside."""
+        """Whether any pool has a type that fits such a pod, limits aside."""
         for offer in self.offers:
             option = offer.restrict(None, variant)
             if not isinstance(option, RejectionReason):
@@ -110,9 +110,9 @@ class InstanceSelector:
     def find_larger(
         self, offer: Offer, option: Option, used: Amounts, rows: Indices, request: NodeRequest
     ) -> tuple[Indices, Amounts] | None:
-        """What a node that holds so much already, now `rows`, may become to take most of such pods: rows and room.
+        """Larger types for a node with these contents, now `rows`, that fit the most such pods: rows and capacity.
 
-        The limits count the new one instead of the old one.
+        The limits count the new type instead of the old one.
         """
         type_options = self.valuation.type_options(offer, option)
         offer.count_against_limits(rows, nodes=-1)
@@ -135,8 +135,8 @@ class InstanceSelector:
         return None
 
     def offer_sets(self, variant: Variant) -> Iterator[OfferSet]:
-        """What such pods can be given, by the weight of the pools. Ends where more than the price decides: at
-        capacity that is reserved, and at minValues."""
+        """Offers for such pods by pool weight. Ends where price alone does not decide: at reserved capacity, and at
+        minValues."""
         for _, tier in groupby(self.offers, key=lambda offer: offer.template.pool.weight):
             found = [
                 (offer, option, self.valuation.type_options(offer, option))
@@ -180,8 +180,8 @@ class InstanceSelector:
         return self._choose_best(offer, option, type_options, np.flatnonzero(allowed), request)
 
     def _choose_reserved(self, offer: Offer, request: NodeRequest) -> InstanceChoice | None:
-        """What is paid for already comes first: the reservation whose machine takes most of the pods, the smallest of
-        equals, and no more nodes than it has room for."""
+        """Prepaid capacity first: the reservation whose type fits the most pods, the smallest of equals, and no more
+        nodes than it has."""
         found: list[tuple[int, float, InstanceChoice]] = []
         for one in offer.available_reservations():
             option = offer.restrict(None, request.variant, one)
@@ -206,7 +206,7 @@ class InstanceSelector:
     def _choose_best(
         self, offer: Offer, option: Option, type_options: TypeOptions, among: Indices, request: NodeRequest
     ) -> tuple[float, InstanceChoice] | RejectionReason:
-        """Price for what is of use, and the choice."""
+        """Price per usable capacity, with the choice."""
         if request.must_share_node:
             fits = np.minimum(pods_per_row(type_options.headroom[among], request.vector), request.count)
             among = among[fits == fits.max()]
@@ -238,7 +238,7 @@ class InstanceSelector:
         )
 
     def _value_by_patterns(self, pattern_solution: PatternSolution, headroom: Amounts, request: NodeRequest) -> Prices:
-        """What each row of room is worth when it is filled with these pods, and with others that are left."""
+        """The value of each row's capacity when filled with these pods and other remaining ones."""
         most = min(request.count, request.cap)
         counts = self.valuation.sizes.counts.copy()
         counts[request.size] = max(0, counts[request.size] - request.count)
@@ -262,9 +262,10 @@ class InstanceSelector:
         ratio: Prices,
         request: NodeRequest,
     ) -> Indices:
-        """The best first: of the planned mix; else near the lowest price for what is of use, not too large, large.
+        """Best first: types of the planned mix; otherwise near the lowest price per usable capacity, moderately sized,
+        large.
 
-        Of the mix the largest; or, where a rule limits how many pods a node takes, the smallest that takes so many.
+        Of the mix the largest; or, if a rule limits the pods per node, the smallest that holds as many.
         """
         headroom = type_options.headroom[among]
         planned = (pattern_solution or shadow_prices).counts[type_options.rows[among]] > 0

@@ -21,7 +21,7 @@ class NodeRequest:
     cap: int
     """The most of them that rules let on one node."""
     others: Amounts
-    """What pods of other classes still ask for."""
+    """Remaining requests of other pod classes."""
     open_headroom: Amounts
     """Left on bought nodes that those others can join: no reason to buy more for them."""
     ports: tuple[HostPort, ...] = ()
@@ -37,12 +37,12 @@ class NodeRequest:
 
     @property
     def has_use_for_others(self) -> bool:
-        """Pods of other classes would fill what these leave. Slots for pods alone are no matter: ones do not count."""
+        """Pods of other classes would fill the leftover capacity. Pod slots are ignored: ones do not count."""
         return bool((self.others > self.open_headroom)[self.vector > 1].any())
 
     @property
     def requests_per_node(self) -> Amounts:
-        """What one node can be asked for by them."""
+        """The pods' possible requests of one node."""
         return np.asarray(self.vector * min(self.count, self.cap), dtype=np.int64)
 
 
@@ -61,18 +61,18 @@ class InstanceChoice:
 
 @dataclass(slots=True)
 class TypeOptions:
-    """An offer's option as arrays in the plan's columns: what may be bought, with room and price."""
+    """An offer's option as arrays in the plan's columns: rows to launch, with capacity and price."""
 
     rows: Indices
     headroom: Amounts
     useful: Amounts
-    """Of the room what pods can fill."""
+    """The part of the capacity that pods can fill."""
     prices: Prices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OfferSet:
-    """What the pools of one weight sell to some pods, row by row."""
+    """Offers of the pools of one weight to some pods, row by row."""
 
     offers: Sequence[tuple[Offer, Option]]
     offer_index: Indices
@@ -83,7 +83,7 @@ class OfferSet:
     prices: Prices
 
     def choose_row(self, row: int) -> InstanceChoice | None:
-        """To buy such a node; None when a limit forbids it."""
+        """The choice of a node of this row; None if a limit forbids it."""
         offer, option = self.offers[self.offer_index[row]]
         if offer.has_limits and not offer.types_within_limits(option.types)[self.rows[row]]:
             return None

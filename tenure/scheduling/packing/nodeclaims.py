@@ -53,7 +53,7 @@ class PlannedNodeClaims:
         return float(draft.offer.cheapest_prices(draft.option)[draft.rows[0]])
 
     def draft(self, number: int) -> NodeClaimDraft:
-        """What a bought node holds, its types cheapest first."""
+        """The pods of a new node, its types cheapest first."""
         new_node = self._node_arrays.new_nodes[number]
         slot = self._node_arrays.slots[new_node.slot]
         used = self._used_amounts(slot, number)
@@ -61,7 +61,7 @@ class PlannedNodeClaims:
         return NodeClaimDraft(slot.offer, slot.option, used, rows[self._fitting_types(slot, new_node, used)[rows]])
 
     def _build_shared(self, draft: NodeClaimDraft) -> tuple[PlannedNodeClaim, Amounts] | RejectionReason:
-        """The claim, and what DaemonSets take at least on any of its types (reference 2.9)."""
+        """The NodeClaim, with the smallest DaemonSet overhead of any of its types (reference 2.9)."""
         nodeclaim = build_planned_nodeclaim(draft, (), self._min_values_policy, self._max_types)
         if isinstance(nodeclaim, RejectionReason):
             return nodeclaim

@@ -28,7 +28,7 @@ class AttachmentLimits:
     def __init__(
         self, node_count: int, limits: Mapping[int, Mapping[str, int]], attached: Mapping[int, Iterable[Attachment]]
     ):
-        """`limits` by driver, and what the pods of a home `attached` there already."""
+        """`limits` by driver; `attached`: volumes of the node's pods."""
         self._node_count = node_count
         self._remaining: dict[str, Amounts] = {}
         self._nodes_by_attachment: dict[Attachment, set[int]] = {}
@@ -84,7 +84,7 @@ class AttachmentLimits:
 def existing_volume_attachments(
     facts: ClusterFacts, existing_nodes: ExistingNodes
 ) -> tuple[dict[int, Mapping[str, int]], dict[int, set[Attachment]]]:
-    """The limits of the homes that have any, and what is attached there for pods that run or are ending."""
+    """Limits of the nodes that have any, and the volumes attached there for running or terminating pods."""
     limits, attached = dict[int, Mapping[str, int]](), dict[int, set[Attachment]]()
     for number, node in enumerate(existing_nodes.nodes):
         known = facts.storage.csi_nodes.get(node.name)
@@ -99,7 +99,7 @@ def existing_volume_attachments(
 def merge_volume_requirements(
     found: Mapping[str, VolumeRequirements], attached: Iterable[set[Attachment]]
 ) -> dict[str, VolumeTerms]:
-    """By UID what pods' volumes ask for, such that pods which ask for the same are interchangeable."""
+    """Volume requirements of pods by UID, so that pods with equal requirements are interchangeable."""
     users = Counter(one for needs in found.values() for one in needs.attachments)
     shared = {one for one, times in users.items() if times > 1} | set[Attachment]().union(*attached)
     return {
@@ -117,7 +117,7 @@ _INITIAL_CAPACITY: Final = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeSlot:
-    """Bought nodes that so far ask for the same: a pool, and what pods narrowed it to."""
+    """New nodes with equal requirements so far: a pool, narrowed by pods."""
 
     offer: Offer
     option: Option
@@ -193,12 +193,12 @@ class NodeArrays:
         return counts
 
     def open_headroom(self, variant: Variant) -> Amounts:
-        """What is left on the bought nodes that such pods may join."""
+        """Free capacity on the new nodes that such pods may join."""
         chosen = np.flatnonzero(self.admitting(variant)[self.existing_count :])
         return np.asarray(self.free[self.existing_count + chosen].sum(axis=0), dtype=np.int64)
 
     def assign_pods(self, node_index: int, vector: Amounts, pods: Sequence[str], variant: Variant) -> None:
-        """Put pods there; a bought node is narrowed by what they ask for."""
+        """Place pods there, and narrow a new node by their requirements."""
         self.free[node_index] -= vector * len(pods)
         if node_index >= self.existing_count:
             number = node_index - self.existing_count
@@ -225,7 +225,7 @@ class NodeArrays:
         return self.count - 1
 
     def slot_after_join(self, node_index: int, variant: Variant) -> NodeSlot | None:
-        """What a bought node becomes when such pods join it, whatever type it was meant to be; None: they cannot."""
+        """The slot of a new node after such pods join it, with any type; None if they cannot."""
         slot = self._next_slots(variant)[self.new_nodes[node_index - self.existing_count].slot]
         return self.slots[slot] if slot >= 0 else None
 
@@ -240,7 +240,7 @@ class NodeArrays:
             self._ports.setdefault(port, set()).add(node_index)
 
     def used_amounts(self, number: int) -> Amounts:
-        """What the pods of a bought node ask for together."""
+        """Total requests of the pods on a new node."""
         return np.asarray(self.new_nodes[number].headroom - self.free[self.existing_count + number], dtype=np.int64)
 
     def slot_at(self, node_index: int) -> NodeSlot | None:

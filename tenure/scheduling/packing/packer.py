@@ -52,7 +52,7 @@ class Packing:
     unscheduled: list[UnschedulablePod] = field(default_factory=list)
     universe: Universe = field(init=False)
     _undetermined: dict[int, list[tuple[TopologyGroup, int]]] = field(default_factory=dict)
-    """Bought nodes whose domain is open: what is to be counted once it is known."""
+    """New nodes with an open domain, and the counts to add once it is known."""
 
     def __post_init__(self) -> None:
         self.universe = Universe(self.node_arrays, self.instance_selector.offers)
@@ -85,7 +85,7 @@ class Packing:
             self.unscheduled += [unscheduled_pod(pod, reasons[id(one)]) for pod in one.pods]
 
     def _schedule_tier(self, classes: Sequence[PodClass]) -> dict[int, str]:
-        """Pods of one priority: those with rules first, since the others can fill what is left of their nodes."""
+        """Pods of one priority: constrained pods first, since the others can fill their nodes."""
         free = [one for one in classes if is_unconstrained(one)] if self.use_pod_mixer else []
         reasons = {
             id(one): self.schedule_class(one) for one in classes if not (self.use_pod_mixer and is_unconstrained(one))
@@ -100,7 +100,7 @@ class Packing:
         return reasons | {id(one): self.schedule_class(one) for one in free if one.pods}
 
     def schedule_class(self, one: PodClass) -> str:
-        """Find places for the pods of a class; why some are left, in words."""
+        """Place the pods of a class; returns why some remain, as text."""
         reason = ""
         for alternative in one.alternatives:
             reason = self._schedule_by_domain(one, alternative, domain_keys(alternative.rules), len(one.pods))[1]
@@ -305,7 +305,7 @@ class Packing:
             self._count_undetermined(node_index)
 
     def _count_undetermined(self, node_index: int) -> None:
-        """Count what was open, where a pod that came later has decided the domain."""
+        """Count pods on nodes whose domain a later pod has fixed."""
         undetermined = []
         for group, share in self._undetermined[node_index]:
             domain = self.node_arrays.domain_at(node_index, group.topology_index.key)

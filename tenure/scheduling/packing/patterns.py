@@ -47,7 +47,7 @@ _MAX_COST_RATIO: Final = 0.999
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sizes:
-    """What pods ask for: one row for each size, how many there are, and how many of them a node may hold."""
+    """Pod requests: one row per size, with its number of pods and the maximum per node."""
 
     vectors: Amounts
     counts: Amounts
@@ -178,7 +178,7 @@ def fill_rows(sizes: Sizes, headroom: Amounts, caps: Amounts, size_prices: Price
 
 
 def undominated_types(headroom: Amounts, prices: Prices) -> Indices:
-    """The machines that no other outdoes: as large in everything and no dearer."""
+    """The types that no other type of at most the same price equals in every dimension."""
     return undominated_rows(headroom, np.lexsort((-headroom.sum(axis=1), prices)))
 
 

@@ -36,7 +36,7 @@ from tenure.scheduling.snapshot import ClusterFacts
 from tenure.scheduling.volumes import NO_VOLUME_REQUIREMENTS, Attachment, VolumeRequirements, volume_requirements
 
 VolumeAttachments = tuple[dict[int, Mapping[str, int]], dict[int, set[Attachment]]]
-"""Of homes by number: limits by CSI driver, and what is attached."""
+"""By node index: limits by CSI driver, and attached volumes."""
 _MAX_FEW_PODS: Final = 300
 """So many pods cost little enough time to be planned in several ways."""
 
@@ -71,7 +71,7 @@ class PackingAttempt:
         return not (self.packing.unscheduled or self.packing.node_arrays.new_nodes)
 
     def cost(self, of_node: float) -> tuple[int, float]:
-        """Pods without a place, then US dollars an hour, each node `of_node` dearer than it is."""
+        """Pods without a place, then US dollars an hour, with `of_node` added per node."""
         nodes = range(len(self.packing.node_arrays.new_nodes))
         return len(self.packing.unscheduled), sum(
             self.planned_nodeclaims.cheapest_price(number) + of_node for number in nodes
@@ -80,7 +80,7 @@ class PackingAttempt:
 
 @dataclass(frozen=True)
 class PassInputs:
-    """What a pass stands on."""
+    """Inputs of a pass."""
 
     facts: ClusterFacts
     existing_nodes: ExistingNodes
@@ -115,7 +115,7 @@ class PassSettings:
 
 
 def plan_pods(shaped_pods: Sequence[tuple[PodShape, PodFact]], inputs: PassInputs, pass_settings: PassSettings) -> Plan:
-    """Where each pod goes, and what is to be bought. Few pods are planned in several ways, and the best is kept."""
+    """Place each pod and choose the nodes to launch. Few pods are planned in several ways, and the best is kept."""
     rejected: list[UnschedulablePod] = []
     limits, attached = (
         existing_volume_attachments(inputs.facts, inputs.existing_nodes)
@@ -198,7 +198,7 @@ def _build_topology_groups(facts: ClusterFacts, shapes: Iterable[PodShape]) -> T
 def _count_running_pods(
     facts: ClusterFacts, topology_groups: TopologyGroups, packing: Packing, moving_uids: set[str]
 ) -> None:
-    """Pods that run, on nodes that stay, count and hold their ports before anybody is placed."""
+    """Count running pods on remaining nodes, with their host ports, before any pod is placed."""
     counting = any(True for _ in topology_groups.groups)
     for node_index, node in enumerate(packing.node_arrays.existing_nodes.nodes):
         for pod in facts.bound_to(node.name):
@@ -247,8 +247,7 @@ def create_packing(
 
 
 def _can_launch_for(one: PodClass, offers: Iterable[Offer], headroom_by_option: dict[Option, Amounts]) -> bool:
-    """Pods for which no machine is made are no reason to buy others larger. `headroom_by_option` remembers what
-    options have."""
+    """Pods that no type fits are no reason for larger types. `headroom_by_option` caches the capacity of options."""
     for offer in offers:
         vector = offer.table.to_vector(one.requests)
         if vector is None:

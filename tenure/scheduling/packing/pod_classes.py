@@ -61,8 +61,11 @@ def min_node_count(classes: Sequence[PodClass]) -> int:
 
 
 def pod_granularity(classes: Sequence[PodClass], resource: str) -> int:
-    """How small the pods are that can fill the rest of a node: a fiftieth of what is asked for comes in amounts
-    of at most this. What is left of a node beyond a multiple of it will stay unused."""
+    """The size of the pods that can fill the rest of a node: a fiftieth of the demand has requests of at most this
+    size.
+
+    Capacity of a node beyond a multiple of it stays unused.
+    """
     amounts = sorted((amount, len(one.pods) * amount) for one in classes if (amount := one.requests.get(resource, 0)))
     total_amount, so_far = sum(total for _, total in amounts), 0
     for amount, total in amounts:
@@ -102,7 +105,7 @@ def _age_order(pod: PodFact) -> tuple[datetime, str]:
 
 
 def _queue_order(one: PodClass) -> tuple[int, bool, int, int, datetime, str]:
-    """Those that need nodes of their own come before those that can fill what is left of them."""
+    """Pods that need their own nodes come before pods that can fill the rest of them."""
     first = one.pods[0]
     anywhere = new_node_cap(one.alternatives[0].rules) == UNLIMITED
     return -first.priority, anywhere, -one.requests.get(CPU, 0), -one.requests.get(MEMORY, 0), *_age_order(first)

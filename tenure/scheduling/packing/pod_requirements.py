@@ -12,8 +12,10 @@ from tenure.scheduling.volumes import Attachment
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodTopologyTerms:
-    """What a pod says about other pods; `namespace` is empty where it says nothing. One object for all that say the
-    same (`_intern_topology_terms`), since it is compared for every pod."""
+    """A pod's rules about other pods; `namespace` is empty without rules.
+
+    Pods with equal rules share one object (`_intern_topology_terms`), since it is compared for every pod.
+    """
 
     namespace: str
     spreads: tuple[SpreadConstraint, ...]
@@ -25,7 +27,7 @@ NO_TOPOLOGY_TERMS: Final = PodTopologyTerms("", (), (), ())
 
 
 class VolumeTerms(NamedTuple):
-    """What a pod's volumes ask of its node."""
+    """A pod's volume requirements of its node."""
 
     alternatives: tuple[Requirements, ...] = ()
     """Where they can be used; empty: anywhere. They restrict the node, and no count of pods takes notice of them."""
@@ -39,7 +41,7 @@ NO_VOLUME_TERMS: Final = VolumeTerms()
 
 
 class PodShape(NamedTuple):
-    """Everything about a pod that decides where it may go, but for who counts it."""
+    """Every property of a pod that decides its placement, except the rules that count it."""
 
     requests: tuple[tuple[str, int], ...]
     constraints: Constraints
@@ -66,7 +68,7 @@ _intern_topology_terms = lru_cache(maxsize=1 << 16)(PodTopologyTerms)
 def intern_variant(
     requirements: Requirements, tolerations: tuple[Toleration, ...], tolerate_preferences: bool = False
 ) -> Variant:
-    """Equal readings are one object, so that what is found out about one is found out once."""
+    """Equal variants share one object, and so its cached results."""
     return Variant(requirements, tolerations, tolerate_preferences)
 
 
@@ -79,7 +81,7 @@ def pin_label(one: Variant, key: str, value: str) -> Variant:
 
 @lru_cache(maxsize=1 << 14)
 def combine_with_volumes(strict: Requirements, volumes: tuple[Requirements, ...]) -> tuple[Requirements, ...]:
-    """What the pod asks for, and beside it one place of its volumes after the other; without those that exclude it."""
+    """The pod's requirements combined with each alternative of its volumes; contradictions are dropped."""
     return tuple(strict.intersection(one) for one in volumes if not strict.conflicts(one)) if volumes else (strict,)
 
 

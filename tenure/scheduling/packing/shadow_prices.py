@@ -22,7 +22,7 @@ class ShadowPrices:
     """How many of each row the mix has; a plan draws them down."""
 
     def value_headroom(self, headroom: Amounts, demand: Amounts, *, forced: bool) -> Prices:
-        """Per row what of its room the demand can use, in dollars; `forced`: a node by itself is of use."""
+        """Dollar value of each row's capacity that the demand can use; `forced`: a node alone has value."""
         values = np.minimum(headroom, demand) @ self.resource_prices
         return np.asarray(values + self.node_price if forced else values, dtype=np.float64)
 
@@ -45,7 +45,7 @@ def solve_shadow_prices(headroom: Amounts, prices: Prices, demand: Amounts, *, n
 
 
 def solve_covering(prices: Prices, matrix: Prices, least: Prices) -> tuple[Prices, Prices] | None:
-    """How much of each row at the lowest cost, and the duals of what is asked for, for the transposed `matrix`."""
+    """The amount of each row at the lowest cost, and the duals of the demand, for the transposed `matrix`."""
     columns, rows = matrix.shape
     model = highspy.HighsLp()
     model.num_col_, model.num_row_ = columns, rows
@@ -82,6 +82,6 @@ def undominated_rows(offered: Amounts | Prices, order: Indices) -> Indices:
 
 
 def inverse_demand_prices(demand: Amounts) -> Prices:
-    """Each resource for the inverse of what is asked of it: where nothing better is known."""
+    """Price each resource at the inverse of its demand, as a fallback."""
     requested = demand.astype(np.float64)
     return np.divide(1.0, requested, out=np.zeros_like(requested), where=requested > 0)

@@ -21,7 +21,7 @@ from tenure.scheduling.packing.topology import UNLIMITED
 from tenure.scheduling.pods import Variant
 
 _MIN_USED_SHARE: Final = 0.95
-"""A node of a pattern is added when the pods fill so much of what the pattern fills."""
+"""A node of a pattern is added if the pods fill at least this share of the pattern."""
 _ROUNDED_UP_SHARE: Final = 0.5
 _ROUNDING_TOLERANCE: Final = 1e-6
 _MAX_CANDIDATE_CLASSES: Final = 256
@@ -77,7 +77,7 @@ class PodMixer:
         return taken if enough else {}
 
     def greedy_recipe(self, headroom: Amounts, resource_prices: Prices) -> Recipe:
-        """What goes on any node with so much room."""
+        """The pods to place on any node with this capacity."""
         taken = Recipe()
         scale = (
             resource_prices
@@ -98,7 +98,7 @@ class PodMixer:
     def _add_pods(
         self, free: Amounts, resource_prices: Prices, taken: Recipe, group_budgets: Amounts | None = None
     ) -> None:
-        """Pod by pod, the one after which least is left: of |free - pod|², what differs between pods."""
+        """Pod by pod, choose the one that leaves the least: the part of |free - pod|² that differs between pods."""
         among = np.flatnonzero(self.remaining)
         if group_budgets is not None:
             among = among[self._groups[among] >= 0]
@@ -149,8 +149,8 @@ class SharedNodePacker:
         self._pod_mixer = PodMixer(np.array(self._vectors), [len(one.pods) for one in classes])
 
     def add_nodes(self) -> None:
-        """Until all have a place or nothing more can be bought for them. A pool of less weight sells only what those
-        before it do not."""
+        """Add nodes until all pods have a place or no offer fits. A pool of lower weight is used only for pods that
+        higher ones cannot place."""
         for offer_set in self._instance_selector.offer_sets(self._variant):
             self._add_patterns(offer_set)
             self._add_one_by_one({id(offer) for offer, _ in offer_set.offers})
@@ -227,7 +227,7 @@ def add_new_node(node_arrays: NodeArrays, instance_selector: InstanceSelector, i
 
 
 def is_unconstrained(one: PodClass) -> bool:
-    """No rule says where they go but what they ask of a node."""
+    """No topology rule limits its placement."""
     return not one.alternatives[0].rules and not one.ports and one.volumes is NO_VOLUME_TERMS
 
 

@@ -83,7 +83,7 @@ class SpreadRule:
     max_skew: int
     min_domains: int = 1
     strict: tuple[Variant, ...] = ()
-    """What the pods ask of their nodes, preferences left out."""
+    """The pods' node requirements without preferences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class AntiAffinityRule:
 
 @dataclass(frozen=True, slots=True)
 class KnownDomainRule:
-    """The domain must be known: somebody else's rule counts these pods."""
+    """The domain must be known, since another pod's rule counts these pods."""
 
     group: TopologyGroup
 
@@ -119,7 +119,7 @@ class Domains:
     order: list[str]
     rules: tuple[Rule, ...]
     counted_domains: Mapping[SpreadRule, Sequence[str]] = field(default_factory=dict)
-    """The domains in which each spread looks for the emptiest; all that may be used where nothing is said."""
+    """The domains among which each spread constraint finds the minimum; all usable domains if absent."""
     headroom: Mapping[str, int] = field(default_factory=dict)
     """How many more go where no node can be bought."""
     blocked: set[str] = field(default_factory=set)
@@ -144,7 +144,7 @@ class Domains:
         )
 
     def rejection_message(self, key: str) -> str:
-        """Why there is no share for one more pod, in words: which rule, and how near it is."""
+        """Why one more pod does not fit, as text: the rule and its counts."""
         if not self.order:
             return f"no node that could be had, and none that stands, has the label {key}"
         where, reasons = ", ".join(self.order), []
@@ -240,7 +240,7 @@ def requires_shared_node(rules: Iterable[Rule]) -> bool:
 
 
 def domain_keys(rules: Iterable[Rule]) -> tuple[str, ...]:
-    """The keys other than the hostname for which a domain has to be chosen."""
+    """The keys other than the hostname for which a domain must be chosen."""
     return tuple(dict.fromkeys(rule.group.topology_index.key for rule in rules if not rule.group.hostname))
 
 

@@ -21,13 +21,13 @@ class Universe:
     node_arrays: NodeArrays
     offers: Sequence[Offer]
     new_node_labels: Sequence[Requirements] = ()
-    """What is certain of nodes that others have bought."""
+    """Known labels of new nodes."""
     _usable_domains: dict[tuple[Variant, str], list[str]] = field(default_factory=dict)
     _counted_nodes: dict[TopologyGroup, Mask] = field(default_factory=dict)
     _counted_domains: dict[SpreadRule, tuple[str, ...]] = field(default_factory=dict)
 
     def usable_domains(self, variant: Variant, key: str) -> list[str]:
-        """Where such pods may go, cheapest first: domains of homes, and of what can be bought now."""
+        """Domains these pods may use, cheapest first: of existing nodes and of current offers."""
         known = self._usable_domains.get((variant, key))
         if known is None:
             known = self._usable_domains[variant, key] = sorted(
@@ -37,8 +37,11 @@ class Universe:
         return known
 
     def counted_domains(self, rule: SpreadRule) -> tuple[str, ...]:
-        """Those in which the emptiest is looked for: of nodes that the constraint takes notice of, of what the pods'
-        strict requirements let them buy (reference 2.14), and of nodes that are coming, whoever may use them."""
+        """Domains among which the minimum is found (reference 2.14).
+
+        They belong to nodes that the constraint includes, to offers that fit the pods' strict requirements, and to
+        nodes being launched for any pod.
+        """
         known = self._counted_domains.get(rule)
         if known is None:
             key = rule.group.topology_index.key

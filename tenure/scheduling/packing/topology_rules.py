@@ -28,7 +28,7 @@ from tenure.scheduling.pods import IGNORE, Constraints, Variant, node_requiremen
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConstraintAlternative:
-    """One way to take what a pod says; the first is the strictest, later ones give preferences up."""
+    """One way to satisfy a pod's terms; the first is the strictest, later ones drop preferences."""
 
     variant: Variant
     rules: tuple[Rule, ...]
@@ -42,7 +42,7 @@ class ConstraintAlternative:
 
 
 class TopologyGroups:
-    """Every tally of a pass, and who is counted in which."""
+    """Every topology group of a pass, with the pods that each counts."""
 
     def __init__(self, namespaces: Mapping[str, Mapping[str, str]] | None = None) -> None:
         """`namespaces` are the labels of each, for terms that select namespaces by them."""
@@ -66,7 +66,7 @@ class TopologyGroups:
             self.add_shape(shape)
 
     def add_shape(self, shape: PodShape) -> None:
-        """Make the tallies that pods of this shape need. All are entered before anybody is counted."""
+        """Create the groups that pods of this shape need. All groups exist before any pod is counted."""
         topology_terms = shape.topology_terms
         for spread in topology_terms.spreads:
             self._get_group(self._spread_index(spread, shape))
@@ -78,7 +78,7 @@ class TopologyGroups:
         self.add_anti_affinity_owners(topology_terms)
 
     def add_anti_affinity_owners(self, topology_terms: PodTopologyTerms) -> None:
-        """Whoever carries a required anti-affinity term keeps those that it selects away."""
+        """A pod with a required anti-affinity term excludes the pods that it selects."""
         for term in topology_terms.anti_affinity:
             if not term.weight:
                 self._get_group(self._term_index(term, topology_terms.namespace, owners=True))
@@ -129,7 +129,7 @@ class TopologyGroups:
                 yield ConstraintAlternative(intern_variant(one, constraints.tolerations, True), hard, own)
 
     def _relaxation_steps(self, shape: PodShape, own_groups: frozenset[TopologyGroup], policy: str):  # type: ignore[no-untyped-def]
-        """What is left of the preferences: a wish for the node, and soft rules."""
+        """The remaining preferences: preferred node affinity, and soft rules."""
         if policy == IGNORE:
             yield None, ()
             return
@@ -164,7 +164,7 @@ class TopologyGroups:
                 yield AntiAffinityRule(group, group in own_groups)
 
     def _imposed_rules(self, shape: PodShape, example: PodFact, own_groups: frozenset[TopologyGroup]) -> Iterator[Rule]:
-        """What other pods' required terms mean for these."""
+        """Rules that required terms of other pods impose on these."""
         for topology_index, group in self._groups.items():
             if topology_index.owners and topology_index.selects(example.namespace, example.labels):
                 yield AntiAffinityRule(group, False)

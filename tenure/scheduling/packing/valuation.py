@@ -19,7 +19,7 @@ _SMALL_NODE: Final = {"cpu": 16_000, "memory": 64 << 30}
 _LARGE_NODE: Final = {"cpu": 64_000, "memory": 512 << 30}
 """Between these bounds a node is as large as its share of the demand."""
 _LARGE_NODE_PENALTY: Final = 1.1
-"""So much dearer a node above its share seems: losing one is then not losing all."""
+"""Price increase of a node above its share, so that losing one node does not lose all pods."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class CapacityValuation:
         return np.asarray(np.minimum(np.maximum(headroom, 0) // grains * grains, self.max_per_node), dtype=np.int64)
 
     def shadow_prices(self, offer: Offer) -> ShadowPrices:
-        """What capacity is worth in this pool, all pods that wait taken together."""
+        """The value of capacity in this pool for all pending pods together."""
         known = self._shadow_prices.get(id(offer))
         if known is None:
             known = self._shadow_prices[id(offer)] = self._compute_shadow_prices(offer)
@@ -87,7 +87,7 @@ class CapacityValuation:
         return found
 
     def pattern_solution(self, offer: Offer) -> PatternSolution | None:
-        """Which machines pods go on together; None where nobody knows, or there are too many sizes."""
+        """The types that pods share; None if unknown, or with too many sizes."""
         if id(offer) not in self._pattern_solutions:
             base, found = offer.base_option(), None
             if 0 < len(self.sizes.counts) <= MAX_SIZES and not isinstance(base, RejectionReason):

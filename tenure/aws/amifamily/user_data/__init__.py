@@ -1,4 +1,4 @@
-"""User data: what an instance reads at boot to join the cluster, in the dialect of its image family."""
+"""User data with which an instance joins the cluster at boot, in the format of its image family."""
 
 from tenure.aws.amifamily.user_data.bootstrap import Bootstrap, UserDataError, UserDataTooLarge, render
 

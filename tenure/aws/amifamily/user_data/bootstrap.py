@@ -44,7 +44,7 @@ _KUBELET_LABELS: Final = frozenset(
 
 
 def render(family: Family, bootstrap: Bootstrap) -> str:
-    """The text before it is base64. Raises UserDataError for what EC2 or the machine would refuse."""
+    """The text before base64. Raises UserDataError for text that EC2 or the node would refuse."""
     dialect = _DIALECTS.get(family.name)
     text = dialect(bootstrap) if dialect else bootstrap.custom
     size = len(text.encode())
@@ -64,7 +64,7 @@ def bootstrap_of(
     max_pods: int,
     computed: Mapping[str, Any] | None = None,
 ) -> Bootstrap:
-    """What the nodes of this claim are told at boot. `computed`: spec.kubelet with amounts for expressions."""
+    """Boot configuration of the NodeClaim's node. `computed`: spec.kubelet with the values of expressions."""
     raw: Mapping[str, Any] = _in_order(computed or node_class.spec.kubelet or {})
     return Bootstrap(
         cluster=cluster,
@@ -80,9 +80,9 @@ def bootstrap_of(
 
 
 def image_versions(node_class: EC2NodeClass) -> tuple[str, ...]:
-    """Those that the alias or the images' names tell, such as v1.46.0 in bottlerocket-aws-k8s-1.34-x86_64-v1.46.0-1a2b.
+    """Versions in the alias or the images' names, such as v1.46.0 in bottlerocket-aws-k8s-1.34-x86_64-v1.46.0-1a2b.
 
-    Empty when one of them tells none.
+    Empty if any of them has none.
     """
     if node_class.alias:
         return (node_class.alias[1],)
@@ -91,7 +91,7 @@ def image_versions(node_class: EC2NodeClass) -> tuple[str, ...]:
 
 
 def node_labels(node_class: EC2NodeClass, claim: NodeClaim, family: Family, capacity_type: str) -> dict[str, str]:
-    """The claim's labels and those known at launch, without what a kubelet may not say of itself; sorted."""
+    """The NodeClaim's labels and those known at launch, without labels a kubelet may not set; sorted."""
     found = {
         **claim.metadata.labels,
         labels.NODECLASS: node_class.name,
@@ -103,7 +103,7 @@ def node_labels(node_class: EC2NodeClass, claim: NodeClaim, family: Family, capa
 
 
 def _in_order(value: Any) -> Any:
-    """Maps by key: the order in which somebody wrote them must make no other launch template."""
+    """Sort maps by key: the order of keys must not change the launch template."""
     if isinstance(value, Mapping):
         return {key: _in_order(value[key]) for key in sorted(value)}
     return [_in_order(one) for one in value] if isinstance(value, list | tuple) else value

@@ -115,7 +115,7 @@ def _binds_by_itself(version: str) -> bool:
 
 
 def _require_table(parent: dict[str, Any], key: str, path: str) -> dict[str, Any]:
-    """A table that is a table: made when missing. Raises UserDataError when something else stands there."""
+    """The table at this key, created if missing. Raises UserDataError if the value is no table."""
     found = parent.setdefault(key, {})
     if not isinstance(found, dict):
         raise UserDataError(f"spec.userData: {path} must be a table, such as [{path}]")

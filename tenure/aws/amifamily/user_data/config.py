@@ -13,15 +13,15 @@ LIMIT: Final = 16384
 
 
 class UserDataError(ValueError):
-    """The user's own user data cannot be used; the message names the field and what is wrong."""
+    """The user's own user data is invalid; the message names the field and the problem."""
 
 
 class UserDataTooLarge(UserDataError):
-    """What is made of it is more than EC2 takes."""
+    """The rendered user data exceeds EC2's limit."""
 
 
 class Bootstrap(Value):
-    """What a machine must know to join. `custom` is `spec.userData`."""
+    """Input to join a node to the cluster. `custom` is `spec.userData`."""
 
     cluster: ClusterFacts
     labels: dict[str, str]

@@ -56,7 +56,7 @@ def _choose_boundary(parts: Iterable[Message]) -> str:
 
 
 def _message_text(message: Message) -> str:
-    """As it is: no line is folded, and none that begins with From is changed."""
+    """Unchanged text: no line folding, and no escaping of lines that begin with From."""
     out = io.StringIO()
     Generator(out, mangle_from_=False, maxheaderlen=0).flatten(message)
     return out.getvalue()

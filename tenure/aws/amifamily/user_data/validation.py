@@ -23,7 +23,7 @@ _BROKEN: Final = (
 
 
 def why_unreadable(text: str, family: Family) -> str:
-    """What is wrong with it, led by the field; empty when nothing is."""
+    """The problem, starting with the field; empty if valid."""
     if family is CUSTOM or not text.strip():
         return ""
     text = text.encode(errors="replace").decode()

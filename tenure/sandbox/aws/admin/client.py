@@ -14,7 +14,7 @@ THROTTLES = ("RequestLimitExceeded", "Throttling", "ThrottlingException")
 
 
 class AwsControl(CapacityControl):
-    """`endpoint` is the stand-in's URL. Methods raise ControlError when refused, OSError when nobody answers."""
+    """`endpoint` is the fake's URL. Methods raise ControlError for a rejection, OSError without a connection."""
 
     def health(self) -> Json:
         return self._call("GET", "health")
@@ -127,9 +127,9 @@ class AwsControl(CapacityControl):
         impaired_seconds: float | None = None,
         events: Iterable[Json] = (),
     ) -> None:
-        """What DescribeInstanceStatus shows. An event: `code`, `not_before`, `not_after`, `description`, `id`.
+        """Set the answer of DescribeInstanceStatus. An event: `code`, `not_before`, `not_after`, `description`, `id`.
 
-        `impaired_seconds` is since how long a check fails; -1: EC2 does not say since when.
+        `impaired_seconds`: how long a check has failed; -1: EC2 does not report its start.
         """
         body = {
             "id": instance_id, "instance": instance, "system": system, "ebs": ebs, "events": list(events),

@@ -177,7 +177,7 @@ def advance_clock(fake_aws: FakeAws, body: Body) -> Any:
 
 
 def configure(fake_aws: FakeAws, body: Body) -> Any:
-    """Change delays, the cluster's endpoint and the like, by the names of SimSettings."""
+    """Change settings such as delays and the cluster's endpoint, by the names of SimSettings."""
     known = {field.name: field.type for field in fields(SimSettings)}
     for name, value in body.items():
         if name not in known or name in FIXED_SETTINGS:

@@ -1,4 +1,4 @@
-"""The table of EC2 actions that are ours. What is not in it goes to moto."""
+"""The table of EC2 actions that the fake implements. moto handles the rest."""
 
 from __future__ import annotations
 

@@ -115,9 +115,9 @@ class Environment:
             self.enter_state(instance, "shutting-down")
 
     def enter_state(self, instance: Instance, state: str, at: float | None = None) -> None:
-        """Put an instance into a state, start what follows from it, and tell the listeners.
+        """Change an instance's state, schedule the next transition, and notify listeners.
 
-        `at` is the clock's reading when it happened, so that one great leap of the clock passes through several states.
+        `at` is the clock time of the change, so that one large clock step passes through several states.
         """
         instance.state = state
         instance.invalidate_view()
@@ -136,7 +136,7 @@ class Environment:
         self._notify_listeners(instance)
 
     def reboot(self, instance: Instance) -> None:
-        """It runs on as far as EC2 tells; its machine begins anew."""
+        """EC2's state stays running; the node boots again."""
         instance.reboots += 1
         self.bump_revision()
         instance.revision = self.revision
@@ -171,7 +171,7 @@ class Environment:
             listener(instance)
 
     def bump_revision(self) -> None:
-        """Say that something changed: the revision grows and whoever waits wakes up."""
+        """Increase the revision and wake waiters."""
         self.revision += 1
         self.moved.notify_all()
 

@@ -108,7 +108,7 @@ class IamAuthorizer:
         return found
 
     def authorize(self, action: str, resource: str, context: Context | None = None) -> None:
-        """Raises UnauthorizedOperation, EC2's way of refusing, and names what was missing."""
+        """Raises UnauthorizedOperation, as EC2 does, with the missing permission."""
         found = self.decide(action, resource, context or {})
         if found.decision != "allow":
             article = "an" if found.layer == IDENTITY else "a"

@@ -46,7 +46,7 @@ class AccessKeys:
         del self._policies[access_key]
 
     def restore(self) -> None:
-        """Only what was bound for good, and no denials."""
+        """Permanent bindings only, without denials."""
         self._policies = dict(self._first)
         self._guards.clear()
         self._denials.clear()

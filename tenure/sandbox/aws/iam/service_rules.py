@@ -1,6 +1,4 @@
-"""What a bound key's calls to the services beside EC2 need permission for: action, resource and condition keys of
-each.
-"""
+"""Required permissions of a bound key's calls to services other than EC2: action, resource and condition keys."""
 
 from __future__ import annotations
 

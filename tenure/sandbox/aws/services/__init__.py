@@ -1,3 +1,1 @@
-"""The services beside EC2 that are not moto's, or that moto answers wrongly: pricing, EKS, zonal shift, SSM seeds, IAM
-lists.
-"""
+"""Services other than EC2 that moto lacks or answers wrongly: pricing, EKS, zonal shift, SSM seeds, IAM lists."""

@@ -142,7 +142,7 @@ def state_change(settings: SimSettings, now: Any, instance_id: str, state: str) 
 
 
 def health_event(settings: SimSettings, now: Any, ids: list[str], **fields: Any) -> dict[str, Any]:
-    """`fields` go into the detail: eventTypeCode, eventTypeCategory, startTime, endTime, statusCode and the like."""
+    """`fields`: members of the detail: eventTypeCode, eventTypeCategory, startTime, endTime, statusCode and others."""
     detail = {
         "eventArn": f"arn:aws:health:{settings.region}::event/EC2/{uuid.uuid4()}",
         "service": "EC2",

@@ -1,6 +1,6 @@
-"""iam:SimulatePrincipalPolicy and SimulateCustomPolicy, decided by the same evaluator that gates the calls.
+"""iam:SimulatePrincipalPolicy and SimulateCustomPolicy, decided by the same evaluator that authorizes the calls.
 
-A principal's policies are those of the access key that stands for it, and those that IAM itself keeps for a role.
+A principal's policies are those of its access key, and those that IAM stores for a role.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DECISIONS = {"allow": "allowed", "deny": "explicitDeny", "implicit-deny": "impli
 
 
 def simulate_principal_policy(fake_aws: FakeAws, call: AwsCall) -> Response:
-    """Raises NoSuchEntity for a principal that nobody knows."""
+    """Raises NoSuchEntity for an unknown principal."""
     policy = _policies_of(fake_aws, call.form.get("PolicySourceArn", ""))
     return _simulate(call, (*policy, *_read_input_policies(call)))
 

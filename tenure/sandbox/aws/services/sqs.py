@@ -1,11 +1,11 @@
-"""Makes moto's standard SQS queues quick, and safe for pollers side by side. Call `patch_moto` once in a process.
+"""Makes moto's standard SQS queues fast, and safe for concurrent pollers. Call `patch_moto` once per process.
 
-moto looks at every message of a queue several times for each that it gives or takes back: thousands of messages take
-minutes. It also hands one message to two pollers that ask at the same moment, and keeps what is past its retention.
+moto scans a queue several times per received or deleted message: thousands of messages take minutes. It also returns
+one message to two simultaneous pollers, and keeps messages past their retention.
 
-AWS::SQS::QueuePolicy for moto's CloudFormation, which leaves the type out: a stack's queue has its policy.
+AWS::SQS::QueuePolicy for moto's CloudFormation, which lacks the type: a stack's queue gets its policy.
 
-moto finds the types among the subclasses that there are when the first stack is made.
+moto finds types among the subclasses that exist when the first stack is created.
 
 Whether a volume can be encrypted with a key: moto's KMS keys, read in process.
 """
@@ -104,7 +104,7 @@ def _receive_visible(queue: Any, count: int, visibility: int) -> list[Any]:
 
 
 def _remove_message(queue: Any, message: Any) -> None:
-    """What was read first stands in front, so that it is soon found."""
+    """Messages read first are at the front, which keeps the search short."""
     queue._messages.remove(message)
     queue.pending_messages.discard(message)
     for handle in filter(None, message.all_receipt_handles):

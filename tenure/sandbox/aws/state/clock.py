@@ -1,6 +1,6 @@
-"""The stand-in's clock. Timers of instances run on `now`, which can be scaled and moved; stamps are wall time.
+"""Clock of the fake. Instance timers use `now`, which can be scaled and moved; timestamps are wall time.
 
-Stamps stay real because clients compare them with their own clock, which nobody moves.
+Timestamps stay real because clients compare them with their own clock.
 """
 
 from __future__ import annotations

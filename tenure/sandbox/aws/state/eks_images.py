@@ -34,7 +34,7 @@ WINDOWS = (("2019", "1.0"), ("2022", "1.0"), ("2025", "1.35"))
 
 @dataclass(frozen=True)
 class Release:
-    """A version as its family writes it, and when it came out. Only of the latest do `latest` and the like speak."""
+    """A version in its family's form, and its release date. Aliases such as `latest` name only the newest."""
 
     version: str
     created: dt.datetime

@@ -1,8 +1,8 @@
-"""Reads the EC2 query protocol: `Filter.1.Value.2=x` and the like become the nested dictionary that boto3 users know.
+"""Parses the EC2 query protocol: `Filter.1.Value.2=x` and similar parameters become the nested dictionary of boto3.
 
-Before it: `app` decodes the form. After it: the handlers in `ec2`, which see members under their documented names.
+`app` decodes the form first. The handlers in `ec2` receive members under their documented names.
 
-botocore's description of the EC2 API, loaded once: the shapes that `query` reads by and `xml` writes by.
+botocore's description of the EC2 API, loaded once: the shapes that `query` and `xml` use.
 """
 
 from __future__ import annotations

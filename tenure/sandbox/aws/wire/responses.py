@@ -60,7 +60,7 @@ REST_JSON_SERVICES = frozenset({"eks", "arc-zonal-shift"})
 
 @dataclass(frozen=True)
 class Response:
-    """What goes back on the connection. `cut` means: say nothing and close it."""
+    """The response on the connection. `cut`: close the connection without an answer."""
 
     status: int
     body: bytes

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class UserDataError(ValueError):
-    """The boot would fail here: what is wrong with the user data, for the log of the machine."""
+    """The boot would fail here; the message has the problem of the user data, for the node's log."""
 
 
 class Taint(BaseModel):

@@ -12,8 +12,7 @@ from tenure.sandbox.nodes.userdata.kubelet_join import Join, UserDataError, pars
 
 
 def split_flags(arguments: Iterable[str]) -> dict[str, str]:
-    """`--name=value` and `--name value` alike; a flag without a value is `true`. What is no flag is passed
-    over."""
+    """`--name=value` and `--name value` are equivalent; a flag without a value is `true`. Other words are skipped."""
     flags: dict[str, str] = {}
     waiting = ""
     for argument in arguments:

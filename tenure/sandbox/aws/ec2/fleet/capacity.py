@@ -1,11 +1,11 @@
-"""How much EC2 has left: capacity pools by type, zone and capacity type, and the account's vCPU limits.
+"""Capacity of EC2: pools by type, zone and capacity type, and the account's vCPU quotas.
 
-A pool that nobody set is without end. `*` stands for every type, zone or capacity type. Filled by the control API.
+A pool without a set size is unlimited. `*` means every type, zone or capacity type. The control API sets sizes.
 
-The account's quotas of running instances: vCPUs by family class, apart for on-demand and spot.
+Quotas of running instances: vCPUs by family class, separately for on-demand and spot.
 
-Codes and classes are those of the Service Quotas console. The figures begin so high that they never matter; the
-control API sets them.
+Codes and classes are those of the Service Quotas console. Default quotas are too high to matter; the control API
+changes them.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ CLASSES = {
 
 
 def quota_code(instance_type: str, lifecycle: str) -> str | None:
-    """The quota that an instance is counted against; None for what has none."""
+    """The quota that counts the instance; None if no quota does."""
     letters = re.match(r"[a-z]+", instance_type)
     family = CLASSES.get(letters[0] if letters else "", STANDARD)
     return BY_FAMILY_AND_USAGE.get((family, "spot" if lifecycle == "spot" else "on-demand"))

@@ -51,7 +51,7 @@ class Pool:
         return float(self.override.get("WeightedCapacity", 1))
 
     def to_response(self) -> dict[str, Any]:
-        """The pool as CreateFleet's answer names it: what was asked, with the place it stands for."""
+        """The pool in CreateFleet's answer: the request with its location."""
         location = {"AvailabilityZone": self.zone, "SubnetId": self.subnet_id, "InstanceType": self.instance_type}
         overrides = {**self.override, **{k: v for k, v in location.items() if v}}
         return {"LaunchTemplateSpecification": self.template, "Overrides": overrides}

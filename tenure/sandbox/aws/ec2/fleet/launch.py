@@ -1,11 +1,10 @@
-"""Makes instances out of launch data: checks what it names, chooses its place, takes capacity, and starts the pending
+"""Creates instances from launch data: validates references, chooses a zone, takes capacity, and starts the pending
 state.
 
-`prepare_launch` does what is the same for all instances of one pool and can fail for reasons of the request;
-`launch_one`
-takes capacity and addresses and can fail for want of them. Fleets and RunInstances both come through here.
+`prepare_launch` does the common part for all instances of one pool and raises request errors. `launch_one` takes
+capacity and addresses and raises capacity errors. Fleets and RunInstances both use them.
 
-Client tokens: the same token with the same request gives the first answer again, with another request an error.
+Client tokens: the same token with the same request repeats the first answer, with another request it is an error.
 """
 
 from __future__ import annotations

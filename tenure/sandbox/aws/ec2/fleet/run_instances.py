@@ -1,6 +1,4 @@
-"""RunInstances, with or without a launch template. Karpenter asks it with DryRun only, to learn whether it would be
-allowed.
-"""
+"""RunInstances, with or without a launch template. Karpenter calls it with DryRun only, as a permission check."""
 
 from __future__ import annotations
 

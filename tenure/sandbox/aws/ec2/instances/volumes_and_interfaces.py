@@ -1,7 +1,7 @@
-"""DescribeVolumes, DescribeNetworkInterfaces, DescribeSpotInstanceRequests: what came with instances and goes with
-them.
+"""DescribeVolumes, DescribeNetworkInterfaces, DescribeSpotInstanceRequests: resources created and deleted with
+instances.
 
-What an instance is made of at launch: its volumes from the image and the mappings, its interfaces and addresses.
+At launch: volumes from the image and the mappings, interfaces and addresses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeSubnets over moto's subnets, with free addresses counted from the instances that stand in them."""
+"""DescribeSubnets over moto's subnets, with free addresses counted from their instances."""
 
 from __future__ import annotations
 

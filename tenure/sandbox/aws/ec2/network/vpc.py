@@ -44,7 +44,7 @@ class AddressPool:
             self.returned.append(address)
 
     def restore(self, used: set[str], returned: list[str], prefix_addresses: int) -> None:
-        """Go on from a stored book: what was used or returned is not fresh any more."""
+        """Restore stored addresses: used and returned ones are not fresh."""
         self.used, self.returned, self.prefix_addresses = used, returned, prefix_addresses
         touched = [int(ipaddress.IPv4Address(address)) for address in (*used, *returned)]
         first = max(touched, default=int(self.cidr.network_address) + RESERVED - 2) + 1
