@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from tenure.apis.capacitybuffer import CapacityBufferSpec
 from tenure.apis.labels import (
@@ -18,6 +19,8 @@ from tenure.apis.labels import (
 from tenure.apis.quantity import parse_resources
 from tenure.model.provider_results import ConditionPatch
 
+MAX_REPLICAS: Final = 10_000
+"""Virtual pods of one buffer: each is an object in the memory of the controller and of the planner."""
 SCALABLE = ("Deployment", "StatefulSet", "ReplicaSet")
 
 
@@ -33,16 +36,17 @@ def decide_replicas(spec: CapacityBufferSpec, requests: Mapping[str, int], workl
     """For how many pods with these requests; `workload` has so many replicas (reference 2.20).
 
     The larger of `replicas` and the share counts, a share being one pod at least; limits cap it, or alone decide.
-    Raises QuantityError.
+    Raises QuantityError, and ValueError above MAX_REPLICAS.
     """
     desired = [spec.replicas] if spec.replicas is not None else []
     if spec.percentage is not None:
         desired.append(max(1, -(-spec.percentage * workload // 100)))
     limits = parse_resources(spec.limits)
     fitting = [max(0, limit) // requests[key] for key, limit in limits.items() if requests.get(key)]
-    if not desired:
-        return min(fitting, default=0)
-    return min([max(desired), *fitting])
+    replicas = min([max(desired), *fitting]) if desired else min(fitting, default=0)
+    if replicas > MAX_REPLICAS:
+        raise ValueError(f"spec asks for {replicas} pods, expected at most {MAX_REPLICAS}, e.g. replicas: 100")
+    return replicas
 
 
 def decide_conditions(unresolved: Unresolved | None, replicas: int, roomy: int) -> tuple[ConditionPatch, ...]:

@@ -6,7 +6,7 @@ import pytest
 
 from tenure.apis.capacitybuffer import CapacityBufferSpec
 from tenure.apis.quantity import QuantityError
-from tenure.policy.capacity_buffer import Unresolved, decide_conditions, decide_replicas
+from tenure.policy.capacity_buffer import MAX_REPLICAS, Unresolved, decide_conditions, decide_replicas
 
 REQUESTS = {"cpu": 1000, "memory": 512 << 20, "pods": 1}
 
@@ -39,6 +39,16 @@ def replicas(workload: int = 0, **spec: Any) -> int:
 )
 def test_for_how_many_pods(spec: dict[str, Any], workload: int, expected: int) -> None:
     assert replicas(workload, **spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "workload"),
+    (({"replicas": 2**31 - 1}, 0), ({"percentage": 2**31 - 1}, 500), ({"limits": {"cpu": "9e30"}}, 0)),
+)
+def test_more_pods_than_a_plan_holds_are_refused(spec: dict[str, Any], workload: int) -> None:
+    with pytest.raises(ValueError, match=f"at most {MAX_REPLICAS}"):
+        replicas(workload, **spec)
+    assert replicas(workload, **spec | {"limits": {"cpu": str(MAX_REPLICAS)}}) == MAX_REPLICAS
 
 
 def test_limits_that_are_none_are_named() -> None:
