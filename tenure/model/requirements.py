@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final
 
+from tenure.apis.durations import quote
 from tenure.apis.labels import WELL_KNOWN, is_injected_elsewhere, normalize_label_key
 from tenure.model.facts import Expression
 
@@ -26,8 +27,12 @@ GTE: Final = "Gte"
 LTE: Final = "Lte"
 BOUNDS: Final = (GT, LT, GTE, LTE)
 OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST, *BOUNDS)
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _MAX_VALUES: Final = 6
+_MAX_KEY: Final = 316
+"""Characters of a label's key: 253 for the prefix, 63 for the name. A comparison takes quadratic time."""
+_MAX_REASONS: Final = 6
+"""A pod may ask for thousands of labels, and every node and NodePool is compared with it."""
 
 
 class RequirementError(ValueError):
@@ -172,14 +177,16 @@ def _combine_values(left: Requirement, right: Requirement) -> frozenset[str]:
 def _bounded_requirement(key: str, operator: str, expression: Expression) -> Requirement:
     number = _parse_integer(expression.values[0]) if len(expression.values) == 1 else None
     if number is None:
-        raise RequirementError(f"{key} {operator} needs exactly one integer, not {list(expression.values)}")
+        raise RequirementError(f"{key} {operator} needs exactly one integer, not {quote(str(list(expression.values)))}")
     low = {GT: number + 1, GTE: number}.get(operator)
     high = {LT: number - 1, LTE: number}.get(operator)
     return Requirement(key, True, frozenset(), low, high, expression.min_values, present=True)
 
 
 def _parse_integer(value: str) -> int | None:
-    return int(value) if _INTEGER.fullmatch(value) else None
+    """None above 64 bits too, as Go reads it."""
+    number = int(value) if _INTEGER.fullmatch(value) else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
 def _is_between(number: int, gte: int | None, lte: int | None) -> bool:
@@ -272,15 +279,19 @@ class Requirements(Mapping[str, Requirement]):
 
     def undefined_keys(self, required: "Requirements", allowed: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """The keys that `required` needs to be there and that nothing here defines, sorted."""
-        needed = (key for key, one in required.items() if one.present)
-        return tuple(sorted(key for key in needed if key not in self and key not in allowed))
+        return tuple(sorted(self._iterate_undefined(required, allowed)))
+
+    def _iterate_undefined(self, required: "Requirements", allowed: frozenset[str]) -> Iterator[str]:
+        return (key for key, one in required.items() if one.present and key not in self and key not in allowed)
 
     def is_compatible(self, required: "Requirements", allow_undefined: frozenset[str] = WELL_KNOWN) -> bool:
         """Whether a node described by this can satisfy `required`, as for a node that is yet to be bought.
 
         Keys in `allow_undefined` may be unknown here; of any other that `required` needs something must be known.
         """
-        return not self.undefined_keys(required, allow_undefined) and not self.conflicts(required)
+        return not any(True for _ in self._iterate_undefined(required, allow_undefined)) and not self.conflicts(
+            required
+        )
 
     def is_strictly_compatible(self, required: "Requirements") -> bool:
         """`is_compatible` for fully known labels: an existing node, or an instance type that gets an image."""
@@ -294,13 +305,18 @@ class Requirements(Mapping[str, Requirement]):
         )
 
     def explain_incompatibility(self, required: "Requirements", allow_undefined: frozenset[str] = WELL_KNOWN) -> str:
-        """Why `is_compatible` is false, as text; empty if it is true."""
-        missing = [
+        """The first few reasons why `is_compatible` is false; empty if it is true."""
+        undefined, conflicting = self.undefined_keys(required, allow_undefined), self.conflicts(required)
+        reasons = [
             f"{required[key]} is asked for and nothing defines that label{self._suggest_label(key)}"
-            for key in self.undefined_keys(required, allow_undefined)
+            for key in undefined[:_MAX_REASONS]
         ]
-        conflicting = [f"{required[key]} is asked for, {self[key]} is offered" for key in self.conflicts(required)]
-        return "; ".join(missing + conflicting)
+        reasons += [
+            f"{required[key]} is asked for, {self[key]} is offered"
+            for key in conflicting[: _MAX_REASONS - len(reasons)]
+        ]
+        more = len(undefined) + len(conflicting) - len(reasons)
+        return "; ".join([*reasons, f"and {more} more labels"] if more else reasons)
 
     def expressions(self) -> tuple[Expression, ...]:
         """As the API writes them, sorted by key."""
@@ -312,7 +328,7 @@ class Requirements(Mapping[str, Requirement]):
         return {key: value for key, value in examples.items() if value}
 
     def _suggest_label(self, key: str) -> str:
-        if key in WELL_KNOWN:
+        if key in WELL_KNOWN or len(key) > _MAX_KEY:
             return ""
         near = get_close_matches(key, sorted(WELL_KNOWN | set(self)), n=1, cutoff=0.85)
         return f" (is {near[0]} meant?)" if near else ""

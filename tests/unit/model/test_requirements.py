@@ -1,5 +1,7 @@
 """The algebra of requirements: truth tables for every pair of operators, bounds, compatibility, and what is written."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -144,8 +146,26 @@ def test_a_reason_names_both_sides() -> None:
     assert reason == f"{ZONE} In [b] is asked for, {ZONE} In [a] is offered"
 
 
+def test_a_pod_that_asks_for_thousands_of_labels_gets_a_short_reason() -> None:
+    many = reqs(*(f"example.com/k{number} Exists" for number in range(5_000)), f"{ZONE} In b")
+    reason = reqs(f"{ZONE} In a").explain_incompatibility(many)
+    assert reason.count("is asked for") == 6 and reason.endswith("; and 4995 more labels")
+
+
+def test_a_long_key_is_not_compared_with_known_labels() -> None:
+    """A comparison with `difflib` takes quadratic time."""
+    key = f"karpenter.sh/capacity-typ{'e' * 100_000}"
+    began = time.thread_time()
+    assert "meant" not in reqs().explain_incompatibility(reqs(f"{key} In a"))
+    assert time.thread_time() - began < 0.5
+
+
 @pytest.mark.parametrize(
-    ("operator", "values"), [("In", ()), ("Near", ("a",)), ("Gt", ("a",)), ("Lt", ("1", "2")), ("Gte", ("1.5",))]
+    ("operator", "values"),
+    [
+        *(("In", ()), ("Near", ("a",)), ("Gt", ("a",)), ("Lt", ("1", "2")), ("Gte", ("1.5",))),
+        *((operator, (digits,)) for operator in ("Gt", "Lt") for digits in ("9" * 4301, str(2**63), "\u0663")),
+    ],
 )
 def test_an_expression_that_means_nothing_is_refused(operator: str, values: tuple[str, ...]) -> None:
     with pytest.raises(RequirementError, match=KEY):
