@@ -73,7 +73,7 @@ def format_duration(duration: timedelta | None) -> str:
 def quote(text: str, length: int = 40) -> str:
     """`text` in quotes for a message of one line: cut at `length` characters, with control characters escaped."""
     shown = text if len(text) <= length else f"{text[:length]}..."
-    return f"'{shown}'" if shown.isprintable() else ascii(shown)
+    return repr(shown) if shown.isprintable() else ascii(shown)
 
 
 def _part_microseconds(number: str, unit: str) -> int:

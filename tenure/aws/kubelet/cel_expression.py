@@ -6,8 +6,10 @@ from functools import lru_cache
 
 from cel_expr_python import cel
 
+from tenure.apis.durations import quote
 from tenure.aws.kubelet.expressions import ExpressionError, Variables
 
+MAX_QUOTED = 100
 _INT, _DOUBLE = cel.Type.INT, cel.Type.DOUBLE
 
 
@@ -16,19 +18,21 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         """Raises ExpressionError for text that is no expression, or has no numeric result."""
-        self._text = text
+        self._text = quote(text, MAX_QUOTED)
         try:
-            self._made = _environment().compile(text)
+            self._made = _environment().compile(text.encode().decode())
+        except UnicodeEncodeError:
+            raise ExpressionError(f"{self._text} has half of a surrogate pair, expected Unicode text") from None
         except RuntimeError as error:
-            raise ExpressionError(f"{text!r}: {_first_error(str(error))}") from None
+            raise ExpressionError(f"{self._text}: {_first_error(str(error))[:MAX_QUOTED]}") from None
         kind = self._made.return_type()
         if kind not in (_INT, _DOUBLE, cel.Type.DYN):
-            raise ExpressionError(f"{text!r} makes a {kind.name().lower()}: it must make an int or a double")
+            raise ExpressionError(f"{self._text} makes a {kind.name().lower()}: it must make an int or a double")
 
     def evaluate(self, variables: Variables) -> int:
         """A whole number of at least zero, truncated. Raises ExpressionError."""
         found = self._made.eval(data=variables)
-        number, where = found.value(), f"{self._text!r} for {variables['instance_type']}"
+        number, where = found.value(), f"{self._text} for {variables['instance_type']}"
         if found.type() == cel.Type.ERROR:
             raise ExpressionError(f"{where}: {str(number).partition(': ')[2] or number}")
         if isinstance(number, bool) or not isinstance(number, int | float):

@@ -51,8 +51,8 @@ def zone_of(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
         raise ValueError(
-            f"timeZone {name!r} is not known: write a name of the IANA database such as Europe/Berlin, or leave it out "
-            "for UTC"
+            f"timeZone {quote(name)} is not known: write a name of the IANA database such as Europe/Berlin, or leave "
+            "it out for UTC"
         ) from error
 
 
@@ -64,7 +64,7 @@ def parse_timestamp(text: str, zone: str = "") -> datetime:
         found = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError(
-            f"{text!r} is no moment: write 2026-12-20, 2026-12-20T18:00 or 2026-12-20T18:00:00Z"
+            f"{quote(text)} is no moment: write 2026-12-20, 2026-12-20T18:00 or 2026-12-20T18:00:00Z"
         ) from error
     return found if found.tzinfo else found.replace(tzinfo=zone_of(zone))
 
@@ -141,7 +141,9 @@ def read_count(text: str) -> int:
     try:
         return share_of(text, 100)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no number of nodes: write one such as '5', or a share such as '10%'") from error
+        raise ValueError(
+            f"{quote(text)} is no number of nodes: write one such as '5', or a share such as '10%'"
+        ) from error
 
 
 def is_active(budget: Budget, now: datetime) -> bool:

@@ -10,6 +10,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
+from tenure.apis.durations import quote
 from tenure.apis.labels import PAUSE
 from tenure.model.disruption.commands import ActivePause
 from tenure.model.signals import Pause
@@ -84,16 +85,18 @@ def read_pause(text: str) -> Pause:
     """Raises ValueError with the problem and the expected form."""
     reason = _REASON.search(text)
     if reason is None:
-        raise ValueError(f"{text!r} has no reason; write it last, such as {EXAMPLE!r}")
+        raise ValueError(f"{quote(text)} has no reason; write it last, such as {EXAMPLE!r}")
     found: dict[str, str] = {}
     for part in text[: reason.start()].split(","):
         key, separator, value = (piece.strip() for piece in part.partition("="))
         if key not in _KEYS or not separator or key in found:
-            raise ValueError(f"{part.strip()!r} is not understood; write until, by and reason, such as {EXAMPLE!r}")
+            raise ValueError(
+                f"{quote(part.strip())} is not understood; write until, by and reason, such as {EXAMPLE!r}"
+            )
         found[key] = value
     for key in _KEYS:
         if not found.get(key):
-            raise ValueError(f"{text!r} has no {key}; write it too, such as {EXAMPLE!r}")
+            raise ValueError(f"{quote(text)} has no {key}; write it too, such as {EXAMPLE!r}")
     pause = Pause(by=found["by"], reason=reason.group(1), until=_parse_timestamp(found["until"]))
     # That it may be over is no mistake.
     if problem := problem_of(pause, pause.until - timedelta(seconds=1)):
@@ -123,9 +126,9 @@ def _parse_timestamp(text: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"until={text!r} is no moment; write one such as until=2026-06-01T18:00:00Z") from error
+        raise ValueError(f"until={quote(text)} is no moment; write one such as until=2026-06-01T18:00:00Z") from error
     if at.tzinfo is None:
-        raise ValueError(f"until={text!r} has no time zone; write one, such as until=2026-06-01T18:00:00Z")
+        raise ValueError(f"until={quote(text)} has no time zone; write one, such as until=2026-06-01T18:00:00Z")
     return at
 
 
