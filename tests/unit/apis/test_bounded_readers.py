@@ -1,25 +1,137 @@
-"""Readers of user text: any text has a result or the one documented error, and a long text is refused unread."""
+"""Readers of user input: any input has a result or a documented error, in time that is linear in its length.
 
+At full depth each reader gets thousands of inputs. A reader of objects gets one hostile value at each field that
+`tests/support/hostile/fields.yaml` lists for its kind.
+"""
+
+import copy
+import json
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
+from typing import Final
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from tenure.apis.capacitybuffer import CapacityBuffer
 from tenure.apis.cron import ScheduleError, next_time
 from tenure.apis.durations import DurationError, parse_duration
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.nodepool import NodePool
 from tenure.apis.quantity import QuantityError, parse
+from tenure.aws.amifamily.families import FAMILIES, family_of
+from tenure.aws.amifamily.user_data.validation import why_unreadable
+from tenure.aws.interruption.parser import parse as parse_message
+from tenure.aws.kubelet.expressions import ExpressionError, compile_expression
+from tenure.aws.nodeclass.validation import why_invalid
+from tenure.kube.adapters.lifecycle_policies import policy_fact
+from tenure.kube.adapters.pod_disruption_budgets import pod_budget_fact
+from tenure.kube.facts import volumes
+from tenure.kube.facts.objects import node_fact, nodeclaim_fact, nodepool_fact, overlay_fact
+from tenure.kube.facts.pod_drain import drain_pod
+from tenure.kube.facts.pods import daemonset_fact, read_pod, read_protection
+from tenure.model.facts import Expression
+from tenure.model.nodeoverlays import find_overlay_problem
+from tenure.model.requirements import RequirementError, parse_requirement
+from tenure.policy.capacity_buffer import decide_replicas
+from tenure.policy.disruption.budgets import parse_timestamp, read_count, zone_of
+from tenure.policy.lifecycle.pauses import pause_from_annotation, read_pause
+from tenure.policy.lifecycle_policy import problem_in, restrict_to_valid
+from tenure.policy.nodepool import validate_nodepool
+from tests.support.aws.builders import CLUSTER
+from tests.support.hostile.objects import BASES, MESSAGE, list_fields, put
+from tests.support.hostile.values import FAMILIES as VALUES
+from tests.support.product.objects import Object
+from tests.support.properties import max_examples
 
-READERS: dict[str, tuple[Callable[[str], object], type[ValueError]]] = {
-    "duration": (parse_duration, DurationError),
-    "quantity": (parse, QuantityError),
-    "schedule": (lambda text: next_time(text, datetime(2026, 1, 1, tzinfo=UTC)), ScheduleError),
+NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
+SECONDS_PER_10_KB: Final = 0.05
+"""CPU time of the thread: other processes do not count."""
+TEXT_EXAMPLES: Final = 2_500
+OBJECT_EXAMPLES: Final = 4_000
+FEW: Final = 20
+"""Inputs of each reader in a run at fast depth."""
+
+MAX_ERROR: Final = 1_000
+SERVED: Final = {"uid": "u", "namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"}
+TextReader = Callable[[str], object]
+ObjectReader = Callable[[Object], object]
+
+
+def read_requirement(operator: str, text: str) -> object:
+    return parse_requirement(Expression(key="example.com/k", operator=operator, values=(text,)))
+
+
+def read_policy(raw: Object) -> object:
+    fact = policy_fact(raw)
+    return problem_in(fact), restrict_to_valid(fact)
+
+
+def read_node_class(raw: Object) -> object:
+    node_class = EC2NodeClass.from_object(raw)
+    return why_invalid(node_class, family_of(node_class), CLUSTER)
+
+
+def read_buffer(raw: Object) -> object:
+    return decide_replicas(CapacityBuffer.from_object(raw).spec, {"cpu": 10, "pods": 1}, workload=100)
+
+
+def read_message(body: str) -> object:
+    return parse_message(body, sent=NOW)
+
+
+TEXT_READERS: Final[dict[str, tuple[TextReader, tuple[type[Exception], ...]]]] = {
+    "duration": (parse_duration, (DurationError,)),
+    "quantity": (parse, (QuantityError,)),
+    "schedule": (lambda text: next_time(text, NOW), (ScheduleError,)),
+    "time": (parse_timestamp, (ValueError,)),
+    "time zone": (zone_of, (ValueError,)),
+    "number or share": (read_count, (ValueError,)),
+    "pause": (read_pause, (ValueError,)),
+    "pause of an annotation": (pause_from_annotation, ()),
+    "do-not-disrupt": (lambda text: read_protection({"karpenter.sh/do-not-disrupt": text}), ()),
+    "kubelet expression": (compile_expression, (ExpressionError,)),
+    "message": (read_message, ()),
+    **{f"requirement {one}": (partial(read_requirement, one), (RequirementError,)) for one in ("In", "Gt", "Near")},
+    **{f"user data {name}": (partial(why_unreadable, family=one), ()) for name, one in FAMILIES.items()},
 }
-PARTS = st.sampled_from(
-    ("1", "9" * 50, ".", "-", "e", "Gi", "m", "h", "ns", "*", "/", "\u0663", "\uff19", "\0", "\ud800", " ", "Never")
+OBJECT_READERS: Final[dict[str, tuple[ObjectReader, ...]]] = {
+    "Pod": (read_pod, partial(drain_pod, now=NOW)),
+    "Node": (node_fact,),
+    "NodeClaim": (nodeclaim_fact, NodeClaim.from_object),
+    "NodePool": (nodepool_fact, lambda raw: validate_nodepool(NodePool.from_object(raw))),
+    "EC2NodeClass": (read_node_class,),
+    "NodeOverlay": (lambda raw: find_overlay_problem(overlay_fact(raw)),),
+    "LifecyclePolicy": (read_policy,),
+    "CapacityBuffer": (read_buffer,),
+    "PodDisruptionBudget": (pod_budget_fact,),
+    "DaemonSet": (daemonset_fact,),
+    "PersistentVolume": (volumes.volume_fact,),
+    "PersistentVolumeClaim": (volumes.volume_claim_fact,),
+    "StorageClass": (volumes.storage_class_fact,),
+    MESSAGE: (lambda raw: read_message(json.dumps(raw)),),
+}
+INVALID_OBJECT: Final = (ValueError, KeyError, TypeError, AttributeError)
+"""The errors that `describe_error` in the guard describes by field."""
+NUMBERS: Final = st.integers() | st.floats() | st.booleans()
+PARTS: Final = st.sampled_from(
+    [
+        *("1", "9" * 50, ".", "-", "e", "Gi", "m", "h", "ns", "*", "/", "%", "=", "[", "{", ":", "\n", " ", "Never"),
+        *("\u0663", "\uff19", "\0", "\ud800", "until=", "reason=", "2026-01-01", "T00:00", "Z", "#!", "'", '"', "&a"),
+        "MIME-Version: 1.0\n",
+    ]
 )
-TEXTS = st.text() | st.lists(PARTS, max_size=40).map("".join) | st.text(alphabet="0123456789.eEhmsiG-+", max_size=80)
+TEXTS: Final = (
+    st.text()
+    | st.lists(PARTS, max_size=40).map("".join)
+    | st.text(alphabet="0123456789.eEhmsiG-+", max_size=80)
+    | st.builds(lambda part, times: part * times, PARTS, st.integers(1, 5_000))
+)
 HOSTILE = {
     "more digits than Python reads": "9" * 4301 + "h",
     "digits and no unit": "9" * 20_000 + "x",
@@ -29,24 +141,55 @@ HOSTILE = {
     "spaces": " " * 100_000,
 }
 """A regular expression that backtracks takes minutes for these."""
+BOUNDED: Final = ("duration", "quantity", "schedule")
 
 
-@pytest.mark.parametrize("reader", READERS)
+def read_in_time(read: Callable[[], object], size: int, errors: tuple[type[Exception], ...]) -> None:
+    """One of `errors` is a result too. The fastest of three passes counts: the first may fill a cache."""
+    seconds, limit = [], SECONDS_PER_10_KB * max(1, size / 10_000)
+    for _ in range(3):
+        began = time.thread_time()
+        try:
+            read()
+        except errors as refused:
+            assert len(str(refused)) < MAX_ERROR or isinstance(refused, ValidationError), refused
+        seconds.append(time.thread_time() - began)
+        if seconds[-1] <= limit:
+            return
+    pytest.fail(f"{size} characters took {min(seconds):.3f} s, expected at most {limit:.3f} s")
+
+
+@pytest.mark.parametrize("reader", TEXT_READERS)
+@max_examples(TEXT_EXAMPLES, fast=FEW)
 @given(text=TEXTS)
 @example(text="\ud800")
 @example(text="\u0663s")
+@example(text="9" * 4301)
+@example(text="{" * 15_000)
 def test_any_text_has_a_result_or_the_documented_error(reader: str, text: str) -> None:
-    read, error = READERS[reader]
-    try:
-        read(text)
-    except error as refused:
-        assert len(str(refused)) < 400 and "\n" not in str(refused)
+    read, errors = TEXT_READERS[reader]
+    read_in_time(lambda: read(text), len(text), errors)
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("kind", OBJECT_READERS)
+@max_examples(OBJECT_EXAMPLES, fast=FEW)
+@given(data=st.data())
+def test_a_hostile_value_in_any_field_has_a_result_or_names_the_field(kind: str, data: st.DataObject) -> None:
+    _, family, path = data.draw(st.sampled_from(list_fields(kind)))
+    value = data.draw(st.sampled_from(list(VALUES[family].values())) | TEXTS | NUMBERS | st.none())
+    raw = copy.deepcopy(BASES[kind])
+    if kind != MESSAGE:
+        raw["metadata"] |= SERVED
+    put(raw, path, value)
+    size = len(json.dumps(raw))
+    for read in OBJECT_READERS[kind]:
+        read_in_time(partial(read, raw), size, INVALID_OBJECT)
+
+
+@pytest.mark.parametrize("reader", BOUNDED)
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_long_text_is_refused_before_it_is_parsed(reader: str, text: str) -> None:
-    read, error = READERS[reader]
+    read, error = TEXT_READERS[reader]
     with pytest.raises(error, match=f"{len(text)} characters"):
         read(text)
 

@@ -1,0 +1,113 @@
+"""Time and memory of one plan with as many hostile pods as ordinary ones, against the plan of the ordinary pods alone.
+
+    .venv/bin/python -m benchmarks.hostile_pods [--pods 1000] [--runs 3]
+
+Each plan runs in a process of its own, so that its peak of memory is its own. Reading the objects does not count.
+"""
+
+import argparse
+import copy
+import gc
+import json
+import resource
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from benchmarks.report import describe_machine
+from benchmarks.workloads import make_scenario
+from tenure.kube.facts.pods import read_pod
+from tenure.model.facts import PodFact
+from tenure.model.instance_types import Catalogue
+from tenure.model.plan import Plan
+from tenure.scheduling.cluster_state import Change, ClusterState
+from tenure.scheduling.settings import PlanSettings
+from tests.support.hostile.objects import BASES, list_fields, put
+from tests.support.hostile.values import FAMILIES
+
+NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
+UNREADABLE: Final = "the pod cannot be read"
+GOAL: Final = 1.5
+
+
+def hostile_pods(count: int) -> list[PodFact]:
+    """Pods of every pool that differ in one hostile value, again and again up to `count`.
+
+    Pods that cannot be read are left out: the planner only sees a sentence of them.
+    """
+    found: list[PodFact] = []
+    while len(found) < count:
+        for _, family, path in list_fields("Pod"):
+            for value in FAMILIES[family].values():
+                pod = _pending_pod(f"hostile-{len(found)}", path, value)
+                if not pod.unplannable.startswith(UNREADABLE):
+                    found.append(pod)
+    return found[:count]
+
+
+def _pending_pod(name: str, path: str, value: Any) -> PodFact:
+    raw = copy.deepcopy(BASES["Pod"])
+    raw["metadata"] |= {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    raw["spec"].pop("nodeSelector")
+    for constraint in ("affinity", "topologySpreadConstraints", "volumes"):
+        if constraint not in path:
+            raw["spec"].pop(constraint)
+    put(raw, path, value)
+    stored = json.dumps(raw, ensure_ascii=False).encode(errors="replace")
+    return read_pod(json.loads(stored)).model_copy(update={"unschedulable": True})
+
+
+def plan_pods(ordinary: int, hostile: int) -> tuple[Plan, set[str], float]:
+    """The plan, the ordinary pods' uids, and the CPU seconds of taking up the facts and planning."""
+    workload = make_scenario("plain", ordinary)
+    pods = workload.pod_facts()
+    uids = {one.uid for one in pods}
+    pods += hostile_pods(hostile)
+    state = ClusterState(PlanSettings())
+    state.set_catalogue(Catalogue(by_node_class={"default": workload.types}))
+    state.apply(Change(kind="pool", key=one.name, fact=one) for one in workload.pool_facts())
+    state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in workload.daemon_facts())
+    gc.collect()
+    began = time.process_time()
+    state.apply(Change(kind="pod", key=one.uid, fact=one) for one in pods)
+    plan = state.provision(now=NOW)
+    return plan, uids, time.process_time() - began
+
+
+def _measure(ordinary: int, hostile: int, runs: int) -> dict[str, float]:
+    seconds = []
+    for _ in range(runs):
+        plan, uids, taken = plan_pods(ordinary, hostile)
+        seconds.append(taken)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    unplanned = len(uids & {one.pod_uid for one in plan.unschedulable})
+    return {"seconds": min(seconds), "peak_mib": peak, "nodes": len(plan.claims), "unplanned": unplanned}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pods", type=int, default=1_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--hostile", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.hostile is not None:
+        print(json.dumps(_measure(options.pods, options.hostile, options.runs)))
+        return 0
+    command = [sys.executable, "-m", "benchmarks.hostile_pods", f"--pods={options.pods}", f"--runs={options.runs}"]
+    alone, among = (
+        json.loads(subprocess.run([*command, f"--hostile={count}"], check=True, stdout=subprocess.PIPE).stdout)
+        for count in (0, options.pods)
+    )
+    print(f"Measured on {describe_machine()}")
+    for name, row in (("ordinary alone", alone), ("with hostile", among)):
+        print(f"{name:>15}: {row['seconds']:.3f} CPU s, {row['peak_mib']:.0f} MiB, {row['nodes']} nodes")
+    ratios = {key: among[key] / alone[key] for key in ("seconds", "peak_mib")}
+    print(f"{'ratio':>15}: time {ratios['seconds']:.2f}, memory {ratios['peak_mib']:.2f}, goal {GOAL}")
+    print(f"ordinary pods without a place: {among['unplanned']}")
+    return int(max(ratios.values()) > GOAL or among["unplanned"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

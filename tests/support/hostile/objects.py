@@ -1,0 +1,204 @@
+"""The valid object of each kind into which one hostile value is put, and the hostile objects of `fields.yaml`.
+
+None of them selects the ordinary pool: a DaemonSet or a PodDisruptionBudget that does so affects it by design.
+"""
+
+import copy
+import re
+from dataclasses import dataclass
+from itertools import count, pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tenure.apis import labels
+from tests.support.hostile.values import FAMILIES
+from tests.support.product.objects import (
+    NODE_CLASS,
+    Object,
+    daemon_set,
+    lifecycle_policy,
+    node_claim,
+    node_class,
+    node_pool,
+    pod_spec,
+)
+
+MESSAGE: Final = "Message"
+"""A message of the interruption queue, which has no API version."""
+POOL: Final = "hostile"
+"""The NodePool that hostile pods run in."""
+VALUES_PER_FIELD: Final = 4
+_STEP: Final = 5
+"""Neighbouring fields of one family begin at other values."""
+_SEGMENT: Final = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")
+
+
+@dataclass(frozen=True, eq=False)
+class HostileObject:
+    kind: str
+    path: str
+    value: str
+    """Name of the value in its family."""
+    manifest: Object
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.path}={self.value}"
+
+
+def list_fields(kind: str = "") -> list[tuple[str, str, str]]:
+    """Kind, family of values and path of each field, of one kind or of all kinds."""
+    fields = yaml.safe_load((Path(__file__).parent / "fields.yaml").read_text())
+    return [
+        (found, family, path)
+        for found, families in fields.items()
+        for family, paths in families.items()
+        for path in paths
+        if kind in ("", found)
+    ]
+
+
+def build_hostile_objects() -> list[HostileObject]:
+    """The same in every process; objects of one kind and field are far apart."""
+    numbers = count()
+    found = []
+    for turn in range(VALUES_PER_FIELD):
+        for position, (kind, family, path) in enumerate(list_fields()):
+            values = FAMILIES[family]
+            name = list(values)[(position * _STEP + turn) % len(values)]
+            found.append(HostileObject(kind, path, name, _build(kind, path, values[name], next(numbers))))
+    return found
+
+
+def _build(kind: str, path: str, value: Any, number: int) -> Object:
+    manifest = copy.deepcopy(BASES[kind])
+    if kind != MESSAGE:
+        manifest["metadata"]["name"] = f"hostile-{number}"
+    put(manifest, path, value)
+    return manifest
+
+
+def put(target: Any, path: str, value: Any) -> None:
+    """Set the field at `path`; lists and maps on the way are made."""
+    segments = [bracketed or plain for bracketed, plain in _SEGMENT.findall(path)]
+    for segment, following in pairwise(segments):
+        empty: Any = [] if following.isdigit() else {}
+        if isinstance(target, list):
+            if not target:
+                target.append(empty)
+            target = target[int(segment)]
+        else:
+            if not isinstance(target.get(segment), dict | list):
+                target[segment] = empty
+            target = target[segment]
+    if isinstance(target, list):
+        target[:] = [value]
+    else:
+        target[segments[-1]] = value
+
+
+def _manifest(kind: str, version: str, *, spec: Object | None = None, **fields: Any) -> Object:
+    body = {"spec": spec} if spec is not None else {}
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "hostile"}, **body, **fields}
+
+
+def _pod() -> Object:
+    spec = pod_spec(POOL, cpu="10m") | {"tolerations": [{"key": "example.com/t", "operator": "Equal", "value": "a"}]}
+    spec["containers"][0]["resources"] = {"requests": {"cpu": "10m"}}
+    expression = {"key": "example.com/k", "operator": "In", "values": ["a"]}
+    preferred = {"weight": 1, "preference": {"matchExpressions": [expression]}}
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": labels.ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"hostile": "yes"}},
+    }
+    anti = {"labelSelector": {"matchLabels": {"example.com/k": "a"}}, "topologyKey": labels.HOSTNAME}
+    spec["affinity"] = {
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]},
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [anti]},
+    }
+    spec["topologySpreadConstraints"] = [spread | {"whenUnsatisfiable": "ScheduleAnyway"}]
+    spec["volumes"] = [{"name": "data"}]
+    return _manifest("Pod", "v1", spec=spec) | {
+        "metadata": {"name": "hostile", "namespace": "default", "labels": {"hostile": "yes"}}
+    }
+
+
+def _node_pool() -> Object:
+    pool = node_pool("hostile", of_class=NODE_CLASS)
+    pool["spec"]["disruption"]["budgets"] = [{"nodes": "1", "schedule": "@daily", "duration": "1h"}]
+    return pool
+
+
+def _lifecycle_policy() -> Object:
+    return lifecycle_policy(
+        "hostile",
+        POOL,
+        disruption={
+            "windows": [{"schedule": "@daily", "duration": "1h"}],
+            "freezes": [{"start": "2026-01-01", "end": "2026-01-02"}],
+        },
+        hooks={"beforeDrain": [{"name": "a", "http": {"url": "https://example.com/"}}]},
+        rollout={"waves": [{"nodes": "1", "soak": "1m"}]},
+    )
+
+
+def _budget() -> Object:
+    spec = {"selector": {"matchLabels": {"hostile": "yes"}}}
+    return _manifest("PodDisruptionBudget", "policy/v1", spec=spec)
+
+
+def _volume() -> Object:
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"},
+        "storageClassName": "hostile",
+    }
+    return _manifest("PersistentVolume", "v1", spec=spec)
+
+
+def _claim_of_volume() -> Object:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return _manifest("PersistentVolumeClaim", "v1", spec=spec)
+
+
+def _message() -> Object:
+    return {
+        "version": "0",
+        "id": "11111111-2222-3333-4444-555555555555",
+        "detail-type": "EC2 Spot Instance Interruption Warning",
+        "source": "aws.ec2",
+        "time": "2026-11-25T10:00:00Z",
+        "detail": {"instance-id": "i-0000000000000001", "instance-action": "terminate"},
+    }
+
+
+def _overlay() -> Object:
+    spec = {"requirements": [{"key": labels.NODEPOOL, "operator": "In", "values": [POOL]}], "weight": 1}
+    return _manifest("NodeOverlay", "karpenter.sh/v1alpha1", spec=spec)
+
+
+def _buffer() -> Object:
+    spec = {"podTemplateRef": {"name": POOL}, "replicas": 1}
+    return _manifest("CapacityBuffer", "autoscaling.x-k8s.io/v1beta1", spec=spec)
+
+
+BASES: Final[dict[str, Object]] = {
+    "Pod": _pod(),
+    "Node": _manifest("Node", "v1", spec={}),
+    "NodeClaim": node_claim("hostile"),
+    "NodePool": _node_pool(),
+    "EC2NodeClass": node_class("hostile"),
+    "NodeOverlay": _overlay(),
+    "LifecyclePolicy": _lifecycle_policy(),
+    "CapacityBuffer": _buffer(),
+    "PodDisruptionBudget": _budget(),
+    "DaemonSet": daemon_set("hostile", pool=POOL),
+    "PersistentVolume": _volume(),
+    "PersistentVolumeClaim": _claim_of_volume(),
+    "StorageClass": _manifest("StorageClass", "storage.k8s.io/v1", provisioner="ebs.csi.aws.com"),
+    MESSAGE: _message(),
+}
