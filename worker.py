@@ -39,7 +39,7 @@ from tenure.aws.settings import AwsSettings
 from tenure.controller import process
 from tenure.controller import settings as gates
 from tenure.controller.host import ClusterController
-from tenure.controller.metrics import meter_of
+from tenure.controller.metrics import meter_of, monitor_endpoints
 from tenure.controller.process import Health, KarpenterLease, Readiness
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.temporal import client as temporal_service
@@ -48,6 +48,7 @@ from tenure.controller.temporal.certificates import CertificateWatcher
 from tenure.controller.temporal.connection import Security
 from tenure.controller.temporal.errors import format_rpc_error
 from tenure.controller.temporal.namespace import register_attributes, start_schedules
+from tenure.endpoints import Endpoints
 from tenure.kube.adapters.cluster import dns_address
 from tenure.kube.client.rate_limiter import RateLimiter
 from tenure.model.errors import BadInput, Fault
@@ -118,9 +119,12 @@ async def run(settings: Settings) -> None:
         metrics_port=settings.metrics_port,
     )
     meter = meter_of(temporal)
-    cluster = await connect_kubernetes(settings, waited=metrics.KUBERNETES_CALL_WAIT.bind(meter).record)
+    endpoints = monitor_endpoints(meter)
+    cluster = await connect_kubernetes(
+        settings, waited=metrics.KUBERNETES_CALL_WAIT.bind(meter).record, endpoints=endpoints
+    )
     dns = await dns_address(cluster.client)
-    cloud = build_aws_adapters(aws_settings(settings, cluster_dns=dns), cluster, meter)
+    cloud = build_aws_adapters(aws_settings(settings, cluster_dns=dns), cluster, meter, endpoints)
     renewing = asyncio.create_task(renewal.watch(temporal), name="renewal")
     try:
         await gates.check(cluster.client, settings.feature_gates)
@@ -138,13 +142,14 @@ async def run(settings: Settings) -> None:
 
 
 def build_aws_adapters(
-    settings: AwsSettings, cluster: tenure.kube.adapters.build.KubeAdapters, meter: MetricMeter
+    settings: AwsSettings, cluster: tenure.kube.adapters.build.KubeAdapters, meter: MetricMeter, endpoints: Endpoints
 ) -> tenure.aws.adapters.AwsAdapters:
     call_wait, throttled = metrics.AWS_CALL_WAIT.bind(meter), metrics.AWS_THROTTLED.bind(meter)
     clients = AwsClients(
         settings,
         observe_wait=lambda operation, seconds: call_wait.record(seconds, operation=operation),
         observe_throttled=lambda operation: throttled.record(operation=operation),
+        endpoints=endpoints,
     )
     return tenure.aws.adapters.build(settings, clients=clients, overlays=cluster.overlays.list_accepted)
 
@@ -312,12 +317,17 @@ async def plan_worker(
 
 
 async def connect_kubernetes(
-    settings: Settings, *, waited: Callable[[float], None] = lambda seconds: None
+    settings: Settings,
+    *,
+    waited: Callable[[float], None] = lambda seconds: None,
+    endpoints: Endpoints | None = None,
 ) -> tenure.kube.adapters.build.KubeAdapters:
     where = f"KUBECONFIG={settings.kubeconfig!r}" if settings.kubeconfig else "the service account"
     rate_limiter = RateLimiter(settings.kube_client_qps, settings.kube_client_burst, observe_wait=waited)
     try:
-        cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig, rate_limiter=rate_limiter)
+        cluster = await tenure.kube.adapters.build.connect_all(
+            settings.kubeconfig, rate_limiter=rate_limiter, endpoints=endpoints
+        )
     except Fault as fault:
         raise SettingsError(f"{where}: {fault.message}") from fault
     try:

@@ -43,6 +43,8 @@ def as_application_error(fault: Fault) -> ApplicationError:
         type=type(fault).__name__,
         non_retryable=not fault.retryable,
         next_retry_delay=_retry_delay(fault),
+        # The SDK logs each failure of another category, and the endpoint is reported once.
+        category=ApplicationErrorCategory.BENIGN if fault.is_unreachable else ApplicationErrorCategory.UNSPECIFIED,
     )
 
 

@@ -222,6 +222,9 @@ GARBAGE_COLLECTION_FAILED = _counter(
 GARBAGE_COLLECTION_FAULTS = _counter(
     "tenure_garbage_collection_faults_total", "task", "failed runs of garbage collection"
 )
+ENDPOINT_UNREACHABLE = _gauge(
+    "tenure_endpoint_unreachable", "endpoint", "1 while the last calls to an API had no answer, such as without DNS"
+)
 HOOKS = _counter("tenure_hooks_total", "point outcome nodepool", "what became of hooks")
 INTERRUPTION_LAST_READ = _gauge(
     "tenure_interruption_last_read_seconds",

@@ -17,6 +17,7 @@ from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.disruption.controller import DisruptionPass
 from tenure.controller.watched_cluster import WatchedCluster
+from tenure.endpoints import Endpoints
 from tenure.metrics import GaugeFamily, Meter
 from tenure.model.disruption.decision import METHODS, Decision
 from tenure.model.facts import NodeClaimFact
@@ -33,6 +34,12 @@ def meter_of(temporal: Client) -> MetricMeter:
     """That of the worker's metrics; one that records nothing where there are none."""
     runtime = temporal.service_client.config.runtime
     return runtime.metric_meter if runtime else MetricMeter.noop
+
+
+def monitor_endpoints(meter: Meter) -> Endpoints:
+    """Whether APIs answer, as a metric."""
+    gauge = metrics.ENDPOINT_UNREACHABLE.bind(meter)
+    return Endpoints(lambda endpoint, unreachable: gauge.record(int(unreachable), endpoint=endpoint))
 
 
 class ControllerMetrics:

@@ -17,7 +17,7 @@ from activities.ports.core import Instances, Offerings
 from tenure.controller.cache.dirty import CacheChanged, ChangeBatch, SingleFlight, SyncedKinds
 from tenure.controller.disruption.facade import VoluntaryDisruption
 from tenure.controller.invalid_object_reporter import InvalidObjectReporter
-from tenure.controller.metrics import ControllerMetrics, meter_of
+from tenure.controller.metrics import ControllerMetrics, meter_of, monitor_endpoints
 from tenure.controller.planning.controller import ProvisioningController
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.signals.controller import SignalController
@@ -74,7 +74,7 @@ class ControllerSession:
         self.sent, self._now = sent, now
         self._awake = asyncio.Event()
         self._single_flight = SingleFlight()
-        self._signal_queue = SignalQueue(temporal, settings.task_queue, sent)
+        self._signal_queue = SignalQueue(temporal, settings.task_queue, sent, monitor_endpoints(meter))
         self.cluster = WatchedCluster(settings, kube, now)
         self.provisioning = ProvisioningController(
             settings=settings,

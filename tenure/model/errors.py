@@ -17,10 +17,14 @@ class Fault(Exception):
 
     retryable = True
 
-    def __init__(self, message: str, *, code: str = "", retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, code: str = "", retry_after: float | None = None, is_unreachable: bool = False
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.code = code
+        self.is_unreachable = is_unreachable
+        """There was no answer at all; `tenure.endpoints` reports the endpoint."""
         self.retry_after = retry_after
         """Seconds that the external system asked the caller to wait, if it did."""
 

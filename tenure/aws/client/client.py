@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
@@ -25,7 +25,8 @@ from botocore.utils import parse_timestamp
 from tenure.aws.client.errors import BOTO_ERRORS, fault_of
 from tenure.aws.client.rate_limiter import TokenBuckets
 from tenure.aws.settings import AwsSettings
-from tenure.model.errors import Throttled
+from tenure.endpoints import Endpoints
+from tenure.model.errors import Fault, Throttled
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
@@ -110,6 +111,7 @@ class AwsClients:
         *,
         observe_wait: Callable[[str, float], None] = lambda operation, seconds: None,
         observe_throttled: Callable[[str], None] = lambda operation: None,
+        endpoints: Endpoints | None = None,
     ) -> None:
         """`observe_wait` receives each call's wait for its turn, in seconds."""
         self.region = settings.region
@@ -118,6 +120,7 @@ class AwsClients:
         self._pool = ThreadPoolExecutor(max_workers=settings.pool_size, thread_name_prefix="aws")
         self._waiting = ThreadPoolExecutor(max_workers=_LONG_CALLS, thread_name_prefix="aws-wait")
         self._buckets = TokenBuckets()
+        self._endpoints = endpoints or Endpoints()
         self._observe_wait, self._observe_throttled = observe_wait, observe_throttled
         self._config = Config(
             connect_timeout=_CONNECT_SECONDS,
@@ -157,14 +160,14 @@ class AwsClients:
     async def call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Raises model.faults."""
         operation = method.__name__
-        return await self._call_rate_limited(operation, lambda: _invoke(operation, method, *args, **kwargs))
+        call = partial(_invoke, operation, method, *args, **kwargs)
+        return await self._call_rate_limited(operation, call, endpoint=_endpoint_of(method))
 
     async def long_call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """The same for a call that the service may hold open: it takes no thread from the others."""
         operation = method.__name__
-        return await self._call_rate_limited(
-            operation, lambda: _invoke(operation, method, *args, **kwargs), self._waiting
-        )
+        call = partial(_invoke, operation, method, *args, **kwargs)
+        return await self._call_rate_limited(operation, call, self._waiting, endpoint=_endpoint_of(method))
 
     async def paginate(
         self,
@@ -184,7 +187,8 @@ class AwsClients:
             return None if page is None else [pick(item) for item in page.get(key, ())]
 
         found: list[R] = []
-        while (more := await self._call_rate_limited(operation, read)) is not None:
+        endpoint = _endpoint_of(method)
+        while (more := await self._call_rate_limited(operation, read, endpoint=endpoint)) is not None:
             found += more
         self._buckets.bucket_for(operation).give_back()
         return found
@@ -194,18 +198,25 @@ class AwsClients:
         self._buckets.set_replicas(replicas)
 
     async def _call_rate_limited(
-        self, operation: str, call: Callable[[], R], pool: ThreadPoolExecutor | None = None
+        self, operation: str, call: Callable[[], R], pool: ThreadPoolExecutor | None = None, *, endpoint: str
     ) -> R:
         bucket = self._buckets.bucket_for(operation)
         started_at = time.monotonic()
         await bucket.acquire()
         self._observe_wait(operation, time.monotonic() - started_at)
         try:
-            return await asyncio.get_running_loop().run_in_executor(pool or self._pool, call)
-        except Throttled:
-            bucket.on_throttled()
-            self._observe_throttled(operation)
+            result = await asyncio.get_running_loop().run_in_executor(pool or self._pool, call)
+        except Fault as fault:
+            if fault.is_unreachable:
+                self._endpoints.record_failure(endpoint, fault.message)
+            else:
+                self._endpoints.record_answer(endpoint)
+            if isinstance(fault, Throttled):
+                bucket.on_throttled()
+                self._observe_throttled(operation)
             raise
+        self._endpoints.record_answer(endpoint)
+        return result
 
     async def in_thread(self, work: Callable[[], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
@@ -220,6 +231,11 @@ def _invoke(operation: str, method: Callable[..., R], *args: Any, **kwargs: Any)
         return method(*args, **kwargs)
     except BOTO_ERRORS as error:
         raise fault_of(error, operation) from error
+
+
+def _endpoint_of(method: Callable[..., Any]) -> str:
+    meta = getattr(getattr(method, "__self__", None), "meta", None)
+    return f"AWS {meta.service_model.service_name}" if meta else "AWS"
 
 
 def _pricing_region(region: str) -> str:

@@ -8,10 +8,12 @@ from typing import Final
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    HTTPClientError,
     NoAuthTokenError,
     NoCredentialsError,
     ParamValidationError,
 )
+from botocore.exceptions import ConnectionError as NoConnectionError
 from botocore.parsers import ResponseParserError
 
 from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
@@ -100,7 +102,8 @@ def fault_of(error: Exception, operation: str) -> Fault:
         return BadInput(text, code="ParamValidation")
     if isinstance(error, NoCredentialsError | NoAuthTokenError):
         return Forbidden(text, code="NoCredentials")
-    return TryLater(text, code=type(error).__name__)
+    is_unreachable = isinstance(error, NoConnectionError | HTTPClientError)
+    return TryLater(text, code=type(error).__name__, is_unreachable=is_unreachable)
 
 
 def _fault_of_response(error: ClientError, operation: str) -> Fault:

@@ -14,10 +14,13 @@ from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy, W
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from tenure.endpoints import Endpoints
 from tenure.model.base import Message
 
 log = structlog.get_logger(__name__)
 
+ENDPOINT: Final = "Temporal"
+UNREACHABLE: Final = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED)
 MAX_CONCURRENT_SIGNALS: Final = 16
 _MIN_BACKOFF_SECONDS: Final = 0.2
 _MAX_BACKOFF_SECONDS: Final = 10.0
@@ -56,7 +59,10 @@ class Signal:
 class SignalQueue:
     """Run `run` in a task; `enqueue` from anywhere in the same loop."""
 
-    def __init__(self, client: Client, task_queue: str, sent: dict[str, str]) -> None:
+    def __init__(
+        self, client: Client, task_queue: str, sent: dict[str, str], endpoints: Endpoints | None = None
+    ) -> None:
+        self._endpoints = endpoints or Endpoints()
         self._client = client
         self._task_queue = task_queue
         self.sent = sent
@@ -121,13 +127,17 @@ class SignalQueue:
                     self.sent.pop(signal.key, None)
                     return
                 failures += 1
-                log.warning("signal not accepted", workflow=signal.workflow_id, error=str(error), failures=failures)
+                if error.status in UNREACHABLE:
+                    self._endpoints.record_failure(ENDPOINT, error.message)
+                else:
+                    log.warning("signal not accepted", workflow=signal.workflow_id, error=str(error), failures=failures)
                 await asyncio.sleep(
                     random.uniform(0.5, 1) * min(_MAX_BACKOFF_SECONDS, _MIN_BACKOFF_SECONDS * 2.0 ** min(failures, 8))
                 )
                 if signal.key in self._waiting:
                     return
             else:
+                self._endpoints.record_answer(ENDPOINT)
                 self.sent[signal.key] = signal.digest
                 self.count += 1
                 return

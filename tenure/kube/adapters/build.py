@@ -1,5 +1,6 @@
 """All Kubernetes adapters on one client; `worker.py` makes them and hands them to activities and the watch."""
 
+from tenure.endpoints import Endpoints
 from tenure.kube.adapters.cluster import KubeLeases, KubeNamespaces
 from tenure.kube.adapters.garbage_collection import KubeInventory
 from tenure.kube.adapters.karpenter_objects import KubeCapacityBuffers, KubeNodeClasses, KubeNodeOverlays, KubeNodePools
@@ -41,7 +42,11 @@ class KubeAdapters:
 
 
 async def connect_all(
-    kubeconfig: str = "", context: str = "", *, rate_limiter: RateLimiter | None = None
+    kubeconfig: str = "",
+    context: str = "",
+    *,
+    rate_limiter: RateLimiter | None = None,
+    endpoints: Endpoints | None = None,
 ) -> KubeAdapters:
     """Connect and build. Raises BadInput when no cluster is configured."""
-    return KubeAdapters(await connect(kubeconfig, context, rate_limiter=rate_limiter))
+    return KubeAdapters(await connect(kubeconfig, context, rate_limiter=rate_limiter, endpoints=endpoints))

@@ -21,10 +21,12 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
 from pydantic_core import from_json
 
+from tenure.endpoints import Endpoints
 from tenure.kube.client.errors import CONNECTION_ERRORS, Json, fault_of, fault_of_connection
 from tenure.kube.client.rate_limiter import RateLimiter
-from tenure.model.errors import BadInput, NotFound, Throttled
+from tenure.model.errors import BadInput, Fault, NotFound, Throttled
 
+ENDPOINT = "Kubernetes API"
 CONNECTIONS = 100
 """At most this many connections at a time; watches hold one each."""
 TIMEOUT = 15.0
@@ -60,8 +62,14 @@ class KubeClient:
     """One session to one API server. `connect` makes it, `close` ends it."""
 
     def __init__(
-        self, configuration: Any, *, refresh: asyncio.Task[None] | None = None, rate_limiter: RateLimiter | None = None
+        self,
+        configuration: Any,
+        *,
+        refresh: asyncio.Task[None] | None = None,
+        rate_limiter: RateLimiter | None = None,
+        endpoints: Endpoints | None = None,
     ) -> None:
+        self._endpoints = endpoints or Endpoints()
         self._configuration = configuration
         self._refresh = refresh
         self._rate_limiter = rate_limiter or RateLimiter()
@@ -115,9 +123,10 @@ class KubeClient:
                     timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_TIMEOUT),
                 ) as response,
             ):
+                self._endpoints.record_answer(ENDPOINT)
                 return Response(response.status, await response.read(), response.headers.get("Retry-After"))
         except CONNECTION_ERRORS as error:
-            raise fault_of_connection(error, what=f"{method} {path}") from error
+            raise self._connection_fault(error, f"{method} {path}") from error
 
     async def request(self, method: str, path: str, **options: Any) -> Json:
         """The answer's JSON; raises the fault that fits any code other than 2xx.
@@ -162,20 +171,32 @@ class KubeClient:
                 server_hostname=self._host_name,
                 read_bufsize=2**20,
             ) as response:
+                self._endpoints.record_answer(ENDPOINT)
                 if response.status != 200:
                     body = await response.read()
                     after = response.headers.get("Retry-After")
                     raise fault_of(response.status, body, what=f"WATCH {path}", retry_after=after)
                 yield _split_lines(response.content)
         except CONNECTION_ERRORS as error:
-            raise fault_of_connection(error, what=f"WATCH {path}") from error
+            raise self._connection_fault(error, f"WATCH {path}") from error
+
+    def _connection_fault(self, error: Exception, what: str) -> Fault:
+        fault = fault_of_connection(error, what=what)
+        self._endpoints.record_failure(ENDPOINT, fault.message)
+        return fault
 
     async def _auth_headers(self) -> dict[str, str]:
         token = await self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         return {"Authorization": token} if token else {}
 
 
-async def connect(kubeconfig: str = "", context: str = "", *, rate_limiter: RateLimiter | None = None) -> KubeClient:
+async def connect(
+    kubeconfig: str = "",
+    context: str = "",
+    *,
+    rate_limiter: RateLimiter | None = None,
+    endpoints: Endpoints | None = None,
+) -> KubeClient:
     """A client for this kubeconfig (several paths parted by `:`), else the default one, else the pod's own account.
 
     Raises BadInput, naming where it looked, when there is none to be had.
@@ -200,7 +221,7 @@ async def connect(kubeconfig: str = "", context: str = "", *, rate_limiter: Rate
     except config.ConfigException as error:
         searched_locations = kubeconfig or "KUBECONFIG, ~/.kube/config and the pod's service account"
         raise BadInput(f"no way to a Kubernetes cluster from {searched_locations}: {error}") from error
-    return KubeClient(configuration, refresh=refresh, rate_limiter=rate_limiter)
+    return KubeClient(configuration, refresh=refresh, rate_limiter=rate_limiter, endpoints=endpoints)
 
 
 def _any_path_exists(paths: str) -> bool:

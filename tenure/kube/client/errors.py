@@ -44,12 +44,13 @@ def fault_of(code: int, body: bytes, *, what: str, retry_after: str | None) -> F
 
 
 def fault_of_connection(error: Exception, *, what: str) -> TryLater:
-    """For a time-out, a refused or a cut connection."""
+    """For a name that is not resolved, a time-out, a refused or a cut connection."""
     reason = "timed out" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
-    return TryLater(f"{what}: {reason}", code=type(error).__name__)
+    return TryLater(f"{what}: {reason}", code=type(error).__name__, is_unreachable=True)
 
 
-CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, ConnectionError)
+CONNECTION_ERRORS = (aiohttp.ClientError, OSError)
+"""OSError is the base of TimeoutError, ConnectionError and `socket.gaierror`."""
 
 
 def _parse_retry_after(header: str | None) -> float | None:

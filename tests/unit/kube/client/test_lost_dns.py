@@ -1,0 +1,42 @@
+"""Without DNS every call is retried, and the endpoint is reported once."""
+
+import socket
+from typing import Any
+
+import pytest
+from kubernetes.aio.client import Configuration
+
+from tenure.endpoints import MIN_FAILURES, Endpoints
+from tenure.kube.client.client import ENDPOINT, KubeClient
+from tenure.model.errors import TryLater
+from tests.unit.kube.fake_api import FakeApi, serve_api
+
+
+def fail_to_resolve(*_: Any, **__: Any) -> Any:
+    raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+
+async def test_a_name_that_is_not_resolved_is_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", fail_to_resolve)
+    observed: list[tuple[str, bool]] = []
+    client = KubeClient(
+        Configuration(host="https://api.example"), endpoints=Endpoints(lambda *found: observed.append(found))
+    )
+    try:
+        for _ in range(2 * MIN_FAILURES):
+            with pytest.raises(TryLater, match="name resolution") as caught:
+                await client.request("DELETE", "/api/v1/nodes/a")
+            assert caught.value.retryable and caught.value.is_unreachable
+            with pytest.raises(TryLater, match="name resolution"):
+                async with client.stream_lines("/api/v1/nodes", params={}, silence=1):
+                    pass
+    finally:
+        await client.close()
+    assert observed == [(ENDPOINT, True)]
+
+
+async def test_an_error_that_aiohttp_does_not_wrap_is_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serve_api(FakeApi()) as client:
+        monkeypatch.setattr(client._session, "request", fail_to_resolve)
+        with pytest.raises(TryLater, match="Temporary failure"):
+            await client.request("GET", "/api/v1/nodes")
