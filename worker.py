@@ -23,7 +23,7 @@ import tenure.aws.adapters
 import tenure.kube.adapters.build
 from activities.interruption.activities import InterruptionActivities
 from activities.interruption.metrics import InterruptionMetrics
-from activities.nodeclaim.hooks import HttpHookClient
+from activities.nodeclaim.hook_client import HttpHookClient
 from activities.planner_host import PlannerHostActivities
 from activities.ports.core import Offerings, Ports
 from activities.registry import (
@@ -53,6 +53,7 @@ from tenure.kube.adapters.cluster import dns_address
 from tenure.kube.client.rate_limiter import RateLimiter
 from tenure.model.errors import BadInput, Fault
 from tenure.model.workflow_states import BatchWindow
+from tenure.policy.policy_features import PolicyFeatures
 from tenure.scheduling.settings import PlanSettings
 from tenure.settings import Settings, SettingsError, help_text, load
 from workflows import ids
@@ -265,7 +266,7 @@ def build_ports(
         pods=cluster.pods,
         loads=cluster.loads,
         pod_disruption_budgets=cluster.budgets,
-        deployments=cluster.rollouts,
+        deployments=cluster.rollouts if settings.surge_single_replicas else None,
         events=cluster.events,
         pools=cluster.pools,
         node_classes=cluster.node_classes,
@@ -277,7 +278,7 @@ def build_ports(
         jobs=cluster.jobs,
         inventory=cluster.inventory,
         orphaned_resources=cloud.orphaned_resources,
-        hook_client=HttpHookClient(),
+        hook_client=HttpHookClient(local_addresses=settings.hook_local_addresses),
         workflows=WorkflowClient(temporal, name, WorkflowNames(name), settings.build_deadlines()),
         system_namespace=settings.system_namespace,
         prometheus_url=settings.prometheus_url,
@@ -370,10 +371,17 @@ def host_settings(settings: Settings) -> ControllerSettings:
             min_values_policy=settings.min_values_policy,
             node_cost=settings.node_cost,
         ),
+        policy_features=policy_features(settings),
         nominate_pods=settings.nominate_pods,
         namespace=settings.system_namespace,
         karpenter_lease=settings.leader_election_name,
         gates=frozenset(name for name, on in settings.feature_gates.items() if on),
+    )
+
+
+def policy_features(settings: Settings) -> PolicyFeatures:
+    return PolicyFeatures(
+        surge_single_replicas=settings.surge_single_replicas, hook_local_addresses=settings.hook_local_addresses
     )
 
 

@@ -3,7 +3,7 @@ stack of its queue.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ import yaml
 
 HERE = Path(__file__).parent
 RBAC = HERE / "rbac"
+OPTIONAL_RBAC = {file.stem.replace("-", "_"): file for file in sorted((RBAC / "optional").glob("*.yaml"))}
+"""Rights that one setting of the worker needs, by the setting's name; `RBAC` itself does not grant them."""
 EVENTS_STACK = HERE / "cloudformation" / "events.yaml"
 IAM_FILES = tuple(sorted((HERE / "iam").glob("*.json")))
 
@@ -28,9 +30,13 @@ def render(policy: str, values: Mapping[str, str]) -> dict[str, Any]:
     return rendered
 
 
-def rbac_documents() -> list[dict[str, Any]]:
-    files = sorted(RBAC.glob("*.yaml"))
-    return [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
+def rbac_documents(settings: Collection[str] = ()) -> list[dict[str, Any]]:
+    """`settings`: those of `OPTIONAL_RBAC` that are on."""
+    return [one for file in rbac_files(settings) for one in yaml.safe_load_all(file.read_text()) if one]
+
+
+def rbac_files(settings: Collection[str] = ()) -> list[Path]:
+    return sorted(RBAC.glob("*.yaml")) + [OPTIONAL_RBAC[name] for name in settings]
 
 
 def crd_files() -> tuple[Path, ...]:

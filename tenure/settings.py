@@ -167,9 +167,21 @@ class Settings(BaseSettings):
         "chosen](decisions/planning-by-worth.md); the more, the fewer and larger nodes",
     )
     nominate_pods: bool = Field(
-        True,
-        description="tell kube-scheduler [where pods that keep company or keep apart are "
-        "expected](decisions/nominated-pods.md)",
+        False,
+        description="tell kube-scheduler [where pods with pod affinity, spread or host ports are "
+        "expected](decisions/nominated-pods.md); needs `patch` on `pods/status` "
+        "([optional rights](security.md#optional-rights))",
+    )
+    surge_single_replicas: bool = Field(
+        False,
+        description="restart the rollout of Deployments with one replica where a LifecyclePolicy says "
+        "[`surgeSingleReplicas`](drains.md); needs `patch` on Deployments "
+        "([optional rights](security.md#optional-rights))",
+    )
+    hook_local_addresses: bool = Field(
+        False,
+        description="let [hooks](hooks.md#calls) call loopback and link-local addresses, such as the instance metadata "
+        "service",
     )
     batch_max_duration: Duration = Field(
         timedelta(seconds=10), description="longest time that pending pods are gathered before they are planned"

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from deploy.resources import OPTIONAL_RBAC
 from tools.docs.settings import settings_schema
 from tools.metrics import dashboard
 
@@ -32,7 +33,14 @@ def render_files(crds: Mapping[str, str]) -> dict[Path, str]:
     copied = {one: one.read_text() for one in sorted((HERE / "alerts").glob("*.yaml"))}
     copied[dashboard.FILE] = dashboard.text()
     return (
-        {CHART / "templates" / "rights" / f"{name}.yaml": _render_rbac(name) for name in RIGHTS}
+        {
+            CHART / "templates" / "rights" / f"{name}.yaml": _render_rbac(HERE / "rbac" / f"{name}.yaml")
+            for name in RIGHTS
+        }
+        | {
+            CHART / "templates" / "rights" / file.name: _render_rbac(file, setting.upper())
+            for setting, file in OPTIONAL_RBAC.items()
+        }
         | {CHART / "files" / one.parent.name / one.name: text for one, text in copied.items()}
         | {CRD_CHART / "templates" / name: _render_crd(name, text) for name, text in crds.items()}
         | {SCHEMA: _render_values_schema()}
@@ -46,15 +54,16 @@ def find_stale_files(crds: Mapping[str, str]) -> list[Path]:
     return sorted(path for folder in folders for path in folder.iterdir() if path not in written)
 
 
-def _render_rbac(name: str) -> str:
-    source = HERE / "rbac" / f"{name}.yaml"
+def _render_rbac(source: Path, setting: str = "") -> str:
+    """`setting`: the rights are granted only while it is on."""
     text = source.read_text().replace("- kind: ServiceAccount\n  name: tenure\n  namespace: tenure\n", _ACCOUNT)
     text = re.sub(r"^  name: tenure(-[a-z-]+)?$", r'  name: {{ include "tenure.fullname" . }}\1', text, flags=re.M)
     text = re.sub(r"^  namespace: tenure$", "  namespace: {{ .Release.Namespace }}", text, flags=re.M)
     text = text.replace("resourceNames: [tenure]", "resourceNames: [{{ .Release.Namespace }}]")
     documents = [_add_labels(one) for one in text.split("---\n")]
-    header = _HEADER.format(source=f"deploy/rbac/{source.name}")
-    return "{{- if .Values.rbac.create }}\n" + header + "---\n".join(documents) + "{{- end }}\n"
+    header = _HEADER.format(source=source.relative_to(HERE.parent))
+    condition = f"and .Values.rbac.create .Values.settings.{setting}" if setting else ".Values.rbac.create"
+    return f"{{{{- if {condition} }}}}\n{header}" + "---\n".join(documents) + "{{- end }}\n"
 
 
 def _add_labels(document: str) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 from temporalio import activity
 
-from activities.ports.core import DrainPod, Eviction, Ports
+from activities.ports.core import Deployments, DrainPod, Eviction, Ports
 from activities.ports.interruption import InterruptedNode
 from tenure import metrics
 from tenure.model.disruption.drain import DeploymentRollout, DrainStatus, EvictionBlocker, EvictionBudget
@@ -139,12 +139,13 @@ class EvictionQueue:
         """The blocker while the Deployment creates another pod; None when the pod is to be evicted now."""
         began = self._request.began
         serves = pod.ready or pod.controller_set_not_ready
-        if began is None or not serves or pod.uid in self._without_surge or not has_surge(self._request.rules):
+        rollouts = self._rollouts if has_surge(self._request.rules) else None
+        if rollouts is None or began is None or not serves or pod.uid in self._without_surge:
             return None
         try:
-            rollout = await self._rollouts.find_for_pod(pod)
+            rollout = await rollouts.find_for_pod(pod)
             if rollout is not None and creates_pod_first(rollout):
-                return await self._start_surge(pod, rollout, began, known, now)
+                return await self._start_surge(rollouts, pod, rollout, began, known, now)
         except Throttled:
             raise
         except Fault as fault:
@@ -153,7 +154,13 @@ class EvictionQueue:
         return None
 
     async def _start_surge(
-        self, pod: DrainPod, rollout: DeploymentRollout, began: datetime, known: DrainStatus | None, now: datetime
+        self,
+        rollouts: Deployments,
+        pod: DrainPod,
+        rollout: DeploymentRollout,
+        began: datetime,
+        known: DrainStatus | None,
+        now: datetime,
     ) -> EvictionBlocker | None:
         (blocker,) = with_known_since([surge_blocker(pod, rollout.name, now + SURGE)], known, now)
         assert blocker.since is not None
@@ -162,7 +169,7 @@ class EvictionQueue:
             return None
         # A Deployment that restarts deletes old pods that are not Ready at once.
         if pod.ready and needs_restart(rollout, began):
-            await self._rollouts.restart_deployment(rollout, began.isoformat().replace("+00:00", "Z"))
+            await rollouts.restart_deployment(rollout, began.isoformat().replace("+00:00", "Z"))
             await self._publish_event(
                 pod, "SurgeStarted", f"Deployment {rollout.name} is restarted, so that a new pod comes first"
             )

@@ -320,7 +320,8 @@ class HookClient(Protocol):
     """Services that hooks call."""
 
     async def post(self, url: str, *, key: str, body: Mapping[str, Any], seconds: float) -> CallResult:
-        """Whatever the answer is; no redirect is followed. Raises TryLater when there is none within `seconds`."""
+        """Whatever the answer is; no redirect is followed. Raises TryLater when there is none within `seconds`, and
+        BadInput for an address that hooks may not call."""
 
 
 @dataclass(frozen=True)
@@ -335,7 +336,8 @@ class Ports:
     node_classes: NodeClasses
     namespaces: Annotated
     pod_disruption_budgets: PodDisruptionBudgets
-    deployments: Deployments
+    deployments: Deployments | None
+    """None while SURGE_SINGLE_REPLICAS is off: the worker has no right to restart them."""
     loads: Loads
     jobs: Jobs
     inventory: Inventory

@@ -53,7 +53,8 @@ class DrainRules(KubeModel):
     5m."""
     surge_single_replicas: bool | None = None
     """Before the only pod of a Deployment is evicted its rollout is restarted, so that the new pod is Ready before the
-    old one goes; for 10m at most, then it is evicted as others are."""
+    old one goes; for 10m at most, then it is evicted as others are. In force while the worker's setting
+    SURGE_SINGLE_REPLICAS is on."""
 
 
 DRAIN_RULES: Final = (

@@ -10,6 +10,7 @@ from tenure.kube.client.resources import CAPACITY_BUFFERS, LIFECYCLE_POLICIES, N
 from tenure.model.errors import BadInput, Fault
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.workflow_states import BatchWindow
+from tenure.policy.policy_features import PolicyFeatures
 from tenure.scheduling.settings import PlanSettings
 
 KARPENTER_LEASE: Final = "karpenter-leader-election"
@@ -23,8 +24,9 @@ class ControllerSettings:
     deadlines: Deadlines = field(default_factory=Deadlines)
     window: BatchWindow = field(default_factory=BatchWindow)
     planning: PlanSettings = field(default_factory=PlanSettings)
-    nominate_pods: bool = True
-    """Tell kube-scheduler where pods that keep company, or keep apart, are expected."""
+    policy_features: PolicyFeatures = field(default_factory=PolicyFeatures)
+    nominate_pods: bool = False
+    """Tell kube-scheduler where pods with pod affinity, spread or host ports are expected."""
     namespace: str = "tenure"
     """The worker's own, which carries a pause of the whole cluster."""
     karpenter_lease: str = KARPENTER_LEASE

@@ -47,7 +47,11 @@ class WatchedCluster:
         self.nominations = Nominations(self.cache.owner_of)
         self.nominations.subscribe_to(self.cache, now)
         self.policies = LifecyclePolicies(
-            self.cache, kube.lifecycle_policies, default_deadlines=settings.deadlines, now=now
+            self.cache,
+            kube.lifecycle_policies,
+            default_deadlines=settings.deadlines,
+            features=settings.policy_features,
+            now=now,
         )
         self.pause = ClusterPause(settings.namespace, self.cache)
         self.not_ready = NotReadyTracker(self.cache, self.policies.not_ready_grace_of)

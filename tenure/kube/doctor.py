@@ -60,15 +60,17 @@ async def check_kinds(client: KubeClient) -> list[Finding]:
     return found
 
 
-async def check_rights(client: KubeClient, rights: Sequence[AccessRight], *, account: tuple[str, str]) -> list[Finding]:
-    """Permissions of the worker (service account namespace, name), or of the caller if that review is denied."""
+async def check_rights(
+    client: KubeClient, rights: Sequence[AccessRight], *, account: tuple[str, str], todo: str
+) -> list[Finding]:
+    """Permissions of the worker (service account namespace, name), or of the caller if that review is denied. `todo`:
+    how to grant them."""
     user = f"system:serviceaccount:{account[0]}:{account[1]}"
     try:
         denied = await _find_denied(client, rights, user)
     except Forbidden:
         user, denied = "these credentials", await _find_denied(client, rights, "")
     if denied:
-        todo = "kubectl apply -f deploy/rbac"
         return [problem_finding(RIGHTS, user, f"may not {one.describe()}", todo) for one in denied]
     return [ok_finding(RIGHTS, user, f"may do all {len(rights)} things that deploy/rbac lists")]
 

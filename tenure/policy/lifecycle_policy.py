@@ -15,13 +15,13 @@ from tenure.apis.durations import format_duration
 from tenure.apis.labels import CONFLICT, RUNTIME_VALIDATION
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.apis.lifecyclepolicy_events import InterruptionRules
-from tenure.model.interruption.notices import EventKind
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyVerdict
 from tenure.policy.disruption import limits
 from tenure.policy.hooks import rules
-from tenure.policy.interruption.rules import DEFAULTS, DEFERRABLE_KINDS, event_rules_of
+from tenure.policy.interruption.rules import DEFERRABLE_KINDS
 from tenure.policy.lifecycle.deadlines import deadlines_of, duration_fields, flatten_rules, is_same_value, problem_of
+from tenure.policy.policy_features import PolicyFeatures, disabled_requests, enabled_rules
 from tenure.policy.rollout.rules import problems_of
 
 _CLASSES: Final = "workloads"
@@ -84,6 +84,7 @@ def _interruption_problem(interruption: InterruptionRules) -> str:
 
 NODE_POOL_NOT_FOUND: Final = "NodePoolNotFound"
 DEADLINE_CUT: Final = "DeadlineCut"
+DISABLED_BY_SETTING: Final = "DisabledBySetting"
 ROLLOUTS_BLOCKED: Final = "RolloutsHeld"
 """Reasons of a policy that is in effect and still has a warning."""
 MAX_VALUE_LENGTH: Final = 300
@@ -120,16 +121,23 @@ class _Findings:
     pools: set[str] = field(default_factory=set)
     conflicts: list[str] = field(default_factory=list)
     cuts: list[str] = field(default_factory=list)
+    disabled: list[str] = field(default_factory=list)
 
 
 def resolve_policies(
-    policies: Iterable[PolicyFact], pools: Mapping[str, Mapping[str, str]], defaults: Deadlines
+    policies: Iterable[PolicyFact],
+    pools: Mapping[str, Mapping[str, str]],
+    defaults: Deadlines,
+    features: PolicyFeatures | None = None,
 ) -> Resolved:
-    """`pools`: labels by NodePool; `defaults`: the settings, used for fields that no policy sets."""
+    """`pools`: labels by NodePool; `defaults`: the settings, used for fields that no policy sets. All `features` are
+    off if they are None."""
+    features = features or PolicyFeatures()
     everyone = sorted(policies, key=lambda one: (-one.specificity, one.created, one.name))
     problems = {one.name: problem_in(one) for one in everyone}
     effective = [restrict_to_valid(one) if problems[one.name] else one for one in everyone]
-    findings = {one.name: _Findings() for one in effective}
+    findings = {one.name: _Findings(disabled=[*disabled_requests(one.rules, features)]) for one in effective}
+    effective = [one.model_copy(update={"rules": enabled_rules(one.rules, features)}) for one in effective]
     rules, unread = {}, {}
     for pool in sorted(pools):
         chosen = [one for one in effective if one.selects(pool, pools[pool])]
@@ -242,31 +250,12 @@ def _policy_verdict(one: PolicyFact, findings: _Findings, pools: Mapping[str, ob
         return PolicyVerdict(reason=ROLLOUTS_BLOCKED, message=message, node_pools=counted)
     missing = sorted(set(one.names) - pools.keys())
     notes = [f"there is no NodePool {name}: it counts as soon as there is one" for name in missing]
-    reason = NODE_POOL_NOT_FOUND if missing else DEADLINE_CUT if findings.cuts else ""
-    return PolicyVerdict(reason=reason, message=_join_messages([*notes, *findings.cuts]), node_pools=counted)
+    by_reason = {NODE_POOL_NOT_FOUND: notes, DISABLED_BY_SETTING: findings.disabled, DEADLINE_CUT: findings.cuts}
+    reason = next((one for one, found in by_reason.items() if found), "")
+    message = _join_messages([one for found in by_reason.values() for one in found])
+    return PolicyVerdict(reason=reason, message=message, node_pools=counted)
 
 
 def _join_messages(lines: Sequence[str]) -> str:
     listed = ". ".join(lines[:MAX_LISTED])
     return f"{listed}. And {len(lines) - MAX_LISTED} more" if len(lines) > MAX_LISTED else listed
-
-
-def policy_names_by_event(
-    policies: Iterable[PolicyFact], pools: Mapping[str, Mapping[str, str]]
-) -> Mapping[str, Mapping[str, str]]:
-    """By NodePool and kind of AWS's events the names of those that say something of it, the most precise first."""
-    everyone = sorted(policies, key=lambda one: (-one.specificity, one.created, one.name))
-    effective = [restrict_to_valid(one) if problem_in(one) else one for one in everyone]
-    found: dict[str, dict[str, str]] = {}
-    for pool, labels in pools.items():
-        chosen = [one for one in effective if one.selects(pool, labels)]
-        names: dict[str, str] = {
-            kind: ", ".join(one.name for one in chosen if _has_event_rules(one, kind)) for kind in DEFAULTS
-        }
-        if named := {kind: text for kind, text in names.items() if text}:
-            found[pool] = named
-    return found
-
-
-def _has_event_rules(policy: PolicyFact, kind: EventKind) -> bool:
-    return policy.rules.interruption is not None and event_rules_of(policy.rules.interruption, kind) is not None

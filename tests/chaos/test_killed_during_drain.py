@@ -2,10 +2,12 @@
 
 from tenure.kube.client.resources import NODE_CLAIMS, WORKLOADS
 from tests.support.product.drains import (
+    SURGE,
     annotate_do_not_disrupt,
     assert_budget_healthy,
     budget_path,
     delete_with_drain_rules,
+    optional_right,
     pod_disruption_budget,
 )
 from tests.support.product.eventually import assert_throughout, wait_until
@@ -44,8 +46,8 @@ async def test_time_held_runs_on_while_no_worker_is_there(product: DedicatedProd
 
 
 async def test_a_rollout_is_restarted_once_though_the_worker_was_killed(product: DedicatedProduct) -> None:
-    await product.ensure_worker()
-    async with product.scope("surged-on", after="Never") as scope:
+    await product.ensure_worker(**SURGE)
+    async with optional_right(product, "surge_single_replicas"), product.scope("surged-on", after="Never") as scope:
         (claim,) = await scope.run_pods(1)
         await delete_with_drain_rules(scope, claim, surgeSingleReplicas=True)
         await wait_until(lambda: _assert_restarted_once(scope))

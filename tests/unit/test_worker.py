@@ -7,17 +7,19 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import yaml
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.model.errors import TryLater
+from tenure.policy.policy_features import PolicyFeatures
 from tenure.settings import Settings
 from tests.support.fakes.time_skipping_server import time_skipping
 from tests.support.paths import ROOT
 from tests.unit.controller.planning.test_provisioner import FakeOfferings
-from worker import aws_settings, host_settings, main, read_ahead
+from worker import aws_settings, build_ports, host_settings, main, read_ahead
 
 NOWHERE = "127.0.0.1:1"
 """Where nobody answers."""
@@ -144,7 +146,17 @@ def test_settings_reach_those_who_need_them(monkeypatch: pytest.MonkeyPatch) -> 
     assert (host.cluster, host.task_queue, host.window.idle.total_seconds()) == ("demo", "demo", 2)
     assert host.deadlines.drain.total_seconds() == 7200
     assert host.planning.min_values_policy == "BestEffort"
+    assert (host.nominate_pods, host.policy_features) == (False, PolicyFeatures())
     assert (cloud.cluster_name, cloud.vm_memory_overhead_percent) == ("demo", 0.1)
+
+
+def test_what_needs_a_setting_is_off_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLUSTER_NAME", "demo")
+    (off, on), kube = [Settings(), Settings(surge_single_replicas=True, hook_local_addresses=True)], Mock()
+    ports = [build_ports(one, Mock(), kube, Mock()) for one in (off, on)]
+    assert [one.deployments for one in ports] == [None, kube.rollouts]
+    assert host_settings(on).policy_features == PolicyFeatures(surge_single_replicas=True, hook_local_addresses=True)
+    assert host_settings(Settings(nominate_pods=True)).nominate_pods
 
 
 def kubeconfig(server: str) -> dict[str, object]:

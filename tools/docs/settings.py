@@ -23,6 +23,8 @@ OURS: Final = frozenset(
     {
         "node_cost",
         "nominate_pods",
+        "surge_single_replicas",
+        "hook_local_addresses",
         "log_format",
         "launch_timeout",
         "registration_timeout",

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import tenure.kube.adapters.build
-from deploy.resources import policy_statements, rbac_documents, service_account
+from deploy.resources import OPTIONAL_RBAC, policy_statements, rbac_documents, service_account
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
 from tenure.aws.doctor.account import Caller
@@ -71,7 +71,11 @@ async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObj
     try:
         found = await check_version(cluster.client)
         found += await check_kinds(cluster.client)
-        found += await check_rights(cluster.client, rights_of(rbac_documents()), account=service_account())
+        optional = [name for name in OPTIONAL_RBAC if getattr(settings, name)]
+        files = ["deploy/rbac", *(f"deploy/rbac/optional/{OPTIONAL_RBAC[name].name}" for name in optional)]
+        todo = f"kubectl apply -f {' -f '.join(files)}"
+        rights = rights_of(rbac_documents(optional))
+        found += await check_rights(cluster.client, rights, account=service_account(), todo=todo)
         objects, pools, classes = await check_objects(cluster, settings.leader_election_name, datetime.now(UTC))
         ignored = await list_ignored_events(cluster, settings.build_deadlines(), pools)
         return [*found, *objects], _ClusterObjects(pools, classes, ignored)

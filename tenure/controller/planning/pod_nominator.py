@@ -87,7 +87,10 @@ class PodNominator:
         try:
             await self._port.nominate(pod, node, now=self._now())
         except Forbidden as fault:
-            log.error("pods are not nominated: apply deploy/rbac, or set NOMINATE_PODS=false", fault=fault.message)
+            log.error(
+                "pods are not nominated: apply deploy/rbac/optional/nominate-pods.yaml, or set NOMINATE_PODS=false",
+                fault=fault.message,
+            )
             return False
         except Fault as fault:
             log.warning("pod not nominated", pod=f"{pod.namespace}/{pod.name}", node=node, fault=fault.message)

@@ -34,6 +34,22 @@ async def test_the_world_is_looked_at_from_all_sides(shared_sandbox: SharedSandb
     assert all(one.todo for one in found if one.level != "ok")
 
 
+@pytest.mark.parametrize(
+    ("setting", "expected", "file"),
+    [
+        ("nominate-pods", "may not patch pods/status", "nominate-pods.yaml"),
+        ("surge-single-replicas", "may not patch deployments", "surge-single-replicas.yaml"),
+    ],
+)
+async def test_a_setting_without_its_right_is_a_problem(
+    shared_sandbox: SharedSandbox, setting: str, expected: str, file: str
+) -> None:
+    found = await run_checks(settings_of(shared_sandbox, **{setting: "true"}))
+    (missing,) = [one for one in found if one.area == "rights"]
+    assert missing.level == "problem" and expected in missing.message
+    assert missing.todo == f"kubectl apply -f deploy/rbac -f deploy/rbac/optional/{file}"
+
+
 async def test_each_side_that_does_not_answer_is_a_problem_of_its_own(shared_sandbox: SharedSandbox) -> None:
     dead = "127.0.0.1:1"
     found = await run_checks(

@@ -3,10 +3,13 @@
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.workloads import RESTARTED_AT
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import POD_DISRUPTION_BUDGETS, WORKLOADS
+from tenure.model.errors import Forbidden
 from tenure.model.provider_results import DrainPod
 from tenure.policy.drain.decision import creates_pod_first
 from tests.support.product.eventually import TIMEOUT_SECONDS
@@ -29,7 +32,7 @@ async def test_budgets_are_read_live_and_by_namespace(kube: KubeAdapters, admin:
 
 
 async def test_a_rollout_is_found_by_its_pod_and_restarted_once_for_a_stamp(
-    kube: KubeAdapters, admin: KubeClient, unique: Unique
+    kube: KubeAdapters, kube_with_optional_rights: KubeAdapters, admin: KubeClient, unique: Unique
 ) -> None:
     name = unique("web")
     path = WORKLOADS["Deployment"].path(name, namespace="default")
@@ -47,8 +50,10 @@ async def test_a_rollout_is_found_by_its_pod_and_restarted_once_for_a_stamp(
     pod = await pod_of(admin, name)
     found = await kube.rollouts.find_for_pod(pod)
     assert found is not None and found.name == name and creates_pod_first(found) and found.restarted_at == ""
+    with pytest.raises(Forbidden, match="deployments"):
+        await kube.rollouts.restart_deployment(found, "2026-06-01T12:00:00Z")
     for _ in range(2):
-        assert await kube.rollouts.restart_deployment(found, "2026-06-01T12:00:00Z")
+        assert await kube_with_optional_rights.rollouts.restart_deployment(found, "2026-06-01T12:00:00Z")
     after = await admin.request("GET", path)
     assert after["spec"]["template"]["metadata"]["annotations"] == {RESTARTED_AT: "2026-06-01T12:00:00Z"}
     assert after["metadata"]["generation"] == 2

@@ -11,6 +11,7 @@ from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, VOLUME_ATTACHMENTS
 from tenure.kube.facts.pods import pod_fact
+from tenure.model.errors import Forbidden
 from tenure.model.provider_results import DrainPod
 from tests.support.kube.builders import node_json, pod_json
 from tests.support.product.eventually import TIMEOUT_SECONDS
@@ -51,21 +52,24 @@ async def test_an_eviction_is_accepted_and_gone_is_accepted_too(
 
 
 async def test_where_a_pod_is_expected_is_written_beside_the_schedulers_verdict(
-    kube: KubeAdapters, admin: KubeClient, unique: Unique
+    kube: KubeAdapters, kube_with_optional_rights: KubeAdapters, admin: KubeClient, unique: Unique
 ) -> None:
+    pods = kube_with_optional_rights.pods
     path = PODS.path(unique("expected"), namespace="default")
     body = pod_json(path.rpartition("/")[2], schedulerName="nobody", terminationGracePeriodSeconds=0)
     made = pod_fact(await admin.request("POST", PODS.path(namespace="default"), body=body))
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     await admin.merge(f"{path}/status", {"status": {"conditions": [unscheduled]}})
-    assert await kube.pods.nominate(made, "some-node", now=datetime.now(UTC))
+    with pytest.raises(Forbidden, match="pods/status"):
+        await kube.pods.nominate(made, "some-node", now=datetime.now(UTC))
+    assert await pods.nominate(made, "some-node", now=datetime.now(UTC))
 
     found = pod_fact(await admin.request("GET", path))
     assert (found.expected_on, found.nominated_node, found.unschedulable) == ("some-node", "", True)
     other = made.model_copy(update={"uid": "00000000-0000-0000-0000-000000000009"})
-    assert not await kube.pods.nominate(other, "another", now=datetime.now(UTC))
+    assert not await pods.nominate(other, "another", now=datetime.now(UTC))
     await admin.request("DELETE", path)
-    assert not await kube.pods.nominate(made, "another", now=datetime.now(UTC))
+    assert not await pods.nominate(made, "another", now=datetime.now(UTC))
 
 
 async def test_another_pod_of_the_same_name_is_not_deleted(kube: KubeAdapters, admin: KubeClient, node: str) -> None:

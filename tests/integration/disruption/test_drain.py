@@ -1,14 +1,13 @@
-"""Drains on the real parts: protected pods, escalation, dead kubelets, and single replicas that are surged first."""
+"""Drains on the real parts: protected pods, escalation, dead kubelets."""
 
 from datetime import UTC, datetime, timedelta
 
-from tenure.kube.adapters.workloads import RESTARTED_AT
-from tenure.kube.client.resources import NODE_CLAIMS, WORKLOADS
+from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.sandbox.nodes.fault_rules import NotReady
 from tests.support.product.drains import annotate_do_not_disrupt, delete_with_drain_rules, single_pod, started_at
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope, object_names
+from tests.support.product.scene import object_names
 
 
 async def test_a_pod_protected_for_a_time_leaves_at_its_time(product: InstalledProduct) -> None:
@@ -41,33 +40,3 @@ async def test_pods_of_a_kubelet_that_died_in_the_drain_are_waited_for_only_so_l
         await scope.inject_node_fault(NotReady(), node=claim["status"]["nodeName"])
         await wait_until(lambda: scope.assert_blocked_by(claim["metadata"]["name"], "the node is not Ready since"))
         await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names([claim])))
-
-
-async def test_a_single_replica_has_its_successor_ready_before_it_goes(product: InstalledProduct) -> None:
-    async with product.scope("surged", after="Never") as scope:
-        (claim,) = await scope.run_pods(1)
-        await delete_with_drain_rules(scope, claim, surgeSingleReplicas=True)
-        await wait_until(lambda: assert_deleted_without_downtime(scope, claim["metadata"]["name"]))
-        deployment = await product.kube.request("GET", WORKLOADS["Deployment"].path(scope.name, namespace="default"))
-        assert deployment["spec"]["template"]["metadata"]["annotations"][RESTARTED_AT]
-        assert deployment["metadata"]["generation"] == 2
-
-
-class NoReadyPod(Exception):
-    """No pod was Ready at a moment; no AssertionError, so that nobody looks again."""
-
-
-async def assert_deleted_without_downtime(scope: ClusterScope, claim: str) -> None:
-    """At every look at least one pod serves."""
-    pods = await scope.pods()
-    if not any(has_ready_containers(one) for one in pods):
-        raise NoReadyPod(str([(one["metadata"]["name"], one["status"]) for one in pods]))
-    await scope.assert_nodeclaims_deleted([claim])
-
-
-def has_ready_containers(pod: dict[str, object]) -> bool:
-    """By its containers. Ready is taken for a moment, by the node lifecycle controller, from pods that start just when
-    their node turns Ready; no drain can keep it from that."""
-    status = pod["status"]
-    assert isinstance(status, dict)
-    return any(one["type"] == "ContainersReady" and one["status"] == "True" for one in status.get("conditions") or ())

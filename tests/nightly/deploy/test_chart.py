@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy.resources import rbac_documents
+from deploy.resources import OPTIONAL_RBAC, rbac_documents
 from tenure.controller.process import Health
 from tenure.sandbox.ports import Ports
 from tenure.settings import AWS_GATES, GATES, Settings, load
@@ -69,6 +69,17 @@ def test_the_charts_rights_are_those_that_the_tests_run_under() -> None:
     shipped = without_helm_labels(rbac_documents())
     del shipped["Namespace", "", "tenure"]  # Helm makes the release's.
     assert own == shipped
+
+
+@pytest.mark.parametrize("setting", OPTIONAL_RBAC)
+def test_the_right_of_a_setting_is_granted_while_it_is_on(setting: str) -> None:
+    flags = ("--set", f"settings.{setting.upper()}=true")
+    own = without_helm_labels([one for one in render_chart(LEAST_VALUES, *flags) if one["kind"] in RIGHTS])
+    shipped = without_helm_labels(rbac_documents([setting]))
+    del shipped["Namespace", "", "tenure"]
+    assert own == shipped and len(shipped) == len(rbac_documents()) + 1
+    without = render_chart(LEAST_VALUES, *flags, "--set", "rbac.create=false")
+    assert not [one for one in without if one["kind"].startswith("ClusterRole")]
 
 
 def test_rights_follow_the_release_into_its_namespace() -> None:

@@ -69,7 +69,7 @@ class FakePorts:
         self.loads = FakeLoads(self.pods)
         self.inventory = FakeInventory(self.claims, self.nodes, self.node_classes)
 
-    def build_ports(self, workflows: WorkflowClient | None = None, **settings: Any) -> Ports:
+    def build_ports(self, workflows: WorkflowClient | None = None, *, surges: bool = True, **settings: Any) -> Ports:
         return Ports(
             claims=self.claims,
             nodes=self.nodes,
@@ -79,7 +79,7 @@ class FakePorts:
             node_classes=self.node_classes,
             namespaces=self.namespaces,
             pod_disruption_budgets=self.budgets,
-            deployments=self.rollouts,
+            deployments=self.rollouts if surges else None,
             loads=self.loads,
             jobs=self.jobs,
             inventory=self.inventory,

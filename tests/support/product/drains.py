@@ -6,6 +6,9 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+import yaml
+
+from deploy.resources import OPTIONAL_RBAC
 from tenure.apis.labels import DO_NOT_DISRUPT
 from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.cli.nodes.workflows import NodeClaimSummary
@@ -13,10 +16,28 @@ from tenure.kube.client.resources import NODE_CLAIMS, PODS
 from tenure.model.nodeclaim.state import Phase
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object, lifecycle_policy, pod_spec
+from tests.support.product.product import InstalledProduct
 from tests.support.product.scene import ClusterScope
 
 POD_GRACE_SECONDS = 600
 """Seconds that a pod may take to end: a drain waits for it for as long, and no more than a minute beyond."""
+
+
+SURGE = {"SURGE_SINGLE_REPLICAS": "true"}
+"""Settings of a worker; `optional_right` grants what it needs."""
+
+
+@asynccontextmanager
+async def optional_right(product: InstalledProduct, setting: str) -> AsyncIterator[None]:
+    """Inside it the worker has the right of this setting, as deploy/rbac/optional grants it."""
+    documents = [one for one in yaml.safe_load_all(OPTIONAL_RBAC[setting].read_text()) if one]
+    for document in documents:
+        await product.kube.apply(document)
+    try:
+        yield
+    finally:
+        for document in documents:
+            await product.delete(await product.kube.path_of(document))
 
 
 def pod_disruption_budget(name: str, **spec: Any) -> Object:

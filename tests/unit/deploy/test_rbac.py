@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import yaml
 
+from deploy.resources import OPTIONAL_RBAC, rbac_documents
 from tenure.controller.watched_cluster import WATCHED
 from tenure.model.hooks import NAMESPACE
+from tenure.settings import Settings
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "deploy" / "rbac"
@@ -50,6 +53,13 @@ def documents(*kinds: str) -> list[dict[str, Any]]:
     return [one for one in found if one["kind"] in kinds]
 
 
+OPTIONAL = {
+    "nominate_pods": ("", "pods/status", "patch"),
+    "surge_single_replicas": ("apps", "deployments", "patch"),
+}
+"""The one right that a setting needs."""
+
+
 def rights_of(role: dict[str, Any]) -> Iterator[Right]:
     for rule in role["rules"]:
         for group in rule["apiGroups"]:
@@ -67,11 +77,30 @@ def test_only_rules_that_say_so_go_beyond_karpenters_frame() -> None:
     leases = {("coordination.k8s.io", "leases", verb) for verb in ("get", "list", "delete")}
     policies = {("tenure.sh", "lifecyclepolicies", verb) for verb in READ}
     policies |= {("tenure.sh", "lifecyclepolicies/status", verb) for verb in ("update", "patch")}
-    patched = {("apps", "deployments", "patch"), ("", "pods/status", "patch"), ("", "namespaces", "patch")}
     jobs = {("batch", "jobs", verb) for verb in ("get", "create")}
-    assert beyond == leases | policies | patched | jobs
+    assert beyond == leases | policies | {("", "namespaces", "patch")} | jobs
     comment_count = sum(file.read_text().count("# BEYOND: ") for file in FOLDER.glob("*.yaml"))
-    assert comment_count == 7
+    assert comment_count == 5
+
+
+def test_a_right_of_a_setting_is_granted_only_with_it() -> None:
+    assert set(OPTIONAL_RBAC) == set(OPTIONAL)
+    assert not set(OPTIONAL.values()) & worker_rights()
+    assert not [name for name in OPTIONAL_RBAC if Settings.model_fields[name].default]
+
+
+@pytest.mark.parametrize("setting", OPTIONAL)
+def test_a_setting_adds_one_right_for_the_one_service_account(setting: str) -> None:
+    role, binding = [one for one in rbac_documents([setting]) if one not in rbac_documents()]
+    assert (role["kind"], binding["kind"]) == ("ClusterRole", "ClusterRoleBinding")
+    assert set(rights_of(role)) == {OPTIONAL[setting]}
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    (account,) = documents("ServiceAccount")
+    assert [(one["namespace"], one["name"]) for one in binding["subjects"]] == [
+        (account["metadata"]["namespace"], account["metadata"]["name"])
+    ]
+    text = OPTIONAL_RBAC[setting].read_text()
+    assert text.startswith(f"# Only with {setting.upper()}=true.") and text.count("# BEYOND: ") == 1
 
 
 def test_only_the_workers_own_namespace_may_be_patched() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from activities.nodeclaim.drain import DrainActivities
 from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP
 from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.disruption.drain import DrainStatus
@@ -349,6 +350,14 @@ async def test_others_are_evicted_as_they_are(
     add_single_replica(cluster, **rollout)
     assert (await drain(cluster, rules=rules)).outcome == "drained"
     assert cluster.pods.evicted == ["web"] and cluster.rollouts.restarts == []
+
+
+async def test_no_deployment_is_read_or_restarted_while_the_setting_is_off(cluster: FakeCluster) -> None:
+    add_single_replica(cluster)
+    cluster.rollouts.faults["find_for_pod"] = [Forbidden("deployments.apps is forbidden")]
+    cluster.draining = DrainActivities(cluster.build_ports(cluster.workflows, surges=False))
+    assert (await drain(cluster, rules=SURGE)).outcome == "drained"
+    assert cluster.events.reasons_for("web") == ["Evicted"]
 
 
 async def test_a_pod_that_is_not_ready_is_no_reason_to_restart_anything(cluster: FakeCluster) -> None:

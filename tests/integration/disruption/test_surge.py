@@ -1,0 +1,75 @@
+"""Surges of single replicas: only with SURGE_SINGLE_REPLICAS and its right, and no call without."""
+
+from tenure.kube.adapters.workloads import RESTARTED_AT
+from tenure.kube.client.resources import LIFECYCLE_POLICIES, NODE_CLAIMS, WORKLOADS
+from tests.support.product.drains import SURGE, delete_with_drain_rules, optional_right, single_pod
+from tests.support.product.eventually import wait_until
+from tests.support.product.interruption_events import count_events
+from tests.support.product.objects import Object, lifecycle_policy
+from tests.support.product.product import DedicatedProduct
+from tests.support.product.scene import ClusterScope
+
+
+async def test_a_single_replica_has_its_successor_ready_before_it_goes(own_product: DedicatedProduct) -> None:
+    await own_product.ensure_worker(**SURGE)
+    async with (
+        optional_right(own_product, "surge_single_replicas"),
+        own_product.scope("surged", after="Never") as scope,
+    ):
+        (claim,) = await scope.run_pods(1)
+        await delete_with_drain_rules(scope, claim, surgeSingleReplicas=True)
+        await wait_until(lambda: assert_deleted_without_downtime(scope, claim["metadata"]["name"]))
+        deployment = await deployment_of(scope)
+        assert deployment["spec"]["template"]["metadata"]["annotations"][RESTARTED_AT]
+        assert deployment["metadata"]["generation"] == 2
+
+
+async def test_without_the_setting_the_pod_is_evicted_and_the_policy_names_the_setting(
+    own_product: DedicatedProduct,
+) -> None:
+    await own_product.ensure_worker()
+    async with own_product.scope("unsurged", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        pod, name = (await single_pod(scope))["metadata"]["name"], claim["metadata"]["name"]
+        await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, drain={"surgeSingleReplicas": True}))
+        await wait_until(lambda: assert_policy_names_setting(scope))
+        await own_product.delete(NODE_CLAIMS.path(name))
+        await wait_until(lambda: scope.assert_event(pod, "Evicted"))
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+        assert (await deployment_of(scope))["metadata"]["generation"] == 1
+        assert await count_events(scope, pod, "SurgeFailed") == 0
+
+
+async def deployment_of(scope: ClusterScope) -> Object:
+    found: Object = await scope.product.kube.request(
+        "GET", WORKLOADS["Deployment"].path(scope.name, namespace="default")
+    )
+    return found
+
+
+async def assert_policy_names_setting(scope: ClusterScope) -> None:
+    policy = await scope.product.kube.request("GET", LIFECYCLE_POLICIES.path(scope.name))
+    conditions = (policy.get("status") or {}).get("conditions") or ()
+    found = [(one["status"], one["reason"]) for one in conditions if one["type"] == "ValidationSucceeded"]
+    assert found == [("True", "DisabledBySetting")], conditions
+    assert "set SURGE_SINGLE_REPLICAS=true" in str(conditions)
+
+
+class NoReadyPod(Exception):
+    """No pod was Ready at a moment; no AssertionError, so that nobody looks again."""
+
+
+async def assert_deleted_without_downtime(scope: ClusterScope, claim: str) -> None:
+    """At every look at least one pod serves."""
+    pods = await scope.pods()
+    if not any(has_ready_containers(one) for one in pods):
+        raise NoReadyPod(str([(one["metadata"]["name"], one["status"]) for one in pods]))
+    await scope.assert_nodeclaims_deleted([claim])
+
+
+def has_ready_containers(pod: dict[str, object]) -> bool:
+    """By its containers. Ready is taken for a moment, by the node lifecycle controller, from pods that start just when
+    their node turns Ready; no drain can keep it from that."""
+    status = pod["status"]
+    assert isinstance(status, dict)
+    return any(one["type"] == "ContainersReady" and one["status"] == "True" for one in status.get("conditions") or ())

@@ -1,0 +1,64 @@
+"""LifecyclePolicies that ask for what a setting turns off: their rules, and the note in their status."""
+
+from typing import Any
+
+import pytest
+
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.kube.adapters.lifecycle_policies import policy_fact
+from tenure.model.nodeclaim.state import Deadlines
+from tenure.model.operator_requests import PolicyFact
+from tenure.policy.interruption.decision import drains_immediately
+from tenure.policy.lifecycle_policy import Resolved, resolve_policies
+from tenure.policy.policy_features import PolicyFeatures
+from tenure.policy.policy_sources import policy_name_by_hook_point
+
+SURGE: dict[str, Any] = {"drain": {"surgeSingleReplicas": True, "whenBlocked": "wait"}}
+IMDS: dict[str, Any] = {"hooks": {"afterDrain": [{"name": "a", "http": {"url": "http://[::ffff:a9fe:a9fe]/latest"}}]}}
+ALL = PolicyFeatures(surge_single_replicas=True, hook_local_addresses=True)
+
+
+def fact(name: str = "web", **spec: Any) -> PolicyFact:
+    metadata = {"name": name, "uid": f"uid-{name}", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return policy_fact({"metadata": metadata, "spec": spec})
+
+
+def resolve(*policies: PolicyFact, features: PolicyFeatures | None = None) -> Resolved:
+    return resolve_policies(policies, {"gpu": {}}, Deadlines(), features)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (SURGE, "spec.drain.surgeSingleReplicas: true has no effect: set SURGE_SINGLE_REPLICAS=true and apply"),
+        (
+            IMDS,
+            "spec.hooks.afterDrain[0].http.url: '::ffff:a9fe:a9fe' is a link-local address, and the hook fails; write "
+            "another address, or set HOOK_LOCAL_ADDRESSES=true",
+        ),
+    ],
+)
+def test_the_status_names_field_value_and_setting(spec: dict[str, Any], expected: str) -> None:
+    verdict = resolve(fact(**spec)).verdicts["web"]
+    assert (verdict.rejected, verdict.reason, verdict.node_pools) == (False, "DisabledBySetting", ("gpu",))
+    assert verdict.message.startswith(expected)
+    assert resolve(fact(**spec), features=ALL).verdicts["web"].reason == ""
+
+
+def test_a_drain_has_no_surge_while_the_setting_is_off() -> None:
+    """So the pods of a node that AWS takes are evicted at once."""
+    off, on = (resolve(fact(**SURGE), features=one).rules["gpu"] for one in (None, ALL))
+    assert off == LifecycleRules.model_validate({"drain": {"whenBlocked": "wait"}})
+    assert on == LifecycleRules.model_validate(SURGE)
+    assert drains_immediately(off, "spotInterruption") and not drains_immediately(on, "spotInterruption")
+
+
+def test_the_most_precise_policy_with_hooks_at_a_point_is_named() -> None:
+    hook = [{"name": "a", "http": {"url": "https://hooks.example.com"}}]
+    everywhere = fact("all", hooks={"beforeDrain": hook, "afterDrain": hook})
+    precise = fact("gpu", hooks={"beforeDrain": hook}, nodePoolSelector={"names": ["gpu"]})
+    found = policy_name_by_hook_point([everywhere, precise], {"gpu": {}, "cpu": {}})
+    assert found == {
+        "gpu": {"beforeDrain": "gpu", "afterDrain": "all"},
+        "cpu": {"beforeDrain": "all", "afterDrain": "all"},
+    }
