@@ -148,7 +148,7 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
         deleted NodeClaim."""
         before, observed = self._nodeclaim_context.state.observed, observed.model_copy(update={"expected": None})
         if not observed.exists:
-            retained_fields = ("rules", "event_policies", "events_unread")
+            retained_fields = ("rules", "event_policies", "hook_policies", "events_unread")
             return observed.model_copy(update={name: getattr(before, name) for name in retained_fields})
         if observed.empty_since_unseen and before.empty and before.empty_since:
             return observed.model_copy(update={"empty_since": before.empty_since})

@@ -4,11 +4,8 @@ A repeat finds the Job by its name and calls under the same key. `tenure/policy/
 """
 
 import asyncio
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
 
-import aiohttp
 from temporalio import activity
 
 from activities.ports.core import HookClient, Jobs, Ports, find_nodeclaim
@@ -16,14 +13,13 @@ from activities.runtime import background_heartbeat, map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.base import parse_instance_id, parse_timestamp
-from tenure.model.errors import Fault, TryLater
+from tenure.model.errors import BadInput, Fault
 from tenure.model.hooks import (
     HOOK,
     HOOK_NODE,
     HOOK_NODECLAIM,
     HOOK_POINT,
     NAMESPACE,
-    CallResult,
     DesiredJob,
     HookRequest,
     HookResult,
@@ -167,6 +163,9 @@ class _HttpHook:
             response = await self._calls.post(
                 url, key=request.key, body=request_body(request.subject), seconds=max(ONE_TRY, self._clock.remaining)
             )
+        except BadInput as fault:
+            policy = f"LifecyclePolicy {request.policy}: " if request.policy else ""
+            return HookResult(outcome="failed"), f"{policy}{request.field}.http.url: {fault.message}", None
         except Fault as fault:
             return None, fault.message, None
         outcome, why = evaluate_response(response)
@@ -237,42 +236,3 @@ class _JobHook:
 
     def _failed_result(self, why: str) -> HookResult:
         return HookResult(outcome="failed", why=f"Job {self._namespace}/{self._request.job} {why}")
-
-
-KEY: Final = "Idempotency-Key"
-CONNECT: Final = 10.0
-"""Seconds for a connection; the answer may take as long as the hook."""
-_RESPONSE_MAX_CHARS: Final = 150
-"""Characters of an answer that are shown, ..."""
-_RESPONSE_MAX_BYTES: Final = 1024
-"""... and bytes of it that are read."""
-
-
-class HttpHookClient:
-    """A session for each call: they are few, and far between."""
-
-    async def post(self, url: str, *, key: str, body: Mapping[str, Any], seconds: float) -> CallResult:
-        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(CONNECT, seconds))
-        headers = {KEY: key, "User-Agent": "tenure"}
-        try:
-            async with (
-                aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
-                session.post(url, json=body, allow_redirects=False) as response,
-            ):
-                content = await response.content.read(_RESPONSE_MAX_BYTES)
-                return CallResult(
-                    status=response.status,
-                    text=" ".join(content.decode(errors="replace").split())[:_RESPONSE_MAX_CHARS],
-                    retry_after=_parse_retry_after(response.headers.get("Retry-After")),
-                )
-        except TimeoutError as error:
-            raise TryLater(f"no answer within {seconds:.0f} s") from error
-        except (aiohttp.ClientError, ValueError, OSError, asyncio.IncompleteReadError) as error:
-            raise TryLater(f"no answer: {str(error) or type(error).__name__}"[:_RESPONSE_MAX_CHARS]) from error
-
-
-def _parse_retry_after(header: str | None) -> float | None:
-    try:
-        return max(0.0, float(header)) if header else None
-    except ValueError:
-        return None

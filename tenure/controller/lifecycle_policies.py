@@ -19,7 +19,9 @@ from tenure.model.errors import Fault
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules, PolicyFact, PolicyVerdict
 from tenure.policy.lifecycle.deadlines import deadlines_of, not_ready_grace_of
-from tenure.policy.lifecycle_policy import check_policy, policy_names_by_event, resolve_policies
+from tenure.policy.lifecycle_policy import check_policy, resolve_policies
+from tenure.policy.policy_features import PolicyFeatures
+from tenure.policy.policy_sources import policy_name_by_hook_point, policy_names_by_event
 
 log = structlog.get_logger(__name__)
 
@@ -42,16 +44,19 @@ class LifecyclePolicies:
         port: PolicyPort,
         *,
         default_deadlines: Deadlines,
+        features: PolicyFeatures,
         now: Callable[[], datetime],
     ) -> None:
         """`default_deadlines`: used where no policy sets one."""
         self._cache, self._port, self._default_deadlines, self._now = cache, port, default_deadlines, now
+        self._features = features
         self._facts: dict[str, PolicyFact] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
         """Of NodePools, also of those that are gone while NodeClaims of theirs are not."""
         self._rules: Mapping[str, LifecycleRules] = {}
         self._unread: Mapping[str, InvalidRules] = {}
         self._event_policies: Mapping[str, Mapping[str, str]] = {}
+        self._hook_policies: Mapping[str, Mapping[str, str]] = {}
         self._verdicts: Mapping[str, PolicyVerdict] = {}
         self._written: dict[str, tuple[str, int, PolicyVerdict]] = {}
         self._changed = False
@@ -79,15 +84,19 @@ class LifecyclePolicies:
         if not self._changed or not known:
             return False
         self._changed = False
-        before, unread_before, event_policies_before = self._rules, self._unread, self._event_policies
-        resolved = resolve_policies(self._facts.values(), self._labels, self._default_deadlines)
+        before, unread_before = self._rules, self._unread
+        event_policies_before, hook_policies_before = self._event_policies, self._hook_policies
+        resolved = resolve_policies(self._facts.values(), self._labels, self._default_deadlines, self._features)
         self._rules, self._verdicts, self._unread = resolved.rules, resolved.verdicts, resolved.unread
         self._event_policies = policy_names_by_event(self._facts.values(), self._labels)
+        self._hook_policies = policy_name_by_hook_point(self._facts.values(), self._labels)
         self._verdicts_changed.set()
         for pool in self._labels:
             other = before.get(pool) != self._rules.get(pool)
             unread = unread_before.get(pool, NO_INVALID_RULES).interruption != self.unread_of(pool).interruption
-            if other or unread or event_policies_before.get(pool) != self._event_policies.get(pool):
+            renamed = event_policies_before.get(pool) != self._event_policies.get(pool)
+            renamed = renamed or hook_policies_before.get(pool) != self._hook_policies.get(pool)
+            if other or unread or renamed:
                 changes.nodeclaims |= {claim.name for claim in self._cache.nodeclaims_of_nodepool(pool)}
             if other:
                 changes.pods = True
@@ -118,6 +127,10 @@ class LifecyclePolicies:
     def event_policies_of(self, pool: str) -> dict[str, str]:
         """By kind of AWS's events, the names of the policies that say something of it."""
         return dict(self._event_policies.get(pool, {}))
+
+    def hook_policies_of(self, pool: str) -> dict[str, str]:
+        """By point, the name of the policy whose hooks count."""
+        return dict(self._hook_policies.get(pool, {}))
 
     def unread_of(self, pool: str) -> InvalidRules:
         """What they say of its nodes and nobody can read: it holds them."""

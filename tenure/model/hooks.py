@@ -71,6 +71,10 @@ class HookRequest(Message):
     key: str
     """The same for the same run, however often it is tried, by whomever."""
     job: str = ""
+    policy: str = ""
+    """The LifecyclePolicy that has the hook."""
+    field: str = ""
+    """Where it stands there, such as `spec.hooks.beforeDrain[0]`."""
     seconds: float
     """That it still has, of its own time-out and of AWS's time."""
     since: datetime | None = None

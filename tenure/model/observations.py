@@ -71,6 +71,8 @@ class ObservedNodeClaim(Message):
     """LifecyclePolicy rules for the NodePool's nodes; None without a policy."""
     event_policies: dict[str, str] = {}
     """By kind of AWS's events: the names of the policies that say something of it."""
+    hook_policies: dict[str, str] = {}
+    """By point: the name of the policy whose hooks count."""
     events_unread: str = ""
     """Invalid rules for AWS events: the policy, the field and the remedy."""
     pause: str = ""

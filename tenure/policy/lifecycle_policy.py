@@ -35,6 +35,7 @@ def problem_in(policy: PolicyFact) -> str:
 def check_policy(policy: PolicyFact) -> None:
     """Raises the error with which the policy would end `resolve_policies`."""
     restrict_to_valid(policy) if problem_in(policy) else flatten_rules(policy.rules)
+    tuple(disabled_requests(policy.rules, PolicyFeatures()))
 
 
 def restrict_to_valid(rejected: PolicyFact) -> PolicyFact:

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.base import Value
-from tenure.policy.hooks.addresses import HOOK_LOCAL_ADDRESSES, local_host_kind
+from tenure.policy.hooks.addresses import HOOK_LOCAL_ADDRESSES, MAX_HOST_LENGTH, local_host_kind
 from tenure.policy.hooks.rules import POINTS, hooks_of
 
 _SURGE_REMEDY = (
@@ -43,8 +43,8 @@ def _local_addresses(rules: LifecycleRules) -> Iterator[str]:
             host = _host_of(hook.http.url) if hook.http else ""
             if kind := local_host_kind(host):
                 yield (
-                    f"spec.hooks.{point}[{number}].http.url: {host!r} is {kind}, and the hook fails; write another "
-                    f"address, or set {HOOK_LOCAL_ADDRESSES}=true"
+                    f"spec.hooks.{point}[{number}].http.url: {host[:MAX_HOST_LENGTH]!r} is {kind}, and the hook fails; "
+                    f"write another address, or set {HOOK_LOCAL_ADDRESSES}=true"
                 )
 
 

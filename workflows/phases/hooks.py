@@ -28,7 +28,7 @@ from tenure.policy.hooks.decision import (
     start_run,
 )
 from tenure.policy.hooks.messages import describe_run, hook_subject, hook_title, is_waiting_for_hook, job_name, run_key
-from tenure.policy.hooks.rules import hooks_of
+from tenure.policy.hooks.rules import hook_field, hooks_of
 from workflows import metrics
 from workflows.activity_options import HOOK, drain_queue_options, execute_unless
 from workflows.nodeclaim_context import NodeClaimContext
@@ -147,6 +147,8 @@ async def _run_hook_activity(
         hook=hook,
         key=key,
         job=job_name(key, hook.name) if hook.job else "",
+        policy=context.state.observed.hook_policies.get(point, ""),
+        field=hook_field(context.state.observed.rules, point, hook.name),
         seconds=remaining.total_seconds(),
         since=context.state.hooks.since,
         attempts=run.attempts if run else 0,

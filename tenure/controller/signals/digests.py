@@ -63,6 +63,8 @@ class NodeClaimView:
     """What LifecyclePolicies say of its NodePool's nodes."""
     event_policies: dict[str, str] = field(default_factory=dict)
     """Which of them say something of AWS's events, by kind."""
+    hook_policies: dict[str, str] = field(default_factory=dict)
+    """Whose hooks count, by point."""
     events_unread: str = ""
     """What of that nobody can read."""
     is_repair_enabled: bool = False
@@ -97,6 +99,7 @@ def _base_observation(view: NodeClaimView) -> ObservedNodeClaim:
     return ObservedNodeClaim(
         rules=view.rules,
         event_policies=view.event_policies,
+        hook_policies=view.hook_policies,
         events_unread=view.events_unread,
         pause=_pause(view),
     )

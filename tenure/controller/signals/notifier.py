@@ -216,6 +216,7 @@ class WorkflowNotifier:
             not_ready=self._not_ready.grace_for(claim),
             rules=self._observers.policies.rules_of(claim.pool) if self._observers else None,
             event_policies=self._observers.policies.event_policies_of(claim.pool) if self._observers else {},
+            hook_policies=self._observers.policies.hook_policies_of(claim.pool) if self._observers else {},
             events_unread=self._observers.policies.unread_of(claim.pool).interruption if self._observers else "",
             is_repair_enabled=self._node_repair,
         )

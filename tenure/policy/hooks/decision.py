@@ -25,7 +25,8 @@ DEFAULT_WARNING_PERIOD: Final = timedelta(minutes=2)
 """From EC2's warning until it takes the instance, where the warning does not say when."""
 RETRY_INTERVAL: Final = timedelta(minutes=1)
 MAX_RETRY_INTERVAL: Final = timedelta(minutes=10)
-MAX_REASON_LENGTH: Final = 200
+MAX_REASON_LENGTH: Final = 500
+"""Characters: a refused address names policy, field, value and remedy."""
 _IMMEDIATE_KINDS: Final = ("instanceStopping", "instanceTerminating")
 _STEP_NAMES: Final[dict[HookPoint, str]] = {
     "beforeDrain": "the drain",

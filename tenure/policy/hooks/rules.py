@@ -32,6 +32,12 @@ def _hooks_at(rules: HookRules, point: HookPoint) -> tuple[Hook, ...]:
     return hooks[point] or ()
 
 
+def hook_field(rules: LifecycleRules | None, point: HookPoint, name: str) -> str:
+    """Where the hook stands in its policy, such as `spec.hooks.beforeDrain[0]`."""
+    number = next((number for number, one in enumerate(hooks_of(rules, point)) if one.name == name), 0)
+    return f"spec.hooks.{point}[{number}]"
+
+
 def timeout_of(hook: Hook) -> timedelta:
     return parse_duration_or_none(hook.timeout) or TIMEOUT
 

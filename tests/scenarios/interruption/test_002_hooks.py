@@ -22,6 +22,7 @@ from tests.support.product.interruption_events import SOON, count_events, nodecl
 from tests.support.product.objects import PAUSE, Object, lifecycle_policy
 from tests.support.product.product import DedicatedProduct, InstalledProduct
 from tests.support.product.scene import ClusterScope
+from tests.support.product.settings import HOOKS
 
 
 class HookService:
@@ -131,7 +132,7 @@ async def _delete_jobs(product: InstalledProduct, claim: Object) -> None:
 async def test_a_call_before_the_drain_has_one_key_although_the_worker_is_killed(
     own_product: DedicatedProduct,
 ) -> None:
-    await own_product.ensure_worker()
+    await own_product.ensure_worker(**HOOKS)
     async with own_product.scope("002-k-call") as scope, running_service(HookService()) as service:
         service.ready = False
         claim = await run_pod_with_hooks(scope, http_hook(service))

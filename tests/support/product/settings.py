@@ -10,6 +10,8 @@ DEADLINES = {
 }
 """Phase deadlines that a scenario can wait for, with time for the nodes of several scenarios to start at once."""
 GATES = "StaticCapacity=true,NodeOverlay=true"
-SHARED = {**DEADLINES, "INTERRUPTION_QUEUE": "demo", "FEATURE_GATES": GATES}
+HOOKS = {"HOOK_LOCAL_ADDRESSES": "true"}
+"""For services of hooks that tests run on this machine."""
+SHARED = {**DEADLINES, **HOOKS, "INTERRUPTION_QUEUE": "demo", "FEATURE_GATES": GATES}
 KILLED = {**SHARED, "INITIALIZATION_TIMEOUT": "75s"}
 """For runs with --kill-seed: a restart of the worker is part of the time."""

@@ -12,6 +12,7 @@ from tenure.kube.client.list_watch import Delta
 from tenure.model.errors import TryLater
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import NO_INVALID_RULES, PolicyFact, PolicyVerdict
+from tenure.policy.policy_features import PolicyFeatures
 from tests.support.controller.builders import CacheHarness, claim, pool, stamp
 
 
@@ -56,7 +57,11 @@ class PolicyHarness(CacheHarness):
         super().__init__()
         self.policy_port, self.wake_count = FakePolicyPort(), 0
         self.policies = LifecyclePolicies(
-            self.cache, self.policy_port, default_deadlines=Deadlines(), now=lambda: self.now
+            self.cache,
+            self.policy_port,
+            default_deadlines=Deadlines(),
+            features=PolicyFeatures(),
+            now=lambda: self.now,
         )
         self.cache.subscribe(CacheChanged, self._count_wake)
 

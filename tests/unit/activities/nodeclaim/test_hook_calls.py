@@ -1,6 +1,7 @@
 """Calls of hooks against a server on this machine: one key, JSON, whatever is answered; and no answer at all."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,8 +9,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from activities.nodeclaim.hooks import HttpHookClient
-from tenure.model.errors import TryLater
+from activities.nodeclaim import hook_client
+from activities.nodeclaim.hook_client import HttpHookClient
+from tenure.model.errors import BadInput, TryLater
 from tenure.model.hooks import CallResult
 
 
@@ -43,8 +45,9 @@ async def url(service: Service) -> AsyncIterator[str]:
         yield str(server.make_url("/drain"))
 
 
-async def call_hook(url: str, seconds: float = 60) -> CallResult:
-    return await HttpHookClient().post(url, key="uid-a-beforeDrain-warn", body={"node": "node-a"}, seconds=seconds)
+async def call_hook(url: str, seconds: float = 60, *, local_addresses: bool = True) -> CallResult:
+    client = HttpHookClient(local_addresses=local_addresses)
+    return await client.post(url, key="uid-a-beforeDrain-warn", body={"node": "node-a"}, seconds=seconds)
 
 
 async def test_the_service_gets_the_key_and_json(service: Service, url: str) -> None:
@@ -80,3 +83,58 @@ async def test_no_answer_is_a_fault_that_passes(service: Service, url: str) -> N
         await call_hook("http://127.0.0.1:1/drain")
     with pytest.raises(TryLater, match="no answer: "):
         await call_hook("http://no-such-host.invalid/drain")
+
+
+def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
+    """Every name is at these addresses; the names that were looked up."""
+    names: list[str] = []
+
+    def getaddrinfo(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        names.append(host)
+        return [_address_info(one, port) for one in addresses]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    return names
+
+
+def _address_info(address: str, port: int) -> tuple[Any, ...]:
+    family, end = (socket.AF_INET6, (address, port, 0, 0)) if ":" in address else (socket.AF_INET, (address, port))
+    return family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", end
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::ffff:127.0.0.1]", "0.0.0.0", "localhost"])
+async def test_a_local_address_is_not_connected_to(service: Service, url: str, host: str) -> None:
+    with pytest.raises(BadInput, match=r" is at .*, a loopback address; write another .* HOOK_LOCAL_ADDRESSES=true"):
+        await call_hook(url.replace("127.0.0.1", host), local_addresses=False)
+    assert service.requests == []
+
+
+@pytest.mark.parametrize("addresses", [["169.254.169.254"], ["fd00:ec2::254", "::1"], ["::ffff:169.254.169.254"]])
+async def test_a_name_at_a_local_address_is_rejected(monkeypatch: pytest.MonkeyPatch, addresses: list[str]) -> None:
+    resolve_to(monkeypatch, *addresses)
+    with pytest.raises(BadInput, match=r"'hooks\.example\.com' is at "):
+        await call_hook("http://hooks.example.com/drain", local_addresses=False)
+
+
+async def test_the_address_is_checked_at_each_attempt(
+    monkeypatch: pytest.MonkeyPatch, service: Service, url: str
+) -> None:
+    """A name may lead to an allowed address first and to a local one later."""
+    named = url.replace("127.0.0.1", "hooks.example.com")
+    names = resolve_to(monkeypatch, "127.0.0.1")
+    with monkeypatch.context() as patch:
+        patch.setattr(hook_client, "local_address_kind", lambda address: "")
+        assert (await call_hook(named, local_addresses=False)).status == 200
+    with pytest.raises(BadInput):
+        await call_hook(named, local_addresses=False)
+    assert names == ["hooks.example.com"] * 2 and len(service.requests) == 1
+
+
+async def test_a_name_with_an_allowed_address_too_is_called_there(
+    monkeypatch: pytest.MonkeyPatch, service: Service, url: str
+) -> None:
+    monkeypatch.setattr(hook_client, "local_address_kind", {"::1": "a loopback address", "127.0.0.1": ""}.__getitem__)
+    resolve_to(monkeypatch, "::1", "127.0.0.1")
+    assert (await call_hook(url.replace("127.0.0.1", "hooks.example.com"), local_addresses=False)).status == 200
+    with pytest.raises(TryLater, match="no answer: "):
+        await call_hook("http://hooks.example.com:1/drain", local_addresses=False)

@@ -19,6 +19,7 @@ from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimState
 from tenure.model.observations import ObservedNodeClaim, ObservedNodeClass, ObservedNodePool
 from tenure.model.operator_requests import PolicyVerdict
+from tenure.policy.policy_features import PolicyFeatures
 from tests.support.controller.builders import (
     NOW,
     CacheHarness,
@@ -517,7 +518,11 @@ def test_a_watch_that_began_after_a_node_emptied_says_that_it_did_not_see_it(har
 
 def use_policies(harness: NotifierHarness) -> LifecyclePolicies:
     policies = LifecyclePolicies(
-        harness.cache, NullPolicyPort(), default_deadlines=Deadlines(), now=lambda: harness.now
+        harness.cache,
+        NullPolicyPort(),
+        default_deadlines=Deadlines(),
+        features=PolicyFeatures(),
+        now=lambda: harness.now,
     )
     harness.notifier._observers = LifecycleObservers(harness.cache, policies, ClusterPause("tenure", harness.cache))
     return policies

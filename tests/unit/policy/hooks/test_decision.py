@@ -198,7 +198,7 @@ def test_what_is_remembered_does_not_grow_with_tries() -> None:
 
 def test_a_long_reason_is_cut() -> None:
     state = with_hook_result(under(hook()), HookResult(outcome="failed", why="x" * 5000))
-    assert len(state.hooks.runs[0].why) == 200
+    assert len(state.hooks.runs[0].why) == 500
 
 
 def test_a_key_is_the_same_for_each_try_of_a_run_and_of_no_other() -> None:

@@ -129,6 +129,21 @@ async def test_each_point_has_its_turn(fake: WorkerHarness) -> None:
     assert fake.calls.received[0][2]["reason"] == "Deleted" and fake.calls.received[0][2]["node"] == "node-a"
 
 
+async def test_a_rejected_address_names_the_policy_the_field_and_the_remedy(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    problem = (
+        "'hooks.example.com' is at ::1, a loopback address; write another address, or set HOOK_LOCAL_ADDRESSES=true"
+    )
+    fake.calls.faults["post"] = [BadInput(problem)]
+    rules = hook_rules(afterDrain=[JOB, CALL]) | {"hook_policies": {"afterDrain": "web"}}
+    fake.jobs.next_outcome = DONE
+    await fake.claims.delete("a", "uid-a")
+    await fake.signal_observed(handle, **BUSY, deleting=True, **rules)
+    await handle.result()
+    (message,) = event_messages(fake, "HookFailed")
+    assert f"LifecyclePolicy web: spec.hooks.afterDrain[1].http.url: {problem}" in message
+
+
 async def test_a_worker_that_comes_back_finds_the_job_and_calls_under_the_same_key(
     skipping: WorkflowEnvironment,
 ) -> None:

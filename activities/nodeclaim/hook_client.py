@@ -1,0 +1,83 @@
+"""HTTP calls of hooks. The address that a connection goes to is checked, not the text of the URL: a name may lead
+anywhere, and elsewhere at the next attempt."""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from tenure.model.errors import BadInput, TryLater
+from tenure.model.hooks import CallResult
+from tenure.policy.hooks.addresses import HOOK_LOCAL_ADDRESSES, MAX_HOST_LENGTH, local_address_kind
+
+KEY: Final = "Idempotency-Key"
+CONNECT: Final = 10.0
+"""Seconds for a connection; the answer may take as long as the hook."""
+_RESPONSE_MAX_CHARS: Final = 150
+"""Characters of an answer that are shown, ..."""
+_RESPONSE_MAX_BYTES: Final = 1024
+"""... and bytes of it that are read."""
+
+
+class HttpHookClient:
+    """A session for each call: they are few, and far between. `local_addresses`: loopback and link-local addresses may
+    be called."""
+
+    def __init__(self, *, local_addresses: bool) -> None:
+        self._local_addresses = local_addresses
+
+    async def post(self, url: str, *, key: str, body: Mapping[str, Any], seconds: float) -> CallResult:
+        guard = _AddressGuard()
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(CONNECT, seconds))
+        headers = {KEY: key, "User-Agent": "tenure"}
+        connector = aiohttp.TCPConnector(socket_factory=None if self._local_addresses else guard.open_socket)
+        try:
+            async with (
+                aiohttp.ClientSession(
+                    connector=connector, timeout=timeout, headers=headers, trust_env=False
+                ) as session,
+                session.post(url, json=body, allow_redirects=False) as response,
+            ):
+                content = await response.content.read(_RESPONSE_MAX_BYTES)
+                return CallResult(
+                    status=response.status,
+                    text=" ".join(content.decode(errors="replace").split())[:_RESPONSE_MAX_CHARS],
+                    retry_after=_parse_retry_after(response.headers.get("Retry-After")),
+                )
+        except TimeoutError as error:
+            raise TryLater(f"no answer within {seconds:.0f} s") from error
+        except (aiohttp.ClientError, ValueError, OSError, asyncio.IncompleteReadError) as error:
+            if guard.rejected and not guard.opened:
+                host = (urlsplit(url).hostname or "")[:MAX_HOST_LENGTH]
+                raise BadInput(
+                    f"{host!r} is at {guard.rejected}; write another address, or set {HOOK_LOCAL_ADDRESSES}=true"
+                ) from error
+            raise TryLater(f"no answer: {str(error) or type(error).__name__}"[:_RESPONSE_MAX_CHARS]) from error
+
+
+class _AddressGuard:
+    """Opens sockets of one call, one for each address that is tried."""
+
+    def __init__(self) -> None:
+        self.opened = False
+        self.rejected = ""
+        """The first address that was rejected, and why; empty while there is none."""
+
+    def open_socket(self, target: tuple[Any, ...]) -> socket.socket:
+        """Raises PermissionError for a local address; aiohttp then tries the name's next one."""
+        family, kind, protocol, _, address = target
+        if kind_of_address := local_address_kind(address[0]):
+            self.rejected = self.rejected or f"{address[0]}, {kind_of_address}"
+            raise PermissionError(self.rejected)
+        self.opened = True
+        return socket.socket(family=family, type=kind, proto=protocol)
+
+
+def _parse_retry_after(header: str | None) -> float | None:
+    try:
+        return max(0.0, float(header)) if header else None
+    except ValueError:
+        return None
