@@ -30,7 +30,7 @@ class Readiness:
 
 
 class Health:
-    """Serves both probes on one port until closed."""
+    """Serves both probes on one port until closed; on port 0 it serves none."""
 
     def __init__(self, port: int, not_ready: Callable[[], str]) -> None:
         self._port, self._not_ready = port, not_ready
@@ -38,6 +38,8 @@ class Health:
 
     async def start(self) -> None:
         """Raises OSError when the port is taken."""
+        if not self._port:
+            return
         app = web.Application()
         app.add_routes([web.get("/healthz", self._healthz), web.get("/readyz", self._readyz)])
         self._runner = web.AppRunner(app, access_log=None)

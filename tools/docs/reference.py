@@ -105,7 +105,8 @@ def _metrics_page() -> str:
     absent = "\n".join(f"- {one}" for one in KARPENTER_ONLY)
     return (
         WRITTEN.format(source="tenure/metrics.py")
-        + "# Metrics\n\nOn `METRICS_PORT` of every worker ([settings](../settings.md)). Names that begin with "
+        + "# Metrics\n\nAt `/metrics` on `METRICS_PORT` of every worker ([settings](../settings.md)); the chart "
+        "[exposes](../security.md#connections) the port where a value asks for it. Names that begin with "
         "`karpenter_` are Karpenter's, and mean the same. Gauges of nodes and pools are told by the one worker that "
         "hosts the watch; others say 0 or nothing, so take `max` over workers. Alerts are in "
         "[deploy/alerts](../../deploy/alerts/tenure.yaml), a dashboard for Grafana is "

@@ -122,7 +122,6 @@ _IN_A_POD: dict[str, Schema] = {
     "CLUSTER_NAME": {"pattern": f"^{CLUSTER_NAME}$"},
     "AWS_REGION": {"pattern": "^[a-z]{2}(-[a-z]+)+-[0-9]+$"},
     "TEMPORAL_ADDRESS": {"pattern": "^[^:/]+:[0-9]+$"},
-    "METRICS_PORT": {"minimum": 1},
     "HEALTH_PROBE_PORT": {"minimum": 1},
 }
 """Narrower than the setting: a Service and probes need to know ports, and a mistake is better found before a start."""

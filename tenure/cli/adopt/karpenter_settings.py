@@ -45,7 +45,7 @@ KARPENTER_VARIABLES: Final = (
     KarpenterVariable("LOG_ERROR_OUTPUT_PATHS", "where errors of its logger go", _STDOUT, "stderr"),
     KarpenterVariable("CPU_REQUESTS", "its CPU request", _RESOURCES, "1"),
     KarpenterVariable("MEMORY_LIMIT", "its memory limit", _RESOURCES, "1Gi"),
-    KarpenterVariable("ENABLE_PROFILING", "serve profiles", example="false"),
+    KarpenterVariable("ENABLE_PROFILING", "serve profiles", "nothing: Tenure serves none", example="false"),
     KarpenterVariable(
         "DISABLE_CONTROLLER_WARMUP", "start without warm caches", "nothing: there is no leader to warm up for", "true"
     ),

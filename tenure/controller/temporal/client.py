@@ -31,8 +31,8 @@ RESET_TIMEOUT = timedelta(seconds=3)
 
 
 async def connect(address: str, *, namespace: str, security: Security, metrics_port: int) -> Client:
-    """`metrics_port`: where Prometheus reads; 0 takes a free one. Raises `BadInput`."""
-    metrics = metrics_at(metrics_port)
+    """`metrics_port`: where Prometheus reads; 0 opens no port. Raises `BadInput`."""
+    metrics = metrics_at(metrics_port) if metrics_port else None
     try:
         return await Client.connect(
             address,

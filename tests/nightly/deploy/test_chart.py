@@ -159,6 +159,36 @@ async def test_probes_ask_what_the_worker_answers(values: Path) -> None:
         await health.close()
 
 
+MONITORING = "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=prometheus"
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["metrics.service.enabled=true", "metrics.serviceMonitor.enabled=true", MONITORING],
+    ids=lambda one: one[:24],
+)
+def test_a_value_exposes_the_metrics_port(flag: str) -> None:
+    documents = render_chart(LEAST_VALUES, "--set", flag)
+    (port,) = single_document(documents, "Service")["spec"]["ports"]
+    (rule,) = single_document(documents, "NetworkPolicy")["spec"]["ingress"]
+    assert (port["port"], port["targetPort"], rule["ports"]) == (8080, "http-metrics", [{"port": "http-metrics"}])
+    assert ("from" in rule) is (flag == MONITORING)
+
+
+def test_without_such_a_value_nothing_leads_to_the_metrics_port() -> None:
+    documents = render_chart(LEAST_VALUES)
+    assert not [one for one in documents if one["kind"] == "Service"]
+    policy = single_document(documents, "NetworkPolicy")["spec"]
+    assert (policy["policyTypes"], policy["ingress"]) == (["Ingress", "Egress"], [])
+
+
+def test_metrics_port_0_leaves_no_port_in_the_pod() -> None:
+    documents = render_chart(LEAST_VALUES, "--set", "settings.METRICS_PORT=0")
+    (container,) = pod_of(documents)["containers"]
+    assert [one["name"] for one in container["ports"]] == ["http-health"]
+    assert load_with(environment_of(documents)).metrics_port == 0
+
+
 def load_with(variables: dict[str, str]) -> Settings:
     with pytest.MonkeyPatch.context() as patch:
         for name in Settings.model_fields:
@@ -265,7 +295,12 @@ REJECTED_VALUES = [
     (["--set", "settings.RESERVED_ENIS=-1"], "/settings/RESERVED_ENIS': minimum: got -1, want 0"),
     (["--set", "settings.VM_MEMORY_OVERHEAD_PERCENT=1"], "exclusiveMaximum: got 1, want 1"),
     (["--set-string", "settings.ISOLATED_VPC=yes"], "/settings/ISOLATED_VPC': got string, want boolean"),
-    (["--set", "settings.METRICS_PORT=0"], "/settings/METRICS_PORT': minimum: got 0, want 1"),
+    (["--set", "settings.METRICS_PORT=-1"], "/settings/METRICS_PORT': minimum: got -1, want 0"),
+    (["--set", "settings.HEALTH_PROBE_PORT=0"], "/settings/HEALTH_PROBE_PORT': minimum: got 0, want 1"),
+    (
+        ["--set", "settings.METRICS_PORT=0,metrics.service.enabled=true"],
+        "METRICS_PORT: 0 serves no metrics, and values",
+    ),
     (["--set", "settings.FEATURE_GATES.NodeRepare=true"], "additional properties 'NodeRepare' not allowed"),
     (["--set", "settings.TEMPORAL_API_KEY=secret"], "additional properties 'TEMPORAL_API_KEY' not allowed"),
     (["--set", "image.repository="], "'/image/repository': minLength: got 0, want 1"),

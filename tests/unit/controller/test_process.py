@@ -64,6 +64,24 @@ async def test_a_port_that_is_taken_is_an_error_at_start(harness: ProbeHarness) 
         await Health(harness.port, lambda: "").start()
 
 
+async def test_other_paths_and_methods_are_not_served(harness: ProbeHarness) -> None:
+    for path in ("/", "/metrics", "/debug/pprof/", "/debug/pprof/profile"):
+        assert (await harness.get(path))[0] == 404, path
+    url = f"http://127.0.0.1:{harness.port}/readyz"
+    async with aiohttp.ClientSession() as session, session.post(url) as response:
+        assert response.status == 405
+
+
+async def test_port_0_opens_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("a port is opened")
+
+    monkeypatch.setattr("tenure.controller.process.web.TCPSite", fail)
+    health = Health(0, lambda: "")
+    await health.start()
+    await health.close()
+
+
 async def test_closing_frees_the_port(harness: ProbeHarness) -> None:
     await harness.health.close()
     restarted = Health(harness.port, lambda: "")

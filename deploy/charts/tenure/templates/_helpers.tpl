@@ -42,7 +42,17 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{- define "tenure.metricsPort" -}}
-{{- .Values.settings.METRICS_PORT | default 8080 | int }}
+{{- dig "METRICS_PORT" 8080 .Values.settings | int }}
+{{- end }}
+
+{{- /* Not empty where a value asks for the metrics. */}}
+{{- define "tenure.metricsExposed" -}}
+{{- if or .Values.metrics.service.enabled .Values.metrics.serviceMonitor.enabled .Values.networkPolicy.metricsFrom }}
+{{- if eq (include "tenure.metricsPort" .) "0" }}
+{{- fail "settings.METRICS_PORT: 0 serves no metrics, and values ask for them; write a port such as 8080, or leave out metrics.service.enabled, metrics.serviceMonitor.enabled and networkPolicy.metricsFrom" }}
+{{- end }}
+true
+{{- end }}
 {{- end }}
 
 {{- define "tenure.healthPort" -}}

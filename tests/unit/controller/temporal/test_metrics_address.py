@@ -1,12 +1,16 @@
 """Prometheus reads the metrics by the pod's address, whichever family the cluster has."""
 
 import socket
+import urllib.error
 import urllib.request
 
 import pytest
 from temporalio.runtime import Runtime, TelemetryConfig
 
+from tenure.controller.temporal import client
 from tenure.controller.temporal.client import metrics_at
+from tenure.controller.temporal.connection import Security
+from tenure.model.errors import BadInput
 from tenure.sandbox.ports import Ports
 
 
@@ -19,6 +23,25 @@ def test_metrics_are_read_by_ipv6_and_by_ipv4() -> None:
     for host in ("[::1]", "127.0.0.1"):
         with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=10) as response:
             assert b"tenure_tests_total" in response.read(), host
+
+
+@pytest.mark.parametrize("path", ["/", "/debug/pprof/", "/debug/pprof/profile", "/healthz"])
+def test_the_port_serves_metrics_alone(path: str) -> None:
+    """Karpenter serves profiles there with ENABLE_PROFILING; Tenure has none."""
+    port = Ports().reserve()
+    runtime = Runtime(telemetry=TelemetryConfig(metrics=metrics_at(port)))
+    assert runtime
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10)
+
+
+async def test_port_0_opens_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(port: int) -> None:
+        raise AssertionError(f"port {port} is opened")
+
+    monkeypatch.setattr(client, "metrics_at", fail)
+    with pytest.raises(BadInput, match="TEMPORAL_ADDRESS"):
+        await client.connect("127.0.0.1:1", namespace="default", security=Security(), metrics_port=0)
 
 
 def test_without_ipv6_they_are_read_by_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
