@@ -8,7 +8,7 @@ import gc
 import importlib
 import sys
 from importlib import metadata
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -91,8 +91,18 @@ def _is_installed(name: str) -> bool:
 app = typer.Typer(cls=Verbs, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tenure {installed_version()}")
+        raise typer.Exit
+
+
 @app.callback()
-def tenure() -> None:
+def tenure(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     """Tenure: every node of a Kubernetes cluster on AWS is one durable Temporal workflow."""
 
 

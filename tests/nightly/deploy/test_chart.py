@@ -2,7 +2,6 @@
 
 import re
 import textwrap
-import tomllib
 import urllib.request
 from asyncio import to_thread
 from pathlib import Path
@@ -101,13 +100,6 @@ def test_the_kinds_are_those_of_deploy_crds_and_are_kept() -> None:
         chart = found[one["metadata"]["name"]]
         assert chart["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
         assert chart == one
-
-
-def test_the_charts_version_is_the_programs() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    for chart in (CHART, CRD_CHART):
-        meta = yaml.safe_load((chart / "Chart.yaml").read_text())
-        assert (meta["version"], meta["appVersion"]) == (version, version)
 
 
 @pytest.mark.parametrize("values", [LEAST_VALUES, ALL_VALUES], ids=lambda path: path.stem)

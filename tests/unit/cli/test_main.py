@@ -79,6 +79,12 @@ def test_version_prints_one_line(capsys: CaptureFixture[str]) -> None:
     assert set(json.loads(capsys.readouterr().out)) == {"version"}
 
 
+def test_version_is_an_option_too(monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]) -> None:
+    monkeypatch.setattr("tenure.cli.main.metadata.version", {"tenure": "1.2.3"}.get)
+    assert cli_main.main(["--version"]) == 0
+    assert capsys.readouterr().out == "tenure 1.2.3\n"
+
+
 def list_commands(name: str, found: Any) -> Iterator[tuple[str, Any]]:
     """A group's commands, or the one."""
     below = getattr(found, "commands", None)

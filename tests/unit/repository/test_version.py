@@ -1,0 +1,31 @@
+"""Each file that states the version states the version of pyproject.toml."""
+
+import re
+import tomllib
+
+import pytest
+import yaml
+
+from tests.support.paths import ROOT
+
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+IMAGE = re.compile(r"REGISTRY/tenure:(\d[\w.-]*)")
+
+
+@pytest.mark.parametrize("chart", ["tenure", "tenure-crds"])
+def test_chart_and_its_image_have_the_version(chart: str) -> None:
+    metadata = yaml.safe_load((ROOT / "deploy" / "charts" / chart / "Chart.yaml").read_text())
+    assert (metadata["version"], metadata["appVersion"]) == (VERSION, VERSION)
+
+
+def test_images_are_tagged_with_the_version() -> None:
+    pages = [ROOT / "README.md", ROOT / "deploy" / "Dockerfile", *(ROOT / "docs").rglob("*.md")]
+    tags = {(page.name, tag) for page in pages for tag in IMAGE.findall(page.read_text())}
+    assert {tag for _, tag in tags} == {VERSION}, tags
+
+
+def test_changelog_begins_with_the_version_and_links_no_missing_release() -> None:
+    releases = re.findall(r"^## \[?(\d+\.\d+\.\d+)\]? - \d{4}-\d{2}-\d{2}$", CHANGELOG, flags=re.MULTILINE)
+    assert releases[0] == VERSION
+    assert releases == sorted(releases, key=lambda one: tuple(map(int, one.split("."))), reverse=True)
