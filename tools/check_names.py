@@ -1,7 +1,8 @@
-"""Count names outside the field's vocabulary and entries per folder. `make check` runs it.
+"""Count names outside the field's vocabulary, phrases to avoid in prose, and entries per folder. `make check` runs it.
 
 A name counts if one of its words is in `private_words.txt`. Kubernetes, Karpenter, EC2 and Temporal use other terms for
-these concepts; CONTRIBUTING.md lists them. The script uses the standard library alone.
+these concepts; CONTRIBUTING.md lists them. Prose is Markdown, docstrings and strings outside of tests;
+`avoided_phrases.txt` has the phrases, with the usual term for each. The script uses the standard library alone.
 """
 
 import ast
@@ -15,8 +16,13 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 MOST_ENTRIES: Final = 25
 MOST_NAMES: Final = {"product": 100, "tests": 150}
+MOST_PHRASES: Final = 1414
 SKIPPED: Final = frozenset({"build", "dist", "__pycache__", "histories"})
 WORDS: Final = frozenset((ROOT / "tools" / "private_words.txt").read_text().split())
+_PHRASE_LINES: Final = (ROOT / "tools" / "avoided_phrases.txt").read_text().splitlines()[1:]
+PHRASES: Final = {
+    re.compile(one, re.IGNORECASE): term for one, _, term in (line.partition("  # ") for line in _PHRASE_LINES)
+}
 FIELD_TERMS: Final = frozenset(
     {"first_seen", "last_seen", "seen_at", "keep_alive", "left", "go", "fill_value", "pad_left", "placement"}
 )
@@ -47,8 +53,8 @@ def definitions(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def modules() -> Iterator[Path]:
-    for path in sorted(ROOT.rglob("*.py")):
+def files(suffix: str) -> Iterator[Path]:
+    for path in sorted(ROOT.rglob(f"*{suffix}")):
         parts = path.relative_to(ROOT).parts
         if not any(part in SKIPPED or part.startswith(".") for part in parts):
             yield path
@@ -56,7 +62,7 @@ def modules() -> Iterator[Path]:
 
 def large_folders() -> Iterator[str]:
     entries: dict[Path, set[str]] = {}
-    for path in modules():
+    for path in files(".py"):
         for folder in path.parents:
             if folder == ROOT:
                 break
@@ -66,10 +72,33 @@ def large_folders() -> Iterator[str]:
             yield f"{folder.relative_to(ROOT)}: {len(found)} entries, at most {MOST_ENTRIES}: split it by concern"
 
 
+def find_phrases() -> Iterator[str]:
+    """Location, phrase and usual term."""
+    for path in (*files(".md"), *files(".py")):
+        where = path.relative_to(ROOT)
+        if where.parts[0] == "tests":
+            continue
+        for line, text in prose(path):
+            for pattern, term in PHRASES.items():
+                for found in pattern.finditer(text):
+                    yield f"{where}:{line + text.count(chr(10), 0, found.start())} {found[0]!r}: {term}"
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """First line and text of a page, or of each string of a module."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        yield 1, text
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
 def main(arguments: list[str]) -> int:
-    """With --list, print each name."""
+    """With --list, print each name; with --phrases, each phrase."""
     found: dict[str, list[str]] = {side: [] for side in MOST_NAMES}
-    for path in modules():
+    for path in files(".py"):
         where = path.relative_to(ROOT)
         side = "tests" if where.parts[0] == "tests" else "product"
         named = [(0, path.stem), *definitions(ast.parse(path.read_text(encoding="utf-8")))]
@@ -80,6 +109,13 @@ def main(arguments: list[str]) -> int:
             print(*names, sep="\n")
         if len(names) > MOST_NAMES[side]:
             problems.append(f"{side}: {len(names)} names outside the field's vocabulary, at most {MOST_NAMES[side]}")
+    phrases = [*find_phrases()]
+    if "--phrases" in arguments:
+        print(*phrases, sep="\n")
+    if len(phrases) > MOST_PHRASES:
+        problems.append(
+            f"{len(phrases)} phrases to avoid, at most {MOST_PHRASES}: python tools/check_names.py --phrases"
+        )
     print(*problems, sep="\n", end="\n" if problems else "")
     return int(bool(problems))
 
