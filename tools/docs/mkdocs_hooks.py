@@ -1,20 +1,32 @@
-"""For mkdocs: what pages link to outside of docs/ is made part of the site, below `source/`, so that every link leads
-somewhere and the strict build can check it. A folder becomes a list of its files.
+"""Hooks of MkDocs: copy link targets outside of docs/, set titles, and give code blocks a language.
+
+Files that pages link to outside of docs/ become part of the site, below `source/`, so that the strict build checks
+every link. A folder becomes a list of its files. MkDocs takes a page's title from its first line only, so the comment
+before the heading of a generated page is removed. Indented code is highlighted as YAML, JSON or shell, by its first
+line.
 """
 
 import os
 import re
 import subprocess
+from html import unescape
 from pathlib import Path
 from typing import Any, Final
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
 _BELOW: Final = "source"
+_COMMENT: Final = re.compile(r"\A<!--.*?-->\s*", re.DOTALL)
+_INDENTED_CODE: Final = re.compile(
+    r'(<div class="highlight"><pre><span></span><code>)(.*?)(</code></pre></div>)', re.DOTALL
+)
 _LINK: Final = re.compile(r"(\]\()([^)#\s]+)")
 
 
@@ -32,9 +44,26 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Links of docs/ that lead outside of it lead to the copies."""
+    """Link to the copies, and start with the heading."""
     source = DOCS / page.file.src_uri
-    return _rewrite_links(markdown, source, page.file.src_uri) if source.exists() else markdown
+    linked = _rewrite_links(markdown, source, page.file.src_uri) if source.exists() else markdown
+    return _COMMENT.sub("", linked)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Highlight indented code, which has no language."""
+    return _INDENTED_CODE.sub(lambda found: f"{found[1]}{_highlight(unescape(found[2]))}{found[3]}", html)
+
+
+def _highlight(code: str) -> str:
+    highlighted: str = highlight(code, get_lexer_by_name(_guess_language(code)), HtmlFormatter(nowrap=True))
+    return highlighted
+
+
+def _guess_language(code: str) -> str:
+    if code.startswith(("{", "[{")):
+        return "json"
+    return "yaml" if re.match(r"(#.*\n)*[\w-]+:( |\n)", code) else "bash"
 
 
 def _outside_targets(page: Path) -> list[Path]:

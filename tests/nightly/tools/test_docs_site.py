@@ -17,7 +17,12 @@ def test_site_builds_in_strict_mode(tmp_path: Path) -> None:
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     assert result.returncode == 0, result.stderr
-    assert (tmp_path / "site/source/deploy/alerts/tenure.yaml").exists()
+    site = tmp_path / "site"
+    assert (site / "source/deploy/alerts/tenure.yaml").exists()
+    assert "<title>EC2NodeClass - Tenure</title>" in (site / "reference/kinds/ec2nodeclass.html").read_text()
+    assert '<span class="nt">apiVersion</span>' in (site / "lifecycle-policy.html").read_text(), (
+        "YAML is not highlighted"
+    )
 
 
 def test_links_of_pages_outside_the_site_lead_to_files() -> None:
