@@ -1,6 +1,6 @@
 """Writes what is said elsewhere: `python -m tools.generate`. The CRDs of `deploy/crds` come from the models, parts of
 the Helm charts from what `tools/charts.py` names; docs/reference, docs/settings.md, the dashboard and the picture from
-the code, the stack of the worker's role from deploy/iam.
+the code, example outputs in pages from the product's renderers, the stack of the worker's role from deploy/iam.
 
 With `--check` nothing is written, and the exit code is 1 if a file is not what its source says.
 """
@@ -16,7 +16,7 @@ from tools import cloudformation_role
 from tools.crds import reference
 from tools.crds.kinds import KINDS, Kind
 from tools.crds.schema import root_schema
-from tools.docs import lifecycle_diagram, settings
+from tools.docs import examples, lifecycle_diagram, settings
 from tools.docs.reference import FOLDER, render_pages
 from tools.metrics import dashboard
 
@@ -64,6 +64,7 @@ def render_files() -> dict[Path, str]:
         **render_pages(),
         FOLDER / "karpenter-settings.md": settings.karpenter_page(),
         **reference.render_pages(),
+        **examples.render_files(),
         **{one.FILE: one.text() for one in (dashboard, lifecycle_diagram, settings, cloudformation_role)},
     }
 

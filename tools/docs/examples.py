@@ -1,0 +1,120 @@
+"""Example outputs in README.md and docs, rendered by the product's code from example objects.
+
+A page holds an example between `<!-- example: NAME -->`, a fence and the end of the fence. `python -m tools.generate`
+writes the text, so that it follows every change of a message.
+"""
+
+import re
+import textwrap
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from tenure.cli.nodes.timeline import ActivityCall, NodeExplanation
+from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.model.disruption.drain import DrainState, DrainStatus, EvictionBlocker, EvictionBudget
+from tenure.model.facts import Expression
+from tenure.model.nodeclaim.history import Step
+from tenure.model.nodeclaim.state import NodeClaimIdentity, NodeClaimState, Phase
+from tenure.model.provider_results import DrainPod, Eviction
+from tenure.policy.drain.blockers import budget_blocker
+from workflows import ids
+from workflows.current_details import explain_nodeclaim
+
+ROOT: Final = Path(__file__).parents[2]
+_EXAMPLE: Final = re.compile(r"(<!-- example: ([\w-]+) -->\n```text\n).*?(```\n)", re.DOTALL)
+_CREATED: Final = datetime(2026, 6, 1, 9, 14, 2, tzinfo=UTC)
+_DELETED: Final = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+_WIDTH: Final = 110
+_NAME: Final = "web-x7k2p"
+_NODE: Final = "ip-10-0-3-7.us-west-2.compute.internal"
+
+
+def render_files() -> dict[Path, str]:
+    """Each page that holds an example, with its text. Raises KeyError for an unknown name."""
+    pages = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    texts = {page: page.read_text() for page in pages}
+    return {page: _EXAMPLE.sub(_render_example, text) for page, text in texts.items() if _EXAMPLE.search(text)}
+
+
+def _render_example(found: "re.Match[str]") -> str:
+    text = "\n".join(map(_wrap, _EXAMPLES[found[2]]().splitlines()))
+    return f"{found[1]}{text}\n{found[3]}"
+
+
+def _wrap(line: str) -> str:
+    """As a terminal of that width would, with the values in one column."""
+    indent = " " * (14 if line.startswith("  ") else 2)
+    return textwrap.fill(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _explain_blocked_drain() -> str:
+    """`tenure why` of a drifted node, whose drain a PodDisruptionBudget blocks."""
+    state = NodeClaimState(
+        identity=NodeClaimIdentity(cluster="prod", name=_NAME, uid="5d0c7a1e", created=_CREATED),
+        phase=Phase.DRAIN,
+        disruption="Drifted",
+        drain=DrainState(verdict=DrainStatus(eviction_blockers=(_block_eviction(),), pods=1)),
+        history=tuple(_list_steps()),
+    )
+    found = explain_nodeclaim(state)
+    return NodeExplanation(
+        _summarize(), found.steps, blocked_by=found.blocked_by, drain=found.drain, calls=(_drain_call(),)
+    ).format_text()
+
+
+def _summarize() -> NodeClaimSummary:
+    return NodeClaimSummary(
+        ids.nodeclaim("prod", _NAME, "5d0c7a1e"),
+        _NAME,
+        Phase.DRAIN.value,
+        since=_DELETED,
+        deadline=_DELETED + timedelta(hours=1),
+        overdue=True,
+        instance_id="i-0d3f5a1b2c4e6f708",
+        instance_type="m6i.large",
+        capacity_type="on-demand",
+        zone="us-west-2a",
+        price=0.096,
+        node_name=_NODE,
+    )
+
+
+def _list_steps() -> Iterator[Step]:
+    yield Step(phase=Phase.LAUNCH, at=_CREATED, cause="created")
+    yield Step(phase=Phase.REGISTRATION, at=_CREATED + timedelta(seconds=3), cause="m6i.large on-demand in us-west-2a")
+    yield Step(phase=Phase.INITIALIZATION, at=_CREATED + timedelta(seconds=39), cause=f"{_NODE} joined")
+    yield Step(phase=Phase.READY, at=_CREATED + timedelta(seconds=52), cause="initialized")
+    yield Step(phase=Phase.DRAIN, at=_DELETED, cause="Drifted")
+
+
+def _drain_call() -> ActivityCall:
+    return ActivityCall(_DELETED, f"drain_node (drain {_NODE})")
+
+
+def _block_eviction() -> EvictionBlocker:
+    web = Expression(key="app", operator="In", values=("web",))
+    budget = EvictionBudget(
+        namespace="default", name="web", selector=(web,), min_available="2", expected=2, desired=2, current=2
+    )
+    pod = DrainPod(
+        uid="1",
+        namespace="default",
+        name="web-7c9-x2",
+        waits=True,
+        evictable=True,
+        group=0,
+        reschedulable=True,
+        owner_kind="ReplicaSet",
+        owner_name="web-7c9",
+        labels={"app": "web"},
+    )
+    blocker = budget_blocker(pod, Eviction(pod="default/web-7c9-x2", accepted=False), (budget,))
+    return blocker.model_copy(update={"since": _DELETED + timedelta(seconds=3)})
+
+
+_EXAMPLES: Final = {
+    "tenure-why": _explain_blocked_drain,
+    "eviction-blocker": lambda: _block_eviction().description,
+}
