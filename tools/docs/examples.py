@@ -6,7 +6,7 @@ writes the text, so that it follows every change of a message.
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -114,7 +114,11 @@ def _block_eviction() -> EvictionBlocker:
     return blocker.model_copy(update={"since": _DELETED + timedelta(seconds=3)})
 
 
-_EXAMPLES: Final = {
+def _describe_eviction_blocker() -> str:
+    return _block_eviction().description
+
+
+_EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
     "tenure-why": _explain_blocked_drain,
-    "eviction-blocker": lambda: _block_eviction().description,
+    "eviction-blocker": _describe_eviction_blocker,
 }

@@ -1,14 +1,19 @@
-"""Commands that the documentation shows exist, with their options."""
+"""Commands, targets, modules, objects and outputs that the documentation shows exist."""
 
+import importlib.util
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
 from typer.main import get_command
 
 from tenure.cli.main import app
 from tests.support.paths import ROOT
+from tools.crds.kinds import KINDS
+from tools.crds.schema import root_schema
 
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
@@ -53,3 +58,47 @@ def test_every_command_in_the_documentation_exists() -> None:
     }
     assert found
     assert {location: unknown_part for location, unknown_part in found.items() if unknown_part} == {}
+
+
+def documented_objects() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Page and object, of code blocks that begin with `apiVersion`."""
+    for page in PAGES:
+        for block in re.findall(r"(?<=\n\n)(?: *)apiVersion: .*\n(?:(?: {4}.*)?\n)*", page.read_text()):
+            for found in yaml.safe_load_all(textwrap.dedent(block)):
+                yield page.name, found
+
+
+def find_unknown_fields(schema: dict[str, Any], value: Any, path: str = "") -> Iterator[str]:
+    properties = schema.get("properties", {})
+    if isinstance(value, dict) and properties:
+        for name, below in value.items():
+            if name not in properties:
+                yield f"{path}.{name}"
+            else:
+                yield from find_unknown_fields(properties[name], below, f"{path}.{name}")
+    for below in value if isinstance(value, list) else ():
+        yield from find_unknown_fields(schema.get("items", {}), below, f"{path}[]")
+
+
+def test_every_object_in_the_documentation_is_valid() -> None:
+    kinds = {kind.name: kind.model for kind in KINDS}
+    found = [(page, one) for page, one in documented_objects() if one["kind"] in kinds]
+    assert len(found) >= 8
+    for page, one in found:
+        kinds[one["kind"]].model_validate(one)
+        assert (page, [*find_unknown_fields(root_schema(kinds[one["kind"]]), one)]) == (page, [])
+
+
+def test_every_make_target_and_module_in_the_documentation_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    text = "\n".join(page.read_text() for page in PAGES)
+    shown = set(re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, flags=re.MULTILINE))
+    assert shown and shown <= targets
+    modules = set(re.findall(r"python -m ([\w.]+)", text))
+    assert modules and {one for one in modules if importlib.util.find_spec(one) is None} == set()
+
+
+def test_every_output_in_the_documentation_is_generated() -> None:
+    """`python -m tools.generate --check` compares the text."""
+    fences = [(page.name, found) for page in PAGES for found in re.findall(r"(.*)\n```text\n", page.read_text())]
+    assert fences and [page for page, before in fences if not before.startswith("<!-- example: ")] == []
