@@ -1,9 +1,8 @@
 """The roll-out of drift through a NodePool: when its workflow looks, whom it asks, and how many drifted nodes may go.
 
-`tenure/policy/rollout/decision.py` decides on what `activities/nodepool/rollout.py` sees. While no node drifts, or
-no LifecyclePolicy speaks of
-roll-outs, nothing happens here at all. `permits.py` asks `limit_allowed_disruptions` before it gives permits for
-Drifted.
+`tenure/policy/rollout/decision.py` decides on what `activities/nodepool/rollout.py` sees. While no node drifts, or no
+LifecyclePolicy speaks of roll-outs, nothing happens here at all. `permits.py` asks `limit_allowed_disruptions` before
+it gives permits for Drifted.
 """
 
 import asyncio

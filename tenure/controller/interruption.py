@@ -76,8 +76,7 @@ class InterruptionNotifier:
         evicted_pods: Sequence[str] = (),
     ) -> NotifyOutcome:
         """One at a time for each instance. `known`: the caches hold every NodeClaim there is at present;
-        `evicted_pods`: pods
-        that were told to go already.
+        `evicted_pods`: pods that were told to go already.
 
         Raises what Temporal refuses for good, which no repeat would help."""
         claim = cache.nodeclaim_of_instance(instance_id)

@@ -97,8 +97,7 @@ class BudgetPollSchedule:
         reserved_until: datetime | None,
     ) -> None:
         """`has_pending`: some wish does; `is_transient`: for what is over within minutes, untold; `reserved_until`:
-        when others'
-        places in the book begin to lapse."""
+        when others' places in the book begin to lapse."""
         now = self._started_at or workflow.now()
         why, until = blocked
         if is_transient:

@@ -1,9 +1,8 @@
 """Permits for voluntary disruption: how the NodePool workflow hands them out, takes them back and calls them back.
 
 A permit is a lease that lapses: a node that never uses it frees it by time. `tenure/policy/disruption/permits.py`
-decides; what is left
-of budgets, windows and rates is read from live objects whenever somebody wishes for something, whenever the watch tells
-that they may have room, and at the times of `tenure/policy/disruption/permits.py`.
+decides; what is left of budgets, windows and rates is read from live objects whenever somebody wishes for something,
+whenever the watch tells that they may have room, and at the times of `tenure/policy/disruption/permits.py`.
 
 What a NodePool with wishes asks of its budgets: for whom, and what it knows that live objects do not show.
 """
@@ -240,9 +239,8 @@ class DisruptionPermits:
     async def _evaluate(
         self, reserved_uids: tuple[str, ...] | None = (), only: Mapping[str, PermitRequest] | None = None
     ) -> PermitDecisions:
-        """By what is left now. `reserved_uids`: what other NodePools have, None when that is not known;
-        `only`: these wishes,
-        by key."""
+        """By what is left now. `reserved_uids`: what other NodePools have, None when that is not known; `only`: these
+        wishes, by key."""
         requests = [one for one in self._state().pending_requests if only is None or request_key(one) in only]
         reasons: set[DisruptionReason] = {one.reason for one in requests} or {"Empty"}
         allowed_disruptions: dict[str, AllowedDisruptions] = {

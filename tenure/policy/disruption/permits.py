@@ -279,8 +279,7 @@ def next_check_at(
     reserved_until: datetime | None = None,
 ) -> datetime:
     """After as many looks since the last change, `now` being that of the last. `blocked_by` ends at `until`, others'
-    places
-    under what all share at `reserved_until`, if those are what is waited for."""
+    places under what all share at `reserved_until`, if those are what is waited for."""
     if is_fixed(allowed_disruptions, blocked_by):
         return _first_after(
             (until,) if blocked_by else _opening_times(allowed_disruptions, now), now + FIXED_CHECK_INTERVAL, now

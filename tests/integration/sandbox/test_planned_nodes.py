@@ -175,8 +175,8 @@ async def _nominating(api: KubeApi, nominate: NominatePods) -> AsyncIterator[Non
 
 async def _wait_for_unbound_pods(api: KubeApi, *, after_restart: bool = False) -> list[str]:
     """The pods that are bound nowhere, once kube-scheduler has come to rest. Where it has just been started
-    `after_restart` it
-    can rest only after a first binding: on a busy machine it takes longer to start than it rests between tries."""
+    `after_restart` it can rest only after a first binding: on a busy machine it takes longer to start than it rests
+    between tries."""
     last, since, first = -1, 0.0, -1
     clock = asyncio.get_running_loop().time
     deadline = clock() + TIMEOUT_SECONDS

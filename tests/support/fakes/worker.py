@@ -85,9 +85,8 @@ class WorkerHarness(FakePorts):
         discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY,
         **observed: object,
     ) -> WorkflowHandle[NodeClaimWorkflow, NodeClaimOutcome]:
-        """`alike`: for a NodeClaim that no plan made; `expected`: the durations of its type; `observed`: signalled
-        with the
-        start, as by the watch."""
+        """`alike`: for a NodeClaim that no plan made; `expected`: the durations of its type; `observed`: signalled with
+        the start, as by the watch."""
         identity = self.workflows.build_identity(claim).model_copy(update={"launch_hash": alike})
         return await self.client.start_workflow(
             NodeClaimWorkflow.run,

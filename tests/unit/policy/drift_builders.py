@@ -76,9 +76,8 @@ def node_class(
     resolved: int = 1,
     **status: Any,
 ) -> EC2NodeClass:
-    """`status` is laid over one that selects what the node has; `reservations_ready` is CapacityReservationsReady,
-    and `resolved`
-    the generation that conditions speak of."""
+    """`status` is laid over one that selects what the node has; `reservations_ready` is CapacityReservationsReady, and
+    `resolved` the generation that conditions speak of."""
     ours = {labels.NODECLASS_HASH: "22", labels.NODECLASS_HASH_VERSION: HASH_VERSION}
     metadata: dict[str, Any] = {"name": "default", "generation": generation}
     metadata["annotations"] = ours if stamps is None else stamps

@@ -29,8 +29,7 @@ class CapacityPools:
         self._codes: dict[PoolKey, tuple[str, str]] = {}
 
     def set_available(self, key: PoolKey, available: int | None, error: tuple[str, str] | None = None) -> None:
-        """Fix how many more instances a pool gives; None makes it endless again. `error`: what it says
-        when empty."""
+        """Fix how many more instances a pool gives; None makes it endless again. `error`: what it says when empty."""
         self._remaining.pop(key, None)
         self._codes.pop(key, None)
         if available is not None:
