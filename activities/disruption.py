@@ -184,16 +184,16 @@ class DisruptionActivities:
 
     @activity.defn
     @map_faults
-    async def delete_nodeclaim(self, request: NodeClaimDisruptionRequest) -> DisruptionResult:
-        """Delete the NodeClaim, for a voluntary reason only if it still holds. With `retains_nodeclaim` the node is
-        only taken out of service. It is tainted before the last check, so that no pod lands before the deletion."""
+    async def disrupt_nodeclaim(self, request: NodeClaimDisruptionRequest) -> DisruptionResult:
+        """Delete the NodeClaim; for a voluntary reason, only if it still holds. With `defers_deletion` the node is only
+        tainted. The taint precedes the last check, so that no pod is bound before the deletion."""
         ref = request.claim
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
             return DisruptionResult(outcome="gone")
         if request.voluntary and not claim.metadata.is_deleting:
             return await self._delete_unless_used(request, claim)
-        if request.retains_nodeclaim and not claim.metadata.is_deleting:
+        if request.defers_deletion and not claim.metadata.is_deleting:
             await self._nodes.mark_disrupted(ref.node_name)
             await self._set_condition(ref.name, ref.uid, _disruption_condition(request))
             return DisruptionResult(outcome="deleting")
@@ -213,8 +213,7 @@ class DisruptionActivities:
     @activity.defn
     @map_faults
     async def restore_schedulable(self, ref: NodeClaimRef) -> None:
-        """Undo what `delete_nodeclaim` may have done to a node that stays. A node that a command took out of service
-        is the command's."""
+        """Undo the changes of `disrupt_nodeclaim` to a node that stays. The taint of a command is not removed."""
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None or claim.metadata.is_deleting:
             return
@@ -241,7 +240,7 @@ class DisruptionActivities:
                 return DisruptionResult(outcome="not now", why=blocker)
             consolidatable = ConditionPatch(type=labels.CONSOLIDATABLE, status="True")
             await self._set_condition(ref.name, ref.uid, consolidatable, _disruption_condition(request))
-            if not request.retains_nodeclaim:
+            if not request.defers_deletion:
                 await self._claims.delete(ref.name, ref.uid)
         except Fault:
             with suppress(Fault):

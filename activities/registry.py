@@ -78,7 +78,7 @@ def _node_activities(ports: Ports) -> Activities:
         registration.register_node,
         registration.initialize_node,
         AnnotationActivities(ports).record_not_ready_intervals,
-        disruption.delete_nodeclaim,
+        disruption.disrupt_nodeclaim,
         disruption.restore_schedulable,
         disruption.publish_event,
         NodeInterruptionActivities(ports, first_evictions).publish_interruption_events,

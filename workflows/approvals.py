@@ -9,8 +9,8 @@ from tenure.model.interruption.records import ApproveEvent, RejectEvent
 from tenure.model.rollout import ApproveRollout, RejectRollout
 from tenure.model.signals import OperatorRequestResult
 from tenure.policy.interruption.decision import approvable_events
+from tenure.policy.interruption.event_texts import describe_decision, new_decision, problem_of
 from tenure.policy.interruption.events import record_approval
-from tenure.policy.interruption.messages import describe_decision, new_decision, problem_of
 from workflows.nodeclaim_context import NodeClaimContext
 from workflows.rollout import RolloutController
 
@@ -92,5 +92,7 @@ class EventApprovals:
             return OperatorRequestResult(accepted=False, message=problem)
         decision = new_decision(request.by, request.reason, workflow.now(), approved=approved)
         keys = [event.key for event in approvable_events(nodeclaim_context.state)]
-        nodeclaim_context.update_state(notices=record_approval(nodeclaim_context.state.notices, keys, decision))
+        nodeclaim_context.update_state(
+            interruptions=record_approval(nodeclaim_context.state.interruptions, keys, decision)
+        )
         return describe_decision(nodeclaim_context.state, decision, workflow.now())

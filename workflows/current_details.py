@@ -152,8 +152,8 @@ def _total_seconds(durations: Iterable[timedelta]) -> str:
 
 def describe_drain(state: NodeClaimState) -> tuple[str, ...]:
     """Its hooks, what the drain waits for, who holds it and what follows, a line each; empty while there is nothing."""
-    verdict = state.drain.verdict if state.drain else None
-    return (*hook_lines(state), *(verdict.status_lines if verdict else ()))
+    status = state.drain.status if state.drain else None
+    return (*hook_lines(state), *(status.status_lines if status else ()))
 
 
 def explain_nodeclaim(state: NodeClaimState) -> NodeClaimExplanation:
@@ -297,10 +297,12 @@ def render_interruption(state: InterruptionState) -> str:
         ("status of instances", _describe_source(state.statuses)),
     ]
     unhealthy = (
-        f"{one.instance_id}: {one.notice.kind} {one.notice.code} since {_format_time(one.notice.at)}"
-        for one in state.notified[:MAX_ROWS]
+        f"{one.instance_id}: {one.message.kind} {one.message.code} since {_format_time(one.message.at)}"
+        for one in state.open_interruptions[:MAX_ROWS]
     )
-    return f"{_render_table(rows)}\n\n**Not well, by their status**\n{_render_list(state.notified, unhealthy)}"
+    return (
+        f"{_render_table(rows)}\n\n**Not well, by their status**\n{_render_list(state.open_interruptions, unhealthy)}"
+    )
 
 
 def _describe_source(source: SourceState) -> str:

@@ -116,13 +116,13 @@ class InterruptionWorkflow:
         )
 
     async def _read_status(self) -> SourceReadResult:
-        request = InstanceStatusRequest(notified=self._state.notified, last=self._state.status_read)
+        request = InstanceStatusRequest(open_interruptions=self._state.open_interruptions, last=self._state.status_read)
         options = self._read_options("read the status of instances every minute")
         ended = await _reading_result(
             workflow.execute_activity_method(InterruptionActivities.read_instance_status, request, **options)
         )
         if not ended.fault:
-            self._update_state(notified=ended.notified, status_read=ended.last)
+            self._update_state(open_interruptions=ended.open_interruptions, status_read=ended.last)
         return ended
 
     def _read_options(self, summary: str) -> Any:

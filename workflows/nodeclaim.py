@@ -13,7 +13,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from tenure.model.disruption.commands import PermitRevoked
-from tenure.model.interruption.notices import InterruptionMessages
+from tenure.model.interruption.messages import InterruptionMessages
 from tenure.model.launch import LaunchedInstance
 from tenure.model.nodeclaim.history import NodeClaimExplanation
 from tenure.model.nodeclaim.state import NodeClaimOutcome, NodeClaimState, Phase

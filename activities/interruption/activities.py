@@ -75,7 +75,11 @@ class InterruptionActivities:
     async def read_instance_status(self, request: InstanceStatusRequest) -> SourceReadResult:
         """Until what is open has changed, or the status cannot be read."""
         ended = await _read_until_shutdown(lambda: self._statuses.run(request), "instances' status")
-        return ended.model_copy(update={"notified": request.notified, "last": request.last}) if ended.fault else ended
+        return (
+            ended.model_copy(update={"open_interruptions": request.open_interruptions, "last": request.last})
+            if ended.fault
+            else ended
+        )
 
 
 async def _run_forever(run: Callable[[], Awaitable[None]]) -> SourceReadResult:

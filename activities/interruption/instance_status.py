@@ -13,7 +13,7 @@ import structlog
 from activities.interruption.metrics import InterruptionMetrics
 from activities.ports.interruption import InstanceStatuses, NodeInterruptionNotifier, NotifyOutcome
 from activities.runtime import retry_transient
-from tenure.model.interruption.notices import KARPENTERS_KINDS, InterruptionMessage, OpenInterruption, StatusReport
+from tenure.model.interruption.messages import KARPENTERS_KINDS, InterruptionMessage, OpenInterruption, StatusReport
 from tenure.model.interruption.records import InstanceStatusRequest, SourceReadResult
 from tenure.policy.interruption.due_times import decide_status, update_open_messages
 
@@ -50,9 +50,9 @@ class InstanceStatusReader:
             reports = await retry_transient(self._statuses.read, sleep=self._sleep)
             last = self._now()
             self._metrics.record_read("status")
-            open_messages = await self._process_reports(reports, request.notified, last)
-            if open_messages != request.notified:
-                return SourceReadResult(notified=open_messages, last=last)
+            open_messages = await self._process_reports(reports, request.open_interruptions, last)
+            if open_messages != request.open_interruptions:
+                return SourceReadResult(open_interruptions=open_messages, last=last)
 
     async def _process_reports(
         self, reports: Sequence[StatusReport], open_messages: tuple[OpenInterruption, ...], now: datetime
@@ -60,13 +60,13 @@ class InstanceStatusReader:
         """What is open after nodes were told; what could not be told is new again the next time."""
         ours = self._nodes.find_owned({one.instance_id for one in reports})
         relevant = [one for one in reports if one.instance_id in ours]
-        verdict = decide_status(relevant, open_messages=open_messages, failing_since=self._observed_since, now=now)
-        self._observed_since = verdict.failing_since
-        for instance_id, messages in verdict.by_instance.items():
+        result = decide_status(relevant, open_messages=open_messages, failing_since=self._observed_since, now=now)
+        self._observed_since = result.failing_since
+        for instance_id, messages in result.by_instance.items():
             outcome = await self._notify_node(instance_id, messages)
-            if outcome == "told":
+            if outcome == "notified":
                 self._count_unhealthy(messages, open_messages)
-            if outcome in ("told", "repeated"):
+            if outcome in ("notified", "repeated"):
                 open_messages = update_open_messages(open_messages, instance_id, messages)
             elif outcome in ("over", "foreign"):
                 open_messages = tuple(one for one in open_messages if one.instance_id != instance_id)
@@ -82,7 +82,7 @@ class InstanceStatusReader:
     def _count_unhealthy(
         self, messages: Sequence[InterruptionMessage], open_messages: Sequence[OpenInterruption]
     ) -> None:
-        known = {(one.notice.kind, one.notice.id) for one in open_messages}
+        known = {(one.message.kind, one.message.id) for one in open_messages}
         for one in messages:
             if one.status == "announced" and (one.kind, one.id) not in known:
                 self._metrics.record_unhealthy(KARPENTERS_KINDS[one.kind, "status"])

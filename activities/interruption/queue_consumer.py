@@ -18,7 +18,7 @@ from activities.nodeclaim.eviction import EarlyEvictions, NodeEarlyEviction
 from activities.ports.interruption import EventQueue, NodeInterruptionNotifier, NotifyOutcome
 from activities.runtime import retry_transient
 from tenure.model.errors import Fault
-from tenure.model.interruption.notices import InterruptionMessage
+from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.interruption.records import QueueMessage
 
 log = structlog.get_logger(__name__)
@@ -227,12 +227,12 @@ class QueueConsumer:
     def _update_availability(self, outcomes: dict[str, _Outcome]) -> None:
         """Temporal may be away for all, or busy for one: only where nobody was told there is nobody."""
         found, now = set(outcomes.values()), self._now()
-        if "later" in found and "told" not in found:
+        if "later" in found and "notified" not in found:
             self._last_undelivered_at = now
             self._unavailable_pause = min(
                 UNAVAILABLE_MAX_PAUSE, max(UNAVAILABLE_FIRST_PAUSE, 2 * self._unavailable_pause)
             )
-        elif "told" in found or self._last_undelivered_at is None or now - self._last_undelivered_at >= FORGOTTEN:
+        elif "notified" in found or self._last_undelivered_at is None or now - self._last_undelivered_at >= FORGOTTEN:
             self._last_undelivered_at, self._unavailable_pause = None, 0.0
 
     def _is_done(self, message: QueueMessage, outcomes: dict[str, _Outcome]) -> bool:
@@ -250,7 +250,7 @@ class QueueConsumer:
         may_be_launching = self._now() - message.first_received < TRIED_FOR
         if found & {"later", "no workflow", "failed"} or ("not yet" in found and may_be_launching):
             return False
-        if "told" not in found:
+        if "notified" not in found:
             why = next((one for one in ("repeated", "over") if one in found), "foreign")
             self._metrics.record_dropped(why)
         return True
@@ -271,7 +271,7 @@ async def _publish_evictions(evictions: _EvictionsByInstance) -> None:
 
 
 def _is_deferrable(message: QueueMessage) -> bool:
-    return all(entry.notice.kind in GATHERABLE_KINDS for entry in message.parsed.interruptions)
+    return all(entry.message.kind in GATHERABLE_KINDS for entry in message.parsed.interruptions)
 
 
 def _group_by_instance(found: Sequence[QueueMessage]) -> _MessagesByInstance:
@@ -279,6 +279,6 @@ def _group_by_instance(found: Sequence[QueueMessage]) -> _MessagesByInstance:
     for message in found:
         for entry in message.parsed.interruptions:
             messages = by_instance.setdefault(entry.instance_id, [])
-            if entry.notice not in messages:
-                messages.append(entry.notice)
+            if entry.message not in messages:
+                messages.append(entry.message)
     return by_instance

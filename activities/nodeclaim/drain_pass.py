@@ -62,14 +62,14 @@ class DrainPass:
         self._deleted: set[str] = set()
         self._deadline = request.known.deadline if request.known else None
         self._escalated = not request.escalate
-        self.retains_nodeclaim = request.retains_nodeclaim
+        self.defers_deletion = request.defers_deletion
         self.status = request.known or DrainStatus()
 
     async def run_once(self, now: datetime) -> DrainResult | None:
         """Push what is to leave, and find out what holds it. An answer when the drain is over."""
         claim, node = await self._read_objects(now)
-        self.retains_nodeclaim = (
-            self.retains_nodeclaim
+        self.defers_deletion = (
+            self.defers_deletion
             and claim is not None
             and not claim.metadata.is_deleting
             and not (node and node.deleting)
@@ -125,8 +125,8 @@ class DrainPass:
             blockers=status.status_line,
             pods=status.pods,
             deadline=status.deadline,
-            verdict=status,
-            retains_nodeclaim=self.retains_nodeclaim,
+            status=status,
+            defers_deletion=self.defers_deletion,
         )
 
     async def _read_objects(self, now: datetime) -> tuple[NodeClaim | None, NodeState | None]:
@@ -150,7 +150,7 @@ class DrainPass:
 
     async def _ensure_deleting(self, claim: NodeClaim | None, node: NodeState) -> None:
         """See to it that NodeClaim and Node are being deleted. Of hundreds at once the pods come first."""
-        if not self.retains_nodeclaim:
+        if not self.defers_deletion:
             # A person may have deleted the Node alone: the NodeClaim goes with it.
             await self._delete_claim(claim)
             await self._delete_node(node)
@@ -194,7 +194,7 @@ class DrainPass:
         written = parse_timestamp(text)
         grace = claim.spec.termination_grace_delta
         desired = written
-        if written is None and grace is not None and not self.retains_nodeclaim:
+        if written is None and grace is not None and not self.defers_deletion:
             desired = (claim.metadata.deletion_timestamp or now) + grace
         if pods and not self._escalated:
             self._escalated, desired = True, earliest_deadline(desired, escalation_deadline(pods, now))
@@ -244,7 +244,7 @@ class DrainPass:
                 "deadline": self._deadline,
                 "not_ready_since": not_ready,
                 "not_ready_until": not_ready + not_ready_for(rules) if not_ready else None,
-                "follows": describe_next_step(rules, found.blocked_since, cancellable=self.retains_nodeclaim),
+                "follows": describe_next_step(rules, found.blocked_since, cancellable=self.defers_deletion),
             }
         )
 
@@ -252,7 +252,7 @@ class DrainPass:
         self, claim: NodeClaim | None, conditions: Sequence[ConditionPatch], outcome: str, pods: int = 0
     ) -> DrainResult:
         await self._write_conditions(conditions)
-        if self.retains_nodeclaim and not self._request.stay:
+        if self.defers_deletion and not self._request.stay:
             await self._delete_claim(claim)
             await self._delete_node(self._node)
         if outcome == "drained":

@@ -68,7 +68,7 @@ class HookActivities:
         if request.subject.point == "beforeDrain":
             await self._take_out_of_service(request)
         claim = await find_nodeclaim(self._claims, request.claim.name, request.claim.uid)
-        grace = grace_end(claim) if claim and not request.retains_nodeclaim else None
+        grace = grace_end(claim) if claim and not request.defers_deletion else None
         clock = _Timeout(request, grace)
         if request.hook.job is not None:
             result = await _JobHook(self._jobs, request, clock, count).run()
@@ -82,7 +82,7 @@ class HookActivities:
     async def _take_out_of_service(self, request: HookRequest) -> None:
         """As the drain does it first; a NodeClaim that is deleted has its pods planned anew meanwhile."""
         ref = request.claim
-        if not request.retains_nodeclaim:
+        if not request.defers_deletion:
             await self._claims.delete(ref.name, ref.uid)
         node = await self._nodes.get(ref.node_name)
         if node is not None and node.provider_id == ref.provider_id:

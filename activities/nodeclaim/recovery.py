@@ -44,7 +44,7 @@ class RecoveryActivities:
             initialized=claim.is_true(labels.INITIALIZED_CONDITION),
             boot_id=node.boot_id if node else "",
             expires=claim.expires_at,
-            notified_overdue=_overdue_phase(claim),
+            reported_overdue=_overdue_phase(claim),
             not_ready_intervals=parse_intervals(claim.metadata.annotations.get(labels.NOT_READY_INTERVALS, "")),
             interruptions=claim.metadata.annotations.get(labels.INTERRUPTIONS, ""),
             lifetime=claim.spec.expire_after_delta,

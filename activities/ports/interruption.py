@@ -4,11 +4,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from tenure.model.interruption.notices import InterruptionMessage, StatusReport
+from tenure.model.interruption.messages import InterruptionMessage, StatusReport
 from tenure.model.interruption.records import QueueMessage
 from tenure.model.provider_results import DrainPod
 
-NotifyOutcome = Literal["told", "repeated", "over", "foreign", "not yet", "no workflow", "later"]
+NotifyOutcome = Literal["notified", "repeated", "over", "foreign", "not yet", "no workflow", "later"]
 """What became of telling a node. `repeated`: it knows; `over`: its life is, or closes; `foreign`: no instance of this
 cluster; `not yet`: it may be one that is being launched; `no workflow`: it is ours, and its workflow is not there yet,
 or not again; `later`: the workflow cannot be signaled at present."""
@@ -48,11 +48,13 @@ class NodeInterruptionNotifier(Protocol):
     def find_owned(self, instance_ids: Collection[str]) -> frozenset[str]:
         """Those of them that are this cluster's, as far as it is known now."""
 
-    def find_interrupted_node(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> InterruptedNode | None:
+    def find_interrupted_node(
+        self, instance_id: str, messages: Sequence[InterruptionMessage]
+    ) -> InterruptedNode | None:
         """The instance's node, where its pods have to go before its life is asked; None where that decides."""
 
     async def notify(
-        self, instance_id: str, notices: Sequence[InterruptionMessage], left: Sequence[str] = ()
+        self, instance_id: str, messages: Sequence[InterruptionMessage], left: Sequence[str] = ()
     ) -> NotifyOutcome:
         """Tell the life of the instance's node; `told` once Temporal has accepted it. `left`: pods that were told to go
         already, as `namespace/name`."""

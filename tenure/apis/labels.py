@@ -337,7 +337,7 @@ PAUSE: Final = _own_name(
     "pause", "NodePool, NodeClaim, Node, Namespace", "a pause", "until=2026-06-01T18:00:00Z, by=ann, reason=upgrade"
 )
 INTERRUPTIONS: Final = _own_name(
-    "interruptions", "NodeClaim", "AWS events and approvals, JSON", '[{"notice":{"kind":"systemStatus"}}]'
+    "interruptions", "NodeClaim", "AWS events and approvals, JSON", '[{"message":{"kind":"systemStatus"}}]'
 )
 MAINTENANCE_UNTIL: Final = _own_name(
     "maintenance-until", "NodeClaim", "end of the wait for a stopped instance", "2026-06-01T13:00:00+00:00"

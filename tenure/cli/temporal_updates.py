@@ -34,7 +34,7 @@ async def send_update(
     `about`."""
     try:
         update = handle.execute_update(verb, request, result_type=OperatorRequestResult, rpc_timeout=UPDATE_TIMEOUT)
-        verdict: OperatorRequestResult = await asyncio.wait_for(update, UPDATE_TIMEOUT.total_seconds())
+        result: OperatorRequestResult = await asyncio.wait_for(update, UPDATE_TIMEOUT.total_seconds())
     except WorkflowUpdateFailedError as rejection:
         raise UsageError(f"{about}: {getattr(rejection.cause, 'message', rejection.cause)}") from rejection
     except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as late:
@@ -45,7 +45,7 @@ async def send_update(
         if error.status is RPCStatusCode.NOT_FOUND and not lacks_namespace(error):
             raise WorkflowNotFound from error
         raise
-    return verdict
+    return result
 
 
 async def send_update_for_message(
@@ -54,12 +54,12 @@ async def send_update_for_message(
     """The message of the answer. Raises `UsageError`, which begins with `about`, for a rejection, or without an answer;
     `absent`: the message where no such workflow runs."""
     try:
-        verdict = await send_update(handle, verb, request, about=about)
+        result = await send_update(handle, verb, request, about=about)
     except NoResponse as late:
         todo = "run `tenure doctor` to see whether one runs, then repeat the command"
         raise UsageError(f"{about}: no worker responded {late}, so nothing was changed; {todo}") from None
     except WorkflowNotFound as unknown:
         raise UsageError(f"{about}: {absent}") from unknown
-    if not verdict.accepted:
-        raise UsageError(f"{about}: {verdict.message}")
-    return verdict.message
+    if not result.accepted:
+        raise UsageError(f"{about}: {result.message}")
+    return result.message

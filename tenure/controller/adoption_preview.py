@@ -335,7 +335,7 @@ class AdoptionPreviewer:
                 node=next(iter(cache.nodes_of(claim)), None),
                 instance=listed.get(instance_id) or (await self._get_instance(instance_id) if instance_id else None),
                 tagged=instance_id in listed,
-                drift=drifting.verdict_of(claim),
+                drift=drifting.drift_of(claim),
                 is_evaluated=node_class is not None and planner_client.catalogue.types_of(node_class) is not None,
             )
 

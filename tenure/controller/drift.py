@@ -46,7 +46,7 @@ class DriftDetector:
     ) -> None:
         self._cache, self._types = cache, types
         self._instances, self._events, self._now = instances, events, now
-        self._verdicts: dict[str, Drift | None] = {}
+        self._drifts: dict[str, Drift | None] = {}
         """By UID, of every NodeClaim that was judged by this process."""
         self._evaluated: dict[str, NodeClaimFact] = {}
         """By name, as each was when it was judged."""
@@ -59,16 +59,16 @@ class DriftDetector:
         self._listed_at: datetime | None = None
         self._awake = asyncio.Event()
 
-    def verdict_of(self, claim: NodeClaimFact) -> Drift | None:
+    def drift_of(self, claim: NodeClaimFact) -> Drift | None:
         """The last verdict; for one that this process has not judged, what the NodeClaim itself says."""
-        if claim.uid in self._verdicts:
-            return self._verdicts[claim.uid]
+        if claim.uid in self._drifts:
+            return self._drifts[claim.uid]
         return Drift(reason=claim.drifted, message=claim.drifted_message) if claim.drifted else None
 
     def observe(self, changes: ChangeSet) -> None:
         """What changed in the caches. Most changes of a NodeClaim's surroundings are none that it could drift by."""
         for claim in changes.deleted_nodeclaims.values():
-            self._verdicts.pop(claim.uid, None)
+            self._drifts.pop(claim.uid, None)
             self._evaluated.pop(claim.name, None)
         changed = {
             name for name in changes.nodeclaims if self._evaluated.get(name) is not self._cache.nodeclaims.get(name)
@@ -159,21 +159,21 @@ class DriftDetector:
     async def _evaluate_one(self, claim: NodeClaimFact, types: Types, now: datetime) -> None:
         """One that cannot be judged keeps its verdict and holds up no other."""
         with self._cache.invalid_objects.guard(ObjectKey(NODE_CLAIMS.kind, claim.name, claim.uid, "drift")):
-            before = self.verdict_of(claim)
+            before = self.drift_of(claim)
             facts = self._drift_facts(claim, types, before)
-            verdict = decide_drift(facts, now)
-            if verdict is not None and verdict.recheck:
-                verdict = decide_drift(await self._read_instance(facts), now)
-            self._record_verdict(claim, verdict, before)
+            drift = decide_drift(facts, now)
+            if drift is not None and drift.recheck:
+                drift = decide_drift(await self._read_instance(facts), now)
+            self._record_drift(claim, drift, before)
 
-    def _record_verdict(self, claim: NodeClaimFact, verdict: Drift | None, before: Drift | None) -> None:
+    def _record_drift(self, claim: NodeClaimFact, drift: Drift | None, before: Drift | None) -> None:
         known = self._cache.nodeclaims.get(claim.name)
         if known is None or known.uid != claim.uid:
             return
         self._evaluated[claim.name] = claim
-        self._verdicts[claim.uid] = verdict
-        if verdict != before:
-            reason, previous_reason = (one.reason if one else "none" for one in (verdict, before))
+        self._drifts[claim.uid] = drift
+        if drift != before:
+            reason, previous_reason = (one.reason if one else "none" for one in (drift, before))
             log.info("drift", claim=claim.name, reason=reason, before=previous_reason)
             self._cache.requeue_nodeclaim(claim.name)
 

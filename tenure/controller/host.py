@@ -31,7 +31,7 @@ from tenure.model.disruption.commands import (
     ReplacementResult,
 )
 from tenure.model.errors import Fault, Forbidden, TryLater
-from tenure.model.interruption.notices import InterruptionMessage
+from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from tenure.model.plan import PlanOutcome, PlanRequest
 from workflows import ids
@@ -131,23 +131,25 @@ class ClusterController:
         cache = self._session.cluster.cache if self._session else None
         return frozenset(one for one in instance_ids if cache and cache.nodeclaim_of_instance(one))
 
-    def find_interrupted_node(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> InterruptedNode | None:
+    def find_interrupted_node(
+        self, instance_id: str, messages: Sequence[InterruptionMessage]
+    ) -> InterruptedNode | None:
         """The instance's node, where its pods have to go before its life is asked. Of nobody while caches are too old:
         a LifecyclePolicy may say otherwise that is not known."""
         session, _ = self._ready_session()
-        return session.provisioning.start_early_eviction(instance_id, notices) if session else None
+        return session.provisioning.start_early_eviction(instance_id, messages) if session else None
 
     async def notify(
-        self, instance_id: str, notices: Sequence[InterruptionMessage], left: Sequence[str] = ()
+        self, instance_id: str, messages: Sequence[InterruptionMessage], left: Sequence[str] = ()
     ) -> NotifyOutcome:
         """Tell a node's life what AWS says of its instance; caches that are too old still know what they knew."""
         session = self._session
         if session is None:
             return "later"
-        session.provisioning.observe_interruption(instance_id, notices)
+        session.provisioning.observe_interruption(instance_id, messages)
         known = resources.NODE_CLAIMS.plural not in session.cluster.stale_kinds(FRESH_WITHIN)
         return await self._interruption_notifier.notify(
-            session.cluster.cache, instance_id, notices, evicted_pods=left, known=known
+            session.cluster.cache, instance_id, messages, evicted_pods=left, known=known
         )
 
     def _ready_session(self) -> tuple[ControllerSession | None, str]:

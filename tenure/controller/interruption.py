@@ -22,7 +22,7 @@ from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.kube.facts.pod_drain import first_eviction_batch
 from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import UnavailableOffering
-from tenure.model.interruption.notices import EventKind, InterruptionMessage, InterruptionMessages
+from tenure.model.interruption.messages import EventKind, InterruptionMessage, InterruptionMessages
 from tenure.model.launch import interrupted_offering
 from tenure.model.nodeclaim.requests import MAX_EVICTED_PODS
 from tenure.model.observations import ObservedUnavailableOfferings
@@ -70,7 +70,7 @@ class InterruptionNotifier:
         self,
         cache: ClusterCache,
         instance_id: str,
-        notices: Sequence[InterruptionMessage],
+        messages: Sequence[InterruptionMessage],
         *,
         known: bool,
         evicted_pods: Sequence[str] = (),
@@ -82,7 +82,7 @@ class InterruptionNotifier:
         claim = cache.nodeclaim_of_instance(instance_id)
         if claim is None:
             return self._classify_unknown(cache, known)
-        relevant = [one for one in notices if not (claim.deleting and one.kind == "instanceTerminating")]
+        relevant = [one for one in messages if not (claim.deleting and one.kind == "instanceTerminating")]
         if not relevant:
             return "over"
         lock = self._locks.setdefault(instance_id, asyncio.Lock())
@@ -90,13 +90,13 @@ class InterruptionNotifier:
             new_messages = self._select_new(instance_id, relevant)
             if not new_messages:
                 return "repeated"
-            messages = InterruptionMessages(
+            signal = InterruptionMessages(
                 instance_id=instance_id,
-                notices=tuple(new_messages),
+                messages=tuple(new_messages),
                 evicted_pods=tuple(evicted_pods)[:MAX_EVICTED_PODS],
             )
-            outcome = await self._signal(claim, messages)
-            if outcome == "told":
+            outcome = await self._signal(claim, signal)
+            if outcome == "notified":
                 self._track(instance_id, new_messages)
             return outcome
 
@@ -113,9 +113,9 @@ class InterruptionNotifier:
                 raise
             log.warning("node not told what AWS says", workflow=workflow_id, error=str(error))
             return "later"
-        kinds = sorted({one.kind for one in messages.notices})
+        kinds = sorted({one.kind for one in messages.messages})
         log.info("node told what AWS says", claim=claim.name, instance=messages.instance_id, kinds=kinds)
-        return "told"
+        return "notified"
 
     def _classify_unknown(self, cache: ClusterCache, known: bool) -> NotifyOutcome:
         """An instance of nobody's; unless its NodeClaim is about to have it."""
@@ -127,28 +127,28 @@ class InterruptionNotifier:
             self._launching_at = (now, any(now - one.created < LAUNCH_WINDOW for one in young))
         return "not yet" if self._launching_at[1] else "foreign"
 
-    def _select_new(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> list[InterruptionMessage]:
+    def _select_new(self, instance_id: str, messages: Sequence[InterruptionMessage]) -> list[InterruptionMessage]:
         """Each but once, and the latest word alone where one was said and then another."""
         latest: dict[_Key, InterruptionMessage] = {}
-        for one in sorted(notices, key=lambda notice: notice.at):
+        for one in sorted(messages, key=lambda message: message.at):
             latest[_tracking_key(instance_id, one)] = one
         return [one for key, one in latest.items() if self._is_new(key, one)]
 
-    def _is_new(self, key: _Key, notice: InterruptionMessage) -> bool:
+    def _is_new(self, key: _Key, message: InterruptionMessage) -> bool:
         before = self._notified.get(key)
-        return before is None or (before[1] != _message_state(notice) and before[0] <= notice.at)
+        return before is None or (before[1] != _message_state(message) and before[0] <= message.at)
 
-    def _track(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> None:
-        for one in notices:
+    def _track(self, instance_id: str, messages: Sequence[InterruptionMessage]) -> None:
+        for one in messages:
             self._notified[_tracking_key(instance_id, one)] = (one.at, _message_state(one))
 
 
-def _tracking_key(instance_id: str, notice: InterruptionMessage) -> _Key:
-    return (instance_id, notice.kind, notice.id)
+def _tracking_key(instance_id: str, message: InterruptionMessage) -> _Key:
+    return (instance_id, message.kind, message.id)
 
 
-def _message_state(notice: InterruptionMessage) -> _MessageState:
-    return (notice.status, notice.starts, notice.ends)
+def _message_state(message: InterruptionMessage) -> _MessageState:
+    return (message.status, message.starts, message.ends)
 
 
 BURST_SIZE: Final = 10
@@ -210,18 +210,18 @@ class InterruptedCapacity:
         self._early_evicted: dict[str, datetime] = {}
         """Likewise, those whose pods were told to go before their workflows."""
 
-    def observe(self, claim: NodeClaimFact, notices: Sequence[InterruptionMessage]) -> None:
+    def observe(self, claim: NodeClaimFact, messages: Sequence[InterruptionMessage]) -> None:
         """Repeats are harmless, and what comes too late is nothing."""
         now = self._now()
-        for one in self._accept(claim, notices, now):
+        for one in self._accept(claim, messages, now):
             self._set_interrupted(claim, one.kind, min(one.at, now) + INTERRUPTION_WINDOW)
 
     def start_early_eviction(
-        self, claim: NodeClaimFact, notices: Sequence[InterruptionMessage]
+        self, claim: NodeClaimFact, messages: Sequence[InterruptionMessage]
     ) -> InterruptedNode | None:
         """Whose pods have to go now, without asking anybody; from here on nobody is told that it is empty."""
         now, rules = self._now(), self._rules(claim.pool)
-        accepted = self._accept(claim, notices, now)
+        accepted = self._accept(claim, messages, now)
         if claim.deleting or not claim.initialized or not any(drains_immediately(rules, one.kind) for one in accepted):
             return None
         nodes = self._cache.nodes_of(claim)
@@ -266,10 +266,10 @@ class InterruptedCapacity:
         return resolve_event_policy(self._rules(claim.pool), kind).action == "ignore"
 
     def _accept(
-        self, claim: NodeClaimFact, notices: Sequence[InterruptionMessage], now: datetime
+        self, claim: NodeClaimFact, messages: Sequence[InterruptionMessage], now: datetime
     ) -> list[InterruptionMessage]:
         """What takes its capacity back; pools that are short by that, and storms, are told of."""
-        found = _capacity_interruptions(notices, now)
+        found = _capacity_interruptions(messages, now)
         for one in found:
             announced_at = min(one.at, now)
             if not self._is_ignored(claim, one.kind):
@@ -299,7 +299,7 @@ class InterruptedCapacity:
         return True
 
 
-def _capacity_interruptions(notices: Sequence[InterruptionMessage], now: datetime) -> list[InterruptionMessage]:
+def _capacity_interruptions(messages: Sequence[InterruptionMessage], now: datetime) -> list[InterruptionMessage]:
     """What takes capacity back, and may still come true."""
-    announced = (one for one in notices if one.kind in RECLAIM_KINDS and one.status == "announced")
+    announced = (one for one in messages if one.kind in RECLAIM_KINDS and one.status == "announced")
     return [one for one in announced if now < min(one.at, now) + INTERRUPTION_WINDOW]

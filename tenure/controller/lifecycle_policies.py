@@ -1,4 +1,4 @@
-"""LifecyclePolicies: the rules of each NodePool, which objects a change concerns, and verdicts in the policies' status.
+"""LifecyclePolicies: the rules of each NodePool, which objects a change concerns, and validation results in the status.
 
 Verdicts are written by a task of their own, so that a slow API server holds up nothing."""
 
@@ -17,7 +17,7 @@ from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.resources import LIFECYCLE_POLICIES
 from tenure.model.errors import Fault
 from tenure.model.nodeclaim.state import Deadlines
-from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules, PolicyFact, PolicyVerdict
+from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules, PolicyFact, PolicyValidation
 from tenure.policy.lifecycle.deadlines import deadlines_of, not_ready_grace_of
 from tenure.policy.lifecycle_policy import check_policy, resolve_policies
 from tenure.policy.policy_features import PolicyFeatures
@@ -26,13 +26,13 @@ from tenure.policy.policy_sources import policy_name_by_hook_point, policy_names
 log = structlog.get_logger(__name__)
 
 RETRY_SECONDS: Final = 10.0
-"""Seconds before a verdict that could not be written is tried again."""
+"""Seconds before a validation result that could not be written is written again."""
 
 
 class PolicyPort(Protocol):
     """`kube.lifecycle_policies` satisfies it."""
 
-    async def write_verdict(self, name: str, uid: str, verdict: PolicyVerdict, *, now: datetime) -> bool:
+    async def write_validation(self, name: str, uid: str, validation: PolicyValidation, *, now: datetime) -> bool:
         """Nothing is written where nothing changes. False when the policy is gone."""
         ...
 
@@ -57,10 +57,10 @@ class LifecyclePolicies:
         self._unread: Mapping[str, InvalidRules] = {}
         self._event_policies: Mapping[str, Mapping[str, str]] = {}
         self._hook_policies: Mapping[str, Mapping[str, str]] = {}
-        self._verdicts: Mapping[str, PolicyVerdict] = {}
-        self._written: dict[str, tuple[str, int, PolicyVerdict]] = {}
+        self._validations: Mapping[str, PolicyValidation] = {}
+        self._written: dict[str, tuple[str, int, PolicyValidation]] = {}
         self._changed = False
-        self._verdicts_changed = asyncio.Event()
+        self._validations_changed = asyncio.Event()
 
     def on_deltas(self, deltas: Iterable[Delta]) -> None:
         for delta in deltas:
@@ -87,10 +87,10 @@ class LifecyclePolicies:
         before, unread_before = self._rules, self._unread
         event_policies_before, hook_policies_before = self._event_policies, self._hook_policies
         resolved = resolve_policies(self._facts.values(), self._labels, self._default_deadlines, self._features)
-        self._rules, self._verdicts, self._unread = resolved.rules, resolved.verdicts, resolved.unread
+        self._rules, self._validations, self._unread = resolved.rules, resolved.validations, resolved.unread
         self._event_policies = policy_names_by_event(self._facts.values(), self._labels)
         self._hook_policies = policy_name_by_hook_point(self._facts.values(), self._labels)
-        self._verdicts_changed.set()
+        self._validations_changed.set()
         for pool in self._labels:
             other = before.get(pool) != self._rules.get(pool)
             unread = unread_before.get(pool, NO_INVALID_RULES).interruption != self.unread_of(pool).interruption
@@ -154,27 +154,29 @@ class LifecyclePolicies:
 
     async def run(self) -> None:
         while True:
-            await self._verdicts_changed.wait()
-            self._verdicts_changed.clear()
-            if not await self.write_verdicts():
+            await self._validations_changed.wait()
+            self._validations_changed.clear()
+            if not await self.write_validations():
                 await asyncio.sleep(RETRY_SECONDS)
-                self._verdicts_changed.set()
+                self._validations_changed.set()
 
-    async def write_verdicts(self) -> bool:
-        """Each verdict once; False when some could not be written."""
+    async def write_validations(self) -> bool:
+        """Write each validation result once; False if some could not be written."""
         complete = True
         self._written = {name: written for name, written in self._written.items() if name in self._facts}
-        for name, verdict in dict(self._verdicts).items():
+        for name, validation in dict(self._validations).items():
             known = self._facts.get(name)
-            if known is None or self._written.get(name) == (known.uid, known.generation, verdict):
+            if known is None or self._written.get(name) == (known.uid, known.generation, validation):
                 continue
             try:
-                await self._port.write_verdict(name, known.uid, verdict, now=self._now())
+                await self._port.write_validation(name, known.uid, validation, now=self._now())
             except Fault as fault:
                 log.warning("status of a LifecyclePolicy not written", name=name, fault=str(fault))
                 complete = False
                 continue
-            self._written[name] = (known.uid, known.generation, verdict)
-            if verdict.rejected:
-                log.warning("LifecyclePolicy is refused", name=name, reason=verdict.reason, message=verdict.message)
+            self._written[name] = (known.uid, known.generation, validation)
+            if validation.rejected:
+                log.warning(
+                    "LifecyclePolicy is refused", name=name, reason=validation.reason, message=validation.message
+                )
         return complete

@@ -101,7 +101,7 @@ class ControllerSession:
             temporal=temporal,
             cluster=self.cluster,
             signal_queue=self._signal_queue,
-            drift=self._disruption.drift_detector.verdict_of,
+            drift=self._disruption.drift_detector.drift_of,
             discovered=planner_client.capacity_discovery.for_node_class,
             now=now,
         )

@@ -79,7 +79,7 @@ class HookRequest(Message):
     """That it still has, of its own time-out and of AWS's time."""
     since: datetime | None = None
     attempts: int = 0
-    retains_nodeclaim: bool = False
+    defers_deletion: bool = False
 
 
 class HookResult(Message):

@@ -56,7 +56,7 @@ class ObservedNodeClaim(Message):
     """Pods that a drain still waits for; counted only while deleting."""
     attached_volumes: int = 0
     do_not_disrupt: bool = False
-    policy: str = ""
+    consolidation: str = ""
     """`<consolidationPolicy>/<consolidateAfter>` of the NodePool, such as `WhenEmpty/30s`; empty without a pool."""
     drift: str = ""
     """The reason for which a launched node has drifted, such as `AMIDrift`."""

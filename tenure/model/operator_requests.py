@@ -122,7 +122,7 @@ class PolicyFact(Value):
         return all(labels.get(key) == value for key, value in self.match_labels.items())
 
 
-class PolicyVerdict(Value):
+class PolicyValidation(Value):
     rejected: bool = False
     reason: str = ""
     message: str = ""

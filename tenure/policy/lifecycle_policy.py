@@ -16,7 +16,7 @@ from tenure.apis.labels import CONFLICT, RUNTIME_VALIDATION
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.apis.lifecyclepolicy_events import InterruptionRules
 from tenure.model.nodeclaim.state import Deadlines
-from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyVerdict
+from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyValidation
 from tenure.policy.disruption import limits
 from tenure.policy.hooks import rules
 from tenure.policy.interruption.rules import DEFERRABLE_KINDS
@@ -112,7 +112,7 @@ _WAITS: Final = {"interruption": "maintenance, recommendations and failing check
 class Resolved:
     rules: Mapping[str, LifecycleRules]
     """By NodePool; a NodePool without rules is absent."""
-    verdicts: Mapping[str, PolicyVerdict]
+    validations: Mapping[str, PolicyValidation]
     unread: Mapping[str, InvalidRules]
     """By NodePool, where voluntary disruption is held."""
 
@@ -146,13 +146,13 @@ def resolve_policies(
             rules[pool] = _merge_rules(pool, chosen, findings, defaults)
         if unreadable := _unreadable_sections(pool, chosen, findings):
             unread[pool] = unreadable
-    verdicts = {
-        one.name: _rejected_verdict(one, problem, findings[one.name])
+    validations = {
+        one.name: _rejected_validation(one, problem, findings[one.name])
         if (problem := problems[one.name])
-        else _policy_verdict(one, findings[one.name], pools)
+        else _policy_validation(one, findings[one.name], pools)
         for one in effective
     }
-    return Resolved({pool: found for pool, found in rules.items() if flatten_rules(found)}, verdicts, unread)
+    return Resolved({pool: found for pool, found in rules.items() if flatten_rules(found)}, validations, unread)
 
 
 def _unreadable_sections(
@@ -169,12 +169,12 @@ def _unreadable_sections(
     return InvalidRules.model_validate(found) if found else None
 
 
-def _rejected_verdict(one: PolicyFact, problem: str, findings: _Findings) -> PolicyVerdict:
+def _rejected_validation(one: PolicyFact, problem: str, findings: _Findings) -> PolicyValidation:
     """`one` without its rejected fields."""
     unread = one.unread.model_dump()
     blocked = "".join(text for section, text in BLOCKED_UNTIL_READABLE.items() if unread[section])
     consequence = blocked or (STILL_APPLIED if flatten_rules(one.rules) else "")
-    return PolicyVerdict(
+    return PolicyValidation(
         rejected=True,
         reason=RUNTIME_VALIDATION,
         message=f"{problem}; {NOT_APPLIED}{consequence}",
@@ -239,22 +239,22 @@ def _describe_deadline_cut(pool: str, rules: LifecycleRules, defaults: Deadlines
     )
 
 
-def _policy_verdict(one: PolicyFact, findings: _Findings, pools: Mapping[str, object]) -> PolicyVerdict:
+def _policy_validation(one: PolicyFact, findings: _Findings, pools: Mapping[str, object]) -> PolicyValidation:
     counted = tuple(sorted(findings.pools))
     if findings.conflicts:
-        return PolicyVerdict(
+        return PolicyValidation(
             rejected=True, reason=CONFLICT, message=_join_messages(findings.conflicts), node_pools=counted
         )
     problems = problems_of(one.rules.rollout) if one.rules.rollout else ()
     if problems:
         message = f"{_join_messages(problems)}. Nothing is rolled out in its NodePools until that can be read"
-        return PolicyVerdict(reason=ROLLOUTS_BLOCKED, message=message, node_pools=counted)
+        return PolicyValidation(reason=ROLLOUTS_BLOCKED, message=message, node_pools=counted)
     missing = sorted(set(one.names) - pools.keys())
     notes = [f"there is no NodePool {name}: it counts as soon as there is one" for name in missing]
     by_reason = {NODE_POOL_NOT_FOUND: notes, DISABLED_BY_SETTING: findings.disabled, DEADLINE_CUT: findings.cuts}
     reason = next((one for one, found in by_reason.items() if found), "")
     message = _join_messages([one for found in by_reason.values() for one in found])
-    return PolicyVerdict(reason=reason, message=message, node_pools=counted)
+    return PolicyValidation(reason=reason, message=message, node_pools=counted)
 
 
 def _join_messages(lines: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tenure.model.hooks import HookPoint
-from tenure.model.interruption.notices import EventKind
+from tenure.model.interruption.messages import EventKind
 from tenure.model.operator_requests import PolicyFact
 from tenure.policy.hooks.rules import POINTS, hooks_of
 from tenure.policy.interruption.rules import DEFAULTS, event_rules_of

@@ -13,7 +13,7 @@ from tenure.model.instance_types import Catalogue, ReservationHeadroom, Unavaila
 from tenure.model.plan import Plan, PlannedNodeClaim, UnschedulablePod
 from tenure.scheduling.disruption.decision import DisruptionContext, decide_disruption
 from tenure.scheduling.existing_nodes import ExistingNodes, build_existing_nodes
-from tenure.scheduling.nodeoverlays import OverlayVerdict
+from tenure.scheduling.nodeoverlays import OverlayValidation
 from tenure.scheduling.nodepool_template import (
     NodePoolTemplate,
     Offer,
@@ -222,12 +222,12 @@ class ClusterState:
         existing_nodes = ExistingNodes(nodes)
         return PassInputs(self._facts, existing_nodes, offers, closed, self._nodes_by_promised_pod(existing_nodes))
 
-    def overlay_verdicts(self) -> Mapping[str, OverlayVerdict]:
+    def overlay_validations(self) -> Mapping[str, OverlayValidation]:
         """Which NodeOverlays are valid, by name; plans use them from now on."""
         return self._offerings.evaluate_overlays(self._facts.overlays.values(), self._facts.pools.values())
 
     def _build_templates(self) -> dict[str, NodePoolTemplate | RejectionReason]:
-        self.overlay_verdicts()
+        self.overlay_validations()
         daemons = [daemon for daemon in self._facts.daemons.values() if not validation_error(daemon.pod)]
         return {pool.name: self._offerings.get_template(pool, daemons) for pool in self._facts.pools.values()}
 

@@ -12,14 +12,14 @@ from tenure.model.invalid_objects import Guard, no_guard
 from tenure.model.nodeoverlays import OverlayFact, OverlayReach, find_overlay_problem, sort_by_precedence
 
 
-class OverlayVerdict(Value):
+class OverlayValidation(Value):
     """Why an overlay is invalid; both empty: it is valid."""
 
     reason: str = ""
     message: str = ""
 
 
-ACCEPTED = OverlayVerdict()
+ACCEPTED = OverlayValidation()
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class OverlayTarget:
 class EvaluatedOverlays:
     accepted: tuple[OverlayFact, ...] = ()
     """Those with most precedence first."""
-    verdicts: Mapping[str, OverlayVerdict] = field(default_factory=dict)
+    validations: Mapping[str, OverlayValidation] = field(default_factory=dict)
     """By name, of all of them."""
 
 
-_UNREADABLE: Final = OverlayVerdict(
+_UNREADABLE: Final = OverlayValidation(
     reason=RUNTIME_VALIDATION, message="it cannot be evaluated; the event InvalidObject says why"
 )
 
@@ -49,17 +49,17 @@ def evaluate_overlays(
     """Reject an overlay as a whole if an earlier one of the same weight sets the same values."""
     conflicts = _OverlayConflicts(targets)
     accepted: list[OverlayFact] = []
-    verdicts: dict[str, OverlayVerdict] = {}
+    validations: dict[str, OverlayValidation] = {}
     for one in sort_by_precedence(overlays):
-        verdicts[one.name] = _UNREADABLE
+        validations[one.name] = _UNREADABLE
         with guard(one, ""):
             problem = find_overlay_problem(one)
-            verdicts[one.name] = (
-                OverlayVerdict(reason=RUNTIME_VALIDATION, message=problem) if problem else conflicts.add(one)
+            validations[one.name] = (
+                OverlayValidation(reason=RUNTIME_VALIDATION, message=problem) if problem else conflicts.add(one)
             )
-        if verdicts[one.name] == ACCEPTED:
+        if validations[one.name] == ACCEPTED:
             accepted.append(one)
-    return EvaluatedOverlays(tuple(accepted), verdicts)
+    return EvaluatedOverlays(tuple(accepted), validations)
 
 
 def nodepool_labels(pool: NodePoolFact) -> dict[str, str]:
@@ -80,7 +80,7 @@ class _OverlayConflicts:
         self._targets = targets
         self._overlay_by_setting: dict[tuple[int, str, int | str], OverlayFact] = {}
 
-    def add(self, overlay: OverlayFact) -> OverlayVerdict:
+    def add(self, overlay: OverlayFact) -> OverlayValidation:
         """Written down only where it is in conflict with none."""
         entries: list[tuple[int, str, int | str]] = []
         for number, target in enumerate(self._targets):
@@ -102,13 +102,13 @@ class _OverlayConflicts:
 
 def describe_conflict(
     overlay: OverlayFact, existing: OverlayFact, instance_type: InstanceType, adjusted: int | str
-) -> OverlayVerdict:
+) -> OverlayValidation:
     if isinstance(adjusted, int):
         offering = instance_type.offerings[adjusted]
         about = f"the price of {instance_type.name} ({offering.capacity_type}) in {offering.zone}"
     else:
         about = f"how much {adjusted} {instance_type.name} has"
-    return OverlayVerdict(
+    return OverlayValidation(
         reason=CONFLICT,
         message=f"NodeOverlay {existing.name} has the same weight {overlay.weight} and says {about} too; "
         "give one of them another weight, or requirements that keep them apart",

@@ -20,7 +20,7 @@ from tenure.scheduling.instance_type_table import Indices, InstanceTypeTable
 from tenure.scheduling.nodeoverlays import (
     EvaluatedOverlays,
     OverlayTarget,
-    OverlayVerdict,
+    OverlayValidation,
     evaluate_overlays,
     nodepool_labels,
 )
@@ -66,7 +66,7 @@ class Offerings:
 
     def evaluate_overlays(
         self, overlays: Collection[OverlayFact], pools: Iterable[NodePoolFact]
-    ) -> Mapping[str, OverlayVerdict]:
+    ) -> Mapping[str, OverlayValidation]:
         """Apply NodeOverlays to the offerings of these pools; the verdicts on all of them by name.
 
         Cached until `invalidate_overlays`, or until the catalogue changes.
@@ -81,7 +81,7 @@ class Offerings:
                 self._accepted_overlays = self._evaluated_overlays.accepted
                 self._templates.clear()
                 self._tables.clear()
-        return self._evaluated_overlays.verdicts
+        return self._evaluated_overlays.validations
 
     def invalidate_overlays(self) -> None:
         """A NodeOverlay or a pool changed."""

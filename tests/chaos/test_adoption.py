@@ -89,7 +89,7 @@ class KarpenterAdoption(AdoptionRunner):
         assert preview["instanceProfiles"][CLASS] == {"name": karpenter.PROFILE, "there": True, "whose": "Karpenter's"}
         assert preview["leases"][0]["holder"] == karpenter.HOLDER and preview["karpenter"]["replicas"] == 2
         assert preview["wouldLaunch"]["nodes"] == [] and "commands" not in preview["wouldDisrupt"], preview
-        assert {one["variable"]: one["verdict"] for one in preview["settings"]}["BATCH_IDLE_DURATION"] == "same"
+        assert {one["variable"]: one["outcome"] for one in preview["settings"]}["BATCH_IDLE_DURATION"] == "same"
         assert await self._resource_versions() == versions
         assert self.product.own_sandbox.written[written:] == [], "something was written to the API server"
         tried = [one["action"] for one in self.product.aws.list_denials() if one["access_key"] == READER]

@@ -93,8 +93,8 @@ async def _assert_queue_idle(product: DedicatedProduct) -> float:
 
 async def _assert_messages_recorded(scope: ClusterScope, claim: Object, *kinds: str) -> None:
     """Each once. The Kubernetes event of it may be lost with the worker, or be said again by the next."""
-    found = (await nodeclaim_state(scope, claim)).notices
-    assert [one.notice.kind for one in found] == [*kinds], found
+    found = (await nodeclaim_state(scope, claim)).interruptions
+    assert [one.message.kind for one in found] == [*kinds], found
 
 
 def _send_many(product: DedicatedProduct, instances: list[str]) -> None:

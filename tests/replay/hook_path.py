@@ -33,18 +33,18 @@ async def nodeclaim_hooks(fake: WorkerHarness) -> Runs:
     return {"": handle}
 
 
-async def nodeclaim_hook_aborts_drain(fake: WorkerHarness) -> Runs:
+async def nodeclaim_hook_cancels_drain(fake: WorkerHarness) -> Runs:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     fake.calls.responses = [REJECTED]
     now = await fake.now()
     hook_rules = _hook_rules(beforeDrain=[CALL | {"onFailure": "giveUp"}])
-    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, policy="WhenEmpty/0s", **hook_rules)
+    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, consolidation="WhenEmpty/0s", **hook_rules)
 
-    async def is_aborted() -> bool:
+    async def is_cancelled() -> bool:
         return (await query_state(handle)).cancelled_drain is not None
 
-    await wait_until(is_aborted)
+    await wait_until(is_cancelled)
     await delete_nodeclaim(fake, handle)
     await handle.result()
     return {"": handle}

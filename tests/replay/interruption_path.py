@@ -6,7 +6,7 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 
 from tenure.model.errors import NotFound
-from tenure.model.interruption.notices import FailedCheck, StatusReport
+from tenure.model.interruption.messages import FailedCheck, StatusReport
 from tenure.model.interruption.records import InterruptionState, QueueSetting
 from tests.support.fakes.interruptions import utc_now
 from tests.support.fakes.worker import WorkerHarness
@@ -32,7 +32,7 @@ async def interruption_consumes_queue(fake: WorkerHarness) -> dict[str, Workflow
         return "two" in events.queue.polled_queues and events.queue.is_empty
 
     async def one_is_ill() -> bool:
-        return len((await handle.query(InterruptionWorkflow.state)).notified) == 1
+        return len((await handle.query(InterruptionWorkflow.state)).open_interruptions) == 1
 
     async with fake.running_planner():
         await wait_until_skipping_time(fake, found_missing)

@@ -37,7 +37,7 @@ async def nodeclaim_flaps(fake: WorkerHarness) -> dict[str, WorkflowHandle[Any, 
 
 async def _has_reported_intervals(handle: Handle, flaps: int, *, lasts: bool) -> bool:
     state = await query_state(handle)
-    return state.flaps == flaps and state.notified_intervals.endswith("/") is lasts
+    return state.flaps == flaps and state.not_ready_annotation.endswith("/") is lasts
 
 
 async def _has_rebooted(handle: Handle) -> bool:

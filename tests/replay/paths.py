@@ -25,7 +25,7 @@ from tests.replay.disruption_paths import (
 )
 from tests.replay.disruption_status_path import disruption_preview
 from tests.replay.garbage_collection_path import garbage_collection_run
-from tests.replay.hook_path import nodeclaim_hook_aborts_drain, nodeclaim_hooks
+from tests.replay.hook_path import nodeclaim_hook_cancels_drain, nodeclaim_hooks
 from tests.replay.interruption_path import interruption_consumes_queue
 from tests.replay.node_interruption_paths import (
     nodeclaim_approved,
@@ -294,7 +294,7 @@ PATHS: dict[str, Path] = {
         nodeclaim_approved,
         nodeclaim_stop_start,
         nodeclaim_hooks,
-        nodeclaim_hook_aborts_drain,
+        nodeclaim_hook_cancels_drain,
         nodeclaim_continued,
         nodeclaim_repaired,
         nodeclaim_restored_schedulable,

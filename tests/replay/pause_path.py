@@ -24,7 +24,7 @@ async def nodeclaim_drain_paused(fake: WorkerHarness) -> Runs:
     fake.pods.blocked["web"] = "PodDisruptionBudget web"
     now = await fake.now()
     rules = LifecycleRules.model_validate({"drain": {"whenBlocked": "giveUp", "blockedFor": "9h"}})
-    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, policy="WhenEmpty/0s", rules=rules)
+    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, consolidation="WhenEmpty/0s", rules=rules)
     await wait_until_phase(handle, Phase.DRAIN)
     await pools.execute_update(NodePoolWorkflow.pause, await pause_for(fake, hours=1))
     await wait_until_phase(handle, Phase.READY)

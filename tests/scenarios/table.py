@@ -19,7 +19,7 @@ from rich.table import Table
 HERE = Path(__file__).parent
 WORKERS = "8"
 """Processes that run scenarios at the same time; most of their time they wait."""
-VERDICTS = {"kept": "green", "broken": "red", "no test yet": "yellow"}
+RESULTS = {"kept": "green", "broken": "red", "no test yet": "yellow"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Outcomes:
         elif report.when == "call" and report.passed:
             self.passed |= rows
 
-    def verdict(self, number: str) -> str:
+    def result(self, number: str) -> str:
         """Kept only if no test of the row failed."""
         if number in self.failed:
             return "broken"
@@ -79,17 +79,17 @@ def print_table(outcomes: Outcomes, killed: Outcomes, only: str, console: Consol
         for row in promise.rows:
             if only not in ("", row.number):
                 continue
-            also = _color_verdict(killed.verdict(row.number)) if row.number in killed.passed | killed.failed else ""
-            table.add_row(row.number, row.situation, row.then, _color_verdict(outcomes.verdict(row.number)), also)
+            also = _color_result(killed.result(row.number)) if row.number in killed.passed | killed.failed else ""
+            table.add_row(row.number, row.situation, row.then, _color_result(outcomes.result(row.number)), also)
     console.print(table)
     rows = [row.number for promise in read_promises() for row in promise.rows]
-    verdicts = [outcomes.verdict(row) for row in rows if only in ("", row)]
-    console.print(", ".join(f"{verdicts.count(name)} {name}" for name in VERDICTS))
+    results = [outcomes.result(row) for row in rows if only in ("", row)]
+    console.print(", ".join(f"{results.count(name)} {name}" for name in RESULTS))
 
 
-def _color_verdict(verdict: str) -> str:
-    colour = VERDICTS[verdict]
-    return f"[{colour}]{verdict}[/{colour}]"
+def _color_result(result: str) -> str:
+    colour = RESULTS[result]
+    return f"[{colour}]{result}[/{colour}]"
 
 
 def main(arguments: list[str]) -> int:

@@ -55,7 +55,7 @@ def _explain_blocked_drain() -> str:
         identity=NodeClaimIdentity(cluster="prod", name=_NAME, uid="5d0c7a1e", created=_CREATED),
         phase=Phase.DRAIN,
         disruption="Drifted",
-        drain=DrainState(verdict=DrainStatus(eviction_blockers=(_block_eviction(),), pods=1)),
+        drain=DrainState(status=DrainStatus(eviction_blockers=(_block_eviction(),), pods=1)),
         history=tuple(_list_steps()),
     )
     found = explain_nodeclaim(state)

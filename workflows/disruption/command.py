@@ -226,12 +226,12 @@ class DisruptionWorkflow:
         """Between steps it is safe to stop: when a permit is recalled, and when a person cancels the workflow."""
         step = command.state.step
         if command.state.revocation and step != "Undo":
-            return command.stop_with("recalled", command.state.revocation)
+            return command.stop_with("cancelled", command.state.revocation)
         try:
             return await STEPS[step](command)
         except (asyncio.CancelledError, ActivityError) as error:
             if is_cancelled_exception(error):
-                return command.stop_with("recalled", command.state.revocation or "a person cancelled it")
+                return command.stop_with("cancelled", command.state.revocation or "a person cancelled it")
             return command.stop_with("failed", str(getattr(error, "cause", None) or error))
 
     @workflow.signal(description="From a NodePool: a permit, or why there is none")

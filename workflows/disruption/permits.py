@@ -120,8 +120,8 @@ class DisruptionPermits:
             self._pending_responses.append((request, rejection))
             return
         others = tuple(one for one in self._state().pending_requests if request_key(one) != key)
-        notified = tuple(one for one in self._state().rejected if one not in (key, request.claim_uid))
-        self._update_state(pending_requests=(*others, request), rejected=notified)
+        rejected = tuple(one for one in self._state().rejected if one not in (key, request.claim_uid))
+        self._update_state(pending_requests=(*others, request), rejected=rejected)
         self._has_changed = True
 
     def _is_already_reported(self, request: PermitRequest) -> bool:
@@ -306,8 +306,8 @@ class DisruptionPermits:
 
     def _has_new_cause(self, key: str, why: str) -> bool:
         """What it waits for is not what it was told: that is told again, where counts alone are not."""
-        notified_cause = self._state().causes.get(key)
-        return notified_cause is not None and notified_cause != stable_cause(why)
+        reported_cause = self._state().causes.get(key)
+        return reported_cause is not None and reported_cause != stable_cause(why)
 
     def _shares_limits(self) -> bool:
         rules = self._state().observed.rules

@@ -16,7 +16,7 @@ from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.disruption.drain import CancelledDrain, DrainState
 from tenure.model.nodeclaim.requests import CancelDrainRequest, DrainRequest, DrainResult
 from tenure.model.nodeclaim.state import Phase
-from tenure.policy.drain.decision import DrainStep, decide_drain, retry_drain_at
+from tenure.policy.drain.decision import DrainDecision, decide_drain, retry_drain_at
 from tenure.policy.hooks.decision import reset_for_next_drain
 from tenure.policy.lifecycle.ready import drain_rules
 from workflows.activity_options import DRAIN, PATCH, RARE_HEARTBEAT, drain_queue_options, poll_timeout, with_summary
@@ -37,11 +37,11 @@ from workflows.phases.ready import release_permit
 async def run_drain(context: NodeClaimContext) -> Phase:
     if not await _run_before_drain_hooks(context):
         return Phase.READY
-    step = DrainStep(do="wait")
+    decision = DrainDecision(do="wait")
     while True:
         context.continue_as_new_if_suggested()
         await _expedite_if_superseded(context)
-        call = partial(_run_drain_activity, context, step)
+        call = partial(_run_drain_activity, context, decision)
         cluster = context.state.identity.cluster
         result = await context.execute_until_done(
             call, drain_queue_options(DRAIN, cluster, f"drain {context.state.node_name}")
@@ -55,8 +55,8 @@ async def run_drain(context: NodeClaimContext) -> Phase:
         if result is not None:
             _store_drain_status(context, result)
         stop_retaining_if_unblocked(context)
-        step = _step_if_cancelled(context) or _step_if_paused(context) or _step_if_blocked(context)
-        if step.do == "give up" and await _abort_drain(context, step):
+        decision = _decide_if_cancelled(context) or _decide_if_paused(context) or _decide_if_blocked(context)
+        if decision.do == "cancel" and await _cancel_drain(context, decision):
             return Phase.READY
         if context.is_past_deadline():
             context.mark_overdue()
@@ -67,7 +67,7 @@ async def _run_before_drain_hooks(context: NodeClaimContext) -> bool:
     while why := await run_hooks(
         context, "beforeDrain", lambda context: drain_cancellation_reason(context) or drain_pause_reason(context)
     ):
-        if await _abort_drain(context, DrainStep(do="give up", why=why)):
+        if await _cancel_drain(context, DrainDecision(do="cancel", why=why)):
             return False
     return True
 
@@ -76,24 +76,24 @@ def _drain_rules(context: NodeClaimContext) -> DrainRules | None:
     return drain_rules(context.state)
 
 
-async def _run_drain_activity(context: NodeClaimContext, step: DrainStep, options: Any) -> DrainResult | None:
+async def _run_drain_activity(context: NodeClaimContext, decision: DrainDecision, options: Any) -> DrainResult | None:
     """None if its inputs changed, so that it has to run again."""
     rules, previous, event_options = _drain_rules(context), context.state.drain, event_drain_options(context)
     request = DrainRequest(
         claim=context.nodeclaim_ref,
         known_blockers=context.state.blocked_by,
-        known=previous.verdict if previous else None,
-        poll_timeout=poll_timeout(context.now, step.until, event_options.blocked_until).total_seconds(),
+        known=previous.status if previous else None,
+        poll_timeout=poll_timeout(context.now, decision.until, event_options.blocked_until).total_seconds(),
         began=context.state.since,
-        retains_nodeclaim=bool(previous and previous.retains_nodeclaim),
-        escalate=step.do == "escalate",
+        defers_deletion=bool(previous and previous.defers_deletion),
+        escalate=decision.do == "escalate",
         rules=rules,
         pod_rules=event_options.blocked_pods,
         override=event_options.override,
     )
     if not request.cancellable:
         options = {**options, **RARE_HEARTBEAT}
-    if previous and previous.retains_nodeclaim:
+    if previous and previous.defers_deletion:
         # A drain that is cancelled next must not be cordoned again by an attempt that still runs.
         options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}
     handle = workflow.start_activity_method(DrainActivities.drain_node, request, **options)
@@ -126,48 +126,48 @@ async def _expedite_if_superseded(context: NodeClaimContext) -> None:
         stop_retaining_if_unblocked(context)
 
 
-def _step_if_paused(context: NodeClaimContext) -> DrainStep | None:
+def _decide_if_paused(context: NodeClaimContext) -> DrainDecision | None:
     why = drain_pause_reason(context)
-    return DrainStep(do="give up", why=why) if why else None
+    return DrainDecision(do="cancel", why=why) if why else None
 
 
-def _step_if_cancelled(context: NodeClaimContext) -> DrainStep | None:
+def _decide_if_cancelled(context: NodeClaimContext) -> DrainDecision | None:
     why = drain_cancellation_reason(context)
-    return DrainStep(do="give up", why=why) if why else None
+    return DrainDecision(do="cancel", why=why) if why else None
 
 
-def _step_if_blocked(context: NodeClaimContext) -> DrainStep:
+def _decide_if_blocked(context: NodeClaimContext) -> DrainDecision:
     """Escalate or cancel by the drain rules. A drain that AWS forces is not cancelled."""
-    step = decide_drain(_drain_rules(context), context.state.drain or DrainState(), context.now)
-    return DrainStep(do="wait") if step.do == "give up" and ignores_pauses_and_budgets(context) else step
+    decision = decide_drain(_drain_rules(context), context.state.drain or DrainState(), context.now)
+    return DrainDecision(do="wait") if decision.do == "cancel" and ignores_pauses_and_budgets(context) else decision
 
 
 def _store_drain_status(context: NodeClaimContext, result: DrainResult) -> None:
     """Publish the status even if `blocked_by` is unchanged: the details show more."""
-    context.update_state(drain=DrainState(retains_nodeclaim=result.retains_nodeclaim, verdict=result.verdict))
+    context.update_state(drain=DrainState(defers_deletion=result.defers_deletion, status=result.status))
     if result.blockers == context.state.blocked_by:
         context.publish_status()
-    context.set_blocked_by(result.blockers, result.verdict.blocker_code if result.verdict else "PodsTerminating")
+    context.set_blocked_by(result.blockers, result.status.blocker_code if result.status else "PodsTerminating")
 
 
-async def _abort_drain(context: NodeClaimContext, step: DrainStep) -> bool:
+async def _cancel_drain(context: NodeClaimContext, decision: DrainDecision) -> bool:
     """Uncordon the node and release the permit; False if the NodeClaim is being deleted."""
     rules, pause_reason = _drain_rules(context), drain_pause_reason(context)
-    request = CancelDrainRequest(claim=context.nodeclaim_ref, why=step.why)
+    request = CancelDrainRequest(claim=context.nodeclaim_ref, why=decision.why)
     is_uncordoned = await workflow.execute_activity_method(
         DrainActivities.uncordon_node, request, **with_summary(PATCH, "cancel the drain: keep the node")
     )
     if not is_uncordoned:
         context.update_state(
-            drain=context.state.drain.model_copy(update={"retains_nodeclaim": False}) if context.state.drain else None
+            drain=context.state.drain.model_copy(update={"defers_deletion": False}) if context.state.drain else None
         )
         return False
     # After a pause the drain may restart at once.
     retry_at = context.now if pause_reason or drain_cancellation_reason(context) else retry_drain_at(rules, context.now)
-    aborted_drain = CancelledDrain(at=context.now, retry_at=retry_at, why=step.why)
+    cancelled_drain = CancelledDrain(at=context.now, retry_at=retry_at, why=decision.why)
     context.update_state(
         drain=None,
-        cancelled_drain=aborted_drain,
+        cancelled_drain=cancelled_drain,
         disruption="",
         revocation="",
         interrupted="",

@@ -44,7 +44,7 @@ async def delete_nodeclaim(context: NodeClaimContext, *, reason: str, at_once: b
     """Delete the NodeClaim without a permit. `at_once`: its termination grace period ends now."""
     request = NodeClaimDisruptionRequest(claim=context.nodeclaim_ref, reason=reason, voluntary=False, at_once=at_once)
     await workflow.execute_activity_method(
-        DisruptionActivities.delete_nodeclaim, request, **with_summary(PATCH, f"delete the NodeClaim: {reason}")
+        DisruptionActivities.disrupt_nodeclaim, request, **with_summary(PATCH, f"delete the NodeClaim: {reason}")
     )
 
 

@@ -16,7 +16,7 @@ from tenure.model.base import Value
 from tenure.model.blockers import HOOK_FAILED, HOOK_RUNNING
 from tenure.model.hooks import HookPoint, HookRequest, HookResult, HookRun
 from tenure.policy.hooks.decision import (
-    HookStep,
+    HookDecision,
     decide_hooks,
     describe_failure_outcome,
     find_run,
@@ -44,7 +44,7 @@ class _HookInputs(Value):
 
     hook: Hook | None
     deadline: str
-    retains_nodeclaim: bool
+    defers_deletion: bool
 
 
 def _never_stop(_: NodeClaimContext) -> str:
@@ -54,19 +54,19 @@ def _never_stop(_: NodeClaimContext) -> str:
 async def run_hooks(context: NodeClaimContext, point: HookPoint, stop_reason: StopReason = _never_stop) -> str:
     """Why the drain is to be cancelled, by a hook or `stop_reason`; empty if it goes on."""
     while True:
-        step = decide_hooks(context.state, point, context.now, cancellable=_can_abort_drain(context))
-        if step.do == "done" or step.hook is None:
+        decision = decide_hooks(context.state, point, context.now, cancellable=_is_cancellable(context))
+        if decision.do == "done" or decision.hook is None:
             _mark_passed(context, point)
             return ""
         if why := stop_reason(context):
             return why
-        if step.do == "give up":
-            return step.why
+        if decision.do == "cancel":
+            return decision.why
         context.continue_as_new_if_suggested()
-        if step.do == "wait":
-            await _wait_for_retry(context, point, step, step.hook, stop_reason)
+        if decision.do == "wait":
+            await _wait_for_retry(context, point, decision, decision.hook, stop_reason)
         else:
-            await _run_hook(context, point, step, step.hook, stop_reason)
+            await _run_hook(context, point, decision, decision.hook, stop_reason)
 
 
 def _mark_passed(context: NodeClaimContext, point: HookPoint) -> None:
@@ -75,30 +75,30 @@ def _mark_passed(context: NodeClaimContext, point: HookPoint) -> None:
         context.set_blocked_by("")
 
 
-def _can_abort_drain(context: NodeClaimContext) -> bool:
+def _is_cancellable(context: NodeClaimContext) -> bool:
     """A drain can be cancelled while its NodeClaim is not deleted, unless AWS forces it."""
-    return _retains_nodeclaim(context) and not ignores_pauses_and_budgets(context)
+    return _defers_deletion(context) and not ignores_pauses_and_budgets(context)
 
 
-def _retains_nodeclaim(context: NodeClaimContext) -> bool:
+def _defers_deletion(context: NodeClaimContext) -> bool:
     drain = context.state.drain
-    return drain is not None and drain.retains_nodeclaim and not context.is_deleting
+    return drain is not None and drain.defers_deletion and not context.is_deleting
 
 
 def _hook_inputs(context: NodeClaimContext, point: HookPoint, name: str) -> _HookInputs:
     found = next((one for one in hooks_of(context.state.observed.rules, point) if one.name == name), None)
     deadline = hooks_deadline(context.state, point)
     return _HookInputs(
-        hook=found, deadline=deadline.isoformat() if deadline else "", retains_nodeclaim=_retains_nodeclaim(context)
+        hook=found, deadline=deadline.isoformat() if deadline else "", defers_deletion=_defers_deletion(context)
     )
 
 
 async def _wait_for_retry(
-    context: NodeClaimContext, point: HookPoint, step: HookStep, hook: Hook, stop_reason: StopReason
+    context: NodeClaimContext, point: HookPoint, decision: HookDecision, hook: Hook, stop_reason: StopReason
 ) -> None:
     """Wait until the next attempt, or until an input changes."""
-    context.set_blocked_by(step.why, HOOK_FAILED)
-    inputs, wakeup_times = _hook_inputs(context, point, hook.name), (step.until, context.next_slow_or_overdue_at())
+    context.set_blocked_by(decision.why, HOOK_FAILED)
+    inputs, wakeup_times = _hook_inputs(context, point, hook.name), (decision.until, context.next_slow_or_overdue_at())
     await context.wait(
         lambda: _hook_inputs(context, point, hook.name) != inputs or bool(stop_reason(context)),
         until=min((one for one in wakeup_times if one), default=None),
@@ -109,11 +109,11 @@ async def _wait_for_retry(
 
 
 async def _run_hook(
-    context: NodeClaimContext, point: HookPoint, step: HookStep, hook: Hook, stop_reason: StopReason
+    context: NodeClaimContext, point: HookPoint, decision: HookDecision, hook: Hook, stop_reason: StopReason
 ) -> None:
     """Run a hook to its outcome, or until an input changes."""
-    context.update_state(hooks=start_run(context.state.hooks, point, hook, step.number, context.now))
-    key = run_key(context.uid, point, hook.name, step.number)
+    context.update_state(hooks=start_run(context.state.hooks, point, hook, decision.number, context.now))
+    key = run_key(context.uid, point, hook.name, decision.number)
     description = hook_title(point, hook, job_name(key, hook.name))
     context.set_blocked_by(f"{description} runs", HOOK_RUNNING)
     try:
@@ -152,7 +152,7 @@ async def _run_hook_activity(
         seconds=remaining.total_seconds(),
         since=context.state.hooks.since,
         attempts=run.attempts if run else 0,
-        retains_nodeclaim=inputs.retains_nodeclaim,
+        defers_deletion=inputs.defers_deletion,
     )
     options = {**options, "start_to_close_timeout": remaining + _ACTIVITY_OVERHEAD}
     result: HookResult | None = await execute_unless(HookActivities.run_hook, request, options, inputs_changed)
@@ -178,7 +178,7 @@ def _event_message(context: NodeClaimContext, point: HookPoint, hook: Hook, run:
         return describe_run(run)
     return (
         f"{describe_run(run)}; "
-        f"{describe_failure_outcome(context.state, point, hook, context.now, cancellable=_can_abort_drain(context))}"
+        f"{describe_failure_outcome(context.state, point, hook, context.now, cancellable=_is_cancellable(context))}"
     )
 
 

@@ -13,7 +13,7 @@ from temporalio import workflow
 from activities.interruption.activities import NodeInterruptionActivities
 from tenure.model.base import Value
 from tenure.model.disruption.drain import DrainState, PodDrainRule
-from tenure.model.interruption.notices import InterruptionMessage, InterruptionMessages
+from tenure.model.interruption.messages import InterruptionMessage, InterruptionMessages
 from tenure.model.interruption.records import MEMO, EventRecord, InterruptionNotification
 from tenure.model.nodeclaim.state import TERMINATING_PHASES, NodeClaimState, Phase
 from tenure.policy.interruption.decision import (
@@ -27,8 +27,8 @@ from tenure.policy.interruption.decision import (
     pods_blocked_by_event,
     superseding_interruption,
 )
+from tenure.policy.interruption.event_texts import due_event_texts, event_records, published_versions
 from tenure.policy.interruption.events import end_stopping_events, format_annotation, record_messages, restore_messages
-from tenure.policy.interruption.messages import due_event_texts, event_records, published_versions
 from workflows import metrics
 from workflows.activity_options import REPORT, drain_queue_options, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
@@ -41,10 +41,10 @@ def record_interruption_messages(context: NodeClaimContext, messages: Interrupti
     """Ignores messages about another instance, and about a stop that Tenure itself requested."""
     launched = context.state.launched
     if launched is None or launched.provider_id.endswith(f"/{messages.instance_id}"):
-        relevant = [one for one in messages.notices if not _is_own_stop(context.state, one)]
-        updated = record_messages(context.state.notices, relevant, workflow.now())
-        if updated != context.state.notices:
-            context.update_state(notices=updated)
+        relevant = [one for one in messages.messages if not _is_own_stop(context.state, one)]
+        updated = record_messages(context.state.interruptions, relevant, workflow.now())
+        if updated != context.state.interruptions:
+            context.update_state(interruptions=updated)
             end_recovered_stops(context)
         context.record_evicted_pods(messages.evicted_pods)
 
@@ -52,31 +52,33 @@ def record_interruption_messages(context: NodeClaimContext, messages: Interrupti
 def end_recovered_stops(context: NodeClaimContext) -> None:
     """A node that is Ready after its instance stopped has recovered."""
     state = context.state
-    if state.notices and state.observed.node_ready:
-        context.update_state(notices=end_stopping_events(state.notices, state.observed.ready_since))
+    if state.interruptions and state.observed.node_ready:
+        context.update_state(interruptions=end_stopping_events(state.interruptions, state.observed.ready_since))
 
 
-def _is_own_stop(state: NodeClaimState, notice: InterruptionMessage) -> bool:
+def _is_own_stop(state: NodeClaimState, message: InterruptionMessage) -> bool:
     stop = state.stop
-    if notice.kind != "instanceStopping" or stop is None or stop.step == "drain":
+    if message.kind != "instanceStopping" or stop is None or stop.step == "drain":
         return False
-    return notice.at >= stop.since and (stop.until is None or notice.at <= stop.until)
+    return message.at >= stop.since and (stop.until is None or message.at <= stop.until)
 
 
 def recover_interruption_messages(context: NodeClaimContext, text: str) -> None:
     """Restore the events that the NodeClaim's annotation has."""
     if text:
-        context.update_state(notices=restore_messages(text, context.state.notices), interruptions_annotation=text)
+        context.update_state(
+            interruptions=restore_messages(text, context.state.interruptions), interruptions_annotation=text
+        )
 
 
 def decide_for_starting_node(context: NodeClaimContext) -> InterruptionDecision:
     """A starting node runs no pods, so it needs no permit."""
-    verdict = decide_interruption(context.state, context.now)
-    return verdict if verdict.do in ("drain", "terminate", "wait") else InterruptionDecision()
+    decision = decide_interruption(context.state, context.now)
+    return decision if decision.do in ("drain", "terminate", "wait") else InterruptionDecision()
 
 
-def requires_drain(verdict: InterruptionDecision) -> bool:
-    return verdict.do in ("drain", "terminate")
+def requires_drain(decision: InterruptionDecision) -> bool:
+    return decision.do in ("drain", "terminate")
 
 
 def watch_interruption_decision(context: NodeClaimContext) -> Callable[[], bool]:
@@ -87,21 +89,19 @@ def watch_interruption_decision(context: NodeClaimContext) -> Callable[[], bool]
 
 async def disrupt_for_interruption(context: NodeClaimContext) -> Phase:
     """Start the drain. It deletes the NodeClaim at once, or at its end if a policy protects pods."""
-    verdict = decide_interruption(context.state, context.now)
-    context.update_state(disruption=verdict.reason, interrupted=verdict.key)
+    decision = decide_interruption(context.state, context.now)
+    context.update_state(disruption=decision.reason, interrupted=decision.key)
     if context.state.phase is Phase.REGISTRATION:
-        await delete_nodeclaim(context, reason=verdict.reason)
+        await delete_nodeclaim(context, reason=decision.reason)
         return Phase.TERMINATION
-    if verdict.do == "terminate":
-        await delete_nodeclaim(context, reason=verdict.reason, at_once=True)
-    context.update_state(
-        drain=DrainState(retains_nodeclaim=True) if event_drain_options(context).blocked_pods else None
-    )
+    if decision.do == "terminate":
+        await delete_nodeclaim(context, reason=decision.reason, at_once=True)
+    context.update_state(drain=DrainState(defers_deletion=True) if event_drain_options(context).blocked_pods else None)
     return Phase.DRAIN
 
 
 def has_unreported_events(state: NodeClaimState) -> bool:
-    if not state.notices and not state.interruptions_annotation:
+    if not state.interruptions and not state.interruptions_annotation:
         return False
     if state.phase not in _PHASES or not state.observed.exists or is_about_to_drain(state):
         return False
@@ -121,7 +121,7 @@ def _is_unwritten(state: NodeClaimState) -> bool:
     """The annotation has no use once the node drains."""
     if state.phase is Phase.DRAIN:
         return False
-    return (format_annotation(state.notices), maintenance_until(state)) != (
+    return (format_annotation(state.interruptions), maintenance_until(state)) != (
         state.interruptions_annotation,
         state.maintenance_until,
     )
@@ -136,7 +136,7 @@ async def write_interruption_events(context: NodeClaimContext) -> None:
         claim=context.nodeclaim_ref,
         events=tuple(event_texts.values()),
         write=write,
-        text=format_annotation(state.notices),
+        text=format_annotation(state.interruptions),
         maintenance_until=maintenance_until(state),
     )
     if event_texts or write:
@@ -147,7 +147,7 @@ async def write_interruption_events(context: NodeClaimContext) -> None:
         if topic.endswith("|status"):
             metrics.count_event(state, topic.partition("|")[0].partition("@")[0])
     context.update_state(
-        notified_interruptions=reported_texts,
+        published_event_versions=reported_texts,
         interruptions_annotation=request.text,
         maintenance_until=request.maintenance_until,
     )
@@ -186,7 +186,7 @@ def event_drain_options(context: NodeClaimContext) -> EventDrainOptions:
 def drain_cancellation_reason(context: NodeClaimContext) -> str:
     """Why a drain that has not deleted its NodeClaim is cancelled; empty if it goes on."""
     state = context.state
-    if not state.interrupted or state.drain is None or not state.drain.retains_nodeclaim or draining_event(state):
+    if not state.interrupted or state.drain is None or not state.drain.defers_deletion or draining_event(state):
         return ""
     return "AWS does not do any more what the node was drained for"
 
@@ -203,12 +203,12 @@ def is_superseded(context: NodeClaimContext) -> bool:
 
 async def switch_to_superseding_event(context: NodeClaimContext) -> None:
     """Continue the drain for the later event. The disruption reason stays."""
-    verdict = superseding_interruption(context.state, context.now)
-    assert verdict is not None
-    if verdict.do == "terminate":
+    decision = superseding_interruption(context.state, context.now)
+    assert decision is not None
+    if decision.do == "terminate":
         # Before the update of the state: the drain repeats this step if the deletion fails.
-        await delete_nodeclaim(context, reason=verdict.reason, at_once=True)
-    context.update_state(interrupted=verdict.key)
+        await delete_nodeclaim(context, reason=decision.reason, at_once=True)
+    context.update_state(interrupted=decision.key)
 
 
 def stop_retaining_if_unblocked(context: NodeClaimContext) -> None:
@@ -216,11 +216,11 @@ def stop_retaining_if_unblocked(context: NodeClaimContext) -> None:
     drain = context.state.drain
     if (
         drain
-        and drain.retains_nodeclaim
+        and drain.defers_deletion
         and ignores_pauses_and_budgets(context)
         and not event_drain_options(context).blocked_pods
     ):
-        context.update_state(drain=drain.model_copy(update={"retains_nodeclaim": False}))
+        context.update_state(drain=drain.model_copy(update={"defers_deletion": False}))
 
 
 _EVENT_RECORDS = TypeAdapter(tuple[EventRecord, ...])
@@ -228,7 +228,7 @@ _EVENT_RECORDS = TypeAdapter(tuple[EventRecord, ...])
 
 def has_new_event_records(state: NodeClaimState) -> bool:
     """Not while a drain is about to begin: then one change of the memo has all of it."""
-    if not state.notices or is_about_to_drain(state):
+    if not state.interruptions or is_about_to_drain(state):
         return False
     recorded = _recorded_events()
     return event_records(state, recorded, workflow.now()) != recorded

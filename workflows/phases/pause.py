@@ -51,7 +51,7 @@ def is_disruption_blocked(context: NodeClaimContext) -> bool:
 def drain_pause_reason(context: NodeClaimContext) -> str:
     """Why the drain is cancelled; empty if it goes on."""
     state = context.state
-    if state.drain is None or not state.drain.retains_nodeclaim or ignores_pauses_and_budgets(context):
+    if state.drain is None or not state.drain.defers_deletion or ignores_pauses_and_budgets(context):
         return ""
     if is_pause_active(state.pause, context.now) and state.pause:
         return f"NodeClaim {context.name} {describe_pause(state.pause)}"
@@ -65,7 +65,7 @@ def _annotation_target(state: NodeClaimState) -> PauseAnnotationRequest:
 
 
 def _irreversible_drain_message(state: NodeClaimState) -> str:
-    if state.phase in (Phase.DRAIN, Phase.TERMINATION) and not (state.drain and state.drain.retains_nodeclaim):
+    if state.phase in (Phase.DRAIN, Phase.TERMINATION) and not (state.drain and state.drain.defers_deletion):
         return "Its NodeClaim is being deleted, which cannot be undone: it goes all the same"
     return ""
 

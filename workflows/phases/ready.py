@@ -54,12 +54,12 @@ MAX_RECHECK_DELAY = timedelta(minutes=10)
 async def run_ready(context: NodeClaimContext) -> Phase:
     failed_checks = 0
     while True:
-        verdict = decide_ready(context.state, context.now)
-        if verdict.do in _NON_DISRUPTIVE_ACTIONS and await restore_schedulable(context):
+        decision = decide_ready(context.state, context.now)
+        if decision.do in _NON_DISRUPTIVE_ACTIONS and await restore_schedulable(context):
             continue
-        match verdict.do:
+        match decision.do:
             case "drain":
-                context.update_state(disruption=context.state.disruption or verdict.why, drain=None)
+                context.update_state(disruption=context.state.disruption or decision.why, drain=None)
                 return Phase.DRAIN
             case "interrupt":
                 next_phase = await _handle_interruption(context)
@@ -73,11 +73,11 @@ async def run_ready(context: NodeClaimContext) -> Phase:
                 await delete_nodeclaim(context, reason=EXPIRED)
                 return Phase.DRAIN
             case "ask":
-                await _request_permit(context, verdict)
+                await _request_permit(context, decision)
             case "withdraw":
                 await release_permit(context)
             case "disrupt":
-                if await _delete_with_permit(context, verdict):
+                if await _delete_with_permit(context, decision):
                     return Phase.DRAIN
                 context.update_state(interrupted="")
                 await restore_schedulable(context)
@@ -93,7 +93,7 @@ async def run_ready(context: NodeClaimContext) -> Phase:
                 if await repair_node(context):
                     return Phase.DRAIN
             case "wait":
-                await _wait_for_change(context, verdict)
+                await _wait_for_change(context, decision)
 
 
 async def _handle_interruption(context: NodeClaimContext) -> Phase | None:
@@ -102,27 +102,27 @@ async def _handle_interruption(context: NodeClaimContext) -> Phase | None:
     return await stop_and_start(context, event.key) if event.do == "stop" else await disrupt_for_interruption(context)
 
 
-async def _wait_for_change(context: NodeClaimContext, verdict: ReadyDecision) -> None:
+async def _wait_for_change(context: NodeClaimContext, decision: ReadyDecision) -> None:
     """Wait for another verdict. An observation that does not change it keeps the timer."""
-    is_rejected = bool(verdict.blocked_by) and context.state.permit is not None
-    if is_rejected and verdict.blocked_by != context.state.blocked_by:
-        _report_blocked(context, verdict.blocked_by)
+    is_rejected = bool(decision.blocked_by) and context.state.permit is not None
+    if is_rejected and decision.blocked_by != context.state.blocked_by:
+        _report_blocked(context, decision.blocked_by)
     context.update_state(waits_until=decide_interruption(context.state, context.now).until)
-    if verdict.blocked_by:
-        context.set_blocked_by(verdict.blocked_by, verdict.blocked_code)
+    if decision.blocked_by:
+        context.set_blocked_by(decision.blocked_by, decision.blocked_code)
     else:
-        context.set_blocked_by(_previous_blocked_by(context, verdict), context.state.blocked_code)
+        context.set_blocked_by(_previous_blocked_by(context, decision), context.state.blocked_code)
     await context.wait(
-        lambda: decide_ready(context.state, context.now) != verdict,
-        until=limit_to_restore_retry(context, verdict.until),
-        summary=verdict.why or ("a look at its instance" if context.state.unready_since else "expiry"),
+        lambda: decide_ready(context.state, context.now) != decision,
+        until=limit_to_restore_retry(context, decision.until),
+        summary=decision.why or ("a look at its instance" if context.state.unready_since else "expiry"),
     )
 
 
-def _previous_blocked_by(context: NodeClaimContext, verdict: ReadyDecision) -> str:
+def _previous_blocked_by(context: NodeClaimContext, decision: ReadyDecision) -> str:
     """While a rejected request is repeated, the earlier reason stays."""
     state = context.state
-    is_repeated_request = verdict.why == PERMIT and state.permit is None and state.permit_retries > 0
+    is_repeated_request = decision.why == PERMIT and state.permit is None and state.permit_retries > 0
     return state.blocked_by if is_repeated_request and state.blocked_by else ""
 
 
@@ -132,8 +132,8 @@ def _report_blocked(context: NodeClaimContext, why: str) -> None:
     context.publish_event("DisruptionBlocked", why, condition=consolidatable, status="True")
 
 
-async def _request_permit(context: NodeClaimContext, verdict: ReadyDecision) -> None:
-    reason = _INVOLUNTARY_REASONS.get(verdict.why, EMPTY)
+async def _request_permit(context: NodeClaimContext, decision: ReadyDecision) -> None:
+    reason = _INVOLUNTARY_REASONS.get(decision.why, EMPTY)
     since = (
         context.state.observed.empty_since
         if reason == EMPTY
@@ -175,16 +175,16 @@ async def release_permit(context: NodeClaimContext) -> None:
     await _signal_nodepool(context, "release_permit", release)
 
 
-async def _delete_with_permit(context: NodeClaimContext, verdict: ReadyDecision) -> bool:
+async def _delete_with_permit(context: NodeClaimContext, decision: ReadyDecision) -> bool:
     """Delete the NodeClaim if the live state still agrees and the permit is valid; else release the permit."""
-    options = with_summary(PATCH, f"delete the NodeClaim: {verdict.why}")
+    options = with_summary(PATCH, f"delete the NodeClaim: {decision.why}")
     permit = context.state.permit
     if permit and permit.until:
         options = {**options, "schedule_to_close_timeout": permit.until - context.now}
-    event = decide_interruption(context.state, context.now) if verdict.why == INTERRUPTED else None
-    reason, event_key = event.reason if event else verdict.why, event.key if event else ""
+    event = decide_interruption(context.state, context.now) if decision.why == INTERRUPTED else None
+    reason, event_key = event.reason if event else decision.why, event.key if event else ""
     context.update_state(interrupted=event_key, out_of_service=True)
-    retains_nodeclaim = (
+    defers_deletion = (
         can_cancel_drain(drain_rules(context.state))
         or hooks_retain_nodeclaim(context.state.observed.rules)
         or bool(event_drain_options(context).blocked_pods)
@@ -192,12 +192,12 @@ async def _delete_with_permit(context: NodeClaimContext, verdict: ReadyDecision)
     request = NodeClaimDisruptionRequest(
         claim=context.nodeclaim_ref,
         reason=reason,
-        voluntary=verdict.why not in _INVOLUNTARY_REASONS,
-        retains_nodeclaim=retains_nodeclaim,
+        voluntary=decision.why not in _INVOLUNTARY_REASONS,
+        defers_deletion=defers_deletion,
     )
     try:
         result: DisruptionResult | None = await execute_unless(
-            DisruptionActivities.delete_nodeclaim, request, options, lambda: is_disruption_blocked(context)
+            DisruptionActivities.disrupt_nodeclaim, request, options, lambda: is_disruption_blocked(context)
         )
     except ActivityError as error:
         if error.retry_state is not RetryState.TIMEOUT:
@@ -210,10 +210,10 @@ async def _delete_with_permit(context: NodeClaimContext, verdict: ReadyDecision)
     if result.outcome != "not now":
         context.update_state(
             disruption=reason,
-            drain=DrainState(retains_nodeclaim=True) if retains_nodeclaim else None,
+            drain=DrainState(defers_deletion=True) if defers_deletion else None,
             out_of_service=False,
         )
-        if verdict.why == EMPTY:
+        if decision.why == EMPTY:
             count_empty(context.state.identity.pool)
         return True
     context.update_state(out_of_service=False)

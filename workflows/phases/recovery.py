@@ -50,7 +50,7 @@ async def recover_state(context: NodeClaimContext) -> Phase | None:
         lifetime=recovered.lifetime,
         drift=recovered.drift,
         drift_message=recovered.drift_message,
-        notified_overdue=Phase(recovered.notified_overdue) if recovered.notified_overdue in list(Phase) else None,
+        reported_overdue=Phase(recovered.reported_overdue) if recovered.reported_overdue in list(Phase) else None,
     )
     recover_not_ready_intervals(context, recovered.not_ready_intervals)
     recover_interruption_messages(context, recovered.interruptions)

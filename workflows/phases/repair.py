@@ -19,46 +19,44 @@ from workflows.nodeclaim_context import NodeClaimContext
 
 async def repair_node(context: NodeClaimContext) -> bool:
     """True once the NodeClaim is being deleted. Otherwise `Health` changes, so that the next decision differs."""
-    verdict, health = decide_repair(context.state, context.now), context.state.health
-    match verdict.do:
+    repair, health = decide_repair(context.state, context.now), context.state.health
+    match repair.do:
         case "wait":
             return False
         case "recovered":
             context.update_state(health=policy.after_recovery(health, context.now))
-            message = f"the node is well again after {verdict.condition}"
+            message = f"the node is well again after {repair.condition}"
             context.publish_event("Repaired", message)
             return False
         case "reboot":
-            await _reboot_node(context, verdict)
+            await _reboot_node(context, repair)
             return False
         case "replace":
-            return await _replace_node(context, verdict)
+            return await _replace_node(context, repair)
         case _:
-            assert_never(verdict.do)
+            assert_never(repair.do)
 
 
-async def _reboot_node(context: NodeClaimContext, verdict: Repair) -> None:
+async def _reboot_node(context: NodeClaimContext, repair: Repair) -> None:
     """Its timeout counts from the request. A reboot that EC2 refuses counts as one that did not help."""
     boot_id, started_at = context.state.observed.boot_id, context.now
     try:
-        result = await _execute_step(context, verdict)
+        result = await _execute_step(context, repair)
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
         result = RepairResult(outcome="gone", why=str(error.cause or error)[:200])
     if result.outcome == "done":
-        context.update_state(health=policy.after_step(context.state.health, verdict, boot_id=boot_id, now=started_at))
+        context.update_state(health=policy.after_step(context.state.health, repair, boot_id=boot_id, now=started_at))
     elif result.outcome == "gone":
-        context.update_state(
-            health=policy.after_failure(context.state.health, verdict, boot_id=boot_id, now=started_at)
-        )
-        context.publish_event("RebootFailed", f"{verdict.condition}: {result.why or 'there is no instance to reboot'}")
+        context.update_state(health=policy.after_failure(context.state.health, repair, boot_id=boot_id, now=started_at))
+        context.publish_event("RebootFailed", f"{repair.condition}: {result.why or 'there is no instance to reboot'}")
     else:
         _postpone_repair(context, result)
 
 
-async def _replace_node(context: NodeClaimContext, verdict: Repair) -> bool:
-    result = await _execute_step(context, verdict)
+async def _replace_node(context: NodeClaimContext, repair: Repair) -> bool:
+    result = await _execute_step(context, repair)
     if result.outcome in ("done", "gone"):
         context.update_state(disruption=labels.UNHEALTHY)
         return True
@@ -71,7 +69,7 @@ def _postpone_repair(context: NodeClaimContext, result: RepairResult) -> None:
     context.update_state(health=policy.block_repair(context.state.health, result.why, context.now + pause))
 
 
-async def _execute_step(context: NodeClaimContext, verdict: Repair) -> RepairResult:
+async def _execute_step(context: NodeClaimContext, repair: Repair) -> RepairResult:
     state, claim = context.state, context.nodeclaim_ref
     request = RepairRequest(
         name=claim.name,
@@ -79,15 +77,15 @@ async def _execute_step(context: NodeClaimContext, verdict: Repair) -> RepairRes
         pool=state.identity.pool,
         node_name=claim.node_name,
         provider_id=claim.provider_id,
-        step="reboot" if verdict.do == "reboot" else "replace",
-        step_index=verdict.rung,
-        condition=verdict.condition,
+        step="reboot" if repair.do == "reboot" else "replace",
+        step_index=repair.rung,
+        condition=repair.condition,
         conditions=tuple((one.type, one.status) for one in policy.repair_conditions(state.observed.rules)),
         max_unhealthy=policy.repair_rules_of(state.observed.rules).max_unhealthy or policy.MAX_UNHEALTHY,
         after_reboot=state.health.step_at is not None,
         graceful_for=policy.drain_grace(state.observed.rules),
     )
-    options = with_summary(PATCH, f"{request.step} for {verdict.condition}")
+    options = with_summary(PATCH, f"{request.step} for {repair.condition}")
     if request.step == "reboot":
         options = {**options, "schedule_to_close_timeout": policy.reboot_for(state.observed.rules)}
     return await workflow.execute_activity_method(RepairActivities.repair_node, request, **options)

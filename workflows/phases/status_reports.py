@@ -27,7 +27,7 @@ from workflows.nodeclaim_context import NodeClaimContext
 def is_overdue_unreported(state: NodeClaimState) -> bool:
     if state.phase is Phase.DELETED or not state.observed.exists:
         return False
-    return state.notified_overdue is not _overdue_phase(state)
+    return state.reported_overdue is not _overdue_phase(state)
 
 
 def _overdue_phase(state: NodeClaimState) -> Phase | None:
@@ -51,7 +51,7 @@ async def write_overdue(context: NodeClaimContext) -> None:
         )
     summary = f"report that {phase.value} is overdue" if phase else "report that it is no longer overdue"
     await workflow.execute_activity_method(DisruptionActivities.publish_event, report, **with_summary(REPORT, summary))
-    context.update_state(notified_overdue=phase)
+    context.update_state(reported_overdue=phase)
 
 
 NOT_READY = "NotReady"
@@ -80,7 +80,7 @@ def recover_not_ready_intervals(context: NodeClaimContext, known: tuple[NotReady
     if observed.node_name and observed.not_ready_since is None and ongoing_since(intervals):
         intervals = _end_not_ready_interval(context, intervals, observed)
     context.update_state(
-        not_ready_intervals=intervals, notified_intervals=format_intervals(known), flaps=len(intervals)
+        not_ready_intervals=intervals, not_ready_annotation=format_intervals(known), flaps=len(intervals)
     )
 
 
@@ -100,7 +100,7 @@ def _end_not_ready_interval(
 
 def is_not_ready_unreported(state: NodeClaimState) -> bool:
     is_observable = state.phase in _PHASES and state.observed.exists and not state.observed.deleting
-    return is_observable and format_intervals(state.not_ready_intervals) != state.notified_intervals
+    return is_observable and format_intervals(state.not_ready_intervals) != state.not_ready_annotation
 
 
 async def write_not_ready_intervals(context: NodeClaimContext) -> None:
@@ -110,7 +110,7 @@ async def write_not_ready_intervals(context: NodeClaimContext) -> None:
     await workflow.execute_activity_method(
         AnnotationActivities.record_not_ready_intervals, request, **with_summary(REPORT, summary)
     )
-    context.update_state(notified_intervals=format_intervals(intervals))
+    context.update_state(not_ready_annotation=format_intervals(intervals))
 
 
 _DRIFT_PHASES = (Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY)

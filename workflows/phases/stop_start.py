@@ -85,10 +85,10 @@ def _update_step(context: NodeClaimContext, **fields: Any) -> None:
 async def _take_out_of_service(context: NodeClaimContext) -> None:
     """The NodeClaim's condition has the reason, so that a recovered workflow makes the node schedulable again."""
     request = NodeClaimDisruptionRequest(
-        claim=context.nodeclaim_ref, reason="StopStart", voluntary=False, retains_nodeclaim=True
+        claim=context.nodeclaim_ref, reason="StopStart", voluntary=False, defers_deletion=True
     )
     await workflow.execute_activity_method(
-        DisruptionActivities.delete_nodeclaim, request, **with_summary(PATCH, "take the node out of service")
+        DisruptionActivities.disrupt_nodeclaim, request, **with_summary(PATCH, "take the node out of service")
     )
 
 
@@ -105,10 +105,10 @@ async def _drain_for_stop(context: NodeClaimContext, key: str) -> bool:
         request = DrainRequest(
             claim=context.nodeclaim_ref,
             known_blockers=context.state.blocked_by,
-            known=previous.verdict if previous else None,
+            known=previous.status if previous else None,
             poll_timeout=poll_timeout(context.now, event.starts, *blocked_until).total_seconds(),
             began=context.state.stop.since if context.state.stop else None,
-            retains_nodeclaim=True,
+            defers_deletion=True,
             stay=True,
             rules=drain_rules(context.state),
             pod_rules=blocked_pods,
@@ -119,7 +119,7 @@ async def _drain_for_stop(context: NodeClaimContext, key: str) -> bool:
             context.update_state(drain=None)
             return True
         if result is not None:
-            context.update_state(drain=DrainState(retains_nodeclaim=True, verdict=result.verdict))
+            context.update_state(drain=DrainState(defers_deletion=True, status=result.status))
             context.set_blocked_by(f"is emptied to be stopped: {result.blockers}", STOP_START)
     context.update_state(drain=None)
     return False
@@ -193,7 +193,9 @@ async def _wait_for_reboot(context: NodeClaimContext, stop: InstanceStopStart) -
         if not context.is_deleting:
             await _fail_stop_start(context, "its machine did not come back in time")
         return False
-    context.update_state(notices=record_done(context.state.notices, stop.key), reboots=context.state.reboots + 1)
+    context.update_state(
+        interruptions=record_done(context.state.interruptions, stop.key), reboots=context.state.reboots + 1
+    )
     await _return_to_service(context, RETURNED_MESSAGE)
     _update_step(context, step="done", until=context.now)
     return True

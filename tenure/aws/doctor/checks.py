@@ -18,7 +18,7 @@ from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses, Networks
 from tenure.aws.settings import AwsSettings
 from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, advice_finding, unknown_finding
-from tenure.model.interruption.notices import EventKind
+from tenure.model.interruption.messages import EventKind
 
 
 async def check_events(

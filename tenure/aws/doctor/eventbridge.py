@@ -13,7 +13,7 @@ from tenure.aws.client.client import AwsClients
 from tenure.aws.doctor.queue import AREA, TEMPLATE
 from tenure.model.base import Value
 from tenure.model.errors import Fault, Finding, Subject
-from tenure.model.interruption.notices import EventKind
+from tenure.model.interruption.messages import EventKind
 
 _EC2: Final = "aws.ec2"
 _STATE_CHANGE: Final = "EC2 Instance State-change Notification"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from tenure.aws.client.client import AwsClients
-from tenure.model.interruption.notices import CheckKind, FailedCheck, InterruptionMessage, StatusReport
+from tenure.model.interruption.messages import CheckKind, FailedCheck, InterruptionMessage, StatusReport
 
 EVENT_CODES: Final = ("instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop")
 _FILTERS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (

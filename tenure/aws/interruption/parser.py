@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-from tenure.model.interruption.notices import EventKind, InterruptionMessage
+from tenure.model.interruption.messages import EventKind, InterruptionMessage
 from tenure.model.interruption.records import Dropped, InstanceInterruption, ParsedEvent
 
 _TEXT: Final = 300
@@ -110,7 +110,7 @@ def _health_event(detail: Detail, at: datetime) -> tuple[InstanceInterruption, .
         raise _MessageDropped("malformed", "detail.affectedEntities is no list")
     starts, ends = _parse_time(detail.get("startTime")), _parse_time(detail.get("endTime"))
     code = _text_field(detail, "eventTypeCode")
-    notice = InterruptionMessage(
+    message = InterruptionMessage(
         kind="scheduledChange",
         id=_text_field(detail, "eventArn") or f"{code}/{starts.isoformat() if starts else ''}",
         at=at,
@@ -125,17 +125,17 @@ def _health_event(detail: Detail, at: datetime) -> tuple[InstanceInterruption, .
         if instance:
             over = detail.get("statusCode") == _CLOSED or entity.get("status") == _RESOLVED
             messages[instance] = InstanceInterruption(
-                instance_id=instance, notice=_close_event(notice) if over else notice
+                instance_id=instance, message=_close_event(message) if over else message
             )
     if not messages:
         raise _MessageDropped("unwanted", "it names no instance")
     return tuple(messages.values())
 
 
-def _close_event(notice: InterruptionMessage) -> InterruptionMessage:
+def _close_event(message: InterruptionMessage) -> InterruptionMessage:
     """AWS closes completed and canceled events alike: before its start an event was not carried out."""
-    early = notice.starts is not None and notice.at < notice.starts
-    return notice.model_copy(update={"status": "withdrawn" if early else "over"})
+    early = message.starts is not None and message.at < message.starts
+    return message.model_copy(update={"status": "withdrawn" if early else "over"})
 
 
 _PARSERS: Final[Mapping[tuple[Any, ...], Callable[[Detail, datetime], tuple[InstanceInterruption, ...]]]] = {
@@ -147,11 +147,11 @@ _PARSERS: Final[Mapping[tuple[Any, ...], Callable[[Detail, datetime], tuple[Inst
 }
 
 
-def _single_message(detail: Detail, notice: InterruptionMessage) -> tuple[InstanceInterruption, ...]:
+def _single_message(detail: Detail, message: InterruptionMessage) -> tuple[InstanceInterruption, ...]:
     instance = _instance_id(detail.get("instance-id"))
     if not instance:
         raise _MessageDropped("malformed", "detail.instance-id is no instance id")
-    return (InstanceInterruption(instance_id=instance, notice=notice),)
+    return (InstanceInterruption(instance_id=instance, message=message),)
 
 
 def _instance_id(value: Any) -> str:

@@ -47,7 +47,7 @@ class Undecided(Value):
     """Where it will be known very soon."""
 
 
-Verdict = Rejected | Undecided | None
+DryRunResult = Rejected | Undecided | None
 
 SOON: Final = timedelta(seconds=5)
 _CREDENTIALS: Final = frozenset({"NoCredentials", "InvalidClientTokenId", "SignatureDoesNotMatch"})
@@ -67,7 +67,7 @@ _OF_THE_CALL: Final = frozenset({"Unauthorized", LAUNCH_FAILED})
 """Reasons that say no more than which call failed."""
 
 
-def verdict_of(fault: Fault, node_class: EC2NodeClass, forbidden: str) -> Verdict:
+def classify_fault(fault: Fault, node_class: EC2NodeClass, forbidden: str) -> DryRunResult:
     """`forbidden`: the reason where the call itself is not allowed."""
     if fault.code == DRY_RUN or fault.code in INSUFFICIENT:
         return None
@@ -76,7 +76,7 @@ def verdict_of(fault: Fault, node_class: EC2NodeClass, forbidden: str) -> Verdic
     if fault.code in LAUNCH_TEMPLATE_NOT_FOUND:
         return Undecided(message=_format_fault(fault), retry_after=SOON)
     if names_missing_profile(fault) or _NO_ROLE in fault.message:
-        return _profile_verdict(fault, node_class)
+        return _profile_result(fault, node_class)
     known, remedy = create_error_reason(fault.code, fault.message), error_remedy(fault.code, fault.message)
     message = f"{_format_fault(fault)}; {remedy}" if remedy else _format_fault(fault)
     if isinstance(fault, Forbidden) and known in _OF_THE_CALL:
@@ -85,7 +85,7 @@ def verdict_of(fault: Fault, node_class: EC2NodeClass, forbidden: str) -> Verdic
     return Rejected(reason=reason, message=f"{_invalid_field(fault)}: EC2 would not launch with it: {message}")
 
 
-def _profile_verdict(fault: Fault, node_class: EC2NodeClass) -> Verdict:
+def _profile_result(fault: Fault, node_class: EC2NodeClass) -> DryRunResult:
     """IAM's own answer that it is there comes some seconds before EC2 knows of it."""
     profile_name = node_class.spec.instance_profile
     if not profile_name:
@@ -153,65 +153,65 @@ class DryRuns:
 
     def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
-        self._verdicts: TLRUCache[str, tuple[str, Rejected | None]] = TLRUCache(MAX_ENTRIES, _expiry_of, time.monotonic)
+        self._results: TLRUCache[str, tuple[str, Rejected | None]] = TLRUCache(MAX_ENTRIES, _expiry_of, time.monotonic)
         self._undeleted_templates: set[str] = set()
         """Names of launch templates that could not be deleted; the next look at any class tries again."""
 
-    async def get_verdict(self, trial: Trial) -> Verdict:
+    async def get_result(self, trial: Trial) -> DryRunResult:
         """None when nothing speaks against a launch."""
         await asyncio.gather(*map(self._delete, self._undeleted_templates))
         uid, key = trial.node_class.uid, trial.key()
-        cached = self._verdicts.get(uid)
+        cached = self._results.get(uid)
         if cached is not None and cached[0] == key:
             return cached[1]
-        verdict = await self._run_trial(trial)
-        if verdict is None or (isinstance(verdict, Rejected) and verdict.cacheable):
-            self._verdicts[uid] = (key, verdict)
-        return verdict
+        result = await self._run_trial(trial)
+        if result is None or (isinstance(result, Rejected) and result.cacheable):
+            self._results[uid] = (key, result)
+        return result
 
     def forget(self, node_class: EC2NodeClass) -> None:
-        self._verdicts.pop(node_class.uid, None)
+        self._results.pop(node_class.uid, None)
 
-    async def _run_trial(self, trial: Trial) -> Verdict:
+    async def _run_trial(self, trial: Trial) -> DryRunResult:
         template = trial_template(trial.template)
         reason = labels.CREATE_LAUNCH_TEMPLATE_AUTH_CHECK_FAILED
-        made = asyncio.ensure_future(self._verdict_of_call(trial, reason, lambda: self._create_template(template)))
+        made = asyncio.ensure_future(self._result_of_call(trial, reason, lambda: self._create_template(template)))
         try:
-            verdict = await asyncio.shield(made)
-            return verdict if verdict is not None else await self._try_launch(trial, template)
+            result = await asyncio.shield(made)
+            return result if result is not None else await self._try_launch(trial, template)
         finally:
             # Also when this activity is cancelled: it has to be gone before that is.
             await asyncio.shield(self._clean_up_template(template, made))
 
-    async def _clean_up_template(self, template: LaunchTemplate, made: Awaitable[Verdict]) -> None:
+    async def _clean_up_template(self, template: LaunchTemplate, made: Awaitable[DryRunResult]) -> None:
         """A call without an answer may have succeeded; a running call is not canceled."""
         if not isinstance(await made, Rejected):
             await self._delete(template.name)
 
-    async def _try_launch(self, trial: Trial, template: LaunchTemplate) -> Verdict:
+    async def _try_launch(self, trial: Trial, template: LaunchTemplate) -> DryRunResult:
         ec2, choice = self._clients.ec2_without_retries, trial.choice
         fleet = create_fleet(template, choice, trial.subnets)
         reason = labels.CREATE_FLEET_AUTH_CHECK_FAILED
-        verdict = await self._verdict_of_call(trial, reason, lambda: self._clients.call(ec2.create_fleet, **fleet))
-        return verdict if verdict is not None else await self._run(trial, template)
+        result = await self._result_of_call(trial, reason, lambda: self._clients.call(ec2.create_fleet, **fleet))
+        return result if result is not None else await self._run(trial, template)
 
-    async def _run(self, trial: Trial, template: LaunchTemplate) -> Verdict:
+    async def _run(self, trial: Trial, template: LaunchTemplate) -> DryRunResult:
         """One subnet that works is enough; where none does, the first says why."""
-        first: Verdict = None
+        first: DryRunResult = None
         for subnet in trial.subnets:
             request = run_instances(template, trial.choice, subnet)
             call = partial(self._clients.call, self._clients.ec2_without_retries.run_instances, **request)
-            verdict = await self._verdict_of_call(trial, labels.RUN_INSTANCES_AUTH_CHECK_FAILED, call)
-            if verdict is None or isinstance(verdict, Undecided):
-                return verdict
-            first = first or verdict
+            result = await self._result_of_call(trial, labels.RUN_INSTANCES_AUTH_CHECK_FAILED, call)
+            if result is None or isinstance(result, Undecided):
+                return result
+            first = first or result
         return first
 
-    async def _verdict_of_call(self, trial: Trial, forbidden: str, call: Callable[[], Awaitable[Any]]) -> Verdict:
+    async def _result_of_call(self, trial: Trial, forbidden: str, call: Callable[[], Awaitable[Any]]) -> DryRunResult:
         try:
             await call()
         except Fault as fault:
-            return verdict_of(fault, trial.node_class, forbidden)
+            return classify_fault(fault, trial.node_class, forbidden)
         return None
 
     async def _create_template(self, template: LaunchTemplate) -> None:

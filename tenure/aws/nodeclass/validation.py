@@ -26,7 +26,7 @@ from tenure.aws.instancetype.provider import AwsOfferings
 from tenure.aws.kubelet.config import Kubelet
 from tenure.aws.kubelet.expressions import ComputedKubelet, ExpressionError, compile_expression
 from tenure.aws.kubelet.validation import expressions_of, why_malformed, why_unsupported
-from tenure.aws.nodeclass.dry_run import DryRuns, Rejected, Trial, Verdict
+from tenure.aws.nodeclass.dry_run import DryRunResult, DryRuns, Rejected, Trial
 from tenure.aws.nodeclass.dry_run_request import Choice, choose_launch
 from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import node_tags
@@ -197,10 +197,10 @@ class Validation:
         except UserDataError as error:
             large = isinstance(error, UserDataTooLarge)
             return _invalid((labels.USER_DATA_SIZE_LIMIT_EXCEEDED if large else labels.INVALID_USER_DATA, str(error)))
-        verdict: Verdict = None
+        result: DryRunResult = None
         if not self._settings.disable_dry_run:
-            verdict = await self._trials.get_verdict(self._make_trial(node_class, family, choice, text))
-        return _validated_of_verdict(verdict, len(text.encode()))
+            result = await self._trials.get_result(self._make_trial(node_class, family, choice, text))
+        return _validated_of_result(result, len(text.encode()))
 
     def _make_trial(self, node_class: EC2NodeClass, family: Family, choice: Choice, user_data: str) -> Trial:
         template = launch_template(
@@ -251,14 +251,14 @@ def _waiting_condition(dependencies: Mapping[str, str]) -> ConditionPatch | None
     return None
 
 
-def _validated_of_verdict(verdict: Verdict, size: int) -> Validated:
+def _validated_of_result(result: DryRunResult, size: int) -> Validated:
     """`size` of the user data in bytes."""
-    if isinstance(verdict, Rejected):
-        return _invalid((verdict.reason, verdict.message))
+    if isinstance(result, Rejected):
+        return _invalid((result.reason, result.message))
     near = why_near_limit(size)
     warnings = ((labels.USER_DATA_NEAR_LIMIT, near),) if near else ()
-    if verdict is not None:
-        return Validated(None, verdict.message, verdict.retry_after, warnings, size)
+    if result is not None:
+        return Validated(None, result.message, result.retry_after, warnings, size)
     good = ConditionPatch(type=labels.VALIDATION_SUCCEEDED, status="True")
     return Validated(good, warnings=warnings, user_data_bytes=size)
 

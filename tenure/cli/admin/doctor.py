@@ -22,7 +22,7 @@ from tenure.controller.temporal.doctor import check_temporal
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.doctor import check_kinds, check_objects, check_rights, check_version, rights_of
 from tenure.model.errors import Fault, Finding, has_problem, problem_finding
-from tenure.model.interruption.notices import EventKind
+from tenure.model.interruption.messages import EventKind
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.policy.interruption.rules import ignored_by_all
 from tenure.policy.lifecycle_policy import resolve_policies

@@ -18,8 +18,8 @@ from tenure.cli.adopt.preview import (
     DeploymentReference,
     as_json,
     connect_cluster,
+    format_conclusion,
     format_report,
-    format_verdict,
     inspect_controllers,
     preview_adoption,
 )
@@ -130,7 +130,7 @@ def _check_preconditions(found: AdoptionReport, karpenter: DeploymentReference, 
         lines = [f"{one.subject}: {one.message}; {one.todo}" for one in bad]
         raise CommandFailed("\n".join(["adopt: nothing was done, since something stands in the way:", *lines]))
     _print_progress(summarize_findings(found.findings))
-    _print_progress(format_verdict(found))
+    _print_progress(format_conclusion(found))
 
 
 async def _connect_temporal(settings: Settings, *, needed: bool) -> Client | None:

@@ -13,7 +13,7 @@ from tenure.model.errors import Finding, advice_finding, ok_finding, problem_fin
 from tenure.settings import AWS_GATES, GATES, Settings, SettingsError, load
 
 AREA: Final = "settings"
-Verdict = Literal["same", "set", "differs", "none", "elsewhere", "wrong"]
+ComparisonOutcome = Literal["same", "set", "differs", "none", "elsewhere", "wrong"]
 _GATED: Final = {"FEATURE_GATES": GATES, "AWS_FEATURE_GATES": AWS_GATES}
 _MUST_AGREE: Final = ("CLUSTER_NAME", "LEADER_ELECTION_NAME")
 """By the first instances are found, by the second Karpenter is."""
@@ -86,12 +86,12 @@ class SettingComparison:
     karpenter: str
     tenure: str
     """The value in Tenure's Deployment; without a Deployment, the value to set."""
-    verdict: Verdict
+    outcome: ComparisonOutcome
     todo: str = ""
 
     def to_finding(self) -> Finding | None:
         subject = f"{self.variable}={self.karpenter!r}"
-        match self.verdict:
+        match self.outcome:
             case "wrong":
                 return problem_finding(AREA, subject, "Tenure does not take this value", self.todo)
             case "differs" if self.variable in _MUST_AGREE:
@@ -117,7 +117,7 @@ def compare_settings(karpenter: DeploymentState, tenure: DeploymentState | None)
 
 def check_settings(rows: list[SettingComparison]) -> list[Finding]:
     found = [one for one in (row.to_finding() for row in rows) if one is not None]
-    fine = sum(row.verdict in ("same", "set") for row in rows)
+    fine = sum(row.outcome in ("same", "set") for row in rows)
     return [ok_finding(AREA, "Karpenter's Deployment", f"{fine} of its settings mean the same to Tenure"), *found]
 
 

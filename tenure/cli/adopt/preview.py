@@ -203,10 +203,10 @@ def format_report(found: AdoptionReport) -> list[object]:
         parts.append("What would be launched first:")
         parts += format_simulation(_to_simulation(preview)) if preview.plan else [unknown]
         parts += ["What would be disrupted first:", *format_status(preview.disruption_status)]
-    return [*parts, findings_table(found.findings), summarize_findings(found.findings), format_verdict(found)]
+    return [*parts, findings_table(found.findings), summarize_findings(found.findings), format_conclusion(found)]
 
 
-def format_verdict(found: AdoptionReport) -> str:
+def format_conclusion(found: AdoptionReport) -> str:
     if found.is_ready:
         return "Nothing stands in the way: `tenure adopt` takes over."
     return "Something stands in the way: fix the problems first."
@@ -251,7 +251,7 @@ def _nodeclaims_table(claims: Sequence[AdoptedNodeClaim]) -> PrintableTable:
 
 def _settings_table(rows: Sequence[SettingComparison]) -> PrintableTable:
     columns = ("Karpenter's variable", "its value", "Tenure's", "", "to do")
-    cells = ((one.variable, one.karpenter, one.tenure or "-", one.verdict, one.todo) for one in rows)
+    cells = ((one.variable, one.karpenter, one.tenure or "-", one.outcome, one.todo) for one in rows)
     return make_table(*columns, rows=cells)
 
 

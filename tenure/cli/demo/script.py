@@ -97,7 +97,7 @@ class Demo:
         if not self._options.retain:
             await self._stop_worker()
         self._print_report(completed, calls)
-        return self._print_verdict()
+        return self._print_conclusion()
 
     async def _apply_examples(self) -> None:
         session, screen = self._session, self._screen
@@ -203,7 +203,7 @@ class Demo:
         if self._failed_tasks_line:
             screen.print_line(self._failed_tasks_line)
 
-    def _print_verdict(self) -> int:
+    def _print_conclusion(self) -> int:
         screen, failures = self._screen, find_failures(self._facts, retained=self._options.retain)
         for line in failures:
             screen.print_line(f"FAILED  {line}")

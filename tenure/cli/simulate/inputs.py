@@ -124,9 +124,9 @@ def _accepted_overlays(path: Path, objects: list[Object], found: SimulationInput
         _parse_facts(path, objects, overlay_fact),
         [OverlayTarget(nodepool_labels(one), found.types) for one in found.pools],
     )
-    for name, verdict in evaluation.verdicts.items():
-        if verdict.reason:
-            raise UsageError(f"{path}: NodeOverlay {name}: {verdict.message}")
+    for name, validation in evaluation.validations.items():
+        if validation.reason:
+            raise UsageError(f"{path}: NodeOverlay {name}: {validation.message}")
     return evaluation.accepted
 
 

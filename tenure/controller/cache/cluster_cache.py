@@ -218,7 +218,7 @@ class ClusterCache:
             return
         self.nodepools[name] = view
         self._changes.nodepools.add(name)
-        if old is None or old.policy != view.policy:
+        if old is None or old.consolidation != view.consolidation:
             self._changes.nodeclaims |= self._nodeclaims_by_nodepool.get(name, set())
         if old is None or old.fact != view.fact:
             self._changes.pods = True

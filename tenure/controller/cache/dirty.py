@@ -91,7 +91,7 @@ class NodePoolView:
     """A NodePool: what planning needs, and what a ready node decides on."""
 
     fact: NodePoolFact
-    policy: str
+    consolidation: str
     """`<consolidationPolicy>/<consolidateAfter>`."""
     budgets: tuple[Budget, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -175,7 +175,7 @@ def pool_view(pool: Json) -> NodePoolView:
     return NodePoolView(
         fact=nodepool_fact(pool).model_copy(update={"hash": nodepool_hash(typed)}),
         budgets=disruption.budgets,
-        policy=f"{disruption.consolidation_policy}/{after}",
+        consolidation=f"{disruption.consolidation_policy}/{after}",
         labels=typed.metadata.labels,
         pause=typed.metadata.annotations.get(PAUSE, ""),
         healthy_at=_healthy_at(typed),

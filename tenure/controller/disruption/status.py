@@ -11,7 +11,7 @@ from activities.ports.core import Events
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.model.disruption.decision import Cause, Decision, NodeVerdict
 from tenure.model.errors import Fault
-from tenure.scheduling.nodeoverlays import OverlayVerdict
+from tenure.scheduling.nodeoverlays import OverlayValidation
 
 BLOCKED: Final = "DisruptionBlocked"
 UNCONSOLIDATABLE: Final = "Unconsolidatable"
@@ -97,7 +97,9 @@ log = structlog.get_logger(__name__)
 class Overlays(Protocol):
     """NodeOverlays' status; `kube.overlays` satisfies it."""
 
-    async def write_verdict(self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime) -> bool:
+    async def write_validation(
+        self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime
+    ) -> bool:
         """An empty reason: it is heeded. Nothing is written where nothing changes. False when it is gone."""
         ...
 
@@ -105,22 +107,24 @@ class Overlays(Protocol):
 class OverlayStatusWriter:
     def __init__(self, cache: ClusterCache, overlays: Overlays, now: Callable[[], datetime]) -> None:
         self._cache, self._overlays, self._now = cache, overlays, now
-        self._written: dict[str, tuple[str, int, OverlayVerdict]] = {}
+        self._written: dict[str, tuple[str, int, OverlayValidation]] = {}
 
-    async def write(self, verdicts: Mapping[str, OverlayVerdict]) -> None:
+    async def write(self, validations: Mapping[str, OverlayValidation]) -> None:
         """A verdict speaks of the overlay as it stands in the caches. Faults are logged."""
-        self._written = {name: written for name, written in self._written.items() if name in verdicts}
-        for name, verdict in verdicts.items():
+        self._written = {name: written for name, written in self._written.items() if name in validations}
+        for name, validation in validations.items():
             known = self._cache.overlays.get(name)
-            if known is None or self._written.get(name) == (known.uid, known.generation, verdict):
+            if known is None or self._written.get(name) == (known.uid, known.generation, validation):
                 continue
             try:
-                await self._overlays.write_verdict(
-                    name, known.uid, reason=verdict.reason, message=verdict.message, now=self._now()
+                await self._overlays.write_validation(
+                    name, known.uid, reason=validation.reason, message=validation.message, now=self._now()
                 )
             except Fault as fault:
                 log.warning("status of a NodeOverlay not written", name=name, fault=str(fault))
                 continue
-            self._written[name] = (known.uid, known.generation, verdict)
-            if verdict.reason:
-                log.warning("NodeOverlay is not heeded", name=name, reason=verdict.reason, message=verdict.message)
+            self._written[name] = (known.uid, known.generation, validation)
+            if validation.reason:
+                log.warning(
+                    "NodeOverlay is not heeded", name=name, reason=validation.reason, message=validation.message
+                )

@@ -24,7 +24,7 @@ from tenure.controller.signals.provisioning_trigger import ProvisioningTrigger
 from tenure.controller.signals.signaller import Signal, SignalQueue, Start
 from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
-from tenure.model.interruption.notices import InterruptionMessage
+from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.observations import ObservedDemand, ObservedUnavailableOfferings
 from tenure.model.plan import PlanOutcome, PlanRequest
 from tenure.model.workflow_states import ProvisioningState
@@ -119,15 +119,15 @@ class ProvisioningController:
         self._cache.requeue_pods()
         return outcome
 
-    def observe_interruption(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> None:
+    def observe_interruption(self, instance_id: str, messages: Sequence[InterruptionMessage]) -> None:
         """What AWS says, before any workflow is told of it."""
         claim = self._cache.nodeclaim_of_instance(instance_id)
         if claim is not None:
-            self._interrupted_capacity.observe(claim, notices)
+            self._interrupted_capacity.observe(claim, messages)
 
-    def start_early_eviction(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> InterruptedNode | None:
+    def start_early_eviction(self, instance_id: str, messages: Sequence[InterruptionMessage]) -> InterruptedNode | None:
         claim = self._cache.nodeclaim_of_instance(instance_id)
-        return self._interrupted_capacity.start_early_eviction(claim, notices) if claim is not None else None
+        return self._interrupted_capacity.start_early_eviction(claim, messages) if claim is not None else None
 
     def _discover_capacity(self, changes: ChangeSet, now: datetime) -> None:
         """From nodes that came or changed; pods of those that turn out to be too small are demand again."""

@@ -27,7 +27,7 @@ from tenure.model.errors import Fault, InvalidObject, TryLater
 from tenure.model.instance_types import Catalogue, ReservationHeadroom, UnavailableOffering
 from tenure.model.invalid_objects import PLANNER_STEPS, ObjectKey
 from tenure.model.plan import Plan, PlannedNodeClaim
-from tenure.scheduling.nodeoverlays import OverlayVerdict
+from tenure.scheduling.nodeoverlays import OverlayValidation
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change
 
@@ -78,10 +78,10 @@ class PlannerProcess:
     async def apply_discovered_capacity(self, discovered: DiscoveredCapacity, specs: Mapping[str, str]) -> None:
         await self._call("apply_discovered_capacity", discovered, specs)
 
-    async def overlay_verdicts(self) -> Mapping[str, OverlayVerdict]:
+    async def overlay_validations(self) -> Mapping[str, OverlayValidation]:
         """Which NodeOverlays are heeded, by name."""
-        verdicts, _ = await self._call("overlay_verdicts")
-        found: Mapping[str, OverlayVerdict] = verdicts
+        validations, _ = await self._call("overlay_validations")
+        found: Mapping[str, OverlayValidation] = validations
         return found
 
     async def commit(self, claims: Mapping[str, PlannedNodeClaim], *, now: datetime) -> None:
@@ -236,4 +236,4 @@ class PlannerClient:
             await process.set_catalogue(self.catalogue.catalogue)
             self.catalogue.confirm_sent()
         if self._overlay_status and self._cache.overlays and not self.catalogue.unknown_nodeclasses():
-            await self._overlay_status.write(await process.overlay_verdicts())
+            await self._overlay_status.write(await process.overlay_validations())

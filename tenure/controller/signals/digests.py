@@ -39,7 +39,7 @@ UNHEALTHY_DELAY: Final = timedelta(minutes=1)
 class NodeClaimView:
     claim: NodeClaimFact
     nodes: tuple[NodeFact, ...] = ()
-    policy: str = ""
+    consolidation: str = ""
     occupied: bool = True
     """Pods are there that would need a place elsewhere, or it is not known yet."""
     expected: bool = False
@@ -187,7 +187,7 @@ def _ready_observation(view: NodeClaimView, joined: ObservedNodeClaim, node: Nod
             "node_ready": True,
             "ready_since": node.ready_changed,
             "boot_id": node.boot_id,
-            "policy": view.policy,
+            "consolidation": view.consolidation,
             "do_not_disrupt": node.annotations.get(labels.DO_NOT_DISRUPT) == "true",
         }
     )

@@ -203,7 +203,7 @@ class WorkflowNotifier:
         return NodeClaimView(
             claim=claim,
             nodes=nodes,
-            policy=pool.policy if pool else "",
+            consolidation=pool.consolidation if pool else "",
             occupied=occupied,
             expected=expected.is_expected,
             expected_until=expected.until,

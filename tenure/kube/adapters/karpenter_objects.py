@@ -85,17 +85,19 @@ class KubeNodeOverlays:
         facts = [overlay_fact(item) for item in items if not _is_rejected(NodeOverlay.from_object(item))]
         return [one for one in facts if not find_overlay_problem(one)]
 
-    async def write_verdict(self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime) -> bool:
+    async def write_validation(
+        self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime
+    ) -> bool:
         """An empty reason: valid. False if the object is gone."""
         status = "False" if reason else "True"
-        verdict = ConditionPatch(type=VALIDATION_SUCCEEDED, status=status, reason=reason, message=message)
-        return await self._overlays.patch_status(name, uid=uid, conditions=[verdict], now=now) is not None
+        validation = ConditionPatch(type=VALIDATION_SUCCEEDED, status=status, reason=reason, message=message)
+        return await self._overlays.patch_status(name, uid=uid, conditions=[validation], now=now) is not None
 
 
 def _is_rejected(overlay: NodeOverlay) -> bool:
-    verdict = overlay.condition(VALIDATION_SUCCEEDED)
+    validation = overlay.condition(VALIDATION_SUCCEEDED)
     now = overlay.metadata.generation
-    return verdict is not None and verdict.is_false and verdict.observed_generation in (0, now)
+    return validation is not None and validation.is_false and validation.observed_generation in (0, now)
 
 
 class KubeCapacityBuffers:

@@ -15,7 +15,7 @@ from tenure.kube.client.events import KubeEvents
 from tenure.kube.client.patches import StatusObjects
 from tenure.kube.client.resources import LIFECYCLE_POLICIES
 from tenure.model.base import first_validation_error
-from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyVerdict
+from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyValidation
 from tenure.model.provider_results import ConditionPatch
 
 _KIND: Final = LIFECYCLE_POLICIES.kind
@@ -29,18 +29,23 @@ class KubeLifecyclePolicies:
         """All of them, as the watch would read them."""
         return [policy_fact(one) for one in await self._policies.list()]
 
-    async def write_verdict(self, name: str, uid: str, verdict: PolicyVerdict, *, now: datetime) -> bool:
+    async def write_validation(self, name: str, uid: str, validation: PolicyValidation, *, now: datetime) -> bool:
         """Conditions and the NodePools for which it counts; nothing is written where nothing changes, and a refusal is
         an event too. False when it is gone."""
-        status = "False" if verdict.rejected else "True"
+        status = "False" if validation.rejected else "True"
         condition = ConditionPatch(
-            type=VALIDATION_SUCCEEDED, status=status, reason=verdict.reason, message=verdict.message
+            type=VALIDATION_SUCCEEDED, status=status, reason=validation.reason, message=validation.message
         )
-        status_fields = {"nodePools": list(verdict.node_pools)}
+        status_fields = {"nodePools": list(validation.node_pools)}
         item = await self._policies.patch_status(name, uid=uid, status=status_fields, conditions=[condition], now=now)
-        if item is not None and verdict.reason:
+        if item is not None and validation.reason:
             await self._events.publish(
-                kind=_KIND, name=name, uid=uid, reason=verdict.reason, message=verdict.message, warning=verdict.rejected
+                kind=_KIND,
+                name=name,
+                uid=uid,
+                reason=validation.reason,
+                message=validation.message,
+                warning=validation.rejected,
             )
         return item is not None
 

@@ -102,7 +102,7 @@ class PermitRevoked(Message):
 
 Step = Literal["Permit", "Begin", "Replace", "Wait", "Finish", "Undo", "Over"]
 """Steps of a command in order; Undo replaces the remaining steps."""
-Ending = Literal["done", "not permitted", "recalled", "stale", "not replaced", "held", "failed"]
+Ending = Literal["done", "not permitted", "cancelled", "stale", "not replaced", "held", "failed"]
 """`stale`: the decision no longer holds. `not replaced`: replacements did not initialize. `held`: a node is blocked.
 `failed`: a step failed or ran out of time."""
 

@@ -140,9 +140,9 @@ class PodDrainRule(Message):
 
 
 class DrainState(Message):
-    retains_nodeclaim: bool = False
+    defers_deletion: bool = False
     """Its NodeClaim is deleted only when the pods are gone, so that the drain can be given up."""
-    verdict: DrainStatus | None = None
+    status: DrainStatus | None = None
 
 
 class CancelledDrain(Message):

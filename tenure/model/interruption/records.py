@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Final, Literal
 
 from tenure.model.base import Message, Value
-from tenure.model.interruption.notices import (
+from tenure.model.interruption.messages import (
     KARPENTERS_KINDS,
     EventKind,
     InterruptionMessage,
-    NoticeStatus,
+    MessageStatus,
     OpenInterruption,
 )
 from tenure.model.nodeclaim.requests import NodeClaimRef
@@ -27,7 +27,7 @@ something that concerns no node, such as an instance that runs now."""
 
 class InstanceInterruption(Value):
     instance_id: str
-    notice: InterruptionMessage
+    message: InterruptionMessage
 
 
 class ParsedEvent(Value):
@@ -39,7 +39,7 @@ class ParsedEvent(Value):
 
     @property
     def kind(self) -> EventKind | None:
-        return self.interruptions[0].notice.kind if self.interruptions else None
+        return self.interruptions[0].message.kind if self.interruptions else None
 
     @property
     def message_type(self) -> str:
@@ -68,7 +68,7 @@ class EventRecord(Message):
     code: str = ""
     received_at: datetime
     starts: datetime | None = None
-    status: NoticeStatus = "announced"
+    status: MessageStatus = "announced"
     policy: str = ""
     """The LifecyclePolicies that say something of the kind; empty: none does, and Karpenter's table holds."""
     action: str
@@ -94,7 +94,7 @@ class ApprovalDecision(Message):
 
 
 class TrackedInterruption(Message):
-    notice: InterruptionMessage
+    message: InterruptionMessage
     received_at: datetime
     moved_from: datetime | None = None
     """When AWS meant to act before it moved that."""
@@ -106,7 +106,7 @@ class TrackedInterruption(Message):
 
 
 class Event(Value):
-    """One thing that AWS does, or finds: the notices that tell of the same."""
+    """One action or finding of AWS: all messages about it."""
 
     key: str
     kind: EventKind
@@ -116,7 +116,7 @@ class Event(Value):
     ends: datetime | None = None
     code: str = ""
     text: str = ""
-    status: NoticeStatus = "announced"
+    status: MessageStatus = "announced"
     moved_from: datetime | None = None
     moved: datetime | None = None
     decision: ApprovalDecision | None = None
@@ -180,7 +180,7 @@ class InterruptionState(Message):
     """The name of the SQS queue; empty: there is none, and instances' status is the only source."""
     messages: SourceState = SourceState()
     statuses: SourceState = SourceState()
-    notified: tuple[OpenInterruption, ...] = ()
+    open_interruptions: tuple[OpenInterruption, ...] = ()
     status_read: datetime | None = None
 
 
@@ -191,12 +191,12 @@ class QueueSetting(Message):
 
 
 class InstanceStatusRequest(Message):
-    notified: tuple[OpenInterruption, ...] = ()
+    open_interruptions: tuple[OpenInterruption, ...] = ()
     last: datetime | None = None
 
 
 class SourceReadResult(Message):
     fault: str = ""
     """Empty: nothing is wrong, and reading is to go on."""
-    notified: tuple[OpenInterruption, ...] = ()
+    open_interruptions: tuple[OpenInterruption, ...] = ()
     last: datetime | None = None

@@ -59,7 +59,7 @@ class RecoveredState(Message):
     lifetime: timedelta | None = None
     drift: str = ""
     drift_message: str = ""
-    notified_overdue: str = ""
+    reported_overdue: str = ""
     not_ready_intervals: tuple[NotReadyInterval, ...] = ()
     interruptions: str = ""
 
@@ -86,7 +86,7 @@ class NodeClaimDisruptionRequest(Message):
     reason: str
     voluntary: bool = True
     """Voluntary steps re-check that the reason still holds; a forceful one (expiry, a deadline) does not."""
-    retains_nodeclaim: bool = False
+    defers_deletion: bool = False
     """Take the node out of service and leave its NodeClaim for the end of the drain."""
     at_once: bool = False
     """Nothing may delay termination: the termination grace period is over."""
@@ -105,7 +105,7 @@ class DrainRequest(Message):
     poll_timeout: float = 300.0
     """Seconds after which it comes back in any case."""
     began: datetime | None = None
-    retains_nodeclaim: bool = False
+    defers_deletion: bool = False
     """The NodeClaim is deleted only after the pods are gone, unless a user deletes it."""
     escalate: bool = False
     rules: DrainRules | None = None
@@ -117,7 +117,7 @@ class DrainRequest(Message):
     @property
     def cancellable(self) -> bool:
         """The drain may be canceled, or asked to spare pods it would evict, so it must receive signals at once."""
-        return self.retains_nodeclaim or self.override or bool(self.pod_rules)
+        return self.defers_deletion or self.override or bool(self.pod_rules)
 
 
 MAX_EVICTED_PODS: Final = 50
@@ -130,8 +130,8 @@ class DrainResult(Message):
     blockers: str = ""
     pods: int = 0
     deadline: datetime | None = None
-    verdict: DrainStatus | None = None
-    retains_nodeclaim: bool = False
+    status: DrainStatus | None = None
+    defers_deletion: bool = False
     evicted_pods: tuple[str, ...] = ()
     """Pods that had to go, as `namespace/name`; at most `MAX_EVICTED_PODS`."""
 

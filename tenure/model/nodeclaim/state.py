@@ -63,7 +63,7 @@ class NodeClaimState(Message):
     since: datetime | None = None
     deadline: datetime | None = None
     overdue: bool = False
-    notified_overdue: Phase | None = None
+    reported_overdue: Phase | None = None
     expected: ExpectedDurations | None = None
     slow: bool = False
     blocked_by: str = ""
@@ -92,7 +92,7 @@ class NodeClaimState(Message):
     """How often the node was away after initialization: NotReady, or under a taint that passes."""
     reboots: int = 0
     not_ready_intervals: tuple[NotReadyInterval, ...] = ()
-    notified_intervals: str = ""
+    not_ready_annotation: str = ""
     expires: datetime | None = None
     """Latest expiration time, computed by `tenure/policy/lifecycle/ready.py` from the current rules."""
     lifetime: timedelta | None = None
@@ -116,10 +116,10 @@ class NodeClaimState(Message):
     """Pods that its drain was about, as `namespace/name`."""
     cancelled_drain: CancelledDrain | None = None
     hooks: Hooks = Hooks()
-    notices: tuple[TrackedInterruption, ...] = ()
+    interruptions: tuple[TrackedInterruption, ...] = ()
     """AWS events of its instance, kept by `tenure/policy/interruption/events.py`."""
-    notified_interruptions: dict[str, str] = {}
-    """Notifications sent about them, counted by `tenure/policy/interruption/messages.py`."""
+    published_event_versions: dict[str, str] = {}
+    """Version of the events published about each of them, by topic (`tenure/policy/interruption/event_texts.py`)."""
     interruptions_annotation: str = ""
     pending_events: tuple[ReportRequest, ...] = ()
     """Events for its NodeClaim that were not sent yet, oldest first."""

@@ -168,7 +168,7 @@ POOL_FIRST: Final = timedelta(minutes=1)
 POOL_LONGEST: Final = timedelta(hours=1)
 BACKOFF_RETENTION: Final = timedelta(hours=24)
 """After its pause a move is remembered for so long, so that the next one lasts longer."""
-_ENDINGS_WITHOUT_BACKOFF: Final = ("not permitted", "recalled", "failed")
+_ENDINGS_WITHOUT_BACKOFF: Final = ("not permitted", "cancelled", "failed")
 """Pauses for these do not grow: a budget, a person or an outage says nothing of the nodes."""
 
 CommandBackoffs = tuple[CommandBackoff, ...]

@@ -48,24 +48,24 @@ def blocked_for(rules: DrainRules | None) -> timedelta | None:
     return parse_duration_or_none(rules.blocked_for)
 
 
-class DrainStep(Value):
-    do: Literal["wait", "escalate", "give up"]
+class DrainDecision(Value):
+    do: Literal["wait", "escalate", "cancel"]
     until: datetime | None = None
     why: str = ""
 
 
-def decide_drain(rules: DrainRules | None, drain: DrainState, now: datetime) -> DrainStep:
-    status, limit = drain.verdict, blocked_for(rules)
+def decide_drain(rules: DrainRules | None, drain: DrainState, now: datetime) -> DrainDecision:
+    status, limit = drain.status, blocked_for(rules)
     if rules is None or limit is None or status is None or status.blocked_since is None:
-        return DrainStep(do="wait")
+        return DrainDecision(do="wait")
     due = status.blocked_since + limit
     if now < due:
-        return DrainStep(do="wait", until=due)
+        return DrainDecision(do="wait", until=due)
     if rules.when_blocked == "escalate":
-        return DrainStep(do="escalate", why=status.blocker_summary)
-    if drain.retains_nodeclaim:
-        return DrainStep(do="give up", why=status.blocker_summary)
-    return DrainStep(do="wait")
+        return DrainDecision(do="escalate", why=status.blocker_summary)
+    if drain.defers_deletion:
+        return DrainDecision(do="cancel", why=status.blocker_summary)
+    return DrainDecision(do="wait")
 
 
 def describe_next_step(rules: DrainRules | None, blocked_since: datetime | None, *, cancellable: bool) -> str:

@@ -35,41 +35,41 @@ _STEP_NAMES: Final[dict[HookPoint, str]] = {
 }
 
 
-class HookStep(Value):
-    do: Literal["run", "wait", "give up", "done"]
+class HookDecision(Value):
+    do: Literal["run", "wait", "cancel", "done"]
     hook: Hook | None = None
     number: int = 1
     until: datetime | None = None
     why: str = ""
 
 
-def decide_hooks(state: NodeClaimState, point: HookPoint, now: datetime, *, cancellable: bool) -> HookStep:
+def decide_hooks(state: NodeClaimState, point: HookPoint, now: datetime, *, cancellable: bool) -> HookDecision:
     """In the policy's order, each to its end. `cancellable`: the drain can still be given up."""
     if point in state.hooks.passed:
-        return HookStep(do="done")
+        return HookDecision(do="done")
     for hook in hooks_of(state.observed.rules, point):
         run = find_run(state.hooks, point, hook.name)
         if run is None or run.past:
-            return HookStep(do="run", hook=hook, number=run.number + 1 if run else 1)
+            return HookDecision(do="run", hook=hook, number=run.number + 1 if run else 1)
         if run.outcome is None:
-            return HookStep(do="run", hook=hook, number=run.number)
+            return HookDecision(do="run", hook=hook, number=run.number)
         if run.outcome not in ("failed", "timed out"):
             continue
         if hook.on_failure == "giveUp" and cancellable:
-            return HookStep(do="give up", hook=hook, why=describe_run(run))
+            return HookDecision(do="cancel", hook=hook, why=describe_run(run))
         if hook.on_failure == "wait" and not _is_over(state, point, now):
             return _retry_step(state, point, hook, run, now)
-    return HookStep(do="done")
+    return HookDecision(do="done")
 
 
-def _retry_step(state: NodeClaimState, point: HookPoint, hook: Hook, run: HookRun, now: datetime) -> HookStep:
+def _retry_step(state: NodeClaimState, point: HookPoint, hook: Hook, run: HookRun, now: datetime) -> HookDecision:
     retry_at = (run.ended or now) + pause_after(run.number)
     if now >= retry_at:
-        return HookStep(do="run", hook=hook, number=run.number + 1)
+        return HookDecision(do="run", hook=hook, number=run.number + 1)
     ends = hooks_deadline(state, point)
     until = min(retry_at, ends) if ends else retry_at
     why = describe_run(run, f"is tried again at {format_timestamp(retry_at)}")
-    return HookStep(do="wait", hook=hook, number=run.number, until=until, why=why)
+    return HookDecision(do="wait", hook=hook, number=run.number, until=until, why=why)
 
 
 def pause_after(number: int) -> timedelta:

@@ -11,7 +11,7 @@ from tenure.apis.labels import SPOT
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.base import Value
 from tenure.model.disruption.drain import PodDrainRule
-from tenure.model.interruption.notices import EventKind
+from tenure.model.interruption.messages import EventKind
 from tenure.model.interruption.records import Event, InstanceStopStart
 from tenure.model.node_health import ongoing_since
 from tenure.model.nodeclaim.state import NodeClaimState
@@ -67,9 +67,9 @@ def live_events(state: NodeClaimState) -> tuple[Event, ...]:
     A stop for an event continues to its end: the status of a stopped instance is not listed, which looks as if its
     event were over.
     """
-    if not state.notices:
+    if not state.interruptions:
         return ()
-    found = [event for event in events_of(state.notices) if not event.done]
+    found = [event for event in events_of(state.interruptions) if not event.done]
     return tuple(event for event in found if event.status == "announced" or _stop_for(state, event))
 
 
@@ -208,7 +208,7 @@ def superseding_interruption(state: NodeClaimState, now: datetime) -> Interrupti
         return None
     if known and _urgency(decision) <= _urgency(decide_event(state, known, now)):
         return None
-    cancellable = state.drain is not None and state.drain.retains_nodeclaim
+    cancellable = state.drain is not None and state.drain.defers_deletion
     blocks_pods = known is not None and any(one.blocked for one in pods_blocked_by_event(state, known, now))
     forces = decision.do == "terminate" or (
         event_overrides_do_not_disrupt(state, event) and not overrides_do_not_disrupt(state)

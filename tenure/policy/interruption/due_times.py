@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from tenure.apis.lifecyclepolicy_events import Action
 from tenure.model.base import Value
-from tenure.model.interruption.notices import FailedCheck, InterruptionMessage, OpenInterruption, StatusReport
+from tenure.model.interruption.messages import FailedCheck, InterruptionMessage, OpenInterruption, StatusReport
 from tenure.model.interruption.records import Event
 from tenure.policy.interruption.rules import EventTiming, next_window_opening
 
@@ -119,40 +119,40 @@ def decide_status(
     still_failing: dict[tuple[str, str], datetime] = {}
     by_instance: dict[str, list[InterruptionMessage]] = {}
     for report in reports:
-        notices = by_instance.setdefault(report.instance_id, [])
-        notices += report.events
+        messages = by_instance.setdefault(report.instance_id, [])
+        messages += report.events
         for check in report.failed_checks:
             key = (report.instance_id, check.kind)
             since = check.since or still_failing.setdefault(key, failing_since.get(key, now))
-            known = [one.notice for one in open_messages if (one.instance_id, one.notice.kind) == key]
+            known = [one.message for one in open_messages if (one.instance_id, one.message.kind) == key]
             if check.since is None and known:
-                notices += known
+                messages += known
             elif now - since >= UNHEALTHY_AFTER:
-                notices.append(_failing_check_message(check, since, now))
+                messages.append(_failing_check_message(check, since, now))
     for one in open_messages:
         reported = by_instance.setdefault(one.instance_id, [])
-        if not any(_is_same_message(one.notice, notice) for notice in reported):
-            reported.append(one.notice.model_copy(update={"status": "over", "at": now}))
+        if not any(_is_same_message(one.message, message) for message in reported):
+            reported.append(one.message.model_copy(update={"status": "over", "at": now}))
     return StatusMessages(
-        by_instance={key: tuple(notices) for key, notices in by_instance.items() if notices},
+        by_instance={key: tuple(messages) for key, messages in by_instance.items() if messages},
         failing_since=still_failing,
     )
 
 
 def update_open_messages(
-    open_messages: Sequence[OpenInterruption], instance_id: str, notices: Iterable[InterruptionMessage]
+    open_messages: Sequence[OpenInterruption], instance_id: str, messages: Iterable[InterruptionMessage]
 ) -> tuple[OpenInterruption, ...]:
     """The open messages after a node received these. A message without news does not change."""
-    by_id = {(one.kind, one.id): one for one in notices}
+    by_id = {(one.kind, one.id): one for one in messages}
     retained = []
     for one in open_messages:
-        new = by_id.pop((one.notice.kind, one.notice.id), None) if one.instance_id == instance_id else None
-        if new is None or _is_unchanged(one.notice, new):
+        new = by_id.pop((one.message.kind, one.message.id), None) if one.instance_id == instance_id else None
+        if new is None or _is_unchanged(one.message, new):
             retained.append(one)
         elif new.status == "announced":
-            retained.append(OpenInterruption(instance_id=instance_id, notice=new))
+            retained.append(OpenInterruption(instance_id=instance_id, message=new))
     more = [
-        OpenInterruption(instance_id=instance_id, notice=one) for one in by_id.values() if one.status == "announced"
+        OpenInterruption(instance_id=instance_id, message=one) for one in by_id.values() if one.status == "announced"
     ]
     return (*retained, *more)
 

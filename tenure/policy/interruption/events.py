@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from tenure.model.interruption.notices import KARPENTERS_KINDS, InterruptionMessage
+from tenure.model.interruption.messages import KARPENTERS_KINDS, InterruptionMessage
 from tenure.model.interruption.records import ApprovalDecision, Event, TrackedInterruption
 
 MAX_TRACKED: Final = 20
@@ -19,7 +19,7 @@ _MANY: Final = TypeAdapter(tuple[TrackedInterruption, ...])
 
 
 def record_messages(
-    known: Sequence[TrackedInterruption], notices: Iterable[InterruptionMessage], now: datetime
+    known: Sequence[TrackedInterruption], messages: Iterable[InterruptionMessage], now: datetime
 ) -> tuple[TrackedInterruption, ...]:
     """The tracked messages after new ones. Repeats and older messages change nothing.
 
@@ -27,19 +27,19 @@ def record_messages(
     of EC2's status. A source that repeats its earlier report is only slow: a different report of its own counts as
     later.
     """
-    found = {_message_id(one.notice): one for one in known}
-    for notice in notices:
-        before = found.get(_message_id(notice))
+    found = {_message_id(one.message): one for one in known}
+    for message in messages:
+        before = found.get(_message_id(message))
         if before is None:
-            found[_message_id(notice)] = _match_moved_event(found.values(), notice, now) or TrackedInterruption(
-                notice=notice, received_at=now
+            found[_message_id(message)] = _match_moved_event(found.values(), message, now) or TrackedInterruption(
+                message=message, received_at=now
             )
-        elif _is_update(notice, before.own or before.notice):
-            after = _apply_update(before, notice, now)
-            found |= _move_counterpart(found.values(), before, after) | {_message_id(notice): after}
+        elif _is_update(message, before.own or before.message):
+            after = _apply_update(before, message, now)
+            found |= _move_counterpart(found.values(), before, after) | {_message_id(message): after}
     retained = list(found.values())
     while len(retained) > MAX_TRACKED:
-        retained.remove(next((one for one in retained if one.notice.status != "announced"), retained[0]))
+        retained.remove(next((one for one in retained if one.message.status != "announced"), retained[0]))
     return tuple(retained) if retained != list(known) else tuple(known)
 
 
@@ -47,16 +47,16 @@ def events_of(known: Iterable[TrackedInterruption]) -> tuple[Event, ...]:
     """Oldest first. Of messages about the same event, the latest has its state."""
     groups: dict[str, list[TrackedInterruption]] = {}
     for one in known:
-        groups.setdefault(event_key(one.notice), []).append(one)
+        groups.setdefault(event_key(one.message), []).append(one)
     return tuple(_build_event(key, group) for key, group in groups.items())
 
 
-def event_key(notice: InterruptionMessage) -> str:
+def event_key(message: InterruptionMessage) -> str:
     """Maintenance events differ by start time, to the minute; other kinds occur once per node."""
-    if notice.kind != "scheduledChange":
-        return notice.kind
-    starts = notice.starts.replace(second=0, microsecond=0).isoformat(timespec="minutes") if notice.starts else ""
-    return f"{notice.kind}@{starts}"
+    if message.kind != "scheduledChange":
+        return message.kind
+    starts = message.starts.replace(second=0, microsecond=0).isoformat(timespec="minutes") if message.starts else ""
+    return f"{message.kind}@{starts}"
 
 
 def record_approval(
@@ -64,7 +64,7 @@ def record_approval(
 ) -> tuple[TrackedInterruption, ...]:
     matching = {*keys}
     return tuple(
-        one.model_copy(update={"decision": decision}) if event_key(one.notice) in matching else one for one in known
+        one.model_copy(update={"decision": decision}) if event_key(one.message) in matching else one for one in known
     )
 
 
@@ -72,30 +72,30 @@ def end_stopping_events(
     known: Sequence[TrackedInterruption], ready_since: datetime | None
 ) -> tuple[TrackedInterruption, ...]:
     return tuple(
-        one.model_copy(update={"notice": one.notice.model_copy(update={"status": "over"})})
-        if ready_since and one.notice.kind == "instanceStopping" and one.notice.at < ready_since
+        one.model_copy(update={"message": one.message.model_copy(update={"status": "over"})})
+        if ready_since and one.message.kind == "instanceStopping" and one.message.at < ready_since
         else one
         for one in known
     )
 
 
 def record_done(known: Sequence[TrackedInterruption], key: str) -> tuple[TrackedInterruption, ...]:
-    return tuple(one.model_copy(update={"done": True}) if event_key(one.notice) == key else one for one in known)
+    return tuple(one.model_copy(update={"done": True}) if event_key(one.message) == key else one for one in known)
 
 
 def format_annotation(known: Iterable[TrackedInterruption]) -> str:
     """As the annotation has it: JSON, without AWS's prose. Empty where AWS has announced nothing that still holds."""
     alive = {event.key for event in events_of(tuple(known)) if event.status == "announced"}
     retained = tuple(
-        one.model_copy(update={"notice": _without_text(one.notice), "own": one.own and _without_text(one.own)})
+        one.model_copy(update={"message": _without_text(one.message), "own": one.own and _without_text(one.own)})
         for one in known
-        if event_key(one.notice) in alive
+        if event_key(one.message) in alive
     )
     return _MANY.dump_json(retained, exclude_defaults=True).decode() if retained else ""
 
 
-def _without_text(notice: InterruptionMessage) -> InterruptionMessage:
-    return notice.model_copy(update={"text": ""})
+def _without_text(message: InterruptionMessage) -> InterruptionMessage:
+    return message.model_copy(update={"text": ""})
 
 
 def parse_annotation(text: str) -> tuple[TrackedInterruption, ...]:
@@ -111,10 +111,10 @@ def parse_annotation(text: str) -> tuple[TrackedInterruption, ...]:
 def restore_messages(annotation: str, known: Sequence[TrackedInterruption]) -> tuple[TrackedInterruption, ...]:
     restored = parse_annotation(annotation)
     for one in known:
-        restored = record_messages(restored, (one.notice,), one.moved or one.received_at)
-    known_by_key = {(_message_id(one.notice), event_key(one.notice)): one for one in known}
+        restored = record_messages(restored, (one.message,), one.moved or one.received_at)
+    known_by_key = {(_message_id(one.message), event_key(one.message)): one for one in known}
     return tuple(
-        _with_known_move(one, known_by_key.get((_message_id(one.notice), event_key(one.notice)))) for one in restored
+        _with_known_move(one, known_by_key.get((_message_id(one.message), event_key(one.message)))) for one in restored
     )
 
 
@@ -125,8 +125,8 @@ def _with_known_move(one: TrackedInterruption, since: TrackedInterruption | None
     return one.model_copy(update={"own": one.own or since.own, **moved})
 
 
-def _message_id(notice: InterruptionMessage) -> tuple[str, str]:
-    return (notice.kind, notice.id)
+def _message_id(message: InterruptionMessage) -> tuple[str, str]:
+    return (message.kind, message.id)
 
 
 def _move_counterpart(
@@ -134,103 +134,103 @@ def _move_counterpart(
 ) -> dict[tuple[str, str], TrackedInterruption]:
     """Move the other source's report of the same event. If it has two reports of that time, the match is ambiguous and
     both stay: too early is safer than too late."""
-    if after.notice.status != "announced" or event_key(after.notice) == event_key(before.notice):
+    if after.message.status != "announced" or event_key(after.message) == event_key(before.message):
         return {}
     counterparts = [
         one
         for one in known
-        if one.notice.source != after.notice.source
-        and one.notice.status == "announced"
-        and event_key(one.notice) == event_key(before.notice)
+        if one.message.source != after.message.source
+        and one.message.status == "announced"
+        and event_key(one.message) == event_key(before.message)
     ]
-    if len(counterparts) != 1 or counterparts[0].notice.at > after.notice.at:
+    if len(counterparts) != 1 or counterparts[0].message.at > after.message.at:
         return {}
-    return {_message_id(counterparts[0].notice): _apply_move(counterparts[0], after)}
+    return {_message_id(counterparts[0].message): _apply_move(counterparts[0], after)}
 
 
 def _apply_move(one: TrackedInterruption, mover: TrackedInterruption) -> TrackedInterruption:
     """Apply the time of `mover`, and keep the last report of its own source."""
-    to = {"starts": mover.notice.starts, "ends": mover.notice.ends, "at": mover.notice.at}
+    to = {"starts": mover.message.starts, "ends": mover.message.ends, "at": mover.message.at}
     return TrackedInterruption(
-        notice=one.notice.model_copy(update=to),
+        message=one.message.model_copy(update=to),
         received_at=one.received_at,
         moved_from=mover.moved_from,
         moved=mover.moved,
-        own=one.own or one.notice,
+        own=one.own or one.message,
     )
 
 
 def _match_moved_event(
-    known: Iterable[TrackedInterruption], notice: InterruptionMessage, now: datetime
+    known: Iterable[TrackedInterruption], message: InterruptionMessage, now: datetime
 ) -> TrackedInterruption | None:
     """A first word that is older than the other source's that its event was moved; None for any other."""
     tracked = tuple(known)
-    mine = {event_key(one.notice) for one in tracked if one.notice.source == notice.source}
+    mine = {event_key(one.message) for one in tracked if one.message.source == message.source}
     for one in tracked:
-        message = one.notice
-        if one.moved_from is None or one.own or message.source == notice.source or event_key(message) in mine:
+        other = one.message
+        if one.moved_from is None or one.own or message.source == other.source or event_key(message) in mine:
             continue
-        before = event_key(message.model_copy(update={"starts": one.moved_from}))
-        if message.status == notice.status == "announced" and before == event_key(notice) and notice.at <= message.at:
-            return _apply_move(TrackedInterruption(notice=notice, received_at=now), one)
+        before = event_key(other.model_copy(update={"starts": one.moved_from}))
+        if message.status == other.status == "announced" and before == event_key(message) and message.at <= other.at:
+            return _apply_move(TrackedInterruption(message=message, received_at=now), one)
     return None
 
 
-def _is_update(notice: InterruptionMessage, before: InterruptionMessage) -> bool:
-    if notice.at != before.at:
-        return notice.at > before.at and notice.model_copy(update={"at": before.at}) != before
-    return notice != before and before.status == "announced"
+def _is_update(message: InterruptionMessage, before: InterruptionMessage) -> bool:
+    if message.at != before.at:
+        return message.at > before.at and message.model_copy(update={"at": before.at}) != before
+    return message != before and before.status == "announced"
 
 
-def _apply_update(before: TrackedInterruption, notice: InterruptionMessage, now: datetime) -> TrackedInterruption:
+def _apply_update(before: TrackedInterruption, message: InterruptionMessage, now: datetime) -> TrackedInterruption:
     """Another time makes it a different event, not yet reported. A report that only ends an event has no time."""
-    if before.own is not None and event_key(notice) != event_key(before.notice):
-        return _apply_own_update(before, before.own, notice, now)
+    if before.own is not None and event_key(message) != event_key(before.message):
+        return _apply_own_update(before, before.own, message, now)
     before = before.model_copy(update={"own": None})
-    if notice.status != "announced":
-        starts = notice.starts or before.notice.starts
-        return before.model_copy(update={"notice": notice.model_copy(update={"starts": starts})})
-    if before.notice.status != "announced":
-        return TrackedInterruption(notice=notice, received_at=notice.at)
-    if event_key(notice) == event_key(before.notice):
-        return before.model_copy(update={"notice": notice})
+    if message.status != "announced":
+        starts = message.starts or before.message.starts
+        return before.model_copy(update={"message": message.model_copy(update={"starts": starts})})
+    if before.message.status != "announced":
+        return TrackedInterruption(message=message, received_at=message.at)
+    if event_key(message) == event_key(before.message):
+        return before.model_copy(update={"message": message})
     return TrackedInterruption(
-        notice=notice, received_at=before.received_at, moved_from=before.notice.starts, moved=now
+        message=message, received_at=before.received_at, moved_from=before.message.starts, moved=now
     )
 
 
 def _apply_own_update(
-    before: TrackedInterruption, own: InterruptionMessage, notice: InterruptionMessage, now: datetime
+    before: TrackedInterruption, own: InterruptionMessage, message: InterruptionMessage, now: datetime
 ) -> TrackedInterruption:
     """Apply a later report of a source that has not yet reported the move. It ends only the event as that source knew
     it."""
-    if notice.status != "announced":
+    if message.status != "announced":
         return TrackedInterruption(
-            notice=notice.model_copy(update={"starts": notice.starts or own.starts}), received_at=before.received_at
+            message=message.model_copy(update={"starts": message.starts or own.starts}), received_at=before.received_at
         )
-    if event_key(notice) == event_key(own) or notice.at < before.notice.at:
-        return before.model_copy(update={"own": notice})
+    if event_key(message) == event_key(own) or message.at < before.message.at:
+        return before.model_copy(update={"own": message})
     return TrackedInterruption(
-        notice=notice, received_at=before.received_at, moved_from=before.notice.starts, moved=now
+        message=message, received_at=before.received_at, moved_from=before.message.starts, moved=now
     )
 
 
 def _build_event(key: str, group: Sequence[TrackedInterruption]) -> Event:
-    latest = max(group, key=lambda one: (one.notice.at, one.notice.status != "announced"))
-    notice = latest.notice
+    latest = max(group, key=lambda one: (one.message.at, one.message.status != "announced"))
+    message = latest.message
     # What was before AWS took it back, or was over, is another time of the same.
-    ended = max((one.notice.at for one in group if one.notice.status != "announced"), default=None)
-    alive = [one for one in group if ended is None or one.notice.at > ended] or [latest]
+    ended = max((one.message.at for one in group if one.message.status != "announced"), default=None)
+    alive = [one for one in group if ended is None or one.message.at > ended] or [latest]
     return Event(
         key=key,
-        kind=notice.kind,
-        reason=KARPENTERS_KINDS.get((notice.kind, notice.source), notice.kind),
+        kind=message.kind,
+        reason=KARPENTERS_KINDS.get((message.kind, message.source), message.kind),
         received_at=min(one.received_at for one in alive),
-        starts=notice.starts,
-        ends=notice.ends,
-        code=notice.code or next((one.notice.code for one in alive if one.notice.code), ""),
-        text=notice.text or next((one.notice.text for one in alive if one.notice.text), ""),
-        status=notice.status,
+        starts=message.starts,
+        ends=message.ends,
+        code=message.code or next((one.message.code for one in alive if one.message.code), ""),
+        text=message.text or next((one.message.text for one in alive if one.message.text), ""),
+        status=message.status,
         moved_from=next((one.moved_from for one in alive if one.moved_from), None),
         moved=max((one.moved for one in alive if one.moved), default=None),
         decision=next((one.decision for one in alive if one.decision), None),

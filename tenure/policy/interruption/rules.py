@@ -18,7 +18,7 @@ from tenure.apis.lifecyclepolicy_events import (
     WorkloadRules,
 )
 from tenure.model.base import Value
-from tenure.model.interruption.notices import EventKind
+from tenure.model.interruption.messages import EventKind
 from tenure.policy.disruption.budgets import check_schedule, is_open, next_hit
 
 DEFAULTS: Final[Mapping[EventKind, Action]] = {

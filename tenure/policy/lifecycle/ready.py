@@ -191,48 +191,48 @@ def _why_not_removed(state: NodeClaimState) -> tuple[str, str]:
         return "PodsExpected", observed.awaited_pods
     if observed.do_not_disrupt:
         return "NodeDoNotDisrupt", "the annotation karpenter.sh/do-not-disrupt on the Node"
-    if not observed.policy:
+    if not observed.consolidation:
         return "NoPool", "no NodePool: a standalone NodeClaim goes only by hand or expiry"
-    never = consolidate_after(observed.policy) is None
+    never = consolidate_after(observed.consolidation) is None
     return "Never", f"consolidateAfter of NodePool {state.identity.pool} is Never" if never else ""
 
 
 def empty_due_at(state: NodeClaimState) -> datetime | None:
     observed = state.observed
-    after = consolidate_after(observed.policy)
+    after = consolidate_after(observed.consolidation)
     if not observed.empty or observed.empty_since is None or after is None or observed.do_not_disrupt:
         return None
     return observed.empty_since + after
 
 
-def consolidate_after(policy: str) -> timedelta | None:
+def consolidate_after(consolidation: str) -> timedelta | None:
     """The NodePool's consolidateAfter out of `<consolidationPolicy>/<consolidateAfter>`; None for Never or no pool."""
-    _, _, text = policy.partition("/")
+    _, _, text = consolidation.partition("/")
     return parse_duration(text) if text else None
 
 
-def _with_repair(repair: Repair, verdict: ReadyDecision) -> ReadyDecision:
+def _with_repair(repair: Repair, decision: ReadyDecision) -> ReadyDecision:
     """Health is looked at again at its own time, and holds back nothing that has a reason of its own."""
-    if verdict.do == "wait" and repair.blocked_by and not verdict.blocked_by:
-        verdict = verdict.model_copy(update={"blocked_by": repair.blocked_by, "blocked_code": "Unhealthy"})
-    return _wake_by(verdict, repair.until)
+    if decision.do == "wait" and repair.blocked_by and not decision.blocked_by:
+        decision = decision.model_copy(update={"blocked_by": repair.blocked_by, "blocked_code": "Unhealthy"})
+    return _wake_by(decision, repair.until)
 
 
-def _with_interruption(event: InterruptionDecision, verdict: ReadyDecision) -> ReadyDecision:
+def _with_interruption(event: InterruptionDecision, decision: ReadyDecision) -> ReadyDecision:
     """An AWS event is evaluated again at its own time, and reported first."""
-    if verdict.do != "wait" or event.do not in ("wait", "ask"):
-        return verdict
-    blocked_by = "; ".join(part for part in (event.why, verdict.blocked_by) if part)
-    code = verdict.blocked_code if event.do == "ask" and verdict.blocked_by else "InterruptionDeferred"
-    return _wake_by(verdict.model_copy(update={"blocked_by": blocked_by, "blocked_code": code}), event.until)
+    if decision.do != "wait" or event.do not in ("wait", "ask"):
+        return decision
+    blocked_by = "; ".join(part for part in (event.why, decision.blocked_by) if part)
+    code = decision.blocked_code if event.do == "ask" and decision.blocked_by else "InterruptionDeferred"
+    return _wake_by(decision.model_copy(update={"blocked_by": blocked_by, "blocked_code": code}), event.until)
 
 
-def _withdraw_request(state: NodeClaimState, verdict: ReadyDecision) -> ReadyDecision:
-    return ReadyDecision(do="withdraw", why=verdict.why) if state.permit_requested_at else verdict
+def _withdraw_request(state: NodeClaimState, decision: ReadyDecision) -> ReadyDecision:
+    return ReadyDecision(do="withdraw", why=decision.why) if state.permit_requested_at else decision
 
 
-def _wake_by(verdict: ReadyDecision, at: datetime | None) -> ReadyDecision:
-    if verdict.do != "wait" or at is None:
-        return verdict
-    until = min(verdict.until, at) if verdict.until else at
-    return verdict.model_copy(update={"until": until})
+def _wake_by(decision: ReadyDecision, at: datetime | None) -> ReadyDecision:
+    if decision.do != "wait" or at is None:
+        return decision
+    until = min(decision.until, at) if decision.until else at
+    return decision.model_copy(update={"until": until})

@@ -107,18 +107,18 @@ def record_conditions(
     return health.model_copy(update={"intervals": tuple(retained[-_MAX_INTERVALS:])})
 
 
-def after_step(health: Health, verdict: Repair, *, boot_id: str, now: datetime) -> Health:
+def after_step(health: Health, repair: Repair, *, boot_id: str, now: datetime) -> Health:
     return Health(
         intervals=health.intervals,
-        steps_taken=verdict.rung + 1,
-        condition=verdict.condition,
+        steps_taken=repair.rung + 1,
+        condition=repair.condition,
         step_at=now,
         boot_id=boot_id,
     )
 
 
-def after_failure(health: Health, verdict: Repair, *, boot_id: str, now: datetime) -> Health:
-    return after_step(health, verdict, boot_id=boot_id, now=now).model_copy(update={"step_failed": True})
+def after_failure(health: Health, repair: Repair, *, boot_id: str, now: datetime) -> Health:
+    return after_step(health, repair, boot_id=boot_id, now=now).model_copy(update={"step_failed": True})
 
 
 def block_repair(health: Health, why: str, until: datetime) -> Health:

@@ -114,8 +114,7 @@ def _new_node_options(
     is_single: bool,
 ) -> _NewNodeOptions | RejectionReason:
     """Of spot nodes only spot ones come, if the gate is on; a node that comes `is_single` is of no type that one of
-    those
-    which go is already: that one could stay."""
+    those which go is already: that one could stay."""
     option = draft.option
     offered = set(draft.offer.table.capacity_types[option.offerings])
     spot_for_spot = all(one.verdict.capacity_type == SPOT for one in removals) and SPOT in offered

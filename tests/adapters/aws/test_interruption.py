@@ -10,7 +10,7 @@ import pytest
 from tenure.aws.adapters import AwsAdapters
 from tenure.aws.interruption import sqs as queue_module
 from tenure.model.errors import Forbidden, NotFound, Throttled
-from tenure.model.interruption.notices import StatusReport
+from tenure.model.interruption.messages import StatusReport
 from tenure.model.interruption.records import QueueMessage
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.support.aws.steps import admin_client, run_foreign_instances
@@ -45,7 +45,7 @@ async def test_what_ec2_says_comes_through_the_queue(
     found = {message.parsed.message_type: message for message in await read(cloud)}
     assert set(found) == {"spot_interrupted", "rebalance_recommendation", "scheduled_change"}
     messages = found["scheduled_change"].parsed.interruptions
-    assert [(each.instance_id, each.notice.id) for each in messages] == [(two, arn), (three, arn)]
+    assert [(each.instance_id, each.message.id) for each in messages] == [(two, arn), (three, arn)]
     now = datetime.now(UTC)
     for message in found.values():
         assert abs(now - message.sent) < timedelta(minutes=1) and abs(now - message.first_received) < timedelta(
@@ -189,11 +189,11 @@ async def test_scheduled_events_say_when_and_whether_they_still_hold(
 ) -> None:
     text = f"{prefix}The instance is running on degraded hardware"
     control.set_status(instances[0], events=[scheduled(description=text)])
-    (notice,) = (await reports(cloud))[instances[0]].events
-    assert (notice.kind, notice.source, notice.status) == ("scheduledChange", "status", status)
-    assert (notice.id, notice.code, notice.text) == ("instance-event-1", "instance-retirement", text)
-    assert notice.starts == datetime(2026, 12, 1, 4, tzinfo=UTC)
-    assert notice.ends == datetime(2026, 12, 1, 6, tzinfo=UTC)
+    (message,) = (await reports(cloud))[instances[0]].events
+    assert (message.kind, message.source, message.status) == ("scheduledChange", "status", status)
+    assert (message.id, message.code, message.text) == ("instance-event-1", "instance-retirement", text)
+    assert message.starts == datetime(2026, 12, 1, 4, tzinfo=UTC)
+    assert message.ends == datetime(2026, 12, 1, 6, tzinfo=UTC)
 
 
 async def test_an_event_of_a_code_that_karpenter_does_not_act_on_is_none(

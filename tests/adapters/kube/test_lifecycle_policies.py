@@ -11,7 +11,7 @@ from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import LIFECYCLE_POLICIES
 from tenure.model.errors import BadInput
-from tenure.model.operator_requests import PolicyVerdict
+from tenure.model.operator_requests import PolicyValidation
 
 Unique = Callable[[str], str]
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -32,8 +32,8 @@ async def test_a_verdict_is_written_with_the_worker_s_rights_and_once(
         "spec": {"nodePoolSelector": {"names": [unique("nobody")]}, "launch": {"deadline": "4m"}},
     }
     made = await admin.request("POST", LIFECYCLE_POLICIES.path(), body=body)
-    uid, write_status = made["metadata"]["uid"], kube.lifecycle_policies.write_verdict
-    rejection = PolicyVerdict(rejected=True, reason="Conflict", message="with another", node_pools=("a", "b"))
+    uid, write_status = made["metadata"]["uid"], kube.lifecycle_policies.write_validation
+    rejection = PolicyValidation(rejected=True, reason="Conflict", message="with another", node_pools=("a", "b"))
     assert await write_status(name, uid, rejection, now=NOW)
     found = await read(admin, name)
     condition, ready = found.condition("ValidationSucceeded"), found.condition("Ready")
@@ -42,7 +42,7 @@ async def test_a_verdict_is_written_with_the_worker_s_rights_and_once(
 
     assert await write_status(name, uid, rejection, now=NOW + timedelta(hours=1))
     assert (await read(admin, name)).metadata.resource_version == found.metadata.resource_version
-    assert await write_status(name, uid, PolicyVerdict(), now=NOW + timedelta(hours=2))
+    assert await write_status(name, uid, PolicyValidation(), now=NOW + timedelta(hours=2))
     accepted = await read(admin, name)
     assert accepted.is_true("Ready") and accepted.status.node_pools == ()
 

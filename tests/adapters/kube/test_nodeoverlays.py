@@ -30,7 +30,7 @@ async def test_a_refused_overlay_is_not_heeded_until_its_spec_changes(
     assert (fact.adjustment, fact.capacity, fact.weight) == ("-10%", {"example.com/fuse": 2}, 3)
     assert fact.uid == made["metadata"]["uid"]
 
-    assert await kube.overlays.write_verdict(name, fact.uid, reason="Conflict", message="with another", now=NOW)
+    assert await kube.overlays.write_validation(name, fact.uid, reason="Conflict", message="with another", now=NOW)
     rejected = await read(admin, name)
     condition = rejected.condition("ValidationSucceeded")
     assert condition is not None and (condition.status, condition.reason) == ("False", "Conflict")
@@ -38,18 +38,18 @@ async def test_a_refused_overlay_is_not_heeded_until_its_spec_changes(
     assert ready is not None and ready.is_false
     assert name not in {one.name for one in await kube.overlays.list_accepted()}
 
-    assert await kube.overlays.write_verdict(
+    assert await kube.overlays.write_validation(
         name, fact.uid, reason="Conflict", message="with another", now=NOW + timedelta(hours=1)
     )
     assert (await read(admin, name)).metadata.resource_version == rejected.metadata.resource_version
 
     await admin.merge(NODE_OVERLAYS.path(name), {"spec": {"weight": 4}})
     assert name in {one.name for one in await kube.overlays.list_accepted()}
-    assert await kube.overlays.write_verdict(name, fact.uid, now=NOW + timedelta(hours=2))
+    assert await kube.overlays.write_validation(name, fact.uid, now=NOW + timedelta(hours=2))
     assert (await read(admin, name)).is_true("Ready")
 
     await admin.request("DELETE", NODE_OVERLAYS.path(name))
-    assert not await kube.overlays.write_verdict(name, fact.uid, now=NOW)
+    assert not await kube.overlays.write_validation(name, fact.uid, now=NOW)
 
 
 async def test_one_that_makes_no_sense_is_never_heeded(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:

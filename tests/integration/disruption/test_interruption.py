@@ -5,7 +5,7 @@ from typing import Any
 
 from temporalio.api.enums.v1 import EventType
 
-from tenure.model.interruption.notices import InterruptionMessage, InterruptionMessages
+from tenure.model.interruption.messages import InterruptionMessage, InterruptionMessages
 from tests.support.product.eventually import wait_until
 from tests.support.product.interruption_queue import assert_queue_empty
 from tests.support.product.product import InstalledProduct
@@ -52,4 +52,4 @@ async def _notified_messages(scope: ClusterScope, claim: dict[str, Any]) -> list
     history = await product.temporal.get_workflow_handle(workflow_id).fetch_history()
     found = [one.workflow_execution_signaled_event_attributes for one in history.events if one.event_type == SIGNALED]
     payloads = [one.input.payloads[0].data for one in found if one.signal_name == "interruption_events"]
-    return [notice for one in payloads for notice in InterruptionMessages.model_validate_json(one).notices]
+    return [message for one in payloads for message in InterruptionMessages.model_validate_json(one).messages]

@@ -131,6 +131,6 @@ async def test_the_namespaces_annotation_pauses_the_whole_cluster(own_product: D
 async def _assert_draining(scope: ClusterScope, handle: WorkflowRef, claim: str) -> None:
     """Its drain is under way, and its NodeClaim is not deleted yet."""
     state = await handle.query("state", result_type=NodeClaimState)
-    assert (state.drain or DrainState()).retains_nodeclaim, state.phase
+    assert (state.drain or DrainState()).defers_deletion, state.phase
     found = await scope.product.kube.request("GET", NODE_CLAIMS.path(claim))
     assert "deletionTimestamp" not in found["metadata"]

@@ -159,7 +159,7 @@ class Month:
         slot.nodeclaim_count += 1
         slot.empty_since, slot.do_not_disrupt, slot.paused, slot.last_observation = None, False, None, {}
         claim = self.fake.claims.add(slot.name, born=now)
-        slot.handle = await self.fake.start(claim, policy=f"{POLICY}/{self.after}")
+        slot.handle = await self.fake.start(claim, consolidation=f"{POLICY}/{self.after}")
 
     async def _inject_events(self, slot: NodeSlot, now: datetime) -> None:
         node = self.watch.find_node(slot)

@@ -121,7 +121,7 @@ class FakeWatch:
         node = self.find_node(slot) or self._join_node(slot, claim)
         observation = {
             "deleting": "deletionTimestamp" in claim["metadata"] or bool(node and node.deleting),
-            "policy": f"{POLICY}/{self._after()}",
+            "consolidation": f"{POLICY}/{self._after()}",
             "pause": claim["metadata"]["annotations"].get(labels.PAUSE, ""),
         }
         if node is None:

@@ -14,7 +14,7 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 
 import workflows.activity_options
-from tenure.model.interruption.notices import InterruptionMessage
+from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.time_skipping_server import time_skipping
 from tests.support.fakes.worker import WorkerHarness
@@ -98,7 +98,7 @@ async def _is_idle(fake: WorkerHarness, handle: Handle) -> bool:
 async def is_reported(handle: Handle, text: str) -> bool:
     """It is shown, said and written down: nothing is under way, so that time can pass with nobody at work."""
     state = await query_state(handle)
-    return text in state.blocked_by and bool(state.notified_interruptions) and bool(state.interruptions_annotation)
+    return text in state.blocked_by and bool(state.published_event_versions) and bool(state.interruptions_annotation)
 
 
 async def drained_at(fake: WorkerHarness, skipping: WorkflowEnvironment, handle: Handle) -> datetime:
@@ -156,7 +156,7 @@ async def _repeat_message(fake: WorkerHarness, handle: Handle, first: Interrupti
         await signal_interruption(fake, handle, first)
         await wait_until_idle(handle)
     await fake.signal_observed(
-        handle, **BUSY, **interruption_rules(scheduledChange=DEFER), policy=f"WhenEmpty/{number + 1}h"
+        handle, **BUSY, **interruption_rules(scheduledChange=DEFER), consolidation=f"WhenEmpty/{number + 1}h"
     )
 
 

@@ -14,7 +14,7 @@ from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.list_watch import Delta
 from tenure.model.disruption.commands import DisruptionDecisionRequest
-from tenure.model.interruption.notices import InterruptionMessage
+from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.plan import PlanRequest
 from tests.support.containers import count_entries
 from tests.support.controller.builders import NOW, Json, node, node_class, pod, pool, stamp
@@ -131,9 +131,9 @@ class NodeLives:
         await self.session._invalid_objects.publish_events()
         for claim in claims[::2]:
             instance = f"i-{claim['metadata']['name']}"
-            notice = InterruptionMessage(kind="spotInterruption", id=instance, at=self.now)
-            self.session.provisioning.observe_interruption(instance, [notice])
-            self.session.provisioning.start_early_eviction(instance, [notice])
+            message = InterruptionMessage(kind="spotInterruption", id=instance, at=self.now)
+            self.session.provisioning.observe_interruption(instance, [message])
+            self.session.provisioning.start_early_eviction(instance, [message])
         self._deliver("nodes", *(self._node(claim, ready=False) for claim in claims[::3]))
         await self._publish()
 

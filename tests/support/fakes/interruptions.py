@@ -12,7 +12,7 @@ from activities.interruption.activities import InterruptionActivities
 from activities.interruption.metrics import InterruptionMetrics
 from activities.ports.core import Ports
 from activities.ports.interruption import InterruptedNode, NotifyOutcome
-from tenure.model.interruption.notices import InterruptionMessage, StatusReport
+from tenure.model.interruption.messages import InterruptionMessage, StatusReport
 from tenure.model.interruption.records import InstanceInterruption, ParsedEvent, QueueMessage
 from tests.support.fakes.faulty import FaultInjectable
 from tests.support.fakes.ports import FakePorts
@@ -54,11 +54,11 @@ class FakeQueue(FaultInjectable):
     max_concurrent_polls: int = 0
     sent: int = 0
 
-    def send(self, *instances: str, notice: InterruptionMessage | None = None, **more: Any) -> str:
+    def send(self, *instances: str, message: InterruptionMessage | None = None, **more: Any) -> str:
         """One message about these instances; its id."""
         now = utc_now()
         messages = tuple(
-            InstanceInterruption(instance_id=one, notice=notice or spot_interruption(now)) for one in instances
+            InstanceInterruption(instance_id=one, message=message or spot_interruption(now)) for one in instances
         )
         return self.send_event(ParsedEvent(interruptions=messages, at=now), **more)
 
@@ -125,26 +125,28 @@ class FakeInterruptionNotifier:
     def find_owned(self, instance_ids: Collection[str]) -> frozenset[str]:
         return frozenset(one for one in instance_ids if not one.startswith("x"))
 
-    def find_interrupted_node(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> InterruptedNode | None:
+    def find_interrupted_node(
+        self, instance_id: str, messages: Sequence[InterruptionMessage]
+    ) -> InterruptedNode | None:
         if instance_id in self.failing_instances:
             raise ValueError("told to fail")
         return self.early_evictions.get(instance_id)
 
     async def notify(
-        self, instance_id: str, notices: Sequence[InterruptionMessage], left: Sequence[str] = ()
+        self, instance_id: str, messages: Sequence[InterruptionMessage], left: Sequence[str] = ()
     ) -> NotifyOutcome:
         self.early_evicted_pods[instance_id] = [*self.early_evicted_pods.get(instance_id, ()), *left]
         self.calls += 1
-        self.in_flight += len(notices)
+        self.in_flight += len(messages)
         self.max_in_flight = max(self.max_in_flight, self.in_flight)
         try:
             if self.gate is not None:
                 await self.gate.wait()
-            return self._outcome(instance_id, notices)
+            return self._outcome(instance_id, messages)
         finally:
-            self.in_flight -= len(notices)
+            self.in_flight -= len(messages)
 
-    def _outcome(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> NotifyOutcome:
+    def _outcome(self, instance_id: str, messages: Sequence[InterruptionMessage]) -> NotifyOutcome:
         if instance_id in self.failing_instances:
             raise ValueError("told to fail")
         for key in (instance_id, "*"):
@@ -153,9 +155,9 @@ class FakeInterruptionNotifier:
         if not self.find_owned([instance_id]):
             return "foreign"
         known_keys = {(instance, one.kind, one.id, one.status) for instance, one in self.notified}
-        new_messages = [one for one in notices if (instance_id, one.kind, one.id, one.status) not in known_keys]
+        new_messages = [one for one in messages if (instance_id, one.kind, one.id, one.status) not in known_keys]
         self.notified += [(instance_id, one) for one in new_messages]
-        return "told" if new_messages else "repeated"
+        return "notified" if new_messages else "repeated"
 
     def notifications_for(self, instance_id: str) -> list[str]:
         return [f"{one.kind} {one.status}" for instance, one in self.notified if instance == instance_id]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.model.interruption.notices import EventKind, InterruptionMessage, InterruptionMessages
+from tenure.model.interruption.messages import EventKind, InterruptionMessage, InterruptionMessages
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import Handle
 from tests.support.workflows.nodeclaim_workflows import BUSY, ready_nodeclaim
@@ -39,6 +39,6 @@ async def signal_interruption(
     """`early_evicted_pods`: pods that were told to go before."""
     provider: str = fake.claims.found["a"]["status"].get("providerID", "/i-unknown")
     interruption = InterruptionMessages(
-        instance_id=provider.rpartition("/")[2], notices=messages, evicted_pods=early_evicted_pods
+        instance_id=provider.rpartition("/")[2], messages=messages, evicted_pods=early_evicted_pods
     )
     await handle.signal(NodeClaimWorkflow.interruption_events, interruption)

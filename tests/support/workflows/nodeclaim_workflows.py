@@ -60,10 +60,10 @@ async def ready_nodeclaim(fake: WorkerHarness, **spec: Any) -> Handle:
     return handle
 
 
-async def observe_empty(fake: WorkerHarness, handle: Handle, policy: str = "WhenEmpty/30s") -> None:
+async def observe_empty(fake: WorkerHarness, handle: Handle, consolidation: str = "WhenEmpty/30s") -> None:
     """The last pod left just now."""
     now = await fake.now()
-    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, policy=policy)
+    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, consolidation=consolidation)
 
 
 async def delete_nodeclaim(fake: WorkerHarness, handle: Handle) -> None:

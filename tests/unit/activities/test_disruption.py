@@ -15,7 +15,7 @@ EXPIRED = NodeClaimDisruptionRequest(claim=REF, reason="Expired", voluntary=Fals
 
 async def test_an_empty_node_is_taken_out_of_service_and_its_claim_deleted(cluster: FakeCluster) -> None:
     cluster.add_running_node()
-    assert (await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)).outcome == "deleting"
+    assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "deleting"
     assert cluster.is_disrupted()
     assert "deletionTimestamp" in cluster.claims.found["a"]["metadata"]
     assert cluster.claims.condition_text("a", "DisruptionReason") == "True Empty"
@@ -28,7 +28,7 @@ async def test_a_node_that_has_to_stay_is_kept_in_service(cluster: FakeCluster, 
         cluster.nodes.update_node("node-a", annotations={DO_NOT_DISRUPT: "true"})
     else:
         cluster.pods.add("node-a", "web")
-    result = await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)
+    result = await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)
     why = f"Node node-a is annotated {DO_NOT_DISRUPT}" if annotated else "not empty: default/web"
     assert (result.outcome, result.why) == ("not now", why)
     assert not cluster.is_disrupted() and "deletionTimestamp" not in cluster.claims.found["a"]["metadata"]
@@ -37,14 +37,14 @@ async def test_a_node_that_has_to_stay_is_kept_in_service(cluster: FakeCluster, 
 async def test_pods_that_need_no_other_place_do_not_count(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.pods.add("node-a", "daemon", reschedulable=False)
-    assert (await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)).outcome == "deleting"
+    assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "deleting"
 
 
 async def test_what_is_forced_asks_nobody(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.pods.add("node-a", "web")
     cluster.nodes.update_node("node-a", annotations={DO_NOT_DISRUPT: "true"})
-    assert (await run_activity(cluster.disruption.delete_nodeclaim, EXPIRED)).outcome == "deleting"
+    assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EXPIRED)).outcome == "deleting"
 
 
 @pytest.mark.parametrize("disruption_request", [EMPTY, EXPIRED])
@@ -52,23 +52,23 @@ async def test_one_that_may_be_given_up_is_taken_out_of_service_and_keeps_its_cl
     cluster: FakeCluster, disruption_request: NodeClaimDisruptionRequest
 ) -> None:
     cluster.add_running_node()
-    retaining_request = disruption_request.model_copy(update={"retains_nodeclaim": True})
-    assert (await run_activity(cluster.disruption.delete_nodeclaim, retaining_request)).outcome == "deleting"
+    deferring_request = disruption_request.model_copy(update={"defers_deletion": True})
+    assert (await run_activity(cluster.disruption.disrupt_nodeclaim, deferring_request)).outcome == "deleting"
     assert cluster.is_disrupted() and "deletionTimestamp" not in cluster.claims.found["a"]["metadata"]
     assert cluster.claims.condition_text("a", "DisruptionReason") == f"True {disruption_request.reason}"
 
 
 async def test_a_claim_that_is_gone_or_another_now_is_left_alone(cluster: FakeCluster) -> None:
-    assert (await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)).outcome == "gone"
+    assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "gone"
     cluster.claims.add("a", uid="uid-other")
-    assert (await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)).outcome == "gone"
+    assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "gone"
     assert "deletionTimestamp" not in cluster.claims.found["a"]["metadata"]
 
 
 async def test_a_claim_whose_node_is_missing_can_go(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.nodes.found.clear()
-    assert (await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)).outcome == "deleting"
+    assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "deleting"
 
 
 @pytest.mark.parametrize("fault", [TryLater("500"), BadInput("422")])
@@ -79,9 +79,9 @@ async def test_a_deletion_that_fails_puts_the_node_back_into_service_and_leaves_
     cluster.add_running_node()
     getattr(cluster, port).faults[call] = [fault]
     with pytest.raises(Exception, match=str(fault)):
-        await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)
+        await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)
     assert not cluster.is_disrupted() and cluster.claims.condition_text("a", DISRUPTION_REASON) == ""
-    assert (await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)).outcome == "deleting"
+    assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "deleting"
 
 
 async def test_what_a_try_that_was_killed_left_is_cleared_where_the_node_stays(cluster: FakeCluster) -> None:
@@ -89,7 +89,7 @@ async def test_what_a_try_that_was_killed_left_is_cleared_where_the_node_stays(c
     await cluster.nodes.mark_disrupted("node-a")
     cluster.claims.set_status("a", DisruptionReason="True")
     cluster.pods.add("node-a", "web")
-    assert (await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)).outcome == "not now"
+    assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "not now"
     assert not cluster.is_disrupted() and cluster.claims.condition_text("a", DISRUPTION_REASON) == ""
 
 
@@ -105,16 +105,16 @@ async def test_a_node_is_put_back_unless_a_command_has_it(cluster: FakeCluster, 
 
 async def test_a_node_that_goes_is_not_put_back(cluster: FakeCluster) -> None:
     cluster.add_running_node()
-    await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)
+    await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)
     await run_activity(cluster.disruption.restore_schedulable, REF)
     assert cluster.is_disrupted()
 
 
 async def test_repeating_a_deletion_changes_nothing(cluster: FakeCluster) -> None:
     cluster.add_running_node()
-    await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)
+    await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)
     cluster.pods.add("node-a", "late")
-    assert (await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)).outcome == "deleting"
+    assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "deleting"
 
 
 async def test_a_report_writes_a_condition_and_an_event(cluster: FakeCluster) -> None:
@@ -141,7 +141,7 @@ async def test_a_report_may_be_only_one_of_the_two(cluster: FakeCluster) -> None
 
 async def test_an_end_that_nothing_may_hold_up_is_stamped_before_the_deletion(cluster: FakeCluster) -> None:
     cluster.add_running_node()
-    await run_activity(cluster.disruption.delete_nodeclaim, EXPIRED.model_copy(update={"at_once": True}))
+    await run_activity(cluster.disruption.disrupt_nodeclaim, EXPIRED.model_copy(update={"at_once": True}))
     metadata = cluster.claims.found["a"]["metadata"]
     stamped = datetime.fromisoformat(metadata["annotations"][NODECLAIM_TERMINATION_TIMESTAMP])
     assert "deletionTimestamp" in metadata and datetime.now(UTC) - stamped < timedelta(minutes=1)
@@ -157,11 +157,11 @@ async def test_the_earlier_end_of_a_grace_period_stays(cluster: FakeCluster, wri
     written = (datetime.now(UTC) + timedelta(hours=hours)).isoformat() if hours else written
     annotations = cluster.claims.found["a"]["metadata"]["annotations"]
     annotations[NODECLAIM_TERMINATION_TIMESTAMP] = written
-    await run_activity(cluster.disruption.delete_nodeclaim, EXPIRED.model_copy(update={"at_once": True}))
+    await run_activity(cluster.disruption.disrupt_nodeclaim, EXPIRED.model_copy(update={"at_once": True}))
     assert (annotations[NODECLAIM_TERMINATION_TIMESTAMP] == written) is sooner
 
 
 async def test_what_is_only_forced_has_its_grace_period(cluster: FakeCluster) -> None:
     cluster.add_running_node()
-    await run_activity(cluster.disruption.delete_nodeclaim, EXPIRED)
+    await run_activity(cluster.disruption.disrupt_nodeclaim, EXPIRED)
     assert NODECLAIM_TERMINATION_TIMESTAMP not in cluster.claims.found["a"]["metadata"]["annotations"]

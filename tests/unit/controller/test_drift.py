@@ -60,7 +60,7 @@ class DriftHarness(NotifierHarness):
         self.detector = DriftDetector(
             cache=self.cache, types=self.types_of, instances=self.instances, events=self.events, now=lambda: self.now
         )
-        self.notifier._drift = self.detector.verdict_of
+        self.notifier._drift = self.detector.drift_of
 
     def types_of(self, node_class: EC2NodeClass) -> dict[str, InstanceType] | None:
         return self.types
@@ -82,8 +82,8 @@ class DriftHarness(NotifierHarness):
         return self.reason()
 
     def reason(self, name: str = "c1") -> str:
-        verdict = self.detector.verdict_of(self.cache.nodeclaims[name])
-        return verdict.reason if verdict else ""
+        drift = self.detector.drift_of(self.cache.nodeclaims[name])
+        return drift.reason if drift else ""
 
     def reported_drift(self) -> list[str]:
         """The drift in everything that `c1` was told."""
@@ -301,9 +301,9 @@ async def test_a_successor_says_nothing_new(harness: DriftHarness) -> None:
     successor.types = None
     successor.apply_objects("nodepools", pool())
     successor.apply_objects("ec2nodeclasses", a_class())
-    verdict = harness.detector.verdict_of(harness.cache.nodeclaims["c1"])
-    assert verdict is not None
-    condition = {"type": "Drifted", "status": "True", "reason": verdict.reason, "message": verdict.message}
+    drift = harness.detector.drift_of(harness.cache.nodeclaims["c1"])
+    assert drift is not None
+    condition = {"type": "Drifted", "status": "True", "reason": drift.reason, "message": drift.message}
     raw = claim("c1", phase="Launched", labels=NODE_LABELS)
     raw["status"] |= {
         "imageID": "ami-old",
@@ -324,7 +324,7 @@ async def test_a_node_that_went_is_forgotten(harness: DriftHarness) -> None:
     deleted = nodeclaim_fact({**claim("c1"), "spec": claim("c1")["spec"]})
     harness.delete_objects("nodeclaims", claim("c1"))
     harness.detector.observe(harness.cache.drain_changes())
-    assert harness.detector.verdict_of(deleted) is None and not harness.detector._evaluated
+    assert harness.detector.drift_of(deleted) is None and not harness.detector._evaluated
 
 
 async def test_nothing_is_asked_of_ec2_without_nodes() -> None:

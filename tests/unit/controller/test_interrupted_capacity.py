@@ -11,7 +11,7 @@ from tenure.controller.cache.nominations import Nominations
 from tenure.controller.interruption import BURST_SIZE, INTERRUPTION_WINDOW, RENOTIFY_AFTER, InterruptedCapacity
 from tenure.controller.signals.pending_pods import classify_pods, list_pending_pods
 from tenure.controller.signals.provisioning_trigger import ProvisioningTrigger
-from tenure.model.interruption.notices import InterruptionMessage
+from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.launch import UNAVAILABLE_FOR
 from tenure.model.observations import ObservedDemand, ObservedUnavailableOfferings
 from tenure.model.workflow_states import BatchWindow
@@ -47,13 +47,13 @@ class InterruptedCapacityHarness(CacheHarness):
         self.cache.drain_changes()
 
     def interrupt(self, name: str, kind: str = "spotInterruption", seconds: float = 0, **more: Any) -> None:
-        notice = InterruptionMessage.model_validate({"kind": kind, "id": "terminate", "at": at(seconds), **more})
-        self.interrupted_capacity.observe(self.cache.nodeclaims[name], [notice])
+        message = InterruptionMessage.model_validate({"kind": kind, "id": "terminate", "at": at(seconds), **more})
+        self.interrupted_capacity.observe(self.cache.nodeclaims[name], [message])
 
     def early_evicted_pods(self, name: str, kind: str = "spotInterruption", **more: Any) -> list[str] | None:
         """The pods that have to go before anybody is asked; None where the node's workflow decides."""
-        notice = InterruptionMessage.model_validate({"kind": kind, "id": "terminate", "at": at(0), **more})
-        found = self.interrupted_capacity.start_early_eviction(self.cache.nodeclaims[name], [notice])
+        message = InterruptionMessage.model_validate({"kind": kind, "id": "terminate", "at": at(0), **more})
+        found = self.interrupted_capacity.start_early_eviction(self.cache.nodeclaims[name], [message])
         return None if found is None else sorted(pod.name for pod in found.pods)
 
     def advance_to(self, seconds: float) -> None:

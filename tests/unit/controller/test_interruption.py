@@ -14,7 +14,7 @@ from tenure.controller.host import ClusterController
 from tenure.controller.interruption import InterruptionNotifier
 from tenure.controller.session import ControllerSession
 from tenure.controller.settings import ControllerSettings
-from tenure.model.interruption.notices import InterruptionMessage, InterruptionMessages
+from tenure.model.interruption.messages import InterruptionMessage, InterruptionMessages
 from tests.support.controller.builders import NOW, CacheHarness, at, claim
 from tests.support.fakes.event_loop import run_pending_tasks
 from tests.unit.controller.fake_temporal import FakeTemporal
@@ -29,14 +29,14 @@ class InterruptionNotifierHarness(CacheHarness):
         self.notifier = InterruptionNotifier(self.temporal.client, "demo", now=lambda: self.now)
         self.apply_objects("nodeclaims", claim("a", phase="Initialized"))
 
-    async def notify(self, *notices: InterruptionMessage, instance: str = "i-a", known: bool = True) -> NotifyOutcome:
-        return await self.notifier.notify(self.cache, instance, notices or (spot(),), known=known)
+    async def notify(self, *messages: InterruptionMessage, instance: str = "i-a", known: bool = True) -> NotifyOutcome:
+        return await self.notifier.notify(self.cache, instance, messages or (spot(),), known=known)
 
     def signaled_ids(self) -> list[list[str]]:
-        """The ids of notices, by signal."""
+        """The IDs of the messages, by signal."""
         found: Sequence[Any] = self.temporal.arguments_to(WORKFLOW_ID)
         assert all(isinstance(one, InterruptionMessages) and one.instance_id == "i-a" for one in found)
-        return [[notice.id for notice in one.notices] for one in found]
+        return [[message.id for message in one.messages] for one in found]
 
 
 def spot(**more: Any) -> InterruptionMessage:
@@ -55,16 +55,16 @@ def harness() -> InterruptionNotifierHarness:
 
 
 async def test_the_life_of_the_instances_node_is_told(harness: InterruptionNotifierHarness) -> None:
-    assert await harness.notify(spot(), change()) == "told"
+    assert await harness.notify(spot(), change()) == "notified"
     (sent,) = harness.temporal.sent
     assert (sent.workflow_id, sent.signal) == (WORKFLOW_ID, "interruption_events")
     assert harness.signaled_ids() == [["terminate", "arn:1"]]
 
 
 async def test_the_same_is_told_once(harness: InterruptionNotifierHarness) -> None:
-    assert await harness.notify() == "told"
+    assert await harness.notify() == "notified"
     assert await harness.notify(spot(at=at(30))) == "repeated"
-    assert await harness.notify(spot(), spot(at=at(60)), change(), change(text="said otherwise")) == "told"
+    assert await harness.notify(spot(), spot(at=at(60)), change(), change(text="said otherwise")) == "notified"
     assert harness.signaled_ids() == [["terminate"], ["arn:1"]]
 
 
@@ -73,14 +73,14 @@ async def test_the_same_at_the_same_time_is_told_once(harness: InterruptionNotif
     tasks = [asyncio.create_task(harness.notify()) for _ in range(5)]
     await asyncio.sleep(0)
     harness.temporal.gate.set()
-    assert sorted(await asyncio.gather(*tasks)) == ["repeated"] * 4 + ["told"]
+    assert sorted(await asyncio.gather(*tasks)) == ["notified"] + ["repeated"] * 4
     assert harness.signaled_ids() == [["terminate"]]
 
 
 async def test_what_aws_moves_or_calls_off_is_news(harness: InterruptionNotifierHarness) -> None:
     await harness.notify(change())
-    assert await harness.notify(change(starts=at(7200), at=at(10))) == "told"
-    assert await harness.notify(change(starts=at(7200), status="withdrawn", at=at(20))) == "told"
+    assert await harness.notify(change(starts=at(7200), at=at(10))) == "notified"
+    assert await harness.notify(change(starts=at(7200), status="withdrawn", at=at(20))) == "notified"
 
 
 async def test_a_late_repeat_of_an_older_word_is_no_news(harness: InterruptionNotifierHarness) -> None:
@@ -92,12 +92,12 @@ async def test_a_late_repeat_of_an_older_word_is_no_news(harness: InterruptionNo
 async def test_of_two_words_on_one_thing_the_latest_counts(harness: InterruptionNotifierHarness) -> None:
     await harness.notify(change(status="over", at=at(20)), change())
     (message,) = harness.temporal.arguments_to(WORKFLOW_ID)
-    assert isinstance(message, InterruptionMessages) and [one.status for one in message.notices] == ["over"]
+    assert isinstance(message, InterruptionMessages) and [one.status for one in message.messages] == ["over"]
 
 
 async def test_what_was_not_accepted_is_told_again(harness: InterruptionNotifierHarness) -> None:
     harness.temporal.failures = [RPCStatusCode.UNAVAILABLE, RPCStatusCode.PERMISSION_DENIED]
-    assert [await harness.notify() for _ in range(4)] == ["later", "later", "told", "repeated"]
+    assert [await harness.notify() for _ in range(4)] == ["later", "later", "notified", "repeated"]
 
 
 async def test_what_temporal_refuses_for_good_is_an_error(harness: InterruptionNotifierHarness) -> None:
@@ -119,12 +119,12 @@ async def test_it_may_be_that_of_a_claim_that_is_being_launched(harness: Interru
     assert await harness.notify(instance="i-b") == "foreign"
     harness.now = at(-40)
     harness.apply_objects("nodeclaims", claim("b", phase="Launched"))
-    assert await harness.notify(instance="i-b") == "told"
+    assert await harness.notify(instance="i-b") == "notified"
 
 
 async def test_nobody_is_foreign_to_caches_that_are_too_old(harness: InterruptionNotifierHarness) -> None:
     assert await harness.notify(instance="i-other", known=False) == "later"
-    assert await harness.notify(known=False) == "told"
+    assert await harness.notify(known=False) == "notified"
 
 
 async def test_a_life_that_is_over_needs_no_word(harness: InterruptionNotifierHarness) -> None:
@@ -136,7 +136,7 @@ async def test_a_life_that_is_over_needs_no_word(harness: InterruptionNotifierHa
 async def test_a_life_that_is_missing_is_about_to_be_started(harness: InterruptionNotifierHarness) -> None:
     """Its NodeClaim is there and stays: the watch starts lives for such."""
     harness.temporal.failures = [RPCStatusCode.NOT_FOUND]
-    assert [await harness.notify(), await harness.notify()] == ["no workflow", "told"]
+    assert [await harness.notify(), await harness.notify()] == ["no workflow", "notified"]
 
 
 async def test_a_node_that_is_ended_is_not_told_that_its_instance_ends(harness: InterruptionNotifierHarness) -> None:
@@ -144,7 +144,7 @@ async def test_a_node_that_is_ended_is_not_told_that_its_instance_ends(harness: 
     harness.apply_objects("nodeclaims", claim("a", phase="Initialized", deleting=True))
     ends = InterruptionMessage(kind="instanceTerminating", id="shutting-down", at=NOW)
     assert await harness.notify(ends) == "over"
-    assert await harness.notify(ends, spot()) == "told"
+    assert await harness.notify(ends, spot()) == "notified"
     assert harness.signaled_ids() == [["terminate"]]
 
 
@@ -154,7 +154,7 @@ async def test_what_is_remembered_has_an_end(monkeypatch: pytest.MonkeyPatch) ->
     for number in range(3):
         await harness.notify(change(id=f"arn:{number}"))
     assert await harness.notify(change(id="arn:2")) == "repeated"
-    assert await harness.notify(change(id="arn:0")) == "told"
+    assert await harness.notify(change(id="arn:0")) == "notified"
 
 
 async def test_signals_go_out_so_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ async def test_signals_go_out_so_many_at_once(monkeypatch: pytest.MonkeyPatch) -
     tasks = [asyncio.create_task(harness.notify(instance=f"i-{name}")) for name in names]
     await run_pending_tasks()
     harness.temporal.gate.set()
-    assert set(await asyncio.gather(*tasks)) == {"told"}
+    assert set(await asyncio.gather(*tasks)) == {"notified"}
     assert harness.temporal.max_in_flight == interruption.MAX_CONCURRENT_SIGNALS
 
 
@@ -180,7 +180,7 @@ def test_a_claim_is_found_by_its_instance_until_it_is_gone(harness: Interruption
 
 
 class FakeSession:
-    """A stay of the watch, as far as notices need it."""
+    """A session of the watch, with the parts that messages need."""
 
     def __init__(self, harness: InterruptionNotifierHarness) -> None:
         self.cluster = self.provisioning = self
@@ -188,10 +188,10 @@ class FakeSession:
         self.stale_kind_names: list[str] = []
         self.observed: list[str] = []
 
-    def observe_interruption(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> None:
+    def observe_interruption(self, instance_id: str, messages: Sequence[InterruptionMessage]) -> None:
         self.observed.append(instance_id)
 
-    def start_early_eviction(self, instance_id: str, notices: Sequence[InterruptionMessage]) -> InterruptedNode:
+    def start_early_eviction(self, instance_id: str, messages: Sequence[InterruptionMessage]) -> InterruptedNode:
         return InterruptedNode(node="n", uid="u", tainted=False, pods=())
 
     def stale_kinds(self, within: float) -> list[str]:
@@ -220,7 +220,7 @@ async def test_the_host_of_the_watch_tells_and_remembers_over_its_stays(harness:
     host, stay = make_cluster_controller(harness), FakeSession(harness)
     host._session = cast(ControllerSession, stay)
     assert host.find_owned(["i-a", "i-other"]) == {"i-a"}
-    assert await host.notify("i-a", [spot()]) == "told"
+    assert await host.notify("i-a", [spot()]) == "notified"
     assert await host.notify("i-other", [spot()]) == "foreign"
     assert stay.observed == ["i-a", "i-other"], "before anybody is told"
     stay.stale_kind_names = ["nodeclaims"]

@@ -11,7 +11,7 @@ from tenure.controller.lifecycle_policies import LifecyclePolicies
 from tenure.kube.client.list_watch import Delta
 from tenure.model.errors import TryLater
 from tenure.model.nodeclaim.state import Deadlines
-from tenure.model.operator_requests import NO_INVALID_RULES, PolicyFact, PolicyVerdict
+from tenure.model.operator_requests import NO_INVALID_RULES, PolicyFact, PolicyValidation
 from tenure.policy.policy_features import PolicyFeatures
 from tests.support.controller.builders import CacheHarness, claim, pool, stamp
 
@@ -20,14 +20,14 @@ class FakePolicyPort:
     """The port: what was said, and how often it is to fail."""
 
     def __init__(self) -> None:
-        self.written: list[tuple[str, PolicyVerdict]] = []
+        self.written: list[tuple[str, PolicyValidation]] = []
         self.failures = 0
 
-    async def write_verdict(self, name: str, uid: str, verdict: PolicyVerdict, *, now: datetime) -> bool:
+    async def write_validation(self, name: str, uid: str, validation: PolicyValidation, *, now: datetime) -> bool:
         if self.failures:
             self.failures -= 1
             raise TryLater("told to fail")
-        self.written.append((name, verdict))
+        self.written.append((name, validation))
         return True
 
 
@@ -148,7 +148,7 @@ def test_one_that_cannot_be_read_hurts_only_itself(harness: PolicyHarness) -> No
 async def test_each_verdict_is_written_once_and_again_when_it_turns(harness: PolicyHarness) -> None:
     harness.write(policy("old", age=200, notReadyGrace="1m"), policy("young", notReadyGrace="2m"))
     harness.update()
-    assert await harness.policies.write_verdicts() and await harness.policies.write_verdicts()
+    assert await harness.policies.write_validations() and await harness.policies.write_validations()
     assert sorted((name, one.reason) for name, one in harness.policy_port.written) == [
         ("old", "Conflict"),
         ("young", "Conflict"),
@@ -156,7 +156,7 @@ async def test_each_verdict_is_written_once_and_again_when_it_turns(harness: Pol
     harness.policy_port.written.clear()
     harness.remove("young")
     harness.update()
-    await harness.policies.write_verdicts()
+    await harness.policies.write_validations()
     assert [(name, one.reason, one.node_pools) for name, one in harness.policy_port.written] == [
         ("old", "", ("general", "gpu"))
     ]
@@ -166,8 +166,8 @@ async def test_a_verdict_that_could_not_be_written_is_written_next_time(harness:
     harness.write(policy("p", launch={"deadline": "0s"}))
     harness.update()
     harness.policy_port.failures = 1
-    assert not await harness.policies.write_verdicts()
-    assert await harness.policies.write_verdicts()
+    assert not await harness.policies.write_validations()
+    assert await harness.policies.write_validations()
     assert [(name, one.rejected, one.reason) for name, one in harness.policy_port.written] == [
         ("p", True, "RuntimeValidation")
     ]
@@ -176,10 +176,10 @@ async def test_a_verdict_that_could_not_be_written_is_written_next_time(harness:
 async def test_nothing_is_said_before_all_policies_and_pools_are_known(harness: PolicyHarness) -> None:
     harness.write(policy("p", **GPU, launch={"deadline": "4m"}))
     assert not harness.policies.update(harness.cache.drain_changes(), known=False)
-    await harness.policies.write_verdicts()
+    await harness.policies.write_validations()
     assert harness.policy_port.written == [] and harness.policies.rules_of("gpu") is None
     assert harness.update().nodeclaims == {"g1"}
-    await harness.policies.write_verdicts()
+    await harness.policies.write_validations()
     assert len(harness.policy_port.written) == 1
 
 
@@ -197,10 +197,10 @@ async def test_a_pool_that_comes_or_goes_is_told_on_the_policy(harness: PolicyHa
     harness.delete_objects("nodeclaims", claim("c1"))
     harness.write(policy("p", notReadyGrace="1m"))
     harness.update()
-    await harness.policies.write_verdicts()
+    await harness.policies.write_validations()
     change(harness)
     harness.update()
-    await harness.policies.write_verdicts()
+    await harness.policies.write_validations()
     assert (
         len(harness.policy_port.written) == 2
         and harness.policy_port.written[0][1].node_pools != harness.policy_port.written[1][1].node_pools

@@ -9,7 +9,7 @@ import pytest
 import tenure.sandbox.aws.services.sqs  # noqa: F401  (the type that moto does not know)
 from deploy.resources import EVENTS_STACK, IAM_FILES, render
 from tenure.aws.doctor.eventbridge import KINDS, events_of, matches_pattern
-from tenure.model.interruption.notices import KARPENTERS_KINDS, EventKind
+from tenure.model.interruption.messages import KARPENTERS_KINDS, EventKind
 from tests.unit.deploy.stacks import ACCOUNT, CLUSTER, REGION, client, create_stack, mocked_aws, read_template
 
 ARN = f"arn:aws:sqs:{REGION}:{ACCOUNT}:{CLUSTER}"

@@ -33,8 +33,8 @@ def node(observed: dict[str, Any] | None = None, *, born: datetime | None = None
     )
 
 
-def empty_for(policy: str = "WhenEmpty/30s", **ago: float) -> dict[str, Any]:
-    return {"empty": True, "empty_since": before(**ago), "policy": policy}
+def empty_for(consolidation: str = "WhenEmpty/30s", **ago: float) -> dict[str, Any]:
+    return {"empty": True, "empty_since": before(**ago), "consolidation": consolidation}
 
 
 def permit(**until: float) -> PermitResult:

@@ -138,11 +138,11 @@ def facts(**more: Any) -> DriftFacts:
     return DriftFacts(**{**defaults, **more})
 
 
-def verdict(**more: Any) -> Drift | None:
+def drift_of(**more: Any) -> Drift | None:
     return decide_drift(facts(**more), NOW)
 
 
 def reason(**more: Any) -> str:
     """Empty: it has not drifted."""
-    found = verdict(**more)
+    found = drift_of(**more)
     return found.reason if found else ""

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.model.interruption.notices import EventKind, InterruptionMessage
+from tenure.model.interruption.messages import EventKind, InterruptionMessage
 from tenure.model.interruption.records import ApprovalDecision, TrackedInterruption
 from tenure.model.launch import LaunchedInstance
 from tenure.model.nodeclaim.state import NodeClaimState
@@ -17,17 +17,17 @@ YES = ApprovalDecision(approved=True, by="ann", at=NOW)
 NO = ApprovalDecision(approved=False, by="bob", reason="quarter's end", at=NOW)
 
 
-def notice(kind: EventKind = "scheduledChange", **fields: Any) -> InterruptionMessage:
+def interruption_message(kind: EventKind = "scheduledChange", **fields: Any) -> InterruptionMessage:
     code = "instance-retirement" if kind == "scheduledChange" else ""
     defaults = {"kind": kind, "id": f"id-{kind}", "at": before(minutes=5), "code": code}
     return InterruptionMessage.model_validate({**defaults, **fields})
 
 
 def tracked_interruptions(
-    *notices: InterruptionMessage, decision: ApprovalDecision | None = None, at: datetime | None = None
+    *messages: InterruptionMessage, decision: ApprovalDecision | None = None, at: datetime | None = None
 ) -> tuple[TrackedInterruption, ...]:
     return tuple(
-        TrackedInterruption(notice=one, received_at=at or before(minutes=5), decision=decision) for one in notices
+        TrackedInterruption(message=one, received_at=at or before(minutes=5), decision=decision) for one in messages
     )
 
 
@@ -36,7 +36,7 @@ def rules(**interruption: Any) -> LifecycleRules:
 
 
 def node_with_events(
-    *notices: InterruptionMessage,
+    *messages: InterruptionMessage,
     event_rules: dict[str, Any] | None = None,
     decision: ApprovalDecision | None = None,
     **state: Any,
@@ -46,7 +46,7 @@ def node_with_events(
     defaults = {
         "initialized": True,
         "launched": launched("on-demand"),
-        "notices": tracked_interruptions(*notices, decision=decision),
+        "interruptions": tracked_interruptions(*messages, decision=decision),
     }
     return node(observed, **{**defaults, **state})
 

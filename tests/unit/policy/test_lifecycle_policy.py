@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.nodeclaim.state import Deadlines
-from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyVerdict
+from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyValidation
 from tenure.policy.lifecycle.deadlines import flatten_rules
 from tenure.policy.lifecycle_policy import Resolved, resolve_policies
 from tenure.policy.policy_sources import policy_names_by_event
@@ -52,7 +52,7 @@ def test_a_policy_without_selector_is_for_every_pool_and_others_for_those_they_s
     )
     assert fields_for(resolved, "cpu") == {"notReadyGrace": "1m", "launch.deadline": "4m"}
     assert fields_for(resolved, "gpu") == {"notReadyGrace": "1m", "drain.deadline": "2h"}
-    assert {name: one.node_pools for name, one in resolved.verdicts.items()} == {
+    assert {name: one.node_pools for name, one in resolved.validations.items()} == {
         "all": ("cpu", "gpu"),
         "labelled": ("gpu",),
         "named": ("cpu",),
@@ -74,7 +74,7 @@ def test_the_more_precise_policy_counts_field_by_field() -> None:
         "registration.whenOverdue": "alarm",
         "notReadyGrace": "2m",
     }
-    assert not any(one.rejected for one in resolved.verdicts.values())
+    assert not any(one.rejected for one in resolved.validations.values())
 
 
 def test_two_that_are_as_precise_and_differ_are_a_conflict_that_the_older_wins_and_both_tell() -> None:
@@ -83,7 +83,7 @@ def test_two_that_are_as_precise_and_differ_are_a_conflict_that_the_older_wins_a
         policy("old", age=2, names=("gpu", "cpu"), drain={"deadline": "1h"}),
     )
     assert fields_for(resolved, "gpu") == {"drain.deadline": "1h", "notReadyGrace": "3m"}
-    old, young = resolved.verdicts["old"], resolved.verdicts["young"]
+    old, young = resolved.validations["old"], resolved.validations["young"]
     assert (old.rejected, old.reason, young.rejected, young.reason) == (True, "Conflict", True, "Conflict")
     for part in (
         "LifecyclePolicy young",
@@ -105,15 +105,15 @@ def test_of_two_of_one_age_the_first_by_name_counts() -> None:
 
 def test_the_same_value_in_other_words_is_no_conflict() -> None:
     resolved = resolve_all(policy("a", drain={"deadline": "1h"}), policy("b", drain={"deadline": "60m"}))
-    assert not any(one.rejected for one in resolved.verdicts.values())
-    assert resolved.verdicts["b"].node_pools == ("cpu", "gpu")
+    assert not any(one.rejected for one in resolved.validations.values())
+    assert resolved.validations["b"].node_pools == ("cpu", "gpu")
 
 
 def test_a_list_is_one_field() -> None:
     one = {"conditions": [{"type": "Ready", "status": "False", "toleration": "30m"}]}
     other: dict[str, Any] = {"conditions": []}
     resolved = resolve_all(policy("a", age=2, repair=one), policy("b", repair=other))
-    assert resolved.verdicts["b"].reason == "Conflict" and "repair.conditions" in resolved.verdicts["b"].message
+    assert resolved.validations["b"].reason == "Conflict" and "repair.conditions" in resolved.validations["b"].message
 
 
 def test_a_policy_that_makes_no_sense_hurts_only_itself_and_says_what_becomes_of_its_pools() -> None:
@@ -123,37 +123,38 @@ def test_a_policy_that_makes_no_sense_hurts_only_itself_and_says_what_becomes_of
         policy("sound", notReadyGrace="1m"),
     )
     assert fields_for(resolved, "gpu") == fields_for(resolved, "cpu") == {"notReadyGrace": "1m"}
-    broken = resolved.verdicts["broken"]
+    broken = resolved.validations["broken"]
     assert (broken.rejected, broken.reason, broken.node_pools) == (True, "RuntimeValidation", ())
     assert broken.message.startswith("spec.launch.deadline: '0s' is no time at all; write")
     assert "what it said before holds no more" in broken.message
-    assert resolved.verdicts["unreadable"].message.startswith("spec.launch.whenOverdue: 'explode'")
-    assert resolved.verdicts["sound"] == PolicyVerdict(node_pools=("cpu", "gpu"))
+    assert resolved.validations["unreadable"].message.startswith("spec.launch.whenOverdue: 'explode'")
+    assert resolved.validations["sound"] == PolicyValidation(node_pools=("cpu", "gpu"))
 
 
 def test_a_name_of_no_pool_is_told_and_the_policy_is_heeded_all_the_same() -> None:
     resolved = resolve_all(policy("p", names=("gpu", "gone"), notReadyGrace="1m"))
-    verdict = resolved.verdicts["p"]
-    assert not verdict.rejected and verdict.node_pools == ("gpu",)
-    assert verdict.reason == "NodePoolNotFound" and "no NodePool gone" in verdict.message
+    validation = resolved.validations["p"]
+    assert not validation.rejected and validation.node_pools == ("gpu",)
+    assert validation.reason == "NodePoolNotFound" and "no NodePool gone" in validation.message
     assert fields_for(resolved, "gpu")
 
 
 def test_a_launch_deadline_that_registration_cuts_is_told_on_the_policy_that_gives_it() -> None:
     resolved = resolve_all(policy("p", names=("gpu",), launch={"deadline": "20m"}), policy("q", notReadyGrace="1m"))
     assert (
-        resolved.verdicts["p"].reason == "DeadlineCut" and "registration.deadline 15m" in resolved.verdicts["p"].message
+        resolved.validations["p"].reason == "DeadlineCut"
+        and "registration.deadline 15m" in resolved.validations["p"].message
     )
-    assert not resolved.verdicts["q"].reason
+    assert not resolved.validations["q"].reason
     both = resolve_all(
         policy("p", names=("gpu",), launch={"deadline": "20m"}), policy("q", registration={"deadline": "30m"})
     )
-    assert not both.verdicts["p"].reason
+    assert not both.validations["p"].reason
 
 
 def test_a_policy_whose_every_field_another_overrules_counts_nowhere() -> None:
     resolved = resolve_all(policy("all", notReadyGrace="1m"), policy("p", names=("cpu", "gpu"), notReadyGrace="2m"))
-    assert resolved.verdicts["all"] == PolicyVerdict()
+    assert resolved.validations["all"] == PolicyValidation()
 
 
 SPANS = st.sampled_from(["5m", "300s", "1h", "2h"])
@@ -190,9 +191,9 @@ def test_roll_outs_that_make_no_sense_are_held_and_the_policy_says_so_and_counts
     resolved = resolve_all(policy("p", names=("gpu",), rollout={"waves": [{"nodes": "0"}]}, notReadyGrace="9m"))
     assert fields_for(resolved, "gpu")["notReadyGrace"] == "9m"
     assert resolved.rules["gpu"].rollout is not None
-    verdict = resolved.verdicts["p"]
-    assert (verdict.rejected, verdict.reason, verdict.node_pools) == (False, "RolloutsHeld", ("gpu",))
-    assert verdict.message == (
+    validation = resolved.validations["p"]
+    assert (validation.rejected, validation.reason, validation.node_pools) == (False, "RolloutsHeld", ("gpu",))
+    assert validation.message == (
         "spec.rollout.waves[0].nodes: '0' replaces nothing; write '1' or more, or leave the wave out. Nothing is "
         "rolled out in its NodePools until that can be read"
     )
@@ -212,9 +213,9 @@ def test_disruption_rules_that_make_no_sense_hold_the_pools_of_the_policy_and_it
     assert "Mars/Olympus" in why and resolved.unread.keys() == {"gpu"}
     assert resolved.rules["gpu"].rollout is not None
     assert fields_for(resolved, "cpu") == {"disruption.clusterNodes": "3"}
-    verdict = resolved.verdicts["p"]
-    assert (verdict.rejected, verdict.reason, verdict.node_pools) == (True, "RuntimeValidation", ("gpu",))
-    assert "no node of them goes voluntarily" in verdict.message
+    validation = resolved.validations["p"]
+    assert (validation.rejected, validation.reason, validation.node_pools) == (True, "RuntimeValidation", ("gpu",))
+    assert "no node of them goes voluntarily" in validation.message
 
 
 def test_a_policy_that_is_refused_for_something_else_narrows_disruption_all_the_same() -> None:
@@ -224,11 +225,11 @@ def test_a_policy_that_is_refused_for_something_else_narrows_disruption_all_the_
     )
     assert fields_for(resolved, "gpu") == {"disruption.windows": [WINDOW]}
     assert not resolved.unread
-    verdict = resolved.verdicts["p"]
-    assert verdict.rejected and verdict.message.endswith(
+    validation = resolved.validations["p"]
+    assert validation.rejected and validation.message.endswith(
         "what it says of disruption, roll-outs, hooks and interruption counts all the same"
     )
-    assert verdict.node_pools == ("gpu",)
+    assert validation.node_pools == ("gpu",)
 
 
 def test_roll_outs_that_cannot_be_read_at_all_hold_drift_alone() -> None:
@@ -238,7 +239,7 @@ def test_roll_outs_that_cannot_be_read_at_all_hold_drift_alone() -> None:
     assert "LifecyclePolicy p cannot be read" in unreadable.blocking_message(
         "Drifted"
     ) and not unreadable.blocking_message("Underutilized")
-    assert "goes for drift" in resolve_all(broken).verdicts["p"].message
+    assert "goes for drift" in resolve_all(broken).validations["p"].message
 
 
 def test_of_two_that_cannot_be_read_the_more_precise_is_named_and_both_tell() -> None:
@@ -246,7 +247,7 @@ def test_of_two_that_cannot_be_read_the_more_precise_is_named_and_both_tell() ->
     resolved = resolve_all(policy("all", age=9, disruption=invalid), policy("p", names=("gpu",), disruption=invalid))
     assert "LifecyclePolicy p " in resolved.unread["gpu"].disruption
     assert "LifecyclePolicy all " in resolved.unread["cpu"].disruption
-    assert resolved.verdicts["all"].node_pools == ("cpu", "gpu")
+    assert resolved.validations["all"].node_pools == ("cpu", "gpu")
 
 
 # --- what it says of AWS's events ---
@@ -264,9 +265,9 @@ def test_a_policy_that_is_refused_for_something_else_keeps_what_it_says_of_event
         resolved.rules["gpu"].interruption == LifecycleRules.model_validate({"interruption": interruption}).interruption
     )
     assert not resolved.unread
-    verdict = resolved.verdicts["p"]
-    assert verdict.rejected and "interruption counts all the same" in verdict.message
-    assert verdict.node_pools == ("gpu",)
+    validation = resolved.validations["p"]
+    assert validation.rejected and "interruption counts all the same" in validation.message
+    assert validation.node_pools == ("gpu",)
 
 
 @pytest.mark.parametrize(
@@ -299,16 +300,18 @@ def test_events_of_which_nobody_can_read_what_follows_wait_if_they_can(
     assert resolved.unread["gpu"].blocking_message("Empty") == "", "what is voluntary goes on"
     found = resolved.rules.get("gpu")
     assert (found.to_object()["interruption"] if found else {}) == retained
-    verdict = resolved.verdicts["p"]
-    assert (verdict.rejected, verdict.reason, verdict.node_pools) == (True, "RuntimeValidation", ("gpu",))
-    assert "until interruption can be read nodes of them wait" in verdict.message
+    validation = resolved.validations["p"]
+    assert (validation.rejected, validation.reason, validation.node_pools) == (True, "RuntimeValidation", ("gpu",))
+    assert "until interruption can be read nodes of them wait" in validation.message
     assert resolved.unread.keys() == {"gpu"}
 
 
 def test_all_that_is_held_is_said() -> None:
     interruption = {"scheduledChange": ATLANTIS}
     message = (
-        resolve_all(policy("p", disruption={"windows": [NOT_A_ZONE]}, interruption=interruption)).verdicts["p"].message
+        resolve_all(policy("p", disruption={"windows": [NOT_A_ZONE]}, interruption=interruption))
+        .validations["p"]
+        .message
     )
     assert "goes voluntarily" in message and "nodes of them wait" in message
 

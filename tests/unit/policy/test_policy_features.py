@@ -39,10 +39,10 @@ def resolve(*policies: PolicyFact, features: PolicyFeatures | None = None) -> Re
     ],
 )
 def test_the_status_names_field_value_and_setting(spec: dict[str, Any], expected: str) -> None:
-    verdict = resolve(fact(**spec)).verdicts["web"]
+    verdict = resolve(fact(**spec)).validations["web"]
     assert (verdict.rejected, verdict.reason, verdict.node_pools) == (False, "DisabledBySetting", ("gpu",))
     assert verdict.message.startswith(expected)
-    assert resolve(fact(**spec), features=ALL).verdicts["web"].reason == ""
+    assert resolve(fact(**spec), features=ALL).validations["web"].reason == ""
 
 
 def test_a_drain_has_no_surge_while_the_setting_is_off() -> None:

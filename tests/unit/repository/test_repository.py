@@ -62,9 +62,9 @@ def test_example_policies_make_sense_together() -> None:
     born = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
     policies = [policy_fact({**one, "metadata": one["metadata"] | born}) for one in examples_of("LifecyclePolicy")]
     pools = {found["metadata"]["name"]: found["metadata"].get("labels", {}) for found in examples_of("NodePool")}
-    verdicts = resolve_policies(policies, pools, Deadlines()).verdicts
-    assert verdicts and {name: one.message for name, one in verdicts.items() if one.reason} == {}
-    assert all(one.node_pools for one in verdicts.values())
+    validations = resolve_policies(policies, pools, Deadlines()).validations
+    assert validations and {name: one.message for name, one in validations.items() if one.reason} == {}
+    assert all(one.node_pools for one in validations.values())
 
 
 def test_example_classes_are_found_in_the_sandboxs_cluster() -> None:

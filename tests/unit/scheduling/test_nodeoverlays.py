@@ -16,10 +16,10 @@ TYPE = "node.kubernetes.io/instance-type"
 FUSE = "example.com/fuse"
 
 
-def verdicts(
+def validate_overlays(
     *overlays: OverlayFact, grounds: tuple[OverlayTarget, ...] = (OverlayTarget({NODEPOOL: "default"}, INSTANCE_TYPES),)
 ) -> dict[str, str]:
-    return {name: one.reason for name, one in evaluate_overlays(overlays, grounds).verdicts.items()}
+    return {name: one.reason for name, one in evaluate_overlays(overlays, grounds).validations.items()}
 
 
 def prices(*overlays: OverlayFact, labels: dict[str, str] | None = None) -> dict[str, set[float]]:
@@ -88,7 +88,7 @@ def test_what_nothing_reaches_is_the_same_object() -> None:
 def test_the_heavier_overlay_decides_and_the_lighter_one_the_rest() -> None:
     heavy = overlay("a", f"{TYPE} In m.large", price="1", weight=5)
     light = overlay("z", price="2", weight=4)
-    assert verdicts(light, heavy) == {"a": "", "z": ""}
+    assert validate_overlays(light, heavy) == {"a": "", "z": ""}
     assert prices(light, heavy) == {"m.large": {1.0}, "c.large": {2.0}}
 
 
@@ -96,41 +96,44 @@ def test_of_the_same_weight_the_later_name_decides_and_the_other_is_refused_as_a
     first, second = overlay("b", f"{TYPE} In m.large", price="1"), overlay("a", price="2", capacity={FUSE: 1})
     evaluated = evaluate_overlays([first, second], [OverlayTarget({}, INSTANCE_TYPES)])
     assert evaluated.accepted == (first,)
-    assert evaluated.verdicts["b"] == ACCEPTED
-    assert evaluated.verdicts["a"].reason == "Conflict"
-    assert "NodeOverlay b has the same weight 0 and says the price of m.large" in evaluated.verdicts["a"].message
-    assert "another weight" in evaluated.verdicts["a"].message
+    assert evaluated.validations["b"] == ACCEPTED
+    assert evaluated.validations["a"].reason == "Conflict"
+    assert "NodeOverlay b has the same weight 0 and says the price of m.large" in evaluated.validations["a"].message
+    assert "another weight" in evaluated.validations["a"].message
 
 
 def test_the_same_weight_is_no_conflict_where_they_say_different_things() -> None:
     assert set(
-        verdicts(
+        validate_overlays(
             overlay("a", f"{TYPE} In m.large", price="1"),
             overlay("b", f"{TYPE} In c.large", price="1"),
             overlay("c", f"{TYPE} In m.large", capacity={FUSE: 1}),
             overlay("d", f"{TYPE} In m.large", capacity={"example.com/other": 1}),
         ).values()
     ) == {""}
-    assert verdicts(overlay("a", capacity={FUSE: 1}), overlay("b", capacity={FUSE: 1})) == {"a": "Conflict", "b": ""}
-    assert verdicts(
+    assert validate_overlays(overlay("a", capacity={FUSE: 1}), overlay("b", capacity={FUSE: 1})) == {
+        "a": "Conflict",
+        "b": "",
+    }
+    assert validate_overlays(
         overlay("a", f"{CAPACITY_TYPE} In spot", price="1"), overlay("b", f"{CAPACITY_TYPE} In on-demand", price="1")
     ) == {"a": "", "b": ""}
 
 
 def test_two_lighter_overlays_under_a_heavier_one_are_in_no_conflict() -> None:
     both = (overlay("a", price="1", weight=1), overlay("b", price="2", weight=1))
-    assert verdicts(*both)["a"] == "Conflict"
-    assert set(verdicts(overlay("top", price="3", weight=2), *both).values()) == {""}
+    assert validate_overlays(*both)["a"] == "Conflict"
+    assert set(validate_overlays(overlay("top", price="3", weight=2), *both).values()) == {""}
 
 
 def test_a_conflict_in_one_pool_is_a_conflict() -> None:
     grounds = tuple(OverlayTarget({NODEPOOL: name}, INSTANCE_TYPES) for name in ("one", "two"))
-    found = verdicts(overlay("a", price="1"), overlay("b", f"{NODEPOOL} In two", price="2"), grounds=grounds)
+    found = validate_overlays(overlay("a", price="1"), overlay("b", f"{NODEPOOL} In two", price="2"), grounds=grounds)
     assert found == {"a": "Conflict", "b": ""}
 
 
 def test_a_refused_overlay_is_in_nobodys_way() -> None:
-    found = verdicts(
+    found = validate_overlays(
         overlay("c", f"{TYPE} In m.large", price="1"),
         overlay("b", price="2"),
         overlay("a", f"{TYPE} In c.large", price="3"),
@@ -153,8 +156,8 @@ def test_a_refused_overlay_is_in_nobodys_way() -> None:
 )
 def test_what_makes_no_sense_is_refused_and_hurts_no_other(invalid: OverlayFact, message: str) -> None:
     evaluated = evaluate_overlays([invalid, overlay("fine", price="1")], [OverlayTarget({}, INSTANCE_TYPES)])
-    assert evaluated.verdicts["o"].reason == "RuntimeValidation"
-    assert message in evaluated.verdicts["o"].message
+    assert evaluated.validations["o"].reason == "RuntimeValidation"
+    assert message in evaluated.validations["o"].message
     assert [one.name for one in evaluated.accepted] == ["fine"]
 
 
@@ -214,10 +217,10 @@ def test_an_overlay_for_one_pool_leaves_the_others_alone() -> None:
 def test_a_refused_overlay_counts_in_no_plan() -> None:
     cluster = Cluster(pool(), pod("p"), instance_types=INSTANCE_TYPES)
     cluster.add(overlay("b", price="0.01"), overlay("a", f"{TYPE} In m.large", price="9"))
-    assert cluster.state.overlay_verdicts()["a"].reason == "Conflict"
+    assert cluster.state.overlay_validations()["a"].reason == "Conflict"
     assert "m.large" in types_of(cluster.plan().claims[0])
     cluster.state.apply([Change(kind="overlay", key="b", fact=None)])
-    assert cluster.state.overlay_verdicts() == {"a": ACCEPTED}
+    assert cluster.state.overlay_validations() == {"a": ACCEPTED}
     assert types_of(cluster.plan().claims[0])[0] == "c.large"
 
 

@@ -114,7 +114,7 @@ def test_a_daemonset_that_raises_an_error_takes_no_room(monkeypatch: pytest.Monk
 def test_an_overlay_that_raises_an_error_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     fail_for(monkeypatch, "tenure.scheduling.nodeoverlays.find_overlay_problem", named("bad"))
     cluster = Cluster(pool(), overlay("good", price="1"), overlay("bad", price="1"))
-    assert {name: one.reason for name, one in cluster.state.overlay_verdicts().items()} == {
+    assert {name: one.reason for name, one in cluster.state.overlay_validations().items()} == {
         "good": "",
         "bad": "RuntimeValidation",
     }

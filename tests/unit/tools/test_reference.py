@@ -13,7 +13,7 @@ from tenure.apis import labels
 from tenure.kube.client.event_reasons import EVENT_REASONS
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.rollout import RolloutEventReason
-from tenure.policy.interruption.messages import REASONS as INTERRUPTED
+from tenure.policy.interruption.event_texts import REASONS as INTERRUPTED
 from tenure.settings import Settings
 from tests.support.paths import ROOT
 from tools.docs.reference import ATTRIBUTES, CONDITIONS

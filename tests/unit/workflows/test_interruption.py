@@ -10,7 +10,7 @@ from temporalio.exceptions import CancelledError
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import Forbidden, NotFound
-from tenure.model.interruption.notices import FailedCheck, StatusReport
+from tenure.model.interruption.messages import FailedCheck, StatusReport
 from tenure.model.interruption.records import InterruptionState, QueueSetting, SourceState
 from tests.support.fakes.interruptions import utc_now
 from tests.support.fakes.worker import WorkerHarness
@@ -68,7 +68,7 @@ async def test_the_status_is_read_beside_it(fake: WorkerHarness) -> None:
         handle = await start_interruption(fake)
 
         async def open_now() -> bool:
-            return [one.instance_id for one in (await query_state(handle)).notified] == ["i-a"]
+            return [one.instance_id for one in (await query_state(handle)).open_interruptions] == ["i-a"]
 
         await wait_until(open_now)
     assert "i-a: systemStatus impaired" in await query_metadata(handle)

@@ -82,8 +82,8 @@ async def pause_text(fake: WorkerHarness, **duration: float) -> str:
 async def test_a_pause_is_written_onto_its_pool_and_taken_off_when_it_is_over(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
     pause = await pause_for(fake, hours=1)
-    verdict = await pools.execute_update(NodePoolWorkflow.pause, pause)
-    assert verdict.accepted and "NodePool default is paused until" in verdict.message
+    result = await pools.execute_update(NodePoolWorkflow.pause, pause)
+    assert result.accepted and "NodePool default is paused until" in result.message
     await wait_until(lambda: nodepool_pause_is(fake, write_pause(normalize_pause(pause))))
     await wait_until(lambda: has_disruption_events(fake, "default", "DisruptionPaused"))
     await fake.sleep(minutes=59)
@@ -288,7 +288,7 @@ async def test_the_annotation_of_a_node_holds_it(fake: WorkerHarness) -> None:
     await start_nodepool(fake)
     now = await fake.now()
     text = await pause_text(fake, hours=1)
-    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, policy="WhenEmpty/30s", pause=text)
+    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, consolidation="WhenEmpty/30s", pause=text)
     await fake.sleep(minutes=50)
     assert await is_blocked_by(handle, "the node is paused by ops@example.com until")
     assert (await handle.result()).history[-1].at >= now + timedelta(hours=1)
@@ -318,7 +318,7 @@ async def test_a_deletion_that_is_tried_again_and_again_is_not_tried_while_pause
     handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake)
     fake.claims.faults["delete"] = [TryLater("etcd is slow")] * 1000
-    await observe_empty(fake, handle, policy="WhenEmpty/0s")
+    await observe_empty(fake, handle, consolidation="WhenEmpty/0s")
     await wait_until(lambda: has_requested_deletion(handle))
     await pools.signal(NodePoolWorkflow.pause_disruption, await pause_for(fake, hours=1))
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "NodePool default is paused by ops@example.com"))
@@ -329,7 +329,7 @@ async def test_a_deletion_that_is_tried_again_and_again_is_not_tried_while_pause
 
 
 async def has_requested_deletion(handle: Handle) -> bool:
-    return await count_scheduled(handle, "delete_nodeclaim") > 0
+    return await count_scheduled(handle, "disrupt_nodeclaim") > 0
 
 
 async def test_a_drain_that_cannot_be_undone_says_so(fake: WorkerHarness) -> None:
@@ -338,8 +338,8 @@ async def test_a_drain_that_cannot_be_undone_says_so(fake: WorkerHarness) -> Non
     await fake.claims.delete("a", "uid-a")
     await fake.signal_observed(handle, **BUSY, deleting=True)
     await wait_until_phase(handle, Phase.DRAIN)
-    verdict = await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(fake, hours=1))
-    assert "is being deleted, which cannot be undone" in verdict.message
+    result = await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(fake, hours=1))
+    assert "is being deleted, which cannot be undone" in result.message
     fake.pods.blocked.clear()
     assert (await handle.result()).reason == "Deleted"
 
@@ -377,8 +377,8 @@ async def test_a_pause_of_the_cluster_stands_on_the_workers_namespace_and_comes_
         task_queue=ids.task_queue(fake.cluster),
     )
     pause = await pause_for(fake, hours=1)
-    verdict = await cluster.execute_update("pause", pause, result_type=OperatorRequestResult)
-    assert verdict.message.startswith("the cluster is paused until")
+    result = await cluster.execute_update("pause", pause, result_type=OperatorRequestResult)
+    assert result.message.startswith("the cluster is paused until")
     text = write_pause(normalize_pause(pause))
     await wait_until(lambda: fake.namespaces.found["tenure"] == {PAUSE: text})
     await cluster.signal("observe_pause", ObservedPause(number=1, text=text))

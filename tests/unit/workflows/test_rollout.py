@@ -178,8 +178,8 @@ async def test_a_plan_waits_for_its_approval(approval_rollout: RolloutHarness, s
     with pytest.raises(WorkflowUpdateFailedError) as error:
         await approve_plan(approval_rollout, "web-000000")
     assert "is stale or was never there" in str(error.value.cause)
-    verdict = await approve_plan(approval_rollout, await plan_id(approval_rollout))
-    assert verdict.accepted
+    result = await approve_plan(approval_rollout, await plan_id(approval_rollout))
+    assert result.accepted
     await wait_until_skipping_time(skipping, lambda: approval_rollout.has_permits(1), seconds=20)
     await wait_until(lambda: approval_rollout.has_event("RolloutApproved"))
 

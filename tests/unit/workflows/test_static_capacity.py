@@ -226,7 +226,7 @@ async def test_a_large_pool_is_made_in_several_steps(fake: WorkerHarness, monkey
 
 async def test_a_node_of_a_static_pool_stays_however_long_it_is_empty(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake, expireAfter="Never")
-    await observe_empty(fake, handle, policy="WhenEmpty/Never")
+    await observe_empty(fake, handle, consolidation="WhenEmpty/Never")
     await fake.sleep(days=3)
     assert await is_in_phase(handle, Phase.READY)
     assert fake.instances.terminated == []

@@ -12,7 +12,7 @@ from tenure.sandbox.aws.admin.server import Control
 from tenure.sandbox.aws.ec2.actions import ACTIONS
 from tenure.sandbox.aws.ec2.call import Call
 from tenure.sandbox.aws.fake_aws import FakeAws
-from tenure.sandbox.aws.http.faults import Verdict
+from tenure.sandbox.aws.http.faults import InjectedFault
 from tenure.sandbox.aws.http.request import AwsCall, HttpRequest, identify_call
 from tenure.sandbox.aws.iam.service_rules import check_service_call
 from tenure.sandbox.aws.services.actions import SERVICE_ACTIONS, amend_response, apply_side_effects
@@ -36,20 +36,20 @@ class Application:
         call = identify_call(http)
         name = f"{call.service or 'unsigned'}:{call.action}"
         self._fake_aws.counters.record_call(name, call.access_key)
-        verdict = self._fake_aws.faults.evaluate(call.service, call.action, call.parameters)
-        if verdict.latency:
-            time.sleep(verdict.latency)
-        response = self._perform_guarded(call, verdict, name)
-        if not verdict.drop_response:
+        injected = self._fake_aws.faults.evaluate(call.service, call.action, call.parameters)
+        if injected.latency:
+            time.sleep(injected.latency)
+        response = self._perform_guarded(call, injected, name)
+        if not injected.drop_response:
             return response
-        return CUT if verdict.error is None else error_response(call.service, verdict.error)
+        return CUT if injected.error is None else error_response(call.service, injected.error)
 
-    def _perform_guarded(self, call: AwsCall, verdict: Verdict, name: str) -> Response:
+    def _perform_guarded(self, call: AwsCall, injected: InjectedFault, name: str) -> Response:
         try:
             self._fake_aws.rates.admit(call, self._fake_aws.clock.now())
-            if verdict.error is not None and not verdict.drop_response and not verdict.empty_pools:
-                raise verdict.error
-            response = self._perform(call, verdict)
+            if injected.error is not None and not injected.drop_response and not injected.empty_pools:
+                raise injected.error
+            response = self._perform(call, injected)
         except AwsError as error:
             self._fake_aws.counters.record_failure(name, call.access_key, error.code)
             return error_response(call.service, error)
@@ -61,11 +61,11 @@ class Application:
             self._fake_aws.counters.record_failure(name, call.access_key, str(response.status))
         return response
 
-    def _perform(self, call: AwsCall, verdict: Verdict) -> Response:
+    def _perform(self, call: AwsCall, injected: InjectedFault) -> Response:
         if not call.service:
             raise AwsError("MissingAuthenticationToken", "Request is missing Authentication Token", 403)
         if call.service == "ec2" and call.action in ACTIONS:
-            return self._own_ec2(call, verdict)
+            return self._own_ec2(call, injected)
         authorizer = self._fake_aws.keys.authorizer_for(call.access_key, call.region)
         if authorizer is not None:
             check_service_call(authorizer, call)
@@ -87,10 +87,10 @@ class Application:
             apply_side_effects(self._fake_aws, call)
         return replace(response, body=amend_response(call, response.body))
 
-    def _own_ec2(self, call: AwsCall, verdict: Verdict) -> Response:
+    def _own_ec2(self, call: AwsCall, injected: InjectedFault) -> Response:
         environment = self._fake_aws.environment(call.region)
         authorizer = self._fake_aws.keys.authorizer_for(call.access_key, call.region)
-        starved = verdict.error if verdict.empty_pools else None
+        starved = injected.error if injected.empty_pools else None
         with environment.lock:
             environment.run_due_transitions()
             if authorizer is not None:

@@ -62,7 +62,7 @@ def throttling_error(service: str) -> AwsError:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class InjectedFault:
     """What the rules decided: wait first, then fail with `error`, or do the work and lose the answer."""
 
     latency: float = 0.0
@@ -107,9 +107,9 @@ class Faults:
         with self._lock:
             return [vars(rule).copy() for rule in self._rules.values()]
 
-    def evaluate(self, service: str, action: str, parameters: dict[str, Any]) -> Verdict:
+    def evaluate(self, service: str, action: str, parameters: dict[str, Any]) -> InjectedFault:
         if not self._rules:
-            return Verdict()
+            return InjectedFault()
         latency = 0.0
         with self._lock:
             for rule in self._rules.values():
@@ -117,8 +117,8 @@ class Faults:
                     continue
                 latency += rule.latency
                 if rule.kind != "latency":
-                    return _verdict_of_rule(rule, service, action, latency)
-        return Verdict(latency)
+                    return _inject_rule(rule, service, action, latency)
+        return InjectedFault(latency)
 
     def _matches_rule(self, rule: FaultRule, service: str, action: str, parameters: dict[str, Any]) -> bool:
         if not (
@@ -136,12 +136,12 @@ class Faults:
         return True
 
 
-def _verdict_of_rule(rule: FaultRule, service: str, action: str, latency: float) -> Verdict:
+def _inject_rule(rule: FaultRule, service: str, action: str, latency: float) -> InjectedFault:
     if rule.kind == "answer-lost":
-        return Verdict(latency, error=rule.error(service) if rule.http else None, drop_response=True)
+        return InjectedFault(latency, error=rule.error(service) if rule.http else None, drop_response=True)
     if rule.kind == "no-capacity" and action == "CreateFleet":
-        return Verdict(latency, error=rule.error(service), empty_pools=True)
-    return Verdict(latency, error=rule.error(service))
+        return InjectedFault(latency, error=rule.error(service), empty_pools=True)
+    return InjectedFault(latency, error=rule.error(service))
 
 
 def _matches_glob(pattern: str, text: str) -> bool:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenure.sandbox.aws.iam.policy import IDENTITY, Statement, Verdict, decide_layers
+from tenure.sandbox.aws.iam.policy import IDENTITY, AuthorizationDecision, Statement, decide_layers
 from tenure.sandbox.aws.state.instance_profiles import profile_at
 from tenure.sandbox.aws.wire.responses import AwsError
 
@@ -98,7 +98,7 @@ class IamAuthorizer:
     def is_allowed(self, action: str, resource: str, context: Context) -> bool:
         return self.decide(action, resource, context).decision == "allow"
 
-    def decide(self, action: str, resource: str, context: Context) -> Verdict:
+    def decide(self, action: str, resource: str, context: Context) -> AuthorizationDecision:
         """Ask the policies; a refusal is written down."""
         full = {"aws:requestedregion": [self.region], "aws:principalaccount": [self.account], **context}
         found = decide_layers(self._layers, action, resource, full)

@@ -28,7 +28,7 @@ ORGANIZATION = "service control policy"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AuthorizationDecision:
     """`layer` is what refused it."""
 
     decision: Decision
@@ -76,14 +76,16 @@ def read_policy(document: Mapping[str, Any]) -> tuple[Statement, ...]:
     return tuple(_parse_statement(one) for one in found)
 
 
-def decide_layers(layers: Mapping[str, Sequence[Statement]], action: str, resource: str, context: Context) -> Verdict:
+def decide_layers(
+    layers: Mapping[str, Sequence[Statement]], action: str, resource: str, context: Context
+) -> AuthorizationDecision:
     """All layers must allow: a deny in any of them wins, else the first that allows nothing decides."""
     found = {layer: decide(policy, action, resource, context) for layer, policy in layers.items()}
     for decision in ("deny", "implicit-deny"):
         for layer, own in found.items():
             if own == decision:
-                return Verdict(own, layer)
-    return Verdict("allow")
+                return AuthorizationDecision(own, layer)
+    return AuthorizationDecision("allow")
 
 
 def decide(policy: Sequence[Statement], action: str, resource: str, context: Context) -> Decision:

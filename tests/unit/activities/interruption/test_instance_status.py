@@ -9,7 +9,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.interruption.instance_status import InstanceStatusReader
 from tenure.model.errors import Forbidden, NotFound, TryLater
-from tenure.model.interruption.notices import FailedCheck, InterruptionMessage, OpenInterruption, StatusReport
+from tenure.model.interruption.messages import FailedCheck, InterruptionMessage, OpenInterruption, StatusReport
 from tenure.model.interruption.records import InstanceStatusRequest, QueueSetting, SourceReadResult
 from tests.support.fakes.interruptions import FakeInterruptions
 from tests.unit.activities.builders import run_activity
@@ -64,7 +64,7 @@ async def test_what_is_wrong_is_told_and_remembered(harness: StatusReaderHarness
     ended = await harness.read()
     assert harness.nodes.notifications_for("i-a") == ["systemStatus announced"]
     assert harness.nodes.notifications_for("i-b") == ["scheduledChange announced"]
-    assert [one.instance_id for one in ended.notified] == ["i-a", "i-b"]
+    assert [one.instance_id for one in ended.open_interruptions] == ["i-a", "i-b"]
     counts = {key: n for key, n in harness.metrics.counts.items() if key.startswith("unhealthy")}
     assert counts == {"unhealthy system_status": 1, "unhealthy event_status": 1}
 
@@ -74,7 +74,7 @@ async def test_the_same_every_minute_is_one_thing(harness: StatusReaderHarness) 
     harness.statuses.reports = [failing_status("i-a"), event_status("i-b")]
     ended = await harness.read()
     with pytest.raises(asyncio.CancelledError):
-        await harness.read(notified=ended.notified, last=ended.last)
+        await harness.read(open_interruptions=ended.open_interruptions, last=ended.last)
     assert harness.statuses.reads == 21
     assert len(harness.nodes.notified) == 2
     assert harness.metrics.counts["unhealthy system_status"] == 1
@@ -84,8 +84,8 @@ async def test_what_is_well_again_is_over(harness: StatusReaderHarness) -> None:
     harness.statuses.reports = [failing_status("i-a")]
     ended = await harness.read()
     harness.script = {7: []}
-    ended = await harness.read(notified=ended.notified, last=ended.last)
-    assert ended.notified == ()
+    ended = await harness.read(open_interruptions=ended.open_interruptions, last=ended.last)
+    assert ended.open_interruptions == ()
     assert harness.nodes.notifications_for("i-a") == ["systemStatus announced", "systemStatus over"]
     assert ended.last == NOW + timedelta(minutes=7)
 
@@ -99,9 +99,9 @@ async def test_it_is_read_once_a_minute_whoever_reads(harness: StatusReaderHarne
 
 async def test_a_successor_says_what_is_over_that_it_never_saw(harness: StatusReaderHarness) -> None:
     open_message = OpenInterruption(
-        instance_id="i-a", notice=InterruptionMessage(kind="instanceStatus", id="then", source="status", at=NOW)
+        instance_id="i-a", message=InterruptionMessage(kind="instanceStatus", id="then", source="status", at=NOW)
     )
-    assert (await harness.read(notified=(open_message,))).notified == ()
+    assert (await harness.read(open_interruptions=(open_message,))).open_interruptions == ()
     assert harness.nodes.notifications_for("i-a") == ["instanceStatus over"]
 
 
@@ -117,13 +117,13 @@ async def test_a_node_that_cannot_be_told_is_told_the_next_time(harness: StatusR
     harness.statuses.reports = [failing_status("i-a")]
     ended = await harness.read()
     assert ended.last == NOW + timedelta(minutes=2)
-    assert len(ended.notified) == 1
+    assert len(ended.open_interruptions) == 1
 
 
 async def test_one_that_cannot_be_told_keeps_no_other_from_being_told(harness: StatusReaderHarness) -> None:
     harness.nodes.failing_instances = {"i-a"}
     harness.statuses.reports = [failing_status("i-a"), failing_status("i-b")]
-    assert [one.instance_id for one in (await harness.read()).notified] == ["i-b"]
+    assert [one.instance_id for one in (await harness.read()).open_interruptions] == ["i-b"]
 
 
 async def test_a_node_that_is_gone_is_forgotten(harness: StatusReaderHarness) -> None:
@@ -131,17 +131,17 @@ async def test_a_node_that_is_gone_is_forgotten(harness: StatusReaderHarness) ->
     ended = await harness.read()
     harness.nodes.outcomes = {"i-a": ["over"]}
     harness.script = {1: []}
-    assert (await harness.read(notified=ended.notified, last=ended.last)).notified == ()
+    assert (await harness.read(open_interruptions=ended.open_interruptions, last=ended.last)).open_interruptions == ()
 
 
 async def test_a_fault_is_a_value_and_what_is_open_stays(harness: StatusReaderHarness) -> None:
     harness.statuses.faults = {"read": [Forbidden("not allowed", code="UnauthorizedOperation")]}
     open_message = OpenInterruption(
-        instance_id="i-a", notice=InterruptionMessage(kind="instanceStatus", id="1", source="status", at=NOW)
+        instance_id="i-a", message=InterruptionMessage(kind="instanceStatus", id="1", source="status", at=NOW)
     )
-    request = InstanceStatusRequest(notified=(open_message,), last=None)
+    request = InstanceStatusRequest(open_interruptions=(open_message,), last=None)
     ended = await run_activity(harness.activities().read_instance_status, request)
-    assert ended == SourceReadResult(fault="UnauthorizedOperation: not allowed", notified=(open_message,))
+    assert ended == SourceReadResult(fault="UnauthorizedOperation: not allowed", open_interruptions=(open_message,))
 
 
 async def test_a_queue_that_is_not_there_is_a_value(harness: StatusReaderHarness) -> None:
@@ -157,6 +157,6 @@ async def test_a_reader_that_stops_hands_on(harness: StatusReaderHarness) -> Non
     running = asyncio.ensure_future(environment.run(harness.activities().consume_queue, QueueSetting(queue="demo")))
     await asyncio.sleep(0.05)
     environment.worker_shutdown()
-    with pytest.raises(Exception, match="this worker stops"):
+    with pytest.raises(Exception, match="worker shutdown"):
         await asyncio.wait_for(running, 60)
     assert harness.queue.polling == 0

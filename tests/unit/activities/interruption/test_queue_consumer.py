@@ -106,7 +106,7 @@ async def test_a_reader_that_is_killed_between_telling_and_deleting_loses_nothin
 
 async def test_what_comes_together_is_told_together(harness: ConsumerHarness) -> None:
     for _ in range(4):
-        harness.queue.send("i-a", notice=rebalance_recommendation(NOW))
+        harness.queue.send("i-a", message=rebalance_recommendation(NOW))
     harness.queue.send("i-a")
     async with harness.consuming():
         await harness.wait_until_empty()
@@ -316,7 +316,7 @@ async def test_no_more_is_in_memory_than_the_polls_bring(harness: ConsumerHarnes
 async def test_a_storm_of_repeats_and_of_strangers_ends(harness: ConsumerHarness) -> None:
     """15,000 messages for 500 nodes, two thirds of them repeats or foreign."""
     for number in range(15_000):
-        harness.queue.send(f"i-{number % 500}" if number % 3 else f"x-{number}", notice=rebalance_recommendation(NOW))
+        harness.queue.send(f"i-{number % 500}" if number % 3 else f"x-{number}", message=rebalance_recommendation(NOW))
     async with harness.consuming():
         for _ in range(60):
             with suppress(AssertionError):
@@ -330,7 +330,7 @@ async def test_a_storm_of_repeats_and_of_strangers_ends(harness: ConsumerHarness
 
 async def test_what_has_time_is_gathered_and_told_together_while_much_is_in_the_queue(harness: ConsumerHarness) -> None:
     for number in range(3000):
-        harness.queue.send(f"i-{number % 20}", notice=scheduled_change(number // 20 % 10))
+        harness.queue.send(f"i-{number % 20}", message=scheduled_change(number // 20 % 10))
     async with harness.consuming():
         await harness.wait_until_empty()
     assert (
@@ -349,7 +349,7 @@ def unlimited_gathering(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("unlimited_gathering")
 async def test_what_has_no_time_is_told_at_once_whatever_is_gathered(harness: ConsumerHarness) -> None:
     for number in range(200):
-        harness.queue.send(f"i-{number}", notice=rebalance_recommendation(NOW))
+        harness.queue.send(f"i-{number}", message=rebalance_recommendation(NOW))
     harness.queue.send("i-spot")
     harness.queue.visible += [harness.queue.visible[0]] * 100_000
     async with harness.consuming():
@@ -360,7 +360,7 @@ async def test_what_has_no_time_is_told_at_once_whatever_is_gathered(harness: Co
 @pytest.mark.usefixtures("unlimited_gathering")
 async def test_a_reader_that_is_killed_while_it_gathers_loses_nothing(harness: ConsumerHarness) -> None:
     for number in range(2000):
-        harness.queue.send(f"i-{number}", notice=rebalance_recommendation(NOW))
+        harness.queue.send(f"i-{number}", message=rebalance_recommendation(NOW))
     async with harness.consuming():
         await harness.wait_until(lambda: len(harness.queue.hidden) > 1000)
         notified = len(harness.nodes.notified)

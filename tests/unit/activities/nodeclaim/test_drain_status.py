@@ -44,8 +44,8 @@ def add_blocked_pods(cluster: FakeCluster, *names: str, **fields: Any) -> None:
 
 async def drain_status(cluster: FakeCluster, **fields: Any) -> tuple[DrainResult, DrainStatus]:
     result = await drain(cluster, **fields)
-    assert result.outcome == "waiting" and result.verdict is not None
-    return result, result.verdict
+    assert result.outcome == "waiting" and result.status is not None
+    return result, result.status
 
 
 async def test_the_verdict_names_pod_owner_budget_arithmetic_and_what_to_do(cluster: FakeCluster) -> None:
@@ -275,12 +275,12 @@ async def test_a_claim_that_vanishes_in_the_middle_does_not_stop_the_drain(clust
 
 async def test_a_kept_claim_is_deleted_when_the_pods_are_gone(cluster: FakeCluster) -> None:
     add_blocked_node(cluster)
-    result, _ = await drain_status(cluster, retains_nodeclaim=True)
+    result, _ = await drain_status(cluster, defers_deletion=True)
     claim = cluster.claims.found["a"]["metadata"]
-    assert result.retains_nodeclaim and cluster.is_disrupted()
+    assert result.defers_deletion and cluster.is_disrupted()
     assert "deletionTimestamp" not in claim and not cluster.nodes.found["node-a"].deleting
     cluster.pods.blocked.clear()
-    assert (await drain(cluster, retains_nodeclaim=True)).outcome == "drained"
+    assert (await drain(cluster, defers_deletion=True)).outcome == "drained"
     assert "deletionTimestamp" in claim and cluster.nodes.found["node-a"].deleting
 
 
@@ -288,18 +288,18 @@ async def test_a_kept_claim_is_deleted_when_the_pods_are_gone(cluster: FakeClust
 async def test_a_kept_claim_that_a_person_deletes_goes_as_any_other(cluster: FakeCluster, deleted: str) -> None:
     add_blocked_node(cluster)
     rules = DrainRules.model_validate({"whenBlocked": "giveUp", "blockedFor": "2h"})
-    _, known = await drain_status(cluster, retains_nodeclaim=True, rules=rules)
+    _, known = await drain_status(cluster, defers_deletion=True, rules=rules)
     assert "is given up at" in known.follows
     await (cluster.claims.delete("a", "uid-a") if deleted == "NodeClaim" else cluster.nodes.delete("node-a"))
-    result, found = await drain_status(cluster, retains_nodeclaim=True, rules=rules, known=known, poll_timeout=0)
-    assert not result.retains_nodeclaim and "cannot be given up any more" in found.follows
+    result, found = await drain_status(cluster, defers_deletion=True, rules=rules, known=known, poll_timeout=0)
+    assert not result.defers_deletion and "cannot be given up any more" in found.follows
     assert "deletionTimestamp" in cluster.claims.found["a"]["metadata"] and cluster.nodes.found["node-a"].deleting
     assert not await run_activity(cluster.draining.uncordon_node, CancelDrainRequest(claim=REF, why="held"))
 
 
 async def test_a_drain_that_is_given_up_puts_the_node_back_and_keeps_the_reason(cluster: FakeCluster) -> None:
     add_blocked_node(cluster)
-    await drain_status(cluster, retains_nodeclaim=True)
+    await drain_status(cluster, defers_deletion=True)
     assert await run_activity(
         cluster.draining.uncordon_node, CancelDrainRequest(claim=REF, why="default/web: a budget")
     )

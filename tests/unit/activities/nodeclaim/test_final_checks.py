@@ -30,7 +30,7 @@ async def test_a_node_that_took_over_the_name_is_not_drained(cluster: FakeCluste
 async def test_a_node_that_took_over_the_name_is_not_tainted(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     reuse_node_name(cluster)
-    await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)
+    await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)
     assert not cluster.is_disrupted()
 
 
@@ -45,7 +45,7 @@ async def test_a_node_in_use_is_not_even_tainted(cluster: FakeCluster, monkeypat
         return await mark_disrupted(name)
 
     monkeypatch.setattr(cluster.nodes, "mark_disrupted", recording_taint)
-    result = await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)
+    result = await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)
     assert result.outcome == "not now" and tainted == []
 
 
@@ -53,11 +53,11 @@ async def test_a_pod_that_may_not_be_disrupted_keeps_a_node_that_is_empty_but_fo
     """Reference 4.2: pods of DaemonSets count too, those that are ending do not."""
     cluster.add_running_node()
     cluster.pods.add("node-a", "backup", reschedulable=False, waits=False, protected=True)
-    result = await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)
+    result = await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)
     assert result.outcome == "not now" and DO_NOT_DISRUPT in result.why and "default/backup" in result.why
     cluster.pods.by_node["node-a"].clear()
     cluster.pods.add("node-a", "ending", reschedulable=False, protected=True, deletion=datetime.now(UTC))
-    assert (await run_activity(cluster.disruption.delete_nodeclaim, EMPTY)).outcome == "deleting"
+    assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "deleting"
 
 
 async def test_a_dead_node_whose_instance_is_gone_is_not_waited_for(cluster: FakeCluster) -> None:

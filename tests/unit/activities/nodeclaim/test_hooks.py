@@ -89,7 +89,7 @@ async def test_the_grace_period_of_the_node_leaves_half_of_itself_to_the_drain(c
 
 async def test_a_node_whose_claim_is_kept_is_only_taken_out_of_service(cluster: FakeCluster) -> None:
     cluster.nodes.join("node-a", REF.provider_id)
-    assert (await run_hook(cluster, hook=CALL, retains_nodeclaim=True)).outcome == "succeeded"
+    assert (await run_hook(cluster, hook=CALL, defers_deletion=True)).outcome == "succeeded"
     assert not cluster.claims.found["a"]["metadata"].get("deletionTimestamp")
     assert "karpenter.sh/disrupted" in {key for key, _, _ in cluster.nodes.found["node-a"].taints}
 

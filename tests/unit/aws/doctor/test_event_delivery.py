@@ -10,7 +10,7 @@ import pytest
 from tenure.aws.client.client import AwsClients
 from tenure.aws.doctor.checks import check_events
 from tenure.model.errors import Fault, Finding, Forbidden, NotFound
-from tenure.model.interruption.notices import EventKind
+from tenure.model.interruption.messages import EventKind
 
 REGION, ACCOUNT = "eu-west-1", "123456789012"
 QUEUE = f"arn:aws:sqs:{REGION}:{ACCOUNT}:demo"

@@ -8,7 +8,7 @@ import pytest
 
 from tenure.aws.doctor.eventbridge import KINDS, describe_event, events_of, matches_pattern
 from tenure.aws.interruption.parser import parse
-from tenure.model.interruption.notices import EventKind
+from tenure.model.interruption.messages import EventKind
 
 SPOT = events_of("spotInterruption", account="123456789012", region="eu-west-1")[0]
 MAINTENANCE = events_of("scheduledChange")[0]

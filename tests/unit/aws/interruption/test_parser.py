@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tenure.aws.interruption.parser import parse
-from tenure.model.interruption.notices import KARPENTERS_KINDS, InterruptionMessage
+from tenure.model.interruption.messages import KARPENTERS_KINDS, InterruptionMessage
 from tenure.model.interruption.records import ParsedEvent
 from tenure.sandbox.aws.services import eventbridge
 from tenure.sandbox.aws.settings import SimSettings
@@ -32,7 +32,7 @@ def health(*ids: str, **detail: Any) -> dict[str, Any]:
 def only_event(parsed: ParsedEvent) -> InterruptionMessage:
     (event,) = parsed.interruptions
     assert event.instance_id == ONE
-    return event.notice
+    return event.message
 
 
 def state(name: str) -> dict[str, Any]:
@@ -60,9 +60,9 @@ RETIREMENT = "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED"
 )
 def test_every_kind_of_karpenter_is_read(message: dict[str, Any], kind: str, name: str, code: str) -> None:
     found = read(message)
-    notice = only_event(found)
-    assert (notice.kind, found.message_type, notice.code) == (kind, name, code)
-    assert (notice.at, notice.source, notice.status) == (NOW, "queue", "announced")
+    parsed = only_event(found)
+    assert (parsed.kind, found.message_type, parsed.code) == (kind, name, code)
+    assert (parsed.at, parsed.source, parsed.status) == (NOW, "queue", "announced")
     assert not found.dropped
 
 
@@ -75,11 +75,11 @@ def test_what_karpenter_counts_from_the_queue_is_all_read() -> None:
 def test_a_health_event_says_when_what_and_of_whom() -> None:
     found = read(health(ONE, OTHER, endTime="Mon, 16 Mar 2026 06:00:00 GMT", eventArn="arn:one"))
     assert [event.instance_id for event in found.interruptions] == [ONE, OTHER]
-    notice = found.interruptions[0].notice
-    assert notice.id == "arn:one"
-    assert notice.starts == datetime(2026, 3, 16, 4, tzinfo=UTC)
-    assert notice.ends == datetime(2026, 3, 16, 6, tzinfo=UTC)
-    assert notice.text == "An event scheduled for the instances."
+    message = found.interruptions[0].message
+    assert message.id == "arn:one"
+    assert message.starts == datetime(2026, 3, 16, 4, tzinfo=UTC)
+    assert message.ends == datetime(2026, 3, 16, 6, tzinfo=UTC)
+    assert message.text == "An event scheduled for the instances."
 
 
 def test_an_arn_names_an_instance_too() -> None:
@@ -95,7 +95,7 @@ def test_a_closed_event_was_called_off_before_its_start_and_is_done_after(at: st
 def test_one_of_two_instances_may_be_done() -> None:
     entities = [{"entityValue": ONE, "status": "RESOLVED"}, {"entityValue": OTHER, "status": "PENDING"}]
     found = read(health(affectedEntities=entities))
-    assert [event.notice.status for event in found.interruptions] == ["withdrawn", "announced"]
+    assert [event.message.status for event in found.interruptions] == ["withdrawn", "announced"]
 
 
 def test_a_start_that_cannot_be_read_is_not_known() -> None:

@@ -10,7 +10,7 @@ from tenure.apis.nodepool import NodePool
 from tenure.aws.amifamily.families import FAMILIES
 from tenure.aws.client.errors import fault_of
 from tenure.aws.instance.launch_templates import LaunchTemplate, launch_template
-from tenure.aws.nodeclass.dry_run import Rejected, Undecided, verdict_of
+from tenure.aws.nodeclass.dry_run import Rejected, Undecided, classify_fault
 from tenure.aws.nodeclass.dry_run_request import (
     Choice,
     choose_launch,
@@ -170,7 +170,7 @@ def test_run_instances_names_subnet_and_groups_on_every_interface() -> None:
     ],
 )
 def test_allowed_and_no_room_at_the_moment_speak_for_the_class(fault: Fault) -> None:
-    assert verdict_of(fault, ROLE_CLASS, "Forbidden") is None
+    assert classify_fault(fault, ROLE_CLASS, "Forbidden") is None
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,9 @@ def test_allowed_and_no_room_at_the_moment_speak_for_the_class(fault: Fault) -> 
     ],
 )
 def test_what_is_no_answer_is_no_verdict(fault: Fault, soon: bool) -> None:
-    verdict = verdict_of(fault, ROLE_CLASS, "Forbidden")
-    assert isinstance(verdict, Undecided)
-    assert bool(verdict.retry_after) == soon
+    result = classify_fault(fault, ROLE_CLASS, "Forbidden")
+    assert isinstance(result, Undecided)
+    assert bool(result.retry_after) == soon
 
 
 @pytest.mark.parametrize(
@@ -223,10 +223,10 @@ def test_what_is_no_answer_is_no_verdict(fault: Fault, soon: bool) -> None:
     ],
 )
 def test_a_refusal_has_a_reason_and_names_the_field(code: str, message: str, reason: str, field: str) -> None:
-    verdict = verdict_of(fault_of(client_error(code, message), "run_instances"), ROLE_CLASS, "TheCallsReason")
-    assert isinstance(verdict, Rejected), verdict
-    assert verdict.reason == reason
-    assert field in verdict.message and message in verdict.message
+    result = classify_fault(fault_of(client_error(code, message), "run_instances"), ROLE_CLASS, "TheCallsReason")
+    assert isinstance(result, Rejected), result
+    assert result.reason == reason
+    assert field in result.message and message in result.message
 
 
 @pytest.mark.parametrize(
@@ -239,10 +239,10 @@ def test_a_refusal_has_a_reason_and_names_the_field(code: str, message: str, rea
 def test_a_profile_given_by_hand_is_not_waited_for_and_never_remembered(
     message: str, reason: str, expected: str
 ) -> None:
-    verdict = verdict_of(BadInput(message, code="InvalidParameterValue"), OWN_PROFILE, "Forbidden")
-    assert isinstance(verdict, Rejected)
-    assert (verdict.reason, verdict.cacheable) == (reason, False)
-    assert "spec.instanceProfile" in verdict.message and expected in verdict.message
+    result = classify_fault(BadInput(message, code="InvalidParameterValue"), OWN_PROFILE, "Forbidden")
+    assert isinstance(result, Rejected)
+    assert (result.reason, result.cacheable) == (reason, False)
+    assert "spec.instanceProfile" in result.message and expected in result.message
 
 
 def client_error(code: str, message: str) -> Exception:

@@ -29,7 +29,7 @@ def rows(environment: dict[str, str], tenure: dict[str, str] | None = None) -> d
 
 def test_before_tenure_is_installed_they_say_what_to_set() -> None:
     found = rows(CHART)
-    assert (found["CLUSTER_NAME"].verdict, found["CLUSTER_NAME"].tenure) == ("set", "demo")
+    assert (found["CLUSTER_NAME"].outcome, found["CLUSTER_NAME"].tenure) == ("set", "demo")
     assert found["FEATURE_GATES"].tenure == "ReservedCapacity=true,SpotToSpotConsolidation=true"
     assert found["KARPENTER_SERVICE"].todo.startswith("nothing")
     assert found["METRICS_PORT"].todo == "nothing: Tenure's chart sets its own"
@@ -37,18 +37,18 @@ def test_before_tenure_is_installed_they_say_what_to_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "verdict"),
+    ("ours", "outcome"),
     [("60m", "same"), ("1h", "same"), ("2h", "differs"), (None, "differs")],
 )
-def test_values_are_compared_by_what_they_mean(ours: str | None, verdict: str) -> None:
+def test_values_are_compared_by_what_they_mean(ours: str | None, outcome: str) -> None:
     tenure = {"CLUSTER_NAME": "demo"} | ({"AMI_REFRESH_INTERVAL": ours} if ours else {})
     assert (
-        rows({"CLUSTER_NAME": "demo", "AMI_REFRESH_INTERVAL": "1h"}, tenure)["AMI_REFRESH_INTERVAL"].verdict == verdict
+        rows({"CLUSTER_NAME": "demo", "AMI_REFRESH_INTERVAL": "1h"}, tenure)["AMI_REFRESH_INTERVAL"].outcome == outcome
     )
 
 
 def test_what_says_karpenters_default_needs_nothing() -> None:
-    assert rows({"BATCH_IDLE_DURATION": "1s"}, {})["BATCH_IDLE_DURATION"].verdict == "same"
+    assert rows({"BATCH_IDLE_DURATION": "1s"}, {})["BATCH_IDLE_DURATION"].outcome == "same"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_does_not_agree_is_said_with_what_to_do(variable: str, value: str, 
 def test_what_stands_elsewhere_is_to_be_looked_up() -> None:
     karpenter = of({}, external_variables=("MEMORY_LIMIT", "ConfigMap more"))
     (row,) = compare_settings(karpenter, None)
-    assert (row.variable, row.verdict) == ("ConfigMap more", "elsewhere")
+    assert (row.variable, row.outcome) == ("ConfigMap more", "elsewhere")
 
 
 def test_tenures_own_deployment_wins_over_karpenters() -> None:

@@ -12,7 +12,7 @@ from tenure.cli.nodes import why
 from tenure.cli.nodes.timeline import CALLS, ActivityCall, NodeExplanation, explain_completed
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.model.disruption.drain import CancelledDrain, DrainState, DrainStatus, EvictionBlocker
-from tenure.model.interruption.notices import InterruptionMessage
+from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.interruption.records import ApprovalDecision, TrackedInterruption
 from tenure.model.node_health import NotReadyInterval
 from tenure.model.nodeclaim.history import NodeClaimExplanation
@@ -98,13 +98,13 @@ BLOCKER = EvictionBlocker(
 DRAINING = state(
     phase=Phase.DRAIN,
     drain=DrainState(
-        verdict=DrainStatus(eviction_blockers=(BLOCKER,), pods=3, pods_in_later_groups=2, follows="escalates at noon")
+        status=DrainStatus(eviction_blockers=(BLOCKER,), pods=3, pods_in_later_groups=2, follows="escalates at noon")
     ),
 )
 REJECTED = state(
-    notices=(
+    interruptions=(
         TrackedInterruption(
-            notice=InterruptionMessage(kind="scheduledChange", id="e-1", at=START, starts=START, code="instance-stop"),
+            message=InterruptionMessage(kind="scheduledChange", id="e-1", at=START, starts=START, code="instance-stop"),
             received_at=START,
             decision=ApprovalDecision(approved=False, by="ann", at=START),
         ),

@@ -135,7 +135,7 @@ def test_an_expected_claim_counts_until_the_watch_shows_it_and_never_after_it_is
 def test_a_pools_policy_wakes_its_claims(harness: CacheHarness) -> None:
     policy = {"consolidateAfter": "30s", "consolidationPolicy": "WhenEmpty"}
     harness.apply_objects("nodepools", pool(disruption=policy))
-    assert changed_nodeclaims(harness) == {"c1"} and harness.cache.nodepools["general"].policy == "WhenEmpty/30s"
+    assert changed_nodeclaims(harness) == {"c1"} and harness.cache.nodepools["general"].consolidation == "WhenEmpty/30s"
     harness.apply_objects("nodepools", pool(disruption=policy, weight=3))
     assert changed_nodeclaims(harness) == set()
 

@@ -71,8 +71,8 @@ POLICY = {"consolidateAfter": "30s", "consolidationPolicy": "WhenEmpty"}
 
 
 def test_a_pool_that_shrinks_says_after_how_long() -> None:
-    assert pool_view(pool(disruption=POLICY)).policy == "WhenEmpty/30s"
+    assert pool_view(pool(disruption=POLICY)).consolidation == "WhenEmpty/30s"
 
 
 def test_a_static_pool_never_lets_an_empty_node_go() -> None:
-    assert pool_view(pool(disruption=POLICY, replicas=3)).policy == "WhenEmpty/Never"
+    assert pool_view(pool(disruption=POLICY, replicas=3)).consolidation == "WhenEmpty/Never"

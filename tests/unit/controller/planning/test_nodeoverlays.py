@@ -10,7 +10,7 @@ from tenure.controller import settings
 from tenure.controller.disruption.status import OverlayStatusWriter
 from tenure.kube.client.resources import NODE_OVERLAYS
 from tenure.model.errors import TryLater
-from tenure.scheduling.nodeoverlays import ACCEPTED, OverlayVerdict
+from tenure.scheduling.nodeoverlays import ACCEPTED, OverlayValidation
 from tests.support.controller.builders import CacheHarness, node_class, pool
 from tests.unit.controller.planning.test_provisioner import ProvisionerHarness
 
@@ -24,7 +24,9 @@ class FakeOverlayPort:
         self.written: list[tuple[str, str]] = []
         self.failures = 0
 
-    async def write_verdict(self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime) -> bool:
+    async def write_validation(
+        self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime
+    ) -> bool:
         if self.failures:
             self.failures -= 1
             raise TryLater("told to fail")
@@ -91,7 +93,7 @@ async def test_what_could_not_be_written_is_written_next_time() -> None:
     await writer.write({"a": ACCEPTED})
     assert overlay_port.written == [("a", "")]
     harness.apply_objects("nodeoverlays", overlay("a", generation=2))
-    await writer.write({"a": ACCEPTED, "gone": OverlayVerdict(reason="Conflict")})
+    await writer.write({"a": ACCEPTED, "gone": OverlayValidation(reason="Conflict")})
     assert overlay_port.written == [("a", ""), ("a", "")]
 
 

@@ -22,7 +22,7 @@ from tenure.controller.planning.provisioner import Provisioner
 from tenure.model.errors import Throttled, TryLater
 from tenure.model.facts import PodFact
 from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom
-from tenure.model.interruption.notices import InterruptionMessage
+from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.plan import PlanOutcome, PlanRequest
 from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape
 from tenure.scheduling.settings import PlanSettings
@@ -394,8 +394,8 @@ async def test_nodes_that_aws_takes_back_are_replaced_in_one_plan_that_knows_whe
         harness.add_pods(1, name, on=f"n-{name}")
     assert (await harness.plan("calm")).created == 0
     for name in names:
-        notice = InterruptionMessage(kind="spotInterruption", id="terminate", at=harness.now)
-        harness.interrupted_capacity.observe(harness.cache.nodeclaims[name], [notice])
+        message = InterruptionMessage(kind="spotInterruption", id="terminate", at=harness.now)
+        harness.interrupted_capacity.observe(harness.cache.nodeclaims[name], [message])
     outcome = await harness.plan("storm")
     assert outcome.created > 0 and outcome.unschedulable == 0
     offering_shards = [draft.offering_shard for draft in outcome.drafts]

@@ -71,9 +71,9 @@ def test_a_node_that_is_not_ready_says_no_more_than_that_it_joined() -> None:
 
 
 def test_a_node_that_is_ready_for_good_is_told_at_once_and_stays_equal_when_initialized() -> None:
-    first = observe(REGISTERED, node_fact(), policy="WhenEmpty/0s")
-    assert first == ready_observation(policy="WhenEmpty/0s", ready_since=at(-60))
-    assert observe(INITIALIZED, node_fact(), policy="WhenEmpty/0s", occupied=True) == first
+    first = observe(REGISTERED, node_fact(), consolidation="WhenEmpty/0s")
+    assert first == ready_observation(consolidation="WhenEmpty/0s", ready_since=at(-60))
+    assert observe(INITIALIZED, node_fact(), consolidation="WhenEmpty/0s", occupied=True) == first
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_running_node_tells_of_reboots_readiness_policy_and_the_annotation() -
     changed = [
         observe(INITIALIZED, node_fact(boot_id="boot-2")),
         observe(INITIALIZED, node_fact(ready=False)),
-        observe(INITIALIZED, node_fact(), policy="WhenEmpty/30s"),
+        observe(INITIALIZED, node_fact(), consolidation="WhenEmpty/30s"),
         observe(INITIALIZED, protected),
     ]
     assert all(one.differs_from(base) for one in changed)

@@ -18,7 +18,7 @@ from tenure.kube.client.list_watch import Delta
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimState
 from tenure.model.observations import ObservedNodeClaim, ObservedNodeClass, ObservedNodePool
-from tenure.model.operator_requests import PolicyVerdict
+from tenure.model.operator_requests import PolicyValidation
 from tenure.policy.policy_features import PolicyFeatures
 from tests.support.controller.builders import (
     NOW,
@@ -155,7 +155,7 @@ def test_a_node_empties_and_is_told_since_when(harness: NotifierHarness) -> None
     harness.add_running_node()
     harness.apply_objects("pods", pod("p", on="n1"))
     harness.notify(1)
-    assert not harness.last_observed().empty and harness.last_observed().policy == "WhenEmpty/30s"
+    assert not harness.last_observed().empty and harness.last_observed().consolidation == "WhenEmpty/30s"
     harness.now = at(5)
     harness.delete_objects("pods", pod("p", on="n1"))
     harness.notify(5.1)
@@ -529,7 +529,7 @@ def use_policies(harness: NotifierHarness) -> LifecyclePolicies:
 
 
 class NullPolicyPort:
-    async def write_verdict(self, name: str, uid: str, verdict: PolicyVerdict, *, now: datetime) -> bool:
+    async def write_validation(self, name: str, uid: str, validation: PolicyValidation, *, now: datetime) -> bool:
         return True
 
 

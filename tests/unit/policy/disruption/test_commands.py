@@ -269,7 +269,7 @@ def test_pauses_grow(ending: Ending, pools: tuple[str, ...], first: tuple[float,
     assert found[:4] == minutes(*first) and found[-1:] == minutes(longest)
 
 
-@pytest.mark.parametrize("ending", ["not permitted", "recalled", "failed"])
+@pytest.mark.parametrize("ending", ["not permitted", "cancelled", "failed"])
 def test_what_says_nothing_of_the_nodes_makes_no_pause_longer(ending: Ending) -> None:
     assert pauses(ending, 3, drifting("a")) == minutes(5, 5, 5)
 

@@ -16,6 +16,7 @@ from tests.unit.policy.drift_builders import (
     STAMPS,
     a_type,
     claim,
+    drift_of,
     facts,
     instance,
     listed,
@@ -23,7 +24,6 @@ from tests.unit.policy.drift_builders import (
     offering,
     pool,
     reason,
-    verdict,
     with_hashes,
     with_labels,
 )
@@ -180,7 +180,7 @@ def test_a_node_drifts(case: tuple[str, dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("changed", NOT_DRIFTED.values(), ids=NOT_DRIFTED)
 def test_a_node_does_not_drift(changed: dict[str, Any]) -> None:
-    assert verdict(**changed) is None
+    assert drift_of(**changed) is None
 
 
 ALL_AT_ONCE: dict[str, Any] = {
@@ -229,15 +229,15 @@ UNKNOWN: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("unknown_reason", UNKNOWN)
 def test_a_verdict_stands_while_its_reason_cannot_be_looked_at(unknown_reason: str) -> None:
     before = Drift(reason=unknown_reason, message="as it was")
-    assert verdict(previous=before, **UNKNOWN[unknown_reason]) == before
-    assert verdict(previous=before) is None, "and goes once it can be"
+    assert drift_of(previous=before, **UNKNOWN[unknown_reason]) == before
+    assert drift_of(previous=before) is None, "and goes once it can be"
 
 
 @pytest.mark.parametrize("unknown_reason", UNKNOWN)
 def test_what_cannot_be_looked_at_keeps_no_other_verdict(unknown_reason: str) -> None:
     """A reason that is known to be mended is not kept by another one that is not known."""
     other = labels.NODEPOOL_DRIFTED if unknown_reason != labels.NODEPOOL_DRIFTED else labels.AMI_DRIFT
-    assert verdict(previous=Drift(reason=other, message="as it was"), **UNKNOWN[unknown_reason]) is None
+    assert drift_of(previous=Drift(reason=other, message="as it was"), **UNKNOWN[unknown_reason]) is None
 
 
 def test_a_new_reason_goes_before_one_that_stands() -> None:
@@ -246,24 +246,24 @@ def test_a_new_reason_goes_before_one_that_stands() -> None:
 
 
 def test_a_reservation_that_is_not_selected_is_looked_at_once_more() -> None:
-    doubtful = verdict(instance=IN_BLOCK)
+    doubtful = drift_of(instance=IN_BLOCK)
     assert doubtful is not None and doubtful.recheck
-    sure = verdict(instance=IN_BLOCK, fresh=True)
+    sure = drift_of(instance=IN_BLOCK, fresh=True)
     assert sure is not None and not sure.recheck
-    rechecked = verdict(instance=IN_BLOCK, previous=sure)
+    rechecked = drift_of(instance=IN_BLOCK, previous=sure)
     assert rechecked is not None and not rechecked.recheck, "not at every look"
-    assert verdict(instance=instance(), fresh=True, previous=doubtful) is None
+    assert drift_of(instance=instance(), fresh=True, previous=doubtful) is None
 
 
 def test_no_other_reason_is_looked_at_twice() -> None:
     for expected, changed in DRIFTED.values():
-        found = verdict(**changed)
+        found = drift_of(**changed)
         assert found is not None and found.recheck == (expected == "CapacityReservationDrift")
 
 
 def test_words_name_what_differs() -> None:
     def message_for(**changed: Any) -> str:
-        found = verdict(**changed)
+        found = drift_of(**changed)
         return found.message if found else ""
 
     assert message_for(claim=OLD_IMAGE) == ("m6i.large runs ami-old, and EC2NodeClass default gives it ami-new now")
@@ -295,7 +295,7 @@ def test_requirements_are_those_of_planning(
     fits = Requirements.from_labels(node_labels).is_strictly_compatible(
         Requirements.from_expressions(fact.requirements)
     )
-    found = verdict(claim=claim(labels=node_labels, created=YOUNG), pool=fact)
+    found = drift_of(claim=claim(labels=node_labels, created=YOUNG), pool=fact)
     assert (found is not None and found.reason == "RequirementsDrifted") != fits
 
 

@@ -37,9 +37,7 @@ def blocker(subject: str = "default/web", **fields: Any) -> EvictionBlocker:
 
 
 def blocked_drain(*, cancellable: bool = False, **status: Any) -> DrainState:
-    return DrainState(
-        retains_nodeclaim=cancellable, verdict=DrainStatus(**{"eviction_blockers": (blocker(),), **status})
-    )
+    return DrainState(defers_deletion=cancellable, status=DrainStatus(**{"eviction_blockers": (blocker(),), **status}))
 
 
 def rules(**written: Any) -> DrainRules:

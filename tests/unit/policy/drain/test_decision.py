@@ -9,7 +9,7 @@ from tenure.model.base import parse_timestamp
 from tenure.model.disruption.drain import DeploymentRollout, DrainState, DrainStatus
 from tenure.model.provider_results import DrainPod
 from tenure.policy.drain import decision
-from tenure.policy.drain.decision import DrainStep, decide_drain, decide_drain_status
+from tenure.policy.drain.decision import DrainDecision, decide_drain, decide_drain_status
 from tests.unit.policy.builders import NOW, after, before
 from tests.unit.policy.drain.drain_builders import blocked_drain, blocker, pod, rules
 
@@ -17,27 +17,31 @@ ESCALATE = rules(whenBlocked="escalate", blockedFor="2h")
 GIVE_UP = rules(whenBlocked="giveUp", blockedFor="2h")
 BLOCKED = "default/web: a budget"
 
-STEPS: dict[str, tuple[DrainRules | None, DrainState, DrainStep]] = {
-    "no rules": (None, blocked_drain(blocked_since=before(days=3)), DrainStep(do="wait")),
-    "rules that wait": (rules(whenBlocked="wait"), blocked_drain(blocked_since=before(days=3)), DrainStep(do="wait")),
-    "nothing known yet": (ESCALATE, DrainState(), DrainStep(do="wait")),
-    "nothing blocks": (ESCALATE, blocked_drain(), DrainStep(do="wait")),
+STEPS: dict[str, tuple[DrainRules | None, DrainState, DrainDecision]] = {
+    "no rules": (None, blocked_drain(blocked_since=before(days=3)), DrainDecision(do="wait")),
+    "rules that wait": (
+        rules(whenBlocked="wait"),
+        blocked_drain(blocked_since=before(days=3)),
+        DrainDecision(do="wait"),
+    ),
+    "nothing known yet": (ESCALATE, DrainState(), DrainDecision(do="wait")),
+    "nothing blocks": (ESCALATE, blocked_drain(), DrainDecision(do="wait")),
     "blocked for a while": (
         ESCALATE,
         blocked_drain(blocked_since=before(hours=1)),
-        DrainStep(do="wait", until=after(hours=1)),
+        DrainDecision(do="wait", until=after(hours=1)),
     ),
     "blocked for too long": (
         ESCALATE,
         blocked_drain(blocked_since=before(hours=2)),
-        DrainStep(do="escalate", why=BLOCKED),
+        DrainDecision(do="escalate", why=BLOCKED),
     ),
     "given up": (
         GIVE_UP,
         blocked_drain(cancellable=True, blocked_since=before(hours=2)),
-        DrainStep(do="give up", why=BLOCKED),
+        DrainDecision(do="cancel", why=BLOCKED),
     ),
-    "its NodeClaim is deleted": (GIVE_UP, blocked_drain(blocked_since=before(hours=2)), DrainStep(do="wait")),
+    "its NodeClaim is deleted": (GIVE_UP, blocked_drain(blocked_since=before(hours=2)), DrainDecision(do="wait")),
 }
 
 
@@ -187,4 +191,4 @@ def test_a_verdict_is_the_same_after_its_way_through_a_history() -> None:
         cancellable=True, blocked_since=NOW, deadline=after(hours=1), not_ready_since=NOW, not_ready_until=NOW
     )
     assert DrainState.model_validate_json(state.model_dump_json()) == state
-    assert any("not Ready since" in line for line in (state.verdict or DrainStatus()).status_lines)
+    assert any("not Ready since" in line for line in (state.status or DrainStatus()).status_lines)

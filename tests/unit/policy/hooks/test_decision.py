@@ -36,9 +36,9 @@ from tenure.policy.lifecycle.deadlines import describe_blocker
 from tests.unit.policy.builders import NOW, after, before
 from tests.unit.policy.interruption_builders import (
     drained_for,
+    interruption_message,
     launched,
     node_with_events,
-    notice,
     tracked_interruptions,
 )
 
@@ -96,7 +96,7 @@ def test_a_point_that_is_passed_is_not_come_back_to() -> None:
     assert step(state.model_copy(update={"hooks": record_passed(state.hooks, "beforeDrain")})) == ("done", "", 1)
 
 
-@pytest.mark.parametrize(("on_failure", "does"), [(None, "done"), ("proceed", "done"), ("giveUp", "give up")])
+@pytest.mark.parametrize(("on_failure", "does"), [(None, "done"), ("proceed", "done"), ("giveUp", "cancel")])
 def test_what_follows_a_failure_is_the_policy_s(on_failure: str | None, does: str) -> None:
     fields = {"onFailure": on_failure} if on_failure else {}
     assert step(with_hook_result(under(hook(**fields)), FAILED), keepable=True)[0] == does
@@ -134,8 +134,10 @@ def test_a_policy_that_changes_its_mind_ends_the_waiting() -> None:
 
 def test_aws_waits_for_nobody() -> None:
     """A spot instance has two minutes: half of them are the drain's."""
-    warned = drained_for(notice("spotInterruption", at=NOW), launched=launched("spot"))
-    warned = warned.model_copy(update={"notices": tracked_interruptions(notice("spotInterruption", at=NOW), at=NOW)})
+    warned = drained_for(interruption_message("spotInterruption", at=NOW), launched=launched("spot"))
+    warned = warned.model_copy(
+        update={"interruptions": tracked_interruptions(interruption_message("spotInterruption", at=NOW), at=NOW)}
+    )
     state = with_hook_result(under(hook(onFailure="wait", timeout="1h"), state=warned), FAILED, at=NOW)
     assert hooks_deadline(state, "beforeDrain") == after(minutes=1)
     assert decide_hooks(state, "beforeDrain", NOW, cancellable=False).until == after(minutes=1)
@@ -148,7 +150,7 @@ def test_aws_waits_for_nobody() -> None:
     ("point", "seconds"), [("beforeDrain", 3600 / 2), ("afterDrain", 3600), ("beforeTerminate", 3600)]
 )
 def test_a_hook_has_its_own_time_or_what_aws_leaves_of_it(point: HookPoint, seconds: float) -> None:
-    maintenance = notice("scheduledChange", starts=after(hours=1))
+    maintenance = interruption_message("scheduledChange", starts=after(hours=1))
     state = under(hook(timeout="2h"), point=point, state=drained_for(maintenance))
     assert state.observed.rules is not None
     one = Hook.model_validate(hook(timeout="2h"))
@@ -159,7 +161,7 @@ def test_a_hook_has_its_own_time_or_what_aws_leaves_of_it(point: HookPoint, seco
 
 
 def test_what_is_late_has_ten_seconds_all_the_same() -> None:
-    terminating = drained_for(notice("instanceTerminating", at=before(minutes=5)))
+    terminating = drained_for(interruption_message("instanceTerminating", at=before(minutes=5)))
     state = under(hook(), state=terminating)
     running = state.model_copy(update={"hooks": start_run(state.hooks, "beforeDrain", rules_of(state)[0], 1, NOW)})
     assert remaining_time(running, "beforeDrain", rules_of(state)[0], NOW) == timedelta(seconds=10)
@@ -219,7 +221,7 @@ def test_a_title_tells_no_query_and_no_password() -> None:
 
 
 def test_a_service_and_a_job_are_told_the_same() -> None:
-    maintenance = notice("scheduledChange", starts=after(hours=1))
+    maintenance = interruption_message("scheduledChange", starts=after(hours=1))
     state = under(hook(), state=drained_for(maintenance, disruption="scheduled_change", node_name="node-a"))
     about = hook_subject(state, "beforeDrain", rules_of(state)[0])
     assert about.event == AwsEvent(kind="scheduledChange", code="instance-retirement", starts=after(hours=1))

@@ -100,7 +100,7 @@ def test_a_policy_that_is_refused_for_something_else_keeps_its_hooks() -> None:
     """A node would go without its snapshot otherwise."""
     resolved = of({"hooks": {"beforeDrain": [JOB]}, "launch": {"deadline": "0s"}})
     assert flatten_rules(resolved.rules["gpu"]) == {"hooks.beforeDrain": [JOB]}
-    assert resolved.verdicts["p0"].rejected
+    assert resolved.validations["p0"].rejected
 
 
 @pytest.mark.parametrize("hooks", [{"beforeDrain": [CALL | {"timeout": "0s"}]}, {"beforeDrain": "snapshot"}])
@@ -108,5 +108,5 @@ def test_hooks_that_cannot_be_read_hold_what_is_voluntary(hooks: dict[str, Any])
     resolved = of({"hooks": hooks, "nodePoolSelector": {"names": ["gpu"]}})
     why = resolved.unread["gpu"].blocking_message("Empty")
     assert "LifecyclePolicy p0 cannot be read, and nothing goes until it can" in why and "beforeDrain" in why
-    assert "until hooks can be read no node of them goes voluntarily" in resolved.verdicts["p0"].message
+    assert "until hooks can be read no node of them goes voluntarily" in resolved.validations["p0"].message
     assert "cpu" not in resolved.unread

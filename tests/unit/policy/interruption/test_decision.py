@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from tenure.model.disruption.drain import DrainState, PodDrainRule
-from tenure.model.interruption.notices import EventKind, InterruptionMessage
+from tenure.model.interruption.messages import EventKind, InterruptionMessage
 from tenure.model.interruption.records import ApprovalDecision, Event, InstanceStopStart
 from tenure.model.node_health import NotReadyInterval
 from tenure.model.nodeclaim.state import NodeClaimState
@@ -22,10 +22,10 @@ from tenure.policy.interruption.decision import (
 from tenure.policy.interruption.events import event_key, events_of, record_messages
 from tests.unit.policy import interruption_builders as ev
 from tests.unit.policy.builders import NOW, after, before
-from tests.unit.policy.interruption_builders import NO, SUNDAYS, YES, node_with_events, notice
+from tests.unit.policy.interruption_builders import NO, SUNDAYS, YES, interruption_message, node_with_events
 
 TWO_DAYS = after(hours=48)
-IN_TWO_DAYS = notice(starts=TWO_DAYS)
+IN_TWO_DAYS = interruption_message(starts=TWO_DAYS)
 SUNDAY = datetime(2026, 6, 7, 0, tzinfo=UTC)
 """The next Sunday, 02:00 in Berlin."""
 DEFERRED: dict[str, Any] = {"action": "deferUntilEventStart", "lead": "1h"}
@@ -40,7 +40,7 @@ def approval(**fields: Any) -> dict[str, Any]:
 
 
 def on(kind: EventKind, **fields: Any) -> NodeClaimState:
-    return node_with_events(notice(kind), event_rules={kind: fields})
+    return node_with_events(interruption_message(kind), event_rules={kind: fields})
 
 
 KARPENTERS: dict[EventKind, str] = {
@@ -119,13 +119,13 @@ MAINTENANCE: dict[str, tuple[datetime | None, dict[str, Any], ApprovalDecision |
         SUNDAY,
     ),
 }
-RECOMMENDATION = notice("rebalanceRecommendation")
+RECOMMENDATION = interruption_message("rebalanceRecommendation")
 DRAIN_RECOMMENDED = {"rebalanceRecommendation": {"action": "drain"}}
 CASES: dict[str, tuple[NodeClaimState, str, datetime | None]] = {
     "AWS says nothing": (node_with_events(), "nothing", None),
-    "maintenance that is withdrawn": (node_with_events(notice(status="withdrawn")), "nothing", None),
+    "maintenance that is withdrawn": (node_with_events(interruption_message(status="withdrawn")), "nothing", None),
     "a check that passes again": (
-        node_with_events(notice("instanceStatus", status="over", source="status")),
+        node_with_events(interruption_message("instanceStatus", status="over", source="status")),
         "nothing",
         None,
     ),
@@ -136,31 +136,33 @@ CASES: dict[str, tuple[NodeClaimState, str, datetime | None]] = {
     "a spot interruption that is ignored": (on("spotInterruption", action="ignore"), "nothing", None),
     "a spot interruption, while all else is only told": (
         node_with_events(
-            notice("spotInterruption"),
+            interruption_message("spotInterruption"),
             event_rules={kind: {"action": "notify"} for kind in ("scheduledChange", "instanceStatus", "systemStatus")},
         ),
         "drain",
         None,
     ),
     "a spot interruption, though pods wait for a person": (
-        node_with_events(notice("spotInterruption"), event_rules={"workloads": [ev.STATEFUL]}),
+        node_with_events(interruption_message("spotInterruption"), event_rules={"workloads": [ev.STATEFUL]}),
         "drain",
         None,
     ),
     "several: what asks for most": (
-        node_with_events(IN_TWO_DAYS, notice("systemStatus"), event_rules=DEFER),
+        node_with_events(IN_TWO_DAYS, interruption_message("systemStatus"), event_rules=DEFER),
         "terminate",
         None,
     ),
     "several: before a drain that holds pods, one that leaves no time": (
         node_with_events(
-            RECOMMENDATION, notice("spotInterruption"), event_rules={**DRAIN_RECOMMENDED, "workloads": [ev.STATEFUL]}
+            RECOMMENDATION,
+            interruption_message("spotInterruption"),
+            event_rules={**DRAIN_RECOMMENDED, "workloads": [ev.STATEFUL]},
         ),
         "drain",
         None,
     ),
     "several that are deferred: the first": (
-        node_with_events(IN_TWO_DAYS, notice(id="sooner", starts=after(hours=5)), event_rules=DEFER),
+        node_with_events(IN_TWO_DAYS, interruption_message(id="sooner", starts=after(hours=5)), event_rules=DEFER),
         "wait",
         after(hours=4),
     ),
@@ -175,21 +177,25 @@ CASES: dict[str, tuple[NodeClaimState, str, datetime | None]] = {
         None,
     ),
 } | {
-    case: (node_with_events(notice(starts=starts), event_rules={"scheduledChange": rule}, decision=decision), do, until)
+    case: (
+        node_with_events(interruption_message(starts=starts), event_rules={"scheduledChange": rule}, decision=decision),
+        do,
+        until,
+    )
     for case, (starts, rule, decision, do, until) in MAINTENANCE.items()
 }
 
 
 @pytest.mark.parametrize("kind", get_args(EventKind))
 def test_without_a_policy_karpenter_s_table_holds(kind: EventKind) -> None:
-    assert decide_interruption(node_with_events(notice(kind)), NOW).do == KARPENTERS[kind]
+    assert decide_interruption(node_with_events(interruption_message(kind)), NOW).do == KARPENTERS[kind]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_follows(case: str) -> None:
     state, do, until = CASES[case]
-    verdict = decide_interruption(state, NOW)
-    assert (verdict.do, verdict.until) == (do, until)
+    decision = decide_interruption(state, NOW)
+    assert (decision.do, decision.until) == (do, until)
 
 
 def test_what_waits_until_a_moment_is_due_at_that_moment() -> None:
@@ -202,11 +208,11 @@ def test_what_waits_until_a_moment_is_due_at_that_moment() -> None:
 @pytest.mark.parametrize("person_decision", [None, NO])
 def test_a_person_has_their_time_anew_when_aws_moves_an_event(person_decision: ApprovalDecision | None) -> None:
     """Else what nobody approved in time, or somebody rejected, would go as soon as AWS postponed it by two weeks."""
-    later = notice(at=NOW, starts=ev.in_days(14))
+    later = interruption_message(at=NOW, starts=ev.in_days(14))
     state = node_with_events(IN_TWO_DAYS, event_rules=approval(deadline="24h"), decision=person_decision)
-    moved = state.model_copy(update={"notices": record_messages(state.notices, (later,), after(hours=30))})
-    verdict = decide_interruption(moved, after(hours=30))
-    assert (verdict.do, verdict.until) == ("wait", after(hours=54))
+    moved = state.model_copy(update={"interruptions": record_messages(state.interruptions, (later,), after(hours=30))})
+    decision = decide_interruption(moved, after(hours=30))
+    assert (decision.do, decision.until) == ("wait", after(hours=54))
     assert decide_interruption(moved, after(hours=54)).do == "drain"
     (blocked,) = pods_blocked_by_event(moved_classes(moved), drained_event(moved), after(hours=30))
     assert blocked.blocked and blocked.until == after(hours=54)
@@ -219,7 +225,7 @@ def moved_classes(state: NodeClaimState) -> NodeClaimState:
 
 
 def drained_event(state: NodeClaimState) -> Event:
-    (event,) = events_of(state.notices)
+    (event,) = events_of(state.interruptions)
     return event
 
 
@@ -234,7 +240,7 @@ def drained_event(state: NodeClaimState) -> Event:
     ],
 )
 def test_what_is_waited_for_is_said(event_rules: dict[str, Any], starts: datetime | None, expected: str) -> None:
-    why = decide_interruption(node_with_events(notice(starts=starts), event_rules=event_rules), NOW).why
+    why = decide_interruption(node_with_events(interruption_message(starts=starts), event_rules=event_rules), NOW).why
     assert why.startswith("scheduledChange instance-retirement") and expected in why
 
 
@@ -253,16 +259,16 @@ def test_a_refusal_is_said_with_who_and_why() -> None:
     ],
 )
 def test_a_window_follows_summer_time(now: datetime, opens: datetime) -> None:
-    state = node_with_events(notice(starts=now + timedelta(days=8)), event_rules=WINDOW)
-    verdict = decide_interruption(state, now)
-    assert (verdict.do, verdict.until) == ("wait", opens)
+    state = node_with_events(interruption_message(starts=now + timedelta(days=8)), event_rules=WINDOW)
+    decision = decide_interruption(state, now)
+    assert (decision.do, decision.until) == ("wait", opens)
     assert decide_interruption(state, opens).do == "drain"
     assert decide_interruption(state, opens + timedelta(hours=1, minutes=59)).do == "drain"
 
 
 # --- instances that come back ---
 
-STOPPED = notice("instanceStopping")
+STOPPED = interruption_message("instanceStopping")
 IGNORED_STOP = {"instanceStopping": {"action": "ignore", "away": "20m"}}
 UNTIL = before(minutes=5) + timedelta(minutes=20)
 
@@ -278,8 +284,8 @@ UNTIL = before(minutes=5) + timedelta(minutes=20)
     ],
 )
 def test_a_stopped_instance_is_waited_for_in_its_grace(state: NodeClaimState, do: str, until: datetime | None) -> None:
-    verdict = decide_interruption(state, NOW)
-    assert (verdict.do, verdict.until, maintenance_until(state)) == (do, until, until)
+    decision = decide_interruption(state, NOW)
+    assert (decision.do, decision.until, maintenance_until(state)) == (do, until, until)
 
 
 def test_a_stopped_instance_that_does_not_come_back_is_drained() -> None:
@@ -290,7 +296,7 @@ def test_maintenance_that_is_ignored_keeps_a_node_that_goes_away_for_it() -> Non
     event_rules = {"scheduledChange": {"action": "ignore", "away": "20m"}}
     not_ready_intervals = (NotReadyInterval(since=before(minutes=1)),)
     not_ready = node_with_events(
-        notice(starts=before(minutes=2)),
+        interruption_message(starts=before(minutes=2)),
         event_rules=event_rules,
         not_ready_intervals=not_ready_intervals,
         observed={"node_ready": False},
@@ -312,7 +318,7 @@ def test_an_instance_that_is_being_stopped_is_started_again_whatever_is_said_mea
 
 
 def stopping(step: str, status: str, **fields: Any) -> NodeClaimState:
-    one = notice(starts=after(hours=48), status=status)
+    one = interruption_message(starts=after(hours=48), status=status)
     stop = InstanceStopStart.model_validate({"key": event_key(one), "step": step, "since": before(minutes=1)})
     return node_with_events(one, stop=stop, **fields)
 
@@ -342,10 +348,10 @@ OVERRIDE: dict[str, Any] = {"spotInterruption": {"doNotDisrupt": "override"}}
 def test_what_overtakes_a_drain_that_aws_recommended(
     later_kind: EventKind, event_rules: dict[str, Any], cancellable: bool, do: str | None
 ) -> None:
-    drain = DrainState(retains_nodeclaim=cancellable)
+    drain = DrainState(defers_deletion=cancellable)
     state = node_with_events(
-        notice("rebalanceRecommendation"),
-        notice(later_kind),
+        interruption_message("rebalanceRecommendation"),
+        interruption_message(later_kind),
         event_rules=event_rules,
         interrupted="rebalanceRecommendation",
         drain=drain,
@@ -362,7 +368,7 @@ def test_what_overtakes_a_drain_that_aws_recommended(
 def test_a_warning_ends_the_waiting_of_a_drain_that_is_nobody_s_but_tenure_s(
     kinds: tuple[EventKind, ...], cancellable: bool, supersedes: bool
 ) -> None:
-    state = node_with_events(*map(notice, kinds), drain=DrainState(retains_nodeclaim=cancellable))
+    state = node_with_events(*map(interruption_message, kinds), drain=DrainState(defers_deletion=cancellable))
     assert (superseding_interruption(state, NOW) is not None) is supersedes
 
 
@@ -395,9 +401,9 @@ def test_pods_that_wait_for_a_person_are_held_while_others_leave() -> None:
     [
         pytest.param(IN_TWO_DAYS, [ev.STATEFUL], YES, [], id="a person approved"),
         pytest.param(IN_TWO_DAYS, DEFERRED_CLASSES, None, [False, True], id="a class whose time has come counts first"),
-        pytest.param(notice("spotInterruption"), [ev.STATEFUL], None, [], id="no time: spot"),
-        pytest.param(notice("instanceTerminating"), [ev.STATEFUL], None, [], id="no time: termination"),
-        pytest.param(notice("systemStatus"), [ev.STATEFUL], None, [], id="no time: check"),
+        pytest.param(interruption_message("spotInterruption"), [ev.STATEFUL], None, [], id="no time: spot"),
+        pytest.param(interruption_message("instanceTerminating"), [ev.STATEFUL], None, [], id="no time: termination"),
+        pytest.param(interruption_message("systemStatus"), [ev.STATEFUL], None, [], id="no time: check"),
     ],
 )
 def test_classes_of_pods_are_held_in_the_policy_s_order(
@@ -408,14 +414,16 @@ def test_classes_of_pods_are_held_in_the_policy_s_order(
 
 
 def test_what_aws_took_back_drains_nothing() -> None:
-    assert draining_event(ev.drained_for(notice(status="withdrawn"))) is None
+    assert draining_event(ev.drained_for(interruption_message(status="withdrawn"))) is None
 
 
 def test_do_not_disrupt_is_overridden_where_the_policy_of_the_kind_says_so() -> None:
     event_rules = {"scheduledChange": {"doNotDisrupt": "override"}}
     assert overrides_do_not_disrupt(ev.drained_for(IN_TWO_DAYS, event_rules=event_rules))
     assert not overrides_do_not_disrupt(ev.drained_for(IN_TWO_DAYS))
-    assert not overrides_do_not_disrupt(ev.drained_for(notice("spotInterruption"), event_rules=event_rules))
+    assert not overrides_do_not_disrupt(
+        ev.drained_for(interruption_message("spotInterruption"), event_rules=event_rules)
+    )
 
 
 @pytest.mark.parametrize(
@@ -440,11 +448,11 @@ UNREAD = {"events_unread": WHY}
 
 @pytest.mark.parametrize("kind", get_args(EventKind))
 def test_what_can_wait_waits_while_nobody_can_read_what_follows_and_the_rest_does_not(kind: EventKind) -> None:
-    verdict = decide_interruption(node_with_events(notice(kind), observed=UNREAD), NOW)
+    decision = decide_interruption(node_with_events(interruption_message(kind), observed=UNREAD), NOW)
     if kind not in ("scheduledChange", "instanceStatus", "systemStatus"):
-        assert verdict.do == KARPENTERS[kind], "at once; of a recommendation nothing follows anyhow"
+        assert decision.do == KARPENTERS[kind], "at once; of a recommendation nothing follows anyhow"
     else:
-        assert (verdict.do, verdict.until, verdict.what) == ("wait", None, WHY)
+        assert (decision.do, decision.until, decision.what) == ("wait", None, WHY)
 
 
 @pytest.mark.parametrize(
@@ -457,16 +465,16 @@ def test_other_policies_do_not_end_the_wait(action: str, do: str) -> None:
 
 def test_aws_does_not_wait_for_a_policy_to_be_mended() -> None:
     state = node_with_events(IN_TWO_DAYS, observed=UNREAD)
-    verdict = decide_interruption(state, NOW)
+    decision = decide_interruption(state, NOW)
     last = after(hours=48) - timedelta(minutes=10)
-    assert (verdict.do, verdict.until) == ("wait", last)
-    assert verdict.what == f"{WHY}; it is drained at {last.isoformat()} all the same"
+    assert (decision.do, decision.until) == ("wait", last)
+    assert decision.what == f"{WHY}; it is drained at {last.isoformat()} all the same"
     assert decide_interruption(state, last).do == "drain"
 
 
 def test_what_its_own_entry_leaves_to_aws_stays_left_to_aws() -> None:
     for kind, action in (("spotInterruption", "ignore"), ("scheduledChange", "ignore"), ("systemStatus", "notify")):
-        state = node_with_events(notice(kind), event_rules={kind: {"action": action}}, observed=UNREAD)  # type: ignore[arg-type]
+        state = node_with_events(interruption_message(kind), event_rules={kind: {"action": action}}, observed=UNREAD)  # type: ignore[arg-type]
         assert decide_interruption(state, NOW).do == "nothing", kind
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from tenure.model.interruption.records import EventRecord, InstanceStopStart
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
+from tenure.policy.interruption.event_texts import event_records
 from tenure.policy.interruption.events import event_key, record_done
-from tenure.policy.interruption.messages import event_records
 from tests.unit.policy.builders import NOW, after
-from tests.unit.policy.interruption_builders import node_with_events, notice
+from tests.unit.policy.interruption_builders import interruption_message, node_with_events
 
 
 def record(state: NodeClaimState) -> EventRecord:
@@ -23,8 +23,8 @@ def draining_state(state: NodeClaimState, key: str, disruption: str = "Empty") -
     return state.model_copy(update={"phase": Phase.DRAIN, "interrupted": key, "disruption": disruption})
 
 
-SPOT = notice("spotInterruption")
-MAINTENANCE = notice(starts=after(hours=48), code="instance-stop")
+SPOT = interruption_message("spotInterruption")
+MAINTENANCE = interruption_message(starts=after(hours=48), code="instance-stop")
 KEY = event_key(MAINTENANCE)
 
 
@@ -41,7 +41,7 @@ def test_the_policy_that_speaks_of_the_kind_is_named() -> None:
 def test_a_node_that_goes_for_the_event_is_told_from_one_that_goes_anyhow() -> None:
     assert record(draining_state(node_with_events(SPOT), "spotInterruption")).done == "the node is drained"
     assert record(draining_state(node_with_events(SPOT), "")).done == "the node goes for another reason: Empty"
-    forced = notice("instanceStatus", source="status")
+    forced = interruption_message("instanceStatus", source="status")
     assert record(draining_state(node_with_events(forced), "instanceStatus")).done == "the node is terminated"
 
 
@@ -63,7 +63,9 @@ def test_what_follows_is_said_in_words(rules: dict[str, str], done: str, waits: 
 def test_what_was_done_and_the_node_kept_is_no_waiting() -> None:
     state = node_with_events(MAINTENANCE, event_rules={"scheduledChange": {"action": "stopStart"}})
     stop = InstanceStopStart(key=KEY, step="done", since=NOW)
-    stopped_and_started = state.model_copy(update={"notices": record_done(state.notices, KEY), "stop": stop})
+    stopped_and_started = state.model_copy(
+        update={"interruptions": record_done(state.interruptions, KEY), "stop": stop}
+    )
     assert (
         record(stopped_and_started).done == "the instance was stopped and started, the node kept"
         and not record(stopped_and_started).waits

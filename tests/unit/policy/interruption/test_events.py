@@ -1,11 +1,11 @@
-"""What a node remembers of AWS's notices: repeats, changes, withdrawals, two sources of one event."""
+"""Interruption messages of one node: repeats, changes, withdrawals, two sources of one event."""
 
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from tenure.model.interruption.notices import InterruptionMessage
+from tenure.model.interruption.messages import InterruptionMessage
 from tenure.policy.interruption.events import (
     MAX_TRACKED,
     end_stopping_events,
@@ -17,16 +17,18 @@ from tenure.policy.interruption.events import (
     restore_messages,
 )
 from tests.unit.policy.builders import NOW, after, before
-from tests.unit.policy.interruption_builders import NO, YES, notice
+from tests.unit.policy.interruption_builders import NO, YES, interruption_message
 
-SOON = notice(starts=after(hours=48))
-MOVED = notice(starts=after(hours=72), at=NOW)
-WITHDRAWN = notice(starts=None, at=NOW, status="withdrawn")
-STATUS = notice(id="instance-event-1", source="status", at=before(minutes=4), starts=after(hours=48, seconds=20))
+SOON = interruption_message(starts=after(hours=48))
+MOVED = interruption_message(starts=after(hours=72), at=NOW)
+WITHDRAWN = interruption_message(starts=None, at=NOW, status="withdrawn")
+STATUS = interruption_message(
+    id="instance-event-1", source="status", at=before(minutes=4), starts=after(hours=48, seconds=20)
+)
 
 
-def statuses(*notices: InterruptionMessage) -> list[str]:
-    return [one.status for one in events_of(record_messages((), notices, NOW))]
+def statuses(*messages: InterruptionMessage) -> list[str]:
+    return [one.status for one in events_of(record_messages((), messages, NOW))]
 
 
 def test_the_same_notice_again_changes_nothing() -> None:
@@ -40,7 +42,9 @@ def test_one_maintenance_that_both_sources_tell_of_is_one_event() -> None:
 
 
 def test_maintenance_at_two_times_is_two_events() -> None:
-    assert len(events_of(record_messages((), (SOON, notice(id="other", starts=after(hours=50))), NOW))) == 2
+    assert (
+        len(events_of(record_messages((), (SOON, interruption_message(id="other", starts=after(hours=50))), NOW))) == 2
+    )
 
 
 EC2_WITHDRAWN = STATUS.model_copy(update={"status": "withdrawn", "at": NOW})
@@ -54,7 +58,7 @@ EC2_WITHDRAWN = STATUS.model_copy(update={"status": "withdrawn", "at": NOW})
         ((SOON, WITHDRAWN, SOON), "withdrawn"),
         ((SOON, STATUS, EC2_WITHDRAWN), "withdrawn"),
         ((SOON, STATUS, EC2_WITHDRAWN, SOON), "withdrawn"),
-        ((SOON, WITHDRAWN, notice(starts=after(hours=48), at=after(minutes=1))), "announced"),
+        ((SOON, WITHDRAWN, interruption_message(starts=after(hours=48), at=after(minutes=1))), "announced"),
     ],
 )
 def test_what_aws_withdrew_stays_so_until_it_is_announced_anew(
@@ -80,21 +84,25 @@ def test_an_older_word_does_not_move_it_back() -> None:
 
 
 def test_a_node_that_is_ready_since_it_was_stopped_is_stopped_no_more() -> None:
-    stopped = record_messages((), (notice("instanceStopping"), SOON), NOW)
+    stopped = record_messages((), (interruption_message("instanceStopping"), SOON), NOW)
     assert end_stopping_events(stopped, None) == end_stopping_events(stopped, before(minutes=5)) == stopped
     back = end_stopping_events(stopped, before(minutes=4))
     assert [one.status for one in events_of(back)] == ["over", "announced"]
-    assert record_messages(back, (notice("instanceStopping"),), NOW) == back, "a repeat changes nothing"
+    assert record_messages(back, (interruption_message("instanceStopping"),), NOW) == back, "a repeat changes nothing"
 
 
 def test_a_second_stop_is_counted_from_when_it_was_heard_of() -> None:
-    back = end_stopping_events(record_messages((), (notice("instanceStopping"),), before(minutes=5)), before(minutes=4))
-    (event,) = events_of(record_messages(back, (notice("instanceStopping", id="again", at=before(minutes=1)),), NOW))
+    back = end_stopping_events(
+        record_messages((), (interruption_message("instanceStopping"),), before(minutes=5)), before(minutes=4)
+    )
+    (event,) = events_of(
+        record_messages(back, (interruption_message("instanceStopping", id="again", at=before(minutes=1)),), NOW)
+    )
     assert (event.status, event.received_at) == ("announced", NOW)
 
 
 def test_a_check_that_fails_again_is_another_event() -> None:
-    first = notice("instanceStatus", source="status", at=before(hours=1))
+    first = interruption_message("instanceStatus", source="status", at=before(hours=1))
     over = first.model_copy(update={"status": "over", "at": before(minutes=30)})
     second = first.model_copy(update={"at": NOW})
     (event,) = events_of(record_messages(record_messages((), (first, over), before(minutes=30)), (second,), NOW))
@@ -102,16 +110,16 @@ def test_a_check_that_fails_again_is_another_event() -> None:
 
 
 def test_what_aws_took_back_is_forgotten_before_what_still_holds() -> None:
-    known = record_messages((), (SOON, notice(id="old", starts=after(hours=1), status="withdrawn")), NOW)
-    many = [notice(id=f"n-{number}", starts=after(days=number)) for number in range(3, MAX_TRACKED + 2)]
+    known = record_messages((), (SOON, interruption_message(id="old", starts=after(hours=1), status="withdrawn")), NOW)
+    many = [interruption_message(id=f"n-{number}", starts=after(days=number)) for number in range(3, MAX_TRACKED + 2)]
     retained = record_messages(known, many, NOW)
     assert len(retained) == MAX_TRACKED
-    assert "old" not in {one.notice.id for one in retained} and SOON in {one.notice for one in retained}
+    assert "old" not in {one.message.id for one in retained} and SOON in {one.message for one in retained}
 
 
 def test_of_announced_notices_the_oldest_is_forgotten_first() -> None:
-    many = [notice(id=f"n-{number}", starts=after(days=number)) for number in range(3, MAX_TRACKED + 5)]
-    assert [one.notice for one in record_messages((), many, NOW)] == many[-MAX_TRACKED:]
+    many = [interruption_message(id=f"n-{number}", starts=after(days=number)) for number in range(3, MAX_TRACKED + 5)]
+    assert [one.message for one in record_messages((), many, NOW)] == many[-MAX_TRACKED:]
 
 
 def test_what_is_written_down_is_read_again_without_aws_s_prose() -> None:
@@ -124,7 +132,7 @@ def test_what_is_over_is_not_written_down() -> None:
     assert format_annotation(record_messages((), (SOON, WITHDRAWN), NOW)) == ""
 
 
-@pytest.mark.parametrize("text", ["", "soon", "{}", '[{"notice": 1}]'])
+@pytest.mark.parametrize("text", ["", "soon", "{}", '[{"message": 1}]'])
 def test_an_annotation_that_nobody_wrote_tells_of_nothing(text: str) -> None:
     assert parse_annotation(text) == ()
 
@@ -147,11 +155,13 @@ OLD, NEW, THIRD = after(hours=48), after(days=14), after(days=20)
 
 def health(starts: datetime | None = OLD, minutes: float = -5, **more: Any) -> InterruptionMessage:
     """`minutes`: when AWS said it."""
-    return notice(id="arn", at=after(minutes=minutes), starts=starts, **more)
+    return interruption_message(id="arn", at=after(minutes=minutes), starts=starts, **more)
 
 
 def ec2(starts: datetime | None = OLD, minutes: float = -4, **more: Any) -> InterruptionMessage:
-    return notice(id="instance-event-1", source="status", at=after(minutes=minutes), starts=starts, **more)
+    return interruption_message(
+        id="instance-event-1", source="status", at=after(minutes=minutes), starts=starts, **more
+    )
 
 
 MOVES: dict[str, tuple[tuple[InterruptionMessage, ...], dict[datetime, str]]] = {

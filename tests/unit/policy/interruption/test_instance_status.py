@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tenure.model.interruption.notices import FailedCheck, InterruptionMessage, OpenInterruption, StatusReport
+from tenure.model.interruption.messages import FailedCheck, InterruptionMessage, OpenInterruption, StatusReport
 from tenure.policy.interruption.due_times import StatusMessages, decide_status, update_open_messages
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -21,7 +21,7 @@ def failing(*, seconds: float | None, kind: Any = "instanceStatus", instance: st
 
 
 def event(status: str = "announced", *, starts: float = 86400, instance: str = ONE) -> StatusReport:
-    notice = InterruptionMessage.model_validate(
+    message = InterruptionMessage.model_validate(
         {
             "kind": "scheduledChange",
             "id": "instance-event-1",
@@ -32,7 +32,7 @@ def event(status: str = "announced", *, starts: float = 86400, instance: str = O
             "status": status,
         }
     )
-    return StatusReport(instance_id=instance, events=(notice,))
+    return StatusReport(instance_id=instance, events=(message,))
 
 
 def decide(
@@ -47,15 +47,15 @@ def decide(
 def opened(*reports: StatusReport) -> tuple[OpenInterruption, ...]:
     """What is open after nodes were told of these."""
     open_messages: tuple[OpenInterruption, ...] = ()
-    for instance, notices in decide(*reports).by_instance.items():
-        open_messages = update_open_messages(open_messages, instance, notices)
+    for instance, messages in decide(*reports).by_instance.items():
+        open_messages = update_open_messages(open_messages, instance, messages)
     return open_messages
 
 
 def test_a_failing_check_counts_after_two_minutes() -> None:
     assert decide(failing(seconds=119)).by_instance == {}
-    (notice,) = decide(failing(seconds=120)).by_instance[ONE]
-    assert (notice.kind, notice.source, notice.status, notice.code) == (
+    (message,) = decide(failing(seconds=120)).by_instance[ONE]
+    assert (message.kind, message.source, message.status, message.code) == (
         "instanceStatus",
         "status",
         "announced",
@@ -86,30 +86,30 @@ def test_another_host_does_not_take_a_check_of_unknown_age_for_over() -> None:
     open_messages = update_open_messages(
         (), ONE, decide(failing(seconds=None), failing_since=first.failing_since, now=at(120)).by_instance[ONE]
     )
-    verdict = decide(failing(seconds=None), open_messages=open_messages, now=at(130))
-    assert [one.status for one in verdict.by_instance[ONE]] == ["announced"]
-    assert update_open_messages(open_messages, ONE, verdict.by_instance[ONE]) == open_messages
+    result = decide(failing(seconds=None), open_messages=open_messages, now=at(130))
+    assert [one.status for one in result.by_instance[ONE]] == ["announced"]
+    assert update_open_messages(open_messages, ONE, result.by_instance[ONE]) == open_messages
 
 
 def test_a_scheduled_event_counts_at_once_however_far_ahead() -> None:
-    (notice,) = decide(event(starts=14 * 86400)).by_instance[ONE]
-    assert notice.starts == at(14 * 86400)
+    (message,) = decide(event(starts=14 * 86400)).by_instance[ONE]
+    assert message.starts == at(14 * 86400)
 
 
 def test_a_check_that_passes_again_is_over() -> None:
     open_messages = opened(failing(seconds=200), failing(seconds=200, instance=OTHER))
-    verdict = decide(failing(seconds=260, instance=OTHER), open_messages=open_messages, now=at(60))
-    (over,) = verdict.by_instance[ONE]
-    assert (over.status, over.kind, over.at, over.id) == ("over", "instanceStatus", at(60), open_messages[0].notice.id)
-    assert update_open_messages(open_messages, ONE, verdict.by_instance[ONE]) == open_messages[1:]
+    result = decide(failing(seconds=260, instance=OTHER), open_messages=open_messages, now=at(60))
+    (over,) = result.by_instance[ONE]
+    assert (over.status, over.kind, over.at, over.id) == ("over", "instanceStatus", at(60), open_messages[0].message.id)
+    assert update_open_messages(open_messages, ONE, result.by_instance[ONE]) == open_messages[1:]
 
 
 def test_an_event_that_is_done_or_called_off_is_open_no_more() -> None:
     open_messages = opened(event())
     for status in ("over", "withdrawn"):
-        verdict = decide(event(status), open_messages=open_messages)
-        assert [one.status for one in verdict.by_instance[ONE]] == [status]
-        assert update_open_messages(open_messages, ONE, verdict.by_instance[ONE]) == ()
+        result = decide(event(status), open_messages=open_messages)
+        assert [one.status for one in result.by_instance[ONE]] == [status]
+        assert update_open_messages(open_messages, ONE, result.by_instance[ONE]) == ()
 
 
 def test_an_event_that_is_listed_no_more_is_over() -> None:
@@ -119,14 +119,14 @@ def test_an_event_that_is_listed_no_more_is_over() -> None:
 def test_what_is_reported_again_leaves_what_is_open_as_it_was() -> None:
     """Else a successor would have something to remember every minute."""
     open_messages = opened(event(), failing(seconds=200, instance=OTHER))
-    verdict = decide(event(), failing(seconds=200, instance=OTHER), open_messages=open_messages, now=at(60))
+    result = decide(event(), failing(seconds=200, instance=OTHER), open_messages=open_messages, now=at(60))
     after = open_messages
-    for instance, notices in verdict.by_instance.items():
-        after = update_open_messages(after, instance, notices)
+    for instance, messages in result.by_instance.items():
+        after = update_open_messages(after, instance, messages)
     assert after == open_messages
 
 
 def test_an_event_that_is_moved_is_open_at_its_new_time() -> None:
     open_messages = opened(event())
     moved = decide(event(starts=3 * 86400), open_messages=open_messages).by_instance[ONE]
-    assert [one.notice.starts for one in update_open_messages(open_messages, ONE, moved)] == [at(3 * 86400)]
+    assert [one.message.starts for one in update_open_messages(open_messages, ONE, moved)] == [at(3 * 86400)]

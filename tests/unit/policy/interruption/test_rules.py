@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.model.interruption.notices import EventKind
+from tenure.model.interruption.messages import EventKind
 from tenure.policy.interruption.rules import ignored_by_all, resolve_event_policy
 from tenure.policy.lifecycle.deadlines import flatten_rules, is_same_value, problem_of
 from tests.unit.policy.interruption_builders import STATEFUL, SUNDAYS

@@ -7,7 +7,7 @@ import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.disruption.drain import CancelledDrain
-from tenure.model.interruption.notices import EventKind
+from tenure.model.interruption.messages import EventKind
 from tenure.model.node_health import ConditionInterval, Health
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import Pause, PermitResult
@@ -21,7 +21,7 @@ from tenure.policy.lifecycle.ready import (
     is_under_budget,
 )
 from tests.unit.policy.builders import NOW, REJECTED, after, before, empty_for, node, permit
-from tests.unit.policy.interruption_builders import notice, rules
+from tests.unit.policy.interruption_builders import interruption_message, rules
 from tests.unit.policy.interruption_builders import tracked_interruptions as heard
 
 PAUSE = Pause(by="ops", reason="upgrade", until=after(hours=1))
@@ -63,19 +63,23 @@ REFUSED: dict[str, Any] = {"permit_requested_at": before(minutes=1), "permit": R
 REBALANCE: EventKind = "rebalanceRecommendation"
 CASES: dict[str, tuple[NodeClaimState, ReadyDecision]] = {
     "busy: nothing to do, nothing to say": (node(), does("wait")),
-    "AWS takes it back": (node(notices=heard(notice("spotInterruption"))), does("interrupt", "spot_interrupted")),
+    "AWS takes it back": (
+        node(interruptions=heard(interruption_message("spotInterruption"))),
+        does("interrupt", "spot_interrupted"),
+    ),
     "AWS will take it back, and it is drifted": (
         node(
-            {"drift": "AMIDrift", "drift_message": "old", "rules": DEFERS}, notices=heard(notice(starts=after(hours=2)))
+            {"drift": "AMIDrift", "drift_message": "old", "rules": DEFERS},
+            interruptions=heard(interruption_message(starts=after(hours=2))),
         ),
         waits("InterruptionDeferred", DEFERRED, until=after(minutes=110)),
     ),
     "AWS will take it back, under budget": (
-        node({"rules": VOLUNTARY}, initialized=True, notices=heard(notice(REBALANCE))),
+        node({"rules": VOLUNTARY}, initialized=True, interruptions=heard(interruption_message(REBALANCE))),
         does("ask", "Interrupted"),
     ),
     "AWS will take it back, under budget, while it is paused": (
-        node({"rules": VOLUNTARY}, initialized=True, notices=heard(notice(REBALANCE)), pause=PAUSE),
+        node({"rules": VOLUNTARY}, initialized=True, interruptions=heard(interruption_message(REBALANCE)), pause=PAUSE),
         waits(
             "Paused",
             f"rebalanceRecommendation; the node {describe_pause(PAUSE)}",
@@ -88,15 +92,20 @@ CASES: dict[str, tuple[NodeClaimState, ReadyDecision]] = {
         waits("ReplacementPending", "drifted: AMIDrift, waits for its replacement to be planned"),
     ),
     "kept for a CapacityBuffer: it is said, and it stays": (
-        node({"policy": "WhenEmpty/0s", "needed_by_buffer": "shop/web"}),
+        node({"consolidation": "WhenEmpty/0s", "needed_by_buffer": "shop/web"}),
         waits("CapacityBuffer", "room for CapacityBuffer shop/web"),
     ),
     "kept for a CapacityBuffer after it had asked to go: it withdraws": (
-        node({"policy": "WhenEmpty/0s", "needed_by_buffer": "shop/web"}, **ASKED),
+        node({"consolidation": "WhenEmpty/0s", "needed_by_buffer": "shop/web"}, **ASKED),
         does("withdraw"),
     ),
     "its pods do not come: it is said, and it stays": (
-        node({"policy": "WhenEmpty/0s", "awaited_pods": "pod shop/web expected here, and not bound by kube-scheduler"}),
+        node(
+            {
+                "consolidation": "WhenEmpty/0s",
+                "awaited_pods": "pod shop/web expected here, and not bound by kube-scheduler",
+            }
+        ),
         waits("PodsExpected", "pod shop/web expected here, and not bound by kube-scheduler"),
     ),
     "drifted and empty: it goes as any other": (
@@ -238,26 +247,26 @@ CASES: dict[str, tuple[NodeClaimState, ReadyDecision]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_ready_node(case: str) -> None:
-    state, verdict = CASES[case]
-    assert decide_ready(state, NOW) == verdict
+    state, decision = CASES[case]
+    assert decide_ready(state, NOW) == decision
 
 
 def test_every_kind_of_verdict_stands_in_the_table() -> None:
     field: Any = ReadyDecision.model_fields["do"]
-    assert {verdict.do for _, verdict in CASES.values()} == set(field.annotation.__args__)
+    assert {decision.do for _, decision in CASES.values()} == set(field.annotation.__args__)
 
 
 def test_waiting_until_a_moment_changes_the_verdict_at_that_moment() -> None:
-    for state, verdict in CASES.values():
-        if verdict.do == "wait" and verdict.until is not None:
-            assert decide_ready(state, verdict.until) != verdict
+    for state, decision in CASES.values():
+        if decision.do == "wait" and decision.until is not None:
+            assert decide_ready(state, decision.until) != decision
 
 
 @pytest.mark.parametrize(
-    ("policy", "seconds"), [("WhenEmpty/30s", 30), ("WhenEmpty/1h", 3600), ("WhenEmpty/Never", None), ("", None)]
+    ("consolidation", "seconds"), [("WhenEmpty/30s", 30), ("WhenEmpty/1h", 3600), ("WhenEmpty/Never", None), ("", None)]
 )
-def test_consolidate_after_is_read_from_the_digest(policy: str, seconds: int | None) -> None:
-    found = consolidate_after(policy)
+def test_consolidate_after_is_read_from_the_digest(consolidation: str, seconds: int | None) -> None:
+    found = consolidate_after(consolidation)
     assert (found.total_seconds() if found is not None else None) == seconds
 
 

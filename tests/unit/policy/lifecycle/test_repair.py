@@ -62,10 +62,10 @@ class RepairHarness:
         return self
 
     def _take_step(self, _: str) -> bool:
-        verdict = self.wait()
+        repair = self.wait()
         boot_id = self.state.observed.boot_id
-        self.set_health(after_step(self.state.health, verdict, boot_id=boot_id, now=self.now))
-        return verdict.do in ("reboot", "replace")
+        self.set_health(after_step(self.state.health, repair, boot_id=boot_id, now=self.now))
+        return repair.do in ("reboot", "replace")
 
     def _fail_step(self, _: str) -> None:
         self.set_health(after_failure(self.state.health, self.wait(), boot_id="boot-1", now=self.now))

@@ -12,7 +12,7 @@ def allow(action: Any = "*", resource: Any = "*", **more: Any) -> dict[str, Any]
     return {"Effect": "Allow", "Action": action, "Resource": resource, **more}
 
 
-def verdict(statements: list[dict[str, Any]], action: str, resource: str = "*", **context: list[str]) -> str:
+def authorize(statements: list[dict[str, Any]], action: str, resource: str = "*", **context: list[str]) -> str:
     policy = read_policy({"Version": "2012-10-17", "Statement": statements})
     return decide(policy, action, resource, context)
 
@@ -30,7 +30,7 @@ def verdict(statements: list[dict[str, Any]], action: str, resource: str = "*", 
     ],
 )
 def test_actions(pattern: Any, action: str, expected: str) -> None:
-    assert verdict([allow(pattern)], action) == expected
+    assert authorize([allow(pattern)], action) == expected
 
 
 @pytest.mark.parametrize(
@@ -44,27 +44,27 @@ def test_actions(pattern: Any, action: str, expected: str) -> None:
     ],
 )
 def test_resources(pattern: str, resource: str, expected: str) -> None:
-    assert verdict([allow("*", pattern)], "ec2:RunInstances", resource) == expected
+    assert authorize([allow("*", pattern)], "ec2:RunInstances", resource) == expected
 
 
 def test_a_deny_wins_over_any_allow() -> None:
     deny = {"Effect": "Deny", "Action": "ec2:TerminateInstances", "Resource": "*"}
-    assert verdict([allow(), deny], "ec2:TerminateInstances") == "deny"
-    assert verdict([allow(), deny], "ec2:RunInstances") == "allow"
+    assert authorize([allow(), deny], "ec2:TerminateInstances") == "deny"
+    assert authorize([allow(), deny], "ec2:RunInstances") == "allow"
 
 
 def test_not_action_and_not_resource() -> None:
     statement = {"Effect": "Allow", "NotAction": "iam:*", "NotResource": "arn:aws:s3:::*"}
-    assert verdict([statement], "ec2:RunInstances", "arn:aws:ec2:a:b:c/d") == "allow"
-    assert verdict([statement], "iam:PassRole", "arn:aws:iam::1:role/x") == "implicit-deny"
-    assert verdict([statement], "s3:GetObject", "arn:aws:s3:::bucket") == "implicit-deny"
+    assert authorize([statement], "ec2:RunInstances", "arn:aws:ec2:a:b:c/d") == "allow"
+    assert authorize([statement], "iam:PassRole", "arn:aws:iam::1:role/x") == "implicit-deny"
+    assert authorize([statement], "s3:GetObject", "arn:aws:s3:::bucket") == "implicit-deny"
 
 
 def test_all_conditions_of_a_statement_must_hold() -> None:
     condition = {"StringEquals": {"a": "1"}, "StringLike": {"b": ["x*", "y*"]}}
-    assert verdict([allow(Condition=condition)], "s:A", a=["1"], b=["yes"]) == "allow"
-    assert verdict([allow(Condition=condition)], "s:A", a=["1"], b=["no"]) == "implicit-deny"
-    assert verdict([allow(Condition=condition)], "s:A", b=["yes"]) == "implicit-deny"
+    assert authorize([allow(Condition=condition)], "s:A", a=["1"], b=["yes"]) == "allow"
+    assert authorize([allow(Condition=condition)], "s:A", a=["1"], b=["no"]) == "implicit-deny"
+    assert authorize([allow(Condition=condition)], "s:A", b=["yes"]) == "implicit-deny"
 
 
 TAG = "aws:RequestTag/karpenter.sh/nodepool"

@@ -227,7 +227,7 @@ async def test_what_is_recalled_stops_and_is_put_back(host: WorkerHarness) -> No
     await wait_until(lambda: is_in_step(handle, "Wait"))
     await pools.signal(PermitGranterWorkflow.revoke_permits, "paused by ops@example.com: database upgrade")
     over = await handle.result()
-    assert over.ending == "recalled" and "ops@example.com" in over.why
+    assert over.ending == "cancelled" and "ops@example.com" in over.why
     (made,) = await replacement_names(handle)
     assert is_undisturbed(host, "a", "b") and is_deleted(host, made)
     assert await pools.query(PermitGranterWorkflow.released_uids)
@@ -237,14 +237,14 @@ async def test_what_is_recalled_before_it_began_touches_nothing(host: WorkerHarn
     await start_permit_granter(host, rejected_uids=("uid-b",))
     handle = await start_command(host, make_proposal("a", "b"))
     await handle.signal(DisruptionWorkflow.permit_revoked, PermitRevoked(claim_uid="uid-a", why="paused"))
-    assert (await handle.result()).ending == "recalled"
+    assert (await handle.result()).ending == "cancelled"
     assert is_undisturbed(host, "a", "b") and await count_scheduled(handle, "begin_command") == 0
 
 
 async def test_a_person_may_cancel_it(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     await handle.cancel()
-    assert (await handle.result()).ending == "recalled"
+    assert (await handle.result()).ending == "cancelled"
     assert is_undisturbed(host, "a", "b")
 
 
@@ -265,7 +265,7 @@ async def test_nodes_are_put_back_however_long_the_api_server_fails(host: Worker
     handle = await start_waiting_command(host)
     host.nodes.faults["unmark_disrupted"] = [TryLater("503")] * 5 + [BadInput("422")] * 2
     await handle.signal(DisruptionWorkflow.permit_revoked, PermitRevoked(claim_uid="uid-a", why="paused"))
-    assert (await handle.result()).ending == "recalled"
+    assert (await handle.result()).ending == "cancelled"
     assert is_undisturbed(host, "a", "b")
 
 

@@ -41,7 +41,7 @@ async def test_it_is_undone_at_once_and_says_who_and_why(host: WorkerHarness) ->
         "given up by ann: its nodes are put back into service, and its"
     )
     over = await handle.result()
-    assert (over.ending, over.why, over.retain_until) == ("recalled", "ann gave it up: the release goes first", None)
+    assert (over.ending, over.why, over.retain_until) == ("cancelled", "ann gave it up: the release goes first", None)
     (made,) = await replacement_names(handle)
     assert is_undisturbed(host, "a", "b") and is_deleted(host, made)
     assert "Underutilized: ann gave it up: the release goes first" in [
@@ -65,7 +65,7 @@ async def test_before_its_permits_nothing_was_touched_and_its_wishes_are_taken_b
     handle = await start_command(host, make_proposal("a", "b"))
     await wait_until(lambda: is_in_step(handle, "Permit"))
     await handle.execute_update(DisruptionWorkflow.cancel, ANN)
-    assert (await handle.result()).ending == "recalled" and is_undisturbed(host, "a", "b")
+    assert (await handle.result()).ending == "cancelled" and is_undisturbed(host, "a", "b")
     assert sorted(await pools.query(PermitGranterWorkflow.released_uids)) == ["uid-a", "uid-b"]
 
 
@@ -89,7 +89,7 @@ async def test_what_is_not_deleted_yet_is_put_back_though_its_step_has_begun(hos
     assert result.message.startswith("NodeClaims are being deleted: those that are not yet")
     host.claims.faults["delete"] = []
     over = await handle.result()
-    assert (over.ending, over.why) == ("recalled", "ann gave it up: the release goes first")
+    assert (over.ending, over.why) == ("cancelled", "ann gave it up: the release goes first")
     assert is_undisturbed(host, "a", "b")
 
 
@@ -98,7 +98,7 @@ async def test_a_person_who_cancels_it_ends_the_try_to_delete_before_nodes_are_p
     await handle.cancel()
     host.claims.faults["delete"] = []
     over = await handle.result()
-    assert (over.ending, over.why) == ("recalled", "a person cancelled it")
+    assert (over.ending, over.why) == ("cancelled", "a person cancelled it")
     assert is_undisturbed(host, "a", "b")
     history = await handle.fetch_history()
     kinds = [event.event_type for event in history.events]
@@ -135,7 +135,7 @@ async def test_the_command_line_names_a_command_by_its_id_or_the_last_part_of_th
     await wait_until(lambda: is_in_step(other, "Wait"))
     assert (await send_cancel(host.client, host.cluster, "a-b", ANN)).startswith("given up by ann")
     assert (await send_cancel(host.client, host.cluster, other.id, ANN)).startswith("given up by ann")
-    assert {(await handle.result()).ending, (await other.result()).ending} == {"recalled"}
+    assert {(await handle.result()).ending, (await other.result()).ending} == {"cancelled"}
     with pytest.raises(UsageError, match=r"cancel a-b: .*`tenure"):
         await send_cancel(host.client, host.cluster, "a-b", ANN)
     with pytest.raises(UsageError, match=f"cancel x: no command x is running in cluster {host.cluster}"):

@@ -16,7 +16,7 @@ from workflows.nodeclaim_context import NodeClaimContext
 
 
 def disrupted_state(
-    disruption: str, *, phase: Phase = Phase.READY, observed_disruption: str = "", can_abort: bool = False
+    disruption: str, *, phase: Phase = Phase.READY, observed_disruption: str = "", cancellable: bool = False
 ) -> NodeClaimState:
     launched = LaunchedInstance(
         claim_uid="uid-a",
@@ -33,7 +33,7 @@ def disrupted_state(
         disruption=disruption,
         launched=launched,
         observed=ObservedNodeClaim(disruption=observed_disruption),
-        drain=DrainState(retains_nodeclaim=True) if can_abort else None,
+        drain=DrainState(defers_deletion=True) if cancellable else None,
     )
 
 
@@ -102,7 +102,7 @@ def test_what_a_command_deletes_counts_for_what_the_command_said(meter: FakeMete
 
 
 def test_a_drain_that_may_be_given_up_counts_when_it_is_over(meter: FakeMeter) -> None:
-    state = pass_phases(disrupted_state("Empty", can_abort=True), Phase.DRAIN, Phase.READY, Phase.DRAIN)
+    state = pass_phases(disrupted_state("Empty", cancellable=True), Phase.DRAIN, Phase.READY, Phase.DRAIN)
     assert not disruption_counts(meter)
     pass_phases(state.model_copy(update={"drain": None}), Phase.TERMINATION, Phase.DELETED)
     assert count_by_reason(meter) == {"empty": 1}

@@ -50,7 +50,7 @@ def test_drift_has_no_consolidation_type_and_an_empty_node_goes_without_a_comman
     ("ending", "counted"),
     [
         ("done", None),
-        ("recalled", None),
+        ("cancelled", None),
         ("not permitted", None),
         ("held", (FAILURES, *LABELS)),
         ("failed", (FAILURES, *LABELS)),

@@ -43,7 +43,7 @@ async def delete_and_observe(fake: WorkerHarness, handle: Handle, **fields: Any)
 
 async def observe_empty_now(fake: WorkerHarness, handle: Handle, **fields: Any) -> None:
     now = await fake.now()
-    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, policy="WhenEmpty/0s", **fields)
+    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, consolidation="WhenEmpty/0s", **fields)
 
 
 def is_in_service(fake: WorkerHarness) -> bool:
@@ -57,8 +57,8 @@ async def test_the_verdict_is_in_the_state_for_whoever_asks(fake: WorkerHarness)
     await delete_and_observe(fake, handle)
     await wait_until(lambda: is_blocked_by(handle, "1 of 1 pods healthy"))
     drain = (await query_state(handle)).drain
-    assert drain is not None and drain.verdict is not None
-    assert drain.verdict.eviction_blockers[0].passes == "never" and drain.verdict.blocked_since is not None
+    assert drain is not None and drain.status is not None
+    assert drain.status.eviction_blockers[0].passes == "never" and drain.status.blocked_since is not None
     fake.pods.blocked.clear()
     await handle.result()
 
@@ -110,8 +110,8 @@ async def test_time_held_runs_on_when_the_run_is_continued(
         await fake.sleep(seconds=1)
     assert await has_continued_as_new(fake.client, handle)
     now = (await query_state(latest_run(fake.client, handle))).drain
-    assert since and since.verdict and now and now.verdict
-    assert now.verdict.blocked_since == since.verdict.blocked_since
+    assert since and since.status and now and now.status
+    assert now.status.blocked_since == since.status.blocked_since
     fake.pods.blocked.clear()
     await latest_run(fake.client, handle).result()
 
@@ -124,7 +124,7 @@ async def test_a_voluntary_drain_that_is_held_is_given_up_and_the_permit_handed_
     await wait_until(lambda: is_blocked_by(handle, PDB))
     assert not is_in_service(fake)
     await observe_empty_now(fake, handle, **drain_rules(whenBlocked="giveUp", blockedFor="1s"))
-    await wait_until(lambda: drain_was_aborted(handle))
+    await wait_until(lambda: drain_was_cancelled(handle))
     assert is_in_service(fake) and "deletionTimestamp" not in fake.claims.found["a"]["metadata"]
     assert fake.claims.condition_text("a", "Drained") == "False GaveUp"
     assert fake.claims.condition_text("a", "DisruptionReason") == ""
@@ -164,7 +164,7 @@ async def test_an_expired_node_whose_drain_was_given_up_is_left_alone_for_a_whil
     await start_nodepool(fake)
     add_blocked_pod(fake)
     await fake.signal_observed(handle, **BUSY, **drain_rules(whenBlocked="giveUp", blockedFor="1s"))
-    await wait_until_skipping_time(fake, lambda: drain_was_aborted(handle), minutes=5)
+    await wait_until_skipping_time(fake, lambda: drain_was_cancelled(handle), minutes=5)
     assert is_in_service(fake) and fake.pods.forced == []
     fake.pods.blocked.clear()
     outcome = await handle.result()
@@ -192,6 +192,6 @@ async def test_an_instance_that_ends_under_a_held_drain_is_cleaned_up_after(fake
     assert fake.claims.found == {} and fake.nodes.found == {}
 
 
-async def drain_was_aborted(handle: Handle) -> bool:
+async def drain_was_cancelled(handle: Handle) -> bool:
     state = await handle.query(NodeClaimWorkflow.state)
     return state.phase is Phase.READY and state.cancelled_drain is not None

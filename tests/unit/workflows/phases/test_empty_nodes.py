@@ -82,7 +82,7 @@ async def test_a_node_that_is_used_again_takes_its_wish_back(fake: WorkerHarness
     pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await observe_empty(fake, handle)
     await wait_until_skipping_time(fake, lambda: has_pending_requests(pools, 1), seconds=10)
-    await fake.signal_observed(handle, **BUSY, policy="WhenEmpty/30s")
+    await fake.signal_observed(handle, **BUSY, consolidation="WhenEmpty/30s")
     await wait_until(lambda: has_pending_requests(pools, 0))
     assert (await query_state(handle)).blocked_by == ""
 
@@ -93,7 +93,7 @@ async def test_pods_that_come_and_go_start_the_wait_again(fake: WorkerHarness) -
     for _ in range(6):
         await observe_empty(fake, handle)
         await fake.sleep(seconds=10)
-        await fake.signal_observed(handle, **BUSY, policy="WhenEmpty/30s")
+        await fake.signal_observed(handle, **BUSY, consolidation="WhenEmpty/30s")
     assert (await query_state(handle)).phase is Phase.READY
     await observe_empty(fake, handle)
     assert (await handle.result()).reason == "Empty"
@@ -103,8 +103,8 @@ async def test_a_paused_node_stays_until_the_pause_ends(fake: WorkerHarness) -> 
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     pause = await pause_for(fake, hours=3)
-    verdict = await handle.execute_update(NodeClaimWorkflow.pause, pause)
-    assert verdict.accepted
+    result = await handle.execute_update(NodeClaimWorkflow.pause, pause)
+    assert result.accepted
     await observe_empty(fake, handle)
     await fake.sleep(hours=2)
     assert await is_blocked_by(handle, "the node is paused by ops@example.com until")
@@ -150,9 +150,9 @@ async def test_a_pause_holds_back_neither_deletion_nor_expiry(fake: WorkerHarnes
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"policy": "WhenEmpty/Never"}, ""),
-        ({"policy": ""}, "no NodePool"),
-        ({"policy": "WhenEmpty/30s", "do_not_disrupt": True}, "do-not-disrupt"),
+        ({"consolidation": "WhenEmpty/Never"}, ""),
+        ({"consolidation": ""}, "no NodePool"),
+        ({"consolidation": "WhenEmpty/30s", "do_not_disrupt": True}, "do-not-disrupt"),
     ],
 )
 async def test_an_empty_node_that_is_to_stay_costs_nothing_and_says_why(
@@ -176,12 +176,12 @@ async def test_the_time_of_an_empty_node_runs_on_when_a_watch_begins_that_did_no
 ) -> None:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
-    await observe_empty(fake, handle, policy="WhenEmpty/1h")
+    await observe_empty(fake, handle, consolidation="WhenEmpty/1h")
     since = (await query_state(handle)).observed.empty_since
     assert since is not None
     await fake.sleep(minutes=50)
     now = await fake.now()
-    unseen = {"empty": True, "empty_since": now, "empty_since_unseen": True, "policy": "WhenEmpty/1h"}
+    unseen = {"empty": True, "empty_since": now, "empty_since_unseen": True, "consolidation": "WhenEmpty/1h"}
     await fake.signal_observed(handle, **BUSY, **unseen)
     history = (await handle.result()).history
     drained = next(step.at for step in history if step.phase is Phase.DRAIN)

@@ -109,7 +109,9 @@ async def test_a_node_that_asked_to_go_empty_asks_anew_when_it_expires(fake: Wor
     handle = await ready_nodeclaim(fake, expireAfter="2h")
     pools = await start_nodepool(fake, budgets=[{"nodes": "0", "reasons": ["Empty"]}])
     now = await fake.now()
-    await fake.signal_observed(handle, **BUSY, rules=EXPIRY_RULES, empty=True, empty_since=now, policy="WhenEmpty/0s")
+    await fake.signal_observed(
+        handle, **BUSY, rules=EXPIRY_RULES, empty=True, empty_since=now, consolidation="WhenEmpty/0s"
+    )
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "budget 0"), seconds=10)
     assert timedelta(hours=2) <= await age_at_drain(handle) < timedelta(hours=2.1)
     assert (await pools.query(NodePoolWorkflow.state)).pending_requests == ()

@@ -83,7 +83,7 @@ async def observe_empty_now(fake: WorkerHarness, handle: Handle, **hooks: Any) -
     fake.pods.by_node.clear()
     now = await fake.now()
     await fake.signal_observed(
-        handle, **BUSY, empty=True, empty_since=now, policy="WhenEmpty/0s", **hook_rules(**hooks)
+        handle, **BUSY, empty=True, empty_since=now, consolidation="WhenEmpty/0s", **hook_rules(**hooks)
     )
 
 
@@ -274,7 +274,7 @@ async def test_a_voluntary_drain_is_given_up_and_the_next_one_runs_the_hook_anew
     handle = await ready_with_hooks(fake, beforeDrain=[hook])
     pools = await start_nodepool(fake)
     await observe_empty_now(fake, handle, beforeDrain=[hook])
-    await wait_until(lambda: _drain_was_aborted(handle))
+    await wait_until(lambda: _drain_was_cancelled(handle))
     assert is_in_service(fake) and not fake.claims.found["a"]["metadata"].get("deletionTimestamp")
     assert "the drain is given up" in event_messages(fake, "HookFailed")[0]
     assert "hook beforeDrain/warn failed: answers 409" in event_messages(fake, "DrainGivenUp")[0]
@@ -284,7 +284,7 @@ async def test_a_voluntary_drain_is_given_up_and_the_next_one_runs_the_hook_anew
     assert fake.calls.received_keys == ["uid-a-beforeDrain-warn", "uid-a-beforeDrain-warn-2"]
 
 
-async def _drain_was_aborted(handle: Handle) -> bool:
+async def _drain_was_cancelled(handle: Handle) -> bool:
     state = await query_state(handle)
     return state.phase is Phase.READY and state.cancelled_drain is not None
 
@@ -327,7 +327,7 @@ async def test_a_pause_ends_a_hook_of_a_drain_that_can_be_given_up(fake: WorkerH
     await observe_empty_now(fake, handle, beforeDrain=[hook])
     await wait_until(lambda: has_created_jobs(fake))
     await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(fake, hours=1))
-    await wait_until(lambda: _drain_was_aborted(handle))
+    await wait_until(lambda: _drain_was_cancelled(handle))
     assert is_in_service(fake) and (await hook_runs(handle))[0].past
     fake.jobs.next_outcome = DONE
     await fake.sleep(hours=2)

@@ -7,7 +7,7 @@ import pytest
 
 from tenure.apis import labels
 from tenure.apis.labels import INTERRUPTIONS, NODECLAIM_TERMINATION_TIMESTAMP
-from tenure.model.interruption.notices import EventKind, InterruptionMessage
+from tenure.model.interruption.messages import EventKind, InterruptionMessage
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
@@ -132,7 +132,7 @@ async def test_what_is_said_of_another_instance_is_nobody_s(fake: WorkerHarness)
     await send_message(fake, handle, "spotInterruption")
     fake.claims.found["a"]["status"]["providerID"] = mine
     await fake.sleep(minutes=1)
-    assert await is_in_phase(handle, Phase.READY) and (await query_state(handle)).notices == ()
+    assert await is_in_phase(handle, Phase.READY) and (await query_state(handle)).interruptions == ()
 
 
 async def test_the_same_word_each_minute_is_one_action_and_one_event(fake: WorkerHarness) -> None:
@@ -239,7 +239,7 @@ async def test_a_workflow_that_is_rebuilt_knows_what_was_deferred(fake: WorkerHa
     await wait_until_phase(rebuilt, Phase.READY)
     await wait_until(lambda: is_blocked_by(rebuilt, "deferred until"))
     after = await query_state(rebuilt)
-    assert (after.waits_until, after.notices) == (before.waits_until, before.notices)
+    assert (after.waits_until, after.interruptions) == (before.waits_until, before.interruptions)
     assert (await rebuilt.result()).reason == "scheduled_change"
 
 
@@ -262,8 +262,8 @@ async def send_decision(handle: Handle, verb: str, **fields: str) -> Any:
 async def test_a_node_goes_when_a_person_approves(fake: WorkerHarness) -> None:
     handle = await nodeclaim_waiting_for_approval(fake)
     await fake.sleep(hours=5)
-    verdict = await send_decision(handle, "approve_event")
-    assert verdict["accepted"] and "approved by ann" in verdict["message"]
+    result = await send_decision(handle, "approve_event")
+    assert result["accepted"] and "approved by ann" in result["message"]
     await handle.result()
     assert "InterruptionApproved" in fake.events.reasons_for("a")
 
@@ -278,8 +278,8 @@ async def test_nobody_approves_and_the_deadline_decides(fake: WorkerHarness) -> 
 
 async def test_a_node_that_a_person_keeps_goes_before_aws_acts_all_the_same(fake: WorkerHarness) -> None:
     handle = await nodeclaim_waiting_for_approval(fake)
-    verdict = await send_decision(handle, "reject_event")
-    assert "before AWS acts" in verdict["message"]
+    result = await send_decision(handle, "reject_event")
+    assert "before AWS acts" in result["message"]
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "rejected by ann: agreed"), seconds=1)
     await wait_until(lambda: has_event(fake, "InterruptionRejected"))
     await fake.sleep(hours=40)

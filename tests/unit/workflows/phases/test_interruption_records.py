@@ -65,9 +65,9 @@ async def test_it_is_written_once_for_each_change(fake: WorkerHarness) -> None:
     assert await recorded_actions(handle) == ["told, and nothing more"]
 
 
-def _repeat_message(fake: WorkerHarness, notice: dict[str, Any]) -> Any:
+def _repeat_message(fake: WorkerHarness, message: dict[str, Any]) -> Any:
     provider: str = fake.claims.found["a"]["status"]["providerID"]
-    return {"instance_id": provider.rpartition("/")[2], "notices": [notice]}
+    return {"instance_id": provider.rpartition("/")[2], "messages": [message]}
 
 
 async def test_the_run_that_follows_has_them_and_writes_nothing_anew(

@@ -164,4 +164,4 @@ async def test_a_permit_that_lapsed_deletes_nothing(fake: WorkerHarness) -> None
 
 
 async def has_requested_deletion(handle: Handle) -> bool:
-    return await count_scheduled(handle, "delete_nodeclaim") == 1
+    return await count_scheduled(handle, "disrupt_nodeclaim") == 1

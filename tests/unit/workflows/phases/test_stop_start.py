@@ -72,7 +72,7 @@ async def test_its_pods_leave_its_instance_goes_and_comes_and_the_node_stays(fak
     assert is_in_service(fake)
     await fake.sleep(hours=72)
     state = await query_state(handle)
-    assert (state.phase, state.blocked_by, state.reboots, state.notices[0].done) == (Phase.READY, "", 1, True)
+    assert (state.phase, state.blocked_by, state.reboots, state.interruptions[0].done) == (Phase.READY, "", 1, True)
     assert (fake.instances.entered_states == ["stopped", "running"]) and fake.instances.terminated == []
     assert "StopStartOver" in fake.events.reasons_for("a")
     assert "deletionTimestamp" not in fake.claims.found["a"]["metadata"]

@@ -5,23 +5,23 @@ from typing import get_args
 import pytest
 
 from tenure.kube.client.event_reasons import EVENT_REASONS
-from tenure.model.interruption.notices import EventKind
+from tenure.model.interruption.messages import EventKind
 from tenure.model.interruption.records import EventText
 from tenure.model.nodeclaim.state import NodeClaimState
-from tenure.policy.interruption.messages import REASONS, due_event_texts
-from tenure.policy.interruption.messages import published_versions as versions_after
+from tenure.policy.interruption.event_texts import REASONS, due_event_texts
+from tenure.policy.interruption.event_texts import published_versions as versions_after
 from tests.unit.policy import interruption_builders as ev
 from tests.unit.policy.builders import NOW, after
-from tests.unit.policy.interruption_builders import NO, node_with_events, notice
+from tests.unit.policy.interruption_builders import NO, interruption_message, node_with_events
 
-IN_TWO_DAYS = notice(starts=after(hours=48), text="Your instance will retire.")
+IN_TWO_DAYS = interruption_message(starts=after(hours=48), text="Your instance will retire.")
 DEFER = {"scheduledChange": {"action": "deferUntilEventStart"}}
 
 
 def texts_published_once(state: NodeClaimState) -> list[EventText]:
     """And not again."""
     texts = due_event_texts(state, NOW)
-    assert due_event_texts(state.model_copy(update={"notified_interruptions": versions_after(state, NOW)}), NOW) == {}
+    assert due_event_texts(state.model_copy(update={"published_event_versions": versions_after(state, NOW)}), NOW) == {}
     return list(texts.values())
 
 
@@ -43,7 +43,7 @@ def test_the_reasons_are_karpenter_s() -> None:
 
 @pytest.mark.parametrize("kind", get_args(EventKind))
 def test_an_event_is_said_once(kind: EventKind) -> None:
-    (text,) = texts_published_once(node_with_events(notice(kind)))
+    (text,) = texts_published_once(node_with_events(interruption_message(kind)))
     assert text.reason == REASONS[kind] and text.message.startswith(kind)
     assert EVENT_REASONS[text.reason].warning is (kind != "rebalanceRecommendation")
 
@@ -61,32 +61,33 @@ def test_of_what_is_ignored_nothing_is_said() -> None:
 
 def test_what_aws_moves_and_withdraws_is_said_each_time() -> None:
     known = versions_published_for(node_with_events(IN_TWO_DAYS))
-    moved = ev.tracked_interruptions(notice(starts=after(hours=72)))
+    moved = ev.tracked_interruptions(interruption_message(starts=after(hours=72)))
     state = node_with_events(
-        notified_interruptions=known, notices=(moved[0].model_copy(update={"moved_from": IN_TWO_DAYS.starts}),)
+        published_event_versions=known, interruptions=(moved[0].model_copy(update={"moved_from": IN_TWO_DAYS.starts}),)
     )
     (text,) = texts_published_once(state)
     assert "moved from 2026-06-03T12:00:00+00:00" in text.message
     withdrawn = node_with_events(
-        notice(starts=after(hours=72), status="withdrawn"), notified_interruptions=versions_published_for(state)
+        interruption_message(starts=after(hours=72), status="withdrawn"),
+        published_event_versions=versions_published_for(state),
     )
     (text,) = texts_published_once(withdrawn)
     assert text.reason == "InterruptionWithdrawn" and "AWS withdrew it" in text.message
 
 
 def test_of_a_withdrawal_nobody_is_told_who_was_not_told_before() -> None:
-    assert texts_published_once(node_with_events(notice(status="withdrawn"))) == []
+    assert texts_published_once(node_with_events(interruption_message(status="withdrawn"))) == []
 
 
 def test_what_a_person_says_is_said() -> None:
     approval = {"scheduledChange": {"action": "waitForApproval"}}
     known = versions_published_for(node_with_events(IN_TWO_DAYS, event_rules=approval))
     (text,) = texts_published_once(
-        node_with_events(IN_TWO_DAYS, event_rules=approval, decision=NO, notified_interruptions=known)
+        node_with_events(IN_TWO_DAYS, event_rules=approval, decision=NO, published_event_versions=known)
     )
     assert text.reason == "InterruptionRejected" and "rejected by bob: quarter's end" in text.message
 
 
 def test_that_the_node_goes_is_said() -> None:
-    reasons = [text.reason for text in texts_published_once(ev.drained_for(notice("spotInterruption")))]
+    reasons = [text.reason for text in texts_published_once(ev.drained_for(interruption_message("spotInterruption")))]
     assert reasons == ["SpotInterrupted", "TerminatingOnInterruption"]

@@ -17,7 +17,7 @@ EventKind = Literal[
 ]
 """As a LifecyclePolicy names them. `scheduledChange` comes from both sources: AWS Health, and an instance's status."""
 
-NoticeStatus = Literal["announced", "withdrawn", "over"]
+MessageStatus = Literal["announced", "withdrawn", "over"]
 """`withdrawn`: AWS cancelled it; `over`: it has been done, or the check passes again."""
 KARPENTERS_KINDS: Final[dict[tuple[EventKind, str], str]] = {
     ("spotInterruption", "queue"): "spot_interrupted",
@@ -49,7 +49,7 @@ class InterruptionMessage(Message):
     """The end of the span in which AWS may act."""
     code: str = ""
     """AWS's word for it, such as `instance-retirement` or AWS_EC2_INSTANCE_STOP_SCHEDULED."""
-    status: NoticeStatus = "announced"
+    status: MessageStatus = "announced"
     text: str = ""
     """AWS's description, for display only."""
 
@@ -58,7 +58,7 @@ class InterruptionMessages(Message):
     """Signal `interruption_events` to a NodeClaim: messages for its instance. Repeats and any order are harmless."""
 
     instance_id: str
-    notices: tuple[InterruptionMessage, ...]
+    messages: tuple[InterruptionMessage, ...]
     evicted_pods: tuple[str, ...] = ()
 
 
@@ -80,4 +80,4 @@ class StatusReport(Value):
 
 class OpenInterruption(Message):
     instance_id: str
-    notice: InterruptionMessage
+    message: InterruptionMessage

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from tenure.model.interruption.notices import EventKind
+from tenure.model.interruption.messages import EventKind
 from tenure.model.interruption.records import ApprovalDecision, Event, EventRecord, EventText
 from tenure.model.nodeclaim.state import TERMINATING_PHASES, NodeClaimState
 from tenure.model.signals import OperatorRequestResult
@@ -47,27 +47,27 @@ def due_event_texts(state: NodeClaimState, now: datetime) -> dict[str, EventText
     return {
         topic: text
         for topic, (version, text) in _event_texts(state, now).items()
-        if state.notified_interruptions.get(topic) != version
+        if state.published_event_versions.get(topic) != version
     }
 
 
 def published_versions(state: NodeClaimState, now: datetime) -> dict[str, str]:
     """The published versions after publication, without those of dropped events."""
-    known = {event.key for event in events_of(state.notices)}
+    known = {event.key for event in events_of(state.interruptions)}
     before = {
-        topic: version for topic, version in state.notified_interruptions.items() if topic.partition("|")[0] in known
+        topic: version for topic, version in state.published_event_versions.items() if topic.partition("|")[0] in known
     }
     return {**before, **{topic: version for topic, (version, _) in _event_texts(state, now).items()}}
 
 
 def _event_texts(state: NodeClaimState, now: datetime) -> dict[str, tuple[str, EventText]]:
     found: dict[str, tuple[str, EventText]] = {}
-    for event in events_of(state.notices):
+    for event in events_of(state.interruptions):
         policy = resolve_event_policy(state.observed.rules, event.kind)
         if policy.action == "ignore" and policy.max_downtime is None:
             continue
         topic = f"{event.key}|status"
-        if event.status == "announced" or state.notified_interruptions.get(topic) == "announced":
+        if event.status == "announced" or state.published_event_versions.get(topic) == "announced":
             found[topic] = (event.status, _status_text(state, event, now))
         if event.decision is not None:
             found[f"{event.key}|answer"] = (event.decision.at.isoformat(), _decision_text(event))
@@ -89,11 +89,11 @@ def _status_text(state: NodeClaimState, event: Event, now: datetime) -> EventTex
 
 
 def _describe_next_step(state: NodeClaimState, event: Event, now: datetime) -> str:
-    verdict = decide_event(state, event, now)
-    if verdict.do != "wait":
-        return _OUTCOMES[verdict.do]
+    decision = decide_event(state, event, now)
+    if decision.do != "wait":
+        return _OUTCOMES[decision.do]
     until = retained_until(state, event)
-    return f"the node is kept until {until.isoformat(timespec='seconds')}" if until else verdict.what
+    return f"the node is kept until {until.isoformat(timespec='seconds')}" if until else decision.what
 
 
 def _decision_text(event: Event) -> EventText:
@@ -121,7 +121,7 @@ _PLANNED: Final = {
 def event_records(state: NodeClaimState, before: tuple[EventRecord, ...], now: datetime) -> tuple[EventRecord, ...]:
     """Oldest first. `before`: the last records, which have the start times."""
     known = {_record_key(one): one for one in before}
-    found = [_event_record(state, event, now) for event in events_of(state.notices)]
+    found = [_event_record(state, event, now) for event in events_of(state.interruptions)]
     return tuple(_with_since(one, known.get(_record_key(one))) for one in found)
 
 
@@ -156,14 +156,14 @@ def _describe_done(state: NodeClaimState, event: Event, now: datetime) -> tuple[
         return "AWS withdrew it" if event.status == "withdrawn" else "it is over", False
     if terminating:
         return f"{_OTHER_REASON}: {state.disruption}", False
-    verdict = decide_event(state, event, now)
-    if verdict.do == "stop":
+    decision = decide_event(state, event, now)
+    if decision.do == "stop":
         step = state.stop.step if state.stop and state.stop.key == event.key else "drain"
         return f"the instance is stopped and started ({step})", True
-    if verdict.do == "nothing":
+    if decision.do == "nothing":
         ignored = resolve_event_policy(state.observed.rules, event.kind).action == "ignore"
-        return "ignored" if ignored else verdict.what or "told, and nothing more", False
-    return verdict.what or _PLANNED.get(verdict.do, verdict.do), verdict.do in _WAITING
+        return "ignored" if ignored else decision.what or "told, and nothing more", False
+    return decision.what or _PLANNED.get(decision.do, decision.do), decision.do in _WAITING
 
 
 def _record_key(one: EventRecord) -> tuple[str, datetime | None, datetime]:
