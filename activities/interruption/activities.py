@@ -56,7 +56,7 @@ class InterruptionActivities:
     @activity.defn
     @map_faults
     async def consume_queue(self, request: QueueSetting) -> SourceReadResult:
-        """Until the queue cannot be read."""
+        """Run until the queue cannot be read."""
         consumer = QueueConsumer(
             request.queue,
             queue=self._queue,
@@ -73,7 +73,7 @@ class InterruptionActivities:
     @activity.defn
     @map_faults
     async def read_instance_status(self, request: InstanceStatusRequest) -> SourceReadResult:
-        """Until what is open has changed, or the status cannot be read."""
+        """Run until the open messages change, or the status cannot be read."""
         ended = await _read_until_shutdown(lambda: self._statuses.run(request), "instances' status")
         return (
             ended.model_copy(update={"open_interruptions": request.open_interruptions, "last": request.last})
@@ -90,7 +90,7 @@ async def _run_forever(run: Callable[[], Awaitable[None]]) -> SourceReadResult:
 async def _read_until_shutdown(
     read: Callable[[], Awaitable[SourceReadResult]], source: str, *, details: Callable[[], tuple[Any, ...]] = tuple
 ) -> SourceReadResult:
-    """A fault is a value; a worker that stops gives up at once, and another one goes on."""
+    """A fault is returned as a value. At worker shutdown the activity fails at once, and another worker retries it."""
     reading = asyncio.ensure_future(read())
     shutdown = asyncio.ensure_future(activity.wait_for_worker_shutdown())
     try:
@@ -107,20 +107,20 @@ async def _read_until_shutdown(
         reading.cancel()
         await asyncio.gather(reading, shutdown, return_exceptions=True)
     raise not_yet_error(
-        "this worker stops; the next host of the watch reads on", retry_after=timedelta(milliseconds=100)
+        "worker shutdown: the next host of the watch continues", retry_after=timedelta(milliseconds=100)
     )
 
 
 class NodeInterruptionActivities:
     def __init__(self, ports: Ports, first_evictions: BatchedFirstEviction) -> None:
-        """`first_evictions`: of drains; events wait for them."""
+        """`first_evictions`: first evictions of all drains, which events wait for."""
         self._claims, self._nodes, self._events = ports.claims, ports.nodes, ports.events
         self._first_evictions = first_evictions
 
     @activity.defn
     @map_faults
     async def publish_interruption_events(self, request: InterruptionNotification) -> None:
-        """Write first: what is said may be said twice, what is not written is lost."""
+        """The annotation precedes the events: an event may be repeated, but the annotation must not be lost."""
         REQUEST_PRIORITY.set("crowd")
         await self._first_evictions.wait_for_others()
         ref = request.claim

@@ -22,11 +22,11 @@ log = structlog.get_logger(__name__)
 POLL_INTERVAL: Final = timedelta(minutes=1)
 """Karpenter's (reference 5.1)."""
 MAX_OPEN: Final = 1000
-"""Notices that are remembered, so that the workflow's state stays small. What is beyond is told, and its end is not."""
+"""Messages in the workflow state, which has to stay small. The end of a message beyond this limit is not reported."""
 
 
 class InstanceStatusReader:
-    """One per process: it knows since when it sees checks fail of which EC2 does not say since when."""
+    """One per process: it remembers since when it observes failing checks without ImpairedSince."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class InstanceStatusReader:
         self._observed_since: Mapping[tuple[str, str], datetime] = {}
 
     async def run(self, request: InstanceStatusRequest) -> SourceReadResult:
-        """Until cancelled, or until what is open has changed. Raises the Fault that keeps it from reading."""
+        """Run until cancelled, or until the open messages change. Raises Fault if the status cannot be read."""
         last = request.last
         while True:
             if last is not None:
@@ -57,7 +57,7 @@ class InstanceStatusReader:
     async def _process_reports(
         self, reports: Sequence[StatusReport], open_messages: tuple[OpenInterruption, ...], now: datetime
     ) -> tuple[OpenInterruption, ...]:
-        """What is open after nodes were told; what could not be told is new again the next time."""
+        """Notify the nodes. Returns the open messages; one that could not be delivered is new at the next poll."""
         ours = self._nodes.find_owned({one.instance_id for one in reports})
         relevant = [one for one in reports if one.instance_id in ours]
         result = decide_status(relevant, open_messages=open_messages, failing_since=self._observed_since, now=now)
@@ -76,7 +76,7 @@ class InstanceStatusReader:
         try:
             return await self._nodes.notify(instance_id, messages)
         except Exception as error:
-            log.error("node not told of its instance's status", instance=instance_id, error=str(error)[:300])
+            log.error("instance status not delivered", instance=instance_id, error=str(error)[:300])
             return "later"
 
     def _count_unhealthy(

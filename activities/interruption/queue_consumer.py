@@ -1,9 +1,9 @@
-"""The queue consumer: polls, groups messages by node, notifies the nodes, and deletes the messages they have.
+"""The queue consumer: polls SQS, groups messages by instance, notifies node workflows, and deletes processed messages.
 
-Pods that have to go at once are evicted first. A poller deletes the messages of a poll before it polls again, which
-bounds memory. While polls come back full, more pollers run. In such a burst, nodes whose pods are evicted are notified
-after the evictions of all nodes, and messages that can wait are gathered, so that a node gets all of them at once. A
-message that could not be delivered stays in the queue until SQS shows it again.
+Pods that have little time are evicted before their workflow is notified. A poller deletes the messages of a poll before
+it polls again, which bounds memory. While polls are full, more pollers run. In such a burst, workflows of nodes with
+early evictions are notified after the evictions of all nodes, and deferrable messages are batched by node. A message
+that cannot be delivered stays in the queue, and SQS delivers it again.
 """
 
 import asyncio
@@ -23,42 +23,43 @@ from tenure.model.interruption.records import QueueMessage
 
 log = structlog.get_logger(__name__)
 
-FULL_POLL: Final = 10
-"""Messages in one answer, when there are likely more."""
+FULL_POLL_SIZE: Final = 10
+"""Messages in one response; then the queue probably has more."""
 MAX_POLLS: Final = 8
-"""Side by side, at most."""
+"""Concurrent polls."""
 POLL_WAIT_SECONDS: Final = 20
-"""Seconds that a poll waits for a first message; those beside it do not wait for long."""
+"""Seconds that the first poller waits for a message; extra pollers wait less."""
 EXTRA_POLL_WAIT_SECONDS: Final = 1
-TRIED_FOR: Final = timedelta(minutes=1)
-"""So long a message about an instance that is not known yet is left to come again."""
-FAILED_FOR: Final = timedelta(minutes=30)
-"""How long a message is tried again whose handling raises an error; some 90 receives. Then it is deleted."""
+UNKNOWN_INSTANCE_RETENTION: Final = timedelta(minutes=1)
+"""How long a message about an unknown instance is left in the queue: its launch may not be recorded yet."""
+FAILED_MESSAGE_RETENTION: Final = timedelta(minutes=30)
+"""How long a message whose handling fails is retried, about 90 receives. Then it is deleted."""
 UNAVAILABLE_FIRST_PAUSE: Final = 1.0
 UNAVAILABLE_MAX_PAUSE: Final = 15.0
-"""Seconds between polls while nobody can be told: a message that is received in vain too often may be set to go to
-another queue."""
-FORGOTTEN: Final = timedelta(seconds=45)
-"""After which nobody waits to be told any more: what was read in vain had come again by then, and so it is gone."""
+"""Seconds between polls while no workflow can be notified: a redrive policy may move a message that is received too
+often to a dead-letter queue."""
+DELIVERY_RECOVERY: Final = timedelta(seconds=45)
+"""Time since the last undelivered message after which delivery counts as recovered: SQS would have shown the message
+again by then."""
 
-LATER: Final = 500
-"""Polls at most that wait to be told; of ten messages each."""
-LATER_BY: Final = 15.0
-"""Seconds for which they wait at most: SQS hides messages for 20."""
-GATHERED: Final = 5000
-"""Messages at most that are gathered, ..."""
-GATHERED_FOR: Final = 8.0
-"""... and seconds for which they are while polls come back full."""
-GATHERABLE_KINDS: Final = frozenset({"scheduledChange", "rebalanceRecommendation"})
-"""Of which AWS tells hours before, or that it may come to something."""
+MAX_DEFERRED_POLLS: Final = 500
+"""Polls, of ten messages each, whose notifications may be deferred at the same time."""
+MAX_DEFERRAL_SECONDS: Final = 15.0
+"""Seconds that notifications are deferred at most: the visibility timeout is 20."""
+MAX_BATCH_SIZE: Final = 5000
+"""Messages in one batch."""
+MAX_BATCH_SECONDS: Final = 8.0
+"""Seconds that a batch waits for more messages while polls are full."""
+DEFERRABLE_KINDS: Final = frozenset({"scheduledChange", "rebalanceRecommendation"})
+"""Kinds that AWS announces hours before, or that may have no consequence."""
 CHECK_EVERY_SECONDS: Final = 0.25
 BURST_EVICTION_SECONDS: Final = 60.0
-"""Seconds that a node among hundreds may take to be evacuated; its workflow is told before, and goes on beside."""
+"""Seconds for the evictions of one node in a burst. Its workflow is notified earlier, and drains it as well."""
 
 _Outcome = NotifyOutcome | Literal["failed"]
 _MessagesByInstance = dict[str, list[InterruptionMessage]]
 _EvictionsByInstance = dict[str, NodeEarlyEviction]
-"""By instance."""
+"""By instance ID."""
 
 
 class QueueConsumer:
@@ -76,51 +77,51 @@ class QueueConsumer:
         self._name, self._queue, self._nodes, self._early_evictions = name, queue, nodes, early_evictions
         self._metrics, self._now, self._sleep = metrics, now, sleep
         self._extra_polls: set[asyncio.Task[None]] = set()
-        self._later_tasks: set[asyncio.Task[None]] = set()
-        """Polls that are told and deleted later, ..."""
+        self._deferred_tasks: set[asyncio.Task[None]] = set()
+        """Polls whose messages are processed later."""
         self._running_evictions: set[asyncio.Future[Any]] = set()
-        """... and what goes before that."""
-        self._gathered: list[QueueMessage] = []
-        self._gatherer: asyncio.Task[None] | None = None
+        """Early evictions that precede them."""
+        self._batch: list[QueueMessage] = []
+        self._batch_task: asyncio.Task[None] | None = None
         self._unavailable_pause = 0.0
-        """The last pause for want of anyone to tell; 0: there is somebody."""
+        """Seconds of the last pause without deliverable messages; 0 if messages can be delivered."""
         self._last_undelivered_at: datetime | None = None
-        """When somebody could not be told last."""
+        """Time of the last undelivered message."""
 
     async def run(self) -> None:
-        """Until cancelled. Raises the Fault that keeps the queue from being read."""
+        """Run until cancelled. Raises Fault if the queue cannot be read."""
         try:
             while True:
                 await self._poll(POLL_WAIT_SECONDS)
                 if self._unavailable_pause:
                     await self._sleep(self._unavailable_pause)
         finally:
-            running = (*self._extra_polls, *self._later_tasks)
+            running = (*self._extra_polls, *self._deferred_tasks)
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _poll_extra(self) -> None:
-        """Until there is nothing more, or nobody to tell."""
+        """Poll until the queue is empty or messages cannot be delivered."""
         try:
             while await self._poll(EXTRA_POLL_WAIT_SECONDS) and not self._unavailable_pause:
                 pass
         except Exception as error:
-            log.warning("queue not read by a poll beside the first", queue=self._name, error=str(error)[:300])
+            log.warning("extra poll failed", queue=self._name, error=str(error)[:300])
 
     async def _poll(self, wait: int) -> int:
-        """One poll; how many messages it brought."""
+        """Poll once. Returns the number of messages."""
         found = await retry_transient(lambda: self._queue.receive(self._name, wait=wait), sleep=self._sleep)
-        if len(found) >= FULL_POLL and len(self._extra_polls) < MAX_POLLS - 1 and not self._unavailable_pause:
+        if len(found) >= FULL_POLL_SIZE and len(self._extra_polls) < MAX_POLLS - 1 and not self._unavailable_pause:
             self._start_task(self._extra_polls, self._poll_extra())
         for message in found:
             self._metrics.record_received(message)
         messages = _group_by_instance(found)
         evictions = self._prepare_evictions(messages)
-        if evictions and self._extra_polls and len(self._later_tasks) < LATER:
-            self._start_task(self._later_tasks, self._process_later(found, messages, evictions))
-        elif self._extra_polls and len(self._gathered) < GATHERED and all(_is_deferrable(one) for one in found):
-            self._add_gathered(found)
+        if evictions and self._extra_polls and len(self._deferred_tasks) < MAX_DEFERRED_POLLS:
+            self._start_task(self._deferred_tasks, self._process_deferred(found, messages, evictions))
+        elif self._extra_polls and len(self._batch) < MAX_BATCH_SIZE and all(_is_deferrable(one) for one in found):
+            self._add_to_batch(found)
         else:
             await asyncio.gather(*(one.run() for one in evictions.values()))
             await self._process_messages(found, messages, evictions)
@@ -133,40 +134,41 @@ class QueueConsumer:
         task.add_done_callback(tasks.discard)
         return task
 
-    def _add_gathered(self, found: Sequence[QueueMessage]) -> None:
-        self._gathered.extend(found)
-        if self._gatherer is None or self._gatherer.done():
-            self._gatherer = self._start_task(self._later_tasks, self._process_gathered())
+    def _add_to_batch(self, found: Sequence[QueueMessage]) -> None:
+        self._batch.extend(found)
+        if self._batch_task is None or self._batch_task.done():
+            self._batch_task = self._start_task(self._deferred_tasks, self._process_batches())
 
-    async def _process_gathered(self) -> None:
-        """Until nothing is gathered."""
-        while self._gathered:
-            await self._wait_while(lambda: bool(self._extra_polls) and len(self._gathered) < GATHERED, GATHERED_FOR)
-            found, self._gathered = self._gathered, []
+    async def _process_batches(self) -> None:
+        """Process batches until none is left."""
+        while self._batch:
+            await self._wait_while(
+                lambda: bool(self._extra_polls) and len(self._batch) < MAX_BATCH_SIZE, MAX_BATCH_SECONDS
+            )
+            found, self._batch = self._batch, []
             try:
                 await self._process_messages(found, _group_by_instance(found), {})
             except Exception as error:
                 log.error("messages not handled; they come again", queue=self._name, error=str(error)[:300])
 
     async def _wait_while(self, condition: Callable[[], bool], seconds: float) -> None:
-        """For so long at most."""
+        """Wait while `condition` holds, at most `seconds`."""
         waited, clock = 0.0, asyncio.get_running_loop().time
         until = clock() + seconds
         while condition() and waited < seconds and clock() < until:
             await self._sleep(CHECK_EVERY_SECONDS)
             waited += CHECK_EVERY_SECONDS
 
-    async def _process_later(
+    async def _process_deferred(
         self, found: Sequence[QueueMessage], messages: _MessagesByInstance, evictions: _EvictionsByInstance
     ) -> None:
-        """Once the pods of all nodes were told to go, and before SQS shows the messages again. No poll waits for the
-        nodes of another, so that all taints come before any eviction: what follows from these keeps all others waiting.
-        """
+        """Process after the evictions of all nodes, and before the visibility timeout. Polls do not wait for each
+        other, so that all taints precede the evictions, which delay every later request."""
         running = asyncio.gather(*(one.run(BURST_EVICTION_SECONDS) for one in evictions.values()))
         self._running_evictions.add(running)
         running.add_done_callback(self._running_evictions.discard)
         try:
-            await self._wait_while(lambda: bool(self._extra_polls or self._running_evictions), LATER_BY)
+            await self._wait_while(lambda: bool(self._extra_polls or self._running_evictions), MAX_DEFERRAL_SECONDS)
             await self._process_messages(found, messages, evictions)
             await running
             await _publish_evictions(evictions)
@@ -177,7 +179,7 @@ class QueueConsumer:
             await asyncio.gather(running, return_exceptions=True)
 
     def _prepare_evictions(self, messages: _MessagesByInstance) -> _EvictionsByInstance:
-        """Nodes whose pods have to go now."""
+        """Early evictions of the nodes whose pods have little time."""
         prepared = {
             instance: self._prepare_eviction(instance, instance_messages)
             for instance, instance_messages in messages.items()
@@ -189,7 +191,7 @@ class QueueConsumer:
             interrupted_node = self._nodes.find_interrupted_node(instance_id, messages)
             return self._early_evictions.begin_for(interrupted_node) if interrupted_node else None
         except Exception as error:
-            log.error("node not evacuated; its drain does it", instance=instance_id, error=str(error)[:300])
+            log.error("early eviction failed, drain takes over", instance=instance_id, error=str(error)[:300])
             return None
 
     async def _process_messages(
@@ -217,37 +219,41 @@ class QueueConsumer:
     async def _notify_node(
         self, instance_id: str, messages: list[InterruptionMessage], eviction: NodeEarlyEviction | None
     ) -> _Outcome:
-        """What goes wrong with one keeps no other from being told."""
+        """A failure for one node does not affect others."""
         try:
             return await self._nodes.notify(instance_id, messages, eviction.evicted_pods if eviction else ())
         except Exception as error:
-            log.error("message not handled; it comes again", instance=instance_id, error=str(error)[:300])
+            log.error("message processing failed, SQS delivers it again", instance=instance_id, error=str(error)[:300])
             return "failed"
 
     def _update_availability(self, outcomes: dict[str, _Outcome]) -> None:
-        """Temporal may be away for all, or busy for one: only where nobody was told there is nobody."""
+        """Temporal is unavailable only if no workflow could be notified: a single one may be busy."""
         found, now = set(outcomes.values()), self._now()
         if "later" in found and "notified" not in found:
             self._last_undelivered_at = now
             self._unavailable_pause = min(
                 UNAVAILABLE_MAX_PAUSE, max(UNAVAILABLE_FIRST_PAUSE, 2 * self._unavailable_pause)
             )
-        elif "notified" in found or self._last_undelivered_at is None or now - self._last_undelivered_at >= FORGOTTEN:
+        elif (
+            "notified" in found
+            or self._last_undelivered_at is None
+            or now - self._last_undelivered_at >= DELIVERY_RECOVERY
+        ):
             self._last_undelivered_at, self._unavailable_pause = None, 0.0
 
     def _is_done(self, message: QueueMessage, outcomes: dict[str, _Outcome]) -> bool:
-        """Every node that it speaks of knows, or there is none. Says why it was for nobody. However old it is, a node
-        of ours that is without a workflow, after an outage or a lost store, hears it once it has one."""
+        """True if every affected workflow has the message, or there is none; counts why a message is dropped. A message
+        for a node without a workflow, after an outage or a lost store, is kept until there is one."""
         if message.parsed.dropped:
-            log.info("message dropped", id=message.id, why=message.parsed.dropped, said=message.parsed.why)
+            log.info("message dropped", id=message.id, why=message.parsed.dropped, detail=message.parsed.why)
             self._metrics.record_dropped(message.parsed.dropped)
             return True
         found = {outcomes[entry.instance_id] for entry in message.parsed.interruptions}
-        if "failed" in found and self._now() - message.first_received >= FAILED_FOR:
-            log.error("message deleted after its handling failed again and again", id=message.id)
+        if "failed" in found and self._now() - message.first_received >= FAILED_MESSAGE_RETENTION:
+            log.error("message deleted after repeated failures", id=message.id)
             self._metrics.record_dropped("failed")
             return True
-        may_be_launching = self._now() - message.first_received < TRIED_FOR
+        may_be_launching = self._now() - message.first_received < UNKNOWN_INSTANCE_RETENTION
         if found & {"later", "no workflow", "failed"} or ("not yet" in found and may_be_launching):
             return False
         if "notified" not in found:
@@ -256,11 +262,13 @@ class QueueConsumer:
         return True
 
     async def _delete_messages(self, done: Sequence[QueueMessage]) -> None:
-        """What is not deleted comes again, as a repeat."""
+        """A message that is not deleted is delivered again, and ignored as repeated."""
         try:
             deleted = await self._queue.delete(self._name, [message.receipt for message in done])
         except Fault as fault:
-            log.error("messages not deleted; they come again", queue=self._name, count=len(done), fault=str(fault))
+            log.error(
+                "message deletion failed, SQS delivers them again", queue=self._name, count=len(done), fault=str(fault)
+            )
             return
         self._metrics.record_deleted(deleted)
 
@@ -271,7 +279,7 @@ async def _publish_evictions(evictions: _EvictionsByInstance) -> None:
 
 
 def _is_deferrable(message: QueueMessage) -> bool:
-    return all(entry.message.kind in GATHERABLE_KINDS for entry in message.parsed.interruptions)
+    return all(entry.message.kind in DEFERRABLE_KINDS for entry in message.parsed.interruptions)
 
 
 def _group_by_instance(found: Sequence[QueueMessage]) -> _MessagesByInstance:

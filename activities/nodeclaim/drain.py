@@ -1,8 +1,8 @@
 """Drain: taint the node, delete the Node object, evict pods in order, wait for pods and volumes.
 
-One activity stays with a node and returns when pods and volumes are gone, when the blockers change, or at its poll
-timeout; the workflow shows the verdict in between. A drain that may be cancelled deletes neither NodeClaim nor Node
-until the pods are gone.
+One activity drains a node. It returns when pods and volumes are gone, when the blockers change, or at its poll timeout;
+in between the workflow publishes the drain status. A drain that defers the deletion deletes neither NodeClaim nor Node
+until the pods are gone, so that it can be cancelled.
 """
 
 import asyncio
@@ -21,24 +21,24 @@ from tenure.model.nodeclaim.requests import CancelDrainRequest, DrainRequest, Dr
 
 FIRST_POLL_SECONDS = 0.5
 MAX_POLL_SECONDS = 3.0
-"""Seconds between looks at a node whose pods are leaving."""
-SETTLED = 3.0
-RESAID = 30.0
-"""Seconds for which a first blocker, or another one than known, has to hold before it is worth a word: pods that
-leave in order are refused and let go by their budgets all the time. That the node turned NotReady is said at once."""
-ENDING_SETTLED = 60.0
-"""The same for pods that are merely ending."""
-SHARE = 0.4
-"""Of the requests that the API server may be sent: so many are for looking again, by all drains of a process."""
+"""Seconds between passes over a node whose pods terminate. The interval grows by half each time."""
+MIN_BLOCKED_SECONDS = 3.0
+MIN_CHANGED_SECONDS = 30.0
+"""Seconds that a first blocker, or a changed one, has to last before it is reported: in an ordinary drain, budgets
+reject and allow evictions all the time. A node that becomes NotReady is reported after the shorter time."""
+MIN_TERMINATING_SECONDS = 60.0
+"""The same for pods that only terminate."""
+QPS_SHARE = 0.4
+"""Share of the API request rate that repeated passes of all drains of a process may use."""
 REQUESTS_PER_POLL = 3
-"""Requests: NodeClaim, Node, pods."""
+"""NodeClaim, Node, pods."""
 
 
 class DrainActivities:
     def __init__(self, ports: Ports, first_evictions: BatchedFirstEviction | None = None) -> None:
-        """`first_evictions`: of all drains of the process."""
+        """`first_evictions`: first evictions of all drains of the process."""
         self._ports = ports
-        self._polls_per_second = ports.qps * SHARE / REQUESTS_PER_POLL
+        self._polls_per_second = ports.qps * QPS_SHARE / REQUESTS_PER_POLL
         self._running_drains = 0
         self._first_evictions = first_evictions or BatchedFirstEviction()
 
@@ -73,13 +73,13 @@ class DrainActivities:
             pause = min(MAX_POLL_SECONDS, pause * 1.5)
 
     def _shared_pause(self) -> float:
-        """Seconds between looks of one drain beside so many others: first looks, which evict, wait for nobody."""
+        """Seconds between passes of one drain at the current number of drains. First passes do not wait."""
         return self._running_drains / self._polls_per_second
 
     @activity.defn
     @map_faults
     async def uncordon_node(self, request: CancelDrainRequest) -> bool:
-        """Put a node back into service whose drain is given up; False where NodeClaim or Node are being deleted."""
+        """Uncordon a node whose drain is cancelled; False if NodeClaim or Node is being deleted."""
         ref = request.claim
         claims, nodes = self._ports.claims, self._ports.nodes
         claim, node = await find_nodeclaim(claims, ref.name, ref.uid), await nodes.get(ref.node_name)
@@ -91,27 +91,27 @@ class DrainActivities:
             ConditionPatch(type=labels.DRAINED, status="False", reason=labels.DRAIN_CANCELLED, message=request.why),
         )
         await claims.patch(ref.name, ref.uid, conditions=conditions, now=datetime.now(UTC))
-        message = f"the node is kept: {request.why}"
+        message = f"Uncordoned node: {request.why}"
         await publish_event_on(self._ports.events, "NodeClaim", ref, request.event, message)
         return True
 
 
 def _remaining_timeout(request: DrainRequest, began: datetime) -> float:
-    """Seconds for this try; what an earlier try that was killed has used up is gone."""
+    """Seconds for this attempt, less the time of earlier attempts."""
     info = activity.info()
     used = (began - info.scheduled_time).total_seconds() if info.attempt > 1 else 0.0
     return request.poll_timeout - min(max(used, 0.0), request.poll_timeout)
 
 
 def _is_status_due(request: DrainRequest, status: DrainStatus, since: float, timeout: float) -> bool:
-    """Whether the verdict is to be shown now, `since` seconds after the look at this node began. A fault that came in
-    between may have taken its place."""
+    """Whether the status is reported now, `since` seconds after this activity began. A fault in between may have
+    replaced the published status."""
     known = request.known.blocker_summary if request.known else request.known_blockers
     if since >= timeout:
         return True
     if status.blocker_summary != known:
         turned = request.known is not None and bool(request.known.not_ready_since) != bool(status.not_ready_since)
-        return since >= (RESAID if known and not turned else SETTLED)
+        return since >= (MIN_CHANGED_SECONDS if known and not turned else MIN_BLOCKED_SECONDS)
     if request.known is not None:
-        return since >= SETTLED and request.known.status_line != request.known_blockers
-    return bool(status.eviction_blockers) and since >= ENDING_SETTLED
+        return since >= MIN_BLOCKED_SECONDS and request.known.status_line != request.known_blockers
+    return bool(status.eviction_blockers) and since >= MIN_TERMINATING_SECONDS

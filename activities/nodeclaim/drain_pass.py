@@ -1,7 +1,7 @@
 """One pass of a drain: read the live state, and do the next step.
 
-Nothing is kept that a killed worker would lose: the NodeClaim's annotation holds the deadline, its condition Drained
-the start, and the workflow the last verdict.
+A killed worker loses nothing: the annotation of the NodeClaim holds the deadline, its condition Drained the start, and
+the workflow the last status.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ from tenure.policy.drain.decision import (
 )
 
 MIN_DRAIN = 5.0
-"""Seconds from the taint until a node counts as drained: schedulers that have not seen it yet may bind one more pod
+"""Seconds from the taint until a node counts as drained: a scheduler that has not observed the taint may bind a pod
 (reference 3.13)."""
 REFRESH = 2.0
-"""Seconds for which NodeClaim and Node are not read again, while pods are looked at more often."""
+"""Seconds before NodeClaim and Node are read again; pods are read in every pass."""
 LONGEST = 4000
 """Characters of a condition's message."""
 DONE = (ConditionPatch(type=labels.DRAINED, status="True"), ConditionPatch(type=labels.VOLUMES_DETACHED, status="True"))
@@ -44,7 +44,7 @@ _INVALID_TIMESTAMP = (
 
 
 class DrainPass:
-    """`status` is that of the last look."""
+    """`status`: from the last pass."""
 
     def __init__(self, ports: Ports, request: DrainRequest, first_eviction: FirstEviction) -> None:
         self._ports, self._request, self._ref, self._first_eviction = ports, request, request.claim, first_eviction
@@ -52,11 +52,11 @@ class DrainPass:
         self._eviction_queue: EvictionQueue | None = None
         self._tainted_at: datetime | None = None
         self._drained_pods: dict[str, str] = {}
-        """Pods that were found here and had to go, by UID."""
+        """Pods that the drain waits or waited for, by UID."""
         self._is_draining_unwritten = False
-        """The NodeClaim does not say yet that it is drained."""
+        """The condition Drained of the NodeClaim is not written yet."""
         self._read_at: datetime | None = None
-        """When NodeClaim and Node were read; None where they have changed since."""
+        """When NodeClaim and Node were read; None after this pass changed them."""
         self._nodeclaim: NodeClaim | None = None
         self._node: NodeState | None = None
         self._deleted: set[str] = set()
@@ -66,7 +66,7 @@ class DrainPass:
         self.status = request.known or DrainStatus()
 
     async def run_once(self, now: datetime) -> DrainResult | None:
-        """Push what is to leave, and find out what holds it. An answer when the drain is over."""
+        """Evict pods and update `status`. Returns a result when the drain is over."""
         claim, node = await self._read_objects(now)
         self.defers_deletion = (
             self.defers_deletion
@@ -102,7 +102,7 @@ class DrainPass:
         return None
 
     def next_pause(self, pause: float, now: datetime) -> float:
-        """Seconds until the next look: where nothing is left to wait for, what is left of the least time."""
+        """Seconds until the next pass; without pods and blockers, until MIN_DRAIN is over."""
         if self.status.pods or self.status.eviction_blockers or self._tainted_at is None:
             return pause
         return max(0.0, MIN_DRAIN - (now - self._tainted_at).total_seconds())
@@ -112,7 +112,7 @@ class DrainPass:
         return tuple(self._drained_pods.values())[:MAX_EVICTED_PODS]
 
     async def publish_status(self) -> DrainResult:
-        """Say the verdict on the NodeClaim and in events, and answer with it."""
+        """Publish the status as conditions and events, and return it."""
         status = self.status.truncate()
         message = "; ".join(status.status_lines) or status.status_line
         await self._write_conditions(_waiting_conditions(status, message))

@@ -1,8 +1,8 @@
-"""Evictions from one node: forced past the deadline, evicted group by group, surged where a policy asks for it.
+"""Evictions from one node: group by group, with a surge if a policy sets one, and forced past the deadline.
 
-Drains that start together evict the pods of all their nodes before they write anything else. Pods of interrupted nodes
-are evicted early, by the process that reads the queue: two requests per node, where the way through a workflow and an
-activity costs many times as much and pods have two minutes. The drain that follows finds the taint and the pods.
+Drains that start together evict the pods of all their nodes before any other write. Pods of interrupted nodes are
+evicted early, by the process that reads the queue. That takes two requests per node, far fewer than a workflow with an
+activity, and the pods have two minutes. The later drain finds the taint and continues.
 """
 
 import asyncio
@@ -35,20 +35,20 @@ FORCEFUL = "Forceful Termination"
 
 
 class EvictionQueue:
-    """Of one node. `reason`: of the disruption, for metrics and events."""
+    """Evicts the pods of one node. `reason`: of the disruption, for metrics and events."""
 
     def __init__(self, ports: Ports, request: DrainRequest, reason: str) -> None:
         self._pods, self._budgets, self._rollouts = ports.pods, ports.pod_disruption_budgets, ports.deployments
         self._events, self._request, self._reason = ports.events, request, reason or FORCEFUL
         self._without_surge: set[str] = set()
-        """UIDs of pods that are evicted as they are."""
+        """UIDs of pods that are evicted without a surge."""
         self._unreported: list[DrainPod] = []
         """Evicted pods without an event yet."""
 
     async def evict(
         self, waited: Sequence[DrainPod], *, deadline: datetime | None, known: DrainStatus | None, now: datetime
     ) -> list[EvictionBlocker]:
-        """Past its own deadline a pod is deleted whatever its group; otherwise the first group is evicted."""
+        """Delete pods past their own deadline, evict the first group of the others, and return its blockers."""
         overdue = [pod for pod in waited if is_late(pod, deadline, now)]
         for pod in overdue:
             await self._force_delete(pod, int((deadline - now).total_seconds()) if deadline else 0)
@@ -76,12 +76,12 @@ class EvictionQueue:
         return tuple(self._unreported)
 
     async def publish_events(self) -> None:
-        """Apart from the evictions: with hundreds of nodes, pods must not wait for the events of other nodes."""
+        """Not part of `evict`: with hundreds of nodes, evictions must not wait for the events of other nodes."""
         while self._unreported:
             await self._publish_event(self._unreported.pop(0), "Evicted", f"Evicted pod: {self._reason}")
 
     def _find_policy_blocker(self, pod: DrainPod) -> EvictionBlocker | None:
-        """By the first rule that matches the pod."""
+        """From the first rule that matches the pod."""
         matching = (one for one in self._request.pod_rules if one.match_labels.items() <= pod.labels.items())
         first = next(matching, None)
         return policy_blocker(pod, first) if first and first.blocked else None
@@ -90,17 +90,17 @@ class EvictionQueue:
         return pod.evictable or (self._request.override and pod.protected)
 
     async def _force_delete(self, pod: DrainPod, seconds: int) -> None:
-        """The event comes first: a repeat finds the pod terminating and publishes nothing."""
+        """The event precedes the deletion: a retry finds the pod terminating and publishes nothing."""
         grace = max(seconds, 1)
         if pod.deletion is None:
             self._count_drained()
             await self._publish_event(
-                pod, "Disrupted", f"deleted with {grace} s to end, since its node has to be gone then"
+                pod, "Disrupted", f"Deleted pod with a grace period of {grace} s: its node terminates then"
             )
         await self._pods.force_delete(pod, grace_seconds=grace)
 
     async def _evict_pods(self, pods: Sequence[DrainPod]) -> list[EvictionBlocker]:
-        """After a budget refused one pod, similar pods are not tried in this pass."""
+        """After a budget rejects a pod, similar pods are not evicted in this pass."""
         blockers: list[EvictionBlocker] = []
         budgets: dict[str, Sequence[EvictionBudget]] = {}
         rejections: dict[tuple[object, ...], Eviction] = {}
@@ -128,15 +128,17 @@ class EvictionQueue:
         return blockers
 
     async def _read_budgets(self, namespace: str) -> Sequence[EvictionBudget]:
-        """Only to explain a refusal: without them, the message of the API server does."""
+        """The budgets explain a rejection. Without them, the message of the API server does."""
         try:
             return await self._budgets.in_namespace(namespace)
         except Fault as fault:
-            activity.logger.warning("budgets not read", extra={"namespace": namespace, "fault": fault.message})
+            activity.logger.warning(
+                "reading PodDisruptionBudgets failed", extra={"namespace": namespace, "fault": fault.message}
+            )
             return ()
 
     async def _wait_for_surge(self, pod: DrainPod, known: DrainStatus | None, now: datetime) -> EvictionBlocker | None:
-        """The blocker while the Deployment creates another pod; None when the pod is to be evicted now."""
+        """The blocker while the Deployment creates a new pod; None if the pod can be evicted."""
         began = self._request.began
         serves = pod.ready or pod.controller_set_not_ready
         rollouts = self._rollouts if has_surge(self._request.rules) else None
@@ -149,7 +151,7 @@ class EvictionQueue:
         except Throttled:
             raise
         except Fault as fault:
-            await self._publish_event(pod, "SurgeFailed", f"evicted without a new pod first: {fault.message}")
+            await self._publish_event(pod, "SurgeFailed", f"Evicting pod without a replacement: {fault.message}")
         self._without_surge.add(pod.uid)
         return None
 
@@ -167,11 +169,11 @@ class EvictionQueue:
         if now >= blocker.since + SURGE:
             self._without_surge.add(pod.uid)
             return None
-        # A Deployment that restarts deletes old pods that are not Ready at once.
+        # A restarted Deployment deletes pods that are not Ready at once.
         if pod.ready and needs_restart(rollout, began):
             await rollouts.restart_deployment(rollout, began.isoformat().replace("+00:00", "Z"))
             await self._publish_event(
-                pod, "SurgeStarted", f"Deployment {rollout.name} is restarted, so that a new pod comes first"
+                pod, "SurgeStarted", f"Restarted Deployment {rollout.name} to create a replacement first"
             )
         return blocker.model_copy(update={"passes_at": blocker.since + SURGE})
 
@@ -189,29 +191,29 @@ def _count_eviction(code: str) -> None:
 
 
 def _rejection_key(pod: DrainPod, budgets: dict[str, Sequence[EvictionBudget]]) -> tuple[object, ...]:
-    """Equal for pods that the same budgets count in the same way; otherwise of the pod alone."""
+    """Equal for pods that the same budgets count in the same way; unique for a pod without budgets."""
     budget_names = tuple(one.name for one in budgets_of(pod, budgets.get(pod.namespace, ())))
     return (pod.namespace, pod.ready, budget_names) if budget_names else (pod.uid,)
 
 
-OTHERS_FIRST = 5.0
-"""Seconds at most for which a drain waits for the first evictions of other drains."""
+MAX_WAIT_SECONDS = 5.0
+"""Seconds that a drain waits for the first evictions of other drains."""
 
 
 class FirstEviction:
-    """Of one drain. `finish_and_wait` ends it."""
+    """The first eviction of one drain, until `finish_and_wait`."""
 
     def __init__(self, drains: "BatchedFirstEviction") -> None:
         self._drains = drains
 
     async def finish_and_wait(self) -> None:
-        """The first call returns when the pods of the other drains are evicted, too."""
+        """Wait, at the first call, until the other drains have evicted their pods."""
         if self._drains.finish(self):
             await self._drains.wait_for_others()
 
 
 class BatchedFirstEviction:
-    """Of all drains of a process."""
+    """First evictions of all drains of a process."""
 
     def __init__(self) -> None:
         self._open: set[FirstEviction] = set()
@@ -229,7 +231,7 @@ class BatchedFirstEviction:
             self.finish(first_eviction)
 
     def finish(self, first_eviction: FirstEviction) -> bool:
-        """False where it had ended before."""
+        """False if it was finished before."""
         if first_eviction not in self._open:
             return False
         self._open.remove(first_eviction)
@@ -238,19 +240,19 @@ class BatchedFirstEviction:
         return True
 
     async def wait_for_others(self) -> None:
-        """At most OTHERS_FIRST."""
+        """Wait until no first eviction is open, at most MAX_WAIT_SECONDS."""
         try:
-            await asyncio.wait_for(self._none.wait(), OTHERS_FIRST)
+            await asyncio.wait_for(self._none.wait(), MAX_WAIT_SECONDS)
         except TimeoutError:
             return
 
 
 log = structlog.get_logger(__name__)
 
-WITHIN: Final = 10.0
-"""Seconds; after them the node's drain does what is left."""
-ONCE_IN: Final = timedelta(minutes=2)
-"""Repeated messages within it cause no second eviction; after it the node's workflow drains it."""
+EARLY_EVICTION_TIMEOUT_SECONDS: Final = 10.0
+"""Seconds; then the drain of the node evicts the remaining pods."""
+REPEAT_INTERVAL: Final = timedelta(minutes=2)
+"""A repeated message in this time causes no second eviction; later, the workflow drains the node."""
 
 
 class NodeEarlyEviction:
@@ -259,8 +261,8 @@ class NodeEarlyEviction:
         request = DrainRequest(claim=NodeClaimRef(name="", uid="", node_name=interrupted_node.node))
         self._eviction_queue = EvictionQueue(ports, request, "")
 
-    async def run(self, within: float = WITHIN) -> None:
-        """Taint the node and evict its first group of pods. What fails is left to the drain."""
+    async def run(self, within: float = EARLY_EVICTION_TIMEOUT_SECONDS) -> None:
+        """Taint the node and evict its first group of pods. After a failure the drain does it."""
         node = self._interrupted_node
         try:
             async with asyncio.timeout(within):
@@ -268,9 +270,9 @@ class NodeEarlyEviction:
                 if await self._ports.nodes.mark_early_evicted(node.node, node.uid, tainted=node.tainted, at=now):
                     await self._eviction_queue.evict(node.pods, deadline=None, known=None, now=now)
         except (Fault, TimeoutError) as error:
-            log.warning("pods not told to go by the first word", node=node.node, error=str(error)[:300])
+            log.warning("early eviction failed, drain takes over", node=node.node, error=str(error)[:300])
         except Exception as error:
-            log.error("node not evacuated; its drain does it", node=node.node, error=str(error)[:300])
+            log.error("early eviction failed, drain takes over", node=node.node, error=str(error)[:300])
 
     @property
     def evicted_pods(self) -> Sequence[str]:
@@ -281,7 +283,7 @@ class NodeEarlyEviction:
         try:
             await self._eviction_queue.publish_events()
         except Fault as fault:
-            log.warning("evictions not said", node=self._interrupted_node.node, fault=str(fault))
+            log.warning("publishing eviction events failed", node=self._interrupted_node.node, fault=str(fault))
 
 
 class EarlyEvictions:
@@ -291,12 +293,12 @@ class EarlyEvictions:
         """By the Node's UID."""
 
     def begin_for(self, interrupted_node: InterruptedNode) -> NodeEarlyEviction | None:
-        """None where there is no pod to evict, or where it began before."""
+        """None if there is no pod to evict, or the eviction began before."""
         now = datetime.now(UTC)
         if not interrupted_node.pods or not self._is_first(interrupted_node.uid, now):
             return None
         return NodeEarlyEviction(self._ports, interrupted_node)
 
     def _is_first(self, uid: str, now: datetime) -> bool:
-        self._begun = {one: at for one, at in self._begun.items() if now - at < ONCE_IN}
+        self._begun = {one: at for one, at in self._begun.items() if now - at < REPEAT_INTERVAL}
         return self._begun.setdefault(uid, now) is now

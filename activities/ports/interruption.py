@@ -9,52 +9,52 @@ from tenure.model.interruption.records import QueueMessage
 from tenure.model.provider_results import DrainPod
 
 NotifyOutcome = Literal["notified", "repeated", "over", "foreign", "not yet", "no workflow", "later"]
-"""What became of telling a node. `repeated`: it knows; `over`: its life is, or closes; `foreign`: no instance of this
-cluster; `not yet`: it may be one that is being launched; `no workflow`: it is ours, and its workflow is not there yet,
-or not again; `later`: the workflow cannot be signaled at present."""
+"""Result of notifying a node workflow. `repeated`: it has the messages; `over`: it is closed or about to close;
+`foreign`: not an instance of this cluster; `not yet`: the instance may be launching; `no workflow`: the workflow of the
+NodeClaim is not open yet; `later`: the workflow cannot be signaled now."""
 
 
 class EventQueue(Protocol):
-    """The SQS queue with EC2's events, by name."""
+    """The SQS queue of interruption messages, by name."""
 
     async def receive(self, queue: str, *, wait: int) -> Sequence[QueueMessage]:
-        """Up to ten messages; waits so many seconds, at most 20, for the first one."""
+        """Up to ten messages. `wait`: seconds to wait for the first one, at most 20."""
 
     async def delete(self, queue: str, receipts: Sequence[str]) -> int:
-        """How many are gone."""
+        """Returns the number of deleted messages."""
 
 
 class InstanceStatuses(Protocol):
     """DescribeInstanceStatus."""
 
     async def read(self) -> Sequence[StatusReport]:
-        """Every instance in the region, of whoever, that has a failing check or a scheduled event."""
+        """Every instance of the account and region with a failing check or a scheduled event."""
 
 
 @dataclass(frozen=True)
 class InterruptedNode:
-    """A node that AWS takes back, and those of its pods that are told to go first."""
+    """A node that AWS reclaims, and its pods that are evicted first."""
 
     node: str
     uid: str
     tainted: bool
-    """By whomever."""
+    """With the taint `karpenter.sh/disrupted`."""
     pods: Sequence[DrainPod]
 
 
 class NodeInterruptionNotifier(Protocol):
-    """Who knows which NodeClaim's life an instance belongs to: the process that hosts the watch."""
+    """Finds and signals the workflow of an instance; implemented by the process that hosts the watch."""
 
     def find_owned(self, instance_ids: Collection[str]) -> frozenset[str]:
-        """Those of them that are this cluster's, as far as it is known now."""
+        """The instances that have a NodeClaim in this cluster."""
 
     def find_interrupted_node(
         self, instance_id: str, messages: Sequence[InterruptionMessage]
     ) -> InterruptedNode | None:
-        """The instance's node, where its pods have to go before its life is asked; None where that decides."""
+        """The node whose pods are evicted before its workflow is notified; None if the workflow decides."""
 
     async def notify(
-        self, instance_id: str, messages: Sequence[InterruptionMessage], left: Sequence[str] = ()
+        self, instance_id: str, messages: Sequence[InterruptionMessage], evicted_pods: Sequence[str] = ()
     ) -> NotifyOutcome:
-        """Tell the life of the instance's node; `told` once Temporal has accepted it. `left`: pods that were told to go
-        already, as `namespace/name`."""
+        """Signal the messages to the workflow of the instance; `notified` once Temporal accepted the signal.
+        `evicted_pods`: pods that were evicted already, as `namespace/name`."""

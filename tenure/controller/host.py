@@ -140,7 +140,7 @@ class ClusterController:
         return session.provisioning.start_early_eviction(instance_id, messages) if session else None
 
     async def notify(
-        self, instance_id: str, messages: Sequence[InterruptionMessage], left: Sequence[str] = ()
+        self, instance_id: str, messages: Sequence[InterruptionMessage], evicted_pods: Sequence[str] = ()
     ) -> NotifyOutcome:
         """Tell a node's life what AWS says of its instance; caches that are too old still know what they knew."""
         session = self._session
@@ -149,7 +149,7 @@ class ClusterController:
         session.provisioning.observe_interruption(instance_id, messages)
         known = resources.NODE_CLAIMS.plural not in session.cluster.stale_kinds(FRESH_WITHIN)
         return await self._interruption_notifier.notify(
-            session.cluster.cache, instance_id, messages, evicted_pods=left, known=known
+            session.cluster.cache, instance_id, messages, evicted_pods=evicted_pods, known=known
         )
 
     def _ready_session(self) -> tuple[ControllerSession | None, str]:

@@ -19,7 +19,7 @@ class GroupResult(Message):
 
 
 class PermitRequest(Message):
-    """Signal to a NodePool: may this node be disrupted voluntarily?"""
+    """Signal to a NodePool: requests a permit to disrupt a node."""
 
     claim_name: str
     claim_uid: str
@@ -31,7 +31,7 @@ class PermitRequest(Message):
 
 
 class PermitRelease(Message):
-    """Signal to a NodePool: the wish is gone, or the node is."""
+    """Signal to a NodePool: withdraws a request, or releases a permit."""
 
     claim_uid: str
     workflow_id: str = ""
@@ -45,11 +45,11 @@ class PermitResult(Message):
     answer."""
 
     claim_uid: str = ""
-    """Of the NodeClaim that it was asked for; empty where an earlier version answered."""
+    """The NodeClaim of the request; empty if an earlier version responded."""
     granted: bool
     reason: DisruptionReason
     until: datetime | None = None
-    """The lease lapses then, unless the NodeClaim is being deleted by that time."""
+    """The lease expires then, unless the NodeClaim is being deleted by that time."""
     blocked_by: str = ""
 
 

@@ -1,10 +1,8 @@
-"""A NodePool's places in the book of permits that all NodePools share, which the Cluster workflow keeps.
+"""Reservations of one NodePool in the permit ledger of the Cluster workflow, and the schedule of its budget polls.
 
-Only for NodePools whose LifecyclePolicy limits the nodes of all together (`disruption.clusterNodes`); others send
-nothing. A place is booked first and the cluster read after: whoever books second sees the first.
-
-When a NodePool reads its budget again, while wishes wait for it: `tenure/policy/disruption/permits.py` decides, here
-it is kept.
+Only a NodePool whose LifecyclePolicy sets `disruption.clusterNodes` sends reservations. It reserves first and reads
+the cluster afterwards, so that of two NodePools the second sees the reservation of the first.
+`tenure/policy/disruption/permits.py` decides when a NodePool with pending requests reads its budgets again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,11 +19,11 @@ from tenure.policy.disruption.budgets import AllowedDisruptions
 from tenure.policy.disruption.permits import CHECK_INTERVAL, is_fixed, next_check_at
 
 RESPONSE_TIMEOUT: Final = timedelta(seconds=20)
-NO_RESPONSE: Final = "the Cluster workflow, which gives the permits that clusterNodes limits, does not answer"
+NO_RESPONSE: Final = "the Cluster workflow, which keeps the permits that clusterNodes limits, does not respond"
 
 
 class ClusterPermitReservations:
-    """`cluster` is the id of the Cluster workflow."""
+    """`cluster`: ID of the Cluster workflow."""
 
     def __init__(self, pool: str, cluster: str) -> None:
         self._pool, self._cluster = pool, cluster
@@ -37,28 +35,28 @@ class ClusterPermitReservations:
 
     @property
     def next_expiry(self) -> datetime | None:
-        """When the first of others' places lapses, as the last answer had it."""
+        """When the first reservation of another NodePool expires, by the last response."""
         return self._response.until
 
     def differs_from(self, desired: Mapping[str, datetime]) -> bool:
-        """The book has places of this NodePool, and others than it wants."""
+        """The ledger has reservations of this NodePool that differ from the desired ones."""
         return bool(self._sent) and self._sent != desired
 
     async def reserve(self, desired: Mapping[str, datetime]) -> tuple[str, ...] | None:
-        """UIDs of what other NodePools booked before; None when nobody answers."""
+        """Returns the UIDs that other NodePools reserved before; None without a response."""
         token = str(workflow.uuid4())
         if not await self._send(desired, token):
             return None
         try:
             await workflow.wait_condition(
-                lambda: self._response.token == token, timeout=RESPONSE_TIMEOUT, timeout_summary="places for permits"
+                lambda: self._response.token == token, timeout=RESPONSE_TIMEOUT, timeout_summary="permit reservations"
             )
         except TimeoutError:
             return None
         return self._response.others
 
     async def sync(self, desired: Mapping[str, datetime]) -> None:
-        """These places alone. What the Cluster workflow does not hear of lapses by itself."""
+        """Replace the reservations by these. One that the Cluster workflow does not receive expires."""
         if self.differs_from(desired):
             await self._send(desired, "")
 
@@ -76,13 +74,13 @@ class ClusterPermitReservations:
 class BudgetPollSchedule:
     def __init__(self) -> None:
         self._polls_since_change = 0
-        """How many since the last change."""
+        """Including the first poll after the change."""
         self._started_at: datetime | None = None
         self.next_at: datetime | None = None
-        """When the next is due; None before the first."""
+        """When the next poll is due; None before the first."""
 
     def start_poll(self, *, has_changed: bool) -> None:
-        """`has_changed`: something changed since the last."""
+        """`has_changed`: something changed since the last poll."""
         self._polls_since_change = 1 if has_changed else self._polls_since_change + 1
         self._started_at = workflow.now()
 
@@ -96,8 +94,8 @@ class BudgetPollSchedule:
         is_transient: bool,
         reserved_until: datetime | None,
     ) -> None:
-        """`has_pending`: some wish does; `is_transient`: for what is over within minutes, untold; `reserved_until`:
-        when others' places in the book begin to lapse."""
+        """`has_pending`: requests wait. `is_transient`: they wait for a condition that ends within minutes without a
+        signal. `reserved_until`: when the first reservation of another NodePool expires."""
         now = self._started_at or workflow.now()
         why, until = blocked
         if is_transient:

@@ -1,7 +1,7 @@
-"""One command of voluntary disruption: permits, taints, replacements, and then the nodes go; or all of it is undone.
+"""One command of voluntary disruption: get permits, taint nodes, launch replacements, delete nodes; or roll back.
 
-The Cluster workflow starts it for a proposal of the planner. Each step answers with the step that follows, and can be
-repeated: what was done is found done. A deletion is the end; before that, whatever fails or is recalled leads to Undo.
+The Cluster workflow starts it for a proposal of the planner. Each step returns the next step and is idempotent. The
+command ends with the deletion of its nodes. Before that, a failure, a revoked permit or a cancellation rolls it back.
 """
 
 import asyncio
@@ -47,13 +47,13 @@ from workflows.disruption.command_context import Command, ContinueAsNewRequested
 from workflows.metrics import count_command, count_ending
 
 RETRY_AFTER = timedelta(seconds=20)
-"""Before nodes are put back again, after a fault that retries could not help."""
+"""Delay before the next rollback attempt, after the retries of the activity failed."""
 PLANNER_RETRY_AFTER = timedelta(seconds=5)
-"""Before the planner's host is asked again: the watch may be moving to another process."""
+"""Delay before the next request to the planner's host: the watch may be moving to another process."""
 
 
 async def acquire_permits(command: Command) -> Step:
-    """Every candidate needs one, of its own NodePool."""
+    """Get a permit for every candidate from its NodePool."""
     while missing := candidates_without_permit(command.state, workflow.now()):
         known = command.state.permits
         unresponsive_nodepool = await command.request_permits()
@@ -75,10 +75,10 @@ def _permits_changed(command: Command, before: dict[str, PermitResult]) -> bool:
 
 
 async def begin_command(command: Command) -> Step:
-    """Nodes are tainted before anything is bought, as Karpenter does (reference 4.9): what is simulated and bought for
-    is then what is there, since no pod comes in after, and a wish to stay costs two patches and no instance."""
+    """Taint the nodes before a launch, as Karpenter does (reference 4.9). No pod is bound after the simulation, and a
+    node that has to stay costs two patches and no instance."""
     result = await command.execute_on_candidates(
-        DisruptionActivities.begin_command, "take nodes out of service", until=command.state.deadline
+        DisruptionActivities.begin_command, "taint the nodes", until=command.state.deadline
     )
     if result.outcome != "done":
         return command.stop_with("held", result.why, nodes=result.nodes)
@@ -87,7 +87,7 @@ async def begin_command(command: Command) -> Step:
 
 
 async def create_replacements(command: Command) -> Step:
-    """The planner's host looks once more whether all of it still holds, also where nothing is to be bought."""
+    """The planner validates the command again, and creates the replacement NodeClaims, if it needs any."""
     state = command.state
     request = ReplacementRequest(
         proposal=state.proposal,
@@ -95,7 +95,7 @@ async def create_replacements(command: Command) -> Step:
         workflow_id=workflow.info().workflow_id,
         under_way=state.other_commands,
     )
-    options = {**with_summary(PLAN, "check again, make replacements"), "task_queue": ids.plan_queue(state.cluster)}
+    options = {**with_summary(PLAN, "validate, create replacements"), "task_queue": ids.plan_queue(state.cluster)}
     try:
         result = await workflow.execute_activity_method(PlannerHostActivities.create_replacements, request, **options)
     except ActivityError as error:
@@ -126,7 +126,7 @@ async def _retry_planner(command: Command, why: str) -> Step:
 
 
 async def wait_for_replacements(command: Command) -> Step:
-    """Replacements say when they are ready, or that they never will be."""
+    """Replacements signal that they are ready, or that they failed."""
     while not is_check_due(command.state, workflow.now()):
         state = command.state
         if state.lost:
@@ -154,7 +154,7 @@ def _replacements_changed(command: Command, before: CommandState) -> bool:
 async def finish_command(command: Command) -> Step:
     result = await command.execute_on_candidates(
         DisruptionActivities.finish_command,
-        "look again, delete the NodeClaims",
+        "validate, delete the NodeClaims",
         until=workflow.now() + FINISH_WITHIN,
         stoppable=True,
     )
@@ -176,16 +176,16 @@ async def finish_command(command: Command) -> Step:
 
 
 async def roll_back(command: Command) -> Step:
-    """For as long as it takes: a node that is tainted and goes nowhere would be waste without end."""
+    """Retry without end: a node that stays tainted would take no pods and cost money."""
     try:
         await command.execute_on_candidates(
-            DisruptionActivities.roll_back_command, "put nodes back, take replacements away", until=None
+            DisruptionActivities.roll_back_command, "restore the nodes, delete the replacements", until=None
         )
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
         command.set_blocked_by(str(error.cause or error)[:200])
-        await workflow.sleep(RETRY_AFTER, summary="before putting nodes back again")
+        await workflow.sleep(RETRY_AFTER, summary="before the next rollback")
         return "Undo"
     await command.release_permits()
     return "Over"
@@ -223,7 +223,7 @@ class DisruptionWorkflow:
         return finished
 
     async def _run_step(self, command: Command) -> Step:
-        """Between steps it is safe to stop: when a permit is recalled, and when a person cancels the workflow."""
+        """Between steps the command can stop: for a revoked permit, or because a person cancelled it."""
         step = command.state.step
         if command.state.revocation and step != "Undo":
             return command.stop_with("cancelled", command.state.revocation)
@@ -236,14 +236,14 @@ class DisruptionWorkflow:
 
     @workflow.signal(description="From a NodePool: a permit, or why there is none")
     def permit_decided(self, response: PermitResult) -> None:
-        """Once nodes are out of service they count for their budgets by themselves, and a refusal says nothing new."""
+        """After Permit the tainted nodes count against their budgets themselves, so a rejection is ignored."""
         state = self._command.state
         uids = {one.claim_uid for one in state.proposal.candidates}
         uid = response.claim_uid or (min(uids) if len(uids) == 1 else "")
         if uid in uids and (response.granted or state.step == "Permit"):
             self._command.update_state(permits={**state.permits, uid: response})
 
-    @workflow.signal(description="From a NodeClaim that was bought for this: it is ready, or will not be")
+    @workflow.signal(description="From a replacement NodeClaim: it is ready, or has failed")
     def replacement_status(self, message: ReplacementMessage) -> None:
         if message.ready:
             others = tuple(one for one in self._command.state.ready if one != message.claim)
@@ -251,13 +251,15 @@ class DisruptionWorkflow:
         else:
             self._command.update_state(lost=f"replacement {message.claim}: {message.why}")
 
-    @workflow.signal(description="From a NodePool: it called the permit back")
+    @workflow.signal(description="From a NodePool: it revoked the permit")
     def permit_revoked(self, revocation: PermitRevoked) -> None:
-        self._command.update_state(revocation=revocation.why or "its permit was recalled")
+        self._command.update_state(revocation=revocation.why or "its permit was revoked")
 
-    @workflow.update(description='Undo it: its nodes stay, its replacements go: {"by": "ann", "reason": "launch day"}')
+    @workflow.update(
+        description='Cancel it: its nodes stay, its replacements are deleted: {"by": "ann", "reason": "launch day"}'
+    )
     def cancel(self, request: CommandCancellation) -> OperatorRequestResult:
-        """A person wants it undone."""
+        """Roll the command back at the request of a person."""
         return self._cancel(request)
 
     @cancel.validator
@@ -267,7 +269,7 @@ class DisruptionWorkflow:
 
     @workflow.signal(name="cancel", description="The update of this name without a result, for use in bulk")
     def cancel_by_signal(self, request: CommandCancellation) -> None:
-        """The same where no worker may be there to answer; what makes no sense is not heeded."""
+        """The update as a signal, which needs no running worker. An invalid request is ignored."""
         self._cancel(request)
 
     def _cancel(self, request: CommandCancellation) -> OperatorRequestResult:
@@ -277,6 +279,6 @@ class DisruptionWorkflow:
         self._command.update_state(**cancellation_changes(state, request, workflow.now()))
         return OperatorRequestResult(message=cancellation_message(state, request))
 
-    @workflow.query(description="All that the workflow knows")
+    @workflow.query(description="The state of the workflow")
     def state(self) -> CommandState:
         return self._command.state

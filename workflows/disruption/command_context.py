@@ -1,6 +1,6 @@
-"""What the steps of a command hold in their hands: its state, its permits, and the ways to act, wait, show and tell.
+"""Context of one disruption command: its state, its permits, and how its steps call activities, wait and report.
 
-`disruption.py` makes one per run and walks the steps with it. Handlers only replace `state`; steps do the rest.
+`command.py` creates one per run and passes it to every step. Signal handlers only replace `state`.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ CommandActivity = Callable[[Any, CommandRequest], Awaitable[CommandResult]]
 
 
 class ContinueAsNewRequested(Exception):
-    """Raised out of a wait: the run continues as new with the state as it stands."""
+    """Raised by a wait: the run continues as new with the current state."""
 
 
 class Command:
@@ -50,14 +50,14 @@ class Command:
         self.state = self.state.model_copy(update=fields)
 
     def start_run(self) -> None:
-        """At the top of every run."""
+        """Initialize a new command, and publish the details of every run."""
         if self.state.created_at is None:
             self.update_state(created_at=workflow.now(), plan_id=workflow.uuid4().hex[:12])
             self.transition_to(self.state.step)
         self._set_current_details()
 
     def transition_to(self, step: Step) -> None:
-        """A step that goes on keeps its time; waiting keeps that of all its looks."""
+        """A repeated step keeps its start time. All rounds of waiting share one deadline."""
         before = self.state
         if step == before.step and before.since is not None:
             return
@@ -71,20 +71,20 @@ class Command:
         self._publish_status()
 
     def set_blocked_by(self, why: str) -> None:
-        """Say what is waited for."""
+        """Publish what the command waits for."""
         if why != self.state.blocked_by:
             self.update_state(blocked_by=why)
             self._publish_status()
 
     def record_ending(self, ending: Ending, why: str = "", *, nodes: Iterable[str] = ()) -> None:
-        """How it ends; what was found first is what is said."""
+        """Record how the command ends. The first recorded ending stays."""
         finished = CommandFinished(proposal_id=self.state.proposal.id, ending=ending, why=why[:300], nodes=tuple(nodes))
         self.update_state(
             over=(self.state.over or finished).model_copy(update={"retain_until": self.state.retain_until})
         )
 
     def stop_with(self, ending: Ending, why: str, *, nodes: Iterable[str] = ()) -> Step:
-        """Undo, and say why."""
+        """Record the ending, and continue with the rollback."""
         self.record_ending(ending, why, nodes=nodes)
         return "Undo"
 
@@ -95,8 +95,8 @@ class Command:
     async def execute_on_candidates(
         self, activity: CommandActivity, summary: str, *, until: datetime | None, stoppable: bool = False
     ) -> CommandResult:
-        """One live act on all candidates; without `wait_until` it is tried for ever. A `stoppable` one ends when it is
-        recalled. Raises ActivityError."""
+        """Run one activity on all candidates, retried until `until`, or without end. A `stoppable` one is cancelled
+        when the command is. Raises ActivityError."""
         state = self.state
         request = CommandRequest(
             workflow_id=workflow.info().workflow_id,
@@ -110,7 +110,7 @@ class Command:
         if not stoppable:
             result: CommandResult = await workflow.execute_activity_method(activity, request, **options)
             return result
-        # What is put back next must not be deleted by a try that is still under way.
+        # A running attempt must not delete a node that the rollback restores next.
         options["cancellation_type"] = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
         handle = workflow.start_activity_method(activity, request, **options)
         cancel_task = asyncio.create_task(self._cancel_when_revoked(handle))
@@ -125,8 +125,8 @@ class Command:
         handle.cancel()
 
     async def wait_until(self, happened: Callable[[], bool], at: datetime | None, summary: str) -> None:
-        """Sleep until something happened, it is recalled, or a moment or the step's deadline has come. The run may roll
-        over."""
+        """Wait until `happened`, a cancellation, the time `at` or the deadline of the step. The run may continue as new
+        instead."""
         until = min((one for one in (at, self.state.deadline) if one), default=None)
         if until is not None and until <= workflow.now():
             return
@@ -142,7 +142,7 @@ class Command:
             return
 
     async def request_permits(self) -> str:
-        """Ask for permits, or for them to last longer, where it is time; names a NodePool that nobody answers for."""
+        """Request or renew permits when due. Returns a NodePool without a workflow; empty if all have one."""
         if not is_permit_request_due(self.state, workflow.now()):
             return ""
         candidates = candidates_to_request(self.state)
@@ -162,7 +162,7 @@ class Command:
         return await self._send_signal(ids.nodepool(self.state.cluster, one.pool), "request_permit", request)
 
     async def release_permits(self, *, used: bool = False) -> None:
-        """Hand all permits back, and take back the wishes for more; `used`: the nodes are on their way."""
+        """Release all permits and withdraw all requests. `used`: the nodes are being deleted."""
         await asyncio.gather(*(self._release_permit(one, used) for one in self.state.proposal.candidates))
 
     async def _release_permit(self, one: CommandCandidate, used: bool) -> None:
@@ -174,7 +174,7 @@ class Command:
         await self._send_signal(ids.cluster(self.state.cluster), signal, message)
 
     async def _send_signal(self, workflow_id: str, signal: str, message: object) -> bool:
-        """False: nobody is there."""
+        """False if no such workflow is open."""
         try:
             await workflow.get_external_workflow_handle(workflow_id).signal(signal, message)
         except FailureError:

@@ -1,10 +1,8 @@
-"""Permits for voluntary disruption: how the NodePool workflow hands them out, takes them back and calls them back.
+"""Permits for voluntary disruption: the NodePool workflow grants, renews, releases and revokes them.
 
-A permit is a lease that lapses: a node that never uses it frees it by time. `tenure/policy/disruption/permits.py`
-decides; what is left of budgets, windows and rates is read from live objects whenever somebody wishes for something,
-whenever the watch tells that they may have room, and at the times of `tenure/policy/disruption/permits.py`.
-
-What a NodePool with wishes asks of its budgets: for whom, and what it knows that live objects do not show.
+A permit is a lease: an unused permit expires. `tenure/policy/disruption/permits.py` decides which requests are granted
+and when the budgets are read again. An activity reads the remaining budgets, windows and rates from live objects: after
+a new request, after the watch reports possible headroom, and at the polling times.
 """
 
 import asyncio
@@ -41,7 +39,7 @@ from workflows.rollout import RolloutController
 def build_allowed_disruptions_request(
     state: NodePoolState, reason: DisruptionReason, reserved_uids: tuple[str, ...]
 ) -> AllowedDisruptionsRequest:
-    """`reserved_uids`: UIDs of what other NodePools have permits for."""
+    """`reserved_uids`: UIDs of the NodeClaims that other NodePools have permits for."""
     requested_uids, permitted_uids = (
         {one.claim_uid for one in state.pending_requests},
         {one.claim_uid for one in state.permits},
@@ -60,7 +58,7 @@ def build_allowed_disruptions_request(
 
 
 def _uids_without_command(state: NodePoolState) -> set[str]:
-    """UIDs of the NodeClaims whose own workflows wish, not those of commands."""
+    """UIDs of the NodeClaims whose own workflow requests a permit, without those that a command requests."""
     cluster = state.cluster
     return {
         one.claim_uid
@@ -70,17 +68,17 @@ def _uids_without_command(state: NodePoolState) -> set[str]:
 
 
 LEASE = timedelta(minutes=2)
-"""A permit lapses after this long, unless its NodeClaim is being deleted by then and so counts by itself. That of a
-command counts until it cannot have begun any more."""
+"""A permit expires after this time, unless its NodeClaim is being deleted and so counts against the budget itself. The
+permit of a command counts until the command can no longer begin."""
 BATCH_WINDOW = timedelta(milliseconds=200)
-"""Nodes that empty together are answered together."""
+"""Requests of nodes that become empty together are decided together."""
 RESERVATION_TTL = timedelta(minutes=2)
-"""So long a place is kept while it is decided whether it is needed. Half of it is for the decision: a later one is
-none, since another NodePool may have the place by the time that is told."""
+"""Lifetime of a reservation while the decision is made. A decision after half of this time grants nothing, since
+another NodePool may have the reservation before the response arrives."""
 
 
 class DisruptionPermits:
-    """`state` and `update_state` are the NodePool's; `blocked`: why no node may be disrupted, and for how long."""
+    """`state` and `update_state` are the NodePool's. `blocked` returns why no node may be disrupted, and until when."""
 
     def __init__(
         self,
@@ -95,18 +93,18 @@ class DisruptionPermits:
         self._has_changed = bool(state().pending_requests)
         self._poll_schedule = BudgetPollSchedule()
         self._allowed_disruptions: dict[str, AllowedDisruptions] = {}
-        """By reason, as the last look found it."""
+        """By reason, from the last poll."""
         self._blocked_by: dict[str, str] = {}
-        """What wishes wait for, likewise."""
+        """Why each request was rejected, by request key, from the last poll."""
         self._awaits_reservation = False
-        """Some wait for others' places in the book, or for an answer about them."""
+        """A request waits for a reservation of another NodePool to end, or for a response of the Cluster workflow."""
         self._pending_responses: list[tuple[PermitRequest, PermitResult]] = []
         self._revocations: list[tuple[Permit, str]] = []
 
-    # --- what is heard ---
+    # --- signal handlers ---
 
     def request_permit(self, request: PermitRequest) -> None:
-        """A wish takes the place of an earlier one of the same workflow; one that has the permit keeps it longer."""
+        """Replace an earlier request of the same workflow. A holder of the permit renews its lease."""
         now = workflow.now()
         permit = next((one for one in self._state().permits if is_granted_to(one, request) and one.until > now), None)
         if permit is not None:
@@ -125,13 +123,13 @@ class DisruptionPermits:
         self._has_changed = True
 
     def _is_already_reported(self, request: PermitRequest) -> bool:
-        """It waits already, and what it waits for was told."""
+        """The request is already pending, and its requester knows why."""
         key, state = request_key(request), self._state()
         waits = any(request_key(one) == key and one.reason == request.reason for one in state.pending_requests)
         return waits and key in state.rejected and key in self._blocked_by
 
     def release_permit(self, release: PermitRelease) -> None:
-        """A permit given back is for the next in line at once."""
+        """Make a released permit available to the next request at once."""
         uid, who = release.claim_uid, release.workflow_id
         state = self._state()
         remaining = tuple(one for one in state.permits if not _is_same_holder(one.claim_uid, one.workflow_id, uid, who))
@@ -148,13 +146,13 @@ class DisruptionPermits:
         self._update_state(pending_requests=pending_requests, permits=remaining)
 
     def on_reservation_response(self, response: ReservationResult) -> None:
-        """Where other NodePools were before this one."""
+        """Record the reservations of other NodePools that come before this one."""
         self._reservations.on_response(response)
 
     def revoke(self, why: str, claim_uid: str = "") -> int:
-        """Call permits back: all of them, or those for one NodeClaim. How many."""
+        """Revoke all permits, or those of one NodeClaim. Returns their number."""
         revoked = [one for one in self._state().permits if claim_uid in ("", one.claim_uid)]
-        # A command may be taking its nodes out of service just now: it gives permits back once it has put them back.
+        # A command may be tainting its nodes now. It releases its permits after it has restored them.
         self._update_state(
             permits=tuple(one for one in self._state().permits if one not in revoked or one.begins_within)
         )
@@ -162,16 +160,16 @@ class DisruptionPermits:
         return len(revoked)
 
     def reevaluate(self, *, renotify: bool = False) -> None:
-        """Something changed that wishes depend on. `renotify`: those who wait are told what they wait for now."""
+        """Something changed that requests depend on. `renotify`: send the current reason to all pending requests."""
         self._has_changed = True
         if renotify:
             self._update_state(rejected=())
 
-    # --- when something is due ---
+    # --- due times ---
 
     @property
     def has_work(self) -> bool:
-        """A change that nobody wishes anything of is no reason to wake."""
+        """A change without a pending request does not wake the workflow."""
         waited_for = self._has_changed and bool(self._state().pending_requests)
         return (
             bool(self._pending_responses) or waited_for or self._reservations.differs_from(self._desired_reservations())
@@ -179,22 +177,22 @@ class DisruptionPermits:
 
     @property
     def next_poll_at(self) -> datetime | None:
-        """When the budget is due for another look; None while nobody waits for it."""
+        """When the budgets are read again; None without a pending request."""
         return self._poll_schedule.next_at if self._state().pending_requests else None
 
     @property
     def is_revoking(self) -> bool:
-        """Permits are being called back: no moment to roll over."""
+        """Revocations are being sent, so the run must not continue as new."""
         return bool(self._revocations)
 
     def _is_poll_due(self) -> bool:
         is_time = self._poll_schedule.next_at is None or workflow.now() >= self._poll_schedule.next_at
         return bool(self._state().pending_requests) and (self._has_changed or is_time)
 
-    # --- what is done ---
+    # --- processing ---
 
     async def process_requests(self) -> None:
-        """Answer what can be answered."""
+        """Send the responses that are due, and decide the pending requests."""
         responses, self._pending_responses = self._pending_responses, []
         await asyncio.gather(*(self._send_response(request, response) for request, response in responses))
         if self._is_poll_due():
@@ -202,8 +200,7 @@ class DisruptionPermits:
         await self._reservations.sync(self._desired_reservations())
 
     async def send_revocations(self) -> None:
-        """For as long as the run lasts: tell those whose permits were called back. A workflow that is over needs no
-        telling."""
+        """Signal the holders of revoked permits, until the run ends. A closed workflow needs no signal."""
         while True:
             await workflow.wait_condition(lambda: bool(self._revocations))
             revoked = [*self._revocations]
@@ -217,8 +214,8 @@ class DisruptionPermits:
                 await holder.signal("permit_revoked", PermitRevoked(claim_uid=permit.claim_uid, why=why))
 
     async def _decide_requests(self) -> None:
-        """Read what is left now, and answer every wish, oldest first."""
-        await workflow.sleep(BATCH_WINDOW, summary="gather wishes")
+        """Read the remaining budgets and decide every request, oldest first."""
+        await workflow.sleep(BATCH_WINDOW, summary="gather permit requests")
         self._poll_schedule.start_poll(has_changed=self._has_changed)
         self._has_changed, self._awaits_reservation, self._allowed_disruptions = False, False, {}
         decision = await self._evaluate()
@@ -239,8 +236,8 @@ class DisruptionPermits:
     async def _evaluate(
         self, reserved_uids: tuple[str, ...] | None = (), only: Mapping[str, PermitRequest] | None = None
     ) -> PermitDecisions:
-        """By what is left now. `reserved_uids`: what other NodePools have, None when that is not known; `only`: these
-        wishes, by key."""
+        """Decide by the remaining budgets. `reserved_uids`: NodeClaims of other NodePools that hold permits, None if
+        unknown. `only`: decide these requests, by key."""
         requests = [one for one in self._state().pending_requests if only is None or request_key(one) in only]
         reasons: set[DisruptionReason] = {one.reason for one in requests} or {"Empty"}
         allowed_disruptions: dict[str, AllowedDisruptions] = {
@@ -261,7 +258,7 @@ class DisruptionPermits:
         )
 
     async def _evaluate_with_reservations(self, first: PermitDecisions) -> PermitDecisions:
-        """Again, once places are booked for those that would be granted: another NodePool may have been before."""
+        """Reserve for the requests that would be granted, and decide again: another NodePool may have been first."""
         granted_requests = {request_key(one): one for one in first.granted}
         reserved_until = workflow.now() + RESERVATION_TTL
         others = await self._reservations.reserve(
@@ -275,7 +272,7 @@ class DisruptionPermits:
         return replace(second, waiting=(*second.waiting, *remaining), why={**first.why, **second.why})
 
     def _apply_decision(self, decision: PermitDecisions, now: datetime) -> list[tuple[PermitRequest, PermitResult]]:
-        """Take the decision into the state; who is to be told. What makes one wait is told once."""
+        """Apply the decision to the state. Returns the responses to send; a cause is sent once."""
         state, until = self._state(), now + LEASE
         granted_uids = {one.claim_uid for one in decision.granted}
         self._rollouts.record_granted(one.claim_uid for one in decision.granted if one.reason == "Drifted")
@@ -305,7 +302,7 @@ class DisruptionPermits:
         return responses
 
     def _has_new_cause(self, key: str, why: str) -> bool:
-        """What it waits for is not what it was told: that is told again, where counts alone are not."""
+        """The cause differs from the one that was sent. Changed counts alone are not a new cause."""
         reported_cause = self._state().causes.get(key)
         return reported_cause is not None and reported_cause != stable_cause(why)
 
@@ -314,7 +311,7 @@ class DisruptionPermits:
         return rules is not None and rules.cluster_nodes is not None
 
     def _desired_reservations(self) -> dict[str, datetime]:
-        """What this NodePool is to have in the book that all share."""
+        """The reservations that this NodePool needs in the ledger of the Cluster workflow, by UID."""
         return {one.claim_uid: one.counts_until for one in self._state().permits} if self._shares_limits() else {}
 
     async def _read_allowed_disruptions(
@@ -342,7 +339,7 @@ class DisruptionPermits:
         self._pending_responses.append((request, response))
 
     async def _send_response(self, request: PermitRequest, response: PermitResult) -> None:
-        """A node that is gone needs no answer; its lease lapses."""
+        """A closed workflow gets no response; its lease expires."""
         try:
             await workflow.get_external_workflow_handle(request.workflow_id).signal("permit_decided", response)
         except ApplicationError:

@@ -17,16 +17,16 @@ class AllowedDisruptionsRequest(Message):
     past: tuple[PastDisruption, ...] = ()
     permits: tuple[Permit, ...] = ()
     candidates: tuple[str, ...] = ()
-    """UIDs of NodeClaims that permits are wished for, or out to."""
+    """UIDs of NodeClaims that have or request a permit."""
     requesting: tuple[str, ...] = ()
-    """UIDs of those whose own workflows wish for one: so they are not being disrupted, whatever their nodes show."""
+    """UIDs of those whose own workflow requests one: they are not being disrupted, even if their nodes are tainted."""
     reserved_uids: tuple[str, ...] = ()
-    """UIDs of NodeClaims of other NodePools that have permits, or are about to: they count as going."""
+    """UIDs of NodeClaims of other NodePools with a permit or reservation: they count as being disrupted."""
 
 
 class RecentDisruptions(Message):
     lookback: timedelta = timedelta(0)
-    """How far back they look; nothing: there are none."""
+    """The longest period of a rate; zero without rates."""
     past: tuple[PastDisruption, ...] = ()
     permits: tuple[Permit, ...] = ()
 
@@ -38,14 +38,14 @@ class PermitReservation(Message):
 
 
 class ReservationRequest(Message):
-    """Signal to the Cluster workflow: these places, and none but these, are the NodePool's."""
+    """Signal to the Cluster workflow: replaces all reservations of the NodePool."""
 
     pool: str
     workflow_id: str
     desired: dict[str, datetime] = {}
     """Deadline by UID of the NodeClaim."""
     token: str = ""
-    """Of the answer; empty: none is wished for."""
+    """Returned in the response; empty: no response is needed."""
 
 
 class ReservationResult(Message):
@@ -54,4 +54,4 @@ class ReservationResult(Message):
     token: str = ""
     others: tuple[str, ...] = ()
     until: datetime | None = None
-    """When the first of these places lapses."""
+    """When the first of these reservations expires."""

@@ -1,8 +1,8 @@
 """Disruption budgets, and the windows in which they and other rules hold.
 
-Karpenter's rules (reference 4.4): percentages round up, so a budget of 10 % always lets one node of a small pool
-go; nodes that are NotReady or going already use the budget up; the strictest active budget counts; one budget that
-cannot be read closes the pool.
+Karpenter's rules (reference 4.4): percentages round up, so that a budget of 10 % allows one node of a small pool. Nodes
+that are NotReady or being deleted consume the budget. The strictest active budget counts. An unreadable budget allows
+no disruption.
 """
 
 import math
@@ -79,7 +79,7 @@ class AllowedDisruptions(Message):
     allowed: int
     count: NodePoolCount = NodePoolCount()
     read: bool = True
-    """False where the pool could not be looked at, so that `count` says nothing."""
+    """False if the pool could not be read; then `count` is empty."""
     why: str = ""
     unreadable: bool = False
     """A budget is invalid; `why` names it and the remedy."""
@@ -89,7 +89,7 @@ class AllowedDisruptions(Message):
     cluster: BudgetHeadroom | None = None
     minimum_node_age: timedelta | None = None
     fixed: bool = False
-    """Nothing goes whatever nodes do: only time, or another spec, lets any go."""
+    """No change of a node can allow a disruption: only time, or a change of the spec."""
     opens: datetime | None = None
     candidates: dict[str, PermitCandidate] = {}
 
@@ -116,7 +116,7 @@ def decide_allowed_disruptions(
 
 
 def is_closed(budgets: Sequence[Budget], *, reason: str, now: datetime) -> bool:
-    """Whether they let nothing go, however many nodes there are: one of `0` or `0%` holds, or cannot be read."""
+    """Whether they allow no disruption at any number of nodes: one is `0`, `0%` or invalid, and active."""
     try:
         return any(
             _covers_reason(one, reason) and share_of(one.nodes, 1) <= 0 and is_active(one, now) for one in budgets
@@ -147,7 +147,7 @@ def read_count(text: str) -> int:
 
 
 def is_active(budget: Budget, now: datetime) -> bool:
-    """A budget without a schedule always is; another is while `duration` has not passed since the last hit, UTC.
+    """Always without a schedule; else until `duration` has passed since the last hit, in UTC.
 
     Raises ValueError."""
     return not budget.schedule or is_open(budget.schedule, budget.duration or "0s", now)

@@ -1,7 +1,7 @@
-"""What the workflows of a disruption command and of the cluster decide: permits, replacements, cancellation, backoff.
+"""Decisions of the Disruption and Cluster workflows: permits, replacements, cancellation, backoff.
 
-Failed disruptions back off by node where these were the reason, and by NodePool where its replacements did not come up:
-a pool that nothing can be bought for is tried by one command at a time.
+A failed command backs off by node if a node was the cause, and by NodePool if its replacements failed. A NodePool with
+failed replacements is tried by one command at a time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,18 +33,18 @@ DEADLINES: Final[dict[Step, timedelta]] = {
     "Replace": timedelta(minutes=5),
     "Wait": timedelta(hours=1),
 }
-"""For replacements Karpenter waits between ten minutes and this, by how much it has to do (reference 4.9). Here a
-replacement that fails says so itself, by the deadlines of its own launch and registration."""
+"""By step. Karpenter waits between ten minutes and one hour for replacements (reference 4.9). Here a failed replacement
+signals its failure, by the deadlines of its own launch and registration."""
 BEGINS_WITHIN: Final = DEADLINES["Begin"] + timedelta(minutes=1)
-"""After its permits' end, at the latest: it begins while it has them, and is seen to have begun a moment later."""
+"""How long after its permits expire a command may begin. It begins with valid permits; the taints follow later."""
 FINISH_WITHIN: Final = timedelta(minutes=10)
-"""For trying to delete nodes whose replacements are ready, while the API server does not answer."""
+"""Limit of the attempts to delete nodes whose replacements are ready, while the API server does not respond."""
 RENEW_AFTER: Final = timedelta(seconds=90)
-"""Permits are leases of two minutes. They are kept for as long as a command runs, lest nobody could recall it."""
+"""Permits are leases of two minutes. A command renews them while it runs, so that they can be revoked."""
 CHECK_INTERVAL: Final = timedelta(minutes=5)
-"""At replacements, in case their word was lost."""
+"""Between checks of replacements, in case a signal was lost."""
 RECHECK_AFTER: Final = timedelta(seconds=10)
-"""When they said that they are ready, and the live state does not."""
+"""Before the first repeated check, if replacements signaled that they are ready and the API server differs."""
 
 
 def candidates_without_permit(state: CommandState, now: datetime) -> tuple[CommandCandidate, ...]:
@@ -75,7 +75,7 @@ def is_permit_request_due(state: CommandState, now: datetime) -> bool:
 
 
 def candidates_to_request(state: CommandState) -> tuple[CommandCandidate, ...]:
-    """Those who were refused need not ask again: the NodePool keeps their wish, and answers by itself."""
+    """Without rejected candidates: the NodePool keeps their requests and sends a response when that changes."""
     return tuple(one for one in state.proposal.candidates if not _is_rejected(state, one.claim_uid))
 
 
@@ -113,47 +113,47 @@ def describe_unready_replacements(state: CommandState) -> str:
 
 
 MAX_PROTECTION: Final = timedelta(days=30)
-"""What is to be kept for good has an annotation, or a pause of its NodePool."""
+"""A longer protection needs an annotation, or a pause of the NodePool."""
 MAX_REASON_LENGTH: Final = 200
 _LATE: Final = timedelta(minutes=10)
-"""Nodes that could not be put back for so long wait for a person."""
+"""A rollback that takes longer needs attention."""
 
 
 def rejection_reason(state: CommandState, request: CommandCancellation) -> str:
-    """Why this cannot be done: field, value, what to write; empty when it can."""
+    """Why the request is invalid: field, value, expected form; empty if it is valid."""
     if not request.by.strip():
-        return "by: nobody is named; write who says so"
+        return "by: empty, expected the name of the requester"
     if not request.reason.strip() or len(request.reason) > MAX_REASON_LENGTH:
-        return f"reason: {request.reason[:60]!r}: write why, in 1 to {MAX_REASON_LENGTH} characters"
+        return f"reason: {request.reason[:60]!r}: expected 1 to {MAX_REASON_LENGTH} characters"
     if not timedelta(0) <= request.retain_for <= MAX_PROTECTION:
         return (
-            f"keep: {request.retain_for} is not between nothing and {MAX_PROTECTION.days} days; write such "
+            f"keep: {request.retain_for} is not between 0 and {MAX_PROTECTION.days} days; write a duration such "
             "as 4h, or pause its NodePool"
         )
     if state.step in ("Undo", "Over"):
-        how = f"{state.over.ending}: {state.over.why}" if state.over else "as it was to end"
-        return f"the command has ended already ({how}); `tenure why NODE` says what became of a node"
+        how = f"{state.over.ending}: {state.over.why}" if state.over else "done"
+        return f"the command has ended already ({how}); `tenure why NODE` explains the state of a node"
     return ""
 
 
 def cancellation_changes(state: CommandState, request: CommandCancellation, now: datetime) -> dict[str, object]:
     protected_until = now + request.retain_for if request.retain_for else None
-    until = f", and keeps its nodes until {protected_until.isoformat(timespec='minutes')}" if protected_until else ""
+    until = f", keeping its nodes until {protected_until.isoformat(timespec='minutes')}" if protected_until else ""
     return {
-        "revocation": f"{request.by.strip()} gave it up{until}: {request.reason.strip()}",
+        "revocation": f"{request.by.strip()} cancelled it{until}: {request.reason.strip()}",
         "retain_until": protected_until,
     }
 
 
 def cancellation_message(state: CommandState, request: CommandCancellation) -> str:
     if state.step == "Finish":
-        return "NodeClaims are being deleted: those that are not yet are put back into service"
-    replacements = ", and its replacements deleted but those that carry pods" if state.claims else ""
-    return f"given up by {request.by.strip()}: its nodes are put back into service{replacements}"
+        return "NodeClaims are being deleted: nodes whose NodeClaim still exists are put back into service"
+    replacements = ", and its replacements without pods are deleted" if state.claims else ""
+    return f"cancelled by {request.by.strip()}: its nodes are put back into service{replacements}"
 
 
 def is_late(step: str, since: datetime | None, deadline: datetime | None, now: datetime) -> bool:
-    """A command that waits for a person: past its step's deadline, or nodes that cannot be put back."""
+    """Whether a command needs attention: it is past the deadline of its step, or its rollback takes long."""
     if deadline is not None:
         return deadline < now
     return step == "Undo" and since is not None and since + _LATE < now
@@ -163,13 +163,13 @@ NODES_FIRST: Final = timedelta(minutes=5)
 NODES_LONGEST: Final = timedelta(hours=24)
 STALE_FIRST: Final = timedelta(seconds=20)
 STALE_LONGEST: Final = timedelta(hours=1)
-"""The world had moved before anything was done: what holds then holds for a moment only, as a rule."""
+"""For a command that became stale before it began, which is usually over soon."""
 POOL_FIRST: Final = timedelta(minutes=1)
 POOL_LONGEST: Final = timedelta(hours=1)
 BACKOFF_RETENTION: Final = timedelta(hours=24)
-"""After its pause a move is remembered for so long, so that the next one lasts longer."""
+"""How long an entry is kept after its backoff ended, so that the next backoff is longer."""
 _ENDINGS_WITHOUT_BACKOFF: Final = ("not permitted", "cancelled", "failed")
-"""Pauses for these do not grow: a budget, a person or an outage says nothing of the nodes."""
+"""Endings whose backoff does not grow: a budget, a person or an outage is not the fault of the nodes."""
 
 CommandBackoffs = tuple[CommandBackoff, ...]
 
@@ -205,7 +205,7 @@ def _with_pools(backoffs: CommandBackoffs, pools: Iterable[str], why: str, now: 
 
 
 def _remove_backoffs(backoffs: CommandBackoffs, uids: set[str], pools: Iterable[str]) -> CommandBackoffs:
-    """An entry for several nodes stays for those that are left."""
+    """An entry for several nodes stays for its remaining nodes."""
     remaining = []
     for one in backoffs:
         claims = tuple(uid for uid in one.claims if uid not in uids)
@@ -231,17 +231,17 @@ def _is_backoff_of_pool(one: CommandBackoff, pool: str) -> bool:
 
 
 PASS_INTERVAL: Final = timedelta(seconds=10)
-"""At most so often, as Karpenter does at rest (reference 4.1)."""
+"""Between passes, as in Karpenter without changes (reference 4.1)."""
 MAX_FAULT_PAUSE: Final = timedelta(minutes=5)
 MAX_CONCURRENT_COMMANDS: Final = 25
-"""Commands at the same time. Budgets say how many nodes go; this bounds what their workflows carry in their states, and
-how far one wrong decision can reach before the next one sees what it did."""
+"""Budgets limit the number of nodes. This limit bounds the size of the workflow states, and the effect of a wrong
+decision before the next pass observes it."""
 LOST_AFTER: Final = timedelta(hours=3)
-"""The steps of a command take two hours at most: whoever said nothing for so long was terminated by a person."""
+"""The steps of a command take at most two hours. A command without a result after this time was terminated."""
 
 
 def next_pass(state: DisruptionState, now: datetime) -> datetime | None:
-    """None: when something changes. A pass that did not reach all nodes goes on when it says."""
+    """None: after the next change. An incomplete pass continues at `next_pass_at`."""
     last = state.last + PASS_INTERVAL if state.last and not (state.first and not state.has_changed) else None
     floor = max((one for one in (last, state.not_before) if one), default=None)
     if state.has_changed:
@@ -263,7 +263,7 @@ def cluster_blockers(state: DisruptionState, now: datetime) -> tuple[ActivePause
 
 
 def next_timed_pass_at(state: DisruptionState, planned_at: datetime | None, now: datetime) -> datetime | None:
-    """When time alone makes a pass worth it: what the planner says, and the ends of what this workflow knows."""
+    """When a pass is due without a change: by the planner, or when a backoff, a pause or a command times out."""
     timestamps = (
         planned_at,
         *(one.until for one in active_backoffs(state.backoffs, now)),
@@ -280,17 +280,17 @@ def lost_commands(running: Iterable[CommandRun], now: datetime) -> tuple[Command
 def why_not_start(
     proposal: Proposal, running: Iterable[CommandRun], backoffs: tuple[CommandBackoff, ...], now: datetime
 ) -> str:
-    """Empty for a proposal that begins now. Empty nodes ask for their permits themselves."""
+    """Why a proposal does not start now; empty if it does. Empty nodes request their permits themselves."""
     under_way = [one.under_way for one in running]
     if proposal.reason == "Empty":
-        return "its NodeClaim sees to it"
+        return "its NodeClaim handles it"
     if len(under_way) >= MAX_CONCURRENT_COMMANDS:
-        return f"{MAX_CONCURRENT_COMMANDS} commands are under way"
+        return f"{MAX_CONCURRENT_COMMANDS} commands are in progress"
     uids = {one.claim_uid for one in proposal.candidates}
     if any(one.proposal.id == proposal.id or uids & _candidate_uids(one) for one in under_way):
-        return "it is under way"
+        return "it is in progress"
     if any(uids & {*one.claims} for one in active_backoffs(backoffs, now)):
-        return "it came to nothing a while ago"
+        return "its last command failed"
     return _pool_waits(proposal, under_way, backoffs, now)
 
 
@@ -301,9 +301,9 @@ def _pool_waits(
         if not has_failed_replacements(backoffs, pool):
             continue
         if has_failed_replacements(active_backoffs(backoffs, now), pool):
-            return f"replacements of NodePool {pool} did not come up a while ago"
+            return f"the last replacements of NodePool {pool} failed"
         if any(one.proposal.replacements and pool in one.proposal.replacement_pools for one in under_way):
-            return f"another command tries whether replacements of NodePool {pool} come up"
+            return f"another command tests replacements of NodePool {pool}"
     return ""
 
 
@@ -312,8 +312,8 @@ def _candidate_uids(one: InFlightCommand) -> set[str]:
 
 
 def replacement_status(state: NodeClaimState) -> ReplacementMessage | None:
-    """None while there is nothing to say, or nobody to say it to. What was said holds: a node that is not Ready any
-    more was a replacement all the same."""
+    """The signal to the Disruption workflow; None if it is not due or was sent. It is sent once: a replacement that
+    becomes NotReady later stays ready."""
     if not state.identity.replaces or state.reported_ready is not None:
         return None
     if state.phase is Phase.READY:

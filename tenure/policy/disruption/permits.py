@@ -1,9 +1,8 @@
 """Which requests to disrupt a node are granted, and when a NodePool reads its budgets again.
 
-A permit that is out and not used yet takes room of its own, for as long as it may be used; one whose node is on its way
-is counted by the limits themselves. The Cluster workflow keeps reservations under budgets for all NodePools, so that
-two that look at the same moment do not both take the last place. The record of voluntary disruptions, by which rates
-count, is an annotation too, for a workflow that has lost it.
+An unused permit counts against the budgets while it is valid. A permit whose node is being deleted does not: the node
+itself counts. The Cluster workflow keeps a ledger of reservations, so that two NodePools do not both take the last
+disruption of a shared limit. The record of past disruptions, on which rates depend, is mirrored to an annotation.
 """
 
 import json
@@ -28,7 +27,7 @@ from tenure.policy.disruption.budgets import AllowedDisruptions, PermitCandidate
 def update_reservations(
     ledger: Iterable[PermitReservation], request: ReservationRequest, now: datetime
 ) -> tuple[PermitReservation, ...]:
-    """The book with what a NodePool wants in it now, in the place of what it wanted before; without what has lapsed."""
+    """The ledger with the new reservations of a NodePool instead of its old ones, and without expired ones."""
     others = (one for one in ledger if one.pool != request.pool and one.until > now)
     mine = (
         PermitReservation(pool=request.pool, claim_uid=uid, until=until)
@@ -46,11 +45,11 @@ def reservations_lapse_at(ledger: Iterable[PermitReservation], pool: str) -> dat
 
 
 MAX_RECORDED: Final = 1000
-"""Entries that are written, the newest: an object's annotations have room for 256 KiB in all."""
+"""Newest entries that are written: all annotations of an object may have 256 KiB."""
 
 
 def merge_records(*records: Iterable[PastDisruption], since: datetime) -> tuple[PastDisruption, ...]:
-    """What any of them tells of, once, and not before `since`; oldest first."""
+    """The entries of all records without duplicates, from `since` on, oldest first."""
     found: Counter[PastDisruption] = Counter()
     for record in records:
         found |= Counter(one for one in record if one.at >= since)
@@ -63,7 +62,7 @@ def serialize_record(record: Iterable[PastDisruption]) -> str:
 
 
 def parse_record(text: str, pool: str) -> tuple[PastDisruption, ...]:
-    """Nothing of what cannot be read: people may write there too."""
+    """Empty for an unreadable annotation: people can edit it."""
     try:
         return tuple(
             PastDisruption(pool=pool, reason=reason, at=datetime.fromisoformat(at), uid=uid)
@@ -76,7 +75,7 @@ def parse_record(text: str, pool: str) -> tuple[PastDisruption, ...]:
 _COUNTS: Final = re.compile(
     r" of \d+ nodes allows \d+|\d+ in use|\d+ permits out|\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-][\d:]+)?"
 )
-"""And moments, which move with every look."""
+"""Counts, and timestamps that change with every poll."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class PermitDecisions:
     granted: tuple[PermitRequest, ...]
     waiting: tuple[PermitRequest, ...]
     why: Mapping[str, str]
-    """By `request_key` a wish that waits: what it waits for. One that was not looked at yet is not in it."""
+    """By `request_key`, why a request waits. A request that was not evaluated has no entry."""
     active: tuple[Permit, ...]
     deleted: tuple[Permit, ...]
 
@@ -102,13 +101,13 @@ def decide_permits(
     *,
     blocked_by: str = "",
 ) -> PermitDecisions:
-    """Oldest first. `allowed_disruptions` by reason; `blocked_by`: why nothing goes at all, in words."""
+    """Decide the requests, oldest first. `allowed_disruptions`: by reason. `blocked_by`: why none is granted."""
     observed = next((one for one in allowed_disruptions.values() if one.read), None)
     existing = {*observed.count.existing} if observed else None
     disrupting = {*observed.count.consuming} if observed else set[str]()
     active = tuple(one for one in permits if _is_active(one, existing, disrupting, now))
     deleted = tuple(one for one in permits if existing is not None and one.claim_uid not in existing)
-    # Nodes that went another way do not take their wishes back.
+    # A NodeClaim that was deleted otherwise does not withdraw its request.
     known = [one for one in requests if existing is None or one.claim_uid in existing]
     headroom = _PermitHeadroom(pool, allowed_disruptions, now, blocked_by)
     for permit in active:
@@ -149,12 +148,12 @@ def new_permit(request: PermitRequest, now: datetime, until: datetime) -> Permit
 
 
 def is_granted_to(permit: Permit, request: PermitRequest) -> bool:
-    """An earlier version did not say who has a permit: then it was the NodeClaim, which asks again."""
+    """A permit without a workflow ID belongs to the NodeClaim, which requests it again."""
     return permit.claim_uid == request.claim_uid and permit.workflow_id in ("", request.workflow_id)
 
 
 def stable_cause(why: str) -> str:
-    """What keeps a wish waiting, without the counts that come and go while it does."""
+    """Why a request waits, without counts and timestamps, which change while it does."""
     return _COUNTS.sub("", why)
 
 
@@ -162,7 +161,7 @@ def explain_outstanding_permit(permit: Permit | None, now: datetime) -> str:
     if permit is None:
         return ""
     lapsed = permit.counts_until < now
-    until = "its node is on its way" if lapsed else f"until {permit.counts_until.isoformat(timespec='seconds')}"
+    until = "its node is being deleted" if lapsed else f"until {permit.counts_until.isoformat(timespec='seconds')}"
     return (
         f"a permit for {permit.claim_name} is out to {permit.workflow_id or 'its workflow'}: {permit.reason}, {until}"
     )
@@ -175,7 +174,7 @@ def update_record(
 
 
 def disruptions_of(permits: Iterable[Permit], pool: str) -> Iterator[PastDisruption]:
-    """What permits count as once their nodes are on their way. Expiry is none of the disruptions that rates count."""
+    """Used permits as entries of the record. Rates do not count expiration."""
     for one in permits:
         for method in METHODS:
             if one.reason == method and one.since:
@@ -183,7 +182,7 @@ def disruptions_of(permits: Iterable[Permit], pool: str) -> Iterator[PastDisrupt
 
 
 def _is_active(permit: Permit, existing: set[str] | None, disrupting: set[str], now: datetime) -> bool:
-    """A lease lapses, unless its node is on its way: then it is known who has it until it is gone."""
+    """A lease expires, unless its node is being deleted: then the holder keeps it until the node is gone."""
     if existing is None:
         return permit.counts_until > now
     return permit.claim_uid in existing and (permit.counts_until > now or permit.claim_uid in disrupting)
@@ -233,7 +232,7 @@ class _PermitHeadroom:
         begun = self.begun | {*rule.active_zones} if rule else set()
         if rule and zone not in begun and len(begun) >= rule.max_zones:
             return (
-                f"NodePool {self.pool}: nodes go in {', '.join(sorted(begun))} now, and perZone.zonesAtOnce is "
+                f"NodePool {self.pool}: nodes are disrupted in {', '.join(sorted(begun))}, and perZone.zonesAtOnce is "
                 f"{rule.max_zones}: {zone or 'a node without a zone'} waits"
             )
         return ""
@@ -254,17 +253,17 @@ def _too_young(budget: AllowedDisruptions, candidate: PermitCandidate, now: date
 
 
 CHECK_INTERVAL: Final = timedelta(seconds=30)
-"""After a change, ..."""
+"""Polling interval after a change."""
 MAX_CHECK_INTERVAL: Final = timedelta(minutes=4)
-"""... and while nothing changes: twice as long each time, up to this."""
+"""Without a change, the interval doubles up to this."""
 FIXED_CHECK_INTERVAL: Final = timedelta(hours=1)
-"""While nothing that nodes do lets any go; a change of the spec or of a pause is told."""
+"""Interval while no change of a node can allow a disruption; changes of a spec or a pause are signaled."""
 CLOCK_SKEW: Final = timedelta(seconds=5)
-"""Who read the budget has another clock: by it the moment that has come here was still to come."""
+"""The clock of the process that reads the budgets may be behind that of the workflow."""
 
 
 def is_fixed(allowed_disruptions: Mapping[str, AllowedDisruptions], blocked_by: str) -> bool:
-    """Nothing goes whatever nodes do, for none of the reasons; `blocked_by`: why nothing goes at all."""
+    """No change of a node can allow a disruption, for any reason. `blocked_by`: why none is granted."""
     return bool(blocked_by) or all(one.fixed for one in allowed_disruptions.values())
 
 
@@ -278,8 +277,8 @@ def next_check_at(
     until: datetime | None = None,
     reserved_until: datetime | None = None,
 ) -> datetime:
-    """After as many looks since the last change, `now` being that of the last. `blocked_by` ends at `until`, others'
-    places under what all share at `reserved_until`, if those are what is waited for."""
+    """`checks`: polls since the last change, the latest at `now`. `blocked_by` ends at `until`. `reserved_until`: when
+    the first reservation of another NodePool expires, if requests wait for it."""
     if is_fixed(allowed_disruptions, blocked_by):
         return _first_after(
             (until,) if blocked_by else _opening_times(allowed_disruptions, now), now + FIXED_CHECK_INTERVAL, now

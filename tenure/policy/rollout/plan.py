@@ -118,7 +118,7 @@ def record_gate_results(state: RolloutState, results: tuple[GateResult, ...]) ->
 
 def rejection_reason(state: RolloutState, request: ApproveRollout | RejectRollout, now: datetime) -> str:
     if not request.by.strip():
-        return "by: nobody is named; write who says so"
+        return "by: empty, expected the name of the requester"
     plan, halted = state.plan, state.halted
     current = halted.plan if halted else plan.id if plan and not state.finished else ""
     if request.plan != current:

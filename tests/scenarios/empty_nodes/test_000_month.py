@@ -32,7 +32,7 @@ async def test_in_a_month_of_faults_no_node_is_empty_for_long_without_a_reason_t
     for name, value in (
         ("nodeclaim.drain.FIRST_POLL_SECONDS", 0.01),
         ("nodeclaim.drain.MAX_POLL_SECONDS", 0.05),
-        ("nodeclaim.drain.SETTLED", 0.1),
+        ("nodeclaim.drain.MIN_BLOCKED_SECONDS", 0.1),
     ):
         monkeypatch.setattr(f"activities.{name}", value)
     monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 0.0)

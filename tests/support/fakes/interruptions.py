@@ -133,9 +133,9 @@ class FakeInterruptionNotifier:
         return self.early_evictions.get(instance_id)
 
     async def notify(
-        self, instance_id: str, messages: Sequence[InterruptionMessage], left: Sequence[str] = ()
+        self, instance_id: str, messages: Sequence[InterruptionMessage], evicted_pods: Sequence[str] = ()
     ) -> NotifyOutcome:
-        self.early_evicted_pods[instance_id] = [*self.early_evicted_pods.get(instance_id, ()), *left]
+        self.early_evicted_pods[instance_id] = [*self.early_evicted_pods.get(instance_id, ()), *evicted_pods]
         self.calls += 1
         self.in_flight += len(messages)
         self.max_in_flight = max(self.max_in_flight, self.in_flight)

@@ -210,7 +210,7 @@ async def test_a_message_whose_handling_fails_for_half_an_hour_is_counted_and_de
         await harness.wait_until(lambda: bool(harness.queue.hidden))
         await run_pending_tasks()
         assert "dropped failed" not in harness.metrics.counts
-        harness.now += queue_consumer.FAILED_FOR + timedelta(minutes=1)
+        harness.now += queue_consumer.FAILED_MESSAGE_RETENTION + timedelta(minutes=1)
         harness.queue.make_visible()
         await harness.wait_until_empty()
     assert harness.metrics.counts["dropped failed"] == 1
@@ -245,7 +245,7 @@ async def test_pods_that_have_to_go_at_once_are_told_before_the_life_is_and_it_h
 async def test_of_a_storm_all_pods_are_told_before_any_life_is(
     harness: ConsumerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_consumer, "LATER_BY", float("inf"))
+    monkeypatch.setattr(queue_consumer, "MAX_DEFERRAL_SECONDS", float("inf"))
     harness.nodes.gate = asyncio.Event()
     for number in range(500):
         harness.interrupt_node(number)
@@ -342,8 +342,8 @@ async def test_what_has_time_is_gathered_and_told_together_while_much_is_in_the_
 @pytest.fixture
 def unlimited_gathering(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has time is gathered for as long as polls come back full."""
-    monkeypatch.setattr("activities.interruption.queue_consumer.GATHERED", 10**9)
-    monkeypatch.setattr("activities.interruption.queue_consumer.GATHERED_FOR", 10.0**9)
+    monkeypatch.setattr("activities.interruption.queue_consumer.MAX_BATCH_SIZE", 10**9)
+    monkeypatch.setattr("activities.interruption.queue_consumer.MAX_BATCH_SECONDS", 10.0**9)
 
 
 @pytest.mark.usefixtures("unlimited_gathering")
@@ -398,7 +398,7 @@ async def test_what_nobody_could_be_told_may_be_gone_and_then_it_is_read_again(h
     async with harness.consuming():
         await harness.wait_until(lambda: len(harness.pauses) > 3)
         assert "read queue" not in harness.metrics.counts
-        harness.now += queue_consumer.FORGOTTEN
+        harness.now += queue_consumer.DELIVERY_RECOVERY
         await harness.wait_until(lambda: harness.metrics.counts.get("read queue", 0) > 0)
 
 

@@ -18,7 +18,7 @@ POLL_TIMEOUT_SECONDS = 0.8
 async def test_held_drains_leave_most_of_the_api_servers_request_rate_to_others(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.nodeclaim.drain.SETTLED", 60.0)
+    monkeypatch.setattr("activities.nodeclaim.drain.MIN_BLOCKED_SECONDS", 60.0)
     names = [f"n{number}" for number in range(NODES)]
     draining, pods = DrainActivities(cluster.build_ports(qps=QPS)), cluster.pods
     for name in names:
@@ -46,7 +46,7 @@ async def test_held_drains_leave_most_of_the_api_servers_request_rate_to_others(
 async def test_pods_of_all_nodes_are_told_to_go_before_any_nodeclaim_is_deleted(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, stuck: bool
 ) -> None:
-    monkeypatch.setattr("activities.nodeclaim.eviction.OTHERS_FIRST", 5.0)
+    monkeypatch.setattr("activities.nodeclaim.eviction.MAX_WAIT_SECONDS", 5.0)
     names = [f"n{number}" for number in range(20)]
     draining, pods, done = _drain_activities(cluster), cluster.pods, list[str]()
     for name in names:

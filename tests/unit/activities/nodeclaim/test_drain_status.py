@@ -156,7 +156,7 @@ async def test_a_deadline_is_written_once_however_seldom_the_claim_is_read(
     cluster.pods.add("node-a", "web")
     cluster.pods.blocked["web"] = BUDGET_MESSAGE
     await cluster.nodes.delete("node-a")
-    monkeypatch.setattr("activities.nodeclaim.drain.SETTLED", 0.05)
+    monkeypatch.setattr("activities.nodeclaim.drain.MIN_BLOCKED_SECONDS", 0.05)
     await drain_status(cluster)
     assert cluster.events.reasons_for("a").count("TerminationGracePeriodExpiring") == 1
 

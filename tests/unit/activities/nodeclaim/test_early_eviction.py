@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from activities.nodeclaim.eviction import WITHIN, EarlyEvictions, NodeEarlyEviction
+from activities.nodeclaim.eviction import EARLY_EVICTION_TIMEOUT_SECONDS, EarlyEvictions, NodeEarlyEviction
 from activities.ports.interruption import InterruptedNode
 from tenure.model.errors import BadInput, Fault, Throttled, TryLater
 from tenure.model.nodeclaim.requests import DrainRequest
@@ -29,7 +29,7 @@ async def run_early_eviction(
 ) -> NodeEarlyEviction:
     found = (early_evictions or EarlyEvictions(cluster.made)).begin_for(departing_node(cluster, uid))
     assert found is not None
-    await run_activity(found.run, WITHIN)
+    await run_activity(found.run, EARLY_EVICTION_TIMEOUT_SECONDS)
     return found
 
 

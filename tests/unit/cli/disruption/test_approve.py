@@ -74,7 +74,7 @@ async def test_a_plan_is_rejected(waiting_rollout: RolloutHarness, skipping: Wor
     ("plan", "by", "why"),
     [
         ("web-000000", "ann", "approve web-000000: plan 'web-000000' is stale or was never there: web-"),
-        ("web-000000", "", "approve web-000000: by: nobody is named"),
+        ("web-000000", "", "approve web-000000: by: empty"),
         ("other-000000", "ann", "approve other-000000: there is no NodePool other in cluster c"),
         ("web", "ann", "approve web: invalid plan, expected NODEPOOL-HASH, e.g. web-3f2a9c"),
     ],

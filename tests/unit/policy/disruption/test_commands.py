@@ -183,28 +183,33 @@ FAILED_REPLACEMENT = (CommandBackoff(pool="spot", until=before(minutes=1)),)
 STARTS: dict[str, tuple[Proposal, list[Proposal], tuple[CommandBackoff, ...], str]] = {
     "nothing stands against it": (proposal("a"), [proposal("b")], (), ""),
     "empty nodes see to themselves": (proposal("a", reason="Empty"), [], (), "NodeClaim"),
-    "it runs already": (proposal("a"), [proposal("a")], (), "under way"),
-    "one of its nodes goes already": (proposal("a", "b"), [proposal("b")], (), "under way"),
+    "it runs already": (proposal("a"), [proposal("a")], (), "in progress"),
+    "one of its nodes goes already": (proposal("a", "b"), [proposal("b")], (), "in progress"),
     "too many at once": (
         proposal("a"),
         [proposal(f"b{one}") for one in range(MAX_CONCURRENT_COMMANDS)],
         (),
         "25 commands",
     ),
-    "it bounced": (proposal("a"), [], (CommandBackoff(claims=("a", "z"), until=after(minutes=1)),), "came to nothing"),
+    "it bounced": (
+        proposal("a"),
+        [],
+        (CommandBackoff(claims=("a", "z"), until=after(minutes=1)),),
+        "last command failed",
+    ),
     "its pause is over": (proposal("a"), [], (CommandBackoff(claims=("a",), until=NOW),), ""),
     "its pool is in trouble now": (
         proposal("a", pool="spot"),
         [],
         (CommandBackoff(pool="spot", until=after(minutes=1)),),
-        "did not come up",
+        "replacements of NodePool spot failed",
     ),
     "its pool was in trouble, and it is the first to try": (proposal("a", pool="spot"), [], FAILED_REPLACEMENT, ""),
     "its pool was in trouble, and another tries": (
         proposal("a", pool="spot"),
         [proposal("b", pool="spot")],
         FAILED_REPLACEMENT,
-        "another command tries",
+        "another command tests",
     ),
     "its pool was in trouble, and another only takes away": (
         proposal("a", pool="spot"),

@@ -123,7 +123,7 @@ def test_who_has_a_permit_for_a_node_on_its_way_gets_it_again_whatever_is_left()
         ({"zones": {"z1": BudgetHeadroom(allowed=0, why="perZone")}}, "NodePool gpu in z1: perZone"),
         (
             {"zones_at_once": ConcurrentZoneLimit(max_zones=1, active_zones=("z2",))},
-            "nodes go in z2 now, and perZone.zonesAtOnce is 1: z1",
+            "nodes are disrupted in z2, and perZone.zonesAtOnce is 1: z1",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""clusterNodes: NodePools that look at the same moment do not both give the last permit of all together."""
+"""clusterNodes: two NodePools that decide at the same time do not both grant the last permit."""
 
 from datetime import timedelta
 from typing import Any
@@ -32,7 +32,7 @@ async def start_cluster(fake: WorkerHarness) -> WorkflowHandle[ClusterWorkflow, 
 
 
 async def start_limited_nodepools(fake: WorkerHarness, **rules: Any) -> dict[str, Pool]:
-    """NodePools of one node each, whose workflows have seen their rules."""
+    """NodePools of one node each, whose workflows have observed their rules."""
     found = {}
     for name in POOLS:
         fake.pools.add(name, disruption={"budgets": [{"nodes": "100%"}]})
@@ -78,7 +78,7 @@ async def all_have_decisions(fake: WorkerHarness) -> bool:
     return all([await permit_decisions(fake, name) for name in POOLS])
 
 
-async def test_of_pools_that_ask_at_once_as_many_get_permits_as_all_together_may(fake: WorkerHarness) -> None:
+async def test_concurrent_requests_get_permits_up_to_cluster_limit(fake: WorkerHarness) -> None:
     handle = await start_cluster(fake)
     pools = await start_limited_nodepools(fake, clusterNodes="1")
     await request_permits(fake, pools)
@@ -99,7 +99,7 @@ async def has_reservations(handle: WorkflowHandle[ClusterWorkflow, None], *pools
     return [one.pool for one in (await handle.query(ClusterWorkflow.state)).reservations] == [*pools]
 
 
-async def test_a_place_that_lapses_unused_is_given_on_at_its_time(fake: WorkerHarness) -> None:
+async def test_expired_reservation_is_granted_to_next_nodepool(fake: WorkerHarness) -> None:
     await start_cluster(fake)
     await request_permits(fake, await start_limited_nodepools(fake, clusterNodes="1"))
     await wait_until_skipping_time(fake, lambda: all_have_decisions(fake))
@@ -113,20 +113,20 @@ async def has_permit_count(fake: WorkerHarness, number: int) -> bool:
     return len(await nodepools_with_permit(fake)) == number
 
 
-async def test_while_nobody_gives_places_no_node_goes_and_it_is_said(fake: WorkerHarness) -> None:
+async def test_no_permit_without_cluster_workflow(fake: WorkerHarness) -> None:
     pools = await start_limited_nodepools(fake, clusterNodes="1")
     await request_permits(fake, pools)
     await wait_until_skipping_time(fake, lambda: all_have_decisions(fake))
     assert await nodepools_with_permit(fake) == []
     assert (
-        "the Cluster workflow, which gives the permits that clusterNodes limits"
+        "the Cluster workflow, which keeps the permits that clusterNodes limits"
         in (await permit_decisions(fake, "red"))[0].blocked_by
     )
     await start_cluster(fake)
     await wait_until_skipping_time(fake, lambda: has_permit_count(fake, 1), seconds=10)
 
 
-async def test_pools_without_such_a_limit_ask_nobody(fake: WorkerHarness) -> None:
+async def test_nodepools_without_cluster_limit_send_no_reservation(fake: WorkerHarness) -> None:
     handle = await start_cluster(fake)
     await request_permits(fake, await start_limited_nodepools(fake))
     await wait_until(lambda: has_permit_count(fake, 3))

@@ -38,13 +38,13 @@ async def test_it_is_undone_at_once_and_says_who_and_why(host: WorkerHarness) ->
     handle = await start_waiting_command(host)
     result = await handle.execute_update(DisruptionWorkflow.cancel, ANN)
     assert result.accepted and result.message.startswith(
-        "given up by ann: its nodes are put back into service, and its"
+        "cancelled by ann: its nodes are put back into service, and its"
     )
     over = await handle.result()
-    assert (over.ending, over.why, over.retain_until) == ("cancelled", "ann gave it up: the release goes first", None)
+    assert (over.ending, over.why, over.retain_until) == ("cancelled", "ann cancelled it: the release goes first", None)
     (made,) = await replacement_names(handle)
     assert is_undisturbed(host, "a", "b") and is_deleted(host, made)
-    assert "Underutilized: ann gave it up: the release goes first" in [
+    assert "Underutilized: ann cancelled it: the release goes first" in [
         message for _, _, message in host.events.published
     ]
 
@@ -53,7 +53,7 @@ async def test_its_nodes_are_left_alone_for_as_long_as_was_asked(host: WorkerHar
     handle = await start_waiting_command(host)
     await handle.signal(DisruptionWorkflow.cancel_by_signal, ANN.model_copy(update={"retain_for": timedelta(hours=4)}))
     over = await handle.result()
-    assert over.retain_until is not None and "keeps its nodes until" in over.why
+    assert over.retain_until is not None and "keeping its nodes until" in over.why
     memory = record_command_result((), make_proposal("a", "b"), over, over.retain_until - timedelta(hours=4))
     assert [one.until for one in active_backoffs(memory, over.retain_until - timedelta(seconds=1))] == [
         over.retain_until
@@ -86,10 +86,10 @@ async def start_deleting_command(host: WorkerHarness) -> CommandHandle:
 async def test_what_is_not_deleted_yet_is_put_back_though_its_step_has_begun(host: WorkerHarness) -> None:
     handle = await start_deleting_command(host)
     result = await handle.execute_update(DisruptionWorkflow.cancel, ANN)
-    assert result.message.startswith("NodeClaims are being deleted: those that are not yet")
+    assert result.message.startswith("NodeClaims are being deleted: nodes whose NodeClaim still exists")
     host.claims.faults["delete"] = []
     over = await handle.result()
-    assert (over.ending, over.why) == ("cancelled", "ann gave it up: the release goes first")
+    assert (over.ending, over.why) == ("cancelled", "ann cancelled it: the release goes first")
     assert is_undisturbed(host, "a", "b")
 
 
@@ -108,11 +108,11 @@ async def test_a_person_who_cancels_it_ends_the_try_to_delete_before_nodes_are_p
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"by": " "}, "by: nobody is named"),
-        ({"reason": ""}, "reason: '': write why, in 1 to 200 characters"),
+        ({"by": " "}, "by: empty"),
+        ({"reason": ""}, "reason: '': expected 1 to 200 characters"),
         (
             {"retain_for": timedelta(days=31)},
-            "keep: 31 days, 0:00:00 is not between nothing and 30 days; write such as 4h",
+            "keep: 31 days, 0:00:00 is not between 0 and 30 days; write a duration such as 4h",
         ),
     ],
 )
@@ -133,8 +133,8 @@ async def test_the_command_line_names_a_command_by_its_id_or_the_last_part_of_th
     add_nodes(host, "c", "d")
     other = await start_command(host, make_proposal("c", "d"))
     await wait_until(lambda: is_in_step(other, "Wait"))
-    assert (await send_cancel(host.client, host.cluster, "a-b", ANN)).startswith("given up by ann")
-    assert (await send_cancel(host.client, host.cluster, other.id, ANN)).startswith("given up by ann")
+    assert (await send_cancel(host.client, host.cluster, "a-b", ANN)).startswith("cancelled by ann")
+    assert (await send_cancel(host.client, host.cluster, other.id, ANN)).startswith("cancelled by ann")
     assert {(await handle.result()).ending, (await other.result()).ending} == {"cancelled"}
     with pytest.raises(UsageError, match=r"cancel a-b: .*`tenure"):
         await send_cancel(host.client, host.cluster, "a-b", ANN)

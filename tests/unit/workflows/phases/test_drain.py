@@ -96,7 +96,7 @@ async def test_rules_that_change_count_at_once(fake: WorkerHarness) -> None:
 async def test_time_held_runs_on_when_the_run_is_continued(
     fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.nodeclaim.drain.RESAID", 0.0)
+    monkeypatch.setattr("activities.nodeclaim.drain.MIN_CHANGED_SECONDS", 0.0)
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 60)
     handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake)

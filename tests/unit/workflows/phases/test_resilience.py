@@ -63,8 +63,8 @@ async def test_an_instance_that_may_not_be_ended_for_days_does_not_fill_a_histor
 async def test_a_drain_that_is_held_for_weeks_does_not_fill_a_history(
     fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.nodeclaim.drain.SETTLED", 0.0)
-    monkeypatch.setattr("activities.nodeclaim.drain.RESAID", 0.0)
+    monkeypatch.setattr("activities.nodeclaim.drain.MIN_BLOCKED_SECONDS", 0.0)
+    monkeypatch.setattr("activities.nodeclaim.drain.MIN_CHANGED_SECONDS", 0.0)
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 80)
     handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
