@@ -1,8 +1,7 @@
-"""Who watches over promise 1 while a month goes by: how long each node is empty, and whether what it says holds.
+"""Monitors promise 1 for a month: how long each node is empty, and whether its reported reason is current.
 
-Looked at every ten minutes or so, by what everybody is shown of a node: its search attributes. A reason is current
-while what it names is so: a pool that is paused, a budget of nothing or one that others use up, a node that somebody
-holds or that is NotReady.
+It checks the search attributes of each node about every ten minutes. A reason is current while its cause exists: a
+paused NodePool, a zero or used-up budget, a node with do-not-disrupt, or a NotReady node.
 """
 
 import json
@@ -19,7 +18,7 @@ from tests.scenarios.empty_nodes.month import Month
 from tests.scenarios.empty_nodes.month_watch import NodeSlot
 
 BOUND: Final = timedelta(minutes=5)
-"""Beyond consolidateAfter and the end of the last reason: a permit, retries, and the next look at a budget."""
+"""After consolidateAfter and the end of the last reason: a permit, retries, and the next poll of a budget."""
 NEVER: Final = timedelta(0)
 
 
@@ -31,32 +30,32 @@ class WorkflowStatus:
 
 
 @dataclass
-class BlockingReasonAudit:
+class EmptyNodeMonitor:
     month: Month
-    broken: list[str] = field(default_factory=list)
-    """What broke the promise."""
+    violations: list[str] = field(default_factory=list)
+    """Violations of the promise."""
     checks: int = 0
     longest: timedelta = NEVER
-    """That a node was empty beyond consolidateAfter, for a reason that held, ..."""
+    """Longest time that a node was empty after consolidateAfter, with a current reason."""
     longest_silent: timedelta = NEVER
-    """... and without one."""
+    """The same without a current reason."""
     _used: datetime | None = None
-    """When others were last seen to use the budget up."""
+    """When another node last used the budget."""
     _deleting_since: dict[str, datetime] = field(default_factory=dict)
     _excused: dict[str, datetime] = field(default_factory=dict)
-    """By node: when it last had a reason, ..."""
+    """By node, when it last had a current reason."""
     _silent: dict[str, datetime] = field(default_factory=dict)
-    """... and since when it has none."""
+    """By node, since when it has none."""
 
     async def check(self) -> bool:
-        """Whether some node has no reason now, so that the next look is due soon."""
+        """True if a node has no current reason, so that the next check is due soon."""
         now = await self.month.current_time()
         self.checks += 1
         if any(self.month.watch.budget_state(slot) == "uses" for slot in self.month.slots):
             self._used = now
         for slot in self.month.slots:
             if why := await self._evaluate(slot, now):
-                self.broken.append(why)
+                self.violations.append(why)
                 print(why, flush=True)
         return bool(self._silent)
 
@@ -67,7 +66,7 @@ class BlockingReasonAudit:
             return ""
         if "deletionTimestamp" in claim["metadata"] or node.deleting:
             since = self._deleting_since.setdefault(slot.name, now)
-            return f"{slot.name} is going since {since}" if now - since > 4 * BOUND else ""
+            return f"{slot.name} is being deleted since {since}" if now - since > 4 * BOUND else ""
         if slot.empty_since is None:
             return ""
         due = slot.empty_since + (parse_duration(self.month.after) or timedelta(0))
@@ -87,7 +86,7 @@ class BlockingReasonAudit:
         return f"{now}: {slot.name}, empty for {now - slot.empty_since}: {status}, {self}"
 
     async def _describe(self, workflow_id: str) -> WorkflowStatus:
-        """The SDK's own `describe` does not read the moments that this server writes."""
+        """`describe` of the SDK cannot parse the timestamps of this server."""
         client = self.month.fake.client
         execution = WorkflowExecution(workflow_id=workflow_id)
         request = DescribeWorkflowExecutionRequest(namespace=client.namespace, execution=execution)
@@ -102,12 +101,12 @@ class BlockingReasonAudit:
         )
 
     def _silent_since(self, slot: NodeSlot, due: datetime, now: datetime) -> datetime:
-        """A reason may have ended at any time since the last look: then this one counts, and the next comes soon."""
+        """A reason may have ended at any time since the last check: then the time counts from this check."""
         last, known = self._excused.get(slot.name), max(due, *self._reason_ends(slot, now))
         return self._silent.setdefault(slot.name, known if last is None or known > last else now)
 
     def _reason_ends(self, slot: NodeSlot, now: datetime) -> list[datetime]:
-        """When reasons ended, as far as it is known: by an event, or by time."""
+        """Known ends of reasons: an event, or a time."""
         pauses = [one for one in (self.month.paused, slot.paused) if one and one <= now]
         changed = [self.month.changed] if self.month.changed else []
         used = [self._used] if self._used and self.month.budget != "100%" else []
@@ -140,7 +139,7 @@ class BlockingReasonAudit:
         kinds = ", ".join(f"{name.strip('_')} {count}" for name, count in self.month.kinds.most_common())
         ends = ", ".join(f"{name} {count}" for name, count in self.month.ends.most_common())
         return (
-            f"{nodeclaim_count} nodes ({ends}), {self.month.fault_count} faults ({kinds}); {self.checks} looks; "
-            f"beyond consolidateAfter the longest empty was {self.longest} with a reason that held, "
+            f"{nodeclaim_count} nodes ({ends}), {self.month.fault_count} faults ({kinds}); {self.checks} checks; "
+            f"longest time empty after consolidateAfter: {self.longest} with a current reason, "
             f"{self.longest_silent} without"
         )

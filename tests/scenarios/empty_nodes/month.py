@@ -1,7 +1,7 @@
-"""A month of a NodePool whose pods come and go, while much goes wrong: what happens, and what the watch says of it.
+"""Simulates a month of a NodePool with changing pods and many faults, and the signals of the watch.
 
-`empty_node_monitor.py` watches the nodes. Faults come from the ports, and happen to nodes, pool, watch and worker.
-`tests/chaos` kills the worker.
+`empty_node_monitor.py` checks the nodes. Faults affect ports, nodes, NodePool, watch and worker. `tests/chaos` kills
+the worker.
 """
 
 import random
@@ -27,22 +27,20 @@ AT_ONCE: Final = timedelta(minutes=10)
 SOON: Final = timedelta(minutes=5)
 MAX_SETTLE_STEPS: Final = 60
 HALF: Final = 0.5
-"""Of all calls fail while faults are due."""
+"""Share of calls that fail while faults are due."""
 FAULT_SHARE: Final = 0.4
-"""Of all rounds something goes wrong with a node in, beside its pods' coming and going."""
-LONG: Final = 6
-"""Hours that a pause lasts at most."""
-FOR_GOOD: Final = 0.02
-"""Of these are such that no repeat helps."""
-PASSING: Final[tuple[Callable[[], Fault], ...]] = (
-    lambda: TryLater("the API server is not there"),
+"""Share of rounds with a fault of a node, in addition to changes of its pods."""
+MAX_PAUSE_HOURS: Final = 6
+TERMINAL_FAULT_SHARE: Final = 0.02
+RETRYABLE_FAULTS: Final[tuple[Callable[[], Fault], ...]] = (
+    lambda: TryLater("the API server is unavailable"),
     lambda: Throttled("too many requests"),
     lambda: Conflict("the object has been modified"),
 )
 
 
 class RandomFaults(dict[str, list[Fault | None]]):
-    """What a fake looks into before each of its calls: a fault, while such are due."""
+    """The faults of a fake, read before each call: random ones while faults are due."""
 
     def __init__(self, roll: Callable[[], Fault | None]) -> None:
         super().__init__()
@@ -58,11 +56,11 @@ class RandomFaults(dict[str, list[Fault | None]]):
 
 
 class Month:
-    """Each call of `step` is one round of events; time passes between them in the test."""
+    """Each call of `step` is one round of events. The test advances the time between rounds."""
 
     def __init__(self, fake: WorkerHarness, *, seed: int, slots: int, restarts: float = 0.0) -> None:
-        """`restarts`: the share of rounds in which the worker is restarted. Then it must remember no workflows, since
-        this server waits for a worker that is gone, to give it the tasks of those that it remembered."""
+        """`restarts`: share of rounds with a worker restart. It needs a worker without workflow cache, since this
+        server waits for a stopped worker to process the tasks of its cached workflows."""
         self.fake, self.dice = fake, random.Random(seed)
         self._restarts = restarts
         self.slots = [NodeSlot(number) for number in range(slots)]
@@ -71,11 +69,11 @@ class Month:
         self.due = 0
         self._worker = AsyncExitStack()
         self.kinds: Counter[str] = Counter()
-        """Of faults."""
+        """Number of faults by kind."""
         self.ends: Counter[str] = Counter()
-        """Of nodes: what they went for."""
+        """Number of deleted nodes by reason."""
         self.changed: datetime | None = None
-        """When something last befell nodes or pool."""
+        """When nodes or NodePool last changed."""
         self.watch = FakeWatch(fake, self.slots, self.dice, lambda: self.after)
 
     @property
@@ -109,7 +107,11 @@ class Month:
     def _draw_fault(self) -> Fault | None:
         if self.fault_count >= self.due or self.dice.random() < HALF:
             return None
-        fault = BadInput("nobody knows why") if self.dice.random() < FOR_GOOD else self.dice.choice(PASSING)()
+        fault = (
+            BadInput("unknown cause")
+            if self.dice.random() < TERMINAL_FAULT_SHARE
+            else self.dice.choice(RETRYABLE_FAULTS)()
+        )
         self.kinds[type(fault).__name__] += 1
         return fault
 
@@ -117,8 +119,8 @@ class Month:
         return await self.fake.now()
 
     async def advance(self, time: timedelta, check: Callable[[], Awaitable[bool]]) -> None:
-        """In parts, since the server does not answer for longer than half a minute; in each the watch tells what is
-        new, and then `check` is called, which says whether to look again soon."""
+        """Advance in parts, since the server does not respond for more than half a minute. After each part the watch
+        sends its signals and `check` runs, which returns whether the next part is short."""
         part = AT_ONCE
         while time > timedelta(0):
             await self.fake.sleep(min(time, part))
@@ -128,7 +130,7 @@ class Month:
             part = SOON if await check() else AT_ONCE
 
     async def step(self, due: int) -> None:
-        """Something happens to every place, perhaps to the pool too, and `due` faults in all are owed."""
+        """One event per slot, and maybe one for the NodePool. `due`: total number of faults so far."""
         self.due = due
         now = self.changed = await self.current_time()
         for slot in self.slots:
@@ -145,7 +147,7 @@ class Month:
         await self.wait_until_settled()
 
     async def wait_until_settled(self) -> None:
-        """The watch tells what changed, until nothing does any more."""
+        """Send the signals of the watch until nothing changes."""
         calm = 0
         for _ in range(MAX_SETTLE_STEPS):
             calm = 0 if await self.watch.notify() else calm + 1
@@ -194,7 +196,7 @@ class Month:
         slot.empty_since = None
 
     async def _add_unobserved_pod(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
-        """A pod that the watch does not tell of."""
+        """A pod that the watch does not report."""
         if not self.fake.pods.by_node.get(node.name):
             self.fake.pods.add(node.name, f"pod-{slot.name}")
 
@@ -211,11 +213,11 @@ class Month:
             slot.paused = None
             await self.watch.send_signal(slot, NodeClaimWorkflow.resume_disruption, Resume(by="ops"))
         else:
-            slot.paused = now + timedelta(hours=self.dice.uniform(0.1, LONG))
+            slot.paused = now + timedelta(hours=self.dice.uniform(0.1, MAX_PAUSE_HOURS))
             await self.watch.send_signal(slot, NodeClaimWorkflow.pause_disruption, self._pause_until(slot.paused))
 
     async def _delete_nodeclaim(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
-        """By hand."""
+        """As a person does."""
         claim = self.fake.claims.found[slot.name]
         claim["metadata"].setdefault("deletionTimestamp", now.isoformat())
 
@@ -223,7 +225,7 @@ class Month:
         self.fake.nodes.update_node(node.name, deleting=True)
 
     async def _terminate_instance(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
-        """Somebody terminates the instance; its kubelet falls silent."""
+        """The instance is terminated, and its kubelet stops reporting."""
         self.fake.instances.running.pop(node.provider_id.rpartition("/")[2], None)
         self.fake.nodes.update_node(node.name, ready=False)
 
@@ -240,7 +242,7 @@ class Month:
             self.paused = None
             await self.watch.pool.signal(NodePoolWorkflow.resume_disruption, Resume(by="ops"))
         else:
-            self.paused = now + timedelta(hours=self.dice.uniform(0.1, LONG))
+            self.paused = now + timedelta(hours=self.dice.uniform(0.1, MAX_PAUSE_HOURS))
             await self.watch.pool.signal(NodePoolWorkflow.pause_disruption, self._pause_until(self.paused))
 
     def _pause_until(self, until: datetime) -> Pause:

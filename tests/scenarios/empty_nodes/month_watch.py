@@ -1,4 +1,4 @@
-"""The watch of a simulated month: what it says of nodes and their NodePool when that changed."""
+"""The watch of a simulated month: observations of nodes and their NodePool after a change."""
 
 import random
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 
 POLICY: Final = "WhenEmpty"
-UNTOLD: Final = 0.2
-"""Of what leaves room for others to go is told to nobody: the watch was just moving to another process."""
+LOST_SIGNAL_SHARE: Final = 0.2
+"""Share of headroom signals that are lost, as while the watch moves to another process."""
 
 
 @dataclass
 class NodeSlot:
-    """A node of the pool, and the next one when it is gone."""
+    """A node of the pool, and its successors."""
 
     number: int
     nodeclaim_count: int = 0
@@ -62,17 +62,17 @@ class FakeWatch:
         )
 
     async def notify(self) -> bool:
-        """Whether there was news."""
+        """Send all changed observations. True if there were any."""
         changes = [await self._notify_slot(slot) for slot in self._slots]
         return await self._notify_nodepool() or any(changes)
 
     async def _notify_nodepool(self) -> bool:
-        """As `tenure/controller/signals/disruption_trigger.py` and `tenure/controller/signals/digests.py` would."""
+        """Mimics `tenure/controller/signals/disruption_trigger.py` and `tenure/controller/signals/digests.py`."""
         before, self._budget_states = self._budget_states, {slot.name: self.budget_state(slot) for slot in self._slots}
         transitions = {(before.get(name, ""), now) for name, now in self._budget_states.items()}
         any_released = any(before[name] == "uses" for name in before.keys() - self._budget_states.keys())
         if any_released or transitions & {("", "well"), ("uses", "well"), ("uses", "")}:
-            self._freed += self._dice.random() >= UNTOLD
+            self._freed += self._dice.random() >= LOST_SIGNAL_SHARE
         launched = sum(bool(one["status"].get("providerID")) for one in self._fake.claims.found.values())
         pause = self._fake.pools.found["default"].metadata.annotations.get(labels.PAUSE, "")
         observation = {"generation": self.generation, "usage": str(launched), "freed": self._freed, "pause": pause}
@@ -87,7 +87,7 @@ class FakeWatch:
         return True
 
     def budget_state(self, slot: NodeSlot) -> str:
-        """As budgets count it: not at all, as one that uses them up, or as one that is well."""
+        """How budgets count the node: empty if not at all, `uses` if it consumes them, `well` otherwise."""
         claim, node = self._fake.claims.found.get(slot.name), self.find_node(slot)
         true = {one["type"] for one in claim["status"]["conditions"] if one["status"] == "True"} if claim else set()
         if claim is None or labels.INITIALIZED_CONDITION not in true or labels.INSTANCE_TERMINATING in true:
@@ -97,7 +97,7 @@ class FakeWatch:
         return "uses" if is_disrupting or (node is not None and not node.ready) else "well"
 
     async def _notify_slot(self, slot: NodeSlot) -> bool:
-        """What the watch would say of it, when that is news. Instances that run join and become Ready."""
+        """Send a changed observation. Nodes of running instances join and become Ready."""
         claim = self._fake.claims.found.get(slot.name)
         if slot.handle is None or (claim is None and slot.last_observation == {"exists": False}):
             return False
@@ -109,7 +109,7 @@ class FakeWatch:
         return True
 
     async def send_signal(self, slot: NodeSlot, signal: Any, message: Message) -> None:
-        """A life may just have ended; then its NodeClaim is gone too."""
+        """The workflow may just have completed; then its NodeClaim is deleted."""
         assert slot.handle is not None
         await wait_until_idle(slot.handle)
         try:

@@ -1,4 +1,4 @@
-"""Promise 1: an empty node goes away, or says why not."""
+"""Promise 1: an empty node is deleted, or reports why not."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -23,11 +23,11 @@ AFTER = 4.0
 """consolidateAfter, in seconds."""
 BOUND = AFTER + 60
 NOTIFICATION_BOUND = timedelta(seconds=25)
-"""From the end of what used a budget up to the next drain: sooner than the next look."""
+"""From the release of a budget to the next drain: sooner than the next poll."""
 
 
 @pytest.mark.row("000-a")
-async def test_emptied_nodes_all_go(product: InstalledProduct) -> None:
+async def test_emptied_nodes_are_deleted(product: InstalledProduct) -> None:
     async with product.scope("000-a", after=f"{AFTER:g}s", budget="50%") as scope:
         claims = await scope.run_pods(3)
         scaled = datetime.now(UTC)
@@ -42,7 +42,7 @@ async def test_emptied_nodes_all_go(product: InstalledProduct) -> None:
 
 
 @pytest.mark.row("000-b")
-async def test_a_claim_that_lost_its_node_and_one_that_never_had_one_hold_up_no_other(
+async def test_nodeclaims_without_node_do_not_block_others(
     product: InstalledProduct,
 ) -> None:
     async with product.scope("000-b", after="2s") as scope:
@@ -64,14 +64,14 @@ async def test_a_claim_that_lost_its_node_and_one_that_never_had_one_hold_up_no_
 
 
 @pytest.mark.row("000-c")
-async def test_a_deletion_that_fails_takes_the_mark_off_and_is_tried_again(product: InstalledProduct) -> None:
+async def test_failed_deletion_removes_taint_and_is_retried(product: InstalledProduct) -> None:
     async with product.scope("000-c") as scope:
         (claim,) = await scope.run_pods(1)
         node = claim["status"]["nodeName"]
         for status in (409, 500):
             fault = scope.inject_api_fault(ErrorResponse(status), f"/nodeclaims/{claim['metadata']['name']}$", "DELETE")
             await scope.scale_deployment(0)
-            # After so many tries the next one takes its time, in which the pod finds the node in service.
+            # After five attempts the backoff is long enough for the pod to find the node untainted.
             await wait_until(partial(_assert_tried, fault, 5))
             await wait_until(lambda: scope.assert_node_not_disrupted(node))
             await scope.assert_nodeclaims_exist(object_names([claim]))
@@ -84,12 +84,12 @@ async def test_a_deletion_that_fails_takes_the_mark_off_and_is_tried_again(produ
 
 
 async def _assert_tried(rule: FaultRule, times: int) -> None:
-    assert rule.hits >= times, f"tried {rule.hits} times"
+    assert rule.hits >= times, f"{rule.hits} attempts"
 
 
 @pytest.mark.row("000-e")
-async def test_a_budget_that_rounds_to_nothing_is_named_by_node_and_pool(product: InstalledProduct) -> None:
-    """10 % of two nodes rounds up to one, and the node that is NotReady uses that up."""
+async def test_used_up_budget_is_reported_on_node_and_nodepool(product: InstalledProduct) -> None:
+    """10 % of two nodes rounds up to one, which the NotReady node uses up."""
     async with product.scope("000-e", after="1s", budget="10%") as scope:
         claims = await scope.run_pods(2)
         broken = claims[0]["status"]["nodeName"]
@@ -110,9 +110,9 @@ async def test_a_budget_that_rounds_to_nothing_is_named_by_node_and_pool(product
 
 
 @pytest.mark.row("000-e")
-async def test_room_in_a_budget_is_told_of_and_not_looked_for(product: InstalledProduct) -> None:
-    """The node that used it up is Ready again when looks at the budget are a minute apart, and more."""
-    async with product.scope("000-e-told", after="1s", budget="1") as scope:
+async def test_budget_headroom_is_signaled_before_next_poll(product: InstalledProduct) -> None:
+    """The node that used it up becomes Ready when polls of the budget are a minute or more apart."""
+    async with product.scope("000-e-signal", after="1s", budget="1") as scope:
         claims = await scope.run_pods(2)
         broken = claims[0]["status"]["nodeName"]
         await scope.inject_node_fault(NotReady(), node=broken)
@@ -134,7 +134,7 @@ async def test_room_in_a_budget_is_told_of_and_not_looked_for(product: Installed
 
 
 @pytest.mark.row("000-h")
-async def test_daemons_static_and_terminating_pods_do_not_make_a_node_occupied(product: InstalledProduct) -> None:
+async def test_node_with_daemon_static_and_terminating_pods_is_empty(product: InstalledProduct) -> None:
     async with product.scope("000-h", after="2s") as scope:
         daemon = f"{scope.name}-daemon"
         await scope.apply_manifest(daemon_set(daemon, pool=scope.name))
@@ -153,7 +153,7 @@ async def test_daemons_static_and_terminating_pods_do_not_make_a_node_occupied(p
 
 
 @pytest.mark.row("000-k")
-async def test_pools_of_every_kind_scale_in_alike_and_trouble_stays_in_its_pool(product: InstalledProduct) -> None:
+async def test_all_nodepool_kinds_scale_in_and_faults_stay_in_their_nodepool(product: InstalledProduct) -> None:
     async with AsyncExitStack() as stack:
         cpu, gpu, spot, arm = [
             await stack.enter_async_context(product.scope("000-k", **pool))

@@ -1,4 +1,4 @@
-"""Promise 1: consolidation that fails round after round is one pool's trouble; empty nodes of another still go."""
+"""Promise 1: consolidation that keeps failing in one NodePool does not keep empty nodes of another."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ BOUND = AFTER + 60
 
 
 @pytest.mark.row("000-f")
-async def test_a_pool_whose_consolidation_fails_again_and_again_holds_up_no_other(product: InstalledProduct) -> None:
+async def test_failing_consolidation_does_not_block_other_nodepool(product: InstalledProduct) -> None:
     async with product.scope("000-f") as failing, product.scope("000-f-other", after=f"{AFTER:g}s") as other:
         halves, claims = await make_underutilized_nodes(failing), await other.run_pods(2)
         nodes = [one["status"]["nodeName"] for one in halves]

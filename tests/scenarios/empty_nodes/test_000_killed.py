@@ -1,4 +1,4 @@
-"""Promise 1, with the worker killed or away while a node empties."""
+"""Promise 1, with the worker killed or stopped while a node becomes empty."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -13,13 +13,13 @@ from tests.support.product.scene import ClusterScope, object_names
 from tests.support.product.shared_sandbox import FaultRule
 
 NEVER = 3600.0
-"""Seconds for which a request is held that the worker does not live to see done."""
+"""Seconds that a request is delayed; the worker is killed before."""
 LONG = timedelta(seconds=60)
-"""consolidateAfter of a node that the worker does not see through; a worker stops, or starts, in much less."""
+"""consolidateAfter of a node whose worker is stopped; a worker stops and starts in much less."""
 
 
 @pytest.mark.row("000-d")
-async def test_a_worker_killed_between_marking_and_deleting_goes_on_and_deletes_once(
+async def test_worker_killed_between_taint_and_deletion_deletes_once(
     own_product: DedicatedProduct,
 ) -> None:
     await own_product.ensure_worker()
@@ -43,7 +43,7 @@ async def test_a_worker_killed_between_marking_and_deleting_goes_on_and_deletes_
 
 
 @pytest.mark.row("000-l")
-async def test_the_time_of_an_empty_node_runs_on_without_a_worker(
+async def test_consolidate_after_elapses_without_worker(
     own_product: DedicatedProduct,
 ) -> None:
     await own_product.ensure_worker()
@@ -63,7 +63,7 @@ async def test_the_time_of_an_empty_node_runs_on_without_a_worker(
             for step in (await own_product.nodeclaim_workflows.fetch_outcome(nodeclaim)).history
             if step.phase is Phase.DRAIN
         ]
-        assert drained - started < LONG, "its time was counted from the worker's start"
+        assert drained - started < LONG, "consolidateAfter was counted from the start of the worker"
 
 
 async def _assert_tainted_and_not_deleted(scope: ClusterScope, node: str, delete_fault: FaultRule) -> None:

@@ -1,4 +1,4 @@
-"""Promise 1, row j: Leases that nodes leave behind."""
+"""Promise 1, row j: Leases of deleted nodes."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +14,7 @@ from tests.support.product.scene import ClusterScope, object_names
 
 
 @pytest.mark.row("000-j")
-async def test_leases_of_nodes_that_are_gone_are_collected_and_counted_and_no_other(product: InstalledProduct) -> None:
+async def test_only_leases_of_deleted_nodes_are_collected(product: InstalledProduct) -> None:
     async with product.scope("000-j", after="Never") as scope:
         claims = await scope.run_pods(2)
         running_node, deleted_node = (claim["status"]["nodeName"] for claim in claims)
@@ -25,7 +25,7 @@ async def test_leases_of_nodes_that_are_gone_are_collected_and_counted_and_no_ot
         await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names(claims)[1:]))
 
         async def collected_and_counted() -> None:
-            """Once more after a worker that was killed: its count went with it."""
+            """Repeated after a worker was killed, since its counter starts at zero."""
             await create_orphaned_lease(scope, f"{scope.name}-never-was")
             await collect_garbage(product, "leases")
             assert await existing_leases(product, deleted_node, f"{scope.name}-never-was") == []
@@ -36,9 +36,9 @@ async def test_leases_of_nodes_that_are_gone_are_collected_and_counted_and_no_ot
 
 
 async def create_orphaned_lease(scope: ClusterScope, node: str) -> None:
-    """As a kubelet leaves one that asked for it before its Node was made; it was renewed an hour ago for the last time.
+    """As a kubelet leaves it that requested the Lease before its Node existed; last renewed an hour ago.
 
-    Where the node has a Lease already, that one loses its owner.
+    An existing Lease of the node loses its owner.
     """
     long_ago = (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": long_ago}

@@ -1,4 +1,4 @@
-"""Promise 1, for a node that pods are expected on and never come to."""
+"""Promise 1, for a node to which pods are nominated that never run there."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -16,16 +16,16 @@ from tests.support.product.scene import ClusterScope, object_names
 
 AFTER = timedelta(seconds=3)
 EVERY = 3.0
-"""Seconds between pods that are nominated."""
+"""Seconds between nominated pods."""
 TIMES = 5
 SLACK = timedelta(seconds=60)
 
 
 @pytest.mark.row("000-g")
-async def test_a_node_that_pods_are_nominated_to_stays_and_goes_after_the_last_of_them(
+async def test_nominated_node_is_deleted_after_last_nomination(
     product: InstalledProduct,
 ) -> None:
-    """The kube-scheduler is not asked about these pods, so that they are expected on the node and never run there."""
+    """These pods name another scheduler, so that they are nominated to the node and never run there."""
     async with product.scope("000-g", after=f"{AFTER.total_seconds():g}s") as scope:
         (claim,) = await scope.run_pods(1)
         await _create_unschedulable_pod(scope, 0)
@@ -49,7 +49,7 @@ async def test_a_node_that_pods_are_nominated_to_stays_and_goes_after_the_last_o
 
 
 async def _create_unschedulable_pod(scope: ClusterScope, number: int) -> None:
-    """A pod that asks for the node's room and that no scheduler places; that nobody could, is said in its place."""
+    """A pod that no scheduler handles; the test writes its condition Unschedulable."""
     spec = pod_spec(scope.name, cpu="100m") | {"schedulerName": "nobody"}
     name = f"{scope.name}-phantom-{number}"
     await scope.apply_manifest(
@@ -65,6 +65,6 @@ def _pod_path(scope: ClusterScope, number: int) -> str:
 
 
 async def _assert_nominated(scope: ClusterScope, number: int, claim: str) -> datetime:
-    """When the pod was told that it is expected there."""
+    """When the event Nominated was published on the pod."""
     event = await scope.assert_event(f"{scope.name}-phantom-{number}", "Nominated", claim)
     return datetime.fromisoformat(event["firstTimestamp"])

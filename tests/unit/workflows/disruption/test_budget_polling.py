@@ -1,4 +1,4 @@
-"""NodePool: while wishes wait, its budget is read when something is told of it, and else ever more slowly."""
+"""NodePool: while permit requests wait, it reads its budget after signals, and otherwise with backoff."""
 
 from typing import Any
 
@@ -18,31 +18,31 @@ from tests.unit.workflows.test_nodepool import (
 from workflows.nodepool import NodePoolWorkflow
 
 READ = "read_allowed_disruptions"
-WORN_OUT = {"labels": {"karpenter.sh/nodepool": "default"}, "ready": False}
+NOT_READY_NODE = {"labels": {"karpenter.sh/nodepool": "default"}, "ready": False}
 
 
 async def start_waiting_nodepool(fake: WorkerHarness) -> Any:
-    """`a` wishes to go, and the one node that the budget lets go is NotReady: b's."""
+    """`a` requests a permit, and the NotReady node of `b` uses up the budget."""
     await add_nodeclaims(fake, "a", "b")
-    fake.nodes.join("node-b", "aws:///us-west-2a/i-b", **WORN_OUT)
+    fake.nodes.join("node-b", "aws:///us-west-2a/i-b", **NOT_READY_NODE)
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     await request_permits(fake, pools, "a")
     await wait_until_skipping_time(fake, lambda: have_rejections(fake, "a"))
     return pools
 
 
-async def test_a_budget_that_is_used_up_is_read_ever_more_slowly(fake: WorkerHarness) -> None:
+async def test_used_up_budget_is_polled_with_backoff(fake: WorkerHarness) -> None:
     pools = await start_waiting_nodepool(fake)
     await fake.sleep(minutes=4)
     assert 3 <= await count_scheduled(pools, READ) <= 5
     await fake.sleep(hours=1)
-    assert await count_scheduled(pools, READ) <= 20, "one in four minutes"
+    assert await count_scheduled(pools, READ) <= 20, "one poll in four minutes"
     fake.nodes.update_node("node-b", ready=True)
     await fake.sleep(minutes=4, seconds=5)
-    assert await have_permits(fake, "a"), "though nobody told of it"
+    assert await have_permits(fake, "a"), "without a signal"
 
 
-async def test_room_that_is_told_of_is_used_at_once_and_leaves_the_status_alone(fake: WorkerHarness) -> None:
+async def test_signaled_headroom_is_used_at_once_without_status_update(fake: WorkerHarness) -> None:
     pools = await start_waiting_nodepool(fake)
     await fake.sleep(minutes=30)
     written = await count_scheduled(pools, "update_nodepool_status")
@@ -53,14 +53,14 @@ async def test_room_that_is_told_of_is_used_at_once_and_leaves_the_status_alone(
     assert await count_scheduled(pools, "update_nodepool_status") == written
 
 
-async def test_room_that_is_told_of_with_something_else_hides_nothing(fake: WorkerHarness) -> None:
+async def test_headroom_signal_with_another_change_updates_status(fake: WorkerHarness) -> None:
     pools = await start_waiting_nodepool(fake)
     written = await count_scheduled(pools, "update_nodepool_status")
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=1, usage="more", freed=7))
     await wait_until_skipping_time(fake, lambda: has_written_status(pools, written + 1))
 
 
-async def test_a_change_makes_looks_frequent_again(fake: WorkerHarness) -> None:
+async def test_change_resets_poll_backoff(fake: WorkerHarness) -> None:
     pools = await start_waiting_nodepool(fake)
     await fake.sleep(minutes=30)
     reads_before = await count_scheduled(pools, READ)
@@ -69,7 +69,7 @@ async def test_a_change_makes_looks_frequent_again(fake: WorkerHarness) -> None:
     assert await count_scheduled(pools, READ) - reads_before >= 3
 
 
-async def test_a_budget_of_nothing_is_read_again_only_when_the_pool_changes(fake: WorkerHarness) -> None:
+async def test_zero_budget_is_read_again_only_after_nodepool_change(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a")
     pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await request_permits(fake, pools, "a")
@@ -81,7 +81,7 @@ async def test_a_budget_of_nothing_is_read_again_only_when_the_pool_changes(fake
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
 
 
-async def test_a_paused_pool_reads_no_budget_until_it_goes_on(fake: WorkerHarness) -> None:
+async def test_paused_nodepool_reads_no_budget_until_resume(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a")
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     await pools.execute_update(NodePoolWorkflow.pause, await pause_for(fake, minutes=50))
@@ -93,7 +93,7 @@ async def test_a_paused_pool_reads_no_budget_until_it_goes_on(fake: WorkerHarnes
     await wait_until(lambda: have_permits(fake, "a"))
 
 
-async def test_a_wish_that_is_said_again_is_answered_without_another_look(fake: WorkerHarness) -> None:
+async def test_repeated_request_gets_response_without_poll(fake: WorkerHarness) -> None:
     pools = await start_waiting_nodepool(fake)
     await fake.sleep(minutes=30)
     reads_before = await count_scheduled(pools, READ)
@@ -104,7 +104,7 @@ async def test_a_wish_that_is_said_again_is_answered_without_another_look(fake: 
     assert await count_scheduled(pools, READ) == reads_before
 
 
-async def test_a_node_that_is_refused_asks_ever_more_slowly(fake: WorkerHarness) -> None:
+async def test_rejected_nodeclaim_repeats_request_with_backoff(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await observe_empty(fake, handle)
@@ -129,7 +129,7 @@ async def count_permit_requests(handle: Any) -> int:
     return sum(one.event_type == sent for one in (await handle.fetch_history()).events)
 
 
-async def test_a_node_that_asks_again_goes_on_saying_what_it_waits_for_and_says_it_once(fake: WorkerHarness) -> None:
+async def test_repeated_request_keeps_blocked_by_and_publishes_once(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await observe_empty(fake, handle)
@@ -143,13 +143,13 @@ async def test_a_node_that_asks_again_goes_on_saying_what_it_waits_for_and_says_
 
 
 async def count_upserts(handle: Any) -> int:
-    """How often its search attributes changed, marks of versions included."""
+    """How often its search attributes changed."""
     history = await handle.fetch_history()
     kind = EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES
     return sum(event.event_type == kind for event in history.events)
 
 
-async def test_who_waits_is_told_when_it_waits_for_something_else(fake: WorkerHarness) -> None:
+async def test_pending_request_gets_new_cause(fake: WorkerHarness) -> None:
     pools = await start_waiting_nodepool(fake)
     fake.pools.add("default", disruption={"budgets": [{"nodes": "0"}]})
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=2))
@@ -159,4 +159,4 @@ async def test_who_waits_is_told_when_it_waits_for_something_else(fake: WorkerHa
     fake.pools.add("default", disruption={"budgets": [{"nodes": "0"}], "consolidateAfter": "1h"})
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=3, generation=3))
     await fake.sleep(minutes=1)
-    assert len(await permit_decisions(fake, "a")) == 2, "it waits for the same"
+    assert len(await permit_decisions(fake, "a")) == 2, "the cause is the same"

@@ -62,7 +62,7 @@ async def start_cluster(fake: WorkerHarness, state: DisruptionState | None = Non
 
 
 async def trigger_disruption(fake: WorkerHarness, handle: Cluster) -> None:
-    """Not while a run may just be being continued: see `idle`."""
+    """Only while the workflow is idle: it may be continuing as new."""
     await wait_until_idle(handle, timeout=IDLE_TIMEOUT_SECONDS)
     fake.number += 1
     await handle.signal(ClusterWorkflow.cluster_changed, ClusterChanged(number=fake.number))
@@ -73,7 +73,7 @@ async def cluster_state(handle: Cluster) -> DisruptionState:
 
 
 async def has_at_least_passes(fake: WorkerHarness, count: int) -> bool:
-    """So many at least, where a step of time may bring more than one."""
+    """At least `count`: one time step may cause more than one pass."""
     return len(fake.disruption.decide_requests) >= count
 
 
@@ -100,7 +100,7 @@ async def command_ending(fake: WorkerHarness, proposed: Proposal) -> str:
     return (await handle.result()).ending
 
 
-async def test_nothing_is_decided_before_something_changed(host: WorkerHarness) -> None:
+async def test_no_pass_before_first_change(host: WorkerHarness) -> None:
     handle = await start_cluster(host)
     await host.sleep(hours=1)
     assert host.disruption.decide_requests == []
@@ -112,7 +112,7 @@ async def test_nothing_is_decided_before_something_changed(host: WorkerHarness) 
     assert (len(host.disruption.decide_requests) == 1) and len((await handle.fetch_history()).events) == before
 
 
-async def test_a_cluster_that_changes_all_the_time_is_decided_on_every_ten_seconds(host: WorkerHarness) -> None:
+async def test_constant_changes_cause_one_pass_per_ten_seconds(host: WorkerHarness) -> None:
     handle = await start_cluster(host)
     began = await host.now()
     while await host.now() - began < timedelta(seconds=60):
@@ -123,14 +123,14 @@ async def test_a_cluster_that_changes_all_the_time_is_decided_on_every_ten_secon
 
 
 async def about_to_pass(fake: WorkerHarness, handle: Cluster) -> bool:
-    """The test server may hang if a word comes at the very moment for which the workflow has set its timer."""
+    """The test server may hang if a signal arrives at the time of a timer."""
     last = (await cluster_state(handle)).last
     if last is None:
         return False
     return timedelta(seconds=9.5) <= await fake.now() - last <= timedelta(seconds=10.5)
 
 
-async def test_a_verdict_that_ends_is_looked_at_again(host: WorkerHarness) -> None:
+async def test_pass_runs_when_a_verdict_expires(host: WorkerHarness) -> None:
     now = await host.now()
     await start_with_proposals(host, next_pass_at=now + timedelta(minutes=30), first=("a",))
     await host.sleep(minutes=29)
@@ -139,7 +139,7 @@ async def test_a_verdict_that_ends_is_looked_at_again(host: WorkerHarness) -> No
     assert host.disruption.decide_requests[1].first == ("a",)
 
 
-async def test_an_older_stir_is_no_news(host: WorkerHarness) -> None:
+async def test_older_change_signal_is_ignored(host: WorkerHarness) -> None:
     handle = await start_cluster(host)
     for number in (5, 3, 5):
         await handle.signal(ClusterWorkflow.cluster_changed, ClusterChanged(number=number))
@@ -147,7 +147,7 @@ async def test_an_older_stir_is_no_news(host: WorkerHarness) -> None:
     assert len(host.disruption.decide_requests) == 1
 
 
-async def test_each_proposal_is_carried_out_by_a_workflow_of_its_own(host: WorkerHarness) -> None:
+async def test_each_proposal_starts_its_own_workflow(host: WorkerHarness) -> None:
     await start_permit_granter(host)
     first, second = make_proposal("a"), make_proposal("b", replacements=0, reason="Drifted", kind="drift")
     handle = await start_with_proposals(host, first, second)
@@ -163,7 +163,7 @@ async def test_each_proposal_is_carried_out_by_a_workflow_of_its_own(host: Worke
     await wait_until(lambda: has_running_commands(handle))
 
 
-async def test_a_pass_knows_what_is_under_way(host: WorkerHarness) -> None:
+async def test_pass_receives_running_commands(host: WorkerHarness) -> None:
     await start_permit_granter(host)
     proposed = make_proposal("a")
     handle = await start_with_proposals(host, proposed)
@@ -174,12 +174,12 @@ async def test_a_pass_knows_what_is_under_way(host: WorkerHarness) -> None:
     assert host.disruption.decide_requests[1].under_way[0].claims
 
 
-async def test_empty_nodes_are_left_to_their_own_workflows(host: WorkerHarness) -> None:
+async def test_proposal_for_empty_node_starts_no_command(host: WorkerHarness) -> None:
     handle = await start_with_proposals(host, make_proposal("a", replacements=0, reason="Empty", kind="empty"))
     assert await has_running_commands(handle)
 
 
-async def test_what_is_proposed_again_while_it_is_carried_out_is_one_command(host: WorkerHarness) -> None:
+async def test_repeated_proposal_starts_one_command(host: WorkerHarness) -> None:
     await start_permit_granter(host)
     proposed = make_proposal("a")
     handle = await start_with_proposals(host, proposed)
@@ -190,7 +190,7 @@ async def test_what_is_proposed_again_while_it_is_carried_out_is_one_command(hos
     assert await has_running_commands(handle, "a") and len(host.disruption.replace_requests) == 1
 
 
-async def test_a_move_that_came_to_nothing_is_not_repeated_for_a_while(host: WorkerHarness) -> None:
+async def test_failed_command_backs_off(host: WorkerHarness) -> None:
     await start_permit_granter(host)
     host.pods.add("node-a", "db", protected=True)
     proposed = make_proposal("a")
@@ -207,8 +207,8 @@ async def test_a_move_that_came_to_nothing_is_not_repeated_for_a_while(host: Wor
     assert host.disruption.decide_requests[3].backoffs == (), "its pause is over, and a pass comes by itself"
 
 
-async def test_a_pool_whose_replacements_do_not_come_up_is_tried_by_one_command_at_a_time(host: WorkerHarness) -> None:
-    """And holds up no other."""
+async def test_nodepool_with_failed_replacements_is_tried_by_one_command(host: WorkerHarness) -> None:
+    """Other NodePools are not affected."""
     await start_permit_granter(host)
     first, second, third = (make_proposal(one) for one in ("a", "b", "c"))
     other = third.model_copy(update={"replacement_pools": ("other",)})
@@ -229,7 +229,7 @@ async def test_a_pool_whose_replacements_do_not_come_up_is_tried_by_one_command_
     await wait_until(lambda: has_running_commands(handle, other.id, first.id))
 
 
-async def test_a_planner_that_fails_is_asked_again_and_stops_nothing(host: WorkerHarness) -> None:
+async def test_failed_planner_is_retried(host: WorkerHarness) -> None:
     host.disruption.faults["compute_disruption"] = [BadInput("planner"), TryLater("no planner"), TryLater("no planner")]
     handle = await start_cluster(host)
     await trigger_disruption(host, handle)
@@ -238,12 +238,12 @@ async def test_a_planner_that_fails_is_asked_again_and_stops_nothing(host: Worke
     await wait_until(lambda: blocked_by_contains(handle, ""))
 
 
-async def test_a_pass_that_could_not_be_made_is_made_later_though_nothing_changes(host: WorkerHarness) -> None:
+async def test_failed_pass_is_retried_without_change(host: WorkerHarness) -> None:
     await start_with_proposals(host, blocked="caches are too old")
     await wait_until_skipping_time(host, lambda: has_at_least_passes(host, 2), seconds=5)
 
 
-async def test_while_the_cluster_is_paused_nothing_begins(host: WorkerHarness) -> None:
+async def test_paused_cluster_starts_no_command(host: WorkerHarness) -> None:
     await start_permit_granter(host)
     now = await host.now()
     pause = Pause(by="ops@example.com", reason="upgrade", until=now + timedelta(hours=1))
@@ -257,7 +257,7 @@ async def test_while_the_cluster_is_paused_nothing_begins(host: WorkerHarness) -
     assert await host.now() - now >= timedelta(hours=1)
 
 
-async def test_commands_outlive_continuing_as_new(host: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_commands_survive_continue_as_new(host: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 40)
     await start_permit_granter(host)
     proposed = make_proposal("a")
@@ -275,7 +275,7 @@ async def test_commands_outlive_continuing_as_new(host: WorkerHarness, monkeypat
     await wait_until(lambda: has_running_commands(following))
 
 
-async def test_what_was_begun_by_a_run_that_was_lost_is_not_begun_again(host: WorkerHarness) -> None:
+async def test_command_of_lost_run_is_not_started_again(host: WorkerHarness) -> None:
     await start_permit_granter(host)
     proposed = make_proposal("a")
     first = await start_with_proposals(host, proposed)
@@ -290,7 +290,7 @@ async def test_what_was_begun_by_a_run_that_was_lost_is_not_begun_again(host: Wo
     await wait_until(lambda: has_running_commands(second))
 
 
-async def test_what_a_terminated_command_leaves_is_put_back_after_hours(host: WorkerHarness) -> None:
+async def test_terminated_command_is_rolled_back_after_timeout(host: WorkerHarness) -> None:
     await start_permit_granter(host)
     proposed = make_proposal("a")
     handle = await start_with_proposals(host, proposed)

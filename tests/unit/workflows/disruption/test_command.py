@@ -1,4 +1,4 @@
-"""One command of voluntary disruption: replacement first, all nodes or none, and undone when anything fails."""
+"""One disruption command: replacements first, all nodes or none, and a rollback after any failure."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -39,21 +39,21 @@ from workflows.disruption.command import DisruptionWorkflow
 
 @pytest.fixture
 async def host(fake: WorkerHarness) -> AsyncIterator[WorkerHarness]:
-    """With two nodes that could go, and a process that hosts the planner."""
+    """With two candidates, and a process that hosts the planner."""
     add_nodes(fake, "a", "b")
     async with fake.running_planner():
         yield fake
 
 
 async def start_waiting_command(fake: WorkerHarness, **fields: Any) -> CommandHandle:
-    """A command on both nodes, whose replacements start."""
+    """A command on both nodes, whose replacements are launching."""
     await start_permit_granter(fake)
     handle = await start_command(fake, make_proposal("a", "b", **fields))
     await wait_until(lambda: is_in_step(handle, "Wait"))
     return handle
 
 
-async def test_replacements_are_there_before_the_nodes_go(host: WorkerHarness) -> None:
+async def test_nodes_are_deleted_after_replacements_are_ready(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     assert is_disrupted(host, "a") and is_disrupted(host, "b")
     assert not is_deleted(host, "a") and not is_deleted(host, "b")
@@ -63,7 +63,7 @@ async def test_replacements_are_there_before_the_nodes_go(host: WorkerHarness) -
     assert not any(is_deleted(host, one) for one in await replacement_names(handle))
 
 
-async def test_without_a_replacement_nodes_go_at_once(host: WorkerHarness) -> None:
+async def test_nodes_without_replacement_are_deleted_at_once(host: WorkerHarness) -> None:
     pools = await start_permit_granter(host)
     handle = await start_command(host, make_proposal("a", "b", replacements=0))
     assert (await handle.result()).ending == "done"
@@ -72,7 +72,7 @@ async def test_without_a_replacement_nodes_go_at_once(host: WorkerHarness) -> No
     assert sorted(await pools.query(PermitGranterWorkflow.released_uids)) == ["uid-a", "uid-b"]
 
 
-async def test_permits_are_asked_for_in_each_nodes_pool_and_for_its_reason(host: WorkerHarness) -> None:
+async def test_permits_are_requested_from_each_nodepool_with_reason(host: WorkerHarness) -> None:
     host.claims.found["b"]["metadata"]["labels"]["karpenter.sh/nodepool"] = "other"
     pools, others = await start_permit_granter(host), await start_permit_granter(host, "other")
     both = make_proposal("a", "b", replacements=0)
@@ -85,7 +85,7 @@ async def test_permits_are_asked_for_in_each_nodes_pool_and_for_its_reason(host:
         assert [(one.claim_uid, one.reason) for one in requests] == [(uid, "Underutilized")]
 
 
-async def test_one_refusal_keeps_all_nodes_in_service_until_the_command_gives_up(host: WorkerHarness) -> None:
+async def test_one_rejected_permit_keeps_all_nodes_until_timeout(host: WorkerHarness) -> None:
     pools = await start_permit_granter(host, rejected_uids=("uid-b",))
     handle = await start_command(host, make_proposal("a", "b"))
     await host.sleep(minutes=9)
@@ -97,8 +97,8 @@ async def test_one_refusal_keeps_all_nodes_in_service_until_the_command_gives_up
     assert sorted(await pools.query(PermitGranterWorkflow.released_uids)) == ["uid-a", "uid-b"]
 
 
-async def test_a_wish_that_is_granted_later_lets_the_command_go_on(host: WorkerHarness) -> None:
-    """Though the other permit would have lapsed: it was asked for again."""
+async def test_later_permit_continues_command(host: WorkerHarness) -> None:
+    """The other permit was renewed in the meantime."""
     pools = await start_permit_granter(host, rejected_uids=("uid-b",))
     handle = await start_command(host, make_proposal("a", "b", replacements=0))
     await host.sleep(minutes=5)
@@ -106,18 +106,18 @@ async def test_a_wish_that_is_granted_later_lets_the_command_go_on(host: WorkerH
     assert (await handle.result()).ending == "done"
 
 
-async def test_a_pool_that_does_not_answer_holds_nothing(host: WorkerHarness) -> None:
+async def test_unresponsive_nodepool_ends_command(host: WorkerHarness) -> None:
     await start_permit_granter(host, ignores_requests=True)
     over = await (await start_command(host, make_proposal("a"))).result()
     assert (over.ending, over.why) == ("not permitted", "NodePool default does not answer")
 
 
-async def test_a_pool_without_a_workflow_permits_nothing(host: WorkerHarness) -> None:
+async def test_nodepool_without_workflow_ends_command(host: WorkerHarness) -> None:
     over = await (await start_command(host, make_proposal("a"))).result()
     assert over.ending == "not permitted" and "has no workflow" in over.why
 
 
-async def test_a_node_that_has_to_stay_stops_it_before_anything_is_bought(host: WorkerHarness) -> None:
+async def test_blocked_node_ends_command_before_launch(host: WorkerHarness) -> None:
     host.nodes.update_node("node-b", annotations={DO_NOT_DISRUPT: "true"})
     await start_permit_granter(host)
     over = await (await start_command(host, make_proposal("a", "b"))).result()
@@ -125,7 +125,7 @@ async def test_a_node_that_has_to_stay_stops_it_before_anything_is_bought(host: 
     assert is_undisturbed(host, "a", "b") and host.disruption.replace_requests == []
 
 
-async def test_what_would_not_be_decided_any_more_is_put_back(host: WorkerHarness) -> None:
+async def test_stale_command_is_rolled_back(host: WorkerHarness) -> None:
     host.disruption.replace_rejections = [ReplacementResult(outcome="stale", why="a pod came")]
     await start_permit_granter(host)
     over = await (await start_command(host, make_proposal("a", "b"))).result()
@@ -133,7 +133,7 @@ async def test_what_would_not_be_decided_any_more_is_put_back(host: WorkerHarnes
     assert is_undisturbed(host, "a", "b")
 
 
-async def test_a_host_that_cannot_say_yet_is_asked_again_with_the_same_plan(host: WorkerHarness) -> None:
+async def test_unready_planner_gets_same_plan_again(host: WorkerHarness) -> None:
     host.disruption.replace_rejections = [ReplacementResult(outcome="not now", why="caches are too old")]
     host.disruption.faults["create_replacements"] = [BadInput("planner"), None]
     await start_permit_granter(host)
@@ -144,7 +144,7 @@ async def test_a_host_that_cannot_say_yet_is_asked_again_with_the_same_plan(host
     assert (await handle.result()).ending == "done"
 
 
-async def test_a_host_that_cannot_say_for_long_leaves_nodes_in_service(host: WorkerHarness) -> None:
+async def test_unready_planner_past_deadline_rolls_back(host: WorkerHarness) -> None:
     host.disruption.replace_rejections = [ReplacementResult(outcome="not now", why="caches are too old")] * 1000
     await start_permit_granter(host)
     handle = await start_command(host, make_proposal("a"))
@@ -153,7 +153,7 @@ async def test_a_host_that_cannot_say_for_long_leaves_nodes_in_service(host: Wor
     assert await command_duration(handle) < timedelta(minutes=7)
 
 
-async def test_a_replacement_that_ends_early_undoes_it_at_once(host: WorkerHarness) -> None:
+async def test_failed_replacement_rolls_back_at_once(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host, replacements=2)
     first, second = await replacement_names(handle)
     initialize_replacements(host, second)
@@ -167,7 +167,7 @@ async def test_a_replacement_that_ends_early_undoes_it_at_once(host: WorkerHarne
     assert is_undisturbed(host, "a", "b") and is_deleted(host, first) and is_deleted(host, second)
 
 
-async def test_a_replacement_that_pods_run_on_is_not_taken_away(host: WorkerHarness) -> None:
+async def test_rollback_keeps_replacement_with_pods(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host, replacements=2)
     first, second = await replacement_names(handle)
     initialize_replacements(host, second)
@@ -177,7 +177,7 @@ async def test_a_replacement_that_pods_run_on_is_not_taken_away(host: WorkerHarn
     assert is_deleted(host, first) and not is_deleted(host, second) and not is_disrupted(host, second)
 
 
-async def test_replacements_are_not_waited_for_without_end(host: WorkerHarness) -> None:
+async def test_unready_replacements_past_deadline_roll_back(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     await host.sleep(minutes=55)
     assert not is_deleted(host, "a") and is_disrupted(host, "a")
@@ -186,14 +186,14 @@ async def test_replacements_are_not_waited_for_without_end(host: WorkerHarness) 
     assert is_undisturbed(host, "a", "b")
 
 
-async def test_a_word_that_was_lost_is_made_good_by_a_look(host: WorkerHarness) -> None:
+async def test_lost_ready_signal_is_recovered_by_check(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     initialize_replacements(host, *await replacement_names(handle))
     await host.sleep(minutes=6)
     assert (await handle.result()).ending == "done"
 
 
-async def test_a_replacement_that_somebody_deleted_is_not_waited_for(host: WorkerHarness) -> None:
+async def test_deleted_replacement_rolls_back(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     host.claims.found.pop((await replacement_names(handle))[0])
     assert (await handle.result()).ending == "not replaced"
@@ -201,7 +201,7 @@ async def test_a_replacement_that_somebody_deleted_is_not_waited_for(host: Worke
     assert is_undisturbed(host, "a", "b")
 
 
-async def test_a_replacement_that_is_not_ready_any_more_is_waited_for(host: WorkerHarness) -> None:
+async def test_command_waits_for_replacement_that_became_not_ready(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     (name,) = await replacement_names(handle)
     initialize_replacements(host, name, ready=False)
@@ -212,7 +212,7 @@ async def test_a_replacement_that_is_not_ready_any_more_is_waited_for(host: Work
     assert (await handle.result()).ending == "done"
 
 
-async def test_a_wish_to_stay_is_heard_to_the_last(host: WorkerHarness) -> None:
+async def test_do_not_disrupt_pod_before_deletion_rolls_back(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     host.pods.add("node-b", "db", protected=True)
     await report_replacements_ready(host, handle)
@@ -221,7 +221,7 @@ async def test_a_wish_to_stay_is_heard_to_the_last(host: WorkerHarness) -> None:
     assert is_undisturbed(host, "a", "b")
 
 
-async def test_what_is_recalled_stops_and_is_put_back(host: WorkerHarness) -> None:
+async def test_revoked_permit_rolls_back(host: WorkerHarness) -> None:
     pools = await start_permit_granter(host)
     handle = await start_command(host, make_proposal("a", "b"))
     await wait_until(lambda: is_in_step(handle, "Wait"))
@@ -233,7 +233,7 @@ async def test_what_is_recalled_stops_and_is_put_back(host: WorkerHarness) -> No
     assert await pools.query(PermitGranterWorkflow.released_uids)
 
 
-async def test_what_is_recalled_before_it_began_touches_nothing(host: WorkerHarness) -> None:
+async def test_permit_revoked_before_begin_changes_nothing(host: WorkerHarness) -> None:
     await start_permit_granter(host, rejected_uids=("uid-b",))
     handle = await start_command(host, make_proposal("a", "b"))
     await handle.signal(DisruptionWorkflow.permit_revoked, PermitRevoked(claim_uid="uid-a", why="paused"))
@@ -241,15 +241,15 @@ async def test_what_is_recalled_before_it_began_touches_nothing(host: WorkerHarn
     assert is_undisturbed(host, "a", "b") and await count_scheduled(handle, "begin_command") == 0
 
 
-async def test_a_person_may_cancel_it(host: WorkerHarness) -> None:
+async def test_cancelled_workflow_rolls_back(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     await handle.cancel()
     assert (await handle.result()).ending == "cancelled"
     assert is_undisturbed(host, "a", "b")
 
 
-async def test_permits_are_kept_while_replacements_start_and_a_refusal_then_says_nothing(host: WorkerHarness) -> None:
-    """A tainted node uses its budget up itself; but who holds no permit could not be told of a pause."""
+async def test_permits_are_renewed_while_replacements_start_and_rejection_is_ignored(host: WorkerHarness) -> None:
+    """A tainted node counts against its budget itself, but a pause can only revoke a held permit."""
     pools = await start_permit_granter(host)
     handle = await start_command(host, make_proposal("a", "b"))
     await wait_until(lambda: is_in_step(handle, "Wait"))
@@ -261,7 +261,7 @@ async def test_permits_are_kept_while_replacements_start_and_a_refusal_then_says
     assert (await handle.result()).ending == "done"
 
 
-async def test_nodes_are_put_back_however_long_the_api_server_fails(host: WorkerHarness) -> None:
+async def test_rollback_retries_while_api_server_fails(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     host.nodes.faults["unmark_disrupted"] = [TryLater("503")] * 5 + [BadInput("422")] * 2
     await handle.signal(DisruptionWorkflow.permit_revoked, PermitRevoked(claim_uid="uid-a", why="paused"))
@@ -269,16 +269,14 @@ async def test_nodes_are_put_back_however_long_the_api_server_fails(host: Worker
     assert is_undisturbed(host, "a", "b")
 
 
-async def test_a_fault_that_no_retry_helps_undoes_it(host: WorkerHarness) -> None:
+async def test_terminal_fault_rolls_back(host: WorkerHarness) -> None:
     await start_permit_granter(host)
     host.nodes.faults["mark_disrupted"] = [None, BadInput("422")]
     over = await (await start_command(host, make_proposal("a", "b"))).result()
     assert over.ending == "failed" and "422" in over.why and is_undisturbed(host, "a", "b")
 
 
-async def test_a_command_that_lasts_continues_as_new_where_it_stands(
-    host: WorkerHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_long_command_continues_as_new_in_same_step(host: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 60)
     handle = await start_waiting_command(host)
     await wait_until_skipping_time(host, lambda: has_continued_as_new(host.client, handle), minutes=1)
@@ -289,10 +287,8 @@ async def test_a_command_that_lasts_continues_as_new_where_it_stands(
     assert len(host.disruption.replace_requests) == 1
 
 
-@pytest.mark.parametrize("ends", ["done", "undone"])
-async def test_a_worker_that_forgets_everything_between_steps_takes_the_same_ones(
-    skipping: WorkflowEnvironment, ends: str
-) -> None:
+@pytest.mark.parametrize("ends", ["done", "rolled back"])
+async def test_uncached_worker_takes_same_steps(skipping: WorkflowEnvironment, ends: str) -> None:
     async with WorkerHarness.on(skipping, max_cached_workflows=0).running_worker() as fake, fake.running_planner():
         add_nodes(fake, "a", "b")
         handle = await start_waiting_command(fake)
@@ -301,4 +297,4 @@ async def test_a_worker_that_forgets_everything_between_steps_takes_the_same_one
         else:
             await handle.signal(DisruptionWorkflow.permit_revoked, PermitRevoked(claim_uid="uid-a", why="paused"))
         await handle.result()
-        assert is_undisturbed(fake, "a", "b") is (ends == "undone")
+        assert is_undisturbed(fake, "a", "b") is (ends == "rolled back")

@@ -1,4 +1,4 @@
-"""A person gives a command up: by an update that answers, by `tenure cancel`, or by a signal."""
+"""A person cancels a command: by update, by `tenure cancel`, or by signal."""
 
 from datetime import timedelta
 from typing import Any
@@ -34,7 +34,7 @@ __all__ = ["host"]
 ANN = CommandCancellation(by="ann", reason="the release goes first")
 
 
-async def test_it_is_undone_at_once_and_says_who_and_why(host: WorkerHarness) -> None:
+async def test_cancelled_command_rolls_back_and_records_requester(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     result = await handle.execute_update(DisruptionWorkflow.cancel, ANN)
     assert result.accepted and result.message.startswith(
@@ -49,7 +49,7 @@ async def test_it_is_undone_at_once_and_says_who_and_why(host: WorkerHarness) ->
     ]
 
 
-async def test_its_nodes_are_left_alone_for_as_long_as_was_asked(host: WorkerHarness) -> None:
+async def test_cancellation_protects_nodes_for_requested_time(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     await handle.signal(DisruptionWorkflow.cancel_by_signal, ANN.model_copy(update={"retain_for": timedelta(hours=4)}))
     over = await handle.result()
@@ -60,7 +60,7 @@ async def test_its_nodes_are_left_alone_for_as_long_as_was_asked(host: WorkerHar
     ]
 
 
-async def test_before_its_permits_nothing_was_touched_and_its_wishes_are_taken_back(host: WorkerHarness) -> None:
+async def test_cancellation_before_permits_withdraws_requests(host: WorkerHarness) -> None:
     pools = await start_permit_granter(host, rejected_uids=("uid-b",))
     handle = await start_command(host, make_proposal("a", "b"))
     await wait_until(lambda: is_in_step(handle, "Permit"))
@@ -70,7 +70,7 @@ async def test_before_its_permits_nothing_was_touched_and_its_wishes_are_taken_b
 
 
 async def start_deleting_command(host: WorkerHarness) -> CommandHandle:
-    """A command whose deletions are being tried, and fail."""
+    """A command whose deletions fail and are retried."""
     handle = await start_waiting_command(host)
     host.claims.faults["delete"] = [TryLater("told to fail")] * 40
     await report_replacements_ready(host, handle)
@@ -83,7 +83,7 @@ async def start_deleting_command(host: WorkerHarness) -> CommandHandle:
     return handle
 
 
-async def test_what_is_not_deleted_yet_is_put_back_though_its_step_has_begun(host: WorkerHarness) -> None:
+async def test_cancellation_during_finish_restores_undeleted_nodes(host: WorkerHarness) -> None:
     handle = await start_deleting_command(host)
     result = await handle.execute_update(DisruptionWorkflow.cancel, ANN)
     assert result.message.startswith("NodeClaims are being deleted: nodes whose NodeClaim still exists")
@@ -93,7 +93,7 @@ async def test_what_is_not_deleted_yet_is_put_back_though_its_step_has_begun(hos
     assert is_undisturbed(host, "a", "b")
 
 
-async def test_a_person_who_cancels_it_ends_the_try_to_delete_before_nodes_are_put_back(host: WorkerHarness) -> None:
+async def test_workflow_cancellation_stops_deletion_before_rollback(host: WorkerHarness) -> None:
     handle = await start_deleting_command(host)
     await handle.cancel()
     host.claims.faults["delete"] = []
@@ -116,7 +116,7 @@ async def test_a_person_who_cancels_it_ends_the_try_to_delete_before_nodes_are_p
         ),
     ],
 )
-async def test_what_makes_no_sense_is_refused_and_the_command_goes_on(
+async def test_invalid_cancellation_is_rejected_and_command_continues(
     host: WorkerHarness, changes: dict[str, Any], why: str
 ) -> None:
     handle = await start_waiting_command(host)
@@ -128,7 +128,7 @@ async def test_what_makes_no_sense_is_refused_and_the_command_goes_on(
     assert await is_in_step(handle, "Wait")
 
 
-async def test_the_command_line_names_a_command_by_its_id_or_the_last_part_of_that(host: WorkerHarness) -> None:
+async def test_cli_accepts_command_id_or_its_last_part(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     add_nodes(host, "c", "d")
     other = await start_command(host, make_proposal("c", "d"))

@@ -1,4 +1,4 @@
-"""Which NodeClaims count as disrupted, as what, and that each counts once."""
+"""Which NodeClaims count as disrupted, by which reason, and that each counts once."""
 
 from collections import Counter
 from typing import Any
@@ -64,7 +64,7 @@ def disruption_counts(meter: FakeMeter) -> dict[tuple[Any, ...], int]:
         ("spot_interrupted", "spot_interrupted"),
     ],
 )
-def test_a_node_that_goes_counts_once_by_karpenters_reason(meter: FakeMeter, disruption: str, reason: str) -> None:
+def test_disrupted_node_is_counted_once_by_karpenter_reason(meter: FakeMeter, disruption: str, reason: str) -> None:
     pass_phases(disrupted_state(disruption), Phase.DRAIN, Phase.TERMINATION, Phase.DELETED)
     where = (("capacity_type", "spot"), ("nodepool", "general"), ("reason", reason))
     assert disruption_counts(meter) == {(NODECLAIMS_DISRUPTED.name, *where): 1}
@@ -79,19 +79,19 @@ def test_a_node_that_goes_counts_once_by_karpenters_reason(meter: FakeMeter, dis
         ("RegistrationTimeout", "registration_timeout"),
     ],
 )
-def test_one_that_never_became_a_node_counts_too(meter: FakeMeter, disruption: str, reason: str) -> None:
+def test_nodeclaim_without_node_is_counted(meter: FakeMeter, disruption: str, reason: str) -> None:
     pass_phases(disrupted_state(disruption, phase=Phase.LAUNCH), Phase.TERMINATION, Phase.DELETED)
     assert count_by_reason(meter) == {reason: 1}
 
 
 @pytest.mark.parametrize("disruption", ["Deleted", "NodeClaimGone", labels.OVERPROVISIONED])
-def test_what_a_person_or_a_static_pool_deletes_is_no_disruption(meter: FakeMeter, disruption: str) -> None:
+def test_manual_and_static_deletions_are_not_counted(meter: FakeMeter, disruption: str) -> None:
     pass_phases(disrupted_state(disruption), Phase.DRAIN, Phase.TERMINATION, Phase.DELETED)
     assert not disruption_counts(meter)
 
 
 @pytest.mark.parametrize("phase", [Phase.INITIALIZATION, Phase.READY])
-def test_what_a_command_deletes_counts_for_what_the_command_said(meter: FakeMeter, phase: Phase) -> None:
+def test_command_deletion_is_counted_by_command_reason(meter: FakeMeter, phase: Phase) -> None:
     pass_phases(
         disrupted_state("Deleted", phase=phase, observed_disruption="Drifted"),
         Phase.DRAIN,
@@ -101,7 +101,7 @@ def test_what_a_command_deletes_counts_for_what_the_command_said(meter: FakeMete
     assert count_by_reason(meter) == {"drifted": 1}
 
 
-def test_a_drain_that_may_be_given_up_counts_when_it_is_over(meter: FakeMeter) -> None:
+def test_cancellable_drain_is_counted_at_its_end(meter: FakeMeter) -> None:
     state = pass_phases(disrupted_state("Empty", cancellable=True), Phase.DRAIN, Phase.READY, Phase.DRAIN)
     assert not disruption_counts(meter)
     pass_phases(state.model_copy(update={"drain": None}), Phase.TERMINATION, Phase.DELETED)

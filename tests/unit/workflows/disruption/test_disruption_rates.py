@@ -1,4 +1,4 @@
-"""Rates: what went counts, by whom it went, and after the NodePool's workflow was lost."""
+"""Rates: past disruptions count by reason, also after the NodePool workflow was lost."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ async def signal_observed(pools: Any, number: int, **fields: Any) -> None:
 
 
 async def run_command(fake: WorkerHarness, pools: Any, *, used: bool) -> None:
-    """A command takes the node away, or leaves it, and gives its permit back."""
+    """A command deletes its node or not, and releases its permit."""
     await request_permits(fake, pools, "a")
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
     if used:
@@ -45,14 +45,14 @@ async def run_command(fake: WorkerHarness, pools: Any, *, used: bool) -> None:
     await pools.signal(NodePoolWorkflow.release_permit, PermitRelease(claim_uid="uid-a", workflow_id="a", used=used))
 
 
-async def test_a_node_that_a_command_left_counts_not(fake: WorkerHarness) -> None:
+async def test_unused_permit_does_not_count_for_rate(fake: WorkerHarness) -> None:
     pools = await start_rate_limited_nodepool(fake)
     await run_command(fake, pools, used=False)
     await request_permits(fake, pools, "b")
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "b"))
 
 
-async def test_a_node_that_a_command_took_counts(fake: WorkerHarness) -> None:
+async def test_used_permit_counts_for_rate(fake: WorkerHarness) -> None:
     pools = await start_rate_limited_nodepool(fake)
     await run_command(fake, pools, used=True)
     await request_permits(fake, pools, "b")
@@ -64,7 +64,7 @@ async def test_a_node_that_a_command_took_counts(fake: WorkerHarness) -> None:
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "b"), seconds=30)
 
 
-async def test_what_went_counts_though_the_workflow_was_lost(fake: WorkerHarness) -> None:
+async def test_record_survives_lost_workflow(fake: WorkerHarness) -> None:
     pools = await start_rate_limited_nodepool(fake)
     await run_command(fake, pools, used=True)
     del fake.claims.found["a"]
@@ -88,7 +88,7 @@ def recent_disruptions_annotation(fake: WorkerHarness) -> str:
     return fake.pools.found["default"].metadata.annotations.get(RECENT_DISRUPTIONS, "")
 
 
-async def test_rates_that_cannot_be_read_for_a_while_forget_nothing_and_without_rates_nothing_is_kept(
+async def test_record_is_kept_while_rates_are_unreadable_and_dropped_without_rates(
     fake: WorkerHarness,
 ) -> None:
     pools = await start_rate_limited_nodepool(fake)
@@ -106,7 +106,7 @@ async def test_rates_that_cannot_be_read_for_a_while_forget_nothing_and_without_
     await wait_until(lambda: recent_disruptions_annotation(fake) == "")
 
 
-async def test_a_pool_without_rates_carries_no_record(fake: WorkerHarness) -> None:
+async def test_nodepool_without_rates_has_no_record(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a")
     await run_command(fake, await start_nodepool(fake, budgets=[{"nodes": "100%"}]), used=True)
     await fake.sleep(minutes=1)

@@ -1,4 +1,4 @@
-"""A question about voluntary disruption: answered by the planner's host, and over soon where there is none."""
+"""The disruption status of a node: from the planner's host, and an error without one."""
 
 from datetime import timedelta
 
@@ -13,13 +13,13 @@ from workflows.activity_options import PLAN
 from workflows.cluster_watch import DisruptionPreviewWorkflow
 
 
-async def test_a_question_is_answered(fake: WorkerHarness) -> None:
+async def test_status_is_returned(fake: WorkerHarness) -> None:
     async with fake.running_planner():
         found = await query_disruption_status(fake.client, fake.cluster, "node-1")
     assert found.messages == ("asked for node-1",) and not found.blocked
 
 
-async def test_without_a_host_it_ends_and_says_so(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_status_without_host_fails_with_message(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PLAN, "schedule_to_start_timeout", timedelta(seconds=0.4))
     with pytest.raises(WorkflowFailureError):
         await fake.client.execute_workflow(

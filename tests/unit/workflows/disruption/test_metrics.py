@@ -1,4 +1,4 @@
-"""Which of Karpenter's counters a command counts in."""
+"""Karpenter's counters of disruption commands."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def counters(monkeypatch: pytest.MonkeyPatch) -> FakeMeter:
 LABELS = (("consolidation_type", "multi"), ("decision", "replace"), ("reason", "underutilized"))
 
 
-def test_a_command_counts_once_and_in_each_of_its_node_pools(counters: FakeMeter) -> None:
+def test_command_is_counted_once_and_by_nodepool(counters: FakeMeter) -> None:
     both = make_proposal("a", "b", "c")
     spread = (*both.candidates[:2], both.candidates[2].model_copy(update={"pool": "gpu"}))
     metrics.count_command(both.model_copy(update={"candidates": spread}))
@@ -38,7 +38,7 @@ def test_a_command_counts_once_and_in_each_of_its_node_pools(counters: FakeMeter
     }
 
 
-def test_drift_has_no_consolidation_type_and_an_empty_node_goes_without_a_command(counters: FakeMeter) -> None:
+def test_drift_has_no_consolidation_type(counters: FakeMeter) -> None:
     metrics.count_command(make_proposal("a", reason="Drifted", kind="drift", replacements=0))
     metrics.count_empty("default")
     drift = (("consolidation_type", ""), ("decision", "delete"), ("reason", "drifted"))
@@ -58,7 +58,7 @@ def test_drift_has_no_consolidation_type_and_an_empty_node_goes_without_a_comman
         ("stale", (VALIDATIONS, LABELS[0])),
     ],
 )
-def test_what_had_begun_and_came_to_nothing_has_failed(
+def test_started_command_that_failed_counts_as_failure(
     counters: FakeMeter, ending: Ending, counted: tuple[Any, ...] | None
 ) -> None:
     metrics.count_ending(make_proposal("a"), CommandFinished(proposal_id="a", ending=ending))

@@ -1,4 +1,4 @@
-"""A replacement's own life tells the disruption that waits for it."""
+"""The workflow of a replacement signals the disruption command that waits for it."""
 
 from collections.abc import AsyncIterator
 
@@ -31,7 +31,7 @@ async def host(fake: WorkerHarness) -> AsyncIterator[WorkerHarness]:
 
 
 async def start_waiting_command(fake: WorkerHarness) -> tuple[CommandHandle, str]:
-    """A command, and the name of the replacement that it waits for."""
+    """A command, and the name of its replacement."""
     handle = await start_command(fake, make_proposal("old"))
     await wait_until(lambda: is_in_step(handle, "Wait"))
     (name,) = (await handle.query(DisruptionWorkflow.state)).claims
@@ -39,7 +39,7 @@ async def start_waiting_command(fake: WorkerHarness) -> tuple[CommandHandle, str
     return handle, name
 
 
-async def test_nodes_go_once_their_replacement_is_initialized(host: WorkerHarness) -> None:
+async def test_nodes_are_deleted_once_replacement_is_initialized(host: WorkerHarness) -> None:
     handle, name = await start_waiting_command(host)
     claim = await host.claims.get(name)
     assert claim
@@ -55,7 +55,7 @@ async def test_nodes_go_once_their_replacement_is_initialized(host: WorkerHarnes
     assert is_deleted(host, "old")
 
 
-async def test_a_replacement_that_is_deleted_before_leaves_the_nodes(host: WorkerHarness) -> None:
+async def test_deleted_replacement_keeps_nodes(host: WorkerHarness) -> None:
     handle, name = await start_waiting_command(host)
     claim = await host.claims.get(name)
     assert claim
@@ -69,7 +69,7 @@ async def test_a_replacement_that_is_deleted_before_leaves_the_nodes(host: Worke
     assert await count_scheduled(handle, "finish_command") == 0
 
 
-async def test_a_replacement_whose_disruption_is_over_lives_all_the_same(host: WorkerHarness) -> None:
+async def test_replacement_survives_its_closed_command(host: WorkerHarness) -> None:
     handle = await host.start(await create_nodeclaim(host, annotations={REPLACES: "nobody"}))
     await wait_until_phase(handle, Phase.REGISTRATION)
     host.nodes.join("node-a", host.claims.found["a"]["status"]["providerID"], ready=True)

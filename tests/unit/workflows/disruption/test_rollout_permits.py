@@ -1,4 +1,4 @@
-"""A NodePool's permits for drift go by its roll-out, beside its budgets."""
+"""Permits for drift depend on the rollout of the NodePool, in addition to its budgets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -46,13 +46,13 @@ def add_node(fake: WorkerHarness, name: str, image: str) -> None:
 
 
 class RolloutNodePool:
-    """Four nodes of ami-1, and a NodePool whose roll-outs have rules."""
+    """Four nodes of ami-1, and a NodePool with rollout rules."""
 
     def __init__(self, fake: WorkerHarness, pools: PoolHandle) -> None:
         self.fake, self.pools = fake, pools
 
     async def drift(self) -> None:
-        """The class has ami-2 now."""
+        """Change the AMI of the EC2NodeClass to ami-2."""
         set_resolved_ami(self.fake, "ami-2")
         for name in NODES:
             self.fake.claims.set_status(name, Drifted="True")
@@ -114,7 +114,7 @@ async def _is_finished(nodepool: RolloutNodePool) -> bool:
     return (await nodepool.pools.query(NodePoolWorkflow.state)).rollout.finished
 
 
-async def test_without_rules_drift_goes_by_budgets_and_is_not_looked_at(fake: WorkerHarness) -> None:
+async def test_drift_without_rollout_rules_uses_budgets_only(fake: WorkerHarness) -> None:
     nodepool = await start_rollout_nodepool(fake)
     await nodepool.drift()
     await nodepool.request_permits()
@@ -122,7 +122,7 @@ async def test_without_rules_drift_goes_by_budgets_and_is_not_looked_at(fake: Wo
     assert await count_scheduled(nodepool.pools, "observe_rollout") == 0
 
 
-async def test_one_node_goes_and_the_others_after_the_soak(fake: WorkerHarness) -> None:
+async def test_first_wave_is_one_node_and_others_follow_after_soak(fake: WorkerHarness) -> None:
     nodepool = await start_rollout_nodepool(fake, **WAVES)
     await nodepool.drift()
     await nodepool.request_permits()
@@ -137,7 +137,7 @@ async def test_one_node_goes_and_the_others_after_the_soak(fake: WorkerHarness) 
     await wait_until_skipping_time(fake, lambda: nodepool.has_permits(4), seconds=30)
 
 
-async def test_a_pause_that_comes_while_health_is_looked_at_holds(fake: WorkerHarness) -> None:
+async def test_pause_during_health_check_blocks_permits(fake: WorkerHarness) -> None:
     nodepool = await start_rollout_nodepool(fake, **WAVES)
     await nodepool.drift()
     checks_before = await count_scheduled(nodepool.pools, "observe_rollout")
@@ -155,14 +155,14 @@ async def _was_checked_since(nodepool: RolloutNodePool, before: int) -> bool:
     return await count_scheduled(nodepool.pools, "observe_rollout") > before
 
 
-async def test_other_reasons_go_on(fake: WorkerHarness) -> None:
+async def test_rollout_does_not_limit_other_reasons(fake: WorkerHarness) -> None:
     nodepool = await start_rollout_nodepool(fake, **WAVES)
     await nodepool.drift()
     await nodepool.request_permits(reason="Underutilized")
     await wait_until_skipping_time(fake, lambda: nodepool.has_permits(4, "Underutilized"))
 
 
-async def test_a_plan_waits_for_a_person_and_a_sick_canary_is_taken_back(fake: WorkerHarness) -> None:
+async def test_plan_waits_for_approval_and_unhealthy_canary_rolls_back(fake: WorkerHarness) -> None:
     nodepool = await start_rollout_nodepool(fake, **WAVES, approval={"required": True}, onFailure="rollBack")
     await nodepool.drift()
     await nodepool.request_permits()
@@ -182,7 +182,7 @@ async def test_a_plan_waits_for_a_person_and_a_sick_canary_is_taken_back(fake: W
     assert labels.ROLLOUT in fake.pools.found["default"].metadata.annotations
 
 
-async def test_a_rejected_one_stops(fake: WorkerHarness) -> None:
+async def test_rejected_rollout_stops(fake: WorkerHarness) -> None:
     nodepool = await start_rollout_nodepool(fake, approval={"required": True})
     await nodepool.drift()
     await nodepool.request_permits()
@@ -193,7 +193,7 @@ async def test_a_rejected_one_stops(fake: WorkerHarness) -> None:
     assert await nodepool.has_permits(0)
 
 
-async def test_rules_that_cannot_be_read_hold_the_pool_and_the_roll_out_goes_on_where_it_was(
+async def test_unreadable_rules_block_drift_and_rollout_resumes(
     fake: WorkerHarness,
 ) -> None:
     nodepool = await start_rollout_nodepool(fake, **WAVES)
@@ -208,7 +208,7 @@ async def test_rules_that_cannot_be_read_hold_the_pool_and_the_roll_out_goes_on_
     nodepool.replace_node(permit_holder, "n")
     await fake.sleep(minutes=20)
     assert await nodepool.has_permits(1)
-    assert (await nodepool.pools.query(NodePoolWorkflow.state)).rollout.wave_began is not None, "it is kept"
+    assert (await nodepool.pools.query(NodePoolWorkflow.state)).rollout.wave_began is not None, "the wave is kept"
     rules = RolloutRules.model_validate(WAVES)
     await nodepool.pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=3, generation=1, rollout=rules))
     await fake.sleep(minutes=15)
@@ -223,7 +223,7 @@ async def is_overdue(nodepool: RolloutNodePool) -> bool:
     return bool((await nodepool.pools.describe()).typed_search_attributes.get(search_attributes.OVERDUE))
 
 
-async def test_one_that_has_halted_is_found_as_overdue_nodes_are_until_somebody_lets_it_go_on(
+async def test_halted_rollout_is_overdue_until_approval(
     fake: WorkerHarness,
 ) -> None:
     nodepool = await start_rollout_nodepool(fake, **WAVES)
