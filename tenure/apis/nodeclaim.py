@@ -7,7 +7,7 @@ from pydantic import Field
 
 from tenure.apis import crd_schema, labels
 from tenure.apis.crd_schema import ATOMIC, BY_TYPE, DURATION, DURATION_OR_NEVER, Crd, Rule
-from tenure.apis.durations import parse_duration
+from tenure.apis.durations import parse_duration_or_none
 from tenure.apis.meta import Condition, KubeModel, KubeObject, KubeStatus, NodeClassRef, Quantities, Requirement, Taint
 
 # A NodeClaim's condition may have no reason or message: while a node starts, there often is none to give.
@@ -41,13 +41,13 @@ class NodeSpec(KubeModel):
 
     @property
     def termination_grace_delta(self) -> timedelta | None:
-        """None: wait for ever. Raises DurationError."""
-        return None if self.termination_grace_period is None else parse_duration(self.termination_grace_period)
+        """None: wait for ever. The CRD admits durations that cannot be read; a drain is never forced for these."""
+        return parse_duration_or_none(self.termination_grace_period)
 
     @property
     def expire_after_delta(self) -> timedelta | None:
-        """None: never. Raises DurationError."""
-        return parse_duration(self.expire_after)
+        """None: never, also for a duration that cannot be read."""
+        return parse_duration_or_none(self.expire_after)
 
 
 class NodeClaimSpec(NodeSpec):

@@ -34,6 +34,8 @@ _TEXT: Final = re.compile(
 )
 # The API server cuts binary texts beyond 64 bits to this, and decimal ones not.
 _LARGEST_BINARY: Final = (2**63 - 1) * NANO
+MAX_KEY: Final = 100
+"""Characters of a resource name in an error."""
 MAX_LENGTH: Final = 64
 """Characters. A longer text is refused before it is parsed."""
 MAX_AMOUNT: Final = 2**53
@@ -113,7 +115,7 @@ def parse_resources(resources: Mapping[str, str | float] | None) -> dict[str, in
         try:
             amounts[resource] = parse_amount(resource, text)
         except QuantityError as error:
-            raise QuantityError(f"{resource}: {error}") from None
+            raise QuantityError(f"{resource[:MAX_KEY]}: {error}") from None
     return amounts
 
 

@@ -45,7 +45,7 @@ def decide_replicas(spec: CapacityBufferSpec, requests: Mapping[str, int], workl
     fitting = [max(0, limit) // requests[key] for key, limit in limits.items() if requests.get(key)]
     replicas = min([max(desired), *fitting]) if desired else min(fitting, default=0)
     if replicas > MAX_REPLICAS:
-        raise ValueError(f"spec asks for {replicas} pods, expected at most {MAX_REPLICAS}, e.g. replicas: 100")
+        raise ValueError(f"spec asks for too many pods, expected at most {MAX_REPLICAS}, e.g. replicas: 100")
     return replicas
 
 

@@ -4,11 +4,12 @@ NodeRegistrationHealthy (reference 3.6): unhealthy once two of the last four lau
 or its NodeClass resets it. The condition only informs users and alerts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final, Literal
 
 from tenure.apis import labels
+from tenure.apis.durations import NEVER, DurationError, parse_duration
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.nodeclaim import NodeClaim
@@ -43,7 +44,21 @@ def validate_nodepool(pool: NodePool) -> tuple[str, ...]:
                 f"spec.template.spec: {taint.key}:{taint.effect} stands twice in taints and startupTaints; keep one"
             )
         pairs.add((taint.key, taint.effect))
-    return tuple(errors)
+    return (*errors, *_duration_errors(pool))
+
+
+def _duration_errors(pool: NodePool) -> Iterator[str]:
+    """The CRD's pattern admits more digits than a duration has."""
+    durations = {
+        "spec.template.spec.expireAfter": pool.spec.template.spec.expire_after,
+        "spec.template.spec.terminationGracePeriod": pool.spec.template.spec.termination_grace_period or NEVER,
+        "spec.disruption.consolidateAfter": pool.spec.disruption.consolidate_after,
+    }
+    for field, text in durations.items():
+        try:
+            parse_duration(text)
+        except DurationError as error:
+            yield f"{field}: {error}"
 
 
 def reject_static(pool: NodePool) -> tuple[str, ...]:

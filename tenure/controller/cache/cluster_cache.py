@@ -32,7 +32,7 @@ from tenure.controller.cache.occupancy import with_observed_times as with_times
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.resources import KINDS, PODS
-from tenure.kube.facts.objects import is_ours, node_fact, nodeclaim_fact
+from tenure.kube.facts.objects import check_durations, is_ours, node_fact, nodeclaim_fact
 from tenure.kube.facts.pods import AnnotationError, read_pod
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodDisruptionBudgetFact, PodFact
@@ -166,6 +166,7 @@ class ClusterCache:
             self._delete_nodeclaim(metadata["name"], metadata["uid"])
         elif is_ours(delta.object["spec"]["nodeClassRef"]):
             self._store_nodeclaim(nodeclaim_fact(delta.object))
+            check_durations(delta.object)
 
     def _store_nodeclaim(self, new: NodeClaimFact) -> None:
         old = self.nodeclaims.get(new.name)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenure.apis import labels
-from tenure.apis.durations import parse_duration
+from tenure.apis.durations import NEVER, DurationError, parse_duration, parse_duration_or_none
 from tenure.apis.quantity import QuantityError, parse_resources
 from tenure.kube.facts.pod_topology import match_expressions
 from tenure.model.facts import NamespaceFact, NodeClaimFact, NodeFact, NodePoolFact
@@ -46,8 +46,20 @@ def node_fact(node: Json) -> NodeFact:
     )
 
 
+def check_durations(claim: Json) -> None:
+    """Raises DurationError for a NodeClaim that the API server admits and whose durations have too many digits.
+
+    Such a NodeClaim is used: it never expires, and its drain is never forced.
+    """
+    for field in ("expireAfter", "terminationGracePeriod"):
+        try:
+            parse_duration(claim["spec"].get(field) or NEVER)
+        except DurationError as error:
+            raise DurationError(f"spec.{field}: {error}; it counts as unset") from error
+
+
 def nodeclaim_fact(claim: Json) -> NodeClaimFact:
-    """Raises QuantityError and DurationError."""
+    """Raises QuantityError."""
     metadata, spec, status = claim["metadata"], claim["spec"], claim.get("status") or {}
     drifted, disruption = true_condition(status, labels.DRIFTED), true_condition(status, labels.DISRUPTION_REASON)
     claim_labels = metadata.get("labels") or {}
@@ -198,5 +210,5 @@ def _requirement_fields(requirements: Any) -> list[dict[str, Any]]:
 
 
 def _duration_seconds(duration: str) -> int | None:
-    parsed = parse_duration(duration)
+    parsed = parse_duration_or_none(duration)
     return None if parsed is None else int(parsed.total_seconds())

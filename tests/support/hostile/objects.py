@@ -6,6 +6,7 @@ None of them selects the ordinary pool: a DaemonSet or a PodDisruptionBudget tha
 import copy
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +30,7 @@ MESSAGE: Final = "Message"
 """A message of the interruption queue, which has no API version."""
 POOL: Final = "hostile"
 """The NodePool that hostile pods run in."""
-VALUES_PER_FIELD: Final = 4
+VALUES_PER_FIELD: Final = 6
 _STEP: Final = 5
 """Neighbouring fields of one family begin at other values."""
 _SEGMENT: Final = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")
@@ -47,16 +48,17 @@ class HostileObject:
         return f"{self.kind} {self.path}={self.value}"
 
 
-def list_fields(kind: str = "") -> list[tuple[str, str, str]]:
+@lru_cache
+def list_fields(kind: str = "") -> tuple[tuple[str, str, str], ...]:
     """Kind, family of values and path of each field, of one kind or of all kinds."""
     fields = yaml.safe_load((Path(__file__).parent / "fields.yaml").read_text())
-    return [
+    return tuple(
         (found, family, path)
         for found, families in fields.items()
         for family, paths in families.items()
         for path in paths
         if kind in ("", found)
-    ]
+    )
 
 
 def build_hostile_objects() -> list[HostileObject]:

@@ -118,7 +118,7 @@ OBJECT_READERS: Final[dict[str, tuple[ObjectReader, ...]]] = {
 }
 INVALID_OBJECT: Final = (ValueError, KeyError, TypeError, AttributeError)
 """The errors that `describe_error` in the guard describes by field."""
-NUMBERS: Final = st.integers() | st.floats() | st.booleans()
+NUMBERS: Final = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.booleans()
 PARTS: Final = st.sampled_from(
     [
         *("1", "9" * 50, ".", "-", "e", "Gi", "m", "h", "ns", "*", "/", "%", "=", "[", "{", ":", "\n", " ", "Never"),

@@ -63,6 +63,8 @@ def test_a_good_pool_has_no_errors(good: NodePool) -> None:
         (pool(**needs("karpenter.sh/capacity-type", "In", "cheap")), "never holds; write ['on-demand', 'reserved', "),
         (pool(taints=[TAINT, {**TAINT, "value": "web"}]), "team:NoSchedule stands twice"),
         (pool(taints=[TAINT], startupTaints=[TAINT]), "keep one"),
+        (pool(expireAfter="9" * 65 + "h"), "expireAfter: '999"),
+        (pool(terminationGracePeriod="9" * 65 + "h"), "terminationGracePeriod: '999"),
     ],
 )
 def test_each_error_names_the_field_and_what_to_write(bad: NodePool, expected: str) -> None:

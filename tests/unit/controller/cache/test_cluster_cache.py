@@ -258,6 +258,18 @@ def test_other_unreadable_objects_keep_their_last_known_fact(harness: CacheHarne
     assert harness.cache.invalid_objects.count() == {("Node", "UnexpectedType"): 1}
 
 
+@pytest.mark.parametrize("field", ["expireAfter", "terminationGracePeriod"])
+def test_a_nodeclaim_with_an_unreadable_duration_is_used_and_reported(harness: CacheHarness, field: str) -> None:
+    """Left out, it would never be drained, and its finalizer would keep it."""
+    raw = claim("c9")
+    raw["spec"][field] = "9" * 4301 + "h"
+    harness.apply_objects("nodeclaims", raw)
+    assert harness.cache.nodeclaims["c9"].expire_after_seconds in (None, 720 * 3600)
+    [found] = harness.cache.invalid_objects.report().objects
+    assert (found.kind, found.name) == ("NodeClaim", "c9")
+    assert f"spec.{field}: '9999" in found.message and "it counts as unset" in found.message
+
+
 def test_the_planner_gets_the_latest_form_of_each_object_once(harness: CacheHarness) -> None:
     harness.apply_objects("pods", pod("a"), pod("a", on="n1"), pod("b"))
     harness.delete_objects("pods", pod("b"))
