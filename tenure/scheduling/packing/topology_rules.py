@@ -168,7 +168,7 @@ class TopologyGroups:
         for topology_index, group in self._groups.items():
             if topology_index.owners and topology_index.selects(example.namespace, example.labels):
                 yield AntiAffinityRule(group, False)
-            elif topology_index in self._required and group in own_groups and not group.hostname:
+            elif group in own_groups and not group.hostname and topology_index in self._required:
                 yield KnownDomainRule(group)
 
     def _preferred_rules(
