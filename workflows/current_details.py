@@ -84,7 +84,7 @@ def render_nodeclaim(state: NodeClaimState) -> str:
         rows.append(("away", not_ready))
     rows += [("drain", line) for line in describe_drain(state)]
     if state.cancelled_drain:
-        rows.append(("drain given up", f"{_format_time(state.cancelled_drain.at)}: {state.cancelled_drain.why}"))
+        rows.append(("drain cancelled", f"{_format_time(state.cancelled_drain.at)}: {state.cancelled_drain.why}"))
     if expiry := expiry_of(state):
         rows.append(("expires", _format_time(expiry)))
     if pause:

@@ -23,7 +23,7 @@ _BEFORE: Final = {
     Phase.INITIALIZATION: Phase.REGISTRATION,
     Phase.READY: Phase.INITIALIZATION,
 }
-"""How a start-up goes: a life that was recalled, or a machine that rebooted, comes from elsewhere, or again."""
+"""Phase transitions of a start. A recovered NodeClaim or a rebooted node enters phases in another way."""
 
 
 def count_overdue(state: NodeClaimState) -> None:
@@ -33,7 +33,7 @@ def count_overdue(state: NodeClaimState) -> None:
 
 def count_disrupted(state: NodeClaimState, next_phase: Phase) -> bool:
     """Called with the state before a phase is entered: whether its NodeClaim is deleted by that, for what Karpenter
-    counts. A drain that can still be given up deletes nothing before its end."""
+    counts. A drain that defers the deletion deletes nothing before its end."""
     is_retained = next_phase is Phase.DRAIN and state.drain is not None and state.drain.defers_deletion
     reason = disruption_reason(state)
     if state.disruption_counted or is_retained or not reason or next_phase not in (Phase.DRAIN, Phase.TERMINATION):
@@ -67,8 +67,7 @@ def count_terminated(state: NodeClaimState) -> None:
 
 
 def time_end(state: NodeClaimState) -> None:
-    """A life is over: how long it took from when the node was to go. What became of a drain that was given up before
-    is not of it."""
+    """Record the duration from the last drain to the end of the instance. An earlier, cancelled drain does not count."""
     ending = itertools.takewhile(lambda step: step.phase in (Phase.DRAIN, Phase.TERMINATION), reversed(state.history))
     began = min((step.at for step in ending), default=None)
     if began is None:

@@ -209,7 +209,7 @@ def _transition_cause(state: NodeClaimState, phase: Phase) -> str:
         case Phase.INITIALIZATION:
             return f"{state.node_name} joined" if not state.initialized else f"{state.node_name} rebooted"
         case Phase.READY if state.phase is Phase.DRAIN:
-            return "the drain was given up"
+            return "the drain was cancelled"
         case Phase.READY:
             return "initialized"
         case Phase.DRAIN | Phase.TERMINATION:

@@ -130,7 +130,7 @@ class DrainPass:
         )
 
     async def _read_objects(self, now: datetime) -> tuple[NodeClaim | None, NodeState | None]:
-        """NodeClaim and Node, at most so long ago."""
+        """NodeClaim and Node, read at most REFRESH seconds ago."""
         if self._read_at is None or (now - self._read_at).total_seconds() >= REFRESH:
             ref = self._ref
             self._nodeclaim, self._node = await asyncio.gather(
@@ -140,23 +140,23 @@ class DrainPass:
         return self._nodeclaim, self._node
 
     async def _own_node(self) -> NodeState | None:
-        """The claim's own: a name that comes from an address may be another instance's by now."""
+        """The Node of the NodeClaim's instance: a name that derives from an address may be reused."""
         node = await self._nodes.get(self._ref.node_name)
         return node if node is not None and node.provider_id == self._ref.provider_id else None
 
     async def _is_instance_terminated(self, node: NodeState) -> bool:
-        """Nobody is there who could end pods: not Ready, and its instance is gone (reference 3.13)."""
+        """The node is NotReady and its instance is gone, so that no kubelet ends pods (reference 3.13)."""
         return not node.ready and await self._ports.instances.get(parse_instance_id(node.provider_id)) is None
 
     async def _ensure_deleting(self, claim: NodeClaim | None, node: NodeState) -> None:
-        """See to it that NodeClaim and Node are being deleted. Of hundreds at once the pods come first."""
+        """Delete NodeClaim and Node, after the evictions: with hundreds of drains, pods come first."""
         if not self.defers_deletion:
-            # A person may have deleted the Node alone: the NodeClaim goes with it.
+            # If a person deleted the Node only, the NodeClaim is deleted too.
             await self._delete_claim(claim)
             await self._delete_node(node)
 
     async def _taint_node(self, claim: NodeClaim | None, node: str, now: datetime) -> datetime:
-        """Taint the node; since when pods are kept away."""
+        """Taint the node. Returns since when it is tainted."""
         if self._tainted_at is None:
             await self._nodes.mark_disrupted(node)
             before = claim.condition(labels.DRAINED) if claim else None
@@ -166,7 +166,7 @@ class DrainPass:
         return self._tainted_at
 
     async def _write_draining(self) -> None:
-        """Once; pods that have two minutes do not wait for it."""
+        """Write the condition Drained once, after the first evictions, which are more urgent."""
         if self._is_draining_unwritten:
             await self._write_conditions(
                 (ConditionPatch(type=labels.DRAINED, status="Unknown", reason=labels.DRAINING),)
@@ -187,7 +187,7 @@ class DrainPass:
     async def _resolve_deadline(
         self, claim: NodeClaim | None, pods: Sequence[DrainPod], now: datetime
     ) -> datetime | None:
-        """The deadline as the NodeClaim's annotation has it: written down once, by whoever, it only comes nearer."""
+        """The deadline of the annotation of the NodeClaim. A written deadline only becomes earlier."""
         if claim is None:
             return None
         text = claim.metadata.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP, "")

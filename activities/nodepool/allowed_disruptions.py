@@ -30,11 +30,11 @@ class AllowedDisruptionsActivities:
     @activity.defn
     @map_faults
     async def read_allowed_disruptions(self, request: AllowedDisruptionsRequest) -> AllowedDisruptions:
-        """How many more nodes may go for this reason; nothing of a pool that is gone."""
+        """Further disruptions that are allowed for this reason; none for a deleted NodePool."""
         pool = await self._pools.get(request.name)
         if pool is None:
             return AllowedDisruptions(allowed=0, why=f"NodePool {request.name} is gone")
-        # Nodes of other NodePools are counted only where a rule is about them.
+        # Nodes of other NodePools count only for clusterNodes.
         everywhere = request.rules is not None and request.rules.cluster_nodes is not None
         selector = None if everywhere else {labels.NODEPOOL: request.name}
         claims = await self._claims.list(labels=selector)
@@ -87,7 +87,7 @@ def _is_counted(claim: NodeClaim) -> bool:
 
 
 def _to_counted_node(claim: NodeClaim, node: NodeState | None, request: AllowedDisruptionsRequest) -> NodeCounted:
-    """Consuming are those NotReady or going (reference 4.4), and those that other NodePools have let go."""
+    """Nodes consume budgets if they are NotReady, being disrupted (reference 4.4) or reserved by other NodePools."""
     is_unavailable = node is not None and (
         not node.ready or (node.being_disrupted and not _is_tainted_without_command(claim, request))
     )
@@ -100,7 +100,7 @@ def _to_counted_node(claim: NodeClaim, node: NodeState | None, request: AllowedD
 
 
 def _is_tainted_without_command(claim: NodeClaim, request: AllowedDisruptionsRequest) -> bool:
-    """Its taint is of a try that came to nothing: it waits for a permit, and no command has it."""
+    """Its taint is from a failed attempt: its workflow requests a permit, and no command includes it."""
     condition = claim.condition(labels.DISRUPTION_REASON)
     has_command = condition is not None and condition.is_true and bool(condition.message)
     return claim.metadata.uid in request.requesting and not has_command

@@ -50,7 +50,7 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
     "ResourceNotRegistered": Reason("a resource is not allocatable yet", "see why its device plugin does not run"),
     "Paused": Reason("a person paused the node, its NodePool or the cluster", "`tenure resume`"),
     "PermitDenied": Reason("its NodePool lets no node go now: a budget, a window, a roll-out or a pause"),
-    "DrainCancelled": Reason("its last drain was given up; it is left alone for a while"),
+    "DrainCancelled": Reason("its last drain was cancelled; it is not disrupted for a while"),
     "InterruptionDeferred": Reason(
         "AWS announced something, and its policy waits for a time or for an answer", "`tenure approve`, if it asks"
     ),

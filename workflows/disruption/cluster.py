@@ -1,8 +1,8 @@
-"""Cluster: voluntary disruption of the whole cluster. It asks the planner what could go, and starts what is worth it.
+"""Cluster: voluntary disruption of the whole cluster. It runs planner passes and starts the proposed commands.
 
-One per cluster. It sleeps until the watch says that something changed, or until time alone changes a verdict. Each
-command is a workflow of its own (`disruption.py`) that outlives a run of this one and says how it ended; what came to
-nothing is remembered. A pass that fails is a value here: it is said, and tried again.
+One per cluster. It sleeps until the watch signals a change, or until a verdict expires. Each command is a workflow of
+its own (`command.py`) that outlives a run of this one and signals how it ended. A failed command backs off. A failed
+pass is a value: it is reported and retried.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ class ClusterWorkflow(PausableCluster):
             await self._run_pass()
 
     def _on_pause_changed(self) -> None:
-        """It is paused, or goes on; then there is something to decide again."""
+        """After a resume a pass is due."""
         if self._state.pause is None:
             self._update_state(has_changed=True)
         self._set_current_details()
@@ -97,9 +97,9 @@ class ClusterWorkflow(PausableCluster):
         if change.number > self._state.change_number:
             self._update_state(change_number=change.number, has_changed=True)
 
-    @workflow.signal(description="From a command: its replacements are there")
+    @workflow.signal(description="From a command: its replacements are created")
     def command_launched(self, launched: CommandLaunched) -> None:
-        """Its replacements are there, and no room for anything else."""
+        """Record the replacements, so that no other command uses their capacity."""
         self._update_state(
             under_way=tuple(
                 _with_nodeclaims(one, launched) if one.under_way.proposal.id == launched.proposal_id else one
@@ -109,7 +109,7 @@ class ClusterWorkflow(PausableCluster):
 
     @workflow.signal(description="From a command: how it ended")
     def command_finished(self, finished: CommandFinished) -> None:
-        """What it leaves behind may be news; what came to nothing is left alone for a while."""
+        """Remove the command, record its backoff, and schedule a pass."""
         state = self._state
         ended = [one for one in state.under_way if one.under_way.proposal.id == finished.proposal_id]
         remaining = tuple(one for one in state.under_way if one not in ended)
@@ -118,9 +118,9 @@ class ClusterWorkflow(PausableCluster):
             backoffs = record_command_result(backoffs, one.under_way.proposal, finished, workflow.now())
         self._update_state(under_way=remaining, backoffs=backoffs, has_changed=True)
 
-    @workflow.signal(description="From a NodePool: it is about to give permits")
+    @workflow.signal(description="From a NodePool: its reservations for permits")
     async def reserve_cluster_permit(self, request: ReservationRequest) -> None:
-        """A NodePool whose nodes are limited together with all others is about to give permits."""
+        """Replace the reservations of a NodePool, and send it those of the others if it needs a response."""
         self._update_state(reservations=update_reservations(self._state.reservations, request, workflow.now()))
         if request.token:
             ledger = self._state.reservations
@@ -139,7 +139,7 @@ class ClusterWorkflow(PausableCluster):
         return self._state
 
     async def _wait_for_change(self) -> None:
-        """While nothing changes and no verdict has an end, nothing happens at all."""
+        """Without changes and without a verdict that expires, the workflow sets no timer."""
         next_pass_at = next_pass(self._state, workflow.now())
         known = self._state.has_changed
         await self._wakeup_timer.wait_until(
@@ -154,7 +154,7 @@ class ClusterWorkflow(PausableCluster):
         return next_pass_at is not None and next_pass_at <= now
 
     async def _run_pass(self) -> None:
-        """What is said to have changed while the planner decides is for the next pass."""
+        """Changes during the pass are for the next one."""
         now = workflow.now()
         self._update_state(
             has_changed=False,
@@ -202,10 +202,10 @@ class ClusterWorkflow(PausableCluster):
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            return DisruptionDecision(blocked=f"nothing was decided: {error.cause or error}"[:200], first=state.first)
+            return DisruptionDecision(blocked=f"the pass failed: {error.cause or error}"[:200], first=state.first)
 
     async def _start_command(self, proposal: Proposal) -> None:
-        """What is running under this id already is the same command, begun by a run that was lost."""
+        """An open workflow with this ID is the same command, started by a lost run."""
         now, others = workflow.now(), self._state.under_way
         if why_not_start(proposal, others, self._state.backoffs, now):
             return
@@ -225,23 +225,23 @@ class ClusterWorkflow(PausableCluster):
             return
 
     async def _roll_back_lost_commands(self) -> None:
-        """What commands left that will never say how they ended."""
+        """Roll back commands that ended without a signal."""
         for one in lost_commands(self._state.under_way, workflow.now()):
             proposal = one.under_way.proposal
-            why = "its workflow said nothing for hours"
+            why = "its workflow did not report for hours"
             request = CommandRequest(
                 workflow_id=ids.disruption(self._state.cluster, proposal.id),
                 reason=proposal.reason,
                 candidates=proposal.candidates,
                 why=why,
             )
-            options = {**with_summary(COMMAND, "put nodes back"), "schedule_to_close_timeout": ROLL_BACK_TIMEOUT}
+            options = {**with_summary(COMMAND, "restore the nodes"), "schedule_to_close_timeout": ROLL_BACK_TIMEOUT}
             try:
                 await workflow.execute_activity_method(DisruptionActivities.roll_back_command, request, **options)
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
-                self._update_state(blocked_by=f"nodes could not be put back: {error.cause or error}"[:200])
+                self._update_state(blocked_by=f"the rollback failed: {error.cause or error}"[:200])
                 return
             self.command_finished(CommandFinished(proposal_id=proposal.id, ending="failed", why=why))
 

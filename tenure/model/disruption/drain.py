@@ -141,7 +141,7 @@ class PodDrainRule(Message):
 
 class DrainState(Message):
     defers_deletion: bool = False
-    """Its NodeClaim is deleted only when the pods are gone, so that the drain can be given up."""
+    """Its NodeClaim is deleted only when the pods are gone, so that the drain can be cancelled."""
     status: DrainStatus | None = None
 
 

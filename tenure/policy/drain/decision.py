@@ -37,7 +37,7 @@ def has_surge(rules: DrainRules | None) -> bool:
 
 
 def can_cancel_drain(rules: DrainRules | None) -> bool:
-    """Voluntary drains come before the deletion of the NodeClaim, since they may be given up."""
+    """Voluntary drains come before the deletion of the NodeClaim, since they may be cancelled."""
     return rules is not None and rules.when_blocked == "giveUp"
 
 
@@ -76,8 +76,8 @@ def describe_next_step(rules: DrainRules | None, blocked_since: datetime | None,
     if rules.when_blocked == "escalate":
         return f"escalates at {due}: pods are deleted with their own grace period, whatever holds them"
     if cancellable:
-        return f"is given up at {due}: the node is uncordoned and kept"
-    return "cannot be given up any more, since its NodeClaim is being deleted: it waits"
+        return f"is cancelled at {due}: the node is uncordoned and kept"
+    return "can no longer be cancelled, since its NodeClaim is being deleted: it waits"
 
 
 def retry_drain_at(rules: DrainRules | None, now: datetime) -> datetime:

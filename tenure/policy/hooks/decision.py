@@ -44,7 +44,7 @@ class HookDecision(Value):
 
 
 def decide_hooks(state: NodeClaimState, point: HookPoint, now: datetime, *, cancellable: bool) -> HookDecision:
-    """In the policy's order, each to its end. `cancellable`: the drain can still be given up."""
+    """In the policy's order, each to its end. `cancellable`: the drain can still be cancelled."""
     if point in state.hooks.passed:
         return HookDecision(do="done")
     for hook in hooks_of(state.observed.rules, point):
@@ -87,7 +87,7 @@ def describe_failure_outcome(
     continues = f"{_STEP_NAMES[point]} goes on"
     match hook.on_failure:
         case "giveUp":
-            return "the drain is given up" if cancellable else f"the node cannot be kept any more, {continues}"
+            return "the drain is cancelled" if cancellable else f"the node cannot be kept any more, {continues}"
         case "wait" if _is_over(state, point, now):
             return f"nobody waits any longer, {continues}"
         case "wait":

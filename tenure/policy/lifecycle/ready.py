@@ -136,9 +136,9 @@ def _decide_drain_backoff(state: NodeClaimState, now: datetime) -> ReadyDecision
     cancelled_drain = state.cancelled_drain
     if cancelled_drain is None or now >= cancelled_drain.retry_at:
         return None
-    blocked_by = f"its drain was given up: {cancelled_drain.why}"[:MAX_STATUS_LINE_LENGTH]
+    blocked_by = f"its drain was cancelled: {cancelled_drain.why}"[:MAX_STATUS_LINE_LENGTH]
     return _withdraw_request(
-        state, _blocked("DrainCancelled", blocked_by, until=cancelled_drain.retry_at, why="drain given up")
+        state, _blocked("DrainCancelled", blocked_by, until=cancelled_drain.retry_at, why="drain cancelled")
     )
 
 

@@ -183,7 +183,7 @@ async def test_a_hook_that_fails_keeps_a_node_that_nothing_forces_to_go(product:
         claim = await run_pod_with_hooks(scope, http_hook(service, onFailure="giveUp"))
         name, node = nodeclaim_name(claim), claim["status"]["nodeName"]
         await scope.scale_deployment(0)
-        await wait_until(lambda: scope.assert_event(name, "HookFailed", "the drain is given up"), seconds=SOON)
+        await wait_until(lambda: scope.assert_event(name, "HookFailed", "the drain is cancelled"), seconds=SOON)
         await wait_until(lambda: scope.assert_event(name, "DrainGivenUp", "hook beforeDrain/warn failed"), seconds=SOON)
         await scope.assert_nodeclaims_exist([name])
         await wait_until(lambda: scope.assert_node_not_disrupted(node))

@@ -270,7 +270,7 @@ async def test_a_claim_that_vanishes_in_the_middle_does_not_stop_the_drain(clust
     assert result.outcome == "drained" and cluster.pods.evicted == ["web"]
 
 
-# --- drains that may be given up ---
+# --- drains that can be cancelled ---
 
 
 async def test_a_kept_claim_is_deleted_when_the_pods_are_gone(cluster: FakeCluster) -> None:
@@ -289,10 +289,10 @@ async def test_a_kept_claim_that_a_person_deletes_goes_as_any_other(cluster: Fak
     add_blocked_node(cluster)
     rules = DrainRules.model_validate({"whenBlocked": "giveUp", "blockedFor": "2h"})
     _, known = await drain_status(cluster, defers_deletion=True, rules=rules)
-    assert "is given up at" in known.follows
+    assert "is cancelled at" in known.follows
     await (cluster.claims.delete("a", "uid-a") if deleted == "NodeClaim" else cluster.nodes.delete("node-a"))
     result, found = await drain_status(cluster, defers_deletion=True, rules=rules, known=known, poll_timeout=0)
-    assert not result.defers_deletion and "cannot be given up any more" in found.follows
+    assert not result.defers_deletion and "can no longer be cancelled" in found.follows
     assert "deletionTimestamp" in cluster.claims.found["a"]["metadata"] and cluster.nodes.found["node-a"].deleting
     assert not await run_activity(cluster.draining.uncordon_node, CancelDrainRequest(claim=REF, why="held"))
 

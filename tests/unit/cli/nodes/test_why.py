@@ -157,7 +157,7 @@ def test_the_page_of_a_node_shows_drains_and_decisions() -> None:
     over = state(
         cancelled_drain=CancelledDrain(at=START, retry_at=START + timedelta(hours=1), why="default/web: PDB web")
     )
-    assert "| drain given up | 2026-01-01 12:00:00 UTC: default/web: PDB web |" in render_nodeclaim(over)
+    assert "| drain cancelled | 2026-01-01 12:00:00 UTC: default/web: PDB web |" in render_nodeclaim(over)
     assert describe_drain(state()) == ()
 
 

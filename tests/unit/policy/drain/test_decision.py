@@ -57,8 +57,8 @@ def test_what_follows_a_drain_that_is_held(case: str) -> None:
         (None, False, ""),
         (rules(whenBlocked="wait"), False, ""),
         (ESCALATE, False, "escalates at 2026-06-01T13:00:00+00:00"),
-        (GIVE_UP, True, "is given up at 2026-06-01T13:00:00+00:00"),
-        (GIVE_UP, False, "cannot be given up any more, since its NodeClaim is being deleted"),
+        (GIVE_UP, True, "is cancelled at 2026-06-01T13:00:00+00:00"),
+        (GIVE_UP, False, "can no longer be cancelled, since its NodeClaim is being deleted"),
     ],
 )
 def test_what_follows_is_said(found: DrainRules | None, cancellable: bool, prefix: str) -> None:

@@ -28,7 +28,7 @@ PAUSE = Pause(by="ops", reason="upgrade", until=after(hours=1))
 UNDER_BUDGET = LifecycleRules.model_validate({"expiry": {"underBudget": True}})
 OVER = Pause(by="ops", reason="upgrade", until=before(hours=1))
 CANCELLED_DRAIN = CancelledDrain(at=before(hours=1), retry_at=after(hours=1), why="default/web: a budget")
-CANCELLED_DRAIN_REASON = "its drain was given up: default/web: a budget"
+CANCELLED_DRAIN_REASON = "its drain was cancelled: default/web: a budget"
 CANCELS_BLOCKED_DRAIN = LifecycleRules.model_validate(
     {"drain": {"whenBlocked": "giveUp", "blockedFor": "2h"}, "expiry": {"underBudget": True}}
 )
@@ -112,29 +112,29 @@ CASES: dict[str, tuple[NodeClaimState, ReadyDecision]] = {
         node({**empty_for(seconds=30), "drift": "AMIDrift"}),
         does("ask", "Empty"),
     ),
-    "its drain was given up: it is left alone": (
+    "its drain was cancelled: it is left alone": (
         node({**empty_for(seconds=30)}, cancelled_drain=CANCELLED_DRAIN),
         waits(
             "DrainCancelled",
-            "its drain was given up: default/web: a budget",
+            "its drain was cancelled: default/web: a budget",
             until=after(hours=1),
-            why="drain given up",
+            why="drain cancelled",
         ),
     ),
-    "its drain was given up long ago": (
+    "its drain was cancelled long ago": (
         node({**empty_for(seconds=30)}, cancelled_drain=CANCELLED_DRAIN.model_copy(update={"retry_at": NOW})),
         does("ask", "Empty"),
     ),
-    "its drain was given up, and it expired under the budgets": (
+    "its drain was cancelled, and it expired under the budgets": (
         node({"rules": CANCELS_BLOCKED_DRAIN}, cancelled_drain=CANCELLED_DRAIN, expires=before(hours=1)),
         waits(
             "DrainCancelled",
-            f"its drain was given up: {CANCELLED_DRAIN.why}",
+            f"its drain was cancelled: {CANCELLED_DRAIN.why}",
             until=after(hours=1),
-            why="drain given up",
+            why="drain cancelled",
         ),
     ),
-    "its drain was given up, and it expired as ever": (
+    "its drain was cancelled, and it expired as ever": (
         node(cancelled_drain=CANCELLED_DRAIN, expires=before(hours=1)),
         does("expire", "Expired"),
     ),

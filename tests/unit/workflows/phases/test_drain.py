@@ -1,4 +1,4 @@
-"""A drain under a LifecyclePolicy: it escalates, or is given up; dead kubelets; rules that change under way."""
+"""A drain under a LifecyclePolicy: it escalates, or is cancelled; dead kubelets; rules that change under way."""
 
 from typing import Any
 

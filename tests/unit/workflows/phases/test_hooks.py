@@ -276,7 +276,7 @@ async def test_a_voluntary_drain_is_given_up_and_the_next_one_runs_the_hook_anew
     await observe_empty_now(fake, handle, beforeDrain=[hook])
     await wait_until(lambda: _drain_was_cancelled(handle))
     assert is_in_service(fake) and not fake.claims.found["a"]["metadata"].get("deletionTimestamp")
-    assert "the drain is given up" in event_messages(fake, "HookFailed")[0]
+    assert "the drain is cancelled" in event_messages(fake, "HookFailed")[0]
     assert "hook beforeDrain/warn failed: answers 409" in event_messages(fake, "DrainGivenUp")[0]
     assert (await pools.query(NodePoolWorkflow.state)).permits == ()
     await fake.sleep(minutes=11)
