@@ -1,4 +1,4 @@
-"""What workflows count and measure in the worker's metrics; nothing of it while a history is replayed."""
+"""Metrics of workflows. The meter of the SDK records nothing during replay."""
 
 import itertools
 import re
@@ -16,7 +16,7 @@ from tenure.model.rollout import RolloutEventReason
 
 STOPPED: Final[tuple[RolloutEventReason, ...]] = ("RolloutHalted", "RolloutRollsBack")
 _UNCOUNTED: Final = ("Deleted", "NodeClaimGone", labels.OVERPROVISIONED)
-"""A person's doing, or a static pool's, which Karpenter does not count either."""
+"""Deletions by a person or a static NodePool, which Karpenter does not count either."""
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 _BEFORE: Final = {
     Phase.REGISTRATION: Phase.LAUNCH,
@@ -48,14 +48,13 @@ def count_disrupted(state: NodeClaimState, next_phase: Phase) -> bool:
 
 
 def disruption_reason(state: NodeClaimState) -> str:
-    """In Karpenter's words; empty for what is no disruption there. Who deletes the NodeClaim for a command says why on
-    it."""
+    """Karpenter's reason; empty if Karpenter counts no disruption. A command writes its reason on the NodeClaim."""
     reason = state.observed.disruption if state.disruption in ("", "Deleted") else state.disruption
     return "" if reason in _UNCOUNTED else _CAPITAL.sub("_", reason.replace("NodeClass", "Nodeclass")).lower()
 
 
 def count_terminated(state: NodeClaimState) -> None:
-    """A life is over: the instance is gone."""
+    """Count a NodeClaim whose instance is terminated."""
     metrics.NODECLAIMS_TERMINATED.record(
         workflow.metric_meter(),
         nodepool=state.identity.pool,
@@ -67,7 +66,7 @@ def count_terminated(state: NodeClaimState) -> None:
 
 
 def time_end(state: NodeClaimState) -> None:
-    """Record the duration from the last drain to the end of the instance. An earlier, cancelled drain does not count."""
+    """Record the duration from the last drain to the end of the instance, without an earlier, cancelled drain."""
     ending = itertools.takewhile(lambda step: step.phase in (Phase.DRAIN, Phase.TERMINATION), reversed(state.history))
     began = min((step.at for step in ending), default=None)
     if began is None:
@@ -80,24 +79,24 @@ def time_end(state: NodeClaimState) -> None:
 
 
 def count_event(state: NodeClaimState, kind: str) -> None:
-    """AWS said something of a node, or something else than before."""
+    """Count a new or changed AWS event of a node."""
     metrics.AWS_EVENTS.record(workflow.metric_meter(), kind=kind, nodepool=state.identity.pool)
 
 
 def count_hook(state: NodeClaimState, run: HookRun) -> None:
-    """A hook has an outcome."""
+    """Count a finished hook."""
     outcome = (run.outcome or "").replace(" ", "_")
     metrics.HOOKS.record(workflow.metric_meter(), point=run.point, outcome=outcome, nodepool=state.identity.pool)
 
 
 def count_rollout(pool: str, happened: RolloutEventReason) -> None:
-    """What became of a roll-out. Those that alerts go by are shown as 0 before, since Prometheus sees no rise else."""
+    """Count a rollout event. Series of alerts start at 0, since Prometheus needs an increase."""
     for reason in dict.fromkeys((*STOPPED, happened)):
         metrics.ROLLOUTS.record(workflow.metric_meter(), int(reason == happened), nodepool=pool, event=reason)
 
 
 def time_startup(state: NodeClaimState, next_phase: Phase) -> None:
-    """Called with the state before the next phase is entered. Launch counts from the NodeClaim's birth."""
+    """Called with the state before the next phase is entered. Launch counts from the creation of the NodeClaim."""
     if _BEFORE.get(next_phase) is not state.phase or state.flaps or state.since is None:
         return
     if next_phase is Phase.INITIALIZATION:
@@ -118,17 +117,17 @@ def _count_node(metric: metrics.Metric, state: NodeClaimState) -> None:
 
 
 def count_command(proposal: Proposal) -> None:
-    """A command begins."""
+    """Count a command that begins."""
     _count_decision(_decision_labels(proposal), (one.pool for one in proposal.candidates))
 
 
 def count_empty(pool: str) -> None:
-    """A node that is empty goes by itself, without a command."""
+    """Count the deletion of an empty node, which has no command."""
     _count_decision({"decision": "delete", "reason": "empty", "consolidation_type": "empty"}, (pool,))
 
 
 def count_ending(proposal: Proposal, finished: CommandFinished) -> None:
-    """How a command ended. What people stopped, and what never began, has not failed."""
+    """Count the ending of a command. A command that was cancelled or never began has not failed."""
     meter, decision = workflow.metric_meter(), _decision_labels(proposal)
     metrics.DISRUPTION_COMMANDS.record(meter, **decision, ending=finished.ending)
     if finished.ending in ("not replaced", "held", "failed"):

@@ -1,8 +1,8 @@
-"""The roll-out of drift through a NodePool: when its workflow looks, whom it asks, and how many drifted nodes may go.
+"""Rollout of drift through a NodePool: when it is evaluated, and how many drifted nodes may be disrupted.
 
-`tenure/policy/rollout/decision.py` decides on what `activities/nodepool/rollout.py` sees. While no node drifts, or no
-LifecyclePolicy speaks of roll-outs, nothing happens here at all. `permits.py` asks `limit_allowed_disruptions` before
-it gives permits for Drifted.
+`tenure/policy/rollout/decision.py` decides by the observation of `activities/nodepool/rollout.py`. Without a drifted
+node or rollout rules there is no evaluation. `permits.py` calls `limit_allowed_disruptions` before it grants permits
+for Drifted.
 """
 
 import asyncio
@@ -38,16 +38,15 @@ from workflows import metrics, search_attributes, visibility
 from workflows.activity_options import GATE, OBSERVE, PATCH, RESOLVE, with_summary
 
 PINNED_FOR: Final = timedelta(days=30)
-"""Then an image that failed is tried once more, beginning with the first wave."""
+"""Then a failed image is rolled out again, from the first wave on."""
 REUSE_DECISION_FOR: Final = timedelta(minutes=1)
-"""For so long a look that let no node go need not be repeated for every wish."""
+"""How long a decision without headroom is reused for further permit requests."""
 RETRY_AFTER_FAULT: Final = timedelta(minutes=1)
 HEALTH: Final = "the health of the roll-out"
 
 
 class RolloutController:
-    """`state` and `update_state` are the NodePool's; `on_opened` is called when wishes for Drifted may be granted
-    now."""
+    """`state` and `update_state` are the NodePool's. `on_opened` is called when requests for Drifted may be granted."""
 
     def __init__(
         self, state: Callable[[], NodePoolState], update_state: Callable[..., None], *, on_opened: Callable[[], None]
@@ -55,19 +54,19 @@ class RolloutController:
         self._state, self._update_state, self._on_opened = state, update_state, on_opened
         self._last_decision: RolloutDecision | None = None
         self._decided_at: datetime | None = None
-        """Of the last look."""
+        """Time of the last decision."""
         self._next_at: datetime | None = None
         self._decided_inputs: tuple[object, ...] = ()
-        """Of the NodePool, as it was then."""
+        """Inputs of the last decision."""
         self._must_evaluate = True
         self._was_requested = False
         self._pending_events: tuple[RolloutEvent, ...] = ()
-        """Told with the next look."""
+        """Published with the next evaluation."""
 
-    # --- what is heard ---
+    # --- requests ---
 
     def validate(self, request: ApproveRollout | RejectRollout) -> None:
-        """Raises ValueError with the reason where this cannot be done."""
+        """Raises ValueError with the reason if the request is invalid."""
         if rejection := rejection_reason(self._state().rollout, request, workflow.now()):
             raise ValueError(rejection)
 
@@ -91,7 +90,7 @@ class RolloutController:
         return self._record_event(RolloutEvent(reason="RolloutRejected", message=message))
 
     def record_granted(self, uids: Iterable[str]) -> None:
-        """These NodeClaims got permits for Drifted."""
+        """Record NodeClaims that got permits for Drifted."""
         self._update_rollout(record_grants(self._state().rollout, tuple(uids), workflow.now()))
 
     def _record_event(self, event: RolloutEvent) -> OperatorRequestResult:
@@ -100,24 +99,24 @@ class RolloutController:
         return OperatorRequestResult(message=event.message)
 
     def _reject_request(self, request: ApproveRollout | RejectRollout, why: str) -> OperatorRequestResult:
-        """A signal has no answer: it is told as an event."""
-        self._record_event(RolloutEvent(reason="RolloutRefused", message=f"{request.by or 'nobody'}: {why}"))
+        """A signal has no result, so the rejection is also an event."""
+        self._record_event(RolloutEvent(reason="RolloutRefused", message=f"{request.by or 'unknown'}: {why}"))
         return OperatorRequestResult(accepted=False, message=why)
 
-    # --- when something is due ---
+    # --- due times ---
 
     def is_due(self) -> bool:
-        """A look is to be taken now."""
+        """Whether an evaluation is due."""
         at = self.next_at()
         return at is not None and at <= workflow.now()
 
     def next_at(self) -> datetime | None:
-        """When; None while nothing is to be done before there is news."""
+        """When the next evaluation is due; None until a change."""
         state = self._state()
         if not state.observed.exists:
             return None
         if state.observed.rollout is None:
-            # Rules that cannot be read are not gone: what the roll-out has come to is kept for when they can.
+            # Unreadable rules still exist: the state of the rollout is kept until they are readable.
             has_ended = state.rollout != RolloutState() and not state.observed.unread.rollout
             return workflow.now() if has_ended else None
         return (
@@ -125,7 +124,7 @@ class RolloutController:
         )
 
     def _decision_inputs(self) -> tuple[object, ...]:
-        """What a look may find something new by. Its nodes are none of it while no roll-out goes on."""
+        """A change of these requires an evaluation. Without a rollout, changes of nodes do not."""
         state = self._state()
         observed, rollout = state.observed, state.rollout
         fixed = (
@@ -137,10 +136,10 @@ class RolloutController:
         )
         return fixed if rollout.finished else (*fixed, observed.usage, state.registrations.outcomes)
 
-    # --- what is done ---
+    # --- processing ---
 
     async def run_step(self) -> None:
-        """Look, and say so where more may go now."""
+        """Evaluate, and call `on_opened` if the headroom has increased."""
         previous_headroom = self._last_decision.headroom if self._last_decision else 0
         if self._state().observed.rollout is None:
             await self._end_rollout()
@@ -157,9 +156,9 @@ class RolloutController:
     async def limit_allowed_disruptions(
         self, allowed_disruptions: AllowedDisruptions, *, blocked_by: str = ""
     ) -> AllowedDisruptions:
-        """What budgets leave to drift, and the roll-out's waves of that; `blocked_by`: why nothing goes at all.
+        """Limit the allowed disruptions for Drifted by the current wave. `blocked_by`: why no permit is granted.
 
-        Permits that are out and not used yet are taken off again by who decides, as for budgets."""
+        The caller subtracts unused permits, as for budgets."""
         state = self._state()
         if state.observed.rollout is None:
             return allowed_disruptions
@@ -177,7 +176,7 @@ class RolloutController:
 
     @property
     def status_text(self) -> str:
-        """For people: what goes on, or what it waits for; empty when nothing does."""
+        """Progress or blocker of the rollout, for people; empty without one."""
         return self._last_decision.why if self._last_decision and self._state().observed.rollout else ""
 
     @property
@@ -185,7 +184,7 @@ class RolloutController:
         return bool(self._last_decision and self._last_decision.overdue)
 
     async def _decide_headroom(self, *, is_requested: bool) -> RolloutDecision:
-        """Of the last look, where it was just now and let nobody go."""
+        """Reuse a recent decision without headroom, else evaluate."""
         last_decision, now = self._last_decision, workflow.now()
         is_recent = (
             last_decision is not None and self._decided_at is not None and now - self._decided_at < REUSE_DECISION_FOR
@@ -224,7 +223,7 @@ class RolloutController:
         return self._store_decision(decision)
 
     async def _observe(self, is_requested: bool) -> ObservedRollout:
-        """With what the workflow itself knows."""
+        """The live state, completed by the state of the workflow."""
         rules = self._state().observed.rollout
         pods = bool(rules and rules.health and rules.health.pods_ready)
         observed: ObservedRollout = await workflow.execute_activity_method(
@@ -250,7 +249,7 @@ class RolloutController:
         return decision
 
     async def _query_gate(self, gate: HealthGate) -> GateResult:
-        """Whatever fails is an answer that holds."""
+        """A failed query is a result that holds the rollout."""
         try:
             result: GateResult = await workflow.execute_activity_method(
                 RolloutActivities.query_health_gate, gate, **with_summary(GATE, f"ask {gate.name}"[:100])
@@ -260,7 +259,7 @@ class RolloutController:
         return result.model_copy(update={"gate": gate.id, "at": workflow.now()})
 
     async def _publish_status(self, annotation: str) -> None:
-        """Events, and the state onto the NodePool; what cannot be written now is with the next look."""
+        """Publish events and the annotation. After a failure the next evaluation repeats it."""
         serialized_state, events = _serialize_state(self._state().rollout), self._pending_events
         if serialized_state == annotation and not events:
             return
@@ -274,7 +273,7 @@ class RolloutController:
             return
 
     async def _roll_back(self, target: RollBack) -> None:
-        """Tried again with the next look while the class has not got it."""
+        """Pin the last good image. After a failure the next evaluation repeats it."""
         halted = self._state().rollout.halted
         by = (halted and halted.by) or HEALTH
         request = PinRequest(
@@ -290,7 +289,7 @@ class RolloutController:
             return
 
     async def _end_rollout(self) -> None:
-        """The rules are gone, and the state with them."""
+        """Reset the state after the rules were removed."""
         self._update_rollout(RolloutState())
         self._store_decision(RolloutDecision(state=RolloutState()))
         self._pending_events, self._must_evaluate = (), True
@@ -308,7 +307,7 @@ class RolloutController:
         return decision
 
     def _publish_attributes(self) -> None:
-        """One that waits for a person is found as nodes are."""
+        """A rollout that waits for a person has the search attributes of an overdue node."""
         self._update_state(rollout_blocked_by=self.status_text if self.is_overdue else "")
         attributes = workflow.info().typed_search_attributes
         current = (bool(attributes.get(search_attributes.OVERDUE)), attributes.get(search_attributes.BLOCKED_BY))
@@ -322,7 +321,7 @@ class RolloutController:
 
 
 def _serialize_state(state: RolloutState) -> str:
-    """What a workflow that has lost its state takes up: not what the next look finds by itself."""
+    """State that a workflow restores after a loss, without fields that an evaluation computes."""
     recoverable = state.model_copy(update={"moving": (), "gate_results": (), "failing_since": None})
     return recoverable.model_dump_json(exclude_defaults=True) if recoverable != RolloutState() else ""
 
