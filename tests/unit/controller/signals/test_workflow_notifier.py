@@ -560,6 +560,21 @@ def test_what_nobody_can_read_of_aws_s_events_reaches_the_claims_of_the_pool(har
     assert "spec.interruption.scheduledChange.lead" in harness.last_observed().events_unread
 
 
+def test_the_name_of_the_policy_with_the_hooks_reaches_the_claims_of_the_pool(harness: NotifierHarness) -> None:
+    policies = use_policies(harness)
+    harness.add_running_node()
+    hook = {"name": "warn", "http": {"url": "https://hooks.example.com"}}
+    for name, timeout in (("below", "1m"), ("all", "1m")):
+        policies.on_deltas([Delta(policy(name, hooks={"afterDrain": [hook | {"timeout": timeout}]}))])
+        policies.update(harness.cache._changes)
+    harness.notify(1)
+    assert harness.last_observed().hook_policies == {"afterDrain": "all"}
+    policies.on_deltas([Delta(policy("all"), is_deleted=True)])
+    policies.update(harness.cache._changes)
+    harness.notify(2)
+    assert harness.last_observed().hook_policies == {"afterDrain": "below"}
+
+
 def test_claims_are_told_of_once_policies_are_known(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.notify(1, replace(ALL_SYNCED, policies=False))

@@ -1,4 +1,4 @@
-"""Surges of single replicas: only with SURGE_SINGLE_REPLICAS and its right, and no call without."""
+"""Features that need an optional right work with the setting and the right, and make no call without the setting."""
 
 from tenure.kube.adapters.workloads import RESTARTED_AT
 from tenure.kube.client.resources import LIFECYCLE_POLICIES, NODE_CLAIMS, WORKLOADS
