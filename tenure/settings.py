@@ -164,24 +164,24 @@ class Settings(BaseSettings):
         0.002,
         ge=0,
         description="US dollars an hour that a node counts for beyond its price, [when nodes are "
-        "chosen](decisions/planning-by-worth.md); the more, the fewer and larger nodes",
+        "chosen](decisions/instance-type-selection.md); the more, the fewer and larger nodes",
     )
     nominate_pods: bool = Field(
         False,
         description="tell kube-scheduler [where pods with pod affinity, spread or host ports are "
         "expected](decisions/nominated-pods.md); needs `patch` on `pods/status` "
-        "([optional rights](security.md#optional-rights))",
+        "([optional rights](security.md#optional-permissions))",
     )
     surge_single_replicas: bool = Field(
         False,
         description="restart the rollout of Deployments with one replica where a LifecyclePolicy says "
         "[`surgeSingleReplicas`](drains.md); needs `patch` on Deployments "
-        "([optional rights](security.md#optional-rights))",
+        "([optional rights](security.md#optional-permissions))",
     )
     hook_local_addresses: bool = Field(
         False,
-        description="let [hooks](hooks.md#calls) call loopback and link-local addresses, such as the instance metadata "
-        "service",
+        description="let [hooks](hooks.md#http-calls) call loopback and link-local addresses, such as the instance "
+        "metadata service",
     )
     batch_max_duration: Duration = Field(
         timedelta(seconds=10), description="longest time that pending pods are gathered before they are planned"
@@ -246,7 +246,7 @@ class Settings(BaseSettings):
     not_ready_grace: DurationOrNone = Field(
         timedelta(minutes=5),
         description="so long a node that turns NotReady [still counts for the pods that wait for "
-        "it](start-up.md#away-and-expected-back)",
+        "it](node-startup.md#notready-nodes)",
     )
     prometheus_url: str = Field(
         "",

@@ -1,8 +1,8 @@
 """Interruptions: signals to NodeClaim workflows, and what is done at once, before any workflow decides.
 
 At once: interrupted nodes count as leaving and their pools as unavailable, so that one plan replaces the nodes of a
-storm elsewhere, and pods without a budget are evicted (docs/decisions/storms-are-spread.md). Signals that were sent are
-remembered by this process alone; a workflow takes a repeat for one."""
+storm elsewhere, and pods without a budget are evicted (docs/decisions/interruption-spreading.md). Signals that were
+sent are remembered by this process alone; a workflow takes a repeat for one."""
 
 import asyncio
 from collections.abc import Callable, Sequence

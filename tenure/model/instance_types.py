@@ -149,7 +149,7 @@ MIN_TYPES_PER_SHARD: Final = 5
 """Karpenter warns of spot requests with fewer (reference 2.4)."""
 MIN_SHARDS: Final = 3
 """Slices: no interruption of a pool takes more than about a third. More cost more, as measured in
-docs/decisions/storms-are-spread.md."""
+docs/decisions/interruption-spreading.md."""
 _ANY: Final = "*"
 _EXCLUSION_DURATION: Final = timedelta(hours=1)
 

@@ -14,30 +14,30 @@ Row = tuple[str, Schema, bool]
 """Path, schema, and whether it has to be written."""
 GUIDES: Final = {
     "NodePool": "Karpenter's kind, with its names and meanings: [its documentation]"
-    "(https://karpenter.sh/docs/concepts/nodepools/). What Tenure makes of it: [disruption](../../disruption.md), "
-    "[expiry](../../expiry.md), [static pools](../../static-pools.md).",
+    "(https://karpenter.sh/docs/concepts/nodepools/). Tenure: [voluntary disruption](../../disruption.md), "
+    "[expiration](../../expiry.md), [static NodePools](../../static-pools.md).",
     "NodeClaim": "Karpenter's kind, with its names and meanings: [its documentation]"
-    "(https://karpenter.sh/docs/concepts/nodeclaims/). Tenure writes it; its life is told in "
-    "[concepts](../../concepts.md).",
+    "(https://karpenter.sh/docs/concepts/nodeclaims/). Tenure: [node lifecycle](../../concepts.md#node-lifecycle)."
+    "",
     "EC2NodeClass": "Karpenter's kind, with its names and meanings: [its documentation]"
-    "(https://karpenter.sh/docs/concepts/nodeclasses/). What Tenure makes of it: "
-    "[node classes](../../node-classes.md).",
+    "(https://karpenter.sh/docs/concepts/nodeclasses/). Tenure: "
+    "[EC2NodeClass readiness](../../node-classes.md).",
     "NodeOverlay": "Karpenter's kind, with its names and meanings: [its documentation]"
-    "(https://karpenter.sh/docs/concepts/nodeoverlays/). What Tenure makes of it: [overlays](../../overlays.md).",
-    "LifecyclePolicy": "Tenure's own kind: [how policies are chosen, and what holds without one]"
-    "(../../lifecycle-policy.md#phases). What is not written falls to a policy that selects less precisely, then to "
+    "(https://karpenter.sh/docs/concepts/nodeoverlays/). Tenure: [NodeOverlay](../../overlays.md).",
+    "LifecyclePolicy": "Tenure's own kind. [LifecyclePolicy](../../lifecycle-policy.md) describes its use and "
+    "[precedence](../../lifecycle-policy.md#precedence). An unset field falls to a less precise policy, then to "
     "the [settings](../../settings.md).",
     "CapacityBuffer": "The kind of Kubernetes' autoscaling group, with its names and meanings: [its proposal]"
-    "(https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/proposals/buffers.md). What Tenure makes "
-    "of it: [buffers](../../buffers.md).",
+    "(https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/proposals/buffers.md). Tenure: "
+    "[CapacityBuffer](../../buffers.md).",
 }
 """Where the words of a kind are explained."""
 _PATTERNS: Final[Mapping[str, str]] = {
     patterns.DURATION: "a duration",
     patterns.DURATION_OR_NEVER: "a duration, or `Never`",
-    patterns.CRON: "a cron line",
-    patterns.LABEL_VALUE: "a label's value",
-    patterns.QUALIFIED_NAME: "a name such as those of labels",
+    patterns.CRON: "a cron schedule",
+    patterns.LABEL_VALUE: "a label value",
+    patterns.QUALIFIED_NAME: "a qualified name",
     r"^((100|[0-9]{1,2})%)$": "a percentage",
     r"^(100|[0-9]{1,2})%$": "a percentage",
     r"^((100|[0-9]{1,2})%|[0-9]+)$": "a number or a percentage",
@@ -88,16 +88,16 @@ def _list() -> str:
             f"[{kind.name}](kinds/{page_of(kind).name})",
             f"`{kind.group}/{kind.version}`",
             ", ".join(f"`{name}`" for name in (kind.plural, *kind.short_names)),
-            "a namespace" if kind.namespaced else "the cluster",
+            "namespace" if kind.namespaced else "cluster",
             _escape_cell(root_schema(kind.model)["description"]),
         )
         for kind in KINDS
     )
     return (
         WRITTEN.format(source="tools/crds/kinds.py and tenure/apis")
-        + "# Kinds\n\nEach field of each kind, as the API server checks it. "
-        "`kubectl explain nodepool.spec.disruption --recursive` shows the same.\n\n"
-        + markdown_table(("Kind", "apiVersion", "For kubectl", "Belongs to", "What it is"), rows)
+        + "# Kinds\n\nThese pages list the fields of each kind with the API server's validation. "
+        "`kubectl explain nodepool.spec.disruption --recursive` shows them too.\n\n"
+        + markdown_table(("Kind", "apiVersion", "kubectl names", "Scope", "Description"), rows)
     )
 
 

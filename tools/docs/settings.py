@@ -47,17 +47,17 @@ def text() -> str:
         for gate in FeatureGate
     ]
     return f"""{WRITTEN.format(source="tenure/settings.py")}
-# Settings of the worker
+# Settings
 
-Each is an environment variable, and a flag of the same name in lower case with hyphens: `CLUSTER_NAME=demo` or
-`--cluster-name demo`. Flags win. Durations are Go's: `10s`, `1m30s`. What is marked K has Karpenter's name and meaning.
+Each setting of the worker is an environment variable and a flag: `CLUSTER_NAME=demo` or `--cluster-name demo`. Flags
+take precedence. Durations have Go's format: `10s`, `1m30s`. K marks settings with Karpenter's name and meaning.
 
 {settings}
 ## Feature gates
 
-A name that is not known is an error. The defaults are Karpenter's.
+An unknown name is an error. The defaults are Karpenter's.
 
-{markdown_table(("Gate", "Default", "What it does", "Since", "Example"), gates)}"""
+{markdown_table(("Gate", "Default", "Feature", "Since", "Example"), gates)}"""
 
 
 def karpenter_page() -> str:
@@ -79,7 +79,7 @@ def karpenter_page() -> str:
     return f"""{WRITTEN.format(source="tenure/settings.py and tenure/cli/adopt/karpenter_settings.py")}
 # Karpenter's settings
 
-`tenure adopt` compares both Deployments by this table ([adoption](../adoption.md)).
+`tenure adopt` compares both Deployments by this table ([Migration from Karpenter](../adoption.md)).
 
 {markdown_table(("Variable", "Meaning", "With Tenure", "Example", "Since"), sorted([*shared, *others]))}"""
 

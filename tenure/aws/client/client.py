@@ -1,7 +1,7 @@
 """boto3's clients of one region: calls in threads, botocore's errors as faults of the model.
 
 With botocore's own session, six services' models take 36 MB, and listing instances takes six times as long
-(docs/decisions/memory-of-a-worker.md). This one drops documentation, reads times by their form, and of an instance
+(docs/decisions/worker-memory.md). This one drops documentation, reads times by their form, and of an instance
 only the members that are read.
 """
 

@@ -1,7 +1,7 @@
 """From a plan to NodeClaims: names, objects, launch groups, offering shards, and the last check of limits.
 
-In a storm, NodeClaims are dealt out over shards of the offerings (docs/decisions/storms-are-spread.md). The limits are
-checked against a live list (reference 2.11): a NodeClaim that a person made meanwhile counts."""
+In a storm, NodeClaims are dealt out over shards of the offerings (docs/decisions/interruption-spreading.md). The
+limits are checked against a live list (reference 2.11): a NodeClaim that a person made meanwhile counts."""
 
 import hashlib
 import json

@@ -1,7 +1,7 @@
 """A Temporal server as people run it for themselves: built from its Go module, on PostgreSQL, with mTLS.
 
 The dev server sets up schema, certificates, namespace and search attributes by itself; here it is done as an
-operator does it. Backup, restore and loss of its database are for tests (`docs/temporal.md`).
+operator does it. Backup, restore and loss of its database are for tests (`docs/operations.md#temporal-service`).
 """
 
 import asyncio
@@ -157,7 +157,7 @@ class TemporalServer:
         self._run_tool(command, {"SQL_PASSWORD": self.store.password}, "temporal-schema.log")
 
     def _make_namespace(self) -> None:
-        """With the very command that docs/temporal.md gives."""
+        """With the very command that docs/operations.md#temporal-service gives."""
         command = ["operator", "namespace", "create", "--namespace", self._namespace, "--retention", RETENTION]
         way = {"TEMPORAL_ADDRESS": self.address, **self.security.to_environment()}
         self._run_tool([str(temporal_binary()), *command], way, "temporal-namespace.log", unless="already exists")

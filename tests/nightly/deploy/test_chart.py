@@ -1,7 +1,6 @@
 """The chart of the worker, rendered by Helm: its rights, its settings, its place, and what it refuses."""
 
 import re
-import textwrap
 import urllib.request
 from asyncio import to_thread
 from pathlib import Path
@@ -321,9 +320,9 @@ def test_the_page_on_installing_names_values_that_there_are(name: str) -> None:
 
 
 def test_the_page_on_installing_has_values_that_the_chart_takes(tmp_path: Path) -> None:
-    (block,) = [one for one in re.findall(r"(?:^    .*\n)+", INSTALL, flags=re.M) if "settings:" in one]
+    (block,) = [one for one in re.findall(r"```yaml\n(.*?)```", INSTALL, flags=re.S) if "settings:" in one]
     values = tmp_path / "values.yaml"
-    values.write_text(textwrap.dedent(block))
+    values.write_text(block)
     assert environment_of(render_chart(values))["CLUSTER_NAME"] == "prod"
 
 

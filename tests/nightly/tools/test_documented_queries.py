@@ -26,17 +26,17 @@ async def test_documented_queries_select_the_nodes_that_they_name(address: str) 
         client = await Client.connect(address)
         found = {what: (await client.count_workflows(query)).count for what, query in QUERIES}
     assert found == {
-        "nodes that are overdue": 1,
-        "nodes that drain": 1,
+        "overdue nodes": 1,
+        "draining nodes": 1,
         "nodes of a NodePool": 0,
-        "nodes that start": 2,
-        "what waits for a person": 1,
-        "what is paused": 0,
-        "the node of an instance, also a gone one": 0,
+        "starting nodes": 2,
+        "items that need attention": 1,
+        "paused items": 0,
+        "the node of an instance, also after its deletion": 0,
     }
 
 
 def test_page_shows_the_tested_queries() -> None:
     page = PAGE.read_text()
-    for what in ("nodes that are overdue", "nodes that drain", "nodes of a NodePool"):
+    for what in ("overdue nodes", "draining nodes", "nodes of a NodePool"):
         assert f"`{dict(QUERIES)[what]}`" in page

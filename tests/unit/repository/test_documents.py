@@ -19,10 +19,16 @@ DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 
 
+def code_of(text: str) -> str:
+    """The code blocks of a page, indented or fenced, without their indentation."""
+    blocks = re.findall(r"^( *)```\w+\n(.*?)^ *```$|((?:^ {4}.*\n)+)", text, flags=re.MULTILINE | re.DOTALL)
+    return "\n".join(textwrap.dedent(fenced or indented) for _, fenced, indented in blocks)
+
+
 def documented_commands(page: Path) -> Iterator[str]:
     """Commands as one would type them: lines of code that begin with `tenure`, and inline code."""
     text = page.read_text()
-    for line in re.findall(r"^    (?:\S*bin/)?tenure (.+)$", text, flags=re.MULTILINE):
+    for line in re.findall(r"^(?:\S*bin/)?tenure (.+)$", code_of(text), flags=re.MULTILINE):
         yield line.partition(" #")[0]
     for found in re.findall(r"`(?:\S*bin/)?tenure ([^`]+)`", text):
         yield " ".join(re.split(r"\\?\|", found)[0].split())
@@ -63,8 +69,8 @@ def test_every_command_in_the_documentation_exists() -> None:
 def documented_objects() -> Iterator[tuple[str, dict[str, Any]]]:
     """Page and object, of code blocks that begin with `apiVersion`."""
     for page in PAGES:
-        for block in re.findall(r"(?<=\n\n)(?: *)apiVersion: .*\n(?:(?: {4}.*)?\n)*", page.read_text()):
-            for found in yaml.safe_load_all(textwrap.dedent(block)):
+        for block in re.findall(r"```yaml\n(apiVersion: .*?)```", page.read_text(), flags=re.DOTALL):
+            for found in yaml.safe_load_all(block):
                 yield page.name, found
 
 
@@ -92,7 +98,7 @@ def test_every_object_in_the_documentation_is_valid() -> None:
 def test_every_make_target_and_module_in_the_documentation_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     text = "\n".join(page.read_text() for page in PAGES)
-    shown = set(re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, flags=re.MULTILINE))
+    shown = set(re.findall(r"`make ([a-z-]+)", text)) | set(re.findall(r"^make ([a-z-]+)", code_of(text), flags=re.M))
     assert shown and shown <= targets
     modules = set(re.findall(r"python -m ([\w.]+)", text))
     assert modules and {one for one in modules if importlib.util.find_spec(one) is None} == set()
