@@ -1,6 +1,6 @@
-"""Drift verdicts: every launched NodeClaim is evaluated when something it depends on changed, and every five minutes.
+"""Drift detection: every launched NodeClaim is evaluated when something it depends on changed, and every five minutes.
 
-A new verdict requeues the NodeClaim. EC2 is asked for all instances in one list."""
+Changed drift requeues the NodeClaim. EC2 is asked for all instances in one list."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -60,7 +60,7 @@ class DriftDetector:
         self._awake = asyncio.Event()
 
     def drift_of(self, claim: NodeClaimFact) -> Drift | None:
-        """The last verdict; for one that this process has not judged, what the NodeClaim itself says."""
+        """The last detected drift; before the first evaluation, the condition Drifted of the NodeClaim."""
         if claim.uid in self._drifts:
             return self._drifts[claim.uid]
         return Drift(reason=claim.drifted, message=claim.drifted_message) if claim.drifted else None
@@ -157,7 +157,7 @@ class DriftDetector:
             await asyncio.sleep(0)
 
     async def _evaluate_one(self, claim: NodeClaimFact, types: Types, now: datetime) -> None:
-        """One that cannot be judged keeps its verdict and holds up no other."""
+        """A NodeClaim whose evaluation fails keeps its drift, and others are evaluated."""
         with self._cache.invalid_objects.guard(ObjectKey(NODE_CLAIMS.kind, claim.name, claim.uid, "drift")):
             before = self.drift_of(claim)
             facts = self._drift_facts(claim, types, before)
@@ -198,7 +198,7 @@ class DriftDetector:
         return replace(facts, instance=found, fresh=True)
 
     async def _list(self, now: datetime) -> None:
-        """One list of all instances, when it is due. After a failure nothing is known of any: verdicts stand."""
+        """One list of all instances, when it is due. After a failure all instances keep their drift."""
         launched = {_instance_id(one) for one in self._cache.nodeclaims.values() if one.launched and not one.deleting}
         if not launched:
             return

@@ -1,1 +1,1 @@
-"""Pure verdicts: functions of facts, spec and now."""
+"""Pure decisions: functions of facts, spec and now."""

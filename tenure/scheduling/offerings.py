@@ -67,7 +67,7 @@ class Offerings:
     def evaluate_overlays(
         self, overlays: Collection[OverlayFact], pools: Iterable[NodePoolFact]
     ) -> Mapping[str, OverlayValidation]:
-        """Apply NodeOverlays to the offerings of these pools; the verdicts on all of them by name.
+        """Apply NodeOverlays to the offerings of these pools; returns their validation results by name.
 
         Cached until `invalidate_overlays`, or until the catalogue changes.
         """

@@ -103,7 +103,7 @@ async def _handle_interruption(context: NodeClaimContext) -> Phase | None:
 
 
 async def _wait_for_change(context: NodeClaimContext, decision: ReadyDecision) -> None:
-    """Wait for another verdict. An observation that does not change it keeps the timer."""
+    """Wait for another decision. An observation that does not change it keeps the timer."""
     is_rejected = bool(decision.blocked_by) and context.state.permit is not None
     if is_rejected and decision.blocked_by != context.state.blocked_by:
         _report_blocked(context, decision.blocked_by)

@@ -1,6 +1,6 @@
 """Asks EC2 by DryRun whether a launch with an EC2NodeClass would be allowed and make sense.
 
-Throttling and server errors are no verdict; neither is a want of capacity, which is not the class's.
+Throttling, server errors and insufficient capacity say nothing about the EC2NodeClass.
 """
 
 import asyncio
@@ -129,7 +129,7 @@ class Trial:
         return [one for one in found if one.zone in self.choice.zones] or found
 
     def key(self) -> str:
-        """Of everything that a new verdict could come from. Lists are sorted, since free addresses reorder them."""
+        """Of everything that a new result depends on. Lists are sorted, since free addresses reorder them."""
         one, status = self.node_class, self.node_class.status
         dependencies: list[Any] = [
             one.name,
@@ -149,7 +149,7 @@ def _expiry_of(uid: str, cached: tuple[str, Rejected | None], now: float) -> flo
 
 
 class DryRuns:
-    """Verdicts are cached by class. AWS errors are part of a verdict and never raised."""
+    """Results are cached by class. AWS errors are results and never raised."""
 
     def __init__(self, clients: AwsClients) -> None:
         self._clients = clients

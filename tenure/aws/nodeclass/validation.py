@@ -124,7 +124,7 @@ DEPENDENCIES: Final = (
 @dataclass(frozen=True, slots=True)
 class Validated:
     condition: ConditionPatch | None
-    """None: no verdict, so the last one holds."""
+    """None: no result, so the last one holds."""
     undecided: str = ""
     retry_after: timedelta | None = None
     warnings: tuple[tuple[str, str], ...] = ()

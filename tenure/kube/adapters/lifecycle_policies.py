@@ -1,4 +1,4 @@
-"""LifecyclePolicies: read for the watch, and the verdict on each of them written down."""
+"""LifecyclePolicies: read for the watch, and their validation results written."""
 
 from contextlib import suppress
 from datetime import datetime

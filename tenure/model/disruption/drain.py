@@ -1,7 +1,7 @@
 """Blockers of a drain as values: object, start time, cause, prospect and remedy.
 
 The drain activity finds them and the NodeClaim workflow carries them in its state. Conditions, events, the Temporal UI
-and the command line show them. Times are absolute, so that an unchanged verdict has the same text.
+and the command line show them. Times are absolute, so that an unchanged status has the same text.
 """
 
 from collections.abc import Mapping
@@ -104,7 +104,7 @@ class DrainStatus(Message):
         return (self.blocker_summary or ending)[:MAX_STATUS_LINE_LENGTH]
 
     def truncate(self) -> "DrainStatus":
-        """The verdict as sent and shown: the first blockers by name, the rest as a count."""
+        """The status as sent and shown: the first blockers by name, the rest as a count."""
         more = max(0, len(self.eviction_blockers) - MAX_NAMED_BLOCKERS)
         return self.model_copy(
             update={

@@ -100,7 +100,7 @@ class DisruptionResult(Message):
 class DrainRequest(Message):
     claim: NodeClaimRef
     known_blockers: str = ""
-    """The verdict shown already: the activity comes back when it changes."""
+    """The status line that is published: the activity returns when it changes."""
     known: DrainStatus | None = None
     poll_timeout: float = 300.0
     """Seconds after which it comes back in any case."""

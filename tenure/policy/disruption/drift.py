@@ -1,7 +1,7 @@
 """Whether a node still matches its NodePool and EC2NodeClass: Karpenter's drift reasons, in Karpenter's order.
 
 `tenure/controller/drift.py` gathers the facts of every launched NodeClaim. Nothing here disrupts a node. Unknown facts
-are never drift: the last verdict of that reason holds until they are known.
+are never drift: the last result for that reason holds until they are known.
 """
 
 from collections.abc import Callable, Mapping

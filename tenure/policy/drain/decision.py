@@ -22,7 +22,7 @@ SURGE: Final = timedelta(minutes=10)
 ESCALATION_AT_LEAST: Final = timedelta(seconds=5)
 """So that pods without a grace period are seen to go before their instance does."""
 _ORDER: Final = {"surge": 0, "volume": 2, "terminating": 3}
-"""Of holds in a verdict, whose first few are remembered: a surge has a deadline that counts from its beginning."""
+"""Order of blockers in a status, which keeps the first few: the deadline of a surge counts from its start."""
 MIN_RETRY_PAUSE: Final = timedelta(minutes=10)
 """Minimum delay before a node is disrupted again after its drain was canceled."""
 
@@ -132,7 +132,7 @@ def decide_drain_status(
     began: datetime,
     now: datetime,
 ) -> DrainStatus:
-    """The verdict on the drain's pods. `blocked_since` continues when the blocker changes, and restarts when a pod
+    """The status of the drain. `blocked_since` continues when the blocker changes, and restarts when a pod
     leaves."""
     progressed = known is not None and 0 < len(waited) < known.pods
     progress = now if progressed else (known.progress if known else None) or began

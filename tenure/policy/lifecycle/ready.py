@@ -74,7 +74,7 @@ REPLACED_LATER = "waits for its replacement to be planned"
 class ReadyDecision(Value):
     do: Literal["wait", "drain", "interrupt", "initialize", "expire", "ask", "withdraw", "disrupt", "look", "repair"]
     until: datetime | None = None
-    """For `wait`: when time alone changes the verdict; None while only a signal can."""
+    """For `wait`: when time alone changes the decision; None while only a signal can."""
     why: str = ""
     blocked_by: str = ""
     """What blocks the node's next step, as text; empty without a blocker."""

@@ -1,7 +1,7 @@
 """When an unhealthy node is repaired, by which step, and when too many are unhealthy for any to be.
 
 Karpenter's rules where nothing else is written (reference 3.11; the conditions are its AWS provider's). Pure: the
-workflow keeps `Health` and performs the verdict, the activity looks again and counts the pool's nodes.
+workflow keeps `Health` and performs the decision, the activity checks again and counts the pool's nodes.
 """
 
 from collections.abc import Iterable, Sequence

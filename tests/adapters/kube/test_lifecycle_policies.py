@@ -21,7 +21,7 @@ async def read(admin: KubeClient, name: str) -> LifecyclePolicy:
     return LifecyclePolicy.from_object(await admin.request("GET", LIFECYCLE_POLICIES.path(name)))
 
 
-async def test_a_verdict_is_written_with_the_worker_s_rights_and_once(
+async def test_validation_is_written_once_with_worker_permissions(
     kube: KubeAdapters, admin: KubeClient, unique: Unique
 ) -> None:
     name = unique("policy")

@@ -51,7 +51,7 @@ async def test_an_eviction_is_accepted_and_gone_is_accepted_too(
     assert not await kube.pods.force_delete(pod, grace_seconds=0)
 
 
-async def test_where_a_pod_is_expected_is_written_beside_the_schedulers_verdict(
+async def test_nomination_is_written_next_to_condition_of_scheduler(
     kube: KubeAdapters, kube_with_optional_rights: KubeAdapters, admin: KubeClient, unique: Unique
 ) -> None:
     pods = kube_with_optional_rights.pods

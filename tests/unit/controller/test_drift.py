@@ -203,7 +203,7 @@ async def test_an_instance_that_was_not_listed_is_soon_asked_for_again(harness: 
     assert harness.reason("c2") == "SubnetDrift" and harness.instances.lists == 2
 
 
-async def test_while_ec2_does_not_answer_verdicts_on_instances_stand_and_others_go_on(harness: DriftHarness) -> None:
+async def test_instance_drift_is_kept_while_ec2_is_unavailable(harness: DriftHarness) -> None:
     harness.launch("c2")
     harness.apply_objects("ec2nodeclasses", a_class(subnets=[{"id": "subnet-b"}]))
     assert await harness.run_pass() == "SubnetDrift"
@@ -268,7 +268,7 @@ async def test_a_pool_that_is_well_says_nothing(harness: DriftHarness) -> None:
     assert harness.events.published == []
 
 
-async def test_a_broken_pool_keeps_its_nodes_verdicts_and_no_others(harness: DriftHarness) -> None:
+async def test_invalid_nodepool_keeps_drift_of_its_nodes_only(harness: DriftHarness) -> None:
     wide = pool("wide")
     wide["spec"]["template"]["spec"]["requirements"] = [{"key": "k", "operator": "Near", "values": ["1"]}]
     harness.apply_objects("nodepools", wide)

@@ -145,7 +145,7 @@ def test_one_that_cannot_be_read_hurts_only_itself(harness: PolicyHarness) -> No
     assert set(harness.policies.not_ready_grace_periods()) == {"general", "gpu"}
 
 
-async def test_each_verdict_is_written_once_and_again_when_it_turns(harness: PolicyHarness) -> None:
+async def test_policy_validation_is_written_once_per_change(harness: PolicyHarness) -> None:
     harness.write(policy("old", age=200, notReadyGrace="1m"), policy("young", notReadyGrace="2m"))
     harness.update()
     assert await harness.policies.write_validations() and await harness.policies.write_validations()
@@ -162,7 +162,7 @@ async def test_each_verdict_is_written_once_and_again_when_it_turns(harness: Pol
     ]
 
 
-async def test_a_verdict_that_could_not_be_written_is_written_next_time(harness: PolicyHarness) -> None:
+async def test_failed_write_of_validation_is_retried(harness: PolicyHarness) -> None:
     harness.write(policy("p", launch={"deadline": "0s"}))
     harness.update()
     harness.policy_port.failures = 1

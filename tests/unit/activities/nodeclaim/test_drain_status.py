@@ -48,7 +48,7 @@ async def drain_status(cluster: FakeCluster, **fields: Any) -> tuple[DrainResult
     return result, result.status
 
 
-async def test_the_verdict_names_pod_owner_budget_arithmetic_and_what_to_do(cluster: FakeCluster) -> None:
+async def test_status_names_pod_owner_budget_counts_and_remedy(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
     result, found = await drain_status(cluster)
     (blocker,) = found.eviction_blockers
@@ -108,7 +108,7 @@ async def test_a_server_that_asks_for_a_pause_gets_one(cluster: FakeCluster) -> 
         await drain(cluster)
 
 
-async def test_a_fault_that_took_the_verdicts_place_is_replaced_again(cluster: FakeCluster) -> None:
+async def test_status_replaces_fault(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
     _, found = await drain_status(cluster)
     result, _ = await drain_status(cluster, known=found, known_blockers="503", poll_timeout=60)
@@ -390,7 +390,7 @@ async def test_a_rollout_that_may_not_be_restarted_is_said_and_the_pod_evicted(c
     assert cluster.pods.evicted == ["web"] and cluster.events.reasons_for("web") == ["SurgeFailed", "Evicted"]
 
 
-async def test_looks_that_fail_leave_the_verdict_to_the_next_try(cluster: FakeCluster) -> None:
+async def test_failed_passes_leave_status_to_next_attempt(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
     cluster.pods.faults["on_node"] = [TryLater("503")]
     with pytest.raises(Exception, match="503"):

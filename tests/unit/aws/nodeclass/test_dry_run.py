@@ -187,7 +187,7 @@ def test_allowed_and_no_room_at_the_moment_speak_for_the_class(fault: Fault) -> 
         (BadInput("instance-profile/x has no associated IAM Roles", code="InvalidParameterValue"), True),
     ],
 )
-def test_what_is_no_answer_is_no_verdict(fault: Fault, soon: bool) -> None:
+def test_inconclusive_fault_is_undecided(fault: Fault, soon: bool) -> None:
     result = classify_fault(fault, ROLE_CLASS, "Forbidden")
     assert isinstance(result, Undecided)
     assert bool(result.retry_after) == soon

@@ -265,7 +265,7 @@ async def test_a_trial_template_that_a_dead_worker_left_is_used_and_deleted() ->
     assert harness.ec2.counts["delete_launch_template"] == 1
 
 
-async def test_a_template_that_cannot_be_deleted_is_no_verdict_on_the_class() -> None:
+async def test_undeletable_template_does_not_invalidate_nodeclass() -> None:
     harness = ValidationHarness()
     harness.ec2.faults["delete_launch_template"] = [TryLater("oops")]
     await harness.assert_condition("True", "")
@@ -310,7 +310,7 @@ async def test_a_look_that_is_cancelled_at_a_call_leaves_no_template(call: str) 
         ({"detailedMonitoring": True}, True),
     ],
 )
-async def test_a_good_verdict_holds_until_the_class_changes(changed: dict[str, Any], is_revalidated: bool) -> None:
+async def test_success_is_cached_until_nodeclass_changes(changed: dict[str, Any], is_revalidated: bool) -> None:
     harness = ValidationHarness()
     await harness.assert_condition("True", "")
     harness.ec2.calls.clear()
@@ -329,9 +329,7 @@ async def test_a_good_verdict_holds_until_the_class_changes(changed: dict[str, A
         ({"amis": resolved_status()["amis"][1:]}, True),
     ],
 )
-async def test_a_good_verdict_holds_until_what_it_resolved_to_changes(
-    changed: dict[str, Any], is_revalidated: bool
-) -> None:
+async def test_success_is_cached_until_resolved_resources_change(changed: dict[str, Any], is_revalidated: bool) -> None:
     harness = ValidationHarness()
     await harness.assert_condition("True", "")
     harness.ec2.calls.clear()
@@ -356,7 +354,7 @@ async def test_annotations_ask_anew_but_the_controllers_own_do_not() -> None:
     assert await revalidates(mine_look="again")
 
 
-async def test_the_verdict_is_forgotten_with_the_class() -> None:
+async def test_cached_result_is_removed_with_nodeclass() -> None:
     harness = ValidationHarness()
     await harness.assert_condition("True", "")
     harness.validation.forget(build_nodeclass())

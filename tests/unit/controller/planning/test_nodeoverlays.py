@@ -56,7 +56,7 @@ async def harness(overlay_port: FakeOverlayPort) -> AsyncIterator[ProvisionerHar
     await harness.provisioner.close()
 
 
-async def test_a_plan_goes_by_the_overlay_and_its_verdict_is_written_before(
+async def test_plan_uses_overlay_after_its_validation_is_written(
     harness: ProvisionerHarness, overlay_port: FakeOverlayPort
 ) -> None:
     harness.add_pods(1)
@@ -72,7 +72,7 @@ async def test_a_plan_goes_by_the_overlay_and_its_verdict_is_written_before(
     assert overlay_port.written == [("cheap", "")]
 
 
-async def test_a_verdict_is_written_once_and_again_when_it_turns(
+async def test_overlay_validation_is_written_once_per_change(
     harness: ProvisionerHarness, overlay_port: FakeOverlayPort
 ) -> None:
     harness.apply_objects("nodeoverlays", overlay("b", SMALL, price="1"), overlay("a", price="2"))

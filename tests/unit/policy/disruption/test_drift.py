@@ -227,14 +227,14 @@ UNKNOWN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("unknown_reason", UNKNOWN)
-def test_a_verdict_stands_while_its_reason_cannot_be_looked_at(unknown_reason: str) -> None:
+def test_drift_reason_is_kept_while_unknown(unknown_reason: str) -> None:
     before = Drift(reason=unknown_reason, message="as it was")
     assert drift_of(previous=before, **UNKNOWN[unknown_reason]) == before
     assert drift_of(previous=before) is None, "and goes once it can be"
 
 
 @pytest.mark.parametrize("unknown_reason", UNKNOWN)
-def test_what_cannot_be_looked_at_keeps_no_other_verdict(unknown_reason: str) -> None:
+def test_unknown_reason_does_not_keep_other_drift(unknown_reason: str) -> None:
     """A reason that is known to be mended is not kept by another one that is not known."""
     other = labels.NODEPOOL_DRIFTED if unknown_reason != labels.NODEPOOL_DRIFTED else labels.AMI_DRIFT
     assert drift_of(previous=Drift(reason=other, message="as it was"), **UNKNOWN[unknown_reason]) is None

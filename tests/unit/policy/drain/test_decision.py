@@ -178,7 +178,7 @@ def test_what_ends_by_itself_does_not_count_as_held(cause: str) -> None:
     assert status_after(None, "a", cause=cause).blocked_since is None
 
 
-def test_a_verdict_says_the_same_in_one_line_while_nothing_changes() -> None:
+def test_unchanged_drain_status_has_same_status_line() -> None:
     first = status_after(None, *(f"default/p{number}" for number in range(7)))
     sent = first.truncate()
     assert first.status_line == sent.status_line and len(sent.eviction_blockers) == 5 and sent.unnamed_blockers == 2
@@ -186,7 +186,7 @@ def test_a_verdict_says_the_same_in_one_line_while_nothing_changes() -> None:
     assert status_after(None, "default/web", cause="terminating").status_line == "pods are ending: default/web"
 
 
-def test_a_verdict_is_the_same_after_its_way_through_a_history() -> None:
+def test_drain_status_survives_serialization() -> None:
     state = blocked_drain(
         cancellable=True, blocked_since=NOW, deadline=after(hours=1), not_ready_since=NOW, not_ready_until=NOW
     )

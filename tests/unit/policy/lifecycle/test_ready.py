@@ -251,12 +251,12 @@ def test_a_ready_node(case: str) -> None:
     assert decide_ready(state, NOW) == decision
 
 
-def test_every_kind_of_verdict_stands_in_the_table() -> None:
+def test_table_covers_every_decision() -> None:
     field: Any = ReadyDecision.model_fields["do"]
     assert {decision.do for _, decision in CASES.values()} == set(field.annotation.__args__)
 
 
-def test_waiting_until_a_moment_changes_the_verdict_at_that_moment() -> None:
+def test_waiting_until_a_time_changes_the_decision_at_that_time() -> None:
     for state, decision in CASES.values():
         if decision.do == "wait" and decision.until is not None:
             assert decide_ready(state, decision.until) != decision

@@ -50,7 +50,7 @@ def is_in_service(fake: WorkerHarness) -> bool:
     return DISRUPTED_TAINT_KEY not in {key for key, _, _ in fake.nodes.found["node-a"].taints}
 
 
-async def test_the_verdict_is_in_the_state_for_whoever_asks(fake: WorkerHarness) -> None:
+async def test_drain_status_is_in_workflow_state(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.budgets.add("web", min_available="1", expected=1, desired=1, current=1)
     add_blocked_pod(fake)
