@@ -21,12 +21,12 @@ _RISE: Final = 22
 """How much higher an arc is for each phase that it leaves out."""
 _PHASES: Final = tuple(Phase)
 _STEPS: Final = {
-    (Phase.LAUNCH, Phase.REGISTRATION): "instance",
+    (Phase.LAUNCH, Phase.REGISTRATION): "launched",
     (Phase.REGISTRATION, Phase.INITIALIZATION): "Node joined",
     (Phase.INITIALIZATION, Phase.READY): "Ready",
-    (Phase.READY, Phase.DRAIN): "it goes",
-    (Phase.DRAIN, Phase.TERMINATION): "pods left",
-    (Phase.TERMINATION, Phase.DELETED): "EC2 ended it",
+    (Phase.READY, Phase.DRAIN): "deleted",
+    (Phase.DRAIN, Phase.TERMINATION): "drained",
+    (Phase.TERMINATION, Phase.DELETED): "terminated",
 }
 _COLOURS: Final = {
     Phase.READY: "#2e7d32",

@@ -25,8 +25,11 @@ DOCS: Final = ROOT / "docs"
 _BELOW: Final = "source"
 _COMMENT: Final = re.compile(r"\A<!--.*?-->\s*", re.DOTALL)
 _INDENTED_CODE: Final = re.compile(
-    r'(<div class="highlight"><pre><span></span><code>)(.*?)(</code></pre></div>)', re.DOTALL
+    r'(?<!-->\n)(<div class="language-text highlight"><pre><span></span><code>)(.*?)(</code></pre></div>)', re.DOTALL
 )
+"""Outputs, which a comment precedes, stay plain."""
+_SEARCH_BOOSTS: Final = {"source/": 0.2, "decisions/": 0.2, "testing": 0.2, "runbooks/": 2.0, "reference/": 0.7}
+"""By the beginning of a page's address: users' pages come before those for contributors."""
 _LINK: Final = re.compile(r"(\]\()([^)#\s]+)")
 
 
@@ -44,10 +47,15 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Link to the copies, and start with the heading."""
+    """Link to the copies, start with the heading, and rank the page in the search."""
+    page.meta.setdefault("search", {"boost": _search_boost(page.file.src_uri)})
     source = DOCS / page.file.src_uri
     linked = _rewrite_links(markdown, source, page.file.src_uri) if source.exists() else markdown
     return _COMMENT.sub("", linked)
+
+
+def _search_boost(uri: str) -> float:
+    return next((boost for prefix, boost in _SEARCH_BOOSTS.items() if uri.startswith(prefix)), 1.0)
 
 
 def on_page_content(html: str, **_: Any) -> str:
