@@ -1,4 +1,4 @@
-"""Writes what is said elsewhere: `python -m tools.generate`. The CRDs of `deploy/crds` come from the models, parts of
+"""Write generated files: `python -m tools.generate`. The CRDs of `deploy/crds` come from the models, parts of
 the Helm charts from what `tools/charts.py` names; docs/reference, docs/settings.md, the dashboard and the picture from
 the code, example outputs in pages from the product's renderers, the stack of the worker's role from deploy/iam.
 

@@ -34,7 +34,7 @@ _LINK: Final = re.compile(r"(\]\()([^)#\s]+)")
 
 
 def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
-    """Add what is linked to, and what that links to."""
+    """Add linked files, and the files that these link to."""
     visited: set[Path] = set()
     waiting = {target for page in DOCS.rglob("*.md") for target in _outside_targets(page)}
     while waiting:

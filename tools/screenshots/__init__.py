@@ -1,1 +1,1 @@
-"""The documents' screenshots of Temporal's UI: `make pictures` takes them anew, of real workflows in a sandbox."""
+"""Screenshots of the Temporal UI for the docs: `make pictures` takes them of real workflows in a sandbox."""

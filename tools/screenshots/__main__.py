@@ -24,7 +24,7 @@ from workflows import ids
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "pictures"
 COLUMNS: Final = ("Status", "Workflow ID", "TenurePhase", "TenureBlockedBy")
 PAGE, DIALOG = "#content", "dialog[open]"
-"""By CSS: the page without its menu and its head, and what is open before it."""
+"""By CSS: the page without its menu and its head, and the open dialog."""
 SETTLES: Final = 1.0
 """Seconds that menus and dialogs take to unfold."""
 WIDTH: Final = 1280
@@ -40,7 +40,7 @@ class Album:
         self._base = f"{session.sandbox.temporal_ui}/namespaces/{session.sandbox.plan.namespace}/workflows"
 
     async def capture_node(self, name: str, nodeclaim: NodeClaimSummary, *texts: str, height: int) -> None:
-        """What the workflow of a node says of itself."""
+        """The details of a node's workflow."""
         await self._browser.size(WIDTH, height)
         await self._browser.open(f"{await self._run_url(nodeclaim.workflow_id)}/user-metadata")
         await self._browser.wait_for_text("Current Details", "How it came here", *texts)
@@ -122,7 +122,7 @@ def pictures(
     chromium: Annotated[str, typer.Option(envvar="CHROMIUM", help="Its program, where it is not found by name.")] = "",
     folder: Annotated[Path, typer.Option(help="Where they are written.")] = FOLDER,
 ) -> None:
-    """Take the pictures anew."""
+    """Take the screenshots of the Temporal UI."""
     try:
         program = find_chromium(chromium)
     except NoBrowser as absent:
