@@ -107,7 +107,7 @@ async def capture_all(sandbox: Sandbox, program: str, folder: Path) -> None:
                 await browser.open(session.sandbox.temporal_ui)
                 await browser.wait_for_text("Workflows")
                 album = Album(browser, session, folder)
-                await album.capture_node("node-draining", nodes.draining, "Blocked by", "default/shop", height=980)
+                await album.capture_node("node-draining", nodes.draining, "Blocked by", "default/shop", height=900)
                 await album.capture_node("node-starting", nodes.starting, "Blocked by", scene.TAINT, height=940)
                 await album.capture_node("node-ready", nodes.ready, "Waits for", height=940)
                 await album.capture_view("view-overdue", "nodes that are overdue", nodes.draining.name, height=480)

@@ -1,23 +1,69 @@
-"""The documentation builds in strict mode, and links outside of it lead to files."""
+"""The documentation builds in strict mode, its search finds pages, and links outside of it lead to files."""
 
+import functools
+import http.server
 import os
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.support.paths import ROOT
+from tools.screenshots.browser import Browser, NoBrowser, find_chromium
 
 MKDOCS = Path(sys.executable).with_name("mkdocs")
 NOT_IN_SITE = ("README.md", "CONTRIBUTING.md", "deploy/iam/README.md", "tenure/sandbox/aws/README.md")
 
 
-def test_site_builds_in_strict_mode(tmp_path: Path) -> None:
-    command = [str(MKDOCS), "build", "--strict", "--site-dir", str(tmp_path / "site")]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [str(MKDOCS), "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     assert result.returncode == 0, result.stderr
-    site = tmp_path / "site"
+    return folder
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[str]:
+    """The address of a server of the folder's files."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("pause", "pause.html"),
+        ("PDB", "drains.html"),
+        ("spot interruption", "interruptions.html"),
+        ("stuck node", "runbooks/node-overdue.html"),
+    ],
+)
+async def test_search_finds_the_page_first(site: Path, words: str, page: str) -> None:
+    try:
+        program = find_chromium()
+    except NoBrowser as absent:
+        pytest.skip(str(absent))
+    with serve(site) as address:
+        async with Browser(program) as browser:
+            await browser.open(f"{address}/index.html")
+            await browser.wait_for_text("Where to go")
+            await browser.write(words, into=".md-search__input")
+            first = await browser.wait_for("document.querySelector('.md-search-result__item > a')?.href")
+    assert first.startswith(f"{address}/{page}"), first
+
+
+def test_site_builds_in_strict_mode(site: Path) -> None:
     assert (site / "source/deploy/alerts/tenure.yaml").exists()
     assert "<title>EC2NodeClass - Tenure</title>" in (site / "reference/kinds/ec2nodeclass.html").read_text()
     assert '<span class="nt">apiVersion</span>' in (site / "lifecycle-policy.html").read_text(), (
