@@ -36,6 +36,7 @@ from activities.workflow_client import WorkflowClient
 from tenure import metrics
 from tenure.aws.client.client import AwsClients
 from tenure.aws.settings import AwsSettings
+from tenure.clock import CLOCK
 from tenure.controller import process
 from tenure.controller import settings as gates
 from tenure.controller.host import ClusterController
@@ -121,6 +122,8 @@ async def run(settings: Settings) -> None:
     )
     meter = meter_of(temporal)
     endpoints = monitor_endpoints(meter)
+    clock_offset = metrics.CLOCK_OFFSET.bind(meter)
+    CLOCK.subscribe(lambda offset: clock_offset.record(offset.total_seconds()))
     cluster = await connect_kubernetes(
         settings, waited=metrics.KUBERNETES_CALL_WAIT.bind(meter).record, endpoints=endpoints
     )

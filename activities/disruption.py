@@ -7,7 +7,6 @@ first: the Node, then its pods.
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 
 from temporalio import activity
 
@@ -16,6 +15,7 @@ from activities.runtime import background_heartbeat, call_for_each, map_faults
 from tenure.apis import labels
 from tenure.apis.labels import DO_NOT_DISRUPT
 from tenure.apis.nodeclaim import NodeClaim
+from tenure.clock import utc_now
 from tenure.model.base import parse_timestamp
 from tenure.model.disruption.commands import CommandRequest, CommandResult
 from tenure.model.disruption.decision import CommandCandidate
@@ -120,7 +120,7 @@ class DisruptionActivities:
         why = node_blocker(node)
         if why or (request.reason == "Drifted" and claim.spec.termination_grace_period):
             return why
-        return pods_blocker(await self._pods.on_node(node.name, now=datetime.now(UTC)))
+        return pods_blocker(await self._pods.on_node(node.name, now=utc_now()))
 
     async def _taint_candidate(self, request: CommandRequest, one: CommandCandidate) -> None:
         """The owner first: a taint without an owner would stay."""
@@ -177,7 +177,7 @@ class DisruptionActivities:
         await publish_event_on(self._events, "NodeClaim", claim, "DisruptionTerminating", message)
 
     async def _carries_pods(self, node: str) -> bool:
-        return any(pod.reschedulable for pod in await self._pods.on_node(node, now=datetime.now(UTC)))
+        return any(pod.reschedulable for pod in await self._pods.on_node(node, now=utc_now()))
 
     async def _publish_candidate_event(self, one: CommandCandidate, reason: str, message: str) -> None:
         await self._events.publish(kind="NodeClaim", name=one.claim, uid=one.claim_uid, reason=reason, message=message)
@@ -204,7 +204,7 @@ class DisruptionActivities:
 
     async def _expire_grace_period(self, claim: NodeClaim) -> None:
         """The end of the grace period is now (reference 3.12); one that is written and earlier stays."""
-        now, meta = datetime.now(UTC), claim.metadata
+        now, meta = utc_now(), claim.metadata
         written = parse_timestamp(meta.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP, ""))
         if written is None or written > now:
             stamp = {labels.NODECLAIM_TERMINATION_TIMESTAMP: now.isoformat().replace("+00:00", "Z")}
@@ -227,7 +227,7 @@ class DisruptionActivities:
         await self._set_condition(claim, uid, ConditionPatch(type=labels.DISRUPTION_REASON, status=""))
 
     async def _set_condition(self, claim: str, uid: str, *conditions: ConditionPatch) -> None:
-        await self._claims.patch(claim, uid, conditions=conditions, now=datetime.now(UTC))
+        await self._claims.patch(claim, uid, conditions=conditions, now=utc_now())
 
     async def _delete_unless_used(self, request: NodeClaimDisruptionRequest, claim: NodeClaim) -> DisruptionResult:
         """A fault restores the node, since the next try may never come."""
@@ -264,7 +264,7 @@ class DisruptionActivities:
     async def _usage_blocker(self, node: NodeState) -> str:
         if why := node_blocker(node):
             return why
-        pods = await self._pods.on_node(node.name, now=datetime.now(UTC))
+        pods = await self._pods.on_node(node.name, now=utc_now())
         reschedulable = [f"{pod.namespace}/{pod.name}" for pod in pods if pod.reschedulable]
         if reschedulable:
             return f"not empty: {', '.join(reschedulable[:3])}"

@@ -1,6 +1,5 @@
 """EC2NodeClasses: resolve what they name, show it on their status, and clean up when they go."""
 
-from datetime import UTC, datetime
 from typing import Final
 
 from temporalio import activity
@@ -12,6 +11,7 @@ from tenure import metrics
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION, nodeclass_hash
+from tenure.clock import utc_now
 from tenure.model.errors import Fault
 from tenure.model.nodeclaim.requests import NodeClassRequest, NodeClassResult
 from tenure.model.rollout import PinRequest, active_image_pin, add_pinned_images, ami_selector_digest
@@ -48,7 +48,7 @@ class NodeClassActivities:
             status=resolved.status,
             conditions=resolved.conditions,
             annotations=await self._hash_annotations(node_class, resolved.ca_bundle, request),
-            now=datetime.now(UTC),
+            now=utc_now(),
         )
         await self._publish_status_events(node_class, resolved)
         if resolved.user_data_bytes:
@@ -94,7 +94,7 @@ class NodeClassActivities:
 
     async def _pin_amis(self, node_class: EC2NodeClass, request: PinRequest) -> None:
         """Said again, nothing is written."""
-        now = datetime.now(UTC)
+        now = utc_now()
         current = active_image_pin(node_class, now)
         if current is not None and current.images.items() >= request.images.items():
             return

@@ -222,6 +222,11 @@ GARBAGE_COLLECTION_FAILED = _counter(
 GARBAGE_COLLECTION_FAULTS = _counter(
     "tenure_garbage_collection_faults_total", "task", "failed runs of garbage collection"
 )
+CLOCK_OFFSET = _gauge(
+    "tenure_clock_offset_seconds",
+    "",
+    "seconds by which the worker's clock is ahead of the API server's; 0 below 30 s, which needs no correction",
+)
 ENDPOINT_UNREACHABLE = _gauge(
     "tenure_endpoint_unreachable", "endpoint", "1 while the last calls to an API had no answer, such as without DNS"
 )

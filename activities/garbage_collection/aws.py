@@ -6,7 +6,6 @@ A launch creates templates and profiles again when it needs them, so deleting on
 import random
 import time
 from collections.abc import Sequence, Set
-from datetime import UTC, datetime
 
 from temporalio import activity
 
@@ -21,6 +20,7 @@ from activities.garbage_collection.base import (
 from activities.ports.core import Ports, publish_event_on
 from activities.runtime import map_faults
 from tenure.apis import labels
+from tenure.clock import utc_now
 from tenure.model.errors import Fault, Forbidden
 from tenure.model.garbage_collection import (
     GarbageCollectionRequest,
@@ -116,7 +116,7 @@ class AwsCollector:
                 await self._orphaned_resources.delete_template(template)
                 stats.record_collected("launch template", template.name, pool=template.pool)
 
-            unused = decide_unused_templates(templates, claims, running=running, now=datetime.now(UTC))
+            unused = decide_unused_templates(templates, claims, running=running, now=utc_now())
             await stats.process_each("launch template", unused, collect)
             return stats.build_result()
 
@@ -137,7 +137,7 @@ class AwsCollector:
                 await self._orphaned_resources.delete_profile(profile)
                 stats.record_collected("instance profile", profile.name)
 
-            unused = decide_unused_profiles(profiles, claims, classes, running=running, now=datetime.now(UTC))
+            unused = decide_unused_profiles(profiles, claims, classes, running=running, now=utc_now())
             await stats.process_each("instance profile", unused, collect)
             return stats.build_result()
 
@@ -180,13 +180,13 @@ class AwsCollector:
             await self._orphaned_resources.tag_instance(claim.instance_id, missing)
             stats.record_collected("tags", claim.instance_id, keys=sorted(missing))
         annotations = {labels.TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
-        await self._claims.patch(claim.name, claim.uid, annotations=annotations, now=datetime.now(UTC))
+        await self._claims.patch(claim.name, claim.uid, annotations=annotations, now=utc_now())
 
 
 def _find_orphaned(
     request: GarbageCollectionRequest, instances: Sequence[InstanceFacts], claims: Sequence[InventoryNodeClaim]
 ) -> list[InstanceFacts]:
-    return decide_orphaned_instances(instances, claims, cluster=request.cluster, now=datetime.now(UTC))
+    return decide_orphaned_instances(instances, claims, cluster=request.cluster, now=utc_now())
 
 
 def _launch_group(instance: InstanceFacts) -> str:

@@ -5,13 +5,13 @@ whose instance is not listed is deleted, EC2 is asked for the instance by ID, tw
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from temporalio import activity
 
 from activities.garbage_collection.base import GARBAGE, SharedLists, collection_run
 from activities.ports.core import Ports, publish_event_on
 from activities.runtime import map_faults
+from tenure.clock import utc_now
 from tenure.model.garbage_collection import (
     GarbageCollectionRequest,
     GarbageCollectionResult,
@@ -42,7 +42,7 @@ class KubernetesCollector:
             claims = await self._lists.claims.read_cached()
             listed = await self._lists.instances.read_cached()
             stats.examined = len(claims)
-            orphaned = decide_orphaned_nodeclaims(claims, listed, now=datetime.now(UTC))
+            orphaned = decide_orphaned_nodeclaims(claims, listed, now=utc_now())
             nodes = await self._inventory.list_nodes() if orphaned else ()
 
             async def collect(claim: InventoryNodeClaim) -> None:
@@ -71,7 +71,7 @@ class KubernetesCollector:
                 if not await self._is_running(node.instance_id) and await self._inventory.delete_node(node):
                     stats.record_collected("node", node.name, instance=node.instance_id)
 
-            await stats.process_each("node", decide_orphaned_nodes(nodes, claims, now=datetime.now(UTC)), collect)
+            await stats.process_each("node", decide_orphaned_nodes(nodes, claims, now=utc_now()), collect)
             return stats.build_result()
 
     @activity.defn
@@ -83,7 +83,7 @@ class KubernetesCollector:
             leases = await self._inventory.list_leases()
             nodes = await self._inventory.list_nodes()
             names, uids = {node.name for node in nodes}, {node.uid for node in nodes}
-            now = datetime.now(UTC)
+            now = utc_now()
             orphaned = [one for one in leases if is_orphaned_lease(one, names=names, uids=uids, now=now)]
             stats.examined = len(leases)
 
@@ -113,5 +113,5 @@ class KubernetesCollector:
 
 
 def _has_live_node(claim: InventoryNodeClaim, nodes: Sequence[InventoryNode]) -> bool:
-    now = datetime.now(UTC)
+    now = utc_now()
     return any(decide_speaks_for(one, claim, now=now) for one in nodes)

@@ -6,7 +6,7 @@ be read ends its activity with a value that says why.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
@@ -20,6 +20,7 @@ from activities.ports.core import Named, Ports, publish_event_on
 from activities.ports.interruption import EventQueue, InstanceStatuses, NodeInterruptionNotifier
 from activities.runtime import background_heartbeat, map_faults, not_yet_error
 from tenure.apis.labels import INTERRUPTIONS, MAINTENANCE_UNTIL
+from tenure.clock import utc_now
 from tenure.model.base import REQUEST_PRIORITY
 from tenure.model.errors import Fault
 from tenure.model.interruption.records import (
@@ -34,10 +35,6 @@ log = structlog.get_logger(__name__)
 _FAULT_LIMIT = 300
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class InterruptionActivities:
     def __init__(
         self,
@@ -47,7 +44,7 @@ class InterruptionActivities:
         nodes: NodeInterruptionNotifier,
         ports: Ports,
         metrics: InterruptionMetrics,
-        now: Callable[[], datetime] = _utc_now,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._queue, self._nodes, self._metrics, self._now = queue, nodes, metrics, now
         self._early_evictions = EarlyEvictions(ports)

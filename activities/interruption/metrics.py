@@ -4,7 +4,6 @@ An alert uses INTERRUPTION_LAST_READ: it is set at the worker's start and at eve
 where nothing is read. The next worker continues counting from the heartbeat; `tenure events` shows the counts.
 """
 
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -14,15 +13,20 @@ from pydantic import ValidationError
 from temporalio.common import MetricMeter
 
 from tenure import metrics
+from tenure.clock import utc_now
 from tenure.model.interruption.records import MessageCounts, QueueMessage
 
 SourceName = Literal["queue", "status"]
 
 
+def _unix_time() -> float:
+    return utc_now().timestamp()
+
+
 class InterruptionMetrics:
     """`queue`: the name of the queue that is to be read; empty for none."""
 
-    def __init__(self, meter: MetricMeter, *, queue: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, meter: MetricMeter, *, queue: str, clock: Callable[[], float] = _unix_time) -> None:
         self._clock = clock
         self.message_counts: Counter[str] = Counter()
         """Messages received and deleted, and by its word why one was dropped, since this process began."""

@@ -1,7 +1,6 @@
 """Annotations that outlive a workflow: NotReady intervals, pauses, and stamps of the static hash."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 from temporalio import activity
 
@@ -12,6 +11,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION
 from tenure.apis.labels import NOT_READY_INTERVALS, PAUSE
 from tenure.apis.nodeclaim import NodeClaim
+from tenure.clock import utc_now
 from tenure.model.node_health import format_intervals, merge_intervals, parse_intervals
 from tenure.model.nodeclaim.requests import NotReadyNotification
 from tenure.model.operator_requests import PauseAnnotationRequest
@@ -34,7 +34,7 @@ class AnnotationActivities:
             parse_intervals(claim.metadata.annotations.get(NOT_READY_INTERVALS, "")), request.not_ready_intervals
         )
         await self._claims.patch(
-            ref.name, ref.uid, annotations={NOT_READY_INTERVALS: format_intervals(intervals)}, now=datetime.now(UTC)
+            ref.name, ref.uid, annotations={NOT_READY_INTERVALS: format_intervals(intervals)}, now=utc_now()
         )
 
     @activity.defn
@@ -87,4 +87,4 @@ async def _restamp_nodeclaims(
         annotations = claim.metadata.annotations
         stamp = decide_stamp(annotations, value, key=key, version=version, drifted=drifted, deleting=deleting)
         if stamp:
-            await claims.patch(claim.name, claim.uid, annotations=stamp, now=datetime.now(UTC))
+            await claims.patch(claim.name, claim.uid, annotations=stamp, now=utc_now())

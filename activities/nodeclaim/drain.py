@@ -6,7 +6,7 @@ until the pods are gone, so that it can be cancelled.
 """
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import datetime
 
 from temporalio import activity
 
@@ -15,6 +15,7 @@ from activities.nodeclaim.eviction import BatchedFirstEviction
 from activities.ports.core import ConditionPatch, Ports, find_nodeclaim, publish_event_on
 from activities.runtime import HEARTBEAT_EVERY_SECONDS, RARE_HEARTBEAT_SECONDS, background_heartbeat, map_faults
 from tenure.apis import labels
+from tenure.clock import utc_now
 from tenure.model.base import REQUEST_PRIORITY
 from tenure.model.disruption.drain import DrainStatus
 from tenure.model.nodeclaim.requests import CancelDrainRequest, DrainRequest, DrainResult
@@ -59,17 +60,17 @@ class DrainActivities:
             self._running_drains -= 1
 
     async def _poll_until_changed(self, drain_pass: DrainPass, request: DrainRequest) -> DrainResult:
-        began, pause = datetime.now(UTC), FIRST_POLL_SECONDS
+        began, pause = utc_now(), FIRST_POLL_SECONDS
         timeout = _remaining_timeout(request, began)
         while True:
-            result = await drain_pass.run_once(datetime.now(UTC))
+            result = await drain_pass.run_once(utc_now())
             if result is not None:
                 return result
-            since = (datetime.now(UTC) - began).total_seconds()
+            since = (utc_now() - began).total_seconds()
             if _is_status_due(request, drain_pass.status, since, timeout):
                 return await drain_pass.publish_status()
             shared_pause = min(self._shared_pause(), max(pause, timeout - since))
-            await asyncio.sleep(max(drain_pass.next_pause(pause, datetime.now(UTC)), shared_pause))
+            await asyncio.sleep(max(drain_pass.next_pause(pause, utc_now()), shared_pause))
             pause = min(MAX_POLL_SECONDS, pause * 1.5)
 
     def _shared_pause(self) -> float:
@@ -90,7 +91,7 @@ class DrainActivities:
             ConditionPatch(type=labels.DISRUPTION_REASON, status=""),
             ConditionPatch(type=labels.DRAINED, status="False", reason=labels.DRAIN_CANCELLED, message=request.why),
         )
-        await claims.patch(ref.name, ref.uid, conditions=conditions, now=datetime.now(UTC))
+        await claims.patch(ref.name, ref.uid, conditions=conditions, now=utc_now())
         message = f"Uncordoned node: {request.why}"
         await publish_event_on(self._ports.events, "NodeClaim", ref, request.event, message)
         return True

@@ -6,7 +6,7 @@ the workflow the last status.
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from temporalio import activity
 
@@ -15,6 +15,7 @@ from activities.ports.core import ConditionPatch, DrainPod, NodeState, Ports, fi
 from tenure import metrics
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
+from tenure.clock import utc_now
 from tenure.model.base import parse_instance_id, parse_timestamp
 from tenure.model.disruption.drain import DrainStatus, EvictionBlocker
 from tenure.model.nodeclaim.requests import MAX_EVICTED_PODS, DrainRequest, DrainResult
@@ -260,7 +261,7 @@ class DrainPass:
         return DrainResult.model_validate({"outcome": outcome, "pods": pods, "deadline": self._deadline})
 
     async def _write_conditions(self, conditions: Sequence[ConditionPatch]) -> None:
-        await self._claims.patch(self._ref.name, self._ref.uid, conditions=conditions, now=datetime.now(UTC))
+        await self._claims.patch(self._ref.name, self._ref.uid, conditions=conditions, now=utc_now())
 
     async def _publish_event(self, reason: str, message: str) -> None:
         """On the NodeClaim, and on the Node, where Karpenter says it."""

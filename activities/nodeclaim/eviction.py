@@ -8,7 +8,7 @@ activity, and the pods have two minutes. The later drain finds the taint and con
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
@@ -17,6 +17,7 @@ from temporalio import activity
 from activities.ports.core import Deployments, DrainPod, Eviction, Ports
 from activities.ports.interruption import InterruptedNode
 from tenure import metrics
+from tenure.clock import utc_now
 from tenure.model.disruption.drain import DeploymentRollout, DrainStatus, EvictionBlocker, EvictionBudget
 from tenure.model.errors import Fault, Throttled
 from tenure.model.nodeclaim.requests import DrainRequest, NodeClaimRef
@@ -266,7 +267,7 @@ class NodeEarlyEviction:
         node = self._interrupted_node
         try:
             async with asyncio.timeout(within):
-                now = datetime.now(UTC)
+                now = utc_now()
                 if await self._ports.nodes.mark_early_evicted(node.node, node.uid, tainted=node.tainted, at=now):
                     await self._eviction_queue.evict(node.pods, deadline=None, known=None, now=now)
         except (Fault, TimeoutError) as error:
@@ -294,7 +295,7 @@ class EarlyEvictions:
 
     def begin_for(self, interrupted_node: InterruptedNode) -> NodeEarlyEviction | None:
         """None if there is no pod to evict, or the eviction began before."""
-        now = datetime.now(UTC)
+        now = utc_now()
         if not interrupted_node.pods or not self._is_first(interrupted_node.uid, now):
             return None
         return NodeEarlyEviction(self._ports, interrupted_node)

@@ -4,7 +4,7 @@ A repeat finds the Job by its name and calls under the same key. `tenure/policy/
 """
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import datetime
 
 from temporalio import activity
 
@@ -12,6 +12,7 @@ from activities.ports.core import HookClient, Jobs, Ports, find_nodeclaim
 from activities.runtime import background_heartbeat, map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
+from tenure.clock import utc_now
 from tenure.model.base import parse_instance_id, parse_timestamp
 from tenure.model.errors import BadInput, Fault
 from tenure.model.hooks import (
@@ -117,7 +118,7 @@ class _Timeout:
     """Time that is left, by the seconds that the workflow gave; a try after a kill has what that left."""
 
     def __init__(self, request: HookRequest, grace: datetime | None) -> None:
-        now, info = datetime.now(UTC), activity.info()
+        now, info = utc_now(), activity.info()
         used = max(0.0, (now - info.scheduled_time).total_seconds()) if info.attempt > 1 else 0.0
         seconds = request.seconds - used
         if grace is not None:

@@ -4,7 +4,6 @@ Termination is one activity: the finalizers come off when EC2 no longer lists th
 """
 
 import asyncio
-from datetime import UTC, datetime
 from typing import Final, Literal
 
 from temporalio import activity
@@ -12,6 +11,7 @@ from temporalio import activity
 from activities.ports.core import ConditionPatch, Ports, find_nodeclaim
 from activities.runtime import RARE_HEARTBEAT_SECONDS, background_heartbeat, map_faults
 from tenure.apis import labels
+from tenure.clock import utc_now
 from tenure.model.base import REQUEST_PRIORITY, InstanceId, parse_instance_id
 from tenure.model.errors import Fault, NotFound, TryLater
 from tenure.model.nodeclaim.requests import NodeClaimRef, StopStartResult, TerminationRequest
@@ -53,7 +53,7 @@ class InstanceActivities:
         if not await self._instances.terminate(instance):
             return
         condition = ConditionPatch(type=labels.INSTANCE_TERMINATING, status="True")
-        await self._claims.patch(ref.name, ref.uid, conditions=(condition,), now=datetime.now(UTC))
+        await self._claims.patch(ref.name, ref.uid, conditions=(condition,), now=utc_now())
         pause = FIRST_POLL_SECONDS
         while await self._instances.get(instance) is not None:
             await asyncio.sleep(pause)

@@ -6,7 +6,7 @@ NodeClaim already shows stays its own, whatever the order of a repeated answer.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from temporalio import activity
 
@@ -15,6 +15,7 @@ from activities.runtime import call_for_each
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import format_resources
+from tenure.clock import utc_now
 from tenure.model.launch import (
     FleetInstance,
     FleetResult,
@@ -141,7 +142,7 @@ class InstanceAssigner:
         self, member: LaunchGroupMember, rejection: LaunchRejection, facts: LaunchFacts | None
     ) -> NodeClaim | None:
         """None when the NodeClaim is gone. Written once: its Node may have joined since an earlier try wrote it."""
-        now = datetime.now(UTC)
+        now = utc_now()
         if activity.info().attempt > 1:
             claim = await find_nodeclaim(self._claims, member.name, member.uid)
             if claim is not None and claim.status.provider_id:

@@ -5,7 +5,7 @@ The request is returned to the workflow before CreateFleet is called, so that a 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -18,6 +18,7 @@ from tenure import metrics
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
+from tenure.clock import utc_now
 from tenure.model.errors import Fault, TryLater
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import (
@@ -149,7 +150,7 @@ class LaunchActivities:
         rejection = _nodeclass_rejection(name, node_class)
         if rejection or node_class is None:
             return PreparationResult(preparation=rejection or _deleted_rejection(name))
-        now = datetime.now(UTC)
+        now = utc_now()
         other_shards = _offerings_of_other_shards(claim, node_class, request, now)
         prepare = partial(
             self._fleet.prepare, claim, node_class, discovered=request.discovered, now=now, is_retry=request.retry
@@ -224,7 +225,7 @@ class LaunchActivities:
             rejected=tuple(member for member in members if member.uid in rejected_uids),
             rejection=rejection if rejected_uids else None,
             unavailable=_with_zones(
-                list_unavailable_offerings(fleet_result.errors, group.request.node_class, datetime.now(UTC)), node_class
+                list_unavailable_offerings(fleet_result.errors, group.request.node_class, utc_now()), node_class
             ),
         )
 

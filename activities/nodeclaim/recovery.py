@@ -4,8 +4,6 @@ The NodeClaim's status counts first. An instance that is tagged with its name, a
 found at EC2 and written now.
 """
 
-from datetime import UTC, datetime
-
 from temporalio import activity
 
 from activities.nodeclaim.instance_assignment import launched_from_status, write_launched
@@ -13,6 +11,7 @@ from activities.ports.core import ConditionPatch, LaunchFacts, Ports, find_nodec
 from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
+from tenure.clock import utc_now
 from tenure.model.errors import TryLater
 from tenure.model.launch import FleetInstance, FleetResult, LaunchedInstance
 from tenure.model.node_health import parse_intervals
@@ -66,7 +65,7 @@ class RecoveryActivities:
             return
         await self._nodes.unmark_disrupted(node.name)
         cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
-        await self._claims.patch(claim.name, claim.uid, conditions=(cleared,), now=datetime.now(UTC))
+        await self._claims.patch(claim.name, claim.uid, conditions=(cleared,), now=utc_now())
 
     async def _launched_from_tags(self, claim: NodeClaim) -> LaunchedInstance | None:
         """One that launched alone carries the claim's name; its answer was lost with the store."""
@@ -75,9 +74,7 @@ class RecoveryActivities:
             return None
         instance = min(found, key=lambda one: one.instance_id)
         facts = await self._describe_instance(instance, claim)
-        updated = await write_launched(
-            self._claims, claim.metadata.name, claim.metadata.uid, facts, now=datetime.now(UTC)
-        )
+        updated = await write_launched(self._claims, claim.metadata.name, claim.metadata.uid, facts, now=utc_now())
         return _launched_if_any(updated) if updated else None
 
     async def _describe_instance(self, instance: InstanceFacts, claim: NodeClaim) -> LaunchFacts:

@@ -1,7 +1,5 @@
 """Registration and initialization of a Node: one live read and few writes each."""
 
-from datetime import UTC, datetime
-
 from temporalio import activity
 
 from activities.ports.core import ConditionPatch, NodeState, Ports, find_nodeclaim, publish_event_on
@@ -10,6 +8,7 @@ from tenure.apis import labels
 from tenure.apis.meta import Taint
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import parse_resources
+from tenure.clock import utc_now
 from tenure.model.nodeclaim.requests import InitializationResult, NodeClaimRef, RegistrationResult
 from tenure.policy.lifecycle.initialization import (
     decide_undeclared,
@@ -53,7 +52,7 @@ class RegistrationActivities:
                 ConditionPatch(type=labels.REGISTERED_CONDITION, status="True"),
                 _not_initialized_condition(waiting),
             ),
-            now=datetime.now(UTC),
+            now=utc_now(),
         )
         return RegistrationResult(
             outcome="registered",
@@ -82,16 +81,14 @@ class RegistrationActivities:
         if node is None or waiting:
             if not claim.is_true(labels.INITIALIZED_CONDITION):
                 conditions = (_not_initialized_condition(waiting),)
-                await self._claims.patch(ref.name, ref.uid, conditions=conditions, now=datetime.now(UTC))
+                await self._claims.patch(ref.name, ref.uid, conditions=conditions, now=utc_now())
             return InitializationResult(outcome="waiting", waiting_for=waiting[0])
         if not await self._nodes.mark_initialized(node.name):
             return InitializationResult(
                 outcome="waiting", waiting_for=f"{labels.NODE_NOT_FOUND}: {node.name} left the cluster"
             )
         await self._explain_taints(claim, node)
-        await self._claims.patch(
-            ref.name, ref.uid, conditions=_initialized_conditions(claim, node), now=datetime.now(UTC)
-        )
+        await self._claims.patch(ref.name, ref.uid, conditions=_initialized_conditions(claim, node), now=utc_now())
         return _initialized_result(claim, node)
 
     async def _explain_taints(self, claim: NodeClaim, node: NodeState) -> None:

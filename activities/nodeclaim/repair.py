@@ -4,7 +4,7 @@ The circuit breaker counts live nodes: counts of the watch may be old, and a Nod
 workflow to ask.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from temporalio import activity
 
@@ -12,6 +12,7 @@ from activities.ports.core import NodeState, Ports, find_nodeclaim, publish_even
 from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
+from tenure.clock import utc_now
 from tenure.model.base import parse_instance_id, parse_timestamp
 from tenure.model.errors import Fault, TryLater
 from tenure.model.node_health import RepairRequest, RepairResult
@@ -33,7 +34,7 @@ class RepairActivities:
         claim = await find_nodeclaim(self._claims, request.name, request.uid)
         if claim is None:
             return RepairResult(outcome="gone")
-        if request.step == "reboot" and _was_rebooted(claim, request, datetime.now(UTC)):
+        if request.step == "reboot" and _was_rebooted(claim, request, utc_now()):
             return RepairResult(outcome="done", why="it was rebooted already")
         node = await self._nodes.get(request.node_name)
         if node is None or node.provider_id != request.provider_id or _is_healthy(node, request):
@@ -56,7 +57,7 @@ class RepairActivities:
         """Written down before it is asked for, since what may have happened is not done twice; what EC2 refused has
         not."""
         instance = parse_instance_id(request.provider_id)
-        await self._annotate_reboot(request, f"{request.step_index}@{datetime.now(UTC).isoformat()}")
+        await self._annotate_reboot(request, f"{request.step_index}@{utc_now().isoformat()}")
         try:
             exists = await self._instances.reboot(instance)
         except TryLater:
@@ -69,12 +70,12 @@ class RepairActivities:
         return RepairResult(outcome="done" if exists else "gone")
 
     async def _annotate_reboot(self, request: RepairRequest, text: str) -> None:
-        await self._claims.patch(request.name, request.uid, annotations={labels.REBOOTED: text}, now=datetime.now(UTC))
+        await self._claims.patch(request.name, request.uid, annotations={labels.REBOOTED: text}, now=utc_now())
 
     async def _replace_node(self, request: RepairRequest, claim: NodeClaim, node: NodeState) -> RepairResult:
         """As Karpenter: its time is up at once, which no budget, annotation or grace period of the pool holds up.
         A graceful drain has its own time, where there is a kubelet that can end pods."""
-        now = datetime.now(UTC)
+        now = utc_now()
         nodeclaim_grace = claim.spec.termination_grace_delta
         requested_grace = request.graceful_for if request.graceful_for and node.ready else timedelta(0)
         grace = requested_grace if nodeclaim_grace is None else min(requested_grace, nodeclaim_grace)

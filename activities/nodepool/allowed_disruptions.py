@@ -1,7 +1,7 @@
 """Disruptions that a NodePool's budgets and LifecyclePolicies allow now, from live objects."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from temporalio import activity
 
@@ -10,6 +10,7 @@ from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
+from tenure.clock import utc_now
 from tenure.model.disruption.permits import AllowedDisruptionsRequest
 from tenure.policy.disruption.budgets import AllowedDisruptions, PermitCandidate
 from tenure.policy.disruption.limits import (
@@ -39,7 +40,7 @@ class AllowedDisruptionsActivities:
         selector = None if everywhere else {labels.NODEPOOL: request.name}
         claims = await self._claims.list(labels=selector)
         nodes = {node.provider_id: node for node in await self._nodes.list(labels=selector) if node.provider_id}
-        now = datetime.now(UTC)
+        now = utc_now()
         allowed_disruptions = _decide_allowed_disruptions(request, pool, claims, nodes, now)
         if allowed_disruptions.allowed == 0 and allowed_disruptions.count.total:
             await publish_event_on(self._events, "NodePool", pool, "DisruptionBlocked", allowed_disruptions.why)

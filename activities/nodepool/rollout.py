@@ -18,6 +18,7 @@ from activities.ports.core import NodeState, Ports, publish_event_on
 from activities.runtime import call_for_each, map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
+from tenure.clock import utc_now
 from tenure.model.provider_results import DrainPod
 from tenure.model.rollout import (
     GateResult,
@@ -80,14 +81,14 @@ class RolloutActivities:
         for event in request.events:
             await publish_event_on(self._events, "NodePool", pool, event.reason, event.message)
         if request.stored_state != pool.metadata.annotations.get(labels.ROLLOUT, ""):
-            now = datetime.now(UTC)
+            now = utc_now()
             await self._pools.patch_status(request.name, annotations={labels.ROLLOUT: request.stored_state}, now=now)
 
     async def _pods_on(self, new: Iterable[NodeClaim], nodes: dict[str, NodeState]) -> Sequence[DrainPod]:
         """Those that stay, and would need a place elsewhere."""
         youngest = sorted(new, key=_created_at, reverse=True)[:MAX_NODES]
         names = [node.name for claim in youngest if (node := nodes.get(claim.status.provider_id))]
-        now = datetime.now(UTC)
+        now = utc_now()
         found = await call_for_each(names, lambda name: self._pods.on_node(name, now=now))
         return [pod for pods in found for pod in pods if pod.reschedulable and pod.deletion is None]
 

@@ -5,7 +5,6 @@ concurrent tries create the same objects.
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import count, islice
 
 from temporalio import activity
@@ -17,6 +16,7 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.apis.quantity import parse_resources
 from tenure.apis.resources import NODES
+from tenure.clock import utc_now
 from tenure.model.extra_capacity import NodeLoad, ReplicasRequest, ReplicasResult
 from tenure.model.nodeclaim.names import make_nodeclaim_name
 from tenure.policy.nodepool import decide_nodeclass_ready, validate_nodepool
@@ -111,7 +111,7 @@ class ReplicaActivities:
         unlaunched = [claim for claim in existing if not claim.status.provider_id]
         if len(unlaunched) >= surplus:
             return sort_for_deletion(_build_candidate(claim, is_protected=False) for claim in unlaunched)
-        now = datetime.now(UTC)
+        now = utc_now()
         nodes = await self._nodes.list(labels={labels.NODEPOOL: existing[0].nodepool})
         protected_ids = {node.provider_id for node in nodes if node.annotations.get(labels.DO_NOT_DISRUPT) == "true"}
         loads = await self._loads.on_nodes([one.status.node_name for one in existing if one.status.node_name], now=now)
@@ -134,13 +134,13 @@ class ReplicaActivities:
         if claim.metadata.is_deleting or bool(claim.status.provider_id) != one.launched:
             return False
         if one.launched and one.is_empty and one.node_name:
-            now = datetime.now(UTC)
+            now = utc_now()
             load = (await self._loads.on_nodes([one.node_name], now=now))[one.node_name]
             if load != one.load:
                 return False
         deleted = await self._claims.delete(one.name, one.uid)
         reason = ConditionPatch(type=labels.DISRUPTION_REASON, status="True", reason=labels.OVERPROVISIONED)
-        await self._claims.patch(one.name, one.uid, conditions=(reason,), now=datetime.now(UTC))
+        await self._claims.patch(one.name, one.uid, conditions=(reason,), now=utc_now())
         message = f"deleted: NodePool {pool_name} has more nodes than spec.replicas={desired}"
         await publish_event_on(self._events, "NodeClaim", one, labels.OVERPROVISIONED, message)
         return deleted

@@ -1,7 +1,7 @@
 """The status of NodePools."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from temporalio import activity
 
@@ -15,6 +15,7 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.apis.quantity import format_resources, parse_resources
 from tenure.apis.resources import sum_resources
+from tenure.clock import utc_now
 from tenure.model.disruption.decision import PastDisruption
 from tenure.model.disruption.permits import RecentDisruptions
 from tenure.model.nodeclaim.requests import NodePoolRequest, NodePoolResult
@@ -49,7 +50,7 @@ class NodePoolActivities:
         claims = await self._claims.list(labels={labels.NODEPOOL: request.name})
         stamp = nodepool_hash(pool)
         await restamp_nodepool(self._claims, claims, stamp)
-        now = datetime.now(UTC)
+        now = utc_now()
         node_class = await self._node_classes.get(pool.spec.template.spec.node_class_ref.name)
         generation = node_class.metadata.generation if node_class else 0
         registrations = add_outcomes(

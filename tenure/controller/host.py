@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime
 from typing import Final
 
 import structlog
@@ -17,6 +16,7 @@ from temporalio.client import Client
 from activities.planner_host import WatchProgress
 from activities.ports.core import Instances, Offerings
 from activities.ports.interruption import InterruptedNode, NotifyOutcome
+from tenure.clock import utc_now
 from tenure.controller.disruption.controller import RETRY_AFTER
 from tenure.controller.interruption import InterruptionNotifier
 from tenure.controller.session import ControllerSession
@@ -44,10 +44,6 @@ _NO_WATCH_TIMEOUT: Final = 60.0
 """Seconds without any watch of the API server after which another process had better try."""
 FRESH_WITHIN: Final = 5.0
 """Seconds; a plan on older caches is refused."""
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 class ClusterController:
@@ -79,7 +75,7 @@ class ClusterController:
             offerings=self._offerings,
             instances=self._instances,
             sent=dict(carried.digests) if carried else {},
-            now=_utc_now,
+            now=utc_now,
         )
         self._session = session
         log.info("watch hosted", cluster=self._settings.cluster, carried=len(session.sent))
@@ -112,7 +108,7 @@ class ClusterController:
     async def compute_disruption(self, request: DisruptionDecisionRequest) -> DisruptionDecision:
         session, why = self._ready_session()
         if session is None:
-            return DisruptionDecision(blocked=why, first=request.first, next_pass_at=_utc_now() + RETRY_AFTER)
+            return DisruptionDecision(blocked=why, first=request.first, next_pass_at=utc_now() + RETRY_AFTER)
         return await session.compute_disruption(request)
 
     async def create_replacements(self, replace_request: ReplacementRequest) -> ReplacementResult:
@@ -180,7 +176,7 @@ class ClusterController:
 
     async def _check_karpenter_lease(self) -> None:
         name = self._settings.karpenter_lease
-        holder = await self._kube.leases.find_holder("", name, now=_utc_now()) if name else ""
+        holder = await self._kube.leases.find_holder("", name, now=utc_now()) if name else ""
         if holder:
             raise Forbidden(
                 f"{holder} renews the lease {name}: another controller of NodeClaims is at work in this cluster; "

@@ -6,7 +6,7 @@ sent are remembered by this process alone; a workflow takes a repeat for one."""
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from heapq import nlargest
 from typing import Final
 from weakref import WeakValueDictionary
@@ -18,6 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.ports.interruption import InterruptedNode, NotifyOutcome
 from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.clock import utc_now
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.kube.facts.pod_drain import first_eviction_batch
 from tenure.model.facts import NodeClaimFact
@@ -51,14 +52,10 @@ _MessageState = tuple[str, datetime | None, datetime | None]
 """Status, starts, ends: a change of these is news."""
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class InterruptionNotifier:
     """One per process, whoever hosts the watch meanwhile."""
 
-    def __init__(self, temporal: Client, cluster: str, *, now: Callable[[], datetime] = _utc_now) -> None:
+    def __init__(self, temporal: Client, cluster: str, *, now: Callable[[], datetime] = utc_now) -> None:
         self._temporal, self._cluster, self._now = temporal, cluster, now
         self._notified: FIFOCache[_Key, tuple[datetime, _MessageState]] = FIFOCache(MAX_TRACKED)
         """With the moment at which AWS said it: what is older than the last is no news."""

@@ -1,6 +1,7 @@
 """Reports invalid objects: an event on each object, a metric, and the list that `tenure stuck` and `doctor` show."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -10,6 +11,7 @@ import structlog
 
 from activities.ports.core import Events
 from tenure import metrics
+from tenure.clock import CLOCK, Clock
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeBatch
 from tenure.controller.signals.digests import short_hash
@@ -28,6 +30,14 @@ _POD_EFFECT: Final = "no node is planned for it, and its node is protected from 
 _EFFECT: Final = "its last known state is used until it is fixed"
 
 
+INVALID_CLOCK: Final = "InvalidClock"
+WORKER: Final = ObjectKey(PODS.kind, socket.gethostname(), step="clock")
+
+
+class ClockError(ValueError):
+    """The clock of this worker is wrong; its code is `INVALID_CLOCK`."""
+
+
 class InvalidObjectReporter:
     def __init__(
         self,
@@ -37,7 +47,12 @@ class InvalidObjectReporter:
         signal_queue: SignalQueue,
         meter: Meter,
         now: Callable[[], datetime],
+        *,
+        worker: ObjectKey = WORKER,
+        clock: Clock = CLOCK,
     ) -> None:
+        """`worker`: the pod of this worker, on which a wrong clock is reported."""
+        self._worker, self._clock = worker, clock
         self._workflow_id, self._cache, self._events = ids.watch(cluster), cache, events
         self._signal_queue, self._now = signal_queue, now
         self._gauge = GaugeFamily(metrics.INVALID_OBJECTS, meter)
@@ -46,6 +61,9 @@ class InvalidObjectReporter:
 
     def on_changes(self, _: ChangeBatch) -> None:
         invalid = self._cache.invalid_objects
+        with invalid.guard(self._worker):
+            if problem := self._clock.describe_offset():
+                raise ClockError(problem)
         if not invalid.take_changed():
             return
         self._gauge.record(invalid.count())
@@ -92,6 +110,6 @@ class InvalidObjectReporter:
 
 
 def _with_effect(one: InvalidObject) -> str:
-    if one.reason == INVALID_ANNOTATION:
+    if one.reason in (INVALID_ANNOTATION, INVALID_CLOCK):
         return one.message
     return f"{one.message}; {_POD_EFFECT if one.kind == PODS.kind else _EFFECT}"

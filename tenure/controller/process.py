@@ -9,13 +9,13 @@ import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 import structlog
 from aiohttp import web
 
 from activities.ports.core import Leases
+from tenure.clock import utc_now
 from tenure.model.errors import Fault
 
 
@@ -142,7 +142,7 @@ class KarpenterLease:
                 log.warning("lease not read", lease=self._lease_name, fault=str(fault))
 
     async def _read_holder(self) -> str:
-        return await self._leases.find_holder("", self._lease_name, now=datetime.now(UTC))
+        return await self._leases.find_holder("", self._lease_name, now=utc_now())
 
     async def _sleep(self) -> None:
         try:

@@ -3,7 +3,6 @@
 The cluster is listed once into the same caches, digests and starts that a session uses, so that both start the same."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Literal
@@ -12,6 +11,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.apis.feature_gates import FeatureGate
+from tenure.clock import CLOCK
 from tenure.controller.cache.dirty import ChangeSet, SyncedKinds
 from tenure.controller.planning.undersized_nodes import WARM_UP
 from tenure.controller.resync import (
@@ -107,7 +107,7 @@ class Snapshot:
 
 async def read(kube: KubeAdapters, settings: ControllerSettings, now: datetime) -> Snapshot:
     """Raises Fault where the API server does not answer or refuses."""
-    number = time.time_ns()
+    number = CLOCK.next_number()
     *first, last = READ
     lists = await asyncio.gather(*(Objects(kube.client, one).list() for one in first))
     objects = {one.plural: found for one, found in zip(first, lists, strict=True)}

@@ -16,7 +16,7 @@ from temporalio.client import Client
 from activities.ports.core import Instances, Offerings
 from tenure.controller.cache.dirty import CacheChanged, ChangeBatch, SingleFlight, SyncedKinds
 from tenure.controller.disruption.facade import VoluntaryDisruption
-from tenure.controller.invalid_object_reporter import InvalidObjectReporter
+from tenure.controller.invalid_object_reporter import WORKER, InvalidObjectReporter
 from tenure.controller.metrics import ControllerMetrics, meter_of, monitor_endpoints
 from tenure.controller.planning.controller import ProvisioningController
 from tenure.controller.settings import ControllerSettings
@@ -107,7 +107,13 @@ class ControllerSession:
         )
         self._metrics = ControllerMetrics(self.cluster, meter)
         self._invalid_objects = InvalidObjectReporter(
-            settings.cluster, self.cluster.cache, kube.events, self._signal_queue, meter, now
+            settings.cluster,
+            self.cluster.cache,
+            kube.events,
+            self._signal_queue,
+            meter,
+            now,
+            worker=WORKER._replace(name=f"{settings.namespace}/{WORKER.name}"),
         )
         planner_client.catalogue.subscribe(self._metrics.on_catalogue)
         self.cluster.cache.subscribe(CacheChanged, lambda _: self._awake.set())

@@ -7,7 +7,7 @@ a type that lacks it; the first that fits in `status.amis` is taken.
 import asyncio
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from cachetools import TTLCache
@@ -22,6 +22,7 @@ from tenure.aws.client.cache import MAX_ENTRIES, get_or_load
 from tenure.aws.client.client import AwsClients
 from tenure.aws.eks_cluster import Clusters
 from tenure.aws.tags import tag_filters
+from tenure.clock import utc_now
 from tenure.model.base import Value
 from tenure.model.errors import BadInput
 from tenure.model.facts import Expression
@@ -176,7 +177,7 @@ def _is_stale(image: FoundImage | None) -> bool:
 def _is_past(text: str) -> bool:
     if not text:
         return False
-    return datetime.fromisoformat(text.replace("Z", "+00:00")) <= datetime.now(UTC)
+    return datetime.fromisoformat(text.replace("Z", "+00:00")) <= utc_now()
 
 
 def _is_better(left: FoundImage, right: FoundImage) -> bool:

@@ -5,7 +5,6 @@ answer; a fault is raised only where it is unknown whether instances were made, 
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from tenure.apis import labels
@@ -24,6 +23,7 @@ from tenure.aws.instancetype.capacity_reservations import ReservationCounts
 from tenure.aws.instancetype.unavailable_offerings import UnavailableOfferings
 from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses
 from tenure.aws.tags import TAG_LAUNCH_GROUP, TAG_LAUNCH_TOKEN, tag_specifications
+from tenure.clock import utc_now
 from tenure.model.errors import BadInput, Fault, Forbidden, NotFound, Throttled
 from tenure.model.launch import (
     FleetError,
@@ -255,7 +255,7 @@ class FleetCalls:
         return found if found.instances else None
 
     def _record_result(self, group: LaunchGroup, result: FleetResult) -> None:
-        now = datetime.now(UTC)
+        now = utc_now()
         self._unavailable.add(list_unavailable_offerings(result.errors, group.request.node_class, now), now)
         self._counts.record_launch_result(result)
         for instance in result.instances:

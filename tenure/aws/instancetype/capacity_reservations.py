@@ -8,7 +8,7 @@ is asked.
 import asyncio
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import structlog
@@ -22,6 +22,7 @@ from tenure.aws.client.cache import MAX_ENTRIES, get_or_load
 from tenure.aws.client.client import AwsClients
 from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import tag_filters
+from tenure.clock import utc_now
 from tenure.model.base import Value
 from tenure.model.errors import Fault, NotFound
 from tenure.model.instance_types import Offering, ReservationHeadroom
@@ -132,7 +133,7 @@ class Reservations:
     """Answers are used again for a minute. Raises model.faults."""
 
     def __init__(
-        self, clients: AwsClients, settings: AwsSettings, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self, clients: AwsClients, settings: AwsSettings, *, clock: Callable[[], datetime] = lambda: utc_now()
     ) -> None:
         self._clients, self._clock = clients, clock
         self.enabled = settings.is_gate_enabled(FeatureGate.RESERVED_CAPACITY)

@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -16,6 +16,7 @@ import structlog
 from tenure.apis import labels
 from tenure.aws.client.client import AwsClients
 from tenure.aws.settings import AwsSettings
+from tenure.clock import utc_now
 from tenure.model.errors import Fault
 
 _log = structlog.get_logger(__name__)
@@ -102,7 +103,7 @@ async def read_spot(clients: AwsClients, now: datetime | None = None) -> dict[tu
         "SpotPriceHistory",
         _spot_row,
         ProductDescriptions=list(_SPOT_PRODUCTS),
-        StartTime=now or datetime.now(UTC),
+        StartTime=now or utc_now(),
         PaginationConfig={"PageSize": 1000},
     )
     latest: dict[tuple[str, str], tuple[datetime, float]] = {}

@@ -5,10 +5,11 @@ In an account with thousands of instances they are nearly empty, and no instance
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from tenure.aws.client.client import AwsClients
+from tenure.clock import utc_now
 from tenure.model.interruption.messages import CheckKind, FailedCheck, InterruptionMessage, StatusReport
 
 EVENT_CODES: Final = ("instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop")
@@ -33,7 +34,7 @@ class AwsInstanceStatuses:
     async def read(self) -> Sequence[StatusReport]:
         """Every instance in the region that has a failing check or a scheduled event, once each."""
         found = await asyncio.gather(*(self._list(name, values) for name, values in _FILTERS))
-        now = datetime.now(UTC)
+        now = utc_now()
         raw = {one["InstanceId"]: one for listed in found for one in listed}
         return tuple(_report(one, now) for one in raw.values())
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tenure.aws.client.client import AwsClients
 from tenure.aws.interruption.parser import parse
+from tenure.clock import utc_now
 from tenure.model.errors import NotFound
 from tenure.model.interruption.records import QueueMessage
 
@@ -74,7 +75,7 @@ class SqsQueue:
         except NotFound:
             self._urls.pop(queue, None)
             raise
-        now = datetime.now(UTC)
+        now = utc_now()
         return self._clock(), tuple(_parse_message(one, now) for one in response.get("Messages", ()))
 
     async def _queue_url(self, queue: str) -> str:

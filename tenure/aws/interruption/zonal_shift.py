@@ -4,7 +4,7 @@ Tenure launches nothing there meanwhile, and an instance that EC2 does not list 
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import structlog
@@ -13,6 +13,7 @@ from cachetools import TTLCache
 from tenure.aws.client.cache import MAX_ENTRIES, get_or_load
 from tenure.aws.client.client import AwsClients
 from tenure.aws.settings import AwsSettings
+from tenure.clock import utc_now
 from tenure.model.errors import BadInput, Fault, NotFound
 
 _log = structlog.get_logger(__name__)
@@ -63,7 +64,7 @@ class ZonalShifts:
             response = await self._clients.call(self._clients.eks.describe_cluster, name=self._settings.cluster_name)
             self._arn = str(response["cluster"].get("arn", ""))
         found = await self._clients.call(self._clients.zonal_shift.get_managed_resource, resourceIdentifier=self._arn)
-        return frozenset(_shifted_zone_ids(found, datetime.now(UTC)))
+        return frozenset(_shifted_zone_ids(found, utc_now()))
 
 
 def _shifted_zone_ids(raw: Mapping[str, Any], now: datetime) -> Iterator[str]:

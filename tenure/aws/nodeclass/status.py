@@ -7,7 +7,7 @@ others. Only an empty answer makes a class not ready.
 import asyncio
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from tenure.apis import labels
@@ -23,6 +23,7 @@ from tenure.aws.nodeclass.instance_profiles import ProfileInUse, Profiles
 from tenure.aws.nodeclass.placement_groups import PlacementGroups
 from tenure.aws.nodeclass.subnets_and_security_groups import Networks
 from tenure.aws.nodeclass.validation import DEPENDENCIES, Validated, Validation
+from tenure.clock import utc_now
 from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound
 from tenure.model.provider_results import ConditionPatch, ResolvedNodeClass
 from tenure.model.rollout import ImagePin, active_image_pin
@@ -58,7 +59,7 @@ class Parts:
         self, node_class: EC2NodeClass, found: Sequence[ResolvedAmi]
     ) -> tuple[Sequence[ResolvedAmi], tuple[ConditionPatch, ...]]:
         """Where a roll-out was rolled back the last good images take the place of those that failed."""
-        pin = active_image_pin(node_class, datetime.now(UTC))
+        pin = active_image_pin(node_class, utc_now())
         if pin is None or not any(one.id in pin.images for one in found):
             had_condition = node_class.condition(labels.IMAGES_PINNED) is not None
             return found, (ConditionPatch(type=labels.IMAGES_PINNED, status=""),) if had_condition else ()

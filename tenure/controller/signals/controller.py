@@ -1,12 +1,12 @@
 """All signals for NodeClaim, NodePool, EC2NodeClass and Cluster workflows in one session, and their resync."""
 
-import time
 from collections.abc import Callable
 from datetime import datetime
 
 from temporalio.client import Client
 
 from tenure.apis.feature_gates import FeatureGate
+from tenure.clock import CLOCK
 from tenure.controller.cache.dirty import ChangeBatch, SyncedKinds
 from tenure.controller.resync import (
     YOUNG,
@@ -65,7 +65,7 @@ class SignalController:
         self._observers.update(changes, known.policies, counted=known.nodeclaims and known.nodes and known.pods)
         self.notifier.notify(changes, known, batch.now)
         if known.pauses:
-            self._cluster.pause.notify(self._settings.cluster, self._signal_queue, time.time_ns())
+            self._cluster.pause.notify(self._settings.cluster, self._signal_queue, CLOCK.next_number())
 
     async def resync(self, known: Callable[[], SyncedKinds]) -> None:
         """Objects against open workflows; `known` is asked once these are listed."""

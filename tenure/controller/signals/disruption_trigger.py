@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final, Literal
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.clock import CLOCK
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet
 from tenure.controller.disruption.cached_budgets import is_disrupting
@@ -69,7 +70,7 @@ class DisruptionTrigger:
             if self._cache.planner_changes.disruption_changes == self._notified_changes:
                 continue
             self._notified_changes, self._notified_at = self._cache.planner_changes.disruption_changes, time.monotonic()
-            number = time.time_ns()
+            number = CLOCK.next_number()
             self._signal_queue.enqueue(
                 Signal(ids.cluster(self._cluster), SIGNAL, ClusterChanged(number=number), str(number))
             )
@@ -102,7 +103,7 @@ class BudgetHeadroomNotifier:
         *,
         rules_of: Callable[[str], LifecycleRules | None],
         is_drifted: Callable[[NodeClaimFact], bool],
-        number: Callable[[], int] = time.time_ns,
+        number: Callable[[], int] = CLOCK.next_number,
     ) -> None:
         self._cache, self._rules_of, self._is_drifted, self._number = cache, rules_of, is_drifted, number
         self._budget_states: dict[str, BudgetState] = {}

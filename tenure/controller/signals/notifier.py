@@ -2,12 +2,12 @@
 
 Kinds that are not synced yet hold back only what depends on them."""
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 from tenure.apis.labels import LAUNCH_GROUP, LAUNCH_REASON, NODECLASS, REPLACES
+from tenure.clock import CLOCK
 from tenure.controller.cache.availability import NotReadyTracker, early_eviction_until
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet, DelayingQueue, SyncedKinds
@@ -54,7 +54,7 @@ class WorkflowNotifier:
         not_ready: NotReadyTracker,
         signal_queue: SignalQueue,
         began: datetime,
-        number: Callable[[], int] = time.time_ns,
+        number: Callable[[], int] = CLOCK.next_number,
         drift: Callable[[NodeClaimFact], Drift | None] = lambda claim: None,
         buffer_needing: Callable[[str], str] = lambda claim: "",
         discovered: Callable[[str], DiscoveredCapacity] = lambda node_class: NO_DISCOVERED_CAPACITY,

@@ -1,9 +1,9 @@
 """Signals the Provisioning workflow of pods that need a node, after changes or when their time has come."""
 
-import time
 from collections.abc import Callable
 from datetime import datetime
 
+from tenure.clock import CLOCK
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet
@@ -46,4 +46,4 @@ class ProvisioningTrigger:
         short = self._buffers.unschedulable_pods() if self._buffers else []
         demand = self._batcher.decide_signal([*classified.pending, *short], now, classified.nominated)
         if demand is not None:
-            self._notify(demand.model_copy(update={"number": time.time_ns()}))
+            self._notify(demand.model_copy(update={"number": CLOCK.next_number()}))

@@ -22,6 +22,7 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import WorkerDeploymentConfig
 
+from tenure.clock import utc_now
 from tenure.model.errors import BadInput
 from workflows import ids
 
@@ -67,7 +68,7 @@ async def _poll_replicas(temporal: Client, queue: str, on_change: Callable[[int]
 async def count_replicas(temporal: Client, queue: str) -> int:
     """Workers that lately asked this queue for activities; at least one, who asks."""
     pollers = await list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
-    return count_live_pollers(pollers, datetime.now(UTC))
+    return count_live_pollers(pollers, utc_now())
 
 
 async def list_pollers(
@@ -191,5 +192,5 @@ async def _set_current(temporal: Client, cluster: str, build: str) -> None:
 
 async def _is_at_work(temporal: Client, cluster: str, build: str) -> bool:
     queue, kind = ids.task_queue(cluster), TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
-    pollers, now = await list_pollers(temporal, queue, kind, retry=True), datetime.now(UTC)
+    pollers, now = await list_pollers(temporal, queue, kind, retry=True), utc_now()
     return any(one.deployment_options.build_id == build and is_alive(one, now) for one in pollers)

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from http import HTTPStatus
 from typing import Final
 
 from tenure.apis.labels import NOMINATED
+from tenure.clock import utc_now
 from tenure.kube.client.client import STRATEGIC_MERGE, KubeClient, Response
 from tenure.kube.client.errors import Json, fault_of, status_of
 from tenure.kube.client.objects import SharedRead
@@ -87,7 +88,7 @@ class KubePods:
         return sorted(one["metadata"]["name"] for one in here if _volume_name(one) not in staying)
 
     async def _volumes_of_staying_pods(self, node_name: str) -> set[str]:
-        now = datetime.now(UTC)
+        now = utc_now()
         claims = {
             (pod["metadata"]["namespace"], name)
             for pod in await self._list(node_name)

@@ -21,6 +21,7 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
 from pydantic_core import from_json
 
+from tenure.clock import CLOCK, Clock
 from tenure.endpoints import Endpoints
 from tenure.kube.client.errors import CONNECTION_ERRORS, Json, fault_of, fault_of_connection
 from tenure.kube.client.rate_limiter import RateLimiter
@@ -68,8 +69,9 @@ class KubeClient:
         refresh: asyncio.Task[None] | None = None,
         rate_limiter: RateLimiter | None = None,
         endpoints: Endpoints | None = None,
+        clock: Clock = CLOCK,
     ) -> None:
-        self._endpoints = endpoints or Endpoints()
+        self._endpoints, self._clock = endpoints or Endpoints(), clock
         self._configuration = configuration
         self._refresh = refresh
         self._rate_limiter = rate_limiter or RateLimiter()
@@ -123,7 +125,7 @@ class KubeClient:
                     timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_TIMEOUT),
                 ) as response,
             ):
-                self._endpoints.record_answer(ENDPOINT)
+                self._observe(response)
                 return Response(response.status, await response.read(), response.headers.get("Retry-After"))
         except CONNECTION_ERRORS as error:
             raise self._connection_fault(error, f"{method} {path}") from error
@@ -171,7 +173,7 @@ class KubeClient:
                 server_hostname=self._host_name,
                 read_bufsize=2**20,
             ) as response:
-                self._endpoints.record_answer(ENDPOINT)
+                self._observe(response)
                 if response.status != 200:
                     body = await response.read()
                     after = response.headers.get("Retry-After")
@@ -179,6 +181,10 @@ class KubeClient:
                 yield _split_lines(response.content)
         except CONNECTION_ERRORS as error:
             raise self._connection_fault(error, f"WATCH {path}") from error
+
+    def _observe(self, response: aiohttp.ClientResponse) -> None:
+        self._endpoints.record_answer(ENDPOINT)
+        self._clock.observe_date(response.headers.get("Date"))
 
     def _connection_fault(self, error: Exception, what: str) -> Fault:
         fault = fault_of_connection(error, what=what)

@@ -7,11 +7,11 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Final
 
 import structlog
 
+from tenure.clock import utc_now
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.event_reasons import EVENT_REASONS, UNLISTED
@@ -174,7 +174,7 @@ class KubeEvents:
 
 
 def _build_event(kind: str, name: str, uid: str, reason: str, message: str, warning: bool, namespace: str) -> Json:
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
     space = namespace or "default"
     about = {"apiVersion": _API_VERSIONS.get(kind, "v1"), "kind": kind, "name": name, "uid": uid}
     if namespace:

@@ -47,7 +47,10 @@ class NodeLives:
         kube.pods = cast(Any, _Pods())
         self.session = ControllerSession(
             settings=ControllerSettings(
-                cluster="demo", task_queue="demo", gates=frozenset({FeatureGate.CAPACITY_BUFFER})
+                cluster="demo",
+                task_queue="demo",
+                nominate_pods=True,
+                gates=frozenset({FeatureGate.CAPACITY_BUFFER}),
             ),
             kube=kube,
             temporal=self.temporal.client,

@@ -1,0 +1,92 @@
+"""The wall clock of this process, corrected where it differs from the clock of the API server.
+
+Decisions compare the time with timestamps that the API server and other workers wrote. Workflows use Temporal's time.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+MAX_OFFSET: Final = timedelta(seconds=30)
+"""A smaller difference is not corrected: a response may take half of that, and its time is in whole seconds."""
+_HALF_SECOND: Final = timedelta(seconds=0.5)
+"""What the header cuts off, on average."""
+_SAME: Final = timedelta(seconds=5)
+"""Two measurements that differ by less agree."""
+
+
+def _system_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Clock:
+    def __init__(self, system_now: Callable[[], datetime] = _system_now) -> None:
+        self._system_now = system_now
+        self._subscribers: list[Callable[[timedelta], None]] = []
+        self._last_measured: timedelta | None = None
+        self._last_number = 0
+        self.offset = timedelta()
+        """By how much the system's clock is ahead of the API server's; zero where that is below `MAX_OFFSET`."""
+
+    def now(self) -> datetime:
+        return self._system_now() - self.offset
+
+    def next_number(self) -> int:
+        """Nanoseconds since 1970; larger than every earlier number of this process."""
+        corrected = time.time_ns() - self.offset // timedelta(microseconds=1) * 1000
+        self._last_number = max(self._last_number + 1, corrected)
+        return self._last_number
+
+    def subscribe(self, handler: Callable[[timedelta], None]) -> None:
+        """Called with every new offset."""
+        self._subscribers.append(handler)
+
+    def observe_date(self, header: str | None) -> None:
+        """The `Date` of a response that just began. Two that agree are corrected for."""
+        try:
+            server_now = parsedate_to_datetime(header or "").astimezone(UTC) + _HALF_SECOND
+        except (ValueError, TypeError):
+            return
+        measured = self._system_now() - server_now
+        before, self._last_measured = self._last_measured, measured
+        if abs(measured) < MAX_OFFSET:
+            self._set_offset(timedelta())
+        elif before is not None and abs(measured - before) < _SAME <= abs(measured - self.offset):
+            self._set_offset(timedelta(seconds=round(measured.total_seconds())))
+
+    def describe_offset(self) -> str:
+        """The problem and its remedy; empty where the clock is right."""
+        if not self.offset:
+            return ""
+        seconds = self.offset.total_seconds()
+        side = "ahead of" if seconds > 0 else "behind"
+        return (
+            f"the clock of this worker is {abs(seconds):.0f} s {side} the clock of the Kubernetes API server; Tenure "
+            "corrects for it, but AWS may refuse requests: synchronize the clock of the host, e.g. with chrony"
+        )
+
+    def _set_offset(self, offset: timedelta) -> None:
+        if offset == self.offset:
+            return
+        self.offset = offset
+        if offset:
+            log.error("clock differs from API server", offset_seconds=offset.total_seconds())
+        else:
+            log.info("clock agrees with API server again")
+        for handler in self._subscribers:
+            handler(offset)
+
+
+CLOCK: Final = Clock()
+"""A process has one clock. Code that decides takes its time from here, or from a parameter."""
+
+
+def utc_now() -> datetime:
+    """The corrected time."""
+    return CLOCK.now()
