@@ -36,7 +36,7 @@ OURS: Final = frozenset(
         "activity_slots",
     }
 )
-"""Beside Temporal's; the others have Karpenter's names and meanings (reference 1.14)."""
+"""In addition to Temporal's; the others have Karpenter's names and meanings (reference 1.14)."""
 
 
 def text() -> str:
@@ -161,7 +161,7 @@ def _type_schema(name: str, field: FieldInfo) -> Schema:
 
 
 def _bounds_schema(constraints: Iterable[Any]) -> Schema:
-    """Those of annotated-types (`Ge` and the like), in JSON Schema's words."""
+    """Those of annotated-types (`Ge`, `Le`), as keywords of JSON Schema."""
     found: Schema = {}
     for constraint in constraints:
         found |= {keyword: getattr(constraint, name) for name, keyword in _BOUNDS.items() if hasattr(constraint, name)}

@@ -110,7 +110,7 @@ async def capture_all(sandbox: Sandbox, program: str, folder: Path) -> None:
                 await album.capture_node("node-draining", nodes.draining, "Blocked by", "default/shop", height=900)
                 await album.capture_node("node-starting", nodes.starting, "Blocked by", scene.TAINT, height=940)
                 await album.capture_node("node-ready", nodes.ready, "Waits for", height=940)
-                await album.capture_view("view-overdue", "nodes that are overdue", nodes.draining.name, height=480)
+                await album.capture_view("view-overdue", "overdue nodes", nodes.draining.name, height=480)
                 await album.capture_view("view-pool", "nodes of a NodePool", nodes.ready.name, height=480)
                 await album.capture_pause("updates", "update-pause", "general", height=800)
         except BrowserFault as fault:
