@@ -96,17 +96,17 @@ def main() -> int:
         print(json.dumps(_measure(options.pods, options.hostile, options.runs)))
         return 0
     command = [sys.executable, "-m", "benchmarks.hostile_pods", f"--pods={options.pods}", f"--runs={options.runs}"]
-    alone, among = (
+    ordinary, combined = (
         json.loads(subprocess.run([*command, f"--hostile={count}"], check=True, stdout=subprocess.PIPE).stdout)
         for count in (0, options.pods)
     )
     print(f"Measured on {describe_machine()}")
-    for name, row in (("ordinary alone", alone), ("with hostile", among)):
+    for name, row in (("ordinary alone", ordinary), ("with hostile", combined)):
         print(f"{name:>15}: {row['seconds']:.3f} CPU s, {row['peak_mib']:.0f} MiB, {row['nodes']} nodes")
-    ratios = {key: among[key] / alone[key] for key in ("seconds", "peak_mib")}
+    ratios = {key: combined[key] / ordinary[key] for key in ("seconds", "peak_mib")}
     print(f"{'ratio':>15}: time {ratios['seconds']:.2f}, memory {ratios['peak_mib']:.2f}, goal {GOAL}")
-    print(f"ordinary pods without a place: {among['unplanned']}")
-    return int(max(ratios.values()) > GOAL or among["unplanned"] > 0)
+    print(f"ordinary pods without a place: {combined['unplanned']}")
+    return int(max(ratios.values()) > GOAL or combined["unplanned"] > 0)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ class Endpoints:
         self._failures: Counter[str] = Counter()
         self.unreachable: set[str] = set()
 
-    def record_answer(self, endpoint: str) -> None:
+    def record_response(self, endpoint: str) -> None:
         """Any answer, also one that refuses the call."""
         self._failures.pop(endpoint, None)
         if endpoint in self.unreachable:

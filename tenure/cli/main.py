@@ -91,8 +91,8 @@ def _is_installed(name: str) -> bool:
 app = typer.Typer(cls=Verbs, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"tenure {installed_version()}")
         raise typer.Exit
 

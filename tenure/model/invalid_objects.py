@@ -99,10 +99,10 @@ class InvalidObjects:
     def forget_object(self, kind: str, *identities: str) -> None:
         """The object with this UID or name is gone, with the entries of all steps."""
         known = {*identities} - {""}
-        gone = [key for key in self._found if key.kind == kind and known & {key.uid, key.name}]
-        for key in gone:
+        deleted_keys = [key for key in self._found if key.kind == kind and known & {key.uid, key.name}]
+        for key in deleted_keys:
             del self._found[key]
-        if gone:
+        if deleted_keys:
             self._set_changed()
 
     def replace_steps(self, prefix: str, found: Mapping[ObjectKey, InvalidObject]) -> None:

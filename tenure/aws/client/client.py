@@ -210,12 +210,12 @@ class AwsClients:
             if fault.is_unreachable:
                 self._endpoints.record_failure(endpoint, fault.message)
             else:
-                self._endpoints.record_answer(endpoint)
+                self._endpoints.record_response(endpoint)
             if isinstance(fault, Throttled):
                 bucket.on_throttled()
                 self._observe_throttled(operation)
             raise
-        self._endpoints.record_answer(endpoint)
+        self._endpoints.record_response(endpoint)
         return result
 
     async def in_thread(self, work: Callable[[], R]) -> R:

@@ -137,7 +137,7 @@ class SignalQueue:
                 if signal.key in self._waiting:
                     return
             else:
-                self._endpoints.record_answer(ENDPOINT)
+                self._endpoints.record_response(ENDPOINT)
                 self.sent[signal.key] = signal.digest
                 self.count += 1
                 return

@@ -183,7 +183,7 @@ class KubeClient:
             raise self._connection_fault(error, f"WATCH {path}") from error
 
     def _observe(self, response: aiohttp.ClientResponse) -> None:
-        self._endpoints.record_answer(ENDPOINT)
+        self._endpoints.record_response(ENDPOINT)
         self._clock.observe_date(response.headers.get("Date"))
 
     def _connection_fault(self, error: Exception, what: str) -> Fault:
