@@ -1,0 +1,54 @@
+"""Hostile values in every field: ordinary pods get nodes next to them, and nodes drain, in the usual time."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from tests.nightly.hostile.batch import Batch, check_ordinary_pod, find_culprits
+from tests.support.hostile.objects import build_hostile_objects
+from tests.support.product.product import DedicatedProduct
+
+RecordProperty = Callable[[str, object], None]
+OBJECTS: Final = build_hostile_objects()
+BATCH_SIZE: Final = 80
+BATCHES: Final = -(-len(OBJECTS) // BATCH_SIZE)
+REFUSALS: Final = {400, 409, 413, 422, 500}
+"""Answers of the API server about the object: 500 is its answer to an apply of a wrong type."""
+LEAST_ACCEPTED: Final = 300
+accepted, refused = Counter[str](), Counter[str]()
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("number", range(BATCHES))
+async def test_a_hostile_value_affects_only_its_own_object(
+    hostile_product: DedicatedProduct, record_property: RecordProperty, number: int
+) -> None:
+    objects = OBJECTS[number::BATCHES]
+    batch, name = Batch(hostile_product), f"hostile{number}"
+    await batch.apply(objects)
+    failures = {str(one): status for one, status in batch.refused.items() if status not in REFUSALS}
+    accepted.update(one.kind for one in batch.accepted)
+    refused.update(one.kind for one in batch.refused)
+    counts = f"batch {number}: {len(batch.accepted)} accepted, {len(batch.refused)} refused by the API server"
+    try:
+        check = await check_ordinary_pod(hostile_product, name)
+    except AssertionError as error:
+        await batch.delete()
+        culprits = await find_culprits(hostile_product, objects, name)
+        error.add_note(f"culprits: {[str(one) for one in culprits] or 'none alone'}")
+        raise
+    _, report = await hostile_product.run_cli("stuck")
+    await batch.delete()
+    record_property("hostile", f"{counts}; pod {check.start_seconds:.0f} s, drain {check.drain_seconds:.0f} s")
+    record_property("hostile", f"  named as invalid: {[one['name'] for one in report['invalidObjects']]}")
+    assert not failures
+
+
+def test_the_api_server_accepts_enough_hostile_values(record_property: RecordProperty) -> None:
+    if sum((accepted + refused).values()) < len(OBJECTS):
+        pytest.skip("needs all batches")
+    for name, counts in (("accepted", accepted), ("refused", refused)):
+        record_property("hostile", f"{counts.total()} {name}: {dict(sorted(counts.items()))}")
+    assert accepted.total() >= LEAST_ACCEPTED and min(accepted.values()) > 0
