@@ -89,7 +89,7 @@ bench: controlplane ## Measure plans, then end to end: seconds, prices, nodes, A
 	@$(BIN)/python -m benchmarks.consolidation
 	@$(BIN)/python -m benchmarks.scale $(ARGS)
 
-scenarios: controlplane ## The five promises, row by row: kept, broken, or no test yet (ROW=001-b TIMES=20: one, again and again)
+scenarios: controlplane ## The promises, row by row: kept, broken, or no test yet (ROW=001-b TIMES=20: one, again and again)
 	@$(BIN)/python -m tests.scenarios.table $(if $(ROW),--row $(ROW)) $(if $(TIMES),--times $(TIMES)) $(ARGS)
 
 chaos: controlplane ## A node's life survives anything: 100 kills, outages, 300 nodes in a lossy cloud (KILLS=20: fewer)

@@ -72,7 +72,7 @@ def unknown_rows(outcomes: Outcomes) -> list[str]:
 
 
 def print_table(outcomes: Outcomes, killed: Outcomes, only: str, console: Console) -> None:
-    table = Table("row", "given", "must happen", "verdict", "worker killed", title="The five promises")
+    table = Table("row", "given", "must happen", "verdict", "worker killed", title="The promises")
     for promise in read_promises():
         table.add_section()
         table.add_row("", f"[bold]{promise.text}[/bold]", "", "", "")

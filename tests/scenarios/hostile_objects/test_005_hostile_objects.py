@@ -1,0 +1,114 @@
+"""Promise 6: an object or a message that cannot be read affects only itself, also when the worker is killed."""
+
+from functools import partial
+from typing import Final
+
+import pytest
+
+from tenure.apis.labels import DO_NOT_DISRUPT, NODEPOOL
+from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.interruption_events import SOON, instance_id, nodeclaim_name, send_spot_warning
+from tests.support.product.interruption_queue import assert_queue_empty
+from tests.support.product.objects import PAUSE, Object, pod_spec
+from tests.support.product.product import InstalledProduct
+from tests.support.product.scene import ClusterScope
+
+DIGITS: Final = "9" * 4301 + "h"
+LONG: Final = "9" * 20_000 + "x"
+HALF_NODE: Final = "600m"
+SPOT_WARNING: Final = "EC2 Spot Instance Interruption Warning"
+
+
+@pytest.mark.row("005-a")
+async def test_an_unreadable_annotation_protects_its_pod_and_no_other(product: InstalledProduct) -> None:
+    async with product.scope("005-a", after="Never") as scope:
+        await scope.create_deployment(2, **pod_spec(scope.name, cpu=HALF_NODE))
+        await wait_until(lambda: scope.assert_pods_running(2))
+        (claim,) = await scope.nodeclaims()
+        protected, other = [one["metadata"]["name"] for one in await scope.pods()]
+        await annotate(product, protected, DIGITS)
+        await wait_until(lambda: scope.assert_event(protected, "InvalidObject", DO_NOT_DISRUPT, "protects the pod"))
+        await product.delete(f"/apis/karpenter.sh/v1/nodeclaims/{nodeclaim_name(claim)}")
+        await wait_until(lambda: assert_pod_replaced(scope, other))
+        await assert_throughout(lambda: assert_on_node(scope, protected, claim), seconds=5)
+        await annotate(product, protected, None)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([nodeclaim_name(claim)]))
+        await wait_until(lambda: scope.assert_pods_running(2))
+
+
+async def annotate(product: InstalledProduct, pod: str, value: str | None) -> None:
+    path = f"/api/v1/namespaces/default/pods/{pod}"
+    await product.patch(path, {"metadata": {"annotations": {DO_NOT_DISRUPT: value}}})
+
+
+async def assert_pod_replaced(scope: ClusterScope, pod: str) -> None:
+    await scope.assert_pods_running(2)
+    assert pod not in [one["metadata"]["name"] for one in await scope.pods()]
+
+
+async def assert_on_node(scope: ClusterScope, pod: str, claim: Object) -> None:
+    nodes = {one["metadata"]["name"]: one["spec"].get("nodeName") for one in await scope.pods()}
+    assert nodes.get(pod) == claim["status"]["nodeName"], nodes
+
+
+def pending_pod(scope: ClusterScope, name: str, *, annotation: str = "", **requests: str) -> Object:
+    """More CPU than a node has keeps it pending: kube-scheduler reads an amount above 64 bits as zero."""
+    container = {"name": "main", "image": PAUSE, "resources": {"requests": {"cpu": "3500m", **requests}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{scope.name}-{name}",
+            "namespace": "default",
+            "annotations": {DO_NOT_DISRUPT: annotation} if annotation else {},
+        },
+        "spec": {"nodeSelector": {NODEPOOL: scope.name}, "containers": [container]},
+    }
+
+
+@pytest.mark.row("005-b")
+async def test_hostile_pending_pods_are_named_and_an_ordinary_pod_is_placed(product: InstalledProduct) -> None:
+    async with product.scope("005-b") as scope:
+        for pod in (
+            pending_pod(scope, "memory", memory="9e30"),
+            pending_pod(scope, "cpu", cpu="1e30"),
+            pending_pod(scope, "annotation", annotation=LONG),
+            pending_pod(scope, "script", annotation="\u0663h"),
+        ):
+            await scope.apply_manifest(pod)
+        await scope.run_pods(1)
+        expected = (
+            ("memory", "FailedScheduling", "9e30"),
+            ("cpu", "FailedScheduling", "1e30"),
+            ("annotation", "InvalidObject", DO_NOT_DISRUPT),
+            ("script", "InvalidObject", DO_NOT_DISRUPT),
+        )
+        for name, reason, text in expected:
+            await wait_until(partial(scope.assert_event, f"{scope.name}-{name}", reason, text))
+        await scope.wait_until_nodes_launched(1)
+
+
+@pytest.mark.row("005-c")
+async def test_unreadable_messages_do_not_delay_a_spot_warning(product: InstalledProduct) -> None:
+    async with product.scope("005-c") as scope:
+        (claim,) = await scope.run_pods(1)
+        product.aws.send_message(spot_warning(claim, time="Fri, 22 Jul 2016 00:00:00 +99999999999999999999"))
+        product.aws.send_message(
+            spot_warning(claim, detail={"instance-id": instance_id(claim), "instance-action": "\ud800"})
+        )
+        for number in range(7):
+            product.aws.send_message(spot_warning(claim, detail={"instance-id": number}))
+        send_spot_warning(product, claim)
+        await wait_until(lambda: scope.assert_event(nodeclaim_name(claim), "SpotInterrupted"), seconds=SOON)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([nodeclaim_name(claim)]), seconds=SOON)
+        await wait_until(
+            lambda: product.metric_value("tenure_interruption_messages_dropped_total", why="malformed"), seconds=SOON
+        )
+        await wait_until(partial(assert_queue_empty, product))
+
+
+def spot_warning(claim: Object, **fields: object) -> Object:
+    """An envelope of EventBridge with other values in some fields."""
+    detail = {"instance-id": instance_id(claim), "instance-action": "terminate"}
+    envelope = {"version": "0", "id": "1", "source": "aws.ec2", "detail-type": SPOT_WARNING, "detail": detail}
+    return {**envelope, "time": "2026-11-25T10:00:00Z", **fields}
