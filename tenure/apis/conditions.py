@@ -9,6 +9,8 @@ from tenure.apis import labels
 from tenure.apis.meta import Condition
 
 Status = Literal["True", "False", "Unknown"]
+MAX_MESSAGE: Final = 4_096
+"""Characters. The API server refuses a status with a message of over 32,768."""
 AWAITING_MESSAGE: Final = "not looked at yet"
 
 DEPENDENTS: Final[dict[str, tuple[str, ...]]] = {
@@ -60,7 +62,7 @@ def set_condition(
         type=condition_type,
         status=status,
         reason=reason or _default_reason(condition_type, status),
-        message=message,
+        message=message[:MAX_MESSAGE],
         observed_generation=subject.generation,
     )
     complete = initial_conditions(conditions, subject, now)

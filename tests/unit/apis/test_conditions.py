@@ -16,6 +16,11 @@ CLAIM = Subject(labels.NODECLAIM_CONDITIONS, generation=1, created=CREATED)
 Conditions = tuple[Condition, ...]
 
 
+def test_a_message_with_a_long_value_is_cut() -> None:
+    found = set_condition((), CLAIM, labels.LAUNCHED, "False", now=NOW, reason="Failed", message="x" * 200_000)
+    assert max(len(one.message) for one in found) < 5_000
+
+
 def set_status(
     conditions: Conditions,
     condition_type: str,
