@@ -14,8 +14,12 @@ RecordProperty = Callable[[str, object], None]
 OBJECTS: Final = build_hostile_objects()
 BATCH_SIZE: Final = 80
 BATCHES: Final = -(-len(OBJECTS) // BATCH_SIZE)
-REFUSALS: Final = {400, 409, 413, 422, 500}
-"""Answers of the API server about the object: 500 is its answer to an apply of a wrong type."""
+REFUSALS: Final = {400, 403, 409, 413, 422, 500, 504}
+"""Answers of the API server about the object.
+
+403 is an admission plugin's, 500 the answer to an apply of a wrong type. The API server itself reads `1e999999999` for
+so long that it answers 504.
+"""
 LEAST_ACCEPTED: Final = 300
 accepted, refused = Counter[str](), Counter[str]()
 
