@@ -118,7 +118,7 @@ EC2NODECLASSES_USERDATA_BYTES = _gauge(
 )
 INTERRUPTION_DELETED_MESSAGES = _counter("karpenter_interruption_deleted_messages_total", "", "messages deleted")
 INTERRUPTION_INSTANCE_STATUS_UNHEALTHY = _counter(
-    "karpenter_interruption_instance_status_unhealthy_total", "category", "what EC2's status said of instances"
+    "karpenter_interruption_instance_status_unhealthy_total", "category", "unhealthy instance statuses reported by EC2"
 )
 INTERRUPTION_MESSAGE_QUEUE_DURATION = _histogram(
     "karpenter_interruption_message_queue_duration_seconds",
@@ -132,83 +132,87 @@ INTERRUPTION_RECEIVED_MESSAGES = _counter(
 NODECLAIMS_CREATED = _counter(
     "karpenter_nodeclaims_created_total",
     "reason nodepool min_values_relaxed",
-    "NodeClaims made: `provisioned`, or for a disruption's reason",
+    "NodeClaims created: `provisioned`, or the disruption reason",
 )
 NODECLAIMS_DISRUPTED = _counter(
     "karpenter_nodeclaims_disrupted_total",
     "reason nodepool capacity_type",
-    "NodeClaims deleted for a disruption, a deadline, or what AWS says",
+    "NodeClaims deleted for a disruption, a deadline or an AWS event",
 )
 NODECLAIMS_TERMINATED = _counter(
-    "karpenter_nodeclaims_terminated_total", "nodepool capacity_type zone", "NodeClaims that are over"
+    "karpenter_nodeclaims_terminated_total", "nodepool capacity_type zone", "terminated NodeClaims"
 )
 NODECLAIMS_TERMINATION_DURATION = _histogram(
     "karpenter_nodeclaims_termination_duration_seconds",
     "nodepool",
-    "how long NodeClaims took to go, drain included",
+    "termination time of NodeClaims, drain included",
     _TERMINATION_BUCKETS,
 )
 NODEPOOLS_ALLOWED_DISRUPTIONS = _gauge(
-    "karpenter_nodepools_allowed_disruptions", "nodepool reason", "nodes that budgets let go now"
+    "karpenter_nodepools_allowed_disruptions", "nodepool reason", "disruptions that budgets allow now"
 )
 NODEPOOLS_COST_TOTAL = _gauge(
     "karpenter_nodepools_cost_total", "nodepool", "US dollars an hour of a pool's launched instances"
 )
-NODEPOOLS_LIMIT = _gauge("karpenter_nodepools_limit", "nodepool resource_type", "what a pool's limits allow")
+NODEPOOLS_LIMIT = _gauge("karpenter_nodepools_limit", "nodepool resource_type", "limits of a pool")
 NODEPOOLS_NODES_CONSUMING_BUDGETS = _gauge(
-    "karpenter_nodepools_nodes_consuming_budgets", "nodepool reason", "nodes that use budgets up"
+    "karpenter_nodepools_nodes_consuming_budgets", "nodepool reason", "nodes that consume budgets"
 )
 NODEPOOLS_USAGE = _gauge(
     "karpenter_nodepools_usage", "nodepool resource_type", "capacity of a pool's nodes: cores, bytes, counts"
 )
-NODES_CREATED = _counter("karpenter_nodes_created_total", "nodepool zone", "Nodes that registered, or were taken over")
+NODES_CREATED = _counter("karpenter_nodes_created_total", "nodepool zone", "Nodes that registered, or were adopted")
 NODES_DRAINED = _counter("karpenter_nodes_drained_total", "nodepool", "nodes whose pods and volumes have left")
-NODES_TERMINATED = _counter("karpenter_nodes_terminated_total", "nodepool zone", "Nodes that are over")
+NODES_TERMINATED = _counter("karpenter_nodes_terminated_total", "nodepool zone", "terminated Nodes")
 NODES_TERMINATION_DURATION = _histogram(
     "karpenter_nodes_termination_duration_seconds",
     "nodepool",
-    "the same of those whose Node had registered",
+    "termination time of registered Nodes",
     _TERMINATION_BUCKETS,
 )
-PODS_DRAINED = _counter("karpenter_pods_drained_total", "reason", "pods that were told to leave their node")
+PODS_DRAINED = _counter("karpenter_pods_drained_total", "reason", "pods evicted or deleted by drains")
 PODS_EVICTION_REQUESTS = _counter(
-    "karpenter_pods_eviction_requests_total", "code", "evictions asked for, by the answer's code"
+    "karpenter_pods_eviction_requests_total", "code", "eviction requests by response code"
 )
 SCHEDULER_SCHEDULING_DURATION = _histogram(
     "karpenter_scheduler_scheduling_duration_seconds",
     "controller",
-    "how long a plan took: `provisioner`",
+    "duration of a plan: `provisioner`",
     (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
 )
 SCHEDULER_UNSCHEDULABLE_PODS_COUNT = _gauge(
-    "karpenter_scheduler_unschedulable_pods_count", "controller", "pods the last plan found no node for"
+    "karpenter_scheduler_unschedulable_pods_count", "controller", "pods without a node in the last plan"
 )
 VOLUNTARY_DISRUPTION_DECISIONS_BY_NODEPOOL = _counter(
     "karpenter_voluntary_disruption_decisions_by_nodepool_total", f"nodepool {_DECISION}", "the same by NodePool"
 )
 VOLUNTARY_DISRUPTION_DECISIONS = _counter(
-    "karpenter_voluntary_disruption_decisions_total", _DECISION, "commands begun, and empty nodes"
+    "karpenter_voluntary_disruption_decisions_total", _DECISION, "disruption commands started, and empty nodes"
 )
 VOLUNTARY_DISRUPTION_ELIGIBLE_NODES = _gauge(
-    "karpenter_voluntary_disruption_eligible_nodes", "reason", "nodes that could go, last pass"
+    "karpenter_voluntary_disruption_eligible_nodes", "reason", "nodes eligible for disruption in the last pass"
 )
 VOLUNTARY_DISRUPTION_FAILED_VALIDATIONS = _counter(
-    "karpenter_voluntary_disruption_failed_validations_total", "consolidation_type", "commands that went stale"
+    "karpenter_voluntary_disruption_failed_validations_total", "consolidation_type", "commands that failed validation"
 )
 VOLUNTARY_DISRUPTION_QUEUE_FAILURES = _counter(
-    "karpenter_voluntary_disruption_queue_failures_total", _DECISION, "commands that were started and failed"
+    "karpenter_voluntary_disruption_queue_failures_total", _DECISION, "started commands that failed"
 )
 AWS_CALL_WAIT = _histogram(
-    "tenure_aws_call_wait_seconds", "operation", "wait for a turn; its count is AWS calls", _CALL_BUCKETS
+    "tenure_aws_call_wait_seconds", "operation", "rate limiter wait; its count is AWS calls", _CALL_BUCKETS
 )
-AWS_EVENTS = _counter("tenure_aws_events_total", "kind nodepool", "what AWS said of nodes, each change once")
-AWS_THROTTLED = _counter("tenure_aws_throttled_total", "operation", "calls that AWS refused as too many")
-DISRUPTION_COMMANDS = _counter("tenure_disruption_commands_total", f"{_DECISION} ending", "commands that are over")
-DISRUPTION_EXCLUDED_NODES = _gauge("tenure_disruption_excluded_nodes", "cause", "nodes kept from disruption, last pass")
+AWS_EVENTS = _counter("tenure_aws_events_total", "kind nodepool", "AWS events of nodes, counted once per change")
+AWS_THROTTLED = _counter("tenure_aws_throttled_total", "operation", "calls throttled by AWS")
+DISRUPTION_COMMANDS = _counter(
+    "tenure_disruption_commands_total", f"{_DECISION} ending", "finished disruption commands"
+)
+DISRUPTION_EXCLUDED_NODES = _gauge(
+    "tenure_disruption_excluded_nodes", "cause", "nodes blocked from disruption in the last pass"
+)
 DISRUPTION_PASS_DURATION = _histogram(
     "tenure_disruption_pass_duration_seconds",
     "",
-    "how long a pass over all nodes took",
+    "duration of a disruption pass over all nodes",
     (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
 GARBAGE_COLLECTION_COLLECTED = _counter(
@@ -230,47 +234,47 @@ CLOCK_OFFSET = _gauge(
 ENDPOINT_UNREACHABLE = _gauge(
     "tenure_endpoint_unreachable", "endpoint", "1 while the last calls to an API had no answer, such as without DNS"
 )
-HOOKS = _counter("tenure_hooks_total", "point outcome nodepool", "what became of hooks")
+HOOKS = _counter("tenure_hooks_total", "point outcome nodepool", "finished hooks by outcome")
 INTERRUPTION_LAST_READ = _gauge(
     "tenure_interruption_last_read_seconds",
     "source",
     "Unix time at which `queue` or `status` was last read; each worker's start counts as a read",
 )
 INTERRUPTION_MESSAGES_DROPPED = _counter(
-    "tenure_interruption_messages_dropped_total", "why", "messages no node was told of"
+    "tenure_interruption_messages_dropped_total", "why", "queue messages discarded without a signal to a node"
 )
 KUBERNETES_CALL_WAIT = _histogram(
     "tenure_kubernetes_call_wait_seconds",
     "",
-    "wait for a turn at `KUBE_CLIENT_QPS`; its count is requests",
+    "rate limiter wait at `KUBE_CLIENT_QPS`; its count is requests",
     _CALL_BUCKETS,
 )
 NODECLAIMS = _gauge("tenure_nodeclaims", "phase nodepool capacity_type", "NodeClaims by phase")
 NODECLAIMS_DRAIN_WAITING = _gauge(
     "tenure_nodeclaims_drain_waiting",
     "nodepool",
-    "NodeClaims whose drain waits for pods or volumes; `tenure why` says for which",
+    "NodeClaims whose drain waits for pods or volumes; `tenure why` names them",
 )
 NODECLAIMS_OVERDUE = _gauge(
     "tenure_nodeclaims_overdue", "phase nodepool", "NodeClaims past the deadline of their phase"
 )
-OVERDUE = _counter("tenure_overdue_total", "phase nodepool", "deadlines that passed")
-PAUSES = _gauge("tenure_pauses", "kind", "what is paused: `Cluster`, `NodePool`, `NodeClaim`")
+OVERDUE = _counter("tenure_overdue_total", "phase nodepool", "passed deadlines")
+PAUSES = _gauge("tenure_pauses", "kind", "paused objects: `Cluster`, `NodePool`, `NodeClaim`")
 PODS_NOT_BOUND = _gauge(
     "tenure_pods_not_bound",
     "nodepool",
-    "pods planned onto nodes that are up, and not bound there by kube-scheduler for over a minute",
+    "pods planned onto Ready nodes that kube-scheduler has not bound there for over a minute",
 )
 INVALID_OBJECTS = _gauge(
     "tenure_invalid_objects",
     "kind reason",
-    "objects that raise an error when they are read or handled; every other object is handled",
+    "objects whose processing fails; all other objects are processed",
 )
-ROLLOUTS = _counter("tenure_rollouts_total", "nodepool event", "what became of roll-outs, by their events")
+ROLLOUTS = _counter("tenure_rollouts_total", "nodepool event", "rollout events")
 STARTUP_DURATION = _histogram(
     "tenure_startup_duration_seconds",
     "phase nodepool instance_type",
-    "how long nodes took for Launch, Registration and Initialization; its count under `Launch` is launches",
+    "duration of Launch, Registration and Initialization; its count under `Launch` is launches",
     (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1800.0),
 )
 

@@ -32,19 +32,19 @@ def _parse_bounded_duration(value: Any) -> Any:
     except DurationError as error:
         raise ValueError(str(error)) from error
     if parsed is None:
-        raise ValueError(f"{value!r} has no end; write a duration such as 10s or 5m")
+        raise ValueError(f"{value!r}: endless duration, expected e.g. 10s or 5m")
     return parsed
 
 
 def _require_positive(value: timedelta) -> timedelta:
     if value <= timedelta(0):
-        raise ValueError("must be longer than nothing; write a duration such as 10s")
+        raise ValueError("must be positive, e.g. 10s")
     return value
 
 
 def _not_negative(value: timedelta) -> timedelta:
     if value < timedelta(0):
-        raise ValueError("cannot be negative; write a duration such as 1s, or 0s")
+        raise ValueError("cannot be negative; expected a duration, e.g. 1s, or 0s")
     return value
 
 
@@ -55,7 +55,7 @@ DurationOrNone = Annotated[timedelta, BeforeValidator(_parse_bounded_duration), 
 
 def _some_minutes(value: timedelta) -> timedelta:
     if value < timedelta(minutes=1):
-        raise ValueError("is too short; write 1m or more, so that AWS is not asked all the time")
+        raise ValueError("is too short; expected 1m or more, to limit AWS calls")
     return value
 
 
@@ -69,7 +69,7 @@ CLUSTER_NAME = "[0-9A-Za-z][0-9A-Za-z_-]{0,99}"
 
 def _cluster_name(value: str) -> str:
     if not re.fullmatch(CLUSTER_NAME, value):
-        raise ValueError("is no name of a cluster; write up to 100 letters, digits, hyphens and underscores")
+        raise ValueError("invalid cluster name, expected up to 100 letters, digits, hyphens and underscores")
     return value
 
 
@@ -83,7 +83,7 @@ def _gates_of(known: dict[str, bool]) -> Callable[[Any], Any]:
         for part in filter(None, (piece.strip() for piece in value.split(","))):
             name, _, switch = part.partition("=")
             if name not in known:
-                raise ValueError(f"gate {name!r} is not known; write one of {', '.join(sorted(known))}")
+                raise ValueError(f"gate {name!r} is unknown; expected one of {', '.join(sorted(known))}")
             if switch.lower() not in ("true", "false"):
                 raise ValueError(f"gate {name} is {switch!r}; write {name}=true or {name}=false")
             gates[name] = switch.lower() == "true"
@@ -230,7 +230,7 @@ class Settings(BaseSettings):
     )
     launch_timeout: Duration = Field(
         timedelta(minutes=5),
-        description="deadline of a launch; then the NodeClaim is deleted and its pods are planned anew",
+        description="deadline of a launch; then the NodeClaim is deleted and its pods are rescheduled",
     )
     registration_timeout: Duration = Field(
         timedelta(minutes=15), description="deadline from launch to a registered Node; then likewise"
@@ -250,7 +250,7 @@ class Settings(BaseSettings):
     )
     prometheus_url: str = Field(
         "",
-        description="Prometheus that health gates of [roll-outs](rollouts.md) ask, such as "
+        description="Prometheus that health gates of [rollouts](rollouts.md) ask, such as "
         "`http://prometheus.monitoring:9090`; without it those with queries hold",
     )
     activity_slots: int = Field(

@@ -19,7 +19,7 @@ class RolloutApprovals:
     _rollouts: RolloutController
 
     @workflow.update(
-        description="Let the wave of this plan begin, or a roll-out that has halted go on: "
+        description="Let the wave of this plan begin, or a rollout that has halted go on: "
         '{"plan": "web-3f2a9c", "by": "ann"}'
     )
     def approve(self, request: ApproveRollout) -> OperatorRequestResult:

@@ -190,7 +190,7 @@ def render_nodepool(state: NodePoolState, paused: str, waits_for: str, rollout: 
         ("blocked by", state.blocked_by or "nothing"),
     ]
     if rollout:
-        rows.append(("roll-out", rollout))
+        rows.append(("rollout", rollout))
     if observed.static:
         numbers = f"{observed.replicas} desired, **{observed.existing}** running, {observed.terminating} going"
         rows.append(("static pool", numbers if observed.static == "on" else "no nodes are made"))

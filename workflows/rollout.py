@@ -42,7 +42,7 @@ PINNED_FOR: Final = timedelta(days=30)
 REUSE_DECISION_FOR: Final = timedelta(minutes=1)
 """How long a decision without headroom is reused for further permit requests."""
 RETRY_AFTER_FAULT: Final = timedelta(minutes=1)
-HEALTH: Final = "the health of the roll-out"
+HEALTH: Final = "the health of the rollout"
 
 
 class RolloutController:
@@ -205,7 +205,7 @@ class RolloutController:
         try:
             observed = await self._observe(is_requested)
         except ActivityError as error:
-            why = f"its roll-out could not be looked at: {error.cause or error}"[:300]
+            why = f"its rollout could not be looked at: {error.cause or error}"[:300]
             decision = RolloutDecision(
                 state=self._state().rollout, headroom=0, why=why, next_check_at=workflow.now() + RETRY_AFTER_FAULT
             )
@@ -229,7 +229,7 @@ class RolloutController:
         observed: ObservedRollout = await workflow.execute_activity_method(
             RolloutActivities.observe_rollout,
             RolloutRequest(name=self._state().name, pods=pods),
-            **with_summary(OBSERVE, "how the roll-out goes"),
+            **with_summary(OBSERVE, "how the rollout goes"),
         )
         state, now = self._state(), workflow.now()
         permits = {one.claim_uid for one in state.permits if one.counts_until > now and one.reason == "Drifted"}
@@ -266,7 +266,7 @@ class RolloutController:
         try:
             request = RolloutNotification(name=self._state().name, events=events, stored_state=serialized_state)
             await workflow.execute_activity_method(
-                RolloutActivities.publish_rollout_status, request, **with_summary(OBSERVE, "tell of the roll-out")
+                RolloutActivities.publish_rollout_status, request, **with_summary(OBSERVE, "tell of the rollout")
             )
             self._pending_events = self._pending_events[len(events) :]
         except ActivityError:
@@ -295,7 +295,7 @@ class RolloutController:
         self._pending_events, self._must_evaluate = (), True
         request = RolloutNotification(name=self._state().name)
         await workflow.execute_activity_method(
-            RolloutActivities.publish_rollout_status, request, **with_summary(PATCH, "the roll-out is over")
+            RolloutActivities.publish_rollout_status, request, **with_summary(PATCH, "the rollout is over")
         )
         self._on_opened()
 

@@ -39,7 +39,7 @@ DONE = (ConditionPatch(type=labels.DRAINED, status="True"), ConditionPatch(type=
 LATE = (ConditionPatch(type=labels.VOLUMES_DETACHED, status="False", reason=labels.TERMINATION_GRACE_PERIOD_ELAPSED),)
 NOT_READY = (ConditionPatch(type=labels.VOLUMES_DETACHED, status="False", reason=labels.NODE_NOT_READY),)
 _INVALID_TIMESTAMP = (
-    f"the annotation {labels.NODECLAIM_TERMINATION_TIMESTAMP} of the NodeClaim is no moment: write one such as "
+    f"the annotation {labels.NODECLAIM_TERMINATION_TIMESTAMP} of the NodeClaim: invalid time, expected e.g. "
     "2026-01-31T12:00:00Z in the place of"
 )
 

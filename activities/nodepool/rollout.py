@@ -1,6 +1,6 @@
-"""Roll-outs of drift: the state of a NodePool from live objects, its events, and health gates.
+"""Rollouts of drift: the state of a NodePool from live objects, its events, and health gates.
 
-A health gate is an instant query of Prometheus (`GET /api/v1/query`). A query that fails holds the roll-out: it never
+A health gate is an instant query of Prometheus (`GET /api/v1/query`). A query that fails holds the rollout: it never
 lets it pass or fail. `tenure/policy/rollout/decision.py` decides in the NodePool's workflow (`workflows/rollout.py`).
 """
 
@@ -19,6 +19,7 @@ from activities.runtime import call_for_each, map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.clock import utc_now
+from tenure.model.base import format_number
 from tenure.model.provider_results import DrainPod
 from tenure.model.rollout import (
     GateResult,
@@ -104,8 +105,8 @@ class RolloutActivities:
         if limit is None:
             return GateResult(gate=gate.id, outcome="unknown", why="it has no limit: write below or above")
         passed = worst < limit if gate.below is not None else worst > limit
-        expected = f"{'below' if gate.below is not None else 'above'} {limit:g}"
-        why = "" if passed else f"{gate.name}: {worst:g} is not {expected}"
+        expected = f"{'below' if gate.below is not None else 'above'} {format_number(limit, 6)}"
+        why = "" if passed else f"{gate.name}: {format_number(worst, 6)} is not {expected}"
         return GateResult(gate=gate.id, outcome="passed" if passed else "failed", value=worst, why=why)
 
     async def _query_prometheus(self, gate: HealthGate) -> list[float] | str:
@@ -166,4 +167,4 @@ def _values(data: Mapping[str, Any]) -> Iterator[float]:
     elif kind == "vector":
         yield from (float(one["value"][1]) for one in result)
     else:
-        raise ValueError(f"a {kind} is no number: write a query that answers with one at this moment")
+        raise ValueError(f"a {kind}: invalid result, expected a query with a numeric result")

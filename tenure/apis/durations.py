@@ -112,9 +112,9 @@ def _format_decimal(value: int, unit: int) -> str:
 def _error_message(text: str) -> str:
     days = re.fullmatch(r"([0-9]+)\s*d(ays?)?", text.strip())
     if days:
-        return f"{quote(text)} is not a duration, days are not a unit: write '{int(days[1]) * 24}h'"
+        return f"{quote(text)}: invalid duration, days are no unit, expected '{int(days[1]) * 24}h'"
     if re.fullmatch(r"[0-9]+", text.strip()):
         return f"{quote(text)} has no unit: write '{text.strip()}s', '{text.strip()}m' or '{text.strip()}h'"
     if text.strip().lower() == NEVER.lower():
-        return f"{quote(text)} is not a duration: write '{NEVER}'"
-    return f"{quote(text)} is not a duration: write hours, minutes and seconds such as '30s' or '1h30m', or '{NEVER}'"
+        return f"{quote(text)}: invalid duration, expected '{NEVER}'"
+    return f"{quote(text)}: invalid duration, expected hours, minutes and seconds, e.g. '30s' or '1h30m', or '{NEVER}'"

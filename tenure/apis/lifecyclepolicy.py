@@ -14,9 +14,9 @@ from tenure.apis.meta import Condition, KubeModel, KubeObject, KubeStatus
 
 Overdue = Literal["alarm", "replace", "terminate"]
 _ACTIONS: Final = (
-    "What follows when the deadline passes. alarm: it is kept, and waits for a person; replace: its NodeClaim is "
-    "deleted and the node drained as usual, while its pods are planned anew; terminate: its NodeClaim is deleted and "
-    "nothing holds up the end of its instance."
+    "Action when the deadline passes. alarm: it is kept until an operator acts; replace: its NodeClaim is "
+    "deleted, the node is drained as usual, and its pods are rescheduled; terminate: its NodeClaim is deleted and "
+    "nothing delays the termination of its instance."
 )
 _PERCENT: Final = r"^((100|[0-9]{1,2})%)$"
 _INT_OR_PERCENT: Final = r"^((100|[0-9]{1,2})%|[0-9]+)$"

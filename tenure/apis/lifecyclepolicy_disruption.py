@@ -62,7 +62,7 @@ class RolloutHealth(KubeModel):
     every: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """How often it is looked at while a wave is under way, such as 30s; unset: 1m."""
     failing_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
-    """For how long it may fail before the roll-out has failed, such as 5m; unset: 2m."""
+    """For how long it may fail before the rollout has failed, such as 5m; unset: 2m."""
 
 
 class RolloutApproval(KubeModel):

@@ -227,7 +227,7 @@ class Hook(KubeModel):
     """How often it is tried. Unset: a call as often as it fits into the timeout, a Job with up to 7 pods."""
     on_failure: Literal["proceed", "wait", "giveUp"] | None = None
     """Action after a failure or a timeout. proceed: the node continues; wait: the hook is retried with backoff until
-    it succeeds or the policy changes; giveUp: the drain is canceled and the node kept, if still possible. AWS does not
+    it succeeds or the policy changes; giveUp: the drain is cancelled and the node kept, if still possible. AWS does not
     wait. Unset: proceed."""
 
 

@@ -115,7 +115,7 @@ def _check_conditions(subject: str, owner: NodePool | EC2NodeClass) -> list[Find
             AREA,
             subject,
             f"not Ready: {'; '.join(descriptions) or _describe_condition(ready)}",
-            "mend what the conditions name",
+            "fix the problems that the conditions name",
         )
     ]
 

@@ -1,5 +1,6 @@
 """Base classes of all values, names as types, and helpers that need nothing else."""
 
+import math
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
@@ -59,6 +60,15 @@ def parse_timestamp(text: str) -> datetime | None:
     except ValueError:
         return None
     return timestamp if timestamp.tzinfo is not None else None
+
+
+def format_number(value: float, digits: int = 4) -> str:
+    """At most `digits` significant digits and six decimals, never in scientific notation; large numbers in full."""
+    if not math.isfinite(value) or not value:
+        return f"{value:g}"
+    decimals = max(0, min(6, digits - 1 - math.floor(math.log10(abs(value)))))
+    text = f"{value:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
 
 
 def format_short_list(names: Sequence[str], most: int = 3) -> str:

@@ -24,90 +24,94 @@ NEEDS_ATTENTION: Final = (HOOK_FAILED, NODE_NOT_FOUND)
 
 BLOCKERS: Final[Mapping[str, Reason]] = {
     "LaunchOverdue": Reason(
-        "no instance before the deadline", "see why EC2 gives no instance, or delete the NodeClaim"
+        "no instance before the deadline", "read EC2's error in the details, or delete the NodeClaim"
     ),
     "RegistrationOverdue": Reason(
-        "no Node before the deadline", "see why the instance's Node does not join, or delete the NodeClaim"
+        "no Node before the deadline", "find out why the Node does not join, or delete the NodeClaim"
     ),
     "InitializationOverdue": Reason(
-        "not initialized before the deadline", "mend what holds up the Node, or delete the NodeClaim"
+        "not initialized before the deadline", "fix what blocks initialization, or delete the NodeClaim"
     ),
-    "DrainOverdue": Reason("not drained before the deadline", "let its pods go, or delete them"),
-    "TerminationOverdue": Reason("not terminated before the deadline", "see why the instance does not end"),
-    SLOW: Reason("the phase takes longer than such nodes have taken, and is within its deadline"),
-    HOOK_RUNNING: Reason("a hook runs"),
-    HOOK_FAILED: Reason("a hook failed, and is tried again", "mend the hook, or take it out of its LifecyclePolicy"),
-    CALL_FAILED: Reason("a call of AWS or Kubernetes failed, and is repeated", "read the error in the details"),
-    NODE_NOT_FOUND: Reason(
-        "the Node is gone while its instance runs on", "bring its Node back, or delete the NodeClaim"
-    ),
+    "DrainOverdue": Reason("not drained before the deadline", "unblock the evictions, or delete the pods"),
+    "TerminationOverdue": Reason("not terminated before the deadline", "find out why the instance does not terminate"),
+    SLOW: Reason("the phase is slower than for similar nodes, and within its deadline"),
+    HOOK_RUNNING: Reason("a hook is running"),
+    HOOK_FAILED: Reason("a hook failed and is retried", "fix the hook, or remove it from its LifecyclePolicy"),
+    CALL_FAILED: Reason("a call to AWS or Kubernetes failed and is retried", "read the error in the details"),
+    NODE_NOT_FOUND: Reason("the Node is gone and its instance still runs", "restore the Node, or delete the NodeClaim"),
     "MultipleNodesFound": Reason(
-        "more than one Node has its provider id", "delete the Node that is not the instance's"
+        "more than one Node has its provider ID", "delete the Node that is not the instance's"
     ),
-    "NodeNotReady": Reason("the kubelet does not report Ready", "see why the kubelet is not Ready"),
-    "StartupTaintsExist": Reason("a startup taint is still there", "see why what removes the taint does not run"),
-    "KnownEphemeralTaintsExist": Reason("a taint that Kubernetes removes is still there"),
-    "ResourceNotRegistered": Reason("a resource is not allocatable yet", "see why its device plugin does not run"),
-    "Paused": Reason("a person paused the node, its NodePool or the cluster", "`tenure resume`"),
-    "PermitDenied": Reason("its NodePool lets no node go now: a budget, a window, a roll-out or a pause"),
+    "NodeNotReady": Reason("the kubelet does not report Ready", "find out why the kubelet is not Ready"),
+    "StartupTaintsExist": Reason(
+        "a startup taint is still present", "find out why the component that removes the taint does not run"
+    ),
+    "KnownEphemeralTaintsExist": Reason("a taint that Kubernetes removes is still present"),
+    "ResourceNotRegistered": Reason("a resource is not allocatable yet", "find out why its device plugin does not run"),
+    "Paused": Reason("the node, its NodePool or the cluster is paused", "`tenure resume`"),
+    "PermitDenied": Reason("its NodePool allows no disruption now: a budget, a window, a rollout or a pause"),
     "DrainCancelled": Reason("its last drain was cancelled; it is not disrupted for a while"),
     "InterruptionDeferred": Reason(
-        "AWS announced something, and its policy waits for a time or for an answer", "`tenure approve`, if it asks"
+        "an AWS event is pending: its policy waits for a time or an approval", "`tenure approve`, if it needs approval"
     ),
-    "Unhealthy": Reason("a condition of its Node is bad; repair waits, or has not helped", "see the Node's conditions"),
-    "ReplacementPending": Reason("it has drifted; its replacement is to be planned"),
-    "CapacityBuffer": Reason("it is the room of a CapacityBuffer"),
-    "PodsExpected": Reason("pods that wait are expected there"),
-    "NodeDoNotDisrupt": Reason("the annotation `karpenter.sh/do-not-disrupt` of its Node", "take the annotation off"),
-    "NoPool": Reason("it belongs to no NodePool", "delete it by hand"),
+    "Unhealthy": Reason(
+        "a condition of its Node is unhealthy; repair is pending or has failed", "read the Node's conditions"
+    ),
+    "ReplacementPending": Reason("it has drifted; its replacement is not planned yet"),
+    "CapacityBuffer": Reason("it holds the capacity of a CapacityBuffer"),
+    "PodsExpected": Reason("pending pods are expected on it"),
+    "NodeDoNotDisrupt": Reason("the annotation `karpenter.sh/do-not-disrupt` of its Node", "remove the annotation"),
+    "NoPool": Reason("it belongs to no NodePool", "delete it manually"),
     "Never": Reason("`consolidateAfter` of its NodePool is Never"),
-    "LiveStateDiffers": Reason("the cluster did not agree when it was to go; it is looked at again"),
-    "PodDisruptionBudget": Reason("a PodDisruptionBudget lets no pod go", "make its pods Ready, or let it allow one"),
-    "MultiplePodDisruptionBudgets": Reason("two PodDisruptionBudgets select a pod", "leave the pod one of them"),
-    "PodDoNotDisrupt": Reason(
-        "the annotation `karpenter.sh/do-not-disrupt` of a pod", "take it off, or delete the pod"
+    "LiveStateDiffers": Reason("live state did not confirm the decision; it is evaluated again"),
+    "PodDisruptionBudget": Reason(
+        "a PodDisruptionBudget allows no eviction", "make its pods Ready, or allow one disruption"
     ),
+    "MultiplePodDisruptionBudgets": Reason("two PodDisruptionBudgets select a pod", "keep one of them for the pod"),
+    "PodDoNotDisrupt": Reason("the annotation `karpenter.sh/do-not-disrupt` of a pod", "remove it, or delete the pod"),
     "EvictionRefused": Reason(
-        "the API server refuses an eviction", "look at admission webhooks and the worker's rights"
+        "the API server refuses an eviction", "check admission webhooks and the worker's permissions"
     ),
-    "NewPodPending": Reason("a Deployment restarts, and its new pod is not Ready", "look at the new pod"),
-    "VolumesAttached": Reason("volumes are still attached", "look at the CSI driver's controller"),
-    "PodsTerminating": Reason("pods are ending"),
-    "PodsDeferred": Reason("a LifecyclePolicy lets pods go later than others"),
+    "NewPodPending": Reason("a Deployment restarts, and its new pod is not Ready", "check the new pod"),
+    "VolumesAttached": Reason("volumes are still attached", "check the CSI driver's controller"),
+    "PodsTerminating": Reason("pods are terminating"),
+    "PodsDeferred": Reason("a LifecyclePolicy evicts pods later than others"),
     "StopStart": Reason("its instance is stopped and started for maintenance"),
     "StopStartFailed": Reason("its instance could not be stopped and started; it is drained"),
-    "NotTainted": Reason("the nodes of a command could not be taken out of service yet"),
-    "PlannerUnavailable": Reason("the planner's host does not answer"),
+    "NotTainted": Reason("the nodes of a command could not be tainted yet"),
+    "PlannerUnavailable": Reason("the planner host does not respond"),
     "ReplacementsNotReady": Reason("replacements of a command are not ready"),
-    "RollbackFailed": Reason("the nodes of a command could not be put back yet", "read the error in the details"),
-    "RolloutHalted": Reason("a roll-out goes no further", "`tenure approve` or `tenure reject`"),
-    "RolloutWaits": Reason("a roll-out waits for an answer, or takes too long", "`tenure approve` or `tenure reject`"),
+    "RollbackFailed": Reason(
+        "the nodes of a command could not be returned to service yet", "read the error in the details"
+    ),
+    "RolloutHalted": Reason("a rollout is halted", "`tenure approve` or `tenure reject`"),
+    "RolloutWaits": Reason("a rollout waits for approval, or is overdue", "`tenure approve` or `tenure reject`"),
 }
 
 INELIGIBILITIES: Final[Mapping[str, Reason]] = {
     "NoNode": Reason("it has no Node yet"),
     "NotInitialized": Reason("its Node is not initialized yet"),
     "Deleting": Reason("it is being deleted"),
-    "InProgress": Reason("it is part of a disruption that is under way"),
+    "InProgress": Reason("it is part of a disruption in progress"),
     "Nominated": BLOCKERS["PodsExpected"],
     "NoPool": Reason("its NodePool is gone"),
     "StaticPool": Reason("its NodePool is static"),
-    "PoolClosed": Reason("nothing can be bought from its NodePool", "see the NodePool's conditions"),
+    "PoolClosed": Reason("its NodePool can launch no node", "read the NodePool's conditions"),
     "NodeDoNotDisrupt": BLOCKERS["NodeDoNotDisrupt"],
     "PodDoNotDisrupt": BLOCKERS["PodDoNotDisrupt"],
     "PodDisruptionBudget": Reason(
-        "a PodDisruptionBudget lets no pod go now, or two select one pod", BLOCKERS["PodDisruptionBudget"].remedy
+        "a PodDisruptionBudget allows no eviction now, or two select one pod", BLOCKERS["PodDisruptionBudget"].remedy
     ),
     "Never": BLOCKERS["Never"],
-    "Resting": Reason("`consolidateAfter` of its NodePool is not over"),
-    "PolicyUnknown": Reason("its NodePool does not say when nodes may go", "write `consolidateAfter`"),
+    "Resting": Reason("`consolidateAfter` of its NodePool has not ended"),
+    "PolicyUnknown": Reason("its NodePool has no `consolidateAfter`", "set `consolidateAfter`"),
     "Policy": Reason("`consolidationPolicy` of its NodePool is WhenEmpty, and pods run on it"),
     "CapacityBuffer": BLOCKERS["CapacityBuffer"],
     "TooYoung": Reason("it is younger than `minimumNodeAge` of a LifecyclePolicy"),
-    "NoInstanceType": Reason("its instance type is not known, so that prices cannot be compared"),
-    "NoCapacityType": Reason("its capacity type is not known, so that prices cannot be compared"),
-    "NoZone": Reason("its zone is not known, so that prices cannot be compared"),
-    "NoPrice": Reason("its price is not known"),
+    "NoInstanceType": Reason("its instance type is unknown, so prices cannot be compared"),
+    "NoCapacityType": Reason("its capacity type is unknown, so prices cannot be compared"),
+    "NoZone": Reason("its zone is unknown, so prices cannot be compared"),
+    "NoPrice": Reason("its price is unknown"),
     "Paused": BLOCKERS["Paused"],
     "Bounced": Reason("its last disruption failed; it is retried later"),
 }

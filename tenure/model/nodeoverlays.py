@@ -60,7 +60,7 @@ def find_overlay_problem(overlay: OverlayFact) -> str:
         if key in overlay.capacity:
             return f"spec.capacity: {key} is what the instance type has; write extended resources alone"
     if overlay.price and not re.search(PRICE, overlay.price):
-        return f"spec.price: {overlay.price!r} is no price; write dollars an hour such as '0.25'"
+        return f"spec.price: {overlay.price!r}: invalid price, expected US dollars an hour, e.g. '0.25'"
     if overlay.adjustment and not re.search(ADJUSTMENT, overlay.adjustment):
         return f"spec.priceAdjustment: {overlay.adjustment!r} is none; write such as '+0.05', '-0.1', '+10%' or '-25%'"
     if overlay.price and overlay.adjustment:
@@ -139,7 +139,7 @@ def _with_overlay_values(kind: InstanceType, prices: Mapping[int, float], added:
         one.model_copy(update={"price": prices[index], "overlaid": True}) if index in prices else one
         for index, one in enumerate(kind.offerings)
     )
-    # What is set aside for huge pages is no memory for anything else.
+    # Memory reserved for huge pages is not available for other uses.
     pages = sum(amount for key, amount in added.items() if key.startswith(_HUGEPAGES))
     overhead = {**kind.overhead, MEMORY: kind.overhead.get(MEMORY, 0) + pages} if pages else kind.overhead
     return kind.model_copy(

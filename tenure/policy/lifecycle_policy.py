@@ -91,20 +91,20 @@ ROLLOUTS_BLOCKED: Final = "RolloutsHeld"
 MAX_VALUE_LENGTH: Final = 300
 MAX_LISTED: Final = 3
 NOT_APPLIED: Final = (
-    "the policy is not heeded, and what it said before holds no more: its NodePools follow other policies, or the "
+    "the policy is not in effect, and neither are its earlier rules: its NodePools follow other policies, or the "
     "defaults"
 )
-STILL_APPLIED: Final = "; what it says of disruption, roll-outs, hooks and interruption counts all the same"
+STILL_APPLIED: Final = "; its rules for disruption, rollouts, hooks and interruption still apply"
 BLOCKED_UNTIL_READABLE: Final[Mapping[str, str]] = {
-    "disruption": "; until disruption can be read no node of them goes voluntarily",
-    "hooks": "; until hooks can be read no node of them goes voluntarily",
-    "rollout": "; until rollout can be read no node of them goes for drift",
+    "disruption": "; no voluntary disruption of their nodes until disruption is valid",
+    "hooks": "; no voluntary disruption of their nodes until hooks is valid",
+    "rollout": "; no drift replacement of their nodes until rollout is valid",
     "interruption": (
-        "; until interruption can be read nodes of them wait with maintenance, recommendations and failing checks, and "
-        "of the other kinds those alone are ignored whose own entry says so"
+        "; until interruption is valid, maintenance, recommendations and failing checks of their nodes wait, and "
+        "other kinds are ignored only if their own entry is valid and ignores them"
     ),
 }
-_WAITS: Final = {"interruption": "maintenance, recommendations and failing checks wait until it can"}
+_WAITS: Final = {"interruption": "maintenance, recommendations and failing checks wait"}
 """By section; of the others nothing goes."""
 
 
@@ -163,8 +163,8 @@ def _unreadable_sections(
     for one in chosen:
         for section, why in one.unread.model_dump(exclude_defaults=True).items():
             findings[one.name].pools.add(pool)
-            waits = _WAITS.get(section, "nothing goes until it can")
-            message = f"LifecyclePolicy {one.name} cannot be read, and {waits}: {why}"
+            waits = _WAITS.get(section, "voluntary disruption is blocked")
+            message = f"LifecyclePolicy {one.name} is invalid, so {waits}: {why}"
             found.setdefault(section, message)
     return InvalidRules.model_validate(found) if found else None
 
@@ -211,14 +211,14 @@ def _record_conflict(
 ) -> None:
     (first, value), (second, other) = older, younger
     counts, does_not = _truncate(value), _truncate(other)
-    advice = f"write {name} in one of them alone, or select one of them more precisely"
+    advice = f"set {name} in only one of them, or make one selection more specific"
     findings[first.name].conflicts.append(
-        f"LifecyclePolicy {second.name} says {name} {does_not} for NodePool {pool} where this one says {counts}, and "
-        f"selects it as precisely; this one is older and counts; {advice}"
+        f"LifecyclePolicy {second.name} sets {name} {does_not} for NodePool {pool} and this one sets {counts}, with an "
+        f"equally specific selection; this one is older and wins; {advice}"
     )
     findings[second.name].conflicts.append(
-        f"LifecyclePolicy {first.name} says {name} {counts} for NodePool {pool} where this one says {does_not}, and "
-        f"selects it as precisely; {first.name} is older and counts; {advice}"
+        f"LifecyclePolicy {first.name} sets {name} {counts} for NodePool {pool} and this one sets {does_not}, with an "
+        f"equally specific selection; {first.name} is older and wins; {advice}"
     )
 
 
@@ -234,7 +234,7 @@ def _describe_deadline_cut(pool: str, rules: LifecycleRules, defaults: Deadlines
         return ""
     return (
         f"NodePool {pool}: launch.deadline {fields['launch.deadline']} is longer than registration.deadline "
-        f"{format_duration(registration)}, which counts from the NodeClaim's birth too and ends both; write both "
+        f"{format_duration(registration)}, which also counts from the NodeClaim's creation and ends both; set both "
         "deadlines"
     )
 
@@ -247,10 +247,10 @@ def _policy_validation(one: PolicyFact, findings: _Findings, pools: Mapping[str,
         )
     problems = problems_of(one.rules.rollout) if one.rules.rollout else ()
     if problems:
-        message = f"{_join_messages(problems)}. Nothing is rolled out in its NodePools until that can be read"
+        message = f"{_join_messages(problems)}. Rollouts of its NodePools are blocked until it is valid"
         return PolicyValidation(reason=ROLLOUTS_BLOCKED, message=message, node_pools=counted)
     missing = sorted(set(one.names) - pools.keys())
-    notes = [f"there is no NodePool {name}: it counts as soon as there is one" for name in missing]
+    notes = [f"NodePool {name} not found: the policy applies once it exists" for name in missing]
     by_reason = {NODE_POOL_NOT_FOUND: notes, DISABLED_BY_SETTING: findings.disabled, DEADLINE_CUT: findings.cuts}
     reason = next((one for one, found in by_reason.items() if found), "")
     message = _join_messages([one for found in by_reason.values() for one in found])

@@ -41,7 +41,7 @@ def validate_nodepool(pool: NodePool) -> tuple[str, ...]:
     for taint in (*template.spec.taints, *template.spec.startup_taints):
         if (taint.key, taint.effect) in pairs:
             errors.append(
-                f"spec.template.spec: {taint.key}:{taint.effect} stands twice in taints and startupTaints; keep one"
+                f"spec.template.spec: {taint.key}:{taint.effect} is in taints and in startupTaints; remove one of them"
             )
         pairs.add((taint.key, taint.effect))
     return (*errors, *_duration_errors(pool))

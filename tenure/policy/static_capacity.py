@@ -51,7 +51,7 @@ def decide_missing(pool: str, *, desired: int, existing: int, terminating: int, 
     headroom = missing if limit is None else max(0, limit - existing - terminating)
     if missing <= headroom:
         return Missing(create=missing)
-    suffix = f", {terminating} of them going" if terminating else ""
+    suffix = f", {terminating} of them terminating" if terminating else ""
     why = (
         f"limits.nodes={limit} of NodePool {pool}: {existing + terminating + headroom} NodeClaims{suffix}, "
         f"{desired} wanted"

@@ -41,7 +41,7 @@ class ErrorResponse:
 
     status: int
     retry_after: int | None = None
-    message: str = "the sandbox's proxy was told to answer so"
+    message: str = "fault injected by the sandbox's proxy"
 
     def headers(self) -> dict[str, str]:
         after = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}

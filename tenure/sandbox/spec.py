@@ -45,6 +45,6 @@ class Plan:
         if self.retain_data and self.temporal != "dev":
             raise ValueError("a Temporal server on PostgreSQL is not kept; only the dev server is")
         if "nodes" in self.parts and not ("kubernetes" in self.parts or self.kubeconfig):
-            raise ValueError("nodes need kubernetes beside them, or a kubeconfig")
+            raise ValueError("nodes: needs the part kubernetes, or a kubeconfig")
         if "nodes" in self.parts and not ("aws" in self.parts or self.aws_endpoint):
-            raise ValueError("nodes need aws beside them, or its endpoint")
+            raise ValueError("nodes: needs the part aws, or its endpoint")

@@ -17,6 +17,7 @@ from tenure.apis.labels import (
     PRICE_OVERLAY_APPLIED,
 )
 from tenure.apis.resources import PODS
+from tenure.model.base import format_number
 from tenure.model.facts import Expression, PodFact
 from tenure.model.plan import PlannedNodeClaim
 from tenure.model.requirements import Requirements, one_of
@@ -156,7 +157,7 @@ def describe_launch_reason(draft: NodeClaimDraft, pods: Sequence[PodFact], exist
 def _format_prices(draft: NodeClaimDraft) -> list[str]:
     """The cheapest types, each with its price."""
     prices, names = draft.offer.cheapest_prices(draft.option), draft.offer.table.names
-    return [f"{names[row]} at {float(prices[row]):.4g}" for row in draft.rows[:_MAX_NAMED]]
+    return [f"{names[row]} at {format_number(float(prices[row]))}" for row in draft.rows[:_MAX_NAMED]]
 
 
 def _format_alternatives(priced: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ class EvaluatedOverlays:
 
 
 _UNREADABLE: Final = OverlayValidation(
-    reason=RUNTIME_VALIDATION, message="it cannot be evaluated; the event InvalidObject says why"
+    reason=RUNTIME_VALIDATION, message="it cannot be evaluated: see the event InvalidObject"
 )
 
 
@@ -110,6 +110,6 @@ def describe_conflict(
         about = f"how much {adjusted} {instance_type.name} has"
     return OverlayValidation(
         reason=CONFLICT,
-        message=f"NodeOverlay {existing.name} has the same weight {overlay.weight} and says {about} too; "
-        "give one of them another weight, or requirements that keep them apart",
+        message=f"NodeOverlay {existing.name} has the same weight {overlay.weight} and also sets {about}; "
+        "change the weight of one, or make their requirements disjoint",
     )

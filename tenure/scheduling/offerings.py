@@ -37,7 +37,7 @@ _TableKey = tuple[str, tuple[tuple[str, str], ...]]
 """Pools of one EC2NodeClass that are labelled alike, as far as NodeOverlays ask: they have the same instance types."""
 
 
-_UNREADABLE_POOL: Final = RejectionReason("it cannot be read for planning; the event InvalidObject says why")
+_UNREADABLE_POOL: Final = RejectionReason("it is invalid: see the event InvalidObject")
 
 
 class Offerings:

@@ -108,11 +108,11 @@ def _claim_alternatives(key: str, storage: Storage) -> tuple[Requirements, ...] 
     if claim is None:
         return RejectionReason(f"PersistentVolumeClaim {key} does not exist; create it")
     if claim.deleting:
-        return RejectionReason(f"PersistentVolumeClaim {key} is being deleted; once it is gone create it anew")
+        return RejectionReason(f"PersistentVolumeClaim {key} is being deleted; recreate it once it is gone")
     if claim.lost:
         return RejectionReason(
             f"PersistentVolumeClaim {key} is Lost: its PersistentVolume {claim.volume} is gone; restore the volume, or "
-            "delete the claim and create it anew"
+            "delete the claim and recreate it"
         )
     driver = _csi_driver(claim, storage)
     if driver in UNSUPPORTED_PROVISIONERS:
@@ -132,11 +132,9 @@ def _bound_volume_alternatives(claim: VolumeClaimFact, storage: Storage) -> tupl
     subject = f"PersistentVolumeClaim {claim.key} names PersistentVolume {claim.volume}"
     volume = storage.volumes.get(claim.volume)
     if volume is None:
-        return RejectionReason(f"{subject}, which does not exist; restore it, or delete the claim and create it anew")
+        return RejectionReason(f"{subject}, which does not exist; restore it, or delete the claim and recreate it")
     if volume.deleting:
-        return RejectionReason(
-            f"{subject}, which is being deleted; once it is gone delete the claim and create it anew"
-        )
+        return RejectionReason(f"{subject}, which is being deleted; once it is gone delete the claim and recreate it")
     if not claim.bound:
         return RejectionReason(
             f"{subject} and is not bound to it: the annotation {PV_BIND_COMPLETED} is missing; see that the volume is "

@@ -1,4 +1,4 @@
-"""A new build of the worker takes over from the one before, as a roll-out does it, with a node in its drain."""
+"""A new build of the worker takes over from the one before, as a rollout does it, with a node in its drain."""
 
 from collections.abc import AsyncIterator
 

@@ -97,7 +97,7 @@ def test_a_metrics_port_that_is_taken_is_named() -> None:
     ("flags", "expected"),
     [
         ([], "CLUSTER_NAME is not set"),
-        (["--cluster-name=demo", "--feature-gates=NodeRepare=true"], "gate 'NodeRepare' is not known; write one of"),
+        (["--cluster-name=demo", "--feature-gates=NodeRepare=true"], "gate 'NodeRepare' is unknown; expected one of"),
         (["--cluster-name=demo", "--batch-max-duration=10"], "BATCH_MAX_DURATION='10'"),
     ],
 )

@@ -29,7 +29,7 @@ class Batcher(Generic[K, R]):
         self._running: set[asyncio.Task[None]] = set()
 
     async def fetch(self, key: K) -> R | None:
-        """The answer for one key. Callers with the same key in one window share it; a canceled caller does not affect
+        """The answer for one key. Callers with the same key in one window share it; a cancelled caller does not affect
         the others."""
         loop = asyncio.get_running_loop()
         future = self._waiting.get(key)
@@ -63,7 +63,7 @@ class Batcher(Generic[K, R]):
             for future in batch.values():
                 if not future.done():
                     future.set_exception(error)
-                    # Whoever asked may have left; the fault is then nobody's to hear.
+                    # The caller may be cancelled; its fault is then unused.
                     future.exception()
             if isinstance(error, Exception):
                 return

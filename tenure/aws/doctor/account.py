@@ -10,7 +10,7 @@ from tenure.apis.nodepool import NodePool
 from tenure.aws.client.client import AwsClients
 from tenure.aws.eks_cluster import Clusters
 from tenure.aws.interruption.zonal_shift import ZonalShifts
-from tenure.model.base import Value
+from tenure.model.base import Value, format_number
 from tenure.model.errors import BadInput, Fault, Finding, Forbidden, NotFound, Subject, unknown_finding
 
 AREA: Final = "account"
@@ -141,7 +141,7 @@ async def _check_quota(
     except Fault as fault:
         return at.unknown(fault.message, "run the doctor once with servicequotas:GetServiceQuota")
     limit, running = response["Quota"]["Value"], used.get((name, capacity_type), 0)
-    message = f"{running:g} of {limit:g} vCPUs are in use"
+    message = f"{format_number(running, 6)} of {format_number(limit, 6)} vCPUs are in use"
     todo = f"ask for more: quota {code} of service ec2 in Service Quotas"
     if limit - running < 1:
         return at.problem(message, todo)

@@ -215,7 +215,7 @@ def _explain_missing_rule(kind: EventKind, where: QueueTarget, near: Sequence[Ru
 
 
 def _join_targets(targets: Sequence[str]) -> str:
-    return ", ".join(targets) or "nobody"
+    return ", ".join(targets) or "no target"
 
 
 async def _find_near_misses(

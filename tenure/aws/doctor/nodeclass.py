@@ -190,5 +190,5 @@ class PermissionDryRuns:
             return at.unknown(fault.message, "try again")
         except Fault as fault:
             if fault.code != DRY_RUN and fault.code not in INSUFFICIENT:
-                return at.problem(f"{fault.code}: {fault.message}", "mend what EC2 names")
+                return at.problem(f"{fault.code}: {fault.message}", "fix the cause that EC2 names")
         return at.ok("a dry run would have succeeded")

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from tenure.aws.client.client import AwsClients
+from tenure.model.base import format_number
 from tenure.model.errors import Fault, Finding, NotFound, Subject
 
 SERVICE: Final = "events.amazonaws.com"
@@ -149,7 +150,7 @@ def check_policy(queue: str, attributes: Mapping[str, str], rules: Mapping[str, 
         return [at.problem(f"its policy lets {who} send nothing: {next(iter(denials.values()))}", todo)]
     found = [at.ok("there, and EventBridge may send to it")]
     if open_to_all(statements, SEND):
-        todo = "let only events.amazonaws.com and sqs.amazonaws.com send: what is in it is believed"
+        todo = "allow only events.amazonaws.com and sqs.amazonaws.com to send: Tenure trusts its messages"
         found.append(at.advice("its policy lets anybody send to it", todo))
     return found
 
@@ -197,4 +198,5 @@ def _max_receive_count(redrive: str) -> int:
 
 def _format_span(span: timedelta) -> str:
     minutes = span / timedelta(minutes=1)
-    return f"{minutes:g} minutes" if span < 2 * LONG else f"{minutes:g} minutes ({span / LONG:g} days)"
+    shown = f"{format_number(minutes, 6)} minutes"
+    return shown if span < 2 * LONG else f"{shown} ({format_number(span / LONG, 6)} days)"

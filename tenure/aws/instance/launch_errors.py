@@ -39,7 +39,7 @@ _CASES: Final = (
         "Unauthorized",
         _DENIED,
         "explicit deny in a service control policy",
-        "a service control policy of the organization denies it: ask whoever keeps it",
+        "a service control policy of the organization denies it: ask its administrator",
     ),
     _Case(
         "Unauthorized",
@@ -73,7 +73,7 @@ _CASES: Final = (
         "UserDataSizeLimitExceeded",
         {"InvalidUserData.Malformed"},
         "user data is limited to",
-        "shorten spec.userData: what is made of it may have 16384 bytes",
+        "shorten spec.userData: the rendered user data may have 16384 bytes",
     ),
     _Case("InvalidAMIID", {"InvalidAMIID.Malformed", "InvalidAMIID.Unavailable"}, remedy="see spec.amiSelectorTerms"),
     _Case("AMINotFound", {"InvalidAMIID.NotFound"}, remedy="the image is gone; see spec.amiSelectorTerms"),

@@ -57,7 +57,7 @@ class ReservationTarget(Value):
     def to_request(self) -> dict[str, Any]:
         """With the gate ReservedCapacity on; without it EC2's default applies, and the field is absent."""
         if not self.reservation_id:
-            # Otherwise an instance could land in an open reservation that nobody meant for it.
+            # Otherwise an instance could use an open reservation by accident.
             return {"CapacityReservationSpecification": {"CapacityReservationPreference": "none"}}
         specification = {
             "CapacityReservationPreference": "capacity-reservations-only",

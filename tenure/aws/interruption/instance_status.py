@@ -22,7 +22,7 @@ _PAGE: Final = 1000
 _CHECKS: Final[Mapping[str, CheckKind]] = {"InstanceStatus": "instanceStatus", "SystemStatus": "systemStatus"}
 _FAILED: Final = "failed"
 _PREFIXES: Final[Mapping[str, str]] = {"[completed]": "over", "[canceled]": "withdrawn", "[cancelled]": "withdrawn"}
-"""For up to a week EC2 still lists completed or canceled events, with this prefix in their description."""
+"""For up to a week EC2 still lists completed or cancelled events, with this prefix in their description."""
 
 
 class AwsInstanceStatuses:

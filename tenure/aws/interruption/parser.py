@@ -133,7 +133,7 @@ def _health_event(detail: Detail, at: datetime) -> tuple[InstanceInterruption, .
 
 
 def _close_event(message: InterruptionMessage) -> InterruptionMessage:
-    """AWS closes completed and canceled events alike: before its start an event was not carried out."""
+    """AWS closes completed and cancelled events alike: before its start an event was not carried out."""
     early = message.starts is not None and message.at < message.starts
     return message.model_copy(update={"status": "withdrawn" if early else "over"})
 

@@ -184,7 +184,7 @@ class DryRuns:
             await asyncio.shield(self._clean_up_template(template, made))
 
     async def _clean_up_template(self, template: LaunchTemplate, made: Awaitable[DryRunResult]) -> None:
-        """A call without an answer may have succeeded; a running call is not canceled."""
+        """A call without an answer may have succeeded; a running call is not cancelled."""
         if not isinstance(await made, Rejected):
             await self._delete(template.name)
 

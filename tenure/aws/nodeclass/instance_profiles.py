@@ -119,7 +119,7 @@ class Profiles:
             with suppress(NotFound):
                 await self._clients.call(self._clients.iam.delete_instance_profile, InstanceProfileName=name)
         except Forbidden:
-            # The answer of an earlier try was lost: a policy that goes by tags denies what is not there any more.
+            # The answer of an earlier attempt was lost: a policy with tag conditions denies a missing resource.
             if await self._roles_of(name) is not None:
                 raise
         # Kept by class and role, not by name.

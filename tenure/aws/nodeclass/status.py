@@ -58,7 +58,7 @@ class Parts:
     async def _apply_pin(
         self, node_class: EC2NodeClass, found: Sequence[ResolvedAmi]
     ) -> tuple[Sequence[ResolvedAmi], tuple[ConditionPatch, ...]]:
-        """Where a roll-out was rolled back the last good images take the place of those that failed."""
+        """Where a rollout was rolled back the last good images take the place of those that failed."""
         pin = active_image_pin(node_class, utc_now())
         if pin is None or not any(one.id in pin.images for one in found):
             had_condition = node_class.condition(labels.IMAGES_PINNED) is not None

@@ -25,13 +25,13 @@ from tenure.model.errors import BadInput, Fault
 from tenure.settings import Settings
 from worker import batch_window, host_settings
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report what is missing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report missing workflows.")]
 _MISSING: Final = {
     "SearchAttribute": "not registered",
     "Cluster": "no open workflow",
     "Schedule": "not there",
 }
-_AFTER: Final = "Workers take it on from here; `tenure doctor` and `tenure stuck` say how it goes."
+_AFTER: Final = "Workers continue from here; `tenure doctor` and `tenure stuck` show the progress."
 
 
 @settings_command
@@ -81,7 +81,7 @@ async def _apply_rebuild(rebuild: Rebuild, found: Sequence[Discrepancy], setting
     except BadInput as invalid:
         raise UsageError(f"rebuild: {invalid.message}") from invalid
     except Fault as fault:
-        hint = "what was started stays started: run it again for the rest"
+        hint = "started workflows keep running: run the command again for the rest"
         raise CommandFailed(f"rebuild: {fault.message}; {hint}") from fault
 
 

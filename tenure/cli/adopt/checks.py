@@ -34,9 +34,9 @@ def check_controllers(
         if one.is_active(now):
             found.append(ok_finding(CONTROLLER, where, f"{one.holder} leads, {age}; Tenure does not act while it does"))
         else:
-            found.append(ok_finding(CONTROLLER, where, f"nobody leads: {one.holder or 'no holder'}, {age}"))
+            found.append(ok_finding(CONTROLLER, where, f"no leader: {one.holder or 'no holder'}, {age}"))
     if not leases:
-        found.append(ok_finding(CONTROLLER, "Lease", "there is none: nobody leads"))
+        found.append(ok_finding(CONTROLLER, "Lease", "not found: no leader"))
     if karpenter is not None:
         message = f"{karpenter.replicas} replicas of {karpenter.image}"
         return [*found, ok_finding(CONTROLLER, f"Deployment {karpenter.qualified_name}", message)]
@@ -130,7 +130,7 @@ def check_nodes(preview: AdoptionPreview) -> list[Finding]:
         found.insert(0, ok_finding(NODES, "NodeClaims", message))
     for one in preview.unowned:
         message = f"it runs, bears this cluster's tags, and no NodeClaim has it ({one.instance_type} in {one.zone})"
-        todo = "upkeep would end it, as Karpenter would; to keep it take its tags off"
+        todo = "garbage collection would terminate it, as Karpenter would; remove its tags to keep it"
         found.append(advice_finding(NODES, f"instance {one.instance_id}", message, todo))
     return found
 
@@ -146,7 +146,7 @@ def _check_nodeclaim(taken: AdoptedNodeClaim, now: datetime) -> Iterator[Finding
     yield from _check_instance(subject, taken)
     if claim.disruption or _is_being_disrupted(taken):
         message = f"Karpenter is about to disrupt it ({claim.disruption or labels.DISRUPTED_TAINT_KEY})"
-        todo = "nothing, Tenure puts it back into service and decides anew; or wait until it is gone"
+        todo = "nothing: Tenure returns it to service and evaluates it again; or wait until it is gone"
         yield advice_finding(NODES, subject, message, todo)
     if claim.expire_after_seconds is not None:
         ends = claim.created + timedelta(seconds=claim.expire_after_seconds)
@@ -181,14 +181,16 @@ def _check_instance(subject: str, taken: AdoptedNodeClaim) -> Iterator[Finding]:
         return
     if taken.instance is None:
         message = f"status.providerID {claim.provider_id}: EC2 knows no such instance"
-        yield advice_finding(NODES, subject, message, "nothing: upkeep would delete it, as Karpenter would")
+        yield advice_finding(NODES, subject, message, "nothing: garbage collection would delete it, as Karpenter would")
         return
     if not taken.tagged:
         expected_tags = (labels.TAG_NODEPOOL, labels.TAG_NODECLASS, labels.TAG_EKS_CLUSTER_NAME)
         absent = [one for one in expected_tags if one not in taken.instance.tags]
         missing = ", ".join(absent) or labels.TAG_EKS_CLUSTER_NAME
         message = f"instance {taken.instance.instance_id} is not found by its tags: {missing} is missing or another"
-        todo = "tag it as its siblings are: what nobody finds by tags is not judged for drift, and costs a call each"
+        todo = (
+            "tag it like its siblings: an instance without the tags is not checked for drift, and costs one call each"
+        )
         yield advice_finding(NODES, subject, message, todo)
     if claim.registered and taken.node is None:
         message = f"no Node has the providerID {claim.provider_id}"

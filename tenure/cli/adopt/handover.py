@@ -85,7 +85,7 @@ class Handover:
         await self._wait_until(
             self._why_still_led, f"see what runs it: kubectl -n {self._karpenter.namespace} get pods"
         )
-        self._report_progress("nobody renews Karpenter's lease")
+        self._report_progress("no process renews Karpenter's lease")
         nodeclaims = await self._list_nodeclaims()
         if await self._deployments.start(self._tenure.namespace, self._tenure.name, default_replicas=REPLICAS):
             self._report_progress(f"Deployment {self._tenure.path} runs")
@@ -135,7 +135,7 @@ class Handover:
 
     async def _why_not_led(self) -> str:
         led = await self._why_still_led()
-        return "" if led else f"nobody renews the lease {self._settings.leader_election_name} yet"
+        return "" if led else f"no process renews the lease {self._settings.leader_election_name} yet"
 
     async def _why_not_watched(self) -> str:
         return "" if await self._list_watch_hosts() else "no worker watches yet"
@@ -208,9 +208,11 @@ class Handover:
             if claim.deleting:
                 found.append(f"{claim.name} is being deleted: Karpenter goes on with it")
             elif not claim.provider_id:
-                found.append(f"{claim.name} has no instance yet: Karpenter launches it, and ends what nobody claims")
+                found.append(
+                    f"{claim.name} has no instance yet: Karpenter launches it, and terminates unclaimed instances"
+                )
             elif phases.get(claim.name) in TERMINATING_PHASES:
-                found.append(f"{claim.name} is being drained: Karpenter puts it back into service and decides anew")
+                found.append(f"{claim.name} is being drained: Karpenter returns it to service and evaluates it again")
         return found
 
     async def _list_nodeclaims(self) -> dict[str, NodeClaimFact]:

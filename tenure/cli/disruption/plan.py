@@ -9,7 +9,7 @@ from tenure.cli.exit_codes import CommandFailed
 from tenure.cli.nodes.why import as_json, query_disruption_status
 from tenure.cli.output import Result
 from tenure.cli.temporal_client import Connection, temporal_command
-from tenure.model.base import format_short_list
+from tenure.model.base import format_number, format_short_list
 from tenure.model.operator_requests import CommandPreview, DisruptionStatus
 
 _NAMED: Final = 3
@@ -68,4 +68,5 @@ def _format_summary(found: DisruptionStatus) -> str:
     saved = sum(one.price_before - one.price_after for one in found.commands)
     nodes = sum(len(one.nodes) for one in found.commands)
     bought = sum(len(one.replacements) for one in found.commands)
-    return f"{nodes} nodes would go and {bought} come: {saved:.4g} $/h saved, {saved * HOURS_A_MONTH:,.0f} $ a month."
+    monthly = f"{saved * HOURS_A_MONTH:,.0f} $/month"
+    return f"{nodes} nodes deleted, {bought} launched: saves {format_number(saved)} $/h, {monthly}."

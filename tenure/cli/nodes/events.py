@@ -82,7 +82,7 @@ Name = Annotated[str, typer.Argument(help="NodeClaim, Node or instance (default:
 Since = Annotated[str, typer.Option("--since", help="Only events received since then, e.g. 30m, 24h or 168h.")]
 _DROPPED: Final = {
     "repeated": "repeats",
-    "foreign": "about instances of nobody's",
+    "foreign": "about instances without a NodeClaim",
     "over": "about nodes that are gone or going",
     "unwanted": "about what concerns no node",
     "unknown": "of an unknown kind",

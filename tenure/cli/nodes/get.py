@@ -15,6 +15,7 @@ from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility, as_json, format_since, format_until
 from tenure.cli.output import Result, format_columns
 from tenure.cli.temporal_client import Connection, temporal_command
+from tenure.model.base import format_number
 
 Names = Annotated[list[str] | None, typer.Argument(help="NodeClaims, Nodes or instances (default: all nodes).")]
 PhaseName = Literal["Launch", "Registration", "Initialization", "Ready", "Drain", "Termination"]
@@ -86,7 +87,7 @@ def nodes_as_json(found: Sequence[NodeClaimSummary]) -> dict[str, Any]:
 def format_table(found: Sequence[NodeClaimSummary], now: datetime) -> str:
     """One row per node, and a summary with the next step."""
     if not found:
-        return "There is no such node. `tenure plan` says what would be done, `tenure doctor` what is missing."
+        return "No such node. `tenure plan` lists planned actions, `tenure doctor` checks the installation."
     return f"{format_columns(_COLUMNS, [_table_row(one, now) for one in found])}\n\n{_format_summary(found)}"
 
 
@@ -108,6 +109,7 @@ def _table_row(nodeclaim: NodeClaimSummary, now: datetime) -> tuple[str, ...]:
 
 def _format_summary(found: Sequence[NodeClaimSummary]) -> str:
     overdue, unknown = sum(one.overdue for one in found), sum(not one.price for one in found)
-    price = f"{sum(one.price for one in found):.4g} $/h" + (f" without {unknown} of unknown price" if unknown else "")
+    price = f"{format_number(sum(one.price for one in found))} $/h"
+    price += f" without {unknown} of unknown price" if unknown else ""
     summary = f"{len(found)} node{'s' if len(found) != 1 else ''}, {price}"
-    return f"{summary}, {overdue} overdue: `tenure stuck` says what follows" if overdue else summary
+    return f"{summary}, {overdue} overdue: `tenure stuck` shows the next action" if overdue else summary

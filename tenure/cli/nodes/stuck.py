@@ -31,7 +31,7 @@ from tenure.model.errors import InvalidObject
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import Pause
 from tenure.policy.disruption.commands import is_late
-from tenure.policy.lifecycle.deadlines import WAITS_FOR_A_PERSON, action_of, describe_blocker
+from tenure.policy.lifecycle.deadlines import NEEDS_ATTENTION_TEXT, action_of, describe_blocker
 from tenure.policy.lifecycle.pauses import describe_pause
 from workflows import ids, search_attributes
 
@@ -92,8 +92,8 @@ class BlockedState(Message):
 def rollout_item(execution: WorkflowExecution, state: BlockedState | None) -> OverdueItem:
     code = execution.typed_search_attributes.get(search_attributes.BLOCKED_BY)
     message = state.rollout_blocked_by if state else ""
-    why = f"{WAITS_FOR_A_PERSON}: {message}" if message else code or "its workflow says more"
-    return OverdueItem(f"roll-out of NodePool {_short_name(execution)}", "-", None, why)
+    why = f"{NEEDS_ATTENTION_TEXT}: {message}" if message else code or "its workflow says more"
+    return OverdueItem(f"rollout of NodePool {_short_name(execution)}", "-", None, why)
 
 
 def command_item(execution: WorkflowExecution, state: BlockedState | None, now: datetime) -> OverdueItem | None:

@@ -73,7 +73,7 @@ def _format_verdict(one: NodeVerdict) -> Iterator[str]:
         yield f"stays ({exclusion.cause}; not for {', '.join(exclusion.methods)}): {exclusion.message}"
     if one.eligible:
         yield f"could go as {', '.join(one.eligible)}"
-    yield from (f"stays all the same: {reason}" for reason in one.rejected)
+    yield from (f"still blocked: {reason}" for reason in one.rejected)
 
 
 def as_json(found: DisruptionStatus) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def read_text(path: Path) -> str:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}; name a file that can be read") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: it is no text in UTF-8: {error.reason} at byte {error.start}") from error
+        raise UsageError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from error
 
 
 def read_objects(path: Path) -> list[Object]:
@@ -54,7 +54,7 @@ def read_objects(path: Path) -> list[Object]:
                 continue
             if not isinstance(document, (dict, list)):
                 raise UsageError(
-                    f"{path}: {str(document)[:40]!r} is no object; write a Kubernetes object or a list of them"
+                    f"{path}: {str(document)[:40]!r}: invalid document, expected a Kubernetes object or a list of them"
                 )
             if count_values(document) > MAX_VALUES:
                 raise UsageError(f"{path}: its aliases expand to more than {MAX_VALUES:,} values; write fewer aliases")
@@ -63,7 +63,7 @@ def read_objects(path: Path) -> list[Object]:
         raise UsageError(f"{path}: it is nested too deeply; write plain Kubernetes objects") from error
     for one in found:
         if not isinstance(one.get("kind", ""), str):
-            raise UsageError(f"{path}: kind: {one['kind']!r:.60} is not a text; write one such as Pod")
+            raise UsageError(f"{path}: kind: {one['kind']!r:.60}: invalid kind, expected a string, e.g. Pod")
     return found
 
 
@@ -151,7 +151,7 @@ def _check_time(value: object) -> None:
     except ValueError:
         aware = False
     if not aware:
-        raise ValueError(f"metadata.creationTimestamp: {value!r} is no time; write one such as {CREATED}")
+        raise ValueError(f"metadata.creationTimestamp: {value!r}: invalid time, expected RFC 3339, e.g. {CREATED}")
 
 
 def _flatten_lists(path: Path, document: Object | list[Any]) -> list[Object]:
@@ -160,11 +160,11 @@ def _flatten_lists(path: Path, document: Object | list[Any]) -> list[Object]:
             return [document]
         document = document["items"] or []
     if not isinstance(document, list):
-        raise UsageError(f"{path}: items: {str(document)[:40]!r} is no list; write a list of Kubernetes objects")
+        raise UsageError(f"{path}: items: {str(document)[:40]!r}: invalid value, expected a list of Kubernetes objects")
     found: list[Object] = []
     for one in document:
         if not isinstance(one, dict):
-            raise UsageError(f"{path}: {str(one)[:40]!r} in a list is no object; write Kubernetes objects")
+            raise UsageError(f"{path}: {str(one)[:40]!r}: invalid list item, expected a Kubernetes object")
         found += _flatten_lists(path, one)
     return found
 

@@ -54,7 +54,7 @@ def check_pod(pod: PodFact) -> None:
         _check_toleration(toleration)
     for port in pod.host_ports:
         if not 0 < port.port < 1 << 16:
-            raise ValueError(f"spec.containers: hostPort: {port.port} is no port; write 1 to 65535")
+            raise ValueError(f"spec.containers: hostPort: {port.port}: invalid port, expected 1 to 65535")
 
 
 def _with_requests(container: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def _check(read: InstanceType) -> None:
         raise ValueError("name: it is empty; write the name of the instance type")
     for one in read.offerings:
         if not one.price >= 0 or isinf(one.price):
-            raise ValueError(f"offerings.Price: {one.price!r} is no price; write US dollars an hour")
+            raise ValueError(f"offerings.Price: {one.price!r}: invalid price, expected US dollars an hour")
     for key, amount in (*read.capacity.items(), *read.overhead.items()):
         if amount < 0:
             raise ValueError(f"resources.{key}: {format_amount(key, amount)} is below zero; write 0 or more")
@@ -116,7 +116,7 @@ def _parse_offering(raw: Mapping[str, Any]) -> Offering:
     requirements = raw["Requirements"]
     price = raw["Price"]
     if not isinstance(price, int | float) or isinstance(price, bool) or price < 0:
-        raise ValueError(f"offerings.Price: {price!r} is no price; write US dollars an hour")
+        raise ValueError(f"offerings.Price: {price!r}: invalid price, expected US dollars an hour")
     return Offering(
         zone=_single_value(requirements, labels.ZONE),
         zone_id=_single_value(requirements, labels.ZONE_ID),

@@ -8,6 +8,7 @@ from typing import Any
 from tenure.apis import labels
 from tenure.apis.resources import PODS
 from tenure.cli.console import PrintableTable, make_table, unwrapped
+from tenure.model.base import format_number
 from tenure.model.facts import Expression, PodFact
 from tenure.model.instance_types import OFFERING_KEYS, InstanceType, Offering
 from tenure.model.plan import Plan, PlannedNodeClaim
@@ -110,7 +111,7 @@ def format_simulation(found: Simulation) -> list[object]:
     scheduled = found.pods - len(found.unschedulable)
     parts.append(
         f"{scheduled} of {found.pods} pods placed, {len(found.nodes)} new nodes, "
-        f"{found.price:.4g} $/h, planned in {found.seconds:.3f} s"
+        f"{format_number(found.price)} $/h, planned in {found.seconds:.3f} s"
     )
     return parts
 

@@ -265,7 +265,7 @@ class Provisioner:
                 reason="SmallerThanPlanned",
                 message=f"{one.subject} has {format_amount(one.resource, one.available)} of {one.resource} "
                 "for pods, and "
-                f"{format_amount(one.resource, one.required)} were planned onto it: its pods are planned anew",
+                f"{format_amount(one.resource, one.required)} were planned onto it: its pods are rescheduled",
             )
 
     def _kind_of(self, target: str) -> str:

@@ -182,7 +182,7 @@ def format_expired_grace(node: NodeFact, grace: NotReadyGrace, now: datetime) ->
     return (
         f"Node {node.name} is away since {since} ({grace.describe_causes}){often}, longer than the grace of "
         f"{length} s: "
-        "its room does not count any more, and its pods are planned anew"
+        "its room does not count any more, and its pods are rescheduled"
     )
 
 

@@ -87,7 +87,7 @@ class DrainStatus(Message):
         """One line that changes only when something does; empty while pods are merely ending."""
         parts = [one.summary for one in self.eviction_blockers[:MAX_NAMED_BLOCKERS] if one.cause != "terminating"]
         if self.not_ready_since:
-            parts.insert(0, f"the node is not Ready since {self.not_ready_since.isoformat(timespec='seconds')}")
+            parts.insert(0, f"the node is NotReady since {self.not_ready_since.isoformat(timespec='seconds')}")
         return "; ".join(parts)
 
     @property
@@ -100,7 +100,7 @@ class DrainStatus(Message):
 
     @property
     def status_line(self) -> str:
-        ending = f"pods are ending: {', '.join(one.subject for one in self.eviction_blockers[:3])}"
+        ending = f"pods are terminating: {', '.join(one.subject for one in self.eviction_blockers[:3])}"
         return (self.blocker_summary or ending)[:MAX_STATUS_LINE_LENGTH]
 
     def truncate(self) -> "DrainStatus":
@@ -123,9 +123,10 @@ class DrainStatus(Message):
         if self.not_ready_since and self.not_ready_until:
             since = self.not_ready_since.isoformat(timespec="seconds")
             until = self.not_ready_until.isoformat(timespec="seconds")
-            messages.append(f"the node is not Ready since {since}: the drain goes on without its pods at {until}")
+            messages.append(f"the node is NotReady since {since}: the drain continues without its pods at {until}")
         if self.deadline:
-            messages.append(f"all pods are gone by {self.deadline.isoformat(timespec='seconds')}, whatever holds them")
+            deadline = self.deadline.isoformat(timespec="seconds")
+            messages.append(f"all pods are deleted by {deadline}, regardless of blockers")
         if self.follows:
             messages.append(self.follows)
         return tuple(messages)

@@ -116,7 +116,7 @@ class DrainRequest(Message):
 
     @property
     def cancellable(self) -> bool:
-        """The drain may be canceled, or asked to spare pods it would evict, so it must receive signals at once."""
+        """The drain may be cancelled, or asked to spare pods it would evict, so it must receive signals at once."""
         return self.defers_deletion or self.override or bool(self.pod_rules)
 
 

@@ -51,7 +51,7 @@ def zone_of(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
         raise ValueError(
-            f"timeZone {quote(name)} is not known: write a name of the IANA database such as Europe/Berlin, or leave "
+            f"timeZone {quote(name)}: unknown, expected a name of the IANA database such as Europe/Berlin, or leave "
             "it out for UTC"
         ) from error
 
@@ -64,7 +64,7 @@ def parse_timestamp(text: str, zone: str = "") -> datetime:
         found = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError(
-            f"{quote(text)} is no moment: write 2026-12-20, 2026-12-20T18:00 or 2026-12-20T18:00:00Z"
+            f"{quote(text)}: invalid time, expected 2026-12-20, 2026-12-20T18:00 or 2026-12-20T18:00:00Z"
         ) from error
     return found if found.tzinfo else found.replace(tzinfo=zone_of(zone))
 
@@ -111,7 +111,7 @@ def decide_allowed_disruptions(
         return AllowedDisruptions(allowed=count.total, count=count, why="no active budget limits this reason")
     limit, written = min(limits)
     used = len(count.consuming)
-    message = f"budget {written} of {count.total} nodes allows {limit}, {used} in use (NotReady or going)"
+    message = f"budget {written} of {count.total} nodes allows {limit}, {used} in use (NotReady or terminating)"
     return AllowedDisruptions(allowed=max(0, limit - used), count=count, why=message)
 
 
@@ -141,9 +141,7 @@ def read_count(text: str) -> int:
     try:
         return share_of(text, 100)
     except ValueError as error:
-        raise ValueError(
-            f"{quote(text)} is no number of nodes: write one such as '5', or a share such as '10%'"
-        ) from error
+        raise ValueError(f"{quote(text)}: invalid number of nodes, expected e.g. '5' or '10%'") from error
 
 
 def is_active(budget: Budget, now: datetime) -> bool:

@@ -213,7 +213,7 @@ class _PoolLimits:
         counted = [one.at for one in self._past if _applies_to(rate.reasons, one.reason) and self.now - one.at < span]
         limit = share_of(rate.nodes, len(self._nodes))
         message = f"rate {rate.nodes} of {len(self._nodes)} nodes within {rate.within}: {len(counted)} went"
-        freed = f", the next may go at {(min(counted) + span).isoformat(timespec='minutes')}" if counted else ""
+        freed = f", next disruption at {(min(counted) + span).isoformat(timespec='minutes')}" if counted else ""
         return BudgetHeadroom(
             allowed=max(0, limit - len(counted)), why=message + (freed if len(counted) >= limit else "")
         )
@@ -221,7 +221,7 @@ class _PoolLimits:
 
 def _compute_headroom(nodes: str, among: Sequence[NodeCounted], written: str) -> BudgetHeadroom:
     limit, used = share_of(nodes, len(among)), sum(one.consuming for one in among)
-    message = f"{written} of {len(among)} nodes allows {limit}, {used} in use (NotReady or going)"
+    message = f"{written} of {len(among)} nodes allows {limit}, {used} in use (NotReady or terminating)"
     return BudgetHeadroom(allowed=max(0, limit - used), why=message)
 
 
@@ -270,7 +270,7 @@ def _read_rate(one: DisruptionRate) -> None:
 def _parse_positive_duration(text: str) -> timedelta:
     found = parse_duration(text)
     if found is None or found <= timedelta(0):
-        raise ValueError(f"{text!r} is no length of time: write one such as 30m or 4h")
+        raise ValueError(f"{text!r}: invalid duration, expected e.g. 30m or 4h")
     return found
 
 

@@ -83,7 +83,8 @@ def rejection_blocker(pod: DrainPod, message: str) -> EvictionBlocker:
 def describe_budget_counts(budget: EvictionBudget) -> str:
     written = f"minAvailable {budget.min_available}" if budget.min_available else ""
     written = f"maxUnavailable {budget.max_unavailable}" if budget.max_unavailable else written
-    healthy = f"{budget.current} of {budget.expected} pods healthy, {budget.desired} needed, {budget.allowed} may go"
+    healthy = f"{budget.current} of {budget.expected} pods healthy, {budget.desired} needed"
+    healthy += f", {budget.allowed} disruptions allowed"
     return f"{written}, {healthy}" if written else healthy
 
 
@@ -103,10 +104,10 @@ def _budget_prospect(pod: DrainPod, budget: EvictionBudget) -> tuple[Prospect, s
     missing = budget.desired + 1 - budget.current
     if not pod.ready and not budget.always_unhealthy and budget.current < budget.desired:
         return "can", (
-            "the pod is not Ready itself, nor are others: mend them, or set unhealthyPodEvictionPolicy: AlwaysAllow"
+            "the pod is not Ready itself, nor are others: fix them, or set unhealthyPodEvictionPolicy: AlwaysAllow"
         )
     if missing > 0:
-        return "can", f"{missing} more of its pods {'has' if missing == 1 else 'have'} to be Ready"
+        return "can", f"{missing} more of its pods must be Ready"
     return "can", ""
 
 
@@ -120,7 +121,7 @@ def do_not_disrupt_blocker(pod: DrainPod) -> EvictionBlocker:
         cause="do-not-disrupt",
         what=pod.why_not,
         passes="never",
-        hint=f"take the annotation {labels.DO_NOT_DISRUPT} off, or delete the pod",
+        hint=f"remove the annotation {labels.DO_NOT_DISRUPT}, or delete the pod",
     )
 
 
@@ -140,10 +141,10 @@ def surge_blocker(pod: DrainPod, deployment: str, until: datetime) -> EvictionBl
     return new_pod_blocker(
         pod,
         cause="surge",
-        what=f"goes when the new pod of Deployment {deployment} is Ready",
+        what=f"is evicted when the new pod of Deployment {deployment} is Ready",
         passes="at",
         passes_at=until,
-        hint="look at the new pod: at that time this one is evicted all the same",
+        hint="check the new pod: this one is evicted at that time anyway",
     )
 
 

@@ -24,7 +24,7 @@ ESCALATION_AT_LEAST: Final = timedelta(seconds=5)
 _ORDER: Final = {"surge": 0, "volume": 2, "terminating": 3}
 """Order of blockers in a status, which keeps the first few: the deadline of a surge counts from its start."""
 MIN_RETRY_PAUSE: Final = timedelta(minutes=10)
-"""Minimum delay before a node is disrupted again after its drain was canceled."""
+"""Minimum delay before a node is disrupted again after its drain was cancelled."""
 
 
 def not_ready_for(rules: DrainRules | None) -> timedelta:
@@ -74,7 +74,7 @@ def describe_next_step(rules: DrainRules | None, blocked_since: datetime | None,
         return ""
     due = (blocked_since + limit).isoformat(timespec="seconds")
     if rules.when_blocked == "escalate":
-        return f"escalates at {due}: pods are deleted with their own grace period, whatever holds them"
+        return f"escalates at {due}: pods are deleted with their own grace period, regardless of blockers"
     if cancellable:
         return f"is cancelled at {due}: the node is uncordoned and kept"
     return "can no longer be cancelled, since its NodeClaim is being deleted: it waits"

@@ -87,9 +87,9 @@ def describe_failure_outcome(
     continues = f"{_STEP_NAMES[point]} goes on"
     match hook.on_failure:
         case "giveUp":
-            return "the drain is cancelled" if cancellable else f"the node cannot be kept any more, {continues}"
+            return "the drain is cancelled" if cancellable else f"the node can no longer be kept, {continues}"
         case "wait" if _is_over(state, point, now):
-            return f"nobody waits any longer, {continues}"
+            return f"the wait is over, {continues}"
         case "wait":
             return f"{_STEP_NAMES[point]} waits until it succeeds"
         case _:
@@ -132,7 +132,7 @@ def remaining_time(state: NodeClaimState, point: HookPoint, hook: Hook, now: dat
     return max(timedelta(0), (min(own, ends) if ends else own) - now)
 
 
-# --- what is remembered ---
+# --- records ---
 
 
 def find_run(hooks: Hooks, point: HookPoint, name: str) -> HookRun | None:

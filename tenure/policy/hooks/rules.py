@@ -71,7 +71,7 @@ def _hook_problems(hook: Hook, point: HookPoint) -> Iterator[str]:
         if span is None:
             yield f".timeout: {hook.timeout!r} cannot be read; write a duration such as 5m"
         elif not timedelta(0) < span <= LONGEST:
-            yield f".timeout: {hook.timeout!r} is no time at all or too long; write one of up to 24h, such as 5m"
+            yield f".timeout: {hook.timeout!r}: invalid duration, expected more than 0s and at most 24h, such as 5m"
     if hook.on_failure == "giveUp" and point != "beforeDrain":
         yield ".onFailure: 'giveUp' is for beforeDrain, since by then pods have left; write proceed, or wait"
 
@@ -81,10 +81,10 @@ def _url_problems(url: str) -> Iterator[str]:
         parts = urlsplit(url)
         named = bool(parts.hostname) and parts.port != 0
     except ValueError:
-        yield f".http.url: {url!r} is no address; write one such as https://hooks.example.com/drain"
+        yield f".http.url: {url!r}: invalid URL, expected e.g. https://hooks.example.com/drain"
         return
     if parts.scheme not in ("http", "https") or not named:
-        yield f".http.url: {url!r} is no address; write one such as https://hooks.example.com/drain"
+        yield f".http.url: {url!r}: invalid URL, expected e.g. https://hooks.example.com/drain"
     elif parts.username is not None or parts.password is not None:
         # Not with the value: it is a secret.
         yield ".http.url: it holds a name or password, and would stand in histories; write it without, or use a job"

@@ -139,7 +139,7 @@ def _decide_unreadable(state: NodeClaimState, event: Event, times: EventTiming, 
     if last is not None and now >= last:
         return TimingDecision(do="go")
     return TimingDecision(
-        do="wait", until=last, why=f"{why}; it is drained at {format_timestamp(last)} all the same" if last else why
+        do="wait", until=last, why=f"{why}; it is drained at {format_timestamp(last)} at the latest" if last else why
     )
 
 

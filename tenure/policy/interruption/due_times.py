@@ -14,7 +14,7 @@ from tenure.model.interruption.messages import FailedCheck, InterruptionMessage,
 from tenure.model.interruption.records import Event
 from tenure.policy.interruption.rules import EventTiming, next_window_opening
 
-APPROVE: Final = "tenure approve {name} lets it go"
+APPROVE: Final = "run tenure approve {name}"
 
 
 class TimingDecision(Value):

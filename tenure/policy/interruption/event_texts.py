@@ -35,10 +35,10 @@ REASONS: Final[Mapping[EventKind, str]] = {
 }
 _OUTCOMES: Final = {
     "drain": "the node is drained",
-    "terminate": "the node is terminated, whatever runs there",
+    "terminate": "the node is terminated immediately",
     "stop": "the node is drained, stopped and started again",
-    "ask": "the node goes when its NodePool's budgets permit it",
-    "nothing": "nothing follows",
+    "ask": "the node is drained when its NodePool's budgets allow it",
+    "nothing": "no action",
 }
 TERMINATING: Final = "TerminatingOnInterruption"
 
@@ -106,11 +106,11 @@ def _decision_text(event: Event) -> EventText:
 
 
 def _action_text(event: Event) -> EventText:
-    return EventText(reason=TERMINATING, message=f"the node goes for {describe_event(event)}")
+    return EventText(reason=TERMINATING, message=f"terminating the node for {describe_event(event)}")
 
 
 _WAITING: Final[frozenset[EventAction]] = frozenset({"wait", "ask", "stop"})
-_OTHER_REASON: Final = "the node goes for another reason"
+_OTHER_REASON: Final = "the node terminates for another reason"
 _PLANNED: Final = {
     "drain": "the node is to be drained",
     "terminate": "the node is to be terminated",
@@ -162,7 +162,7 @@ def _describe_done(state: NodeClaimState, event: Event, now: datetime) -> tuple[
         return f"the instance is stopped and started ({step})", True
     if decision.do == "nothing":
         ignored = resolve_event_policy(state.observed.rules, event.kind).action == "ignore"
-        return "ignored" if ignored else decision.what or "told, and nothing more", False
+        return "ignored" if ignored else decision.what or "no action", False
     return decision.what or _PLANNED.get(decision.do, decision.do), decision.do in _WAITING
 
 
@@ -185,12 +185,12 @@ LONGEST = 300
 def problem_of(state: NodeClaimState, by: str, reason: str) -> str:
     """Why the answer is rejected, with the expected form; empty if it is accepted."""
     if not by.strip():
-        return f"by: {by!r} is no name; write who says so, such as ann@example.com"
+        return f"by: {by!r}: invalid name, expected the requester, e.g. ann@example.com"
     if len(reason) > LONGEST:
         return f"reason: {reason[:60]!r} of {len(reason)} characters; write at most {LONGEST}"
     if not approvable_events(state):
         name = state.identity.name
-        events = f"`tenure events {name}` says what AWS announced"
+        events = f"`tenure events {name}` lists its AWS events"
         return f"NodeClaim {name} has no event that waits for approval, in phase {state.phase.value}; {events}"
     return ""
 
@@ -203,12 +203,10 @@ def describe_decision(state: NodeClaimState, decision: ApprovalDecision, now: da
     events = ", ".join(describe_event(event) for event in approvable_events(state))
     name, next_step = state.identity.name, decide_interruption(state, now)
     if decision.approved:
-        return OperatorRequestResult(message=f"NodeClaim {name} goes for {events}, approved by {decision.by}")
+        return OperatorRequestResult(message=f"NodeClaim {name} is terminated for {events}, approved by {decision.by}")
     if next_step.do == "wait" and next_step.until:
         until = next_step.until.isoformat(timespec="seconds")
         return OperatorRequestResult(
             message=f"NodeClaim {name} is kept until {until}, before AWS acts: {next_step.what}"
         )
-    return OperatorRequestResult(
-        message=f"NodeClaim {name} is kept, whatever comes of {events}: rejected by {decision.by}"
-    )
+    return OperatorRequestResult(message=f"NodeClaim {name} is kept despite {events}: rejected by {decision.by}")

@@ -218,7 +218,7 @@ def _apply_own_update(
 def _build_event(key: str, group: Sequence[TrackedInterruption]) -> Event:
     latest = max(group, key=lambda one: (one.message.at, one.message.status != "announced"))
     message = latest.message
-    # What was before AWS took it back, or was over, is another time of the same.
+    # A report from before a withdrawal or an end is an earlier occurrence.
     ended = max((one.message.at for one in group if one.message.status != "announced"), default=None)
     alive = [one for one in group if ended is None or one.message.at > ended] or [latest]
     return Event(

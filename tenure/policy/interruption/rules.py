@@ -172,12 +172,12 @@ def _timing_problems(timing: Timing, field: str) -> Iterator[str]:
         if text is not None and parse_duration_or_none(text) is None:
             yield f"{field}.{name}: {text!r} cannot be read; write a duration such as 30m"
     if timing.deadline is not None and parse_duration_or_none(timing.deadline) == timedelta(0):
-        yield f"{field}.deadline: {timing.deadline!r} is no time at all; write a duration such as 24h"
+        yield f"{field}.deadline: {timing.deadline!r}: invalid duration, expected e.g. 24h"
 
 
 def _window_problem(window: Window) -> str:
     if not parse_duration_or_none(window.duration):
-        return f"duration: {window.duration!r} is no length of time; write one such as 2h"
+        return f"duration: {window.duration!r}: invalid duration, expected e.g. 2h"
     try:
         check_schedule(window.schedule, window.time_zone or "")
     except ValueError as error:

@@ -75,7 +75,7 @@ def problem_of(rules: LifecycleRules) -> str:
         if isinstance(span, str):
             return f"{field}: {span}"
         if field.endswith("deadline") and span <= timedelta(0):
-            return f"{field}: {fields[field]!r} is no time at all; write a duration such as 15m"
+            return f"{field}: {fields[field]!r}: invalid duration, expected e.g. 15m"
     times = dict(duration_fields(fields))
     launch, registration = times.get("launch.deadline"), times.get("registration.deadline")
     if isinstance(launch, timedelta) and isinstance(registration, timedelta) and registration < launch:
@@ -145,7 +145,7 @@ def _duration_or_default(text: str | None, default: timedelta) -> timedelta:
     return default if span is None else span
 
 
-WAITS_FOR_A_PERSON: Final = "waits for a person"
+NEEDS_ATTENTION_TEXT: Final = "needs attention"
 WAITS_FOR_ITS_END: Final = "waits for its end"
 
 
@@ -158,10 +158,10 @@ def describe_blocker(state: NodeClaimState) -> str:
     message, code = state.blocked_by, blocker_code(state)
     if state.overdue and state.phase in ACTIONS:
         remedy = BLOCKERS[HOOK_FAILED if is_waiting_for_hook(state) else _overdue_code(state)].remedy
-        whom = f"{WAITS_FOR_A_PERSON}: {remedy}" if is_alarmed(state) else WAITS_FOR_ITS_END
+        whom = f"{NEEDS_ATTENTION_TEXT}: {remedy}" if is_alarmed(state) else WAITS_FOR_ITS_END
         return f"{whom}; {message}" if message else whom
     if has_failed_hook(state) or is_lost(state):
-        return f"{WAITS_FOR_A_PERSON}: {BLOCKERS[code].remedy}; {message}"
+        return f"{NEEDS_ATTENTION_TEXT}: {BLOCKERS[code].remedy}; {message}"
     return f"slow: {message or 'nothing is known to hold it up'}" if code == SLOW else message
 
 

@@ -57,8 +57,8 @@ def decide_undeclared(taints: Iterable[Taint], declared: Iterable[Taint]) -> tup
 
 def undeclared_message(node: str, strange: Iterable[str]) -> str:
     return (
-        f"Node {node} is tainted {', '.join(strange)}: only pods that tolerate it go there, and "
-        "others get another node; if it goes by itself, declare it in the NodePool's startupTaints"
+        f"Node {node} is tainted {', '.join(strange)}: only pods that tolerate it run there, and "
+        "others get another node; if the taint is temporary, declare it in the NodePool's startupTaints"
     )
 
 

@@ -51,18 +51,18 @@ def describe_pause(pause: Pause) -> str:
 
 def problem_of(pause: Pause, now: datetime) -> str:
     if not pause.by.strip() or "," in pause.by or len(pause.by) > LONGEST_BY:
-        return f"by: {pause.by!r} is no name; write who pauses, such as ann@example.com, without commas"
+        return f"by: {pause.by!r}: invalid name, expected the requester without commas, e.g. ann@example.com"
     if not pause.reason.strip() or len(pause.reason) > LONGEST_REASON:
         return (
-            f"reason: {pause.reason[:60]!r} of {len(pause.reason)} characters; write why, in 1 to {LONGEST_REASON} "
+            f"reason: {pause.reason[:60]!r} of {len(pause.reason)} characters, expected 1 to {LONGEST_REASON} "
             "characters"
         )
     if pause.until.tzinfo is None:
-        return f"until: {pause.until.isoformat()} has no time zone; write one, such as 2026-06-01T18:00:00Z"
+        return f"until: {pause.until.isoformat()}: missing time zone, expected RFC 3339, e.g. 2026-06-01T18:00:00Z"
     if pause.until <= now:
-        return f"until: {pause.until.isoformat()} is past; write a moment to come"
+        return f"until: {pause.until.isoformat()}: in the past, expected a future time"
     if pause.until >= LATEST:
-        return f"until: {pause.until.isoformat()} is too far away; write a moment before {LATEST.year}"
+        return f"until: {pause.until.isoformat()}: too far in the future, expected a time before {LATEST.year}"
     return ""
 
 
@@ -85,18 +85,16 @@ def read_pause(text: str) -> Pause:
     """Raises ValueError with the problem and the expected form."""
     reason = _REASON.search(text)
     if reason is None:
-        raise ValueError(f"{quote(text)} has no reason; write it last, such as {EXAMPLE!r}")
+        raise ValueError(f"{quote(text)} has no reason, expected it last, e.g. {EXAMPLE!r}")
     found: dict[str, str] = {}
     for part in text[: reason.start()].split(","):
         key, separator, value = (piece.strip() for piece in part.partition("="))
         if key not in _KEYS or not separator or key in found:
-            raise ValueError(
-                f"{quote(part.strip())} is not understood; write until, by and reason, such as {EXAMPLE!r}"
-            )
+            raise ValueError(f"{quote(part.strip())} is unknown, expected until, by and reason, e.g. {EXAMPLE!r}")
         found[key] = value
     for key in _KEYS:
         if not found.get(key):
-            raise ValueError(f"{quote(text)} has no {key}; write it too, such as {EXAMPLE!r}")
+            raise ValueError(f"{quote(text)} has no {key}, expected e.g. {EXAMPLE!r}")
     pause = Pause(by=found["by"], reason=reason.group(1), until=_parse_timestamp(found["until"]))
     # That it may be over is no mistake.
     if problem := problem_of(pause, pause.until - timedelta(seconds=1)):
@@ -111,7 +109,7 @@ def pause_from_annotation(text: str) -> Pause | None:
     try:
         return read_pause(text)
     except ValueError as error:
-        why = f"{error}, or take the annotation off"
+        why = f"{error}, or remove the annotation"
         return Pause(by=f"the annotation {PAUSE}", reason=why, until=NEVER)
 
 
@@ -126,9 +124,11 @@ def _parse_timestamp(text: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"until={quote(text)} is no moment; write one such as until=2026-06-01T18:00:00Z") from error
+        raise ValueError(
+            f"until={quote(text)}: invalid time, expected RFC 3339, e.g. until=2026-06-01T18:00:00Z"
+        ) from error
     if at.tzinfo is None:
-        raise ValueError(f"until={quote(text)} has no time zone; write one, such as until=2026-06-01T18:00:00Z")
+        raise ValueError(f"until={quote(text)}: missing time zone, expected RFC 3339, e.g. until=2026-06-01T18:00:00Z")
     return at
 
 

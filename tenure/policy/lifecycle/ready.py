@@ -192,7 +192,7 @@ def _why_not_removed(state: NodeClaimState) -> tuple[str, str]:
     if observed.do_not_disrupt:
         return "NodeDoNotDisrupt", "the annotation karpenter.sh/do-not-disrupt on the Node"
     if not observed.consolidation:
-        return "NoPool", "no NodePool: a standalone NodeClaim goes only by hand or expiry"
+        return "NoPool", "no NodePool: a standalone NodeClaim ends only by deletion or expiration"
     never = consolidate_after(observed.consolidation) is None
     return "Never", f"consolidateAfter of NodePool {state.identity.pool} is Never" if never else ""
 

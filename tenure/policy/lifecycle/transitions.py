@@ -11,21 +11,21 @@ from tenure.policy.lifecycle.deadlines import deadlines_of
 TRANSITIONS: dict[Phase, dict[Phase, str]] = {
     Phase.LAUNCH: {
         Phase.REGISTRATION: "EC2 gave the claim an instance",
-        Phase.INITIALIZATION: "its workflow was lost, and its NodeClaim says that its Node joined",
-        Phase.READY: "its workflow was lost, and its NodeClaim says that its Node was initialized",
-        Phase.TERMINATION: "EC2 refused, the launch deadline passed, or a person deleted the NodeClaim",
+        Phase.INITIALIZATION: "its workflow was lost, and its NodeClaim is Registered",
+        Phase.READY: "its workflow was lost, and its NodeClaim is Initialized",
+        Phase.TERMINATION: "EC2 rejected the launch, its deadline passed, or a user deleted the NodeClaim",
     },
     Phase.REGISTRATION: {
         Phase.INITIALIZATION: "the instance's Node joined and carries the claim's labels and taints",
-        Phase.TERMINATION: "the registration deadline passed, AWS takes it back, or a person deleted the NodeClaim",
+        Phase.TERMINATION: "the registration deadline passed, AWS reclaims it, or a user deleted the NodeClaim",
     },
     Phase.INITIALIZATION: {
         Phase.READY: "the Node is Ready, its startup taints are gone and its resources are there",
-        Phase.DRAIN: "a person, an owner, expiry, repair or AWS's word deleted it, or a policy did at the deadline",
+        Phase.DRAIN: "a user, an owner, expiration, repair or an AWS event deleted it, or a policy did at the deadline",
     },
     Phase.READY: {
         Phase.INITIALIZATION: "the machine came back with another boot id",
-        Phase.DRAIN: "a person, expiry, repair or AWS's word deleted it, or its NodePool permitted a disruption",
+        Phase.DRAIN: "a user, expiration, repair or an AWS event deleted it, or its NodePool permitted a disruption",
     },
     Phase.DRAIN: {
         Phase.TERMINATION: "no pod and no volume is waited for, or the termination grace period is over",

@@ -33,7 +33,7 @@ SETTLED: Final = timedelta(minutes=15)
 """After a change: by then all that drifts from it is known (`tenure/controller/drift.py` looks at everything every 5
 min)."""
 IDLE: Final = timedelta(minutes=15)
-"""Between looks at a roll-out that has begun, while no node of it moves."""
+"""Between looks at a rollout that has begun, while no node of it moves."""
 
 
 def evaluate_rollout(pool: str, state: RolloutState, observed: ObservedRollout, now: datetime) -> RolloutDecision:
@@ -45,7 +45,7 @@ def evaluate_rollout(pool: str, state: RolloutState, observed: ObservedRollout, 
         why = f"the LifecyclePolicy cannot be read, and nothing is rolled out until it can: {problems[0]}"
         return RolloutDecision(state=state, headroom=0, why=why, overdue=True)
     if observed.target is None:
-        why = "what nodes are made from cannot be told: the EC2NodeClass is not resolved as it is now"
+        why = "the target is unknown: the EC2NodeClass is not resolved in its current form"
         return RolloutDecision(state=state, headroom=0, why=why, next_check_at=now + IDLE if observed.drifted else None)
     return _RolloutEvaluation(pool, state, observed, observed.target, resolve_rules(observed.rules), now).evaluate()
 
@@ -118,7 +118,9 @@ class _RolloutEvaluation:
         first = known.target is None and known.good is None
         good = self.target if first and not self.observed.drifted else known.good
         if known.target is not None and not known.finished and (known.granted_at or known.halted):
-            back = " That ran well before: what differs goes by budgets alone." if good == self.target else ""
+            back = (
+                " That is the last good state: budgets limit the remaining replacements." if good == self.target else ""
+            )
             self._add_event("RolloutSuperseded", f"{self.text.subject} is superseded after {known.done} nodes.{back}")
         self.state = RolloutState(
             target=self.target,
@@ -215,7 +217,7 @@ class _RolloutEvaluation:
         blocked_by = (
             health.failing
             or health.unknown
-            or ("its gates are asked when a node is to go" if health.gates_to_query else "")
+            or ("its gates are queried before a node is replaced" if health.gates_to_query else "")
         )
         if blocked_by:
             return self._result(
@@ -251,7 +253,7 @@ class _RolloutEvaluation:
             self._update_state(failing_since=None)
             return False
         since = self.state.failing_since or self.now
-        # The soak begins anew once it is well again.
+        # The soak restarts once the rollout is healthy again.
         self._update_state(failing_since=since, soaking_since=None)
         return self.now >= since + self.rules.failing_for
 

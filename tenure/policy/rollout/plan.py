@@ -92,7 +92,7 @@ def is_made_of(claim: NodeClaim, target: RolloutTarget) -> bool:
 def images_back(state: RolloutState) -> tuple[dict[str, str], str]:
     """By image that is in force now the last good one; with none, why there is no way back."""
     if state.good is None or state.target is None:
-        return {}, "it is not known what ran well before"
+        return {}, "the last good state is unknown"
     changed = state.target.changed_from(state.good)
     if changed != ("the image",):
         return {}, f"not the image alone has changed, but {' and '.join(changed) or 'nothing'}"
@@ -122,15 +122,15 @@ def rejection_reason(state: RolloutState, request: ApproveRollout | RejectRollou
     plan, halted = state.plan, state.halted
     current = halted.plan if halted else plan.id if plan and not state.finished else ""
     if request.plan != current:
-        listed = "no roll-out goes on there; `tenure stuck` lists what waits for a person"
-        waits = f"{current} is the one that counts now; name that one" if current else listed
-        return f"plan {request.plan!r} is stale or was never there: {waits}"
+        listed = "no rollout is in progress; `tenure stuck` lists pending approvals"
+        waits = f"the current plan is {current}" if current else listed
+        return f"plan {request.plan!r} is unknown or outdated: {waits}"
     if halted is None and plan is not None and plan.approvers and now >= plan.until:
         expired = f"plan {request.plan} has expired at {plan.until.isoformat(timespec='minutes')}"
-        return f"{expired}: another one is made, and an event of its NodePool names it"
+        return f"{expired}: an event of its NodePool names the new plan"
     if isinstance(request, RejectRollout) and request.roll_back:
         back, no_way = images_back(state)
-        return "" if back else f"plan {request.plan} cannot be rolled back: {no_way}; write the spec as it was"
+        return "" if back else f"plan {request.plan} cannot be rolled back: {no_way}; restore the earlier spec"
     return ""
 
 

@@ -122,7 +122,7 @@ def _query_problems(query: RolloutQuery, field: str) -> Iterator[str]:
         try:
             float(limit or 0)
         except ValueError:
-            yield f"{field}.{name}: {limit!r} is no number: write one such as '0.01'"
+            yield f"{field}.{name}: {limit!r}: invalid number, expected e.g. '0.01'"
 
 
 def _duration_problems(
@@ -135,18 +135,18 @@ def _duration_problems(
     except ValueError as error:
         yield f"{field}: {error}"
         return
-    problem = "no length of time" if span is None else "too short" if span < least else ""
+    problem = "invalid duration" if span is None else "too short" if span < least else ""
     if span is not None and most is not None and span > most:
         problem = "too long"
     if problem:
-        yield f"{field}: {text!r} is {problem}; write {example} or so"
+        yield f"{field}: {text!r}: {problem}, expected e.g. {example}"
 
 
 def _share_problems(text: str | None, field: str) -> Iterator[str]:
     try:
         _parse_percent(text or "0%")
     except ValueError:
-        yield f"{field}: {text!r} is no share: write one such as '90%'"
+        yield f"{field}: {text!r}: invalid percentage, expected e.g. '90%'"
 
 
 def _is_no_more(nodes: str, before: str) -> bool:

@@ -63,7 +63,7 @@ class RolloutText:
         """Name of the change since the last good target."""
         known = self.state.target or self.target
         changed = known.changed_from(self.state.good) if self.state.good else ()
-        return f"the roll-out of {' and '.join(changed) or 'what is asked for'} {known.id}"
+        return f"the rollout of {' and '.join(changed) or 'the template'} {known.id}"
 
     @property
     def current_wave(self) -> str:
@@ -72,7 +72,7 @@ class RolloutText:
 
     @property
     def wave_progress(self) -> str:
-        return f"{self.state.done} of {self.size} nodes replaced, {len(self.state.moving)} on their way"
+        return f"{self.state.done} of {self.size} nodes replaced, {len(self.state.moving)} in progress"
 
     def proceeding(self, goal: int, plan: RolloutPlan) -> str:
         return (
@@ -81,9 +81,9 @@ class RolloutText:
 
     def describe_waiting(self, plan: RolloutPlan, nodes: int) -> str:
         """`nodes`: how many are still to go in the wave."""
-        approvers = "a person" if plan.approvers == 1 else f"{plan.approvers} people"
+        approvers = "approval" if plan.approvers == 1 else f"{plan.approvers} approvals"
         approved_by = ", ".join(sorted({one.by for one in plan.approvals}))
-        has = f" ({approved_by} said yes)" if approved_by else ""
+        has = f" (approved by {approved_by})" if approved_by else ""
         return (
             f"{self.current_wave}, {nodes} of {self.size} nodes, waits for {approvers}{has} until "
             f"{format_timestamp(plan.until)}: "
@@ -101,10 +101,10 @@ class RolloutText:
         returns = (
             f"tenure reject {halted.plan} --roll-back takes {images} again"
             if back
-            else f"there is no way back by itself ({no_way})"
+            else f"there is no automatic rollback ({no_way})"
         )
         return (
-            f"{head}. It waits for a person: tenure approve {halted.plan} goes on, {returns}, a newer spec starts over"
+            f"{head}. It needs a decision: tenure approve {halted.plan} continues, {returns}, a newer spec starts over"
         )
 
 

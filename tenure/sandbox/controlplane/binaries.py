@@ -55,6 +55,6 @@ def only_one(lock: Path, report: Progress) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report.print_line("another process is building what is wanted here; waiting for it")
+            report.print_line("waiting for another process that builds the same binaries")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -24,7 +24,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, help="of the control API; 0, the default, takes any")
     parser.add_argument("--boot-seconds", type=float, help="from running to registered (2)")
     parser.add_argument("--ready-seconds", type=float, help="from registered to Ready (0.5)")
-    parser.add_argument("--device-seconds", type=float, help="from Ready to GPUs and the like (1)")
+    parser.add_argument("--device-seconds", type=float, help="from Ready to devices such as GPUs (1)")
     return parser
 
 

@@ -110,7 +110,7 @@ class FakeAwsSource:
         changes = await self._fetch_changes(self._revision)
         self._merge(changes)
         if changes["revision"] < self._revision or changes["alive"] != self._alive_count():
-            # It was reset or started anew: what was known is of another world.
+            # EC2 was reset or restarted: cached state is obsolete.
             self._instances = {}
             changes = await self._fetch_changes(_ALL)
             self._merge(changes)

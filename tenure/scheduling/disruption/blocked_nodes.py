@@ -64,9 +64,7 @@ def _pause_exclusion(pause: ActivePause) -> Ineligibility:
 
 
 def _backoff_exclusion(one: CommandBackoff) -> Ineligibility:
-    message = (
-        f"its last disruption came to nothing ({_format_failures(one)}): not tried before {format_timestamp(one.until)}"
-    )
+    message = f"its last disruption failed ({_format_failures(one)}): not retried before {format_timestamp(one.until)}"
     return Ineligibility(cause="Bounced", message=message, methods=_POD_MOVING_METHODS, until=one.until)
 
 

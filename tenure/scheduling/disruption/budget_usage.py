@@ -48,7 +48,7 @@ class BudgetTracker:
         if zone in begun or len(begun) < rule.max_zones:
             return ""
         return (
-            f"nodes of NodePool {pool} go in {rule.max_zones} zones at once, and some do in {', '.join(sorted(begun))}"
+            f"NodePool {pool} allows disruption in {rule.max_zones} zones at once, in use: {', '.join(sorted(begun))}"
         )
 
     def select_allowed(
@@ -77,4 +77,4 @@ def _exhausted_message(budget: BudgetHeadroom | None, spent: int, scope: str) ->
     if budget is None or spent < budget.allowed:
         return ""
     taken = f", and this pass takes {spent}" if spent and budget.allowed else ""
-    return f"the budgets of {scope} let {budget.allowed} nodes go{f' ({budget.why})' if budget.why else ''}{taken}"
+    return f"the budgets of {scope} allow {budget.allowed} disruptions{f' ({budget.why})' if budget.why else ''}{taken}"

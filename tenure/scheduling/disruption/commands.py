@@ -6,7 +6,7 @@ A command whose moves are unknown, as after a failover, is simulated again.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
-from tenure.model.base import format_short_list
+from tenure.model.base import format_number, format_short_list
 from tenure.model.disruption.decision import Command, Method, Move, Rejection
 from tenure.model.facts import PodFact
 from tenure.model.plan import PlannedNodeClaim, UnschedulablePod
@@ -63,12 +63,13 @@ def _build_moves(removals: Sequence[Candidate], replacement: Replacement) -> lis
 def _describe_command(command: Command) -> str:
     named = format_short_list(command.node_names)
     if command.reason == "Empty":
-        return f"{named}: no pod has to move, {command.price_before:.4g} $/h are saved"
+        return f"{named}: no pod must move, saves {format_number(command.price_before)} $/h"
     staying = sum(one.replacement < 0 for one in command.moves)
-    parts = [f"{staying} pods have room on other nodes"] if staying else []
+    parts = [f"{staying} pods fit on other nodes"] if staying else []
     if command.replacements:
         parts.append(f"{len(command.moves) - staying} pods get {len(command.replacements)} new nodes")
-    sums = f"{command.price_before:.4g} $/h become {command.price_after:.4g}, at most {command.price_at_most:.4g}"
+    before, after, at_most = map(format_number, (command.price_before, command.price_after, command.price_at_most))
+    sums = f"{before} $/h become {after}, at most {at_most}"
     return f"{named}: {'; '.join((*parts, sums))}"
 
 
@@ -108,7 +109,7 @@ def _simulate_assignments(
             for number in range(len(packing_attempt.packing.node_arrays.new_nodes))
         ]
     except Exception:
-        # It only makes the picture better: whoever is simulated next must not fail by it.
+        # Optional precision: a failure here must not fail the next simulation.
         return {}, []
     return packing_attempt.packing.nominations, [one for one in planned if not isinstance(one, RejectionReason)]
 

@@ -118,7 +118,7 @@ class Consolidation:
         each command into account before it asks for the next."""
         for one in _round_robin_by_pool(candidates, first):
             if one.node_name in self.snapshot.receivers:
-                self._add_rejection(one.nodeclaim.name, "pods of nodes that go are expected there")
+                self._add_rejection(one.nodeclaim.name, "pods of disrupted nodes are expected there")
                 continue
             reason = self.budget_tracker.rejection_reason(one, "Underutilized") or balance_rejection_reason(
                 (one,), one.price, self.totals
@@ -145,7 +145,7 @@ class Consolidation:
             if one.instance_type is not None and one.instance_type.name in _replacement_types(replacement)
         ][:_MAX_DROP_ATTEMPTS]:
             rest = [other for other in removals if other is not one]
-            result = self.evaluate(rest) if rest else RejectionReason("nothing would go")
+            result = self.evaluate(rest) if rest else RejectionReason("no candidate is left")
             if not isinstance(result, RejectionReason) and _hourly_saving(rest, result) >= enough:
                 removals, replacement = rest, result
         return removals, replacement

@@ -135,7 +135,7 @@ class _DisruptionPass:
     def _evaluate(self, removals: Sequence[Candidate], reason: Method) -> tuple[Replacement | RejectionReason, int]:
         receiver = next((one.node_name for one in removals if one.node_name in self.snapshot.receivers), "")
         if receiver:
-            return RejectionReason(f"pods of nodes that go are expected on {receiver}"), 0
+            return RejectionReason(f"pods of disrupted nodes are expected on {receiver}"), 0
         if reason == "Drifted" and len(removals) == 1:
             drift = DriftPass(self.snapshot, self.budget_tracker, self.request.settings.most_simulations)
             return drift.find_replacement(removals[0]), drift.simulations

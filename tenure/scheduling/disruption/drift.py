@@ -36,7 +36,7 @@ class DriftPass:
         for one in sorted(candidates, key=lambda one: (one.nodeclaim.name not in first, drift_order(one))):
             reason = self.budget_tracker.rejection_reason(one, "Drifted")
             if not reason and one.node_name in self.snapshot.receivers:
-                reason = "pods of nodes that go are expected there"
+                reason = "pods of disrupted nodes are expected there"
             if reason:
                 self.rejected[one.nodeclaim.name] = reason
             elif self.simulations >= self.most_simulations:
@@ -61,7 +61,7 @@ class DriftPass:
 
     def _cheapest_replacement(self, found: Simulation) -> Replacement | RejectionReason:
         if not found.attempts:
-            return RejectionReason(f"cannot go: {found.problem}")
+            return RejectionReason(f"cannot be disrupted: {found.problem}")
         attempt = min(
             found.attempts, key=lambda candidate_attempt: candidate_attempt.cost(self.snapshot.pass_settings.node_cost)
         )
@@ -69,7 +69,7 @@ class DriftPass:
         for number in range(len(attempt.packing.node_arrays.new_nodes)):
             nodeclaim = attempt.planned_nodeclaims.build(number)
             if isinstance(nodeclaim, RejectionReason):
-                return RejectionReason(f"cannot go: {nodeclaim}")
+                return RejectionReason(f"cannot be disrupted: {nodeclaim}")
             nodeclaims.append(nodeclaim)
             price += attempt.planned_nodeclaims.cheapest_price(number)
             draft = attempt.planned_nodeclaims.draft(number)

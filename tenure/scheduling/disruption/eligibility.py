@@ -73,7 +73,7 @@ def lifecycle_exclusions(nodeclaim: NodeClaimFact, node: NodeFact | None, *, bus
     if nodeclaim.deleting or nodeclaim.instance_terminating or (node is not None and node.deleting):
         yield _build_exclusion("Deleting", "it is being deleted")
     if busy:
-        yield _build_exclusion("InProgress", "it is part of a disruption that is under way")
+        yield _build_exclusion("InProgress", "it is part of a disruption in progress")
     if node is None:
         yield _build_exclusion("NoNode", "it has no Node yet")
     elif not nodeclaim.initialized:
@@ -85,10 +85,10 @@ def nomination_exclusions(
 ) -> Iterator[Ineligibility]:
     """Pods that wait count on it."""
     if nodeclaim.name in nominated or (node is not None and node.name in nominated):
-        yield _build_exclusion("Nominated", "pods that wait were told to go there")
+        yield _build_exclusion("Nominated", "pending pods are nominated to it")
     elif expected_names:
         more = f" and {len(expected_names) - 1} more" if len(expected_names) > 1 else ""
-        yield _build_exclusion("Nominated", f"pod {expected_names[0]}{more} has its place there")
+        yield _build_exclusion("Nominated", f"pod {expected_names[0]}{more} is expected on it")
 
 
 def nodepool_exclusions(
@@ -96,12 +96,12 @@ def nodepool_exclusions(
 ) -> Iterator[Ineligibility]:
     """Whether its NodePool can say anything about it."""
     if pool is None:
-        yield _build_exclusion("NoPool", f"NodePool {nodeclaim.pool} is not there")
+        yield _build_exclusion("NoPool", f"NodePool {nodeclaim.pool} not found")
         return
     if pool.static:
-        yield _build_exclusion("StaticPool", f"NodePool {pool.name} is static: it keeps its number of nodes by itself")
+        yield _build_exclusion("StaticPool", f"NodePool {pool.name} is static")
     if isinstance(template, RejectionReason) or template is None:
-        yield _build_exclusion("PoolClosed", f"NodePool {pool.name}: {template or 'nothing can be bought from it'}")
+        yield _build_exclusion("PoolClosed", f"NodePool {pool.name}: {template or 'it can launch no node'}")
 
 
 def age_exclusions(nodeclaim: NodeClaimFact, youngest: timedelta | None, now: datetime) -> Iterator[Ineligibility]:
@@ -125,14 +125,12 @@ def consolidate_after_exclusions(
         after = timedelta.max
     if after == timedelta.max or not pool.consolidation_policy:
         yield _build_exclusion(
-            "PolicyUnknown", f"NodePool {pool.name} does not say when nodes may go", _CONSOLIDATION_METHODS
+            "PolicyUnknown", f"NodePool {pool.name} has no valid consolidateAfter", _CONSOLIDATION_METHODS
         )
     elif after is None:
         yield _build_exclusion("Never", f"consolidateAfter of NodePool {pool.name} is Never", _CONSOLIDATION_METHODS)
     elif (until := consolidate_after_end(nodeclaim, after)) > now:
-        message = (
-            f"consolidateAfter {pool.consolidate_after} of NodePool {pool.name} is over at {format_timestamp(until)}"
-        )
+        message = f"consolidateAfter {pool.consolidate_after} of NodePool {pool.name} ends at {format_timestamp(until)}"
         yield _build_exclusion("Resting", message, _CONSOLIDATION_METHODS, until)
 
 
@@ -189,7 +187,7 @@ def capacity_buffer_exclusions(virtual: Sequence[PodFact]) -> Iterator[Ineligibi
     if virtual:
         first = virtual[0]
         buffer = first.name.removeprefix(VIRTUAL_PREFIX).rpartition("-")[0]
-        message = f"it keeps room for {len(virtual)} pods of CapacityBuffer {first.namespace}/{buffer}"
+        message = f"it holds capacity for {len(virtual)} pods of CapacityBuffer {first.namespace}/{buffer}"
         yield _build_exclusion("CapacityBuffer", message, ("Empty",))
 
 

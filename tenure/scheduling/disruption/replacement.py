@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from tenure.apis.labels import CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT
+from tenure.model.base import format_number
 from tenure.model.disruption.decision import DisruptionSettings
 from tenure.model.plan import PlannedNodeClaim
 from tenure.model.requirements import Requirements, one_of
@@ -45,11 +46,11 @@ def choose_replacement(
 ) -> Replacement | RejectionReason:
     """The cheapest of the attempts that save enough, else why the first does not."""
     if not simulation.attempts:
-        return RejectionReason(f"cannot go: {simulation.problem}")
+        return RejectionReason(f"cannot be disrupted: {simulation.problem}")
     try:
         results = [_evaluate_attempt(one, simulation.removals, snapshot, settings) for one in simulation.attempts]
     except Exception as error:
-        return RejectionReason(f"cannot go: what would replace it could not be found out: {error!r}")
+        return RejectionReason(f"cannot be disrupted: its replacement could not be simulated: {error!r}")
     accepted = [one for one in results if not isinstance(one, RejectionReason)]
     return min(accepted, key=lambda one: (one.price, len(one.nodeclaims))) if accepted else results[0]
 
@@ -62,19 +63,14 @@ def _evaluate_attempt(
     new_node_count = len(attempt.packing.node_arrays.new_nodes)
     if not new_node_count:
         if limit <= _PRICE_EPSILON:
-            return RejectionReason(f"it would save no more than {settings.threshold:.4g} $/h")
+            return RejectionReason(f"it would save no more than {format_number(settings.threshold)} $/h")
         return Replacement((), moves, 0.0, 0.0)
     if new_node_count > len(removals) and not settings.replace_one_with_many:
         price = sum(attempt.planned_nodeclaims.cheapest_price(one) for one in range(new_node_count))
+        costs = f"its pods would need {new_node_count} nodes for {format_number(price)} $/h"
         if price >= limit:
-            return RejectionReason(
-                f"its pods would need {new_node_count} nodes for {price:.4g} $/h, which is not less than {limit:.4g}"
-            )
-        return RejectionReason(
-            f"its pods would need {new_node_count} nodes, which would cost {price:.4g} instead of {limit:.4g} "
-            "$/h: only as "
-            "many are bought as go"
-        )
+            return RejectionReason(f"{costs}, which is not less than {format_number(limit)}")
+        return RejectionReason(f"{costs} instead of {format_number(limit)}: a command may not add nodes")
     new_nodes = [
         _new_node_options(
             attempt.planned_nodeclaims.draft(one), removals, snapshot, settings, is_single=new_node_count == 1
@@ -158,8 +154,9 @@ def _price_replacement(
     slack = limit - sum(least)
     if slack <= _PRICE_EPSILON:
         paid = sum(one.price for one in removals)
-        than = f"{limit:.4g}" + (f", {paid:.4g} less what has to be saved" if limit < paid else "")
-        return RejectionReason(f"its replacement would cost {sum(least):.4g} $/h, which is not less than {than}")
+        than = format_number(limit) + (f", {format_number(paid)} less the required savings" if limit < paid else "")
+        cost = format_number(sum(least))
+        return RejectionReason(f"its replacement would cost {cost} $/h, which is not less than {than}")
     nodeclaims, at_most, price = list[PlannedNodeClaim](), 0.0, 0.0
     for number, (one, base) in enumerate(zip(new_nodes, least, strict=True)):
         share = slack * (base + _PRICE_EPSILON) / (sum(least) + _PRICE_EPSILON * len(least))
@@ -190,9 +187,8 @@ def _build_replacement_nodeclaim(
     needs_variety = single and new_node.spot_for_spot
     if needs_variety and len(draft.rows) < MIN_CHEAPER_SPOT_TYPES:
         return RejectionReason(
-            f"only {len(draft.rows)} spot instance types are cheaper: a spot node is replaced when "
-            f"{MIN_CHEAPER_SPOT_TYPES} are, "
-            "so that it is not soon replaced or interrupted again"
+            f"only {len(draft.rows)} spot instance types are cheaper: replacing spot by spot requires "
+            f"{MIN_CHEAPER_SPOT_TYPES}, to limit repeated replacement and interruption"
         )
     if not new_node.spot_for_spot:
         draft = _restrict_to_spot(draft)
@@ -204,7 +200,7 @@ def _build_replacement_nodeclaim(
     draft = replace(draft, rows=draft.rows[:most])
     missing = find_missing_variety(draft.offer.table, draft.option.requirements, draft.rows)
     if missing and pass_settings.min_values_policy == STRICT:
-        return RejectionReason(f"minValues cannot be kept by what is cheaper: {missing}")
+        return RejectionReason(f"the cheaper types do not satisfy minValues: {missing}")
     new_node_slot = attempt.packing.node_arrays.new_nodes[number]
     nodeclaim = build_planned_nodeclaim(draft, tuple(new_node_slot.pods), pass_settings.min_values_policy, most)
     if isinstance(nodeclaim, RejectionReason):

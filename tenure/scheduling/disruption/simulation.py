@@ -8,6 +8,7 @@ import numpy as np
 
 from tenure.apis.quantity import format_amount
 from tenure.apis.resources import sum_resources
+from tenure.model.base import format_number
 from tenure.model.disruption.decision import Method
 from tenure.model.facts import PodFact
 from tenure.model.plan import UnschedulablePod
@@ -114,7 +115,7 @@ def _run_simulation(
     if ceiling <= 0:
         return simulation
     if not any(offer.available.any() for offer in snapshot.offers_below(ceiling, removals)):
-        simulation.problem += f"; and nothing is sold below {ceiling:.4g} $/h"
+        simulation.problem += f"; and there is no offering below {format_number(ceiling)} $/h"
         return simulation
     unscheduled_pods = [pods[one.pod_uid] for one in existing_only.packing.unscheduled]
     for must_fit_one_node, options in _packing_options(len(pods), one_node=one_node):
@@ -122,15 +123,15 @@ def _run_simulation(
         if must_fit_one_node:
             offers = _offers_with_headroom(offers, unscheduled_pods)
             if not offers:
-                simulation.problem += (
-                    f"; and {_describe_too_large(unscheduled_pods)} is sold below {ceiling:.4g} $/h" if one_node else ""
-                )
+                if one_node:
+                    too_large = _describe_too_large(unscheduled_pods)
+                    simulation.problem += f"; and {too_large} is available below {format_number(ceiling)} $/h"
                 continue
         packing_attempt = run_attempt(snapshot, removals, moving, offers, options)
         if not packing_attempt.packing.unscheduled:
             _accept_attempt(simulation, packing_attempt)
         elif not simulation.attempts:
-            limit = "" if ceiling == float("inf") else f" (of nodes below {ceiling:.4g} $/h)"
+            limit = "" if ceiling == float("inf") else f" (of nodes below {format_number(ceiling)} $/h)"
             simulation.problem = f"{_describe_unschedulable(packing_attempt.packing.unscheduled)}{limit}"
     return simulation
 
@@ -193,7 +194,7 @@ def _accept_attempt(simulation: Simulation, attempt: PackingAttempt) -> None:
     if uninitialized:
         uid, name = min(uninitialized.items())
         pod = simulation.pods[uid]
-        simulation.problem = f"pod {pod.namespace}/{pod.name} would go to {name}, which is not initialized yet"
+        simulation.problem = f"pod {pod.namespace}/{pod.name} would run on {name}, which is not initialized yet"
         return
     simulation.attempts.append(attempt)
     simulation.problem = ""

@@ -36,10 +36,10 @@ def headroom_rejection(
         if not most[number]:
             return RejectionReason(f"no instance type has {key}")
         return RejectionReason(
-            f"needs {requested} {key}; the largest instance type allowed has {available} beside its DaemonSets"
+            f"needs {requested} {key}; the largest allowed instance type has {available} after DaemonSet overhead"
         )
     requested = ", ".join(f"{format_amount(key, int(n))} {key}" for key, n in zip(resources, vector, strict=True) if n)
-    return RejectionReason(f"no single instance type allowed has {requested} together beside its DaemonSets")
+    return RejectionReason(f"no allowed instance type has {requested} together after DaemonSet overhead")
 
 
 def limit_rejection(offer: Offer, fitting: Indices) -> RejectionReason:

@@ -88,7 +88,7 @@ class PlannedNodeClaims:
         fitting: Mask = np.all(template.headroom >= used, axis=1) & template.types_with_free_ports(new_node.ports)
         for key in slot.offer.remaining_limits.limits:
             if key in table.columns:
-                # No larger than what was counted against the limit when it was bought.
+                # No larger than the capacity counted against the limit at launch.
                 column = table.capacity[:, table.columns[key]]
                 fitting &= column <= column[new_node.rows].max()
         return fitting

@@ -49,7 +49,7 @@ class AttachmentLimits:
         for driver in sorted(drivers):
             missing = self._count_unattached([one for one in volumes.shared if one[0] == driver])
             remaining, each = self._remaining[driver] - missing, own.get(driver, 0)
-            # What is over its limit already still takes pods that bring nothing new.
+            # A node over its limit still accepts pods that need no further attachment.
             fits = (
                 np.maximum(remaining, 0) // each if each else np.where((remaining >= 0) | (missing == 0), UNLIMITED, 0)
             )

@@ -146,7 +146,7 @@ class Domains:
     def rejection_message(self, key: str) -> str:
         """Why one more pod does not fit, as text: the rule and its counts."""
         if not self.order:
-            return f"no node that could be had, and none that stands, has the label {key}"
+            return f"no launchable node and no existing node has the label {key}"
         where, reasons = ", ".join(self.order), []
         for rule in self.rules:
             match rule:

@@ -72,7 +72,7 @@ async def test_selectors_by_id_and_name_find_the_same(cloud: AwsAdapters) -> Non
 
 
 async def test_a_pinned_image_is_used_for_the_same_nodes(cloud: AwsAdapters) -> None:
-    """As after a roll-out that was rolled back: another standard image of the account, and the types that it is for."""
+    """As after a rollout that was rolled back: another standard image of the account, and the types that it is for."""
     plain = await resolve_nodeclass(cloud, build_nodeclass(uid="plain"))
     bad, good = plain.status.amis[0], plain.status.amis[-1]
     now = datetime.now(UTC)

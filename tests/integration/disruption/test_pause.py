@@ -70,7 +70,7 @@ async def test_an_annotation_pauses_and_its_end_resumes_and_takes_it_off(product
         (claim,) = await scope.run_pods(1)
         name, path = claim["metadata"]["name"], scope.pool_path
         await annotate(product, path, "until next week")
-        await wait_until(partial(scope.assert_event, scope.name, "DisruptionPaused", "has no reason; write it last"))
+        await wait_until(partial(scope.assert_event, scope.name, "DisruptionPaused", "has no reason, expected it last"))
         await scope.scale_deployment(0)
         await assert_retained(scope, name, "is paused by the annotation")
         until = time.monotonic() + 45

@@ -1,4 +1,4 @@
-"""Roll-outs on the real parts: drift goes in waves, waits for people, halts over nodes that never come, and goes on."""
+"""Rollouts on the real parts: drift goes in waves, waits for people, halts over nodes that never come, and goes on."""
 
 from functools import partial
 from typing import Any

@@ -27,7 +27,7 @@ async def test_a_budget_that_allows_nothing_is_named_and_the_drain_goes_on_when_
         await product.delete(NODE_CLAIMS.path(name))
         expected = (
             f"PodDisruptionBudget default/{scope.name}",
-            "minAvailable 2, 2 of 2 pods healthy, 2 needed, 0 may go",
+            "minAvailable 2, 2 of 2 pods healthy, 2 needed, 0 disruptions allowed",
         )
         await time_until(
             lambda: scope.assert_conditions_mention(name, "Draining", *expected, "never passes"),

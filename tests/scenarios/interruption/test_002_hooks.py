@@ -160,7 +160,7 @@ async def test_what_follows_a_failure_is_what_the_policy_says(product: Installed
         name = nodeclaim_name(claim)
         await product.delete(NODE_CLAIMS.path(name))
         await wait_until(lambda: scope.assert_event(name, "HookFailed", "answers 409", "the drain waits"), seconds=SOON)
-        waits = ("waits for a person: mend the hook", "hook beforeDrain/warn failed, is tried again at")
+        waits = ("needs attention: fix the hook", "hook beforeDrain/warn failed, is tried again at")
         await wait_until(lambda: scope.assert_blocked_by(name, *waits))
         await wait_until(partial(_assert_stuck, product, name))
         await assert_throughout(lambda: scope.assert_pods_running(1), seconds=3)

@@ -1,4 +1,4 @@
-"""A pool that a roll-out goes through, as activities find it, and a workflow at work on it."""
+"""A pool that a rollout goes through, as activities find it, and a workflow at work on it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

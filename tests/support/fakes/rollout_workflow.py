@@ -1,4 +1,4 @@
-"""A NodePool's workflow with nothing but its roll-out and its permits."""
+"""A NodePool's workflow with nothing but its rollout and its permits."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -16,7 +16,7 @@ from workflows.rollout import RolloutController
 
 @workflow.defn
 class RolloutOnlyWorkflow(RolloutApprovals):
-    """Grants what the roll-out leaves of a budget of ten, as often as something is due or somebody wishes."""
+    """Grants what the rollout leaves of a budget of ten, as often as something is due or somebody wishes."""
 
     @workflow.init
     def __init__(self, state: NodePoolState) -> None:

@@ -43,14 +43,14 @@ def test_never_is_none() -> None:
 @pytest.mark.parametrize(
     ("text", "advice"),
     (
-        ("7d", "write '168h'"),
-        ("2 days", "write '48h'"),
+        ("7d", "expected '168h'"),
+        ("2 days", "expected '48h'"),
         ("30", "write '30s', '30m' or '30h'"),
-        ("never", "write 'Never'"),
-        ("", "such as '30s' or '1h30m'"),
-        ("1 h", "such as '30s' or '1h30m'"),
-        ("h", "such as '30s' or '1h30m'"),
-        ("1h-30m", "such as '30s' or '1h30m'"),
+        ("never", "expected 'Never'"),
+        ("", "e.g. '30s' or '1h30m'"),
+        ("1 h", "e.g. '30s' or '1h30m'"),
+        ("h", "e.g. '30s' or '1h30m'"),
+        ("1h-30m", "e.g. '30s' or '1h30m'"),
         ("3000000h", "less than 2562047h"),
     ),
 )
@@ -89,4 +89,4 @@ def test_any_text_is_a_duration_or_an_error_with_advice(text: str) -> None:
     try:
         parse_duration(text)
     except DurationError as error:
-        assert "write" in str(error)
+        assert "expected" in str(error)

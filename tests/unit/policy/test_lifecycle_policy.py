@@ -89,11 +89,11 @@ def test_two_that_are_as_precise_and_differ_are_a_conflict_that_the_older_wins_a
         "LifecyclePolicy young",
         "drain.deadline 2h",
         "NodePool gpu",
-        "says 1h",
-        "write drain.deadline in one",
+        "sets 1h",
+        "set drain.deadline in only one",
     ):
         assert part in old.message
-    for part in ("LifecyclePolicy old", "drain.deadline 1h", "NodePool gpu", "says 2h", "old is older and counts"):
+    for part in ("LifecyclePolicy old", "drain.deadline 1h", "NodePool gpu", "sets 2h", "old is older and wins"):
         assert part in young.message
     assert (old.node_pools, young.node_pools) == (("cpu", "gpu"), ("gpu",)), "what they do not dispute still counts"
 
@@ -125,8 +125,8 @@ def test_a_policy_that_makes_no_sense_hurts_only_itself_and_says_what_becomes_of
     assert fields_for(resolved, "gpu") == fields_for(resolved, "cpu") == {"notReadyGrace": "1m"}
     broken = resolved.validations["broken"]
     assert (broken.rejected, broken.reason, broken.node_pools) == (True, "RuntimeValidation", ())
-    assert broken.message.startswith("spec.launch.deadline: '0s' is no time at all; write")
-    assert "what it said before holds no more" in broken.message
+    assert broken.message.startswith("spec.launch.deadline: '0s': invalid duration, expected")
+    assert "neither are its earlier rules" in broken.message
     assert resolved.validations["unreadable"].message.startswith("spec.launch.whenOverdue: 'explode'")
     assert resolved.validations["sound"] == PolicyValidation(node_pools=("cpu", "gpu"))
 
@@ -135,7 +135,7 @@ def test_a_name_of_no_pool_is_told_and_the_policy_is_heeded_all_the_same() -> No
     resolved = resolve_all(policy("p", names=("gpu", "gone"), notReadyGrace="1m"))
     validation = resolved.validations["p"]
     assert not validation.rejected and validation.node_pools == ("gpu",)
-    assert validation.reason == "NodePoolNotFound" and "no NodePool gone" in validation.message
+    assert validation.reason == "NodePoolNotFound" and "NodePool gone not found" in validation.message
     assert fields_for(resolved, "gpu")
 
 
@@ -194,8 +194,8 @@ def test_roll_outs_that_make_no_sense_are_held_and_the_policy_says_so_and_counts
     validation = resolved.validations["p"]
     assert (validation.rejected, validation.reason, validation.node_pools) == (False, "RolloutsHeld", ("gpu",))
     assert validation.message == (
-        "spec.rollout.waves[0].nodes: '0' replaces nothing; write '1' or more, or leave the wave out. Nothing is "
-        "rolled out in its NodePools until that can be read"
+        "spec.rollout.waves[0].nodes: '0' replaces nothing; write '1' or more, or leave the wave out. Rollouts "
+        "of its NodePools are blocked until it is valid"
     )
 
 
@@ -209,13 +209,15 @@ def test_disruption_rules_that_make_no_sense_hold_the_pools_of_the_policy_and_it
         policy("all", disruption={"clusterNodes": "3"}),
     )
     why = resolved.unread["gpu"].blocking_message("Empty")
-    assert why.startswith("LifecyclePolicy p cannot be read, and nothing goes until it can: spec.disruption.windows[0]")
+    assert why.startswith(
+        "LifecyclePolicy p is invalid, so voluntary disruption is blocked: spec.disruption.windows[0]"
+    )
     assert "Mars/Olympus" in why and resolved.unread.keys() == {"gpu"}
     assert resolved.rules["gpu"].rollout is not None
     assert fields_for(resolved, "cpu") == {"disruption.clusterNodes": "3"}
     validation = resolved.validations["p"]
     assert (validation.rejected, validation.reason, validation.node_pools) == (True, "RuntimeValidation", ("gpu",))
-    assert "no node of them goes voluntarily" in validation.message
+    assert "no voluntary disruption of their nodes" in validation.message
 
 
 def test_a_policy_that_is_refused_for_something_else_narrows_disruption_all_the_same() -> None:
@@ -227,7 +229,7 @@ def test_a_policy_that_is_refused_for_something_else_narrows_disruption_all_the_
     assert not resolved.unread
     validation = resolved.validations["p"]
     assert validation.rejected and validation.message.endswith(
-        "what it says of disruption, roll-outs, hooks and interruption counts all the same"
+        "its rules for disruption, rollouts, hooks and interruption still apply"
     )
     assert validation.node_pools == ("gpu",)
 
@@ -236,10 +238,10 @@ def test_roll_outs_that_cannot_be_read_at_all_hold_drift_alone() -> None:
     unread = InvalidRules(rollout="spec.rollout.waves: 7 cannot be read: Input should be a valid tuple")
     broken = policy("p", names=("gpu",)).model_copy(update={"problem": unread.rollout, "unread": unread})
     unreadable = resolve_all(broken).unread["gpu"]
-    assert "LifecyclePolicy p cannot be read" in unreadable.blocking_message(
-        "Drifted"
-    ) and not unreadable.blocking_message("Underutilized")
-    assert "goes for drift" in resolve_all(broken).validations["p"].message
+    assert "LifecyclePolicy p is invalid" in unreadable.blocking_message("Drifted") and not unreadable.blocking_message(
+        "Underutilized"
+    )
+    assert "no drift replacement" in resolve_all(broken).validations["p"].message
 
 
 def test_of_two_that_cannot_be_read_the_more_precise_is_named_and_both_tell() -> None:
@@ -266,7 +268,7 @@ def test_a_policy_that_is_refused_for_something_else_keeps_what_it_says_of_event
     )
     assert not resolved.unread
     validation = resolved.validations["p"]
-    assert validation.rejected and "interruption counts all the same" in validation.message
+    assert validation.rejected and "interruption still apply" in validation.message
     assert validation.node_pools == ("gpu",)
 
 
@@ -295,14 +297,14 @@ def test_events_of_which_nobody_can_read_what_follows_wait_if_they_can(
 ) -> None:
     resolved = resolve_all(policy("p", names=("gpu",), interruption=interruption))
     why = resolved.unread["gpu"].interruption
-    assert why.startswith("LifecyclePolicy p cannot be read, and maintenance, recommendations and failing checks wait")
-    assert f"spec.interruption.{invalid_field}" in why and "write" in why
+    assert why.startswith("LifecyclePolicy p is invalid, so maintenance, recommendations and failing checks wait")
+    assert f"spec.interruption.{invalid_field}" in why and "expected" in why
     assert resolved.unread["gpu"].blocking_message("Empty") == "", "what is voluntary goes on"
     found = resolved.rules.get("gpu")
     assert (found.to_object()["interruption"] if found else {}) == retained
     validation = resolved.validations["p"]
     assert (validation.rejected, validation.reason, validation.node_pools) == (True, "RuntimeValidation", ("gpu",))
-    assert "until interruption can be read nodes of them wait" in validation.message
+    assert "until interruption is valid, maintenance" in validation.message
     assert resolved.unread.keys() == {"gpu"}
 
 
@@ -313,7 +315,7 @@ def test_all_that_is_held_is_said() -> None:
         .validations["p"]
         .message
     )
-    assert "goes voluntarily" in message and "nodes of them wait" in message
+    assert "voluntary disruption" in message and "of their nodes wait" in message
 
 
 REJECTED_POLICIES = {"instanceStatus": "refused", "rebalanceRecommendation": "senseless"}

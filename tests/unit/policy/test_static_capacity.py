@@ -46,7 +46,7 @@ def test_what_is_missing(desired: int, existing: int, terminating: int, limit: i
 
 def test_a_limit_is_named_with_what_holds_it() -> None:
     why = decide_missing("default", desired=10, existing=3, terminating=1, limit=5).waits_for
-    assert why == "limits.nodes=5 of NodePool default: 5 NodeClaims, 1 of them going, 10 wanted"
+    assert why == "limits.nodes=5 of NodePool default: 5 NodeClaims, 1 of them terminating, 10 wanted"
 
 
 def test_first_go_those_that_are_not_launched_then_empty_ones_then_the_cheapest_and_last_what_is_protected() -> None:

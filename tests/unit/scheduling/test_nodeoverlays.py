@@ -98,8 +98,10 @@ def test_of_the_same_weight_the_later_name_decides_and_the_other_is_refused_as_a
     assert evaluated.accepted == (first,)
     assert evaluated.validations["b"] == ACCEPTED
     assert evaluated.validations["a"].reason == "Conflict"
-    assert "NodeOverlay b has the same weight 0 and says the price of m.large" in evaluated.validations["a"].message
-    assert "another weight" in evaluated.validations["a"].message
+    assert (
+        "NodeOverlay b has the same weight 0 and also sets the price of m.large" in evaluated.validations["a"].message
+    )
+    assert "change the weight" in evaluated.validations["a"].message
 
 
 def test_the_same_weight_is_no_conflict_where_they_say_different_things() -> None:
@@ -149,7 +151,7 @@ def test_a_refused_overlay_is_in_nobodys_way() -> None:
         (overlay("o", capacity={"cpu": 1}), "write extended resources alone"),
         (overlay("o", capacity={FUSE: -1}), "spec.capacity: example.com/fuse is below nothing"),
         (overlay("o", price="1", adjustment="+1"), "write one of them"),
-        (overlay("o", price="cheap"), "spec.price: 'cheap' is no price; write dollars"),
+        (overlay("o", price="cheap"), "spec.price: 'cheap': invalid price, expected US dollars"),
         (overlay("o", adjustment="10%"), "spec.priceAdjustment: '10%' is none; write such as"),
         (overlay("o", problem="spec.capacity: no"), "spec.capacity: no"),
     ),

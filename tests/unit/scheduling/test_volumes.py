@@ -42,7 +42,10 @@ def format_alternatives(found: VolumeRequirements) -> list[str]:
     ("facts", "message"),
     [
         ([], "PersistentVolumeClaim default/data does not exist; create it"),
-        ([pvc("data", volume="v", deleting=True), volume("v")], "default/data is being deleted; once it is gone"),
+        (
+            [pvc("data", volume="v", deleting=True), volume("v")],
+            "default/data is being deleted; recreate it once it is gone",
+        ),
         ([pvc("data", volume="v", lost=True)], "default/data is Lost: its PersistentVolume v is gone; restore"),
         ([pvc("data", volume="v")], "names PersistentVolume v, which does not exist; restore it"),
         ([pvc("data", volume="v"), volume("v", deleting=True)], "PersistentVolume v, which is being deleted"),

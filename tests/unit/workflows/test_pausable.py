@@ -113,7 +113,7 @@ async def test_an_annotation_that_cannot_be_read_holds_says_why_and_is_taken_off
     await fake.pools.patch_annotations("default", {PAUSE: "until tomorrow"})
     await signal_observed(pools, 2, pause="until tomorrow")
     await wait_until(lambda: has_disruption_events(fake, "default", "DisruptionPaused"))
-    assert "'until tomorrow' has no reason; write it last" in fake.events.published[-1][2]
+    assert "'until tomorrow' has no reason, expected it last" in fake.events.published[-1][2]
     await fake.sleep(days=30)
     assert (await pool_state(pools)).pause and nodepool_pause_annotation(fake) == "until tomorrow"
     await pools.execute_update(NodePoolWorkflow.resume, Resume())

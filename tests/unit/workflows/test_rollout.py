@@ -1,4 +1,4 @@
-"""The roll-out as a NodePool's workflow performs it: looks, gates, people, the way back; idle it costs nothing."""
+"""The rollout as a NodePool's workflow performs it: looks, gates, people, the way back; idle it costs nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -113,7 +113,7 @@ async def test_a_canary_that_sickens_is_rolled_back_within_two_minutes(
     assert (pin_request.node_class, pin_request.images, pin_request.by) == (
         "default",
         {"ami-bad": "ami-good"},
-        "the health of the roll-out",
+        "the health of the rollout",
     )
     assert "0 of 1 new nodes are Ready" in pin_request.why
     assert await wave_rollout.has_permits(1), "no further node went"
@@ -177,7 +177,7 @@ async def test_a_plan_waits_for_its_approval(approval_rollout: RolloutHarness, s
     assert await approval_rollout.has_permits(0)
     with pytest.raises(WorkflowUpdateFailedError) as error:
         await approve_plan(approval_rollout, "web-000000")
-    assert "is stale or was never there" in str(error.value.cause)
+    assert "is unknown or outdated" in str(error.value.cause)
     result = await approve_plan(approval_rollout, await plan_id(approval_rollout))
     assert result.accepted
     await wait_until_skipping_time(skipping, lambda: approval_rollout.has_permits(1), seconds=20)

@@ -40,7 +40,7 @@ def why_near_limit(size: int) -> str:
     """`size` in bytes, of all that the instance will be given."""
     if not _NEAR * LIMIT <= size <= LIMIT:
         return ""
-    return f"{FIELD}: with what is added it is {size} bytes of the {LIMIT} that EC2 takes; move some into the image"
+    return f"{FIELD}: {size} bytes with Tenure's additions, at most {LIMIT} are allowed; move some into the image"
 
 
 def _why_no_settings(text: str) -> str:

@@ -35,7 +35,7 @@ BY_ACTION = {
     "CreateTags": Rate(10, 100),
     "DeleteTags": Rate(10, 100),
 }
-# Tokens for every instance that a call is about, beside the one for the call.
+# Tokens for every instance of a call, in addition to the one for the call.
 BY_INSTANCE = {
     "RunInstances": Rate(2, 1000),
     "StartInstances": Rate(2, 1000),

@@ -20,7 +20,7 @@ from tenure.sandbox.aws.ec2.state import Environment
 from tenure.sandbox.aws.fake_aws import FakeAws
 
 FILE = "aws.pickle"
-# Live machinery of a world, made anew at every start.
+# Runtime objects, recreated at every start.
 NOT_SAVED = frozenset({"settings", "clock", "lock", "moved", "network", "listeners"})
 BACKENDS: dict[str, Any] = {"ec2": ec2_backends, "events": events_backends, "iam": iam_backends, "sqs": sqs_backends}
 

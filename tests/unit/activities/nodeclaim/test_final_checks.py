@@ -97,4 +97,4 @@ async def test_pods_that_are_slow_to_end_are_named_when_patience_is_over(cluster
     cluster.add_running_node()
     cluster.pods.add("node-a", "web", evictable=False, why_not="terminating", deletion=datetime.now(UTC))
     result = await run_activity(cluster.draining.drain_node, DrainRequest(claim=REF, poll_timeout=0))
-    assert result.outcome == "waiting" and result.blockers == "pods are ending: default/web"
+    assert result.outcome == "waiting" and result.blockers == "pods are terminating: default/web"

@@ -1,4 +1,4 @@
-"""The state of a NodePool for a roll-out, its events, and pinned images."""
+"""The state of a NodePool for a rollout, its events, and pinned images."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -101,7 +101,7 @@ async def test_a_closed_budget_is_told_on_the_pool(cluster: FakeCluster) -> None
     add_nodeclaim(cluster, "a")
     await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, BUDGET_REQUEST)
     assert cluster.events.published == [
-        ("default", "DisruptionBlocked", "budget 0 of 1 nodes allows 0, 0 in use (NotReady or going)")
+        ("default", "DisruptionBlocked", "budget 0 of 1 nodes allows 0, 0 in use (NotReady or terminating)")
     ]
 
 

@@ -213,7 +213,7 @@ async def test_a_rule_with_another_target_is_named_with_where_it_sends(account: 
     assert "rule spot sends them to" in one.message and elsewhere in one.message
     assert "put-targets --rule spot" in one.todo and QUEUE in one.todo
     account.rules["spot"]["targets"] = []
-    assert "to nobody" in (await find_problem(account)).message
+    assert "to no target" in (await find_problem(account)).message
     account.faults["list_targets_by_rule"] = Forbidden("no")
     assert "no rule sends them here: " in (await find_problem(account)).message
 

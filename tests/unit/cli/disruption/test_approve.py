@@ -73,7 +73,7 @@ async def test_a_plan_is_rejected(waiting_rollout: RolloutHarness, skipping: Wor
 @pytest.mark.parametrize(
     ("plan", "by", "why"),
     [
-        ("web-000000", "ann", "approve web-000000: plan 'web-000000' is stale or was never there: web-"),
+        ("web-000000", "ann", "approve web-000000: plan 'web-000000' is unknown or outdated: the current plan is web-"),
         ("web-000000", "", "approve web-000000: by: empty"),
         ("other-000000", "ann", "approve other-000000: there is no NodePool other in cluster c"),
         ("web", "ann", "approve web: invalid plan, expected NODEPOOL-HASH, e.g. web-3f2a9c"),
@@ -91,7 +91,7 @@ async def test_a_roll_back_without_a_way_back_is_refused(
     waiting_rollout: RolloutHarness, skipping: WorkflowEnvironment
 ) -> None:
     decision = RejectRollout(plan=await get_plan_id(waiting_rollout), by="ann", roll_back=True)
-    with pytest.raises(UsageError, match="cannot be rolled back: it is not known what ran well before"):
+    with pytest.raises(UsageError, match="cannot be rolled back: the last good state is unknown"):
         await send_rollout_decision(skipping.client, "c", decision)
 
 
@@ -108,12 +108,12 @@ async def test_a_node_that_waits_for_approval_is_approved_by_name(
     monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 0.0)
     async with WorkerHarness.on(skipping).running_worker() as fake:
         node = await ready_with_rules(fake, scheduledChange={"action": "waitForApproval"})
-        with pytest.raises(UsageError, match=r"no event that waits for approval.*`tenure events a` says"):
+        with pytest.raises(UsageError, match=r"no event that waits for approval.*`tenure events a` lists"):
             await send_node_decision(skipping.client, node.id, "a", ApproveEvent(by="ann"))
         await send_message(fake, node)
-        await wait_until_skipping_time(skipping, lambda: is_blocked_by(node, "tenure approve a lets it go"))
+        await wait_until_skipping_time(skipping, lambda: is_blocked_by(node, "run tenure approve a"))
         message = await send_node_decision(skipping.client, node.id, "a", RejectEvent(by="ben", reason="not today"))
-        assert message == "NodeClaim a is kept, whatever comes of scheduledChange: rejected by ben"
+        assert message == "NodeClaim a is kept despite scheduledChange: rejected by ben"
         assert "approved by ann" in await send_node_decision(skipping.client, node.id, "a", ApproveEvent(by="ann"))
         await node.result()
         with pytest.raises(UsageError, match="approve a: "):

@@ -29,9 +29,9 @@ def test_a_pause_is_for_so_long_or_until_a_moment() -> None:
         ("2h", "2026-06-01T18:00:00Z", "why", "exactly one of --for and --until is required"),
         ("two hours", "", "why", "--for: "),
         ("", "tomorrow", "why", "--until: invalid time 'tomorrow', expected RFC 3339"),
-        ("", "2026-06-01T11:00:00Z", "why", "--until: 2026-06-01T11:00:00+00:00 is past"),
-        ("2h", "", "", "--reason: '' of 0 characters; write why"),
-        ("Never", "", "why", "is past"),
+        ("", "2026-06-01T11:00:00Z", "why", "--until: 2026-06-01T11:00:00+00:00: in the past"),
+        ("2h", "", "", "--reason: '' of 0 characters, expected 1 to 300"),
+        ("Never", "", "why", "in the past"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_what_to_write(duration: str, until: str, reason: str, named: str) -> None:

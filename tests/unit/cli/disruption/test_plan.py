@@ -31,7 +31,7 @@ def test_a_plan_is_a_table_with_what_is_saved() -> None:
     )
     assert "general: m.large or 4 more" in output and "n2, n3, n4 and 1 more" in output and "0.3000" in output
     assert "and 2 more\n9 nodes, 5 could go; kept by Paused 3, Resting 1" in output
-    assert "5 nodes would go and 1 come: 1.1 $/h saved, 803 $ a month." in output
+    assert "5 nodes deleted, 1 launched: saves 1.1 $/h, 803 $/month." in output
 
 
 def test_where_nothing_would_be_done_it_says_so_and_what_keeps_the_nodes() -> None:
@@ -56,7 +56,7 @@ def test_a_node_tells_everything_that_keeps_it() -> None:
         "first",
         "stays (Paused; not for Empty, Drifted): it is paused: audit",
         "could go as Underutilized",
-        "stays all the same: too dear",
+        "still blocked: too dear",
     ]
     nodeclaim = NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready")
     assert (

@@ -238,7 +238,7 @@ def test_a_row_has_the_event_the_node_the_policy_and_what_was_done() -> None:
 def test_what_was_dropped_is_counted_in_words() -> None:
     counts = {"received": 20, "deleted": 18, "repeated": 5, "foreign": 4, "malformed": 1, "unknown": 2}
     assert (
-        "20 received, 6 told to nodes, 5 repeats, 4 about instances of nobody's, 2 of an unknown kind, 1 that"
+        "20 received, 6 told to nodes, 5 repeats, 4 about instances without a NodeClaim, 2 of an unknown kind, 1 that"
         in format_message_counts(MessageCounts(since=NOW, counts=counts))
     )
     assert "`tenure doctor` says why" in format_message_counts(None)

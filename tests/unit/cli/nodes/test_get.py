@@ -23,7 +23,7 @@ def test_each_node_is_one_line_and_the_last_sums_up() -> None:
     assert " ".join(head.split()) == "NodeClaim node NodePool phase since deadline type zone capacity $/h blocked by"
     assert first.split() == ["a", "-", "web", "Ready", "2h00m", "ago", "-", "-", "-", "-", "0.2500", "-"]
     assert "Drain overdue" in second and second.endswith("[pdb] default/web")
-    assert last == "2 nodes, 0.25 $/h without 1 of unknown price, 1 overdue: `tenure stuck` says what follows"
+    assert last == "2 nodes, 0.25 $/h without 1 of unknown price, 1 overdue: `tenure stuck` shows the next action"
 
 
 def test_a_node_that_is_paused_says_so() -> None:

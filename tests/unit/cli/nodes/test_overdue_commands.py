@@ -47,9 +47,9 @@ def test_a_roll_out_says_what_it_waits_for() -> None:
     execution = workflow_execution(ids.nodepool("demo", "web"), BLOCKED_BY="RolloutHalted")
     for state, message in (
         (None, "RolloutHalted"),
-        (BlockedState(rollout_blocked_by="it is halted"), "waits for a person: it is halted"),
+        (BlockedState(rollout_blocked_by="it is halted"), "needs attention: it is halted"),
     ):
-        assert rollout_item(execution, state) == OverdueItem("roll-out of NodePool web", "-", None, message)
+        assert rollout_item(execution, state) == OverdueItem("rollout of NodePool web", "-", None, message)
 
 
 def test_a_late_command_says_what_it_waits_for_where_its_workflow_answers() -> None:

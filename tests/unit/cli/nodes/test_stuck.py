@@ -32,11 +32,11 @@ def capture_stuck(
 
 def test_an_overdue_node_is_shown_with_its_deadline_what_follows_and_who_is_waited_for() -> None:
     late = make_nodeclaim(
-        "a", overdue=True, deadline=NOW - timedelta(minutes=30), blocked_by="waits for a person: mend it"
+        "a", overdue=True, deadline=NOW - timedelta(minutes=30), blocked_by="needs attention: mend it"
     )
     code, output = capture_stuck([late], [], {late.workflow_id: "alarm"})
     assert code == 1
-    for part in ("gpu", "Initialization", "1h00m ago", "30m", "late", "alarm", "waits for a person: mend it"):
+    for part in ("gpu", "Initialization", "1h00m ago", "30m", "late", "alarm", "needs attention: mend it"):
         assert part in output
 
 
@@ -62,12 +62,12 @@ def test_nothing_wrong_is_one_line() -> None:
 
 def test_roll_outs_and_commands_that_wait_for_a_person_are_shown_and_count() -> None:
     late = [
-        OverdueItem("roll-out of NodePool web", "-", None, "waits for a person: tenure approve web-3f2a9c"),
+        OverdueItem("rollout of NodePool web", "-", None, "needs attention: tenure approve web-3f2a9c"),
         OverdueItem("command 12ab", "Undo", NOW - timedelta(minutes=20), "the API server does not answer"),
     ]
     code, output = capture_stuck([], [], {}, late)
     assert code == 1
-    for part in ("roll-out of NodePool web", "tenure approve web-3f2a9c", "command 12ab", "Undo", "20m00s ago"):
+    for part in ("rollout of NodePool web", "tenure approve web-3f2a9c", "command 12ab", "Undo", "20m00s ago"):
         assert part in output
 
 

@@ -176,7 +176,7 @@ def test_the_page_of_a_node_begins_with_what_it_does_and_what_it_waits_for() -> 
     blocked = state(phase=Phase.DRAIN, overdue=True, blocked_by="pdb default/web allows 0")
     late = render_nodeclaim(blocked).splitlines()
     assert late[0] == "**Pods are leaving the node, which is on its way out, past its deadline.**"
-    assert late[2].startswith("**Blocked by**: waits for a person: ") and late[2].endswith("pdb default/web allows 0")
+    assert late[2].startswith("**Blocked by**: needs attention: ") and late[2].endswith("pdb default/web allows 0")
 
 
 # --- the query ---

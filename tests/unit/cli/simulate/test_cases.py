@@ -62,7 +62,7 @@ def test_plan(capsys: CaptureFixture[str], case: str, unschedulable: dict[str, s
     (
         ("nodeoverlay-huge-capacity", "NodeOverlay huge: spec.capacity.example.com/device: too large"),
         ("simulate-alias-bomb", "its aliases expand to more than 2,000,000 values"),
-        ("simulate-list-as-kind", "kind: ['Node'] is not a text"),
+        ("simulate-list-as-kind", "kind: ['Node']: invalid kind"),
     ),
 )
 def test_invalid_input_is_one_line_that_names_the_file(capsys: CaptureFixture[str], case: str, message: str) -> None:

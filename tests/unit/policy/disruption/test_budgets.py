@@ -150,7 +150,7 @@ def test_a_bad_schedule_is_answered_with_what_to_write() -> None:
 def test_the_arithmetic_is_put_into_words() -> None:
     found = decide_allowed_disruptions([Budget(nodes="10%")], count(12, 1), reason="Empty", now=NOON)
     assert found.allowed == 1
-    assert found.why == "budget 10% of 12 nodes allows 2, 1 in use (NotReady or going)"
+    assert found.why == "budget 10% of 12 nodes allows 2, 1 in use (NotReady or terminating)"
 
 
 def test_a_budget_that_cannot_be_read_closes_the_pool_for_every_reason() -> None:

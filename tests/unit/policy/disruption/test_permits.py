@@ -172,8 +172,8 @@ def test_the_record_keeps_what_went_for_as_long_as_rates_look_back() -> None:
     ("one", "other", "same"),
     [
         (
-            "NodePool a: budget 10% of 20 nodes allows 2, 2 in use (NotReady or going), 0 permits out",
-            "NodePool a: budget 10% of 30 nodes allows 3, 1 in use (NotReady or going), 2 permits out",
+            "NodePool a: budget 10% of 20 nodes allows 2, 2 in use (NotReady or terminating), 0 permits out",
+            "NodePool a: budget 10% of 30 nodes allows 3, 1 in use (NotReady or terminating), 2 permits out",
             True,
         ),
         (

@@ -21,7 +21,10 @@ def blocker_for(*budgets: EvictionBudget, **fields: Any) -> EvictionBlocker:
 
 def test_a_budget_is_named_with_its_arithmetic() -> None:
     found = blocker_for(budget())
-    assert found.what == ("PodDisruptionBudget default/web: minAvailable 2, 2 of 2 pods healthy, 2 needed, 0 may go")
+    assert (
+        found.what
+        == "PodDisruptionBudget default/web: minAvailable 2, 2 of 2 pods healthy, 2 needed, 0 disruptions allowed"
+    )
     assert (found.subject, found.owner, found.cause) == ("default/web", "ReplicaSet web-5d9", "budget")
 
 
@@ -31,12 +34,12 @@ def test_a_budget_is_named_with_its_arithmetic() -> None:
         (budget(), "never", "scale the workload up"),
         (budget(min_available="", max_unavailable="0"), "never", "allow one of them"),
         (budget(min_available="100%", expected=3, desired=3, current=3), "never", "needs all 3 pods"),
-        (budget(expected=3, current=2), "can", "1 more of its pods has to be Ready"),
-        (budget(expected=4, desired=3, current=1), "can", "3 more of its pods have to be Ready"),
+        (budget(expected=3, current=2), "can", "1 more of its pods must be Ready"),
+        (budget(expected=4, desired=3, current=1), "can", "3 more of its pods must be Ready"),
         (budget(expected=3, current=3, allowed=1), "can", ""),
         (budget(counted=False), "can", "not seen its latest change"),
         (budget(sync_failed="no scale for Foo"), "never", "no scale for Foo"),
-        (budget(expected=0, desired=0, current=0), "can", "1 more of its pods has to be Ready"),
+        (budget(expected=0, desired=0, current=0), "can", "1 more of its pods must be Ready"),
     ],
 )
 def test_whether_a_budget_can_pass_by_itself(found: EvictionBudget, passes: str, hint: str) -> None:
@@ -81,7 +84,7 @@ def test_selectors(selector: Selector | None, selected: bool) -> None:
 
 def test_do_not_disrupt_passes_at_its_time_or_never() -> None:
     for_good = blockers.do_not_disrupt_blocker(pod(why_not="annotation karpenter.sh/do-not-disrupt=true"))
-    assert for_good.passes == "never" and "take the annotation" in for_good.hint
+    assert for_good.passes == "never" and "remove the annotation" in for_good.hint
     for_an_hour = blockers.do_not_disrupt_blocker(pod(why_not="...=1h", protected_until=after(minutes=5)))
     assert (for_an_hour.passes, for_an_hour.passes_at) == ("at", after(minutes=5))
     assert "passes at 2026-06-01T12:05:00+00:00" in for_an_hour.description

@@ -183,7 +183,7 @@ def test_unchanged_drain_status_has_same_status_line() -> None:
     sent = first.truncate()
     assert first.status_line == sent.status_line and len(sent.eviction_blockers) == 5 and sent.unnamed_blockers == 2
     assert len(status_after(None, "n" * 300).status_line) == 250
-    assert status_after(None, "default/web", cause="terminating").status_line == "pods are ending: default/web"
+    assert status_after(None, "default/web", cause="terminating").status_line == "pods are terminating: default/web"
 
 
 def test_drain_status_survives_serialization() -> None:
@@ -191,4 +191,4 @@ def test_drain_status_survives_serialization() -> None:
         cancellable=True, blocked_since=NOW, deadline=after(hours=1), not_ready_since=NOW, not_ready_until=NOW
     )
     assert DrainState.model_validate_json(state.model_dump_json()) == state
-    assert any("not Ready since" in line for line in (state.status or DrainStatus()).status_lines)
+    assert any("NotReady since" in line for line in (state.status or DrainStatus()).status_lines)

@@ -106,7 +106,7 @@ def test_a_node_that_cannot_be_kept_is_drained_all_the_same_and_that_is_said() -
     state = with_hook_result(under(hook(onFailure="giveUp")), FAILED)
     assert step(state, keepable=False)[0] == "done"
     outcome = describe_failure_outcome(state, "beforeDrain", rules_of(state)[0], NOW, cancellable=False)
-    assert outcome == "the node cannot be kept any more, the drain goes on"
+    assert outcome == "the node can no longer be kept, the drain goes on"
 
 
 def test_waiting_is_trying_again_ever_more_slowly_as_another_run() -> None:
@@ -115,9 +115,7 @@ def test_waiting_is_trying_again_ever_more_slowly_as_another_run() -> None:
     assert (found.do, found.until) == ("wait", after(minutes=1))
     assert found.why == "hook beforeDrain/snapshot failed, is tried again at 2026-06-01T12:01:00+00:00: answers 400"
     waiting = state.model_copy(update={"blocked_by": found.why, "blocked_code": "HookFailed"})
-    prefix = (
-        "waits for a person: mend the hook, or take it out of its LifecyclePolicy; hook beforeDrain/snapshot failed"
-    )
+    prefix = "needs attention: fix the hook, or remove it from its LifecyclePolicy; hook beforeDrain/snapshot failed"
     assert describe_blocker(waiting).startswith(prefix)
     retrying = waiting.model_copy(update={"blocked_code": "HookRunning"})
     assert not describe_blocker(retrying).startswith("waits")
@@ -143,7 +141,7 @@ def test_aws_waits_for_nobody() -> None:
     assert decide_hooks(state, "beforeDrain", NOW, cancellable=False).until == after(minutes=1)
     assert step(state, after(minutes=1))[0] == "done"
     outcome = describe_failure_outcome(state, "beforeDrain", rules_of(state)[0], after(minutes=1), cancellable=False)
-    assert outcome == "nobody waits any longer, the drain goes on"
+    assert outcome == "the wait is over, the drain goes on"
 
 
 @pytest.mark.parametrize(

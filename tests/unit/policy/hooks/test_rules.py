@@ -29,11 +29,11 @@ def test_what_makes_sense_is_taken() -> None:
     [
         ({"http": None}, "[0]: hook 'warn' is either a call or a Job; write one of"),
         ({"job": {"template": TEMPLATE}}, "[0]: hook 'warn' is either a call or a Job"),
-        ({"http": {"url": "ftp://example.com"}}, "[0].http.url: 'ftp://example.com' is no address; write one such as"),
-        ({"http": {"url": "https://"}}, "[0].http.url: 'https://' is no address"),
-        ({"http": {"url": "https://a:b"}}, "[0].http.url: 'https://a:b' is no address"),
-        ({"timeout": "0s"}, "[0].timeout: '0s' is no time at all or too long; write one of up to 24h"),
-        ({"timeout": "25h"}, "[0].timeout: '25h' is no time at all or too long"),
+        ({"http": {"url": "ftp://example.com"}}, "[0].http.url: 'ftp://example.com': invalid URL, expected e.g."),
+        ({"http": {"url": "https://"}}, "[0].http.url: 'https://': invalid URL"),
+        ({"http": {"url": "https://a:b"}}, "[0].http.url: 'https://a:b': invalid URL"),
+        ({"timeout": "0s"}, "[0].timeout: '0s': invalid duration, expected more than 0s and at most 24h"),
+        ({"timeout": "25h"}, "[0].timeout: '25h': invalid duration"),
         ({"timeout": "soon"}, "[0].timeout: 'soon' cannot be read; write a duration such as 5m"),
     ],
 )
@@ -107,6 +107,6 @@ def test_a_policy_that_is_refused_for_something_else_keeps_its_hooks() -> None:
 def test_hooks_that_cannot_be_read_hold_what_is_voluntary(hooks: dict[str, Any]) -> None:
     resolved = of({"hooks": hooks, "nodePoolSelector": {"names": ["gpu"]}})
     why = resolved.unread["gpu"].blocking_message("Empty")
-    assert "LifecyclePolicy p0 cannot be read, and nothing goes until it can" in why and "beforeDrain" in why
-    assert "until hooks can be read no node of them goes voluntarily" in resolved.validations["p0"].message
+    assert "LifecyclePolicy p0 is invalid, so voluntary disruption is blocked" in why and "beforeDrain" in why
+    assert "no voluntary disruption of their nodes until hooks is valid" in resolved.validations["p0"].message
     assert "cpu" not in resolved.unread

@@ -235,8 +235,8 @@ def drained_event(state: NodeClaimState) -> Event:
         (DEFER, TWO_DAYS, "deferred until 2026-06-03T11:00:00+00:00"),
         (WINDOW, ev.in_days(6), "waits for its window, which opens at 2026-06-07T00:00:00+00:00"),
         (WINDOW, TWO_DAYS, "no window opens before 2026-06-03T11:00:00+00:00, it is drained then"),
-        (approval(), TWO_DAYS, "waits for approval until 2026-06-03T11:00:00+00:00, it is drained then; tenure"),
-        (approval(), None, "waits for approval: tenure approve a lets it go"),
+        (approval(), TWO_DAYS, "waits for approval until 2026-06-03T11:00:00+00:00, it is drained then; run tenure"),
+        (approval(), None, "waits for approval: run tenure approve a"),
     ],
 )
 def test_what_is_waited_for_is_said(event_rules: dict[str, Any], starts: datetime | None, expected: str) -> None:
@@ -442,7 +442,7 @@ def test_a_person_is_asked_only_where_a_policy_says_so(event_rules: dict[str, An
 
 # --- rules that nobody can read ---
 
-WHY = "LifecyclePolicy p cannot be read, and maintenance waits until it can: spec.interruption.scheduledChange: no"
+WHY = "LifecyclePolicy p is invalid, so maintenance waits until it can: spec.interruption.scheduledChange: no"
 UNREAD = {"events_unread": WHY}
 
 
@@ -468,7 +468,7 @@ def test_aws_does_not_wait_for_a_policy_to_be_mended() -> None:
     decision = decide_interruption(state, NOW)
     last = after(hours=48) - timedelta(minutes=10)
     assert (decision.do, decision.until) == ("wait", last)
-    assert decision.what == f"{WHY}; it is drained at {last.isoformat()} all the same"
+    assert decision.what == f"{WHY}; it is drained at {last.isoformat()} at the latest"
     assert decide_interruption(state, last).do == "drain"
 
 

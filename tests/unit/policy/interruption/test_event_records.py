@@ -40,7 +40,7 @@ def test_the_policy_that_speaks_of_the_kind_is_named() -> None:
 
 def test_a_node_that_goes_for_the_event_is_told_from_one_that_goes_anyhow() -> None:
     assert record(draining_state(node_with_events(SPOT), "spotInterruption")).done == "the node is drained"
-    assert record(draining_state(node_with_events(SPOT), "")).done == "the node goes for another reason: Empty"
+    assert record(draining_state(node_with_events(SPOT), "")).done == "the node terminates for another reason: Empty"
     forced = interruption_message("instanceStatus", source="status")
     assert record(draining_state(node_with_events(forced), "instanceStatus")).done == "the node is terminated"
 
@@ -49,7 +49,7 @@ def test_a_node_that_goes_for_the_event_is_told_from_one_that_goes_anyhow() -> N
     ("rules", "done", "waits"),
     [
         ({"action": "ignore"}, "ignored", False),
-        ({"action": "notify"}, "told, and nothing more", False),
+        ({"action": "notify"}, "no action", False),
         ({"action": "deferUntilEventStart", "lead": "1h"}, "deferred until", True),
         ({"action": "waitForApproval"}, "waits for approval until", True),
         ({"action": "stopStart"}, "the instance is stopped and started (drain)", True),
@@ -87,4 +87,4 @@ def test_an_event_that_asked_for_no_more_stays_as_it_was_when_the_node_goes_for_
     assert event_records(draining_state(notified, ""), before, after(hours=3)) == before
     waits = node_with_events(MAINTENANCE, event_rules={"scheduledChange": {"action": "waitForApproval"}})
     [ended] = event_records(draining_state(waits, ""), event_records(waits, (), NOW), after(hours=3))
-    assert ended.done == "the node goes for another reason: Empty" and not ended.waits
+    assert ended.done == "the node terminates for another reason: Empty" and not ended.waits

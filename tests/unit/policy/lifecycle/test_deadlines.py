@@ -89,15 +89,15 @@ def test_what_follows_a_deadline_is_the_policy_s_where_it_says(phase: Phase) -> 
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"launch": {"deadline": "0s"}}, "launch.deadline: '0s' is no time at all; write a duration"),
-        ({"drain": {"deadline": "2d"}}, "drain.deadline: '2d' is not a duration, days are not a unit: write '48h'"),
+        ({"launch": {"deadline": "0s"}}, "launch.deadline: '0s': invalid duration, expected"),
+        ({"drain": {"deadline": "2d"}}, "drain.deadline: '2d': invalid duration, days are no unit, expected '48h'"),
         ({"notReadyGrace": "Never"}, "notReadyGrace: 'Never' has no end"),
         (
             {"launch": {"deadline": "10m"}, "registration": {"deadline": "9m59s"}},
             "registration.deadline: '9m59s' is shorter than launch.deadline '10m'",
         ),
         ({"drain": {"whenBlocked": "escalate"}}, "drain.whenBlocked: 'escalate' needs a time; write drain.blockedFor"),
-        ({"repair": {"within": "x"}}, "repair.within: 'x' is not a duration"),
+        ({"repair": {"within": "x"}}, "repair.within: 'x': invalid duration"),
     ],
 )
 def test_rules_that_make_no_sense_are_named_with_what_to_write(fields: dict[str, Any], problem: str) -> None:
@@ -143,7 +143,7 @@ def test_every_phase_that_waits_has_a_deadline_and_past_it_an_end_or_a_person(ph
     late = state.model_copy(update={"overdue": True})
     if action_of(late.observed.rules, phase) == "alarm":
         remedy = BLOCKERS[f"{phase.value}Overdue"].remedy
-        assert describe_blocker(late) == f"waits for a person: {remedy}"
+        assert describe_blocker(late) == f"needs attention: {remedy}"
     else:
         ends = {Phase.DRAIN, Phase.TERMINATION} & set(TRANSITIONS[phase])
         assert describe_blocker(late).startswith("waits for its end")
@@ -177,7 +177,7 @@ def test_no_state_waits_without_a_deadline_to_come_or_a_word_of_whom_it_waits_fo
     in_time = deadline is not None and deadline > NOW
     lost = phase is Phase.READY and not there and bool(drawn["blocked_by"])
     at_rest = phase in AT_REST and not lost
-    assert in_time or at_rest or text.startswith("waits for ")
+    assert in_time or at_rest or text.startswith(("waits for ", "needs attention: "))
     assert bool(blocker_code(state)) == bool(text)
 
 
@@ -215,7 +215,7 @@ def test_a_node_that_left_the_cluster_waits_for_a_person() -> None:
     lost = node({"node_name": ""}, blocked_by="NodeNotFound: the Node left", blocked_code="NodeNotFound")
     assert blocker_code(lost) == "NodeNotFound"
     assert describe_blocker(lost) == (
-        "waits for a person: bring its Node back, or delete the NodeClaim; NodeNotFound: the Node left"
+        "needs attention: restore the Node, or delete the NodeClaim; NodeNotFound: the Node left"
     )
 
 
@@ -264,4 +264,4 @@ def test_nothing_is_slow_that_is_known_to_be_or_late_or_comes_back_or_of_which_n
 def test_slow_is_shown_with_what_holds_the_node_up_and_waits_for_nobody() -> None:
     state = starting(Phase.INITIALIZATION, slow=True, blocked_by="NodeNotReady: the kubelet")
     assert describe_blocker(state) == "slow: NodeNotReady: the kubelet"
-    assert describe_blocker(state.model_copy(update={"overdue": True})).startswith("waits for a person: ")
+    assert describe_blocker(state.model_copy(update={"overdue": True})).startswith("needs attention: ")

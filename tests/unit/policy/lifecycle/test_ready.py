@@ -205,7 +205,7 @@ CASES: dict[str, tuple[NodeClaimState, ReadyDecision]] = {
     ),
     "standalone": (
         node(empty_for("", hours=9)),
-        waits("NoPool", "no NodePool: a standalone NodeClaim goes only by hand or expiry"),
+        waits("NoPool", "no NodePool: a standalone NodeClaim ends only by deletion or expiration"),
     ),
     "annotated do-not-disrupt": (
         node({**empty_for(hours=9), "do_not_disrupt": True}),

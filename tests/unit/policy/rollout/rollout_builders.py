@@ -1,4 +1,4 @@
-"""A NodePool whose nodes drift, as far as a roll-out sees it: nodes go with permits and new ones come."""
+"""A NodePool whose nodes drift, as far as a rollout sees it: nodes go with permits and new ones come."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

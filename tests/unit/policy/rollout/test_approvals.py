@@ -13,8 +13,8 @@ WITH_APPROVAL = {**WAVES, "approval": {"required": True, "expires": "4h"}}
 
 def test_no_node_goes_before_the_plan_is_approved() -> None:
     pool = drifted(WITH_APPROVAL)
-    pool.play("step 0; says wave 1 of 3 of the roll-out of the image")
-    assert pool.explains(f"waits for a person until 2026-06-01T16:00Z: tenure approve {pool.plan}")
+    pool.play("step 0; says wave 1 of 3 of the rollout of the image")
+    assert pool.explains(f"waits for approval until 2026-06-01T16:00Z: tenure approve {pool.plan}")
     pool.play("approve; step 1")
 
 
@@ -24,7 +24,7 @@ def test_each_wave_has_a_plan_of_its_own() -> None:
     first = pool.plan
     pool.play("approve; step; wait 10m; step 0")
     assert pool.plan not in ("", first)
-    assert "stale" in pool.approve(plan=first)
+    assert "outdated" in pool.approve(plan=first)
     pool.play("approve; step 1")
 
 
@@ -34,7 +34,7 @@ def test_a_plan_that_nobody_answers_is_made_anew_under_another_name() -> None:
     first = pool.plan
     pool.wait(hours=4)
     assert pool.plan != first
-    assert f"{pool.plan} is the one that counts now; name that one" in pool.approve(plan=first)
+    assert f"the current plan is {pool.plan}" in pool.approve(plan=first)
     assert pool.event_reasons().count("RolloutWaits") == 2
 
 
@@ -71,7 +71,7 @@ def test_an_approval_of_one_target_is_none_of_another() -> None:
 
 def test_two_people_are_two_names() -> None:
     pool = drifted({"approval": {"required": True, "approvers": 2}})
-    pool.play("look; approve ann; approve ann; says waits for 2 people (ann said yes); approve ben; room 10")
+    pool.play("look; approve ann; approve ann; says waits for 2 approvals (approved by ann); approve ben; room 10")
 
 
 def test_a_rejected_plan_waits_for_a_person_until_it_is_approved_after_all() -> None:
@@ -80,8 +80,8 @@ def test_a_rejected_plan_waits_for_a_person_until_it_is_approved_after_all() -> 
     plan = pool.plan
     pool.play("approve; reject ben; wait 30h")
     assert pool.explains(
-        f"rejected by ben since 2026-06-01T12:00Z, 0 of 10 nodes replaced, 0 on their way: no. It waits "
-        f"for a person: tenure approve {plan} goes on"
+        f"rejected by ben since 2026-06-01T12:00Z, 0 of 10 nodes replaced, 0 in progress: no. It needs "
+        f"a decision: tenure approve {plan} continues"
     )
     assert pool.approve("ann", plan) == ""
     assert pool.evaluate().headroom == 1
@@ -100,7 +100,7 @@ def test_a_halted_one_goes_on_when_a_person_says_so_and_halts_again_under_anothe
     assert pool.state.counted_from == pool.now, "starts that failed before count no more"
     pool.play("wait 1m; halted False; wait 2m; halted True")
     assert pool.plan != first
-    assert "stale" in pool.approve(plan=first), "what was said of the first halt says nothing of the second"
+    assert "outdated" in pool.approve(plan=first), "what was said of the first halt says nothing of the second"
 
 
 def test_a_person_can_roll_back_where_there_is_a_way() -> None:
@@ -119,7 +119,7 @@ def test_a_person_can_roll_back_where_there_is_a_way() -> None:
 def test_what_is_said_of_nothing_or_by_nobody_is_refused() -> None:
     pool = FakeNodePool(WAVES)
     rejection = pool.approve(plan="web-0")
-    assert rejection.startswith("plan 'web-0' is stale or was never there: no roll-out goes on there; `tenure stuck`")
+    assert rejection.startswith("plan 'web-0' is unknown or outdated: no rollout is in progress; `tenure stuck`")
     pool.play("towards bad; look")
     assert rejection_reason(pool.state, ApproveRollout(plan=pool.plan, by=" "), pool.now).startswith("by: empty")
 

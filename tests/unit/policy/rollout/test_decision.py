@@ -1,4 +1,4 @@
-"""Roll-outs: waves, soak, health, halt, the way back, and what a newer spec does."""
+"""Rollouts: waves, soak, health, halt, the way back, and what a newer spec does."""
 
 from datetime import timedelta
 from typing import Any
@@ -176,7 +176,7 @@ def test_no_roll_out_ends_before_its_drift_is_seen() -> None:
 
 
 def test_what_no_node_drifts_from_is_good_after_a_while() -> None:
-    """Such as a wider choice of instance types: a roll-out after it is compared with it."""
+    """Such as a wider choice of instance types: a rollout after it is compared with it."""
     wider = GOOD.model_copy(update={"requirements": "r2"})
     pool = FakeNodePool(WAVES).towards(wider)
     pool.old, pool.new = {}, 10
@@ -311,7 +311,7 @@ def test_without_a_known_good_one_it_halts() -> None:
     pool.play("step; sick")
     found = pool.wait(minutes=2)
     assert found.roll_back is None
-    assert "it is not known what ran well before" in found.why
+    assert "the last good state is unknown" in found.why
 
 
 def test_a_workflow_that_has_lost_its_state_takes_it_from_the_node_pool() -> None:

@@ -1,4 +1,4 @@
-"""What may be written of roll-outs, what is usual where nothing is, and what is wrong with the rest."""
+"""What may be written of rollouts, what is usual where nothing is, and what is wrong with the rest."""
 
 from datetime import timedelta
 from typing import Any
@@ -79,19 +79,21 @@ def test_the_goal_of_a_wave(nodes: str | None, size: int, goal: int) -> None:
         ),
         (
             {"waves": [{"nodes": "half"}]},
-            "spec.rollout.waves[0].nodes: 'half' is no number of nodes: write one such as '5', or a share such as "
-            "'10%'",
+            "spec.rollout.waves[0].nodes: 'half': invalid number of nodes, expected e.g. '5' or '10%'",
         ),
         (
             {"waves": [{"soak": "1d"}]},
-            "spec.rollout.waves[0].soak: '1d' is not a duration, days are not a unit: write '24h'",
+            "spec.rollout.waves[0].soak: '1d': invalid duration, days are no unit, expected '24h'",
         ),
-        ({"health": {"every": "1s"}}, "spec.rollout.health.every: '1s' is too short; write 1m or so"),
+        ({"health": {"every": "1s"}}, "spec.rollout.health.every: '1s': too short, expected e.g. 1m"),
         (
             {"health": {"failingFor": "Never"}},
-            "spec.rollout.health.failingFor: 'Never' is no length of time; write 2m or so",
+            "spec.rollout.health.failingFor: 'Never': invalid duration, expected e.g. 2m",
         ),
-        ({"health": {"nodesReady": "3"}}, "spec.rollout.health.nodesReady: '3' is no share: write one such as '90%'"),
+        (
+            {"health": {"nodesReady": "3"}},
+            "spec.rollout.health.nodesReady: '3': invalid percentage, expected e.g. '90%'",
+        ),
         (
             {"health": {"queries": [QUERY]}},
             "spec.rollout.health.queries[0]: it passes by one of the two; write below, such as below: '0.01', or "
@@ -99,16 +101,16 @@ def test_the_goal_of_a_wave(nodes: str | None, size: int, goal: int) -> None:
         ),
         (
             {"health": {"queries": [QUERY | {"below": "little"}]}},
-            "spec.rollout.health.queries[0].below: 'little' is no number: write one such as '0.01'",
+            "spec.rollout.health.queries[0].below: 'little': invalid number, expected e.g. '0.01'",
         ),
         (
             {"health": {"queries": [QUERY | {"below": "1", "timeout": "5m"}]}},
-            "spec.rollout.health.queries[0].timeout: '5m' is too long; write 10s or so",
+            "spec.rollout.health.queries[0].timeout: '5m': too long, expected e.g. 10s",
         ),
-        ({"approval": {"expires": "5s"}}, "spec.rollout.approval.expires: '5s' is too short; write 24h or so"),
+        ({"approval": {"expires": "5s"}}, "spec.rollout.approval.expires: '5s': too short, expected e.g. 24h"),
         (
             {"approval": {"staleAfter": "x"}},
-            "spec.rollout.approval.staleAfter: 'x' is no share: write one such as '90%'",
+            "spec.rollout.approval.staleAfter: 'x': invalid percentage, expected e.g. '90%'",
         ),
     ],
 )

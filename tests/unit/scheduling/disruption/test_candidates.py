@@ -61,19 +61,19 @@ def test_a_claim_without_node_says_so() -> None:
 
 def test_a_node_that_pods_are_nominated_to_stays() -> None:
     found = verdict(Fleet().node("n", "m.large"), nominated=("n",))
-    assert causes(found) == {"Nominated": "pods that wait were told to go there"}
+    assert causes(found) == {"Nominated": "pending pods are nominated to it"}
 
 
 def test_a_node_that_waiting_pods_would_go_to_stays() -> None:
     fleet = Fleet(facts=[pod("waiting")]).node("n", "m.large")
-    assert causes(verdict(fleet)) == {"Nominated": "pod waiting has its place there"}
+    assert causes(verdict(fleet)) == {"Nominated": "pod waiting is expected on it"}
 
 
 def test_a_node_of_a_command_under_way_stays() -> None:
     candidate = CommandCandidate(node="n", claim="n", pool="default")
     busy = Command(reason="Drifted", kind="drift", candidates=(candidate,))
     found = verdict(Fleet().node("n", "m.large"), under_way=(busy,))
-    assert causes(found) == {"InProgress": "it is part of a disruption that is under way"}
+    assert causes(found) == {"InProgress": "it is part of a disruption in progress"}
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_rest_counts_from_the_last_pod_that_came_or_left() -> None:
     fleet = Fleet(pool(consolidate_after="30m")).node("n", "m.large", last_pod_event=NOW - timedelta(minutes=10))
     (found,) = verdict(fleet).excluded
     assert found.until == NOW + timedelta(minutes=20)
-    assert found.message == "consolidateAfter 30m of NodePool default is over at 2026-01-02T03:24:05+00:00"
+    assert found.message == "consolidateAfter 30m of NodePool default ends at 2026-01-02T03:24:05+00:00"
 
 
 def test_drift_does_not_wait_for_rest() -> None:

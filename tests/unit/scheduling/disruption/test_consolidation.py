@@ -57,18 +57,20 @@ def test_a_node_that_fits_its_pods_stays_and_says_why() -> None:
     assert "fits nowhere, as 2 more: no other node has room; and no single node with room for 3 cpu, " in rejected(
         found
     )
-    assert rejected(found).endswith(" is sold below 0.2 $/h")
+    assert rejected(found).endswith(" is available below 0.2 $/h")
 
 
 def test_a_node_for_whose_pods_nothing_cheaper_is_made_says_so() -> None:
     found = Fleet().node("n", "m.2xlarge", pod("p", cpu=7)).decide()
     assert rejected(found) == (
-        "cannot go: pod default/p fits nowhere: no other node has room; and no single node with room for 7 cpu, "
-        "1Gi memory, 1 pods is sold below 0.4 $/h"
+        "cannot be disrupted: pod default/p fits nowhere: no other node has room; "
+        "and no single node with room for 7 cpu, "
+        "1Gi memory, 1 pods is available below 0.4 $/h"
     )
     smallest = Fleet().node("n", "m.large", pod("p")).decide()
     assert rejected(smallest) == (
-        "cannot go: pod default/p fits nowhere: no other node has room; and nothing is sold below 0.1 $/h"
+        "cannot be disrupted: pod default/p fits nowhere: no other node has room; "
+        "and there is no offering below 0.1 $/h"
     )
 
 
@@ -102,7 +104,10 @@ def test_pods_do_not_go_to_a_node_that_rests_nor_to_one_that_is_not_up() -> None
     assert resting.decide().commands == ()
     coming = Fleet(instance_types=(instance_type("m.xlarge", cpu=4),)).node("n", "m.xlarge", pod("p"))
     coming.node("other", "m.xlarge", initialized=False)
-    assert rejected(coming.decide()) == "cannot go: pod default/p would go to other, which is not initialized yet"
+    assert (
+        rejected(coming.decide())
+        == "cannot be disrupted: pod default/p would run on other, which is not initialized yet"
+    )
 
 
 def test_the_room_of_pods_that_wait_is_not_taken() -> None:
@@ -249,7 +254,7 @@ def test_nodes_that_budgets_hold_say_so() -> None:
     fleet = Fleet().node("a", "m.2xlarge", pod()).node("n", "m.xlarge", pod())
     found = fleet.decide(allowed_disruptions=few)
     assert only_command(found).node_names == ("a",)
-    assert rejected(found).startswith("the budgets of NodePool default let 1 nodes go (budget 1 of 2 nodes)")
+    assert rejected(found).startswith("the budgets of NodePool default allow 1 disruptions (budget 1 of 2 nodes)")
 
 
 def test_a_command_under_way_keeps_its_room() -> None:

@@ -88,7 +88,7 @@ def test_an_empty_purse_says_whose_it_is() -> None:
         allowed_disruptions={"cluster": {"default": {"allowed": 0, "why": "clusterNodes 1 of 9 nodes"}}}
     )
     assert not found.commands
-    assert found.nodes[0].rejected == ("the budgets of the cluster let 0 nodes go (clusterNodes 1 of 9 nodes)",)
+    assert found.nodes[0].rejected == ("the budgets of the cluster allow 0 disruptions (clusterNodes 1 of 9 nodes)",)
     assert BudgetTracker(DisruptionRequest(now=NOW).allowed_disruptions)
 
 
@@ -143,7 +143,7 @@ def test_a_node_that_only_keeps_room_for_a_buffer_stays() -> None:
     buffer = BufferFact(uid="b", namespace="default", name="spare", replicas=2, pod=pod("template", cpu=1))
     found = Fleet(facts=[buffer]).node("n", "m.xlarge").decide()
     assert [one.message for one in found.nodes[0].excluded] == [
-        "it keeps room for 2 pods of CapacityBuffer default/spare"
+        "it holds capacity for 2 pods of CapacityBuffer default/spare"
     ]
 
 
@@ -174,4 +174,4 @@ def test_a_fault_in_the_simulation_of_one_pool_ends_no_other(monkeypatch: pytest
     found = fleet.decide()
     assert {command.node_names for command in found.commands} == {("empty",), ("o",)}
     (message,) = next(one.rejected for one in found.nodes if one.claim == "n")
-    assert message == "cannot go: the simulation failed: ZeroDivisionError('bad luck')"
+    assert message == "cannot be disrupted: the simulation failed: ZeroDivisionError('bad luck')"

@@ -72,7 +72,7 @@ def test_one_that_cannot_go_holds_up_nobody() -> None:
     found = fleet.node("n", "m.large", pod(), **drifted_since(hours=1)).decide(allowed_disruptions=allow_drifted(1))
     assert [one.node_names for one in drift_commands(found)] == [("n",)]
     (message,) = next(one.rejected for one in found.nodes if one.claim == "stuck")
-    assert message.startswith("cannot go: pod default/picky fits nowhere")
+    assert message.startswith("cannot be disrupted: pod default/picky fits nowhere")
 
 
 def test_what_the_budget_holds_says_so() -> None:
@@ -81,7 +81,7 @@ def test_what_the_budget_holds_says_so() -> None:
     )
     found = fleet.decide(allowed_disruptions=allow_drifted(1))
     (message,) = next(one.rejected for one in found.nodes if one.claim == "b")
-    assert message == "the budgets of NodePool default let 1 nodes go (budget 1), and this pass takes 1"
+    assert message == "the budgets of NodePool default allow 1 disruptions (budget 1), and this pass takes 1"
 
 
 def test_pods_do_not_go_from_one_drifted_node_to_the_next() -> None:

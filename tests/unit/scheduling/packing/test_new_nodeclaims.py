@@ -200,19 +200,19 @@ def test_extended_resources_are_found_or_named_as_missing() -> None:
     [nodeclaim] = Cluster(pool(), pod(extra={"nvidia.com/gpu": 1}), instance_types=(*COMMON, gpu)).plan().claims
     assert types_of(nodeclaim) == ("g.xlarge",)
     plan = Cluster(pool(), pod(extra={"nvidia.com/gpu": 4}), instance_types=(*COMMON, gpu)).plan()
-    assert "needs 4 nvidia.com/gpu; the largest instance type allowed has 1" in reasons(plan)[0]
+    assert "needs 4 nvidia.com/gpu; the largest allowed instance type has 1" in reasons(plan)[0]
     assert "no instance type has amd.com/gpu" in reasons(Cluster(pool(), pod(extra={"amd.com/gpu": 1})).plan())[0]
 
 
 def test_a_pod_larger_than_any_type_is_told_the_nearest_miss() -> None:
     messages = reasons(Cluster(pool("p"), pod(cpu=20)).plan())
-    assert messages == ["pool p: needs 20 cpu; the largest instance type allowed has 7900m beside its DaemonSets"]
+    assert messages == ["pool p: needs 20 cpu; the largest allowed instance type has 7900m after DaemonSet overhead"]
 
 
 def test_a_pod_that_needs_two_types_at_once_is_told_so() -> None:
     instance_types = (instance_type("cpu", cpu=8, memory=4), instance_type("mem", cpu=2, memory=64))
     assert (
-        "no single instance type allowed has"
+        "no allowed instance type has"
         in reasons(Cluster(pool(), pod(cpu=6, memory=32), instance_types=instance_types).plan())[0]
     )
 

@@ -130,7 +130,7 @@ def test_the_reason_says_where_those_are_that_a_pod_keeps_away_from() -> None:
     plan = build_cluster(pool(), pod(affinity=term(ZONE, "app In none"))).plan()
     assert reasons(plan) == [f"pod affinity on {ZONE}: none of the pods that it asks for is in a, b, c"]
     plan = build_cluster(pool(), *web(1, spreads=spread("rack"))).plan()
-    assert reasons(plan) == ["no node that could be had, and none that stands, has the label rack"]
+    assert reasons(plan) == ["no launchable node and no existing node has the label rack"]
 
 
 # --- host ports of DaemonSets ---

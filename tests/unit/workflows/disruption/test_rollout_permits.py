@@ -127,9 +127,7 @@ async def test_first_wave_is_one_node_and_others_follow_after_soak(fake: WorkerH
     await nodepool.drift()
     await nodepool.request_permits()
     await wait_until_skipping_time(fake, lambda: nodepool.has_permits(1))
-    await wait_until_skipping_time(
-        fake, lambda: nodepool.is_blocked_by("b", "wave 1 of 2 of the roll-out of the image")
-    )
+    await wait_until_skipping_time(fake, lambda: nodepool.is_blocked_by("b", "wave 1 of 2 of the rollout of the image"))
     (permit_holder,) = [name for name in NODES if any(one.granted for one in await nodepool.permit_decisions(name))]
     nodepool.replace_node(permit_holder, "n")
     await fake.sleep(minutes=9)

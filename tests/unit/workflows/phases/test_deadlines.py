@@ -79,7 +79,7 @@ async def test_what_is_kept_past_its_deadline_waits_for_a_person_and_says_so_eve
     await fake.signal_observed(handle, rules=STAYS)
     await wait_until_skipping_time(fake, lambda: has_overdue_condition(fake, "True Registration"), minutes=1)
     state = await query_state(handle)
-    assert state.overdue and describe_blocker(state).startswith("waits for a person: ")
+    assert state.overdue and describe_blocker(state).startswith("needs attention: ")
     assert fake.events.reasons_for("a").count("RegistrationOverdue") == 1
     await fake.sleep(minutes=1)
     before = len((await handle.fetch_history()).events)
@@ -162,7 +162,7 @@ async def test_a_launch_that_is_kept_tries_on_past_its_deadline(fake: WorkerHarn
     handle = await fake.start(claim, rules=rules)
     await wait_until_skipping_time(fake, lambda: has_state(handle, overdue=True), seconds=30)
     state = await query_state(handle)
-    assert state.phase is Phase.LAUNCH and describe_blocker(state).startswith("waits for a person: see why EC2")
+    assert state.phase is Phase.LAUNCH and describe_blocker(state).startswith("needs attention: read EC2's error")
     fake.fleet.rejection = None
     await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=30)
 

@@ -135,7 +135,7 @@ async def test_a_pause_that_is_over_already_is_refused_with_what_to_write(fake: 
     handle = await ready_nodeclaim(fake)
     with pytest.raises(WorkflowUpdateFailedError) as error:
         await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(fake, hours=-1))
-    assert "is past; write a moment to come" in str(error.value.__cause__)
+    assert "in the past, expected a future time" in str(error.value.__cause__)
     assert (await query_state(handle)).pause is None
 
 

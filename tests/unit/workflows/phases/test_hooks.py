@@ -189,7 +189,7 @@ LATE = {"timeout": "1s"}
         (CALL | {"attempts": 2}, [STILL_RUNNING, *[UNAVAILABLE] * 5], 3, "*503, after 2 attempts; the drain goes on*"),
         (CALL | LATE, [UNAVAILABLE] * 100, None, "*hook beforeDrain/warn took too long*"),
         (JOB | LATE, [], 0, "*hook beforeDrain/snapshot took too long*"),
-        (CALL | {"onFailure": "giveUp"}, [REJECTED], 1, "*the node cannot be kept any more, the drain goes on*"),
+        (CALL | {"onFailure": "giveUp"}, [REJECTED], 1, "*the node can no longer be kept, the drain goes on*"),
     ],
     ids=["rejected", "attempts used up", "late call", "late job", "drain of a deleted NodeClaim"],
 )
@@ -300,7 +300,7 @@ async def test_a_person_who_deletes_the_claim_under_a_hook_ends_the_chance_to_ke
     await wait_until(lambda: hook_was_restarted(handle))
     fake.jobs.finish_running("failed", "BackoffLimitExceeded")
     await handle.result()
-    assert "the node cannot be kept any more" in event_messages(fake, "HookFailed")[0] and len(fake.jobs.created) == 1
+    assert "the node can no longer be kept" in event_messages(fake, "HookFailed")[0] and len(fake.jobs.created) == 1
 
 
 async def test_calls_count_on_where_the_hook_is_told_anew(fake: WorkerHarness) -> None:

@@ -62,7 +62,7 @@ async def test_it_is_written_once_for_each_change(fake: WorkerHarness) -> None:
             NodeClaimWorkflow.interruption_events, _repeat_message(fake, message.model_dump(mode="json"))
         )
     await fake.sleep(hours=3)
-    assert await recorded_actions(handle) == ["told, and nothing more"]
+    assert await recorded_actions(handle) == ["no action"]
 
 
 def _repeat_message(fake: WorkerHarness, message: dict[str, Any]) -> Any:
@@ -75,14 +75,14 @@ async def test_the_run_that_follows_has_them_and_writes_nothing_anew(
 ) -> None:
     handle = await ready_with_rules(fake)
     await send_message(fake, handle, "rebalanceRecommendation")
-    await wait_until(partial(_has_recorded, handle, "told, and nothing more"))
+    await wait_until(partial(_has_recorded, handle, "no action"))
     await wait_until_continued_as_new(
         handle, monkeypatch, lambda number: fake.signal_observed(handle, **BUSY | {"node_ready": bool(number % 2)})
     )
     follower = latest_run(fake.client, handle)
     [began, *_] = (await follower.fetch_history()).events
     memo = began.workflow_execution_started_event_attributes.memo.fields[MEMO].data
-    assert [one["done"] for one in json.loads(memo)] == ["told, and nothing more"]
+    assert [one["done"] for one in json.loads(memo)] == ["no action"]
     await delete_nodeclaim(fake, follower)
     await follower.result()
     assert await recorded_actions(follower) == []
