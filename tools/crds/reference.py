@@ -111,8 +111,8 @@ def _render_page(kind: Kind) -> str:
     return (
         WRITTEN.format(source="tenure/apis")
         + f"# {kind.name}\n\n{description} `apiVersion: {kind.group}/{kind.version}`{also}.\n\n"
-        f"{GUIDES[kind.name]}\n\n`[]` stands for each entry of a list. The API server writes a default where the "
-        "field is left out; what is required may be left out only together with what it is part of.\n"
+        f"{GUIDES[kind.name]}\n\n`[]` stands for each entry of a list. The API server sets the default of an omitted "
+        "field. A required field may only be omitted together with its parent.\n"
         + "".join(f"\n## {name}\n{_fields_table(inside)}" for name, inside in parts.items() if inside)
     )
 

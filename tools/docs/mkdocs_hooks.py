@@ -28,7 +28,14 @@ _INDENTED_CODE: Final = re.compile(
     r'(?<!-->\n)(<div class="language-text highlight"><pre><span></span><code>)(.*?)(</code></pre></div>)', re.DOTALL
 )
 """Outputs, which a comment precedes, stay plain."""
-_SEARCH_BOOSTS: Final = {"source/": 0.2, "decisions/": 0.2, "testing": 0.2, "runbooks/": 2.0, "reference/": 0.7}
+_SEARCH_BOOSTS: Final = {
+    "source/": 0.2,
+    "decisions/": 0.2,
+    "testing": 0.2,
+    "chaos": 0.1,
+    "runbooks/": 2.0,
+    "reference/": 0.7,
+}
 """By the beginning of a page's address: users' pages come before those for contributors."""
 _LINK: Final = re.compile(r"(\]\()([^)#\s]+)")
 
