@@ -28,7 +28,7 @@ async def test_a_drain_that_is_held_for_too_long_escalates(product: InstalledPro
         pod = await annotate_do_not_disrupt(scope, "true")
         await delete_with_drain_rules(scope, claim, whenBlocked="escalate", blockedFor="5s")
         await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names([claim])))
-        await wait_until(lambda: scope.assert_event(pod["metadata"]["name"], "Disrupted", "its node has to be gone"))
+        await wait_until(lambda: scope.assert_event(pod["metadata"]["name"], "Disrupted", "its node terminates then"))
 
 
 async def test_pods_of_a_kubelet_that_died_in_the_drain_are_waited_for_only_so_long(product: InstalledProduct) -> None:

@@ -132,7 +132,7 @@ async def test_a_node_waits_for_approval_and_says_until_when(product: InstalledP
         await wait_until(lambda: scope.assert_blocked_by(name, "waits for approval until"), seconds=SOON)
         nodeclaim = await wait_until(lambda: _assert_has_deadline(scope, name))
         client = product.temporal
-        with pytest.raises(UsageError, match="by: '' is no name"):
+        with pytest.raises(UsageError, match="by: '': invalid name"):
             await send_node_decision(client, nodeclaim.workflow_id, name, ApproveEvent(by=""))
         await send_node_decision(client, nodeclaim.workflow_id, name, RejectEvent(by="ben", reason="quarter's end"))
         await wait_until(lambda: scope.assert_event(name, "InterruptionRejected", "rejected by ben: quarter's end"))

@@ -346,7 +346,7 @@ async def test_a_drain_that_cannot_be_undone_says_so(fake: WorkerHarness) -> Non
 
 @pytest.mark.parametrize(
     ("changes", "named"),
-    [({"by": ""}, "by: '' is no name"), ({"reason": " "}, "reason: ' ' of 1 characters; write why")],
+    [({"by": ""}, "by: '': invalid name"), ({"reason": " "}, "reason: ' ' of 1 characters, expected 1 to 300")],
 )
 async def test_an_update_that_does_not_say_who_or_why_is_refused(
     fake: WorkerHarness, changes: dict[str, str], named: str

@@ -86,7 +86,7 @@ async def test_the_query_and_its_time_are_handed_on(url: str, prometheus: Promet
     [
         ({"resultType": "vector", "result": []}, "the query finds no series"),
         ({"resultType": "scalar", "result": [1.0, "NaN"]}, "the query answers with NaN"),
-        ({"resultType": "matrix", "result": []}, "a matrix is no number"),
+        ({"resultType": "matrix", "result": []}, "a matrix: invalid result"),
         ({"resultType": "vector", "result": [{}]}, "cannot be read: KeyError('value')"),
     ],
 )

@@ -129,7 +129,7 @@ async def test_nothing_is_made_while_the_class_is_not_ready(cluster: FakeCluster
 async def test_nothing_is_made_for_a_pool_that_is_wrong(cluster: FakeCluster) -> None:
     taint = {"key": "team", "effect": "NoSchedule"}
     cluster.pools.add("default", replicas=2, template={"spec": {"nodeClassRef": NODE_CLASS, "taints": [taint, taint]}})
-    assert "stands twice" in (await reconcile_replicas(cluster)).waits_for
+    assert "is in taints and in startupTaints" in (await reconcile_replicas(cluster)).waits_for
     assert not cluster.claims.found
 
 

@@ -300,7 +300,7 @@ async def test_a_node_that_a_person_keeps_stays_where_its_policy_leaves_it_to_aw
 @pytest.mark.parametrize(
     ("start_nodeclaim", "fields", "expected_message"),
     [
-        (nodeclaim_waiting_for_approval, {"by": " "}, "write who says so"),
+        (nodeclaim_waiting_for_approval, {"by": " "}, "expected the requester"),
         (nodeclaim_waiting_for_approval, {"reason": "x" * 301}, "write at most 300"),
         (nodeclaim_with_deferred_event, {}, "no event that waits for approval"),
     ],
