@@ -34,7 +34,8 @@ async def test_held_drains_leave_most_of_the_api_servers_request_rate_to_others(
         return list(await on_node(node, **more))  # type: ignore[arg-type]
 
     pods.on_node = counted  # type: ignore[method-assign,assignment]
-    results = await asyncio.gather(*(run_activity(draining.drain_node, _drain_request(name)) for name in names))
+    # Long enough for a second poll of each node on a busy machine.
+    results = await asyncio.gather(*(run_activity(draining.drain_node, _drain_request(name, 2.5)) for name in names))
     assert {one.outcome for one in results} == {"waiting"}
     assert len(set(polled_nodes[:NODES])) == NODES, "the first poll of each node waits for no other"
     seconds = time.monotonic() - began
