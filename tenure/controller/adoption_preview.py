@@ -71,7 +71,7 @@ def adopt_objects(
     }
     claims = [_adopt_nodeclaim(one, by_pool, by_class) for one in objects[resources.NODE_CLAIMS.plural]]
     kinds = {**objects, resources.EC2_NODE_CLASSES.plural: classes, resources.NODE_CLAIMS.plural: claims}
-    # Pods of CapacityBuffers have a reader of their own, and are nobody's yet.
+    # Virtual pods of CapacityBuffers have a separate reader.
     for kind in settings.gated_kinds((FeatureGate.CAPACITY_BUFFER,)):
         kinds.pop(kind.plural, None)
     return kinds
@@ -120,7 +120,7 @@ def _adopt_nodeclaim(raw: Json, by_pool: Mapping[str, str], by_class: Mapping[st
 def partition_readable(
     objects: Mapping[str, Sequence[Json]],
 ) -> tuple[dict[str, Sequence[Json]], tuple[tuple[str, str, str], ...]]:
-    """Without those that a worker would leave out, and what is wrong with each of these."""
+    """The readable objects by plural, and the kind, name and problem of each object that a worker leaves out."""
     good: dict[str, Sequence[Json]] = dict(objects)
     bad: list[tuple[str, str, str]] = []
     for plural, reader in _READERS.items():
@@ -180,12 +180,12 @@ class AdoptionPreview:
     objects: Mapping[str, Sequence[Json]]
     """As they are, by plural."""
     unreadable: tuple[tuple[str, str, str], ...]
-    """Kind, name, and what is wrong: a worker would leave these out."""
+    """Kind, name and problem of each object that a worker leaves out."""
     claims: tuple[AdoptedNodeClaim, ...] = ()
     classes: Mapping[str, ResolvedNodeClass] = field(default_factory=dict)
     """What their selectors mean now, by name."""
     unowned: tuple[InstanceFacts, ...] = ()
-    """That upkeep would end."""
+    """Instances that garbage collection would terminate."""
     pods: Mapping[str, PodFact] = field(default_factory=dict)
     plan: Plan | None = None
     """For the pods that wait; None where none could be made, for the reason that `disruption_status` has."""

@@ -1,7 +1,7 @@
-"""CapacityBuffers, while their gate is on: what each asks for, where there is room for it, and what is still short.
+"""CapacityBuffers, while their gate is on: the request of each, the nodes with room for it, and the missing capacity.
 
-A buffer's request is a fact in the cache, so that every plan knows its virtual pods. A node that holds room for them is
-not empty, and pods without room are demand. Workloads are polled: nothing else tells their size."""
+A buffer's request is a fact in the cache, so every plan includes its virtual pods. A node that holds room for them is
+not empty, and virtual pods without room are demand. Workloads are polled: no watch reports their size."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -190,10 +190,10 @@ class CapacityBuffers:
     # --- where there is room ---
 
     is_uncertain = True
-    """It is not known yet what buffers there are, or nobody has looked yet where they have room."""
+    """The buffers are not known yet, or no headroom check has run yet."""
 
     def _end_uncertainty(self) -> None:
-        """Nodes that were taken for occupied meanwhile are looked at anew."""
+        """Requeue the nodes that counted as occupied during the uncertainty."""
         if self.is_uncertain and (self._checked_at is not None or not self._cache.buffers):
             self.is_uncertain = False
             for claim in tuple(self._cache.nodeclaims):
@@ -210,7 +210,7 @@ class CapacityBuffers:
         return [pod for pods in self._pods.values() for pod in pods if pod.uid not in self._targets]
 
     def is_check_due(self, changed: bool) -> bool:
-        """`changed`: the planner was told of a change."""
+        """`changed`: the planner received a change."""
         self._changed |= changed
         if self._checked_at is None:
             return bool(self._cache.buffers)
@@ -220,7 +220,7 @@ class CapacityBuffers:
         )
 
     async def check_headroom(self, request_plan: Callable[[], Awaitable[Plan]]) -> None:
-        """Ask the planner for a plan that nobody carries out, and take from it where there is room."""
+        """Request a plan without executing it, and read from it the nodes that have room."""
         self._changed = False
         before, unschedulable = self._buffer_by_target, {pod.uid for pod in self.unschedulable_pods()}
         plan = await request_plan() if self._cache.buffers else Plan()

@@ -95,7 +95,7 @@ class DriftDetector:
                 log.exception("drift not looked at")
 
     async def run_pass(self) -> None:
-        """One pass: over everything when that is due, else over what was noted."""
+        """One pass: over all NodeClaims when a full pass is due, else over the queued ones."""
         now = self._now()
         changed, self._changed = self._changed, set()
         if now < self._next:

@@ -96,7 +96,8 @@ class ClusterController:
             log.info("watch given up", cluster=self._settings.cluster)
 
     async def _free_coordinators(self) -> None:
-        """Whoever hosted before was likely killed, and had the cluster's own workflows in its cache."""
+        """Reset the sticky queues of the cluster's workflows. The previous host was probably killed with them in its
+        cache."""
         for workflow_id in (ids.provisioning, ids.interruption, ids.cluster):
             await reset_sticky_queue(self._temporal, workflow_id(self._settings.cluster))
 
@@ -130,8 +131,8 @@ class ClusterController:
     def find_interrupted_node(
         self, instance_id: str, messages: Sequence[InterruptionMessage]
     ) -> InterruptedNode | None:
-        """The instance's node, where its pods have to go before its life is asked. Of nobody while caches are too old:
-        a LifecyclePolicy may say otherwise that is not known."""
+        """The instance's node if its pods must be evicted before its workflow decides. None while caches are too old,
+        since an unknown LifecyclePolicy may apply."""
         session, _ = self._ready_session()
         return session.provisioning.start_early_eviction(instance_id, messages) if session else None
 

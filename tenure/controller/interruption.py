@@ -1,8 +1,8 @@
-"""Interruptions: signals to NodeClaim workflows, and what is done at once, before any workflow decides.
+"""Interruptions: signals to NodeClaim workflows, and immediate actions before any workflow decides.
 
-At once: interrupted nodes count as leaving and their pools as unavailable, so that one plan replaces the nodes of a
-storm elsewhere, and pods without a budget are evicted (docs/decisions/interruption-spreading.md). Signals that were
-sent are remembered by this process alone; a workflow takes a repeat for one."""
+Interrupted nodes count as terminating and their pools as unavailable at once. So one plan replaces the nodes of a storm
+elsewhere. Pods without a budget are evicted at once (docs/decisions/interruption-spreading.md). Only this process
+remembers sent signals. A workflow ignores repeats."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -38,13 +38,13 @@ MAX_CONCURRENT_SIGNALS: Final = 32
 MAX_TRACKED: Final = 20_000
 """Notices that were told; the oldest are forgotten first."""
 LAUNCH_WINDOW: Final = timedelta(minutes=2)
-"""So long an instance that nobody knows may be that of a NodeClaim without one."""
+"""For this long an unknown instance may belong to a NodeClaim that has no instance yet."""
 _RECHECK_AFTER: Final = timedelta(seconds=1)
 _RPC_TIMEOUT: Final = timedelta(seconds=10)
 _PERMANENT_ERRORS: Final = frozenset(
     {RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.OUT_OF_RANGE}
 )
-"""What no repeat of this very signal helps. All else passes, or a person mends it, such as a key that ran out."""
+"""Errors that a retry of the same signal cannot resolve. An operator may fix other errors, such as an expired key."""
 
 _Key = tuple[str, str, str]
 """Instance, kind, id."""
@@ -53,12 +53,12 @@ _MessageState = tuple[str, datetime | None, datetime | None]
 
 
 class InterruptionNotifier:
-    """One per process, whoever hosts the watch meanwhile."""
+    """Notifies NodeClaim workflows. One per process, independent of the process that hosts the watch."""
 
     def __init__(self, temporal: Client, cluster: str, *, now: Callable[[], datetime] = utc_now) -> None:
         self._temporal, self._cluster, self._now = temporal, cluster, now
         self._notified: FIFOCache[_Key, tuple[datetime, _MessageState]] = FIFOCache(MAX_TRACKED)
-        """With the moment at which AWS said it: what is older than the last is no news."""
+        """By key, the time of the last message from AWS; older messages are stale."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._sending = asyncio.Semaphore(MAX_CONCURRENT_SIGNALS)
         self._launching_at: tuple[datetime, bool] | None = None
@@ -115,7 +115,7 @@ class InterruptionNotifier:
         return "notified"
 
     def _classify_unknown(self, cache: ClusterCache, known: bool) -> NotifyOutcome:
-        """An instance of nobody's; unless its NodeClaim is about to have it."""
+        """An instance without a NodeClaim is foreign, unless a NodeClaim may be about to get it."""
         if not known:
             return "later"
         now = self._now()
@@ -151,13 +151,13 @@ def _message_state(message: InterruptionMessage) -> _MessageState:
 BURST_SIZE: Final = 10
 """Nodes that AWS takes back within five minutes. Fewer are replaced as cheaply as any others."""
 RENOTIFY_AFTER: Final = timedelta(seconds=30)
-"""What is said once for many interruptions is said anew when more of them come for longer than that."""
+"""A notification about many interruptions is repeated when interruptions continue for longer than this."""
 
 
 class InterruptionBurst:
     def __init__(self) -> None:
         self._counts: dict[str, datetime] = {}
-        """By a NodeClaim's UID, until when it counts, though it may be gone by then."""
+        """By NodeClaim UID, the time at which it stops counting. The NodeClaim may be deleted before."""
         self._notified_until: datetime | None = None
 
     def add(self, uid: str, until: datetime) -> None:
@@ -175,7 +175,7 @@ class InterruptionBurst:
         return latest[-1] if len(latest) == BURST_SIZE else None
 
     def needs_notification(self, now: datetime) -> bool:
-        """A storm began, or goes on. What is news is taken to be told."""
+        """Whether a storm began or continues. A true result marks the storm as notified."""
         until = self.ends_at(now)
         if until is None or (self._notified_until is not None and until < self._notified_until + RENOTIFY_AFTER):
             return False
@@ -184,7 +184,7 @@ class InterruptionBurst:
 
 
 INTERRUPTION_WINDOW: Final = timedelta(minutes=5)
-"""AWS gives two minutes. What stands for longer is there to stay, whatever was said."""
+"""AWS gives two minutes. An instance that outlives this window counts as no longer interrupted."""
 
 _CapacityPool = tuple[str, str, str, str]
 
@@ -203,12 +203,12 @@ class InterruptedCapacity:
         self.burst = InterruptionBurst()
         self._unavailable_offerings: dict[_CapacityPool, UnavailableOffering] = {}
         self._until: dict[str, datetime] = {}
-        """By NodeClaim, until when it is taken to be leaving."""
+        """By NodeClaim, the time up to which it counts as terminating."""
         self._early_evicted: dict[str, datetime] = {}
         """Likewise, those whose pods were told to go before their workflows."""
 
     def observe(self, claim: NodeClaimFact, messages: Sequence[InterruptionMessage]) -> None:
-        """Repeats are harmless, and what comes too late is nothing."""
+        """Mark the NodeClaim's node as interrupted. Repeated and late messages have no effect."""
         now = self._now()
         for one in self._accept(claim, messages, now):
             self._set_interrupted(claim, one.kind, min(one.at, now) + INTERRUPTION_WINDOW)
@@ -216,7 +216,7 @@ class InterruptedCapacity:
     def start_early_eviction(
         self, claim: NodeClaimFact, messages: Sequence[InterruptionMessage]
     ) -> InterruptedNode | None:
-        """Whose pods have to go now, without asking anybody; from here on nobody is told that it is empty."""
+        """The node whose pods must be evicted at once. From here on no signal reports the node as empty."""
         now, rules = self._now(), self._rules(claim.pool)
         accepted = self._accept(claim, messages, now)
         if claim.deleting or not claim.initialized or not any(drains_immediately(rules, one.kind) for one in accepted):
@@ -265,7 +265,7 @@ class InterruptedCapacity:
     def _accept(
         self, claim: NodeClaimFact, messages: Sequence[InterruptionMessage], now: datetime
     ) -> list[InterruptionMessage]:
-        """What takes its capacity back; pools that are short by that, and storms, are told of."""
+        """The messages that take the capacity back. Unavailable offerings and storms are notified."""
         found = _capacity_interruptions(messages, now)
         for one in found:
             announced_at = min(one.at, now)

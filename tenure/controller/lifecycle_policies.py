@@ -78,8 +78,8 @@ class LifecyclePolicies:
             self._cache.publish(CacheChanged())
 
     def update(self, changes: ChangeSet, known: bool = True) -> bool:
-        """Decide anew where a policy or a NodePool changed; NodeClaims for which other rules hold now are due. False
-        when nothing had to be decided, or not all policies and NodePools are `known` yet."""
+        """Recompute the rules where a policy or a NodePool changed, and requeue NodeClaims whose rules differ. False
+        when no rule was due, or not all policies and NodePools are `known` yet."""
         self._changed = self._update_nodepool_labels(changes) or self._changed
         if not self._changed or not known:
             return False
@@ -118,7 +118,7 @@ class LifecyclePolicies:
                 changed = True
         return changed
 
-    # --- what is asked ---
+    # --- queries ---
 
     def rules_of(self, pool: str) -> LifecycleRules | None:
         """None where no policy says anything."""
@@ -133,7 +133,7 @@ class LifecyclePolicies:
         return dict(self._hook_policies.get(pool, {}))
 
     def unread_of(self, pool: str) -> InvalidRules:
-        """What they say of its nodes and nobody can read: it holds them."""
+        """Invalid rules for the pool's nodes, which block their disruption."""
         return self._unread.get(pool, NO_INVALID_RULES)
 
     def deadlines_of(self, pool: str) -> Deadlines:
@@ -150,7 +150,7 @@ class LifecyclePolicies:
         """How long a node of this NodePool that is away is waited for."""
         return not_ready_grace_of(self._rules.get(pool), self._default_deadlines.not_ready_grace)
 
-    # --- what is said ---
+    # --- reports ---
 
     async def run(self) -> None:
         while True:

@@ -247,7 +247,7 @@ class OfferingMetrics:
                     self._memory.record(size[1], instance_type=one.name)
 
     def _record_offerings(self, found: Mapping[_OfferingKey, tuple[bool, float]]) -> None:
-        """What is no longer offered is unavailable, at its last price."""
+        """A removed offering counts as unavailable, at its last price."""
         withdrawn = {key: (False, price) for key, (_, price) in self._offerings.items() if key not in found}
         for key, value in {**withdrawn, **found}.items():
             if self._offerings.get(key) != value:

@@ -87,7 +87,8 @@ _M_ARENA_MAX: Final = -8
 
 
 def limit_arenas() -> None:
-    """Once, before there are threads: each would get an arena, and what is free in one is of no use to the others."""
+    """Limit malloc arenas. Call it before threads start: each thread would get an arena whose free memory others cannot
+    use."""
     if tune := _glibc_function("mallopt"):
         tune(_M_ARENA_MAX, MAX_ARENAS)
 
@@ -111,7 +112,7 @@ LEASE_POLL_SECONDS = 10.0
 
 
 class KarpenterLease:
-    """Whoever renews the lease `name` in any namespace; an empty name looks for nobody. Both calls end on `stop`."""
+    """The holder of the lease `name` in any namespace; an empty name disables the search. Both calls end on `stop`."""
 
     def __init__(
         self, leases: Leases, name: str, stop: asyncio.Event, *, poll_seconds: float = LEASE_POLL_SECONDS
@@ -119,7 +120,7 @@ class KarpenterLease:
         self._leases, self._lease_name, self._stop, self._poll_seconds = leases, name, stop, poll_seconds
 
     async def wait_until_released(self, report: Callable[[str], None]) -> None:
-        """Until nobody does; `report` gets the reason to wait. Leases that cannot be read are one."""
+        """Wait until the lease has no holder. `report` receives the reason to wait, such as unreadable leases."""
         while self._lease_name and not self._stop.is_set():
             try:
                 holder = await self._read_holder()

@@ -47,7 +47,7 @@ READ: Final = (
     resources.NODE_POOLS,
     resources.NODES,
     resources.PODS,
-    # Last: what is younger than the workflows that were listed before may have none yet, and none is taken for gone.
+    # Last: an object created after the workflows were listed may have none yet, and no object counts as gone.
     resources.NODE_CLAIMS,
 )
 
@@ -62,7 +62,7 @@ class Snapshot:
         now: datetime,
         number: int,
     ) -> None:
-        """`objects` by the plural of their kind. `number`: of all that is told; what a watch saw later is newer."""
+        """`objects` by the plural of their kind. `number`: of these observations; later ones have higher numbers."""
         self.settings, self.now = settings, now
         self._cluster = WatchedCluster(settings, kube, lambda: now)
         self.cache = self._cluster.cache
@@ -117,7 +117,7 @@ async def read(kube: KubeAdapters, settings: ControllerSettings, now: datetime) 
 
 Kind = Literal["SearchAttribute", "Cluster", "Schedule", "EC2NodeClass", "NodePool", "NodeClaim"]
 ACCEPT_TIMEOUT_SECONDS: Final = 30.0
-"""Seconds in which Temporal accepts nothing, after which nobody waits any longer."""
+"""Seconds without an accepted signal after which the rebuild fails."""
 _POLL_SECONDS: Final = 0.05
 
 
@@ -152,7 +152,7 @@ class Rebuild:
         self._limit = asyncio.Semaphore(MAX_CONCURRENT_SIGNALS)
 
     async def find_discrepancies(self) -> list[Discrepancy]:
-        """In the order in which it is mended. Raises RPCError."""
+        """Discrepancies in the order of repair. Raises RPCError."""
         return [
             *await self._missing_attributes(),
             *await self._missing_singletons(),
@@ -186,7 +186,7 @@ class Rebuild:
         )
         await self._until_sent()
 
-    # --- what is missing ---
+    # --- discrepancies ---
 
     async def _missing_attributes(self) -> list[Discrepancy]:
         """None where these credentials may not see them, as a worker's need not."""

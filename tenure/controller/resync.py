@@ -57,7 +57,7 @@ def notify_orphaned_coordinators(
     notifier: WorkflowNotifier,
     signal_queue: SignalQueue,
 ) -> int:
-    """How many coordinators were told that their object is gone: it went while nobody watched."""
+    """Notify coordinators whose object was deleted while no watch ran. Returns their number."""
     pools = {ids.nodepool(cluster, name) for name in cache.nodepools}
     classes = {ids.nodeclass(cluster, name) for name in cache.nodeclasses}
     orphans = [key for key in running if key not in pools | classes]

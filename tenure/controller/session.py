@@ -1,6 +1,6 @@
 """One session of the controller in this process: one object per concern, and the loop that publishes changes to them.
 
-`ClusterController` makes a new one at every start. Only what was written to Kubernetes and Temporal outlives it.
+`ClusterController` makes a new one at every start. Only state in Kubernetes and Temporal outlives it.
 """
 
 import asyncio
@@ -184,7 +184,7 @@ class ControllerSession:
             await asyncio.sleep(_SYNC_EVERY)
 
     async def _publish_changes(self) -> None:
-        """Wait for a change or for a time that was set, gather what comes with it, and publish it as one batch."""
+        """Wait for a change or a timer, gather the changes that arrive together, and publish them as one batch."""
         rests_until = 0.0
         while True:
             await self._wait_until_awake()

@@ -42,7 +42,7 @@ _KINDS: Final[Mapping[FeatureGate, Sequence[Resource]]] = {
 
 
 def gated_kinds(gates: Collection[str]) -> list[Resource]:
-    """What is watched beside the rest while these gates are on."""
+    """Additional kinds to watch while these gates are on."""
     return [kind for gate, found in _KINDS.items() if gate in gates for kind in found]
 
 

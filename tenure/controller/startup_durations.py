@@ -21,12 +21,12 @@ STEPS: Final[tuple[Step, ...]] = get_args(Step)
 MAX_SAMPLES: Final = 50
 """Nodes by NodePool, instance type and phase."""
 MAX_TYPES: Final = 20
-"""That a workflow is told of: those of its NodePool seen last."""
+"""Instance types that a workflow receives: the latest seen in its NodePool."""
 
 
 class StartupDurations:
     def __init__(self, cache: ClusterCache, deadlines_of: Callable[[str], Deadlines]) -> None:
-        """`deadlines_of` a NodePool: a node that took longer shows what went wrong, and not what is usual."""
+        """`deadlines_of` a NodePool: a node over its deadline failed, so its duration is not typical."""
         self._cache, self._deadlines_of = cache, deadlines_of
         self._samples: dict[tuple[str, str], dict[Step, deque[float]]] = {}
         """By NodePool and instance type; the one that was added to last comes last."""

@@ -1,4 +1,4 @@
-"""The cluster as this process sees it: caches, what is decided from them alone, and the list-watches that feed them.
+"""The cluster as this process sees it: caches, decisions from them alone, and the list-watches that feed them.
 
 Kinds begin to work as they sync; there is no gate that waits for all.
 """

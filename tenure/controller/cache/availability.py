@@ -49,7 +49,7 @@ class ActivePauses:
         self._cache, self._cluster_pause = cache, cluster_pause
 
     def __call__(self, now: datetime) -> tuple[ActivePause, ...]:
-        """Those that hold at this moment. One that nobody can read holds too (docs/pause.md)."""
+        """The pauses active at `now`. An unreadable pause is active too (docs/pause.md)."""
         return tuple(one for one in self._iter_pauses(now) if one is not None)
 
     def _iter_pauses(self, now: datetime) -> Iterator[ActivePause | None]:
@@ -80,7 +80,7 @@ def is_terminating(cache: ClusterCache, name: str) -> bool:
 
 
 def still_runs(cache: ClusterCache, uid: str, now: datetime) -> bool:
-    """The pod is on a Node that is on its way out, and its place elsewhere is for later."""
+    """Whether the pod runs on a terminating Node. Its replacement pod needs room only later."""
     pod = cache.pods.get(uid)
     return pod is not None and is_reschedulable(pod, now) and is_terminating(cache, pod.node_name)
 
@@ -97,8 +97,8 @@ def is_settled(cache: ClusterCache, uid: str) -> bool:
 
 
 def is_replacing(cache: ClusterCache, claim: NodeClaimFact, now: datetime) -> bool:
-    """The command that it was bought for has not let its nodes go, or so lately that no plan has said what becomes of
-    their pods. To be read from the cluster: what was expected is known to the process that bought it."""
+    """Whether the command that launched this NodeClaim still has nodes to delete, or released them since the last plan.
+    It is read from the cluster, since only the process that launched the NodeClaim has its expected pods."""
     command = claim.annotations.get(REPLACES)
     if not command or now >= claim.created + COMMAND_MAX_DURATION:
         return False
@@ -122,7 +122,8 @@ class NotReadyTracker:
     def pod_expected_until(
         self, claim: NodeClaimFact, nominations: Nominations, nomination: Nomination, now: datetime
     ) -> datetime:
-        """Until when a pod waits for this claim's initialized node; a moment that is past: no more."""
+        """The time up to which a pod waits for this NodeClaim's initialized node. The pod does not wait when that is
+        past."""
         found = self.grace_for(claim)
         match found.presence(now) if found else "here":
             case "expected" if found:

@@ -1,4 +1,4 @@
-"""The cluster as this process sees it: facts by name, kept up to date by list-watches, pruned to what is decided on.
+"""The cluster as this process sees it: facts by name, kept up to date by list-watches, pruned to the fields in use.
 
 The same changes, in the same order, go to the planner process."""
 
@@ -79,12 +79,12 @@ class ClusterCache:
         self._nodeclaim_by_instance: dict[str, str] = {}
         self._nodeclaims_by_nodepool: dict[str, set[str]] = {}
         self._assumed: dict[str, datetime] = {}
-        """Since when NodeClaims that this process created are counted before the watch shows them."""
+        """Creation times of NodeClaims that this process created and the watch does not show yet."""
         self._deleted: deque[str] = deque(maxlen=_RECENT_DELETIONS)
         self.interrupted: set[str] = set()
         """NodeClaims whose instance AWS interrupts: plans treat them as deleting."""
         self.early_evicted: set[str] = set()
-        """NodeClaims whose pods are told to go for that before their workflows are told of it."""
+        """NodeClaims whose pods this process evicts for an interruption before their workflows receive it."""
         self.invalid_objects = InvalidObjects(lambda: self.publish(CacheChanged()))
         self._changes = ChangeSet()
         self.planner_changes = PlannerChanges()
@@ -289,7 +289,7 @@ class ClusterCache:
         self.requeue_pods()
 
     def set_early_evicted(self, name: str, *, early_evicted: bool) -> None:
-        """Its pods are told to go, or, with False, that was so long ago that AWS has left it standing."""
+        """Mark the NodeClaim's pods as evicted early. With False, AWS did not reclaim the instance in time."""
         self.early_evicted = self.early_evicted | {name} if early_evicted else self.early_evicted - {name}
         self._changes.nodeclaims.add(name)
         self.publish(CacheChanged())
@@ -299,7 +299,7 @@ class ClusterCache:
         self._changes.pods = True
         self.publish(CacheChanged())
 
-    # --- what is asked ---
+    # --- queries ---
 
     def nodes_of(self, claim: NodeClaimFact) -> tuple[NodeFact, ...]:
         """By provider id, in order of name."""

@@ -24,7 +24,7 @@ class PodExpectation(NamedTuple):
     description: str = ""
     """Which pods, for people; empty where none is to be told of."""
     since: datetime | None = None
-    """Since when they could be there."""
+    """The earliest time at which they could be bound."""
 
 
 class ExpectedPods:
@@ -32,7 +32,7 @@ class ExpectedPods:
         self._cache, self._nominations, self._not_ready = cache, nominations, not_ready
 
     def expectation_for(self, claim: NodeClaimFact, now: datetime, *, occupied: bool) -> PodExpectation:
-        """Of one that is `occupied` nobody asks for what its command has yet to do."""
+        """The pods expected on this NodeClaim. For an `occupied` node the pending steps of its command do not count."""
         until = self._not_ready.last_expiry(claim, self._nominations, now)
         description, since = self._describe_pods(claim, now)
         if occupied or not is_replacing(self._cache, claim, now):
@@ -73,7 +73,7 @@ class ExpectedPods:
         return max(since, up) if since and up else None
 
     def count_not_bound(self, now: datetime) -> Counter[tuple[str, ...]]:
-        """By NodePool: how many pods kube-scheduler leaves waiting for too long beside a node that is up."""
+        """By NodePool, the number of pods that kube-scheduler leaves Pending for too long although their node is up."""
         found: Counter[tuple[str, ...]] = Counter()
         for name in self._nominations.nominated_nodes():
             claim = self._cache.nodeclaims.get(name)

@@ -31,7 +31,7 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True)
 class _DepartedPod:
-    """A pod that is no more, while its successor is likely on its way."""
+    """A deleted pod whose replacement is probably being created."""
 
     owner: str
     at: datetime
@@ -85,8 +85,8 @@ class Nominations:
         return nomination.target
 
     def on_pod_deleted(self, pod: str, owner: str, now: datetime) -> str:
-        """The pod is no more: the name of the place that expected it; empty when none did. That is still expected to
-        fill: a successor is likely on its way."""
+        """Returns the target that expected the deleted pod, or an empty string. The target still expects a pod, since a
+        replacement is probably being created."""
         nomination = self._pop_nomination(pod)
         if nomination is None:
             return ""

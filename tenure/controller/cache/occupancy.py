@@ -1,6 +1,6 @@
-"""Which nodes have pods that would need a place elsewhere, since when they have none, and when one came or left last.
+"""Occupancy of nodes: pods that need rescheduling, the time without such pods, and the last arrival or departure.
 
-And for a changed Node: the time of its taints, and whether pods care."""
+For a changed Node also the time of its taints, and whether pods tolerate them."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime

@@ -17,7 +17,7 @@ from tenure.policy.disruption.limits import NodeCounted, PoolDisruptionRules, de
 
 
 class NodePoolBudgets:
-    """`rules_of`: what LifecyclePolicies say of a NodePool; `unread_of`: what of it nobody can read."""
+    """`rules_of`: the rules of LifecyclePolicies for a NodePool; `unread_of`: the invalid ones."""
 
     def __init__(
         self,
@@ -62,6 +62,7 @@ class NodePoolBudgets:
 
 
 def is_disrupting(claim: NodeClaimFact, nodes: Sequence[NodeFact]) -> bool:
-    """NotReady, or on its way out. One that lost its Node keeps no other, as where permits are given."""
+    """NotReady or terminating. A NodeClaim without its Node does not count, as in the permits of the NodePool
+    workflow."""
     disrupted = any(node.being_disrupted for node in nodes)
     return claim.deleting or disrupted or (bool(nodes) and not any(node.ready for node in nodes))

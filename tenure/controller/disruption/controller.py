@@ -156,7 +156,7 @@ class DisruptionController:
         )
 
     async def evaluate(self, decide_request: DisruptionDecisionRequest | None = None) -> DisruptionPass:
-        """A pass that nobody is told of; with None as it was asked last. Raises TryLater."""
+        """A pass without a report; `decide_request` None repeats the last request. Raises TryLater."""
         effective_request = decide_request or self._last_request
         async with self._planner_client.background_lock, self._planner_client.lock:
             process = await self._planner_client.sync()
@@ -220,8 +220,8 @@ class DisruptionController:
         return result
 
     def _other_commands(self, request: ReplacementRequest) -> tuple[InFlightCommand, ...]:
-        """Commands beside this one: those that were under way when it began, which may be long ago, and those that
-        have begun since."""
+        """Commands other than this one: those in flight when it began, which may be long ago, and those that began
+        since."""
         in_flight = (*request.under_way, *self._last_request.under_way, *self._launched.values())
         known = {one.proposal.id: one for one in in_flight if one.proposal.id != request.proposal.id}
         return tuple(known.values())
@@ -294,8 +294,8 @@ def _disrupted_uids(under_way: Sequence[InFlightCommand]) -> set[str]:
 
 
 def _worsened_reason(proposal: Proposal, command: Command) -> str:
-    """What is worse now than it was proposed; empty when nothing is. Drift is replaced whatever that costs now, by as
-    many nodes as were proposed; by others only where they cost no more."""
+    """The regression since the proposal; empty without one. Drift may cost more but may not need more nodes. Other
+    reasons may not cost more."""
     if command.price_after <= proposal.price_after + ROUNDING:
         return ""
     costs = f"would cost {command.price_after:.4g} $/h now instead of {proposal.price_after:.4g}"

@@ -37,7 +37,7 @@ _MAX_MESSAGE_LENGTH: Final = 300
 
 
 def proposal_id(reason: Method, candidates: Iterable[CommandCandidate]) -> str:
-    """Of the nodes and the reason: what is proposed again has the same."""
+    """An ID derived from the nodes and the reason. A repeated proposal has the same ID."""
     text = "/".join((reason, *sorted(one.claim_uid for one in candidates)))
     return hashlib.sha256(text.encode()).hexdigest()[:_ID_LENGTH]
 
@@ -79,7 +79,7 @@ def in_flight_command(one: InFlightCommand, known: Mapping[str, Command]) -> Com
 
 
 def rejection_reason(decision: Decision, names: Sequence[str], reason: Method) -> str:
-    """Why these NodeClaims would not go together for this reason any more, in words."""
+    """Text that explains why these NodeClaims no longer qualify together for this reason."""
     verdicts = {one.claim: one for one in decision.nodes}
     deleted = [name for name in names if name not in verdicts]
     if deleted:

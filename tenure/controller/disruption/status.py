@@ -100,7 +100,8 @@ class Overlays(Protocol):
     async def write_validation(
         self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime
     ) -> bool:
-        """An empty reason: it is heeded. Nothing is written where nothing changes. False when it is gone."""
+        """Write the validation; an empty reason means that the overlay is valid. An unchanged status is not written.
+        False when the NodeOverlay is gone."""
         ...
 
 

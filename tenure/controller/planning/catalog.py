@@ -47,7 +47,7 @@ class CatalogueFeed:
         self._sent = self._digest
 
     def unknown_nodeclasses(self) -> list[str]:
-        """NodeClasses of usable pools whose instance types nobody could tell yet."""
+        """NodeClasses of usable pools whose instance types are not known yet."""
         used = {view.fact.node_class for view in self._cache.nodepools.values() if view.fact.ready}
         return sorted(name for name in used if name in self._cache.nodeclasses and name not in self._fetched_shapes)
 
@@ -61,8 +61,8 @@ class CatalogueFeed:
         return self._by_name[name]
 
     async def refresh(self) -> bool:
-        """Ask where it is due; True when the planner has not got what is known now. An old catalogue is better than
-        none, so a failure is logged and tried again soon."""
+        """Refresh the instance types that are due; True when the planner lacks the latest ones. A failure is logged and
+        retried soon, and the old catalogue stays in use."""
         classes = self._used_nodeclasses()
         shapes = {name: _nodeclass_shape(one) for name, one in classes.items()}
         now = self._now()
@@ -125,7 +125,7 @@ class ZonalShifts:
         self._known: frozenset[str] = frozenset()
 
     async def unavailable_offerings(self, now: datetime) -> tuple[UnavailableOffering, ...]:
-        """One for each zone that is away. What cannot be read is what was last known."""
+        """One for each zone that is shifted away. An unreadable zone keeps its last known state."""
         try:
             shifted_zones = await self._offerings.fetch_shifted_zones()
         except Fault as fault:

@@ -120,7 +120,7 @@ class ProvisioningController:
         return outcome
 
     def observe_interruption(self, instance_id: str, messages: Sequence[InterruptionMessage]) -> None:
-        """What AWS says, before any workflow is told of it."""
+        """Take in messages from AWS before the workflow receives them."""
         claim = self._cache.nodeclaim_of_instance(instance_id)
         if claim is not None:
             self._interrupted_capacity.observe(claim, messages)

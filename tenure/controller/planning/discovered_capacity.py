@@ -33,7 +33,7 @@ class CapacityObservation:
 
 
 class CapacityDiscovery:
-    """Over the caches. What was learnt stays when the Node goes."""
+    """Memory discovered on Nodes, over the caches. It outlives the Node."""
 
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
@@ -45,7 +45,8 @@ class CapacityDiscovery:
         """All that is known: what this host saw, and what the workflow kept."""
 
     def discover(self, claims: Collection[str]) -> DiscoveredCapacity:
-        """Learn from the Nodes of these NodeClaims: what is new, or smaller than was known."""
+        """Discover memory from the Nodes of these NodeClaims. Returns values that are new or smaller than the known
+        ones."""
         self._check_new_nodes(claims)
         images: dict[str, dict[str, int]] = {}
         for one in self._observations(claims):
@@ -83,7 +84,7 @@ class CapacityDiscovery:
         added = DiscoveredCapacity(images=images).find_updates(self.discovered)
         if added.images:
             self.discovered = self.discovered.merge(added)
-            log.info("memory learnt", images=added.images)
+            log.info("memory discovered", images=added.images)
         return added
 
     def apply_stored(self, stored: DiscoveredCapacity) -> None:
@@ -144,7 +145,7 @@ class CapacityDiscovery:
         expected_image = self._image_map(claim.node_class, amis).image_for(label_values)
         if expected_image != claim.image_id and claim.uid not in self._mismatched:
             self._mismatched.add(claim.uid)
-            log.warning("not learnt from: its labels are for another image", node=node.name, wanted=expected_image)
+            log.warning("memory not discovered: labels are for another image", node=node.name, wanted=expected_image)
         return expected_image == claim.image_id
 
     def _image_map(self, node_class: str, amis: tuple[ResolvedAmi, ...]) -> ImageMap:
@@ -183,7 +184,7 @@ class DiscoveredCapacityNotifier:
         """When to be called though nothing changed; None while there is nothing to tell."""
 
     def notify(self, start: Start, now: datetime) -> None:
-        """Offer what the workflow may not know. Nothing at all before anything was learnt."""
+        """Send discovered memory that the workflow may lack. No signal is sent before the first discovery."""
         self.next_attempt_at = None
         digest = self._discovery.digest()
         if not self._discovery.discovered.images or digest == self._signal_queue.last_digest(self._signal_key):

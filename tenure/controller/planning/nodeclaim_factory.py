@@ -225,7 +225,7 @@ async def within_limits(
 
 
 def nodepool_usage(claims: Sequence[NodeClaim]) -> dict[str, int]:
-    """What a pool has or will have: capacity where it is known, else what was asked for."""
+    """Resources that a pool has or will have: the capacity where known, else the requests."""
     live = [claim for claim in claims if not claim.metadata.is_deleting]
     amounts = (parse_resources(claim.status.capacity or claim.spec.resources.requests) for claim in live)
     return resources.add(resources.sum_resources(amounts), {resources.NODES: len(live)})

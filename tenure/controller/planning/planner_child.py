@@ -17,7 +17,7 @@ _NICE: Final = 5
 
 
 def serve(pipe: Connection, settings: PlanSettings) -> None:
-    """The child: answers until its parent is gone. What is sent to the whole group is for the parent to heed."""
+    """The child process: answers until its parent exits. It leaves signals to the process group to the parent."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.nice(_NICE)

@@ -79,7 +79,7 @@ class PlannerProcess:
         await self._call("apply_discovered_capacity", discovered, specs)
 
     async def overlay_validations(self) -> Mapping[str, OverlayValidation]:
-        """Which NodeOverlays are heeded, by name."""
+        """The validation of each NodeOverlay, by name."""
         validations, _ = await self._call("overlay_validations")
         found: Mapping[str, OverlayValidation] = validations
         return found
@@ -175,16 +175,17 @@ class PlannerClient:
         self._overlay_status, self._interrupted_offerings = overlay_status, interrupted_offerings
         self.lock = asyncio.Lock()
         self.background_lock = asyncio.Lock()
-        """Taken first by whoever can wait: so only one of these is ever before pods that wait for a plan."""
+        """Background callers take this first, so at most one of them is ahead of pods that wait for a plan."""
         self.has_changed = False
-        """The planner was told something since somebody set this back."""
+        """The planner received changes since the last reset of this flag."""
         self.unavailable_offerings: tuple[UnavailableOffering, ...] = ()
         """What launches were refused, as Provisioning said it last."""
         self.process: PlannerProcess | None = None
         self._applied: tuple[DiscoveredCapacity, Mapping[str, str]] | None = None
 
     async def close(self) -> None:
-        """What it was told may be lost half-way, so the next starts anew and is told all of it."""
+        """Stop the planner process. It may hold partial state, so the next process starts from scratch and receives all
+        facts."""
         if self.process:
             await self.process.stop()
             self.process = None

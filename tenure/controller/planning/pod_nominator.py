@@ -19,7 +19,7 @@ from tenure.model.facts import PodFact
 log = structlog.get_logger(__name__)
 
 MAX_NOMINATIONS: Final = 10
-"""That a pod is told of one node: kube-scheduler may have its reasons."""
+"""Nominations of a pod to one node; kube-scheduler may have a reason not to bind it."""
 
 
 class NominationPort(Protocol):
@@ -38,7 +38,7 @@ class PodNominator:
         self._expecting: set[str] = set()
         """NodeClaims that expect such pods and have a Node."""
         self._nominated: dict[str, tuple[str, int]] = {}
-        """By pod: the node, and how often it was told."""
+        """By pod: the node and the number of nominations to it."""
         self._due: dict[str, str] = {}
         self._wake = asyncio.Event()
 

@@ -87,7 +87,7 @@ class Provisioner:
                 await self._check_buffers(self._buffers, process)
 
     async def _check_buffers(self, buffers: CapacityBuffers, process: PlannerProcess) -> None:
-        """At what stands, whatever can be bought."""
+        """Check buffers against existing nodes, without regard to unavailable offerings."""
         grace, not_ready_grace_periods = self._grace, self._not_ready_grace_periods()
         try:
             await buffers.check_headroom(
@@ -215,7 +215,7 @@ class Provisioner:
         return sorted({subnet.zone for subnet in known.status.subnets}) if known else []
 
     async def _retract_nodeclaims(self, process: PlannerProcess, names: set[str]) -> None:
-        """What was announced and could not be created must not count as room."""
+        """Announced NodeClaims whose creation failed must not count as room."""
         if names:
             await process.apply([Change(kind="claim", key=name, fact=None) for name in sorted(names)])
 
@@ -228,7 +228,7 @@ class Provisioner:
         """Pod UID to the Node or NodeClaim where it is expected now."""
         nominated = {pod: self._cache.nomination_target(target) for pod, target in plan.nominations.items()}
         nominated.update({pod: name for name, claim in made.items() for pod in claim.pods})
-        # Some were bound or deleted while the plan was made, and nobody will say so again.
+        # Some were bound or deleted during planning, and no later event will report that.
         here = {pod: destination for pod, destination in nominated.items() if not is_settled(self._cache, pod)}
         self._nominations.nominate(here, self._now())
         return nominated
@@ -256,7 +256,7 @@ class Provisioner:
                 )
 
     async def _publish_undersized(self) -> None:
-        """Nodes that are smaller than what was planned onto them."""
+        """Publish events for nodes that are smaller than planned."""
         for one in self.undersized_nodes.drain_shortfalls()[:MAX_EVENTS]:
             await self._events.publish(
                 kind="NodeClaim",

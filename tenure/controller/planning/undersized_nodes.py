@@ -1,7 +1,7 @@
-"""Nodes smaller than planned, the warm-up of a new host, and events that say why nodes are bought beside others.
+"""Nodes smaller than planned, the warm-up of a new host, and events that explain why additional nodes are launched.
 
-Pods planned onto a node that is too small are demand at once; the planner knows the real room, so that what still fits
-is promised the same place."""
+Pods planned onto a node that is too small are demand at once. The planner knows the real capacity, so pods that still
+fit are nominated to the same node."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class UndersizedNodes:
         return bool(released)
 
     def drain_shortfalls(self) -> list[Shortfall]:
-        """What was found since the last call, to be told."""
+        """Return and clear the shortfalls found since the last call."""
         found, self._found = self._found, []
         return found
 
@@ -70,7 +70,7 @@ class UndersizedNodes:
         self._measured -= {(uid, registered) for uid in uids for registered in (True, False)}
 
     def _unregistered(self) -> set[str]:
-        """When something was learnt: the NodeClaims whose Nodes are not there to be measured yet."""
+        """After a discovery: launched NodeClaims whose Nodes are not registered yet. Otherwise empty."""
         if self._capacity_discovery.discovered is self._discovered:
             return set()
         self._discovered = self._capacity_discovery.discovered
@@ -105,7 +105,7 @@ class UndersizedNodes:
             self._capacity_discovery.record_shortfall(claim, node)
 
     def _required_resources(self, claim: NodeClaimFact) -> Resources:
-        """What the NodeClaim was bought for, or what has come to it since, whichever is more; of each resource."""
+        """For each resource, the larger of the NodeClaim's requests and its pods' requests."""
         pods = [
             self._cache.pods[uid] for uid in self._nominations.pods_expected_on(claim.name) if uid in self._cache.pods
         ]
@@ -128,7 +128,8 @@ class PlanningWarmUp:
         self._synced_at: datetime | None = None
 
     def ends_at(self, now: datetime, *, synced: bool) -> datetime | None:
-        """None where nothing is on its way, or is given up. `synced`: NodeClaims, Nodes, pods and NodePools are."""
+        """None when no wait is needed or the warm-up is over. `synced`: the caches of NodeClaims, Nodes, pods and
+        NodePools are."""
         self._synced_at = self._synced_at or (now if synced else None)
         until = (self._synced_at or now) + WARM_UP
         if now >= until:
@@ -138,7 +139,7 @@ class PlanningWarmUp:
 
 GRACE_OVER: Final = "NotReadyGraceOver"
 TAINT_EVENT_WINDOW: Final = timedelta(minutes=30)
-"""A taint that is there for longer is the business of whoever set it."""
+"""A taint that is older than this belongs to the client that set it."""
 
 
 class ExpiredGraceEvents:

@@ -32,7 +32,7 @@ EXPECTED_PODS_DELAY: Final = timedelta(minutes=1)
 """A node that is up waits so long for its pods before it is worth a signal."""
 
 UNHEALTHY_DELAY: Final = timedelta(minutes=1)
-"""So long, or for half of what is tolerated, a node that starts may be unhealthy before it is worth a signal."""
+"""A starting node may be unhealthy for this long, or for half of the toleration, before a signal is sent."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class NodeClaimView:
     expected_pods: str = ""
     """Which pods those are."""
     expected_pods_since: datetime | None = None
-    """Since when they could be there."""
+    """The earliest time at which they could be bound."""
     vacant_since: datetime | None = None
     """The latest moment at which the last such pod can have left."""
     drift: Drift | None = None
     is_vacancy_unobserved: bool = False
-    """Nobody saw it leave: `vacant_since` is when the watch began."""
+    """The watch did not see the last pod leave: `vacant_since` is the start of the watch."""
     needed_by_buffer: str = ""
     """The CapacityBuffer that needs the room there."""
     not_ready: NotReadyGrace | None = None
@@ -66,7 +66,7 @@ class NodeClaimView:
     hook_policies: dict[str, str] = field(default_factory=dict)
     """Whose hooks count, by point."""
     events_unread: str = ""
-    """What of that nobody can read."""
+    """The invalid rules among them."""
     is_repair_enabled: bool = False
     """The gate NodeRepair is on."""
 
@@ -205,7 +205,7 @@ def waiting_for(claim: NodeClaimFact, node: NodeFact) -> tuple[str, ...]:
 
 
 def _reported_reasons(node: NodeFact, waiting: tuple[str, ...]) -> tuple[str, ...]:
-    """Nothing beside NotReady: what else there is goes with it, mostly, and would only be noise."""
+    """The reasons to report. NotReady hides the others, since they mostly follow from it."""
     return waiting if node.ready else ()
 
 
@@ -262,7 +262,8 @@ def _static_capacity_fields(pool: NodePoolFact, claims: tuple[NodeClaimFact, ...
 
 
 def nodeclass_digest(node_class: EC2NodeClass, claims: Iterable[NodeClaimFact]) -> ObservedNodeClass:
-    """The number of its NodeClaims is told only while the class is going, since only then somebody waits for it."""
+    """The number of NodeClaims is included only while the class is being deleted, since only its deletion waits for
+    it."""
     claims, meta = tuple(claims), node_class.metadata
     own = meta.annotations.get(labels.NODECLASS_HASH_VERSION, "")
     return ObservedNodeClass(
@@ -280,7 +281,7 @@ def foreign_stamps(own: str, claims: Iterable[NodeClaimFact], annotation: str) -
 
 
 def hash_observation(observed: Message) -> str:
-    """A short hash of an observation, less what is not compared; equal for equal digests."""
+    """A short hash of an observation without the fields that are not compared. Equal digests have equal hashes."""
     return short_hash(observed.model_dump_json(exclude=UNCOMPARED))
 
 

@@ -76,7 +76,7 @@ class DisruptionTrigger:
             )
 
     async def _wait_until_due(self) -> None:
-        """Until the next word is due; what is gone meanwhile may bring that forward."""
+        """Wait until the next signal is due. A deletion may bring that forward."""
         if time.monotonic() >= self._notified_at + self._max_interval:
             self._interval = self._min_interval
             return
@@ -147,7 +147,7 @@ class BudgetHeadroomNotifier:
         return claim.pool if self._budget_states.pop(claim.name, "") == "uses" else ""
 
     def _affected_nodepools(self, released: set[str]) -> Iterable[str]:
-        """Beside themselves those whose rules count the nodes of all NodePools."""
+        """The released NodePools and those whose rules count the nodes of all NodePools."""
         if not released:
             return ()
         everywhere = (name for name in self._cache.nodepools if self._counts_all(name))

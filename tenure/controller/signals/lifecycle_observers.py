@@ -1,4 +1,4 @@
-"""What follows from NodeClaims' lives for LifecyclePolicies, pauses, expected durations and budget headroom.
+"""Effects of NodeClaim lifecycle changes on LifecyclePolicies, pauses, expected durations and budget headroom.
 
 Updated with every burst of changes, before workflows are signaled: it adds to the changes.
 """

@@ -39,7 +39,7 @@ from workflows.visibility import claim_start
 NODEPOOL_SIGNAL_INTERVAL: Final = timedelta(seconds=1)
 """Between two signals to one NodePool workflow."""
 DELETED_NOTIFY_DELAY: Final = timedelta(seconds=5)
-"""A NodeClaim leaves because its workflow lets it go; only one that is still running by then is told."""
+"""Workflows usually delete their NodeClaims. Only one that still runs after this delay receives the deletion."""
 _DELETED_DIGEST: Final = "gone"
 
 
@@ -141,7 +141,7 @@ class WorkflowNotifier:
         return ids.nodeclaim(self.cluster, claim.name, claim.uid)
 
     def restart_workflow(self, claim: NodeClaimFact, known: SyncedKinds, now: datetime) -> None:
-        """Its workflow is not running though the NodeClaim is there: start it, whatever was told before."""
+        """Start the workflow of an existing NodeClaim that is not running, regardless of earlier signals."""
         self._signal_queue.discard(self.workflow_id(claim))
         self._notify_nodeclaim(claim.name, known, now, allow_restart=True)
 
@@ -222,7 +222,7 @@ class WorkflowNotifier:
         )
 
     def _is_occupied(self, claim: NodeClaimFact, nodes: Sequence[NodeFact], now: datetime) -> bool:
-        """So is one that is emptied because AWS takes it back: its workflow is told of that, and needs nothing else."""
+        """Whether pods occupy the node. A node evicted for an interruption counts too: its workflow knows of it."""
         if claim.name in self._cache.early_evicted or early_eviction_until(nodes, now) is not None:
             return True
         return any(self._cache.occupancy.is_occupied(node.name) for node in nodes)
@@ -296,7 +296,7 @@ class WorkflowNotifier:
 
 
 def _stored_digest(observed: ObservedNodeClaim) -> str:
-    """What is remembered as told. Since when a node is empty rides along: no object in the cluster says it."""
+    """The digest that the signal queue stores. It includes the start of emptiness, which no object stores."""
     known = observed.empty_since is not None and not observed.empty_since_unseen
     since = f"@{observed.empty_since.isoformat()}" if observed.empty_since and known else ""
     return hash_observation(observed) + since

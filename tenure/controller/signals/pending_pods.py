@@ -67,11 +67,11 @@ class Batcher:
         return ObservedDemand(pods=len(uids), newest_pod_at=newest, at_once=bool(lost))
 
     def renotify(self, uids: Collection[str]) -> None:
-        """Something changed for these pods, so that they are told of anew, as if they had just come."""
+        """Signal these pods again as if they were new, since something changed for them."""
         self._notified -= set(uids)
 
     def _defer_repeated(self, lost: Collection[str], now: datetime) -> None:
-        """What goes round and round finds no place for now: it is demand again only after a while, ever longer."""
+        """Defer pods that repeatedly lose their target. The delay before they count as demand again grows each time."""
         for uid in lost:
             times = self._losses[uid] = self._losses.get(uid, 0) + 1
             if times > PROMPT_LOSSES:

@@ -1,4 +1,4 @@
-"""Signal-with-start of workflows, one at a time for each, and only what is new.
+"""Signal-with-start of workflows: one signal at a time per workflow, and only changes.
 
 Accepted digests are in `sent`, which is part of the watch's heartbeat: the next host signals only differences."""
 
@@ -45,7 +45,7 @@ class Signal:
     name: str
     argument: Message
     digest: str
-    """What is remembered as told; equal digests are not sent twice."""
+    """The digest stored as sent; equal digests are not sent twice."""
     start: Start | None = None
     """None: only to a workflow that is running."""
     topic: str = ""
@@ -73,7 +73,8 @@ class SignalQueue:
         self._ready: asyncio.Queue[str] = asyncio.Queue()
 
     def enqueue(self, signal: Signal) -> bool:
-        """Send this unless it is what the workflow was told last; replaces what waits. False when nothing is to do."""
+        """Queue this signal in place of a waiting one, unless the workflow received it last. False when it is not
+        queued."""
         known = self._waiting.get(signal.key) or self._busy.get(signal.key)
         last_digest = known.digest if known else self.sent.get(signal.key)
         if last_digest == signal.digest:
@@ -85,7 +86,8 @@ class SignalQueue:
         return True
 
     def discard(self, key: str) -> None:
-        """Forget what waits for this workflow and what it was told: its object is gone. `key` is that of signals."""
+        """Drop the waiting signal and the sent digest of this workflow, whose object is gone. `key` is that of
+        signals."""
         self._waiting.pop(key, None)
         self.sent.pop(key, None)
 

@@ -66,7 +66,7 @@ class CertificateWatcher:
             log.info("Temporal's API key is new, and used from now on")
 
     def _has_changed(self) -> bool:
-        """They are others, and may be started with: what is half written is looked at again."""
+        """Whether the files changed and are valid. Partly written files are checked again later."""
         if self._read_files() == self._known:
             return False
         why = self._find_problem()
@@ -77,7 +77,7 @@ class CertificateWatcher:
         return {name: _read(path) for name, path in self._security.tls_files().items()}
 
     def _find_problem(self) -> str:
-        """Why nobody could connect with the files as they are now; empty where one could."""
+        """Why no client could connect with the current files; empty when they are valid."""
         security, context = self._security, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
             if security.ca:

@@ -72,8 +72,8 @@ def wildcard_address() -> str:
 async def start_singletons(
     temporal: Client, cluster: str, window: BatchWindow, *, events: str = "", only: Collection[str] = ()
 ) -> None:
-    """Watch, Provisioning, Cluster and Interruption: one each, whoever comes first. `window` and `events`, the queue of
-    EC2's, are told also to one that runs. `only`: those of these ids."""
+    """Start Watch, Provisioning, Cluster and Interruption: one each, by the first worker to try. Running workflows
+    receive `window` and `events`, the name of EC2's queue. `only`: limits the start to these workflow IDs."""
     named: dict[str, Any] = {"start_signal": "set_queue", "start_signal_args": [QueueSetting(queue=events)]}
     opened: dict[str, Any] = {"start_signal": "set_batch_window", "start_signal_args": [window]}
     pods = ProvisioningState(cluster=cluster, window=window)

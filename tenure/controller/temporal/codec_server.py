@@ -1,7 +1,7 @@
-"""Payloads in the clear for Temporal's UI and CLI: its remote codec protocol, `POST /decode` and `POST /encode`.
+"""Temporal's remote codec protocol, `POST /decode` and `POST /encode`, for payloads in its UI and CLI.
 
-Whoever may reach it reads all that is stored, so it listens on this machine alone unless told otherwise, and lets
-browsers in from one origin.
+Every client that reaches it can read all stored payloads. So it listens on localhost by default, and allows browsers
+from one origin.
 """
 
 from aiohttp import web

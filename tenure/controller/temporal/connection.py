@@ -30,7 +30,7 @@ class Security:
     """File with the keys by which payloads are encrypted; none where they are not."""
 
     def to_environment(self) -> dict[str, str]:
-        """What is set of it, as the variables that the worker, `tenure` and Temporal's own tools read."""
+        """The options that are set, as environment variables of the worker, `tenure` and Temporal's own tools."""
         variables = {
             "TEMPORAL_TLS": "true" if self.tls else "",
             "TEMPORAL_API_KEY": self.api_key,

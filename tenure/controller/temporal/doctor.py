@@ -192,7 +192,7 @@ async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Find
     if state is None:
         return []
     if state.queue != queue:
-        todo = "start the workers anew with the same INTERRUPTION_QUEUE, or give the doctor theirs"
+        todo = "restart the workers with the same INTERRUPTION_QUEUE, or give the doctor theirs"
         message = f"the worker reads {state.queue or 'none'}, and INTERRUPTION_QUEUE here is {queue or 'not set'}"
         return [advice_finding(AREA, "queue of events", message, todo)]
     sources = (
@@ -204,7 +204,7 @@ async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Find
             AREA,
             f"reading of {name}",
             f"fails since {source.failing_since:%Y-%m-%d %H:%M UTC}: {source.fault}",
-            f"mend what it names; the rights are in {rights}",
+            f"fix the cause; the rights are in {rights}",
         )
         if source.failing_since
         else ok_finding(AREA, f"reading of {name}", "no fault at present")

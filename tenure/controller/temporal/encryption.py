@@ -25,7 +25,7 @@ class EncryptionCodec(PayloadCodec):
         return [self._encrypt(one) for one in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Raises ValueError for what was encrypted by a key that is not there, or was altered."""
+        """Raises ValueError for a payload that was altered or whose key is missing."""
         return [self.decrypt(one) for one in payloads]
 
     def _encrypt(self, payload: Payload) -> Payload:

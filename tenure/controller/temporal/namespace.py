@@ -125,7 +125,7 @@ def _explain_failure(namespace: str, name: str, missing: Iterable[str], error: R
 
 
 CATCH_UP: Final = timedelta(seconds=30)
-"""A run that nobody could start in time is left out: the next one does its work too."""
+"""A run that cannot start within this window is skipped: the next run does its work too."""
 JITTER: Final = 0.2
 """Of the interval: many tasks, and many clusters on one service, do not start together."""
 MAX_RUN_TIME: Final = timedelta(hours=1)
@@ -137,7 +137,7 @@ async def start_schedules(temporal: Client, cluster: str) -> None:
 
 
 async def remove_schedules(temporal: Client, cluster: str) -> None:
-    """For whoever takes Tenure out of a cluster for good; runs under way are not ended."""
+    """Delete the Schedules, to uninstall Tenure from a cluster. Running workflows continue."""
     for name in TASKS:
         try:
             await temporal.get_schedule_handle(ids.garbage_collection(cluster, name)).delete()

@@ -1,6 +1,6 @@
-"""Encryption of what Temporal stores: inputs, results, signals, memos, summaries and details, before they leave here.
+"""Encrypts inputs, results, signals, memos, summaries and details before this process sends them to Temporal.
 
-Search attributes stay readable, since Temporal searches by them. What was stored before encryption is read as it is.
+Search attributes stay readable, since Temporal searches by them. Payloads from before encryption are read unchanged.
 """
 
 import binascii

@@ -122,7 +122,7 @@ async def current_build(temporal: Client, cluster: str) -> str:
 
 
 async def require_build(temporal: Client, cluster: str, build: str) -> None:
-    """A worker without a build beside those that have one would get no task. Raises `BadInput`."""
+    """Raise `BadInput` for a worker without a build if others have one, since it would get no task."""
     try:
         current = "" if build else await current_build(temporal, cluster)
     except RPCError as error:
@@ -172,7 +172,7 @@ async def _maintain_current(temporal: Client, cluster: str, build: str) -> None:
         try:
             current = await current_build(temporal, cluster)
             if current != build and not await _is_at_work(temporal, cluster, current):
-                log.warning("nobody of the current build asks for tasks", current=current, build=build)
+                log.warning("no pollers on current build", current=current, build=build)
                 await _set_current(temporal, cluster, build)
         except RPCError as error:
             log.warning("current build not looked after", error=str(error))
