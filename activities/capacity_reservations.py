@@ -115,7 +115,7 @@ class ReservationActivities:
 
 
 def _label_changes(claim: NodeClaim, facts: InstanceFacts | None, *, reserved: bool) -> dict[str, str | None]:
-    """What is to be written onto the labels of a NodeClaim whose instance is there."""
+    """Label changes for a NodeClaim whose instance exists."""
     if facts is None or facts.state not in _EXISTING_STATES:
         return {}
     current, changes = claim.metadata.labels, dict[str, str | None]()

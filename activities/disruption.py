@@ -173,7 +173,7 @@ class DisruptionActivities:
             await self._nodes.unmark_disrupted(name)
             return
         await self._claims.delete(claim.name, claim.uid)
-        message = f"not needed, since the disruption that it replaces nodes for came to nothing: {request.why}"
+        message = f"replacement not needed: its disruption command failed: {request.why}"
         await publish_event_on(self._events, "NodeClaim", claim, "DisruptionTerminating", message)
 
     async def _carries_pods(self, node: str) -> bool:

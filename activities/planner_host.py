@@ -26,7 +26,7 @@ class WatchProgress(Message):
     """Heartbeat details, so that a successor signals only differences."""
 
     digests: dict[str, str] = {}
-    """By workflow ID, a short hash of what was last signalled to it."""
+    """By workflow ID, a short hash of the last observation that was signaled to it."""
 
 
 class PlannerHost(Protocol):

@@ -20,7 +20,7 @@ R = TypeVar("R")
 _MESSAGE_LIMIT = 300
 """Characters; Temporal cuts a failure at 4 KiB."""
 _FORBIDDEN_PAUSE = timedelta(seconds=20)
-"""A person has to mend a permission; asking more often only fills logs."""
+"""An operator has to fix a permission; retrying more often only fills logs."""
 
 
 def map_faults(call: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
@@ -64,8 +64,8 @@ def _retry_delay(fault: Fault) -> timedelta | None:
 HEARTBEAT_EVERY_SECONDS = 1.5
 """Seconds; less than a third of the shortest heartbeat time-out. With one, an activity hears that it is cancelled."""
 RARE_HEARTBEAT_SECONDS = 8.0
-"""Of hundreds at once that nobody stops; they go with `workflows.activity_options.RARE_HEARTBEAT`. Each is a write of
-Temporal's."""
+"""For hundreds of concurrent activities that no caller cancels, together with
+`workflows.activity_options.RARE_HEARTBEAT`. Each heartbeat is a write in Temporal."""
 
 
 @asynccontextmanager

@@ -1,9 +1,9 @@
-"""Watch: keeps exactly one `watch_cluster` activity alive somewhere. Its heartbeat is the fail-over.
+"""Watch: keeps exactly one `watch_cluster` activity running. Its heartbeat provides failover.
 
-There is no leader election beside it: when the process that watches dies, the activity's heartbeat stops, and
-Temporal hands the same activity to another replica within seconds.
+There is no separate leader election. When the process that watches dies, the activity's heartbeat stops. Temporal then
+schedules the same activity on another replica within seconds.
 
-Showing: asks the planner's host one question for a person, and is over. `cli/` starts it and waits.
+Showing: asks the planner's host one question for an operator, and completes. `cli/` starts it and waits.
 """
 
 from datetime import timedelta

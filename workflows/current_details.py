@@ -20,7 +20,7 @@ from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active, paus
 from tenure.policy.lifecycle.ready import REPLACED_LATER, expiry_of
 
 MAX_ROWS = 10
-"""Rows of a list; a thousand nodes would make a page that nobody reads."""
+"""Rows of a list; a table of a thousand nodes would be unreadable."""
 PHASE_ACTIVITY = {
     Phase.LAUNCH: "An instance is being bought",
     Phase.REGISTRATION: "The instance is starting",
@@ -92,7 +92,7 @@ def render_nodeclaim(state: NodeClaimState) -> str:
     history = "\n".join(
         f"- {_format_time(step.at)} **{step.phase.value}** {step.cause}" for step in state.history[-MAX_ROWS:]
     )
-    return f"{_render_headline(state)}\n\n{_render_table(rows)}\n\n**How it came here**\n\n{history}"
+    return f"{_render_headline(state)}\n\n{_render_table(rows)}\n\n**Phase history**\n\n{history}"
 
 
 def _render_headline(state: NodeClaimState) -> str:
@@ -104,7 +104,7 @@ def _render_headline(state: NodeClaimState) -> str:
 
 
 def describe_drift(state: NodeClaimState) -> str:
-    """Why, and what comes of it; empty for a node that has not drifted."""
+    """The drift reason and its consequence; empty for a node that has not drifted."""
     return f"{format_drift(state)}; {REPLACED_LATER}" if state.observed.drift else ""
 
 
@@ -151,7 +151,7 @@ def _total_seconds(durations: Iterable[timedelta]) -> str:
 
 
 def describe_drain(state: NodeClaimState) -> tuple[str, ...]:
-    """Its hooks, what the drain waits for, who holds it and what follows, a line each; empty while there is nothing."""
+    """One line for each hook, drain blocker, holder and next step; empty outside a drain."""
     status = state.drain.status if state.drain else None
     return (*hook_lines(state), *(status.status_lines if status else ()))
 
@@ -182,7 +182,7 @@ def describe_pauses(state: NodePoolState, now: datetime) -> tuple[str, ...]:
 
 
 def render_nodepool(state: NodePoolState, paused: str, waits_for: str, rollout: str = "") -> str:
-    """`waits_for` is what a static pool waits for that has not as many nodes as it should; `rollout`: how it goes."""
+    """`waits_for`: the reason why a static pool lacks or exceeds its replicas; `rollout`: the progress of a rollout."""
     observed = state.observed
     rows = [
         ("generation", str(observed.generation)),
@@ -210,7 +210,7 @@ def render_provisioning(state: ProvisioningState) -> str:
         ("demand", f"{state.demand.pods} pods" if state.demand else "none"),
         ("passes", str(state.passes)),
         (
-            "memory learnt",
+            "memory discovered",
             f"of {state.discovered_capacity.discovered.entry_count} types under "
             f"{len(state.discovered_capacity.discovered.images)} images",
         ),
@@ -286,7 +286,7 @@ def render_cluster(state: DisruptionState) -> str:
     )
     return (
         f"{_render_table(rows)}\n\n**Commands under way**\n{_render_list(state.under_way, running)}"
-        f"\n\n**Came to nothing**\n{_render_list(state.backoffs, backoffs)}"
+        f"\n\n**Recently failed commands**\n{_render_list(state.backoffs, backoffs)}"
     )
 
 
@@ -326,10 +326,10 @@ def _describe_errors(state: NodeClassState) -> str:
 def render_garbage_collection(result: GarbageCollectionResult) -> str:
     rows = [
         ("task", f"**{result.task}**"),
-        ("looked at", str(result.checked)),
+        ("checked", str(result.checked)),
         ("collected", str(result.collected)),
-        ("could not be", str(result.failed)),
-        ("came to nothing", result.fault or "no"),
+        ("failed", str(result.failed)),
+        ("error", result.fault or "none"),
     ]
     return f"{_render_table(rows)}\n\n{_render_list(result.notes, result.notes)}"
 

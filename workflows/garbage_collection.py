@@ -1,7 +1,7 @@
-"""Upkeep: one task, once. Temporal Schedules start it, one Schedule for each task of the table.
+"""Garbage collection: one task per run. Temporal Schedules start it, one Schedule for each task of the table.
 
-Collection of what nobody owns and nobody else puts away. A run is one activity and few events; what goes wrong is
-a value in its result, and the next run begins afresh.
+Each task deletes resources without an owner. A run is one activity and few events. A failure is a value in its result,
+and the next run starts from scratch.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ TASKS: Final[dict[str, Task]] = {
     "launch-templates": Task(
         minutes(15),
         AwsCollector.collect_launch_templates,
-        "deletes launch templates that nobody launches with",
+        "deletes unused launch templates",
     ),
     "instance-profiles": Task(
         minutes(30),
@@ -110,7 +110,7 @@ async def _run_task(request: GarbageCollectionRequest, task: Task) -> GarbageCol
 
 
 async def _delete_uneventful_run(last_result: GarbageCollectionResult) -> None:
-    """Best effort: what is not forgotten goes with the namespace's retention."""
+    """Best effort: a remaining run is deleted at the end of the namespace's retention."""
     if last_result.run is None or not last_result.is_uneventful:
         return
     try:

@@ -32,7 +32,7 @@ def cluster(cluster: str) -> str:
 
 
 def disruption(cluster: str, proposal_id: str) -> str:
-    """One command. What is proposed again has the same, and may run once the one before is closed."""
+    """One command. A repeated proposal has the same ID, and may run once the previous command is closed."""
     return f"{cluster}/disruption/{proposal_id}"
 
 
@@ -52,7 +52,7 @@ def task_queue(cluster: str) -> str:
 
 
 def launch_queue(cluster: str) -> str:
-    """Calls of CreateFleet wait here for a worker that has one free, in Temporal and in nobody's memory."""
+    """Calls of CreateFleet wait here for a worker with a free slot, in Temporal rather than in a worker's memory."""
     return f"{cluster}-launch"
 
 

@@ -1,8 +1,8 @@
-"""Interruption: keeps the reading of what AWS says of instances alive, and says how it goes.
+"""Interruption: keeps the activities that read AWS interruption messages running, and reports their state.
 
-One per cluster. Each source, the queue and instances' status, has an activity of its own in the process that hosts the
-watch, so that neither waits for the other. What cannot be read is a value here: it is said, and tried again after
-pauses that grow. What became of each message is told by the nodes' own workflows.
+One per cluster. Each source, the queue and instances' status, has its own activity in the process that hosts the watch.
+So neither waits for the other. A read failure is a value here: it is reported, and retried after growing delays. The
+nodes' own workflows report the outcome of each message.
 """
 
 import asyncio
@@ -158,7 +158,7 @@ def _retrieve_exception(task: "asyncio.Future[Any]") -> None:
 
 
 async def _reading_result(reading: Awaitable[SourceReadResult]) -> SourceReadResult:
-    """What no retry helps, and that nobody polls the queue, as values."""
+    """Return a permanent failure, or a queue without pollers, as a value."""
     try:
         return await reading
     except ActivityError as error:

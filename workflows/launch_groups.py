@@ -1,7 +1,7 @@
-"""The launch groups of Provisioning: each from its draft to instances or to a last word, beside all others.
+"""The launch groups of Provisioning: each from its draft to instances or to a rejection, concurrently with the others.
 
-A request is frozen in the history before EC2 hears of it. Members that get nothing stay in the group for another
-attempt, with a token of its own: at once where other offerings are left, after a pause where something else is wrong.
+A request is recorded in the history before the call of EC2. Members without an instance stay in the group for another
+attempt, with its own token. The attempt follows at once where other offerings are left, and after a pause otherwise.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class LaunchGroups:
         return bool(self._tasks)
 
     def resume(self) -> None:
-        """At the beginning of a run: what was asked is asked again with the same token."""
+        """At the start of a run, repeat the pending requests with the same tokens."""
         if self._state().joining:
             self._start_task(self._batch_joining())
         for group in self._state().groups:
@@ -205,7 +205,7 @@ class LaunchGroups:
         return draft
 
     async def _dismiss_members(self, draft: LaunchDraft, members: Sequence[LaunchGroupMember]) -> None:
-        """Those that go, or have an instance, are told: they wait for the group's word, whatever else they hear."""
+        """Notify deleted members and members with an instance: they wait for the group's result."""
         if members:
             dismissed = draft.model_copy(update={"members": tuple(members)})
             await self._notify_members(
@@ -286,5 +286,6 @@ def _format_group(one: LaunchDraft | LaunchGroup) -> str:
 
 
 def _launch_failure(error: ActivityError) -> LaunchRejection:
-    """Not the members' fault and perhaps mended soon: to give them up would only have them planned again at once."""
+    """The failure is not the members' and may be transient: a rejection would only have their pods rescheduled at
+    once."""
     return LaunchRejection(reason="LaunchFailed", message=str(error.cause or error), final=False)

@@ -109,7 +109,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
 
     @workflow.signal(description="From a node that was paused: its permits are void")
     def revoke_permits(self, revocation: PermitRevoked) -> None:
-        """One of its NodeClaims is paused: whoever has a permit for it gives it back."""
+        """One of its NodeClaims is paused: the holder of its permit returns it."""
         self._permits.revoke(revocation.why, revocation.claim_uid)
 
     @workflow.signal(description="From the Cluster workflow: how many permits may be given")
@@ -176,7 +176,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
             self._update_state(blocked_by=f"the status could not be written: {error.cause or error}"[:200])
 
     def _blocked_by(self) -> tuple[str, datetime | None]:
-        """Why no node of the pool goes voluntarily for now, and until when; empty when nothing keeps them."""
+        """The reason against voluntary disruption of the pool's nodes, and its end; empty without one."""
         now, state = workflow.now(), self._state
         cluster_pause = pause_from_annotation(state.observed.cluster_pause)
         if cluster_pause and is_pause_active(cluster_pause, now):
@@ -184,7 +184,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
         return self._pause_controller.describe_active_pause(now), recheck_at(state.pause)
 
     def _on_pause_changed(self) -> None:
-        """It is paused, or goes on: what has not begun stops, and who waits is told why."""
+        """Apply a pause or its end: revoke unused permits, and notify waiting commands of the reason."""
         blocked_by, _ = self._blocked_by()
         if blocked_by:
             self._permits.revoke(blocked_by)

@@ -51,7 +51,7 @@ class Outbox:
                 await self._send(report)
 
     async def flush(self) -> None:
-        """Send what is due before the workflow ends, unless that takes longer than FLUSH_TIMEOUT."""
+        """Send the due reports before the workflow ends, unless that takes longer than FLUSH_TIMEOUT."""
         if self._has_work():
             with suppress(TimeoutError):
                 await workflow.wait_condition(

@@ -123,14 +123,14 @@ class PauseController:
             self._update_state(pause=pause)
             self._on_changed()
 
-    # --- what is asked ---
+    # --- queries ---
 
     def describe_active_pause(self, now: datetime) -> str:
         """The owner, end and reason of the pause; empty if it is not paused."""
         pause = self._state().pause
         return f"{self.target_name} {describe_pause(pause)}" if pause and is_pause_active(pause, now) else ""
 
-    # --- what is written ---
+    # --- writes ---
 
     async def run(self) -> None:
         """Run until cancelled. Without a pause this costs no history event."""
@@ -272,7 +272,7 @@ class Pausable:
     def pause_disruption(self, pause: Pause) -> None:
         self._pause_controller.set_pause(pause)
 
-    @workflow.update(description='Let voluntary disruption go on: {"by": "ann"}')
+    @workflow.update(description='Resume voluntary disruption: {"by": "ann"}')
     def resume(self, resume: Resume) -> OperatorRequestResult:
         return self._pause_controller.clear_pause(resume)
 

@@ -150,7 +150,7 @@ class ProvisioningWorkflow:
         self._state = self._state.model_copy(update=fields)
 
     def _may_continue_as_new(self) -> bool:
-        """Between groups when there is such a moment; else all the same, and the next run asks again with their tokens.
+        """Continue as new between groups if possible. Otherwise the next run repeats the requests with their tokens.
 
         Demand never waits for it.
         """

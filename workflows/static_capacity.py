@@ -1,7 +1,7 @@
 """The number of a static pool's nodes: when the NodePool workflow takes a step towards it, and when it waits.
 
-The watch tells how many NodeClaims stand and go. While that is what is wanted nothing happens at all; what a step could
-not do is tried again when something changed, or when a pause is over that says so.
+The watch reports the numbers of existing and terminating NodeClaims. The workflow is idle while they match the target.
+A failed step is retried when something changes, or after a pause.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ RETRY_AFTER_FAULT = timedelta(minutes=1)
 NEXT_STEP_AFTER = timedelta(seconds=1)
 """Before the rest of what one step is too short for."""
 CONFIRM_AFTER = timedelta(seconds=30)
-"""By then the watch has told of what a step did; else it is gone again, and nobody told of that."""
+"""By then the watch has reported the step's NodeClaims. Otherwise they are gone and the watch missed them."""
 
 
 class ReplicaController:
@@ -103,7 +103,7 @@ class ReplicaController:
         self._update_state(replicas=self._state().replicas.model_copy(update=fields))
 
     def waits_for(self, paused: str) -> str:
-        """In words, for people; empty when nothing is missing or too much."""
+        """The reason to wait, as text for people; empty when the number of nodes matches."""
         state, now = self._state(), workflow.now()
         observed = state.observed
         if observed.static == "off":

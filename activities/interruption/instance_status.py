@@ -1,4 +1,4 @@
-"""Instance status, read once a minute. Nodes are notified of what is new and of what is over.
+"""Instance status, read once a minute. Nodes are notified of new and of ended messages.
 
 The activity returns when the open messages change: the workflow keeps them for a successor in another process.
 """
@@ -26,7 +26,7 @@ MAX_OPEN: Final = 1000
 
 
 class InstanceStatusReader:
-    """One per process: it remembers since when it observes failing checks without ImpairedSince."""
+    """One per process: it remembers the first observation of failing checks without ImpairedSince."""
 
     def __init__(
         self,

@@ -157,7 +157,7 @@ class DrainPass:
             await self._delete_node(node)
 
     async def _taint_node(self, claim: NodeClaim | None, node: str, now: datetime) -> datetime:
-        """Taint the node. Returns since when it is tainted."""
+        """Taint the node. Returns the time of the taint."""
         if self._tainted_at is None:
             await self._nodes.mark_disrupted(node)
             before = claim.condition(labels.DRAINED) if claim else None

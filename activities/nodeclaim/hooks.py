@@ -34,7 +34,7 @@ MAX_POLL_SECONDS = 5.0
 """Seconds between looks at a Job."""
 FIRST_RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 30.0
-"""Seconds between calls that found nobody."""
+"""Seconds between attempts of a call."""
 ONE_TRY = 5.0
 """Seconds for a call that has none left: it is made once, however late it is."""
 STILL_AT_IT = 202
@@ -81,7 +81,8 @@ class HookActivities:
         return await self._instances.get(parse_instance_id(request.claim.provider_id)) is None
 
     async def _take_out_of_service(self, request: HookRequest) -> None:
-        """As the drain does it first; a NodeClaim that is deleted has its pods planned anew meanwhile."""
+        """Delete the NodeClaim and taint the node, as the drain does first. Pods of a deleted NodeClaim are rescheduled
+        meanwhile."""
         ref = request.claim
         if not request.defers_deletion:
             await self._claims.delete(ref.name, ref.uid)
@@ -100,7 +101,7 @@ def grace_end(claim: NodeClaim) -> datetime | None:
 
 
 class _AttemptCounter:
-    """What was begun, and is known after a kill, or where it is told anew: calls, or the one Job."""
+    """Counts the attempts begun: calls, or the one Job. The heartbeat keeps the count after a kill."""
 
     def __init__(self, known: int) -> None:
         before = activity.info().heartbeat_details

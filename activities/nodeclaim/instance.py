@@ -93,7 +93,7 @@ class InstanceActivities:
     @activity.defn
     @map_faults
     async def start_instance(self, ref: NodeClaimRef) -> StopStartResult:
-        """Returns once it runs. Where EC2 has no room for it that is tried again, until nobody waits any more."""
+        """Start the instance and return once it runs. Raises TryLater without EC2 capacity."""
         async with background_heartbeat():
             try:
                 return await self._reach_state(ref, "running")

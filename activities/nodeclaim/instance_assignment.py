@@ -81,9 +81,10 @@ class InstanceAssigner:
         *,
         notify: bool,
     ) -> dict[str, LaunchResult]:
-        """By UID, those that are still there. Without facts there is nobody left to have the instances.
+        """Assign instances to the remaining members, by UID. Without facts no member is left to receive an instance.
 
-        `rejection`: for those that get none; their workflows are not told, since another attempt may follow."""
+        `rejection`: for members without an instance. Their workflows receive no signal, since another attempt may
+        follow."""
         members = sorted(group.members, key=lambda member: member.uid)
         assigned = await self._find_assigned(members)
         assignments = _assign_instances(
@@ -162,7 +163,7 @@ class InstanceAssigner:
 def _assign_instances(
     members: Sequence[LaunchGroupMember], available: Sequence[_Assignment], assigned: Mapping[str, NodeClaim]
 ) -> dict[str, _Assignment]:
-    """By UID. What was written down first, the rest in order."""
+    """By UID: recorded assignments first, then the remaining instances in order."""
     by_id = {instance.instance_id: (instance, facts) for instance, facts in available}
     instance_ids = {uid: _instance_id(assigned[uid].status.provider_id) for uid in sorted(assigned)}
     assignments = {uid: by_id.pop(one) for uid, one in instance_ids.items() if one in by_id}

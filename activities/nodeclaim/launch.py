@@ -46,7 +46,8 @@ _MAX_LISTED: Final = 5
 
 
 def rejection_for(fleet_result: FleetResult) -> LaunchRejection:
-    """Only capacity is missing: to be had elsewhere, or planned anew. Anything else may pass, and is tried again."""
+    """Missing capacity is rejected: the NodeClaim launches elsewhere or its pods are rescheduled. Other errors are
+    retried."""
     worst = next((error for error in fleet_result.errors if not error.insufficient), None)
     if worst is None:
         return LaunchRejection(
@@ -171,7 +172,7 @@ class LaunchActivities:
     @activity.defn
     @map_faults
     async def launch_group(self, group: LaunchGroup) -> GroupOutcome:
-        """CreateFleet for all members; each that gets an instance is told by signal."""
+        """Call CreateFleet for all members and signal each member that gets an instance."""
         async with background_heartbeat():
             return await self._create_fleet(group, notify=True)
 
@@ -202,7 +203,7 @@ class LaunchActivities:
         except Fault as fault:
             if fault.retryable or not fleet_result.instances:
                 raise
-            # Giving up here would leave instances that nobody knows of, and a new attempt would buy them again.
+            # Giving up here would leave orphaned instances, and a new attempt would launch more.
             raise TryLater(f"instances run and cannot be handed out: {fault.message}", code=fault.code) from fault
 
     async def _raise_while_awaited(self, group: LaunchGroup, fault: Fault) -> FleetResult:

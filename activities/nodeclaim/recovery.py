@@ -53,12 +53,11 @@ class RecoveryActivities:
     @activity.defn
     @map_faults
     async def nodeclaim_exists(self, ref: NodeClaimRef) -> bool:
-        """Whether this very NodeClaim is in the API server, be it on its way out."""
+        """Whether this very NodeClaim is in the API server, including one that is being deleted."""
         return await find_nodeclaim(self._claims, ref.name, ref.uid) is not None
 
     async def _restore_schedulable(self, claim: NodeClaim, node: NodeState | None) -> None:
-        """A node that was being drained while its NodeClaim was kept, or was about to go, is in service again: all is
-        decided anew."""
+        """Make a node schedulable again whose drain was interrupted. Its disruption is then decided from the start."""
         if node is None or claim.metadata.is_deleting:
             return
         if not (node.being_disrupted or claim.is_true(labels.DISRUPTION_REASON)):

@@ -92,7 +92,8 @@ class RegistrationActivities:
         return _initialized_result(claim, node)
 
     async def _explain_taints(self, claim: NodeClaim, node: NodeState) -> None:
-        """What nobody declared counts as a real taint: the pods that the node was made for may not go there."""
+        """Publish an event for undeclared taints. They count as permanent, so the expected pods may not tolerate
+        them."""
         undeclared = decide_undeclared(_parse_taints(node), (*claim.spec.taints, *claim.spec.startup_taints))
         if undeclared:
             message = undeclared_message(node.name, undeclared)

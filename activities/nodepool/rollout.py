@@ -130,9 +130,10 @@ class RolloutActivities:
 
 
 def _is_new(claim: NodeClaim, node: NodeState | None, target: RolloutTarget | None) -> bool:
-    """Initialized, made of what is asked for, and not on its way out. One whose Node is lost is not Ready.
+    """Whether the NodeClaim is initialized, matches the target and is not terminating. One whose Node is lost is not
+    Ready.
 
-    That an older node has drifted may be found a moment after the target changed: its stamps tell at once."""
+    Drift of an older node may be detected shortly after the target changed; its hash annotations show it at once."""
     if target is None or not claim.is_true(labels.INITIALIZED_CONDITION) or claim.is_true(labels.DRIFTED):
         return False
     return is_made_of(claim, target) and not _is_terminating(claim, node)
@@ -160,7 +161,7 @@ def _parse_payload(payload: Any, code: int) -> list[float] | str:
 
 
 def _values(data: Mapping[str, Any]) -> Iterator[float]:
-    """Raises ValueError for what is neither a scalar nor instant series."""
+    """Raises ValueError for a result that is neither a scalar nor an instant vector."""
     kind, result = data["resultType"], data["result"]
     if kind == "scalar":
         yield float(result[1])

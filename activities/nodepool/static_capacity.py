@@ -126,7 +126,8 @@ class ReplicaActivities:
         )
 
     async def _delete(self, one: Candidate, pool_name: str, desired: int) -> bool:
-        """After a last look. False: it is not what was decided on any more, so that all is to be looked at again."""
+        """Re-read the NodeClaim and delete it. False when its state differs from the decision, which must be made
+        again."""
         pool = await self._pools.get(pool_name)
         claim = await find_nodeclaim(self._claims, one.name, one.uid)
         if pool is None or pool.spec.replicas != desired or claim is None:

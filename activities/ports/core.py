@@ -181,7 +181,7 @@ class Leases(Protocol):
     """Leases of other controllers."""
 
     async def find_holder(self, namespace: str, name: str, *, now: datetime) -> str:
-        """Who renews this lease at present; empty when nobody does. An empty namespace looks everywhere."""
+        """The holder of this lease; empty when it has none. An empty namespace looks everywhere."""
 
 
 class Fleet(Protocol):
@@ -357,7 +357,7 @@ class Ports:
 
 
 async def find_nodeclaim(claims: Claims, name: str, uid: str) -> NodeClaim | None:
-    """Read now, be it on its way out; None when it is gone."""
+    """Read the NodeClaim, including one that is being deleted; None when it is gone."""
     found = await claims.get(name)
     return found if found is not None and found.uid == uid else None
 

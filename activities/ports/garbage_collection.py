@@ -1,4 +1,4 @@
-"""The ports of garbage collection: live lists, and deletion of what is left over. They follow the rules of `core.py`.
+"""The ports of garbage collection: live lists, and deletion of orphaned objects. They follow the rules of `core.py`.
 
 An object that cannot be read does not spoil its list.
 """
@@ -17,7 +17,7 @@ from tenure.model.garbage_collection import (
 
 
 class Inventory(Protocol):
-    """Kubernetes objects as upkeep sees them."""
+    """Kubernetes objects for garbage collection."""
 
     async def list_nodeclaims(self) -> Sequence[InventoryNodeClaim]: ...
 
@@ -39,7 +39,7 @@ class Inventory(Protocol):
 
 
 class OrphanedResources(Protocol):
-    """What is made in AWS for launches, and the tags of instances."""
+    """AWS resources created for launches, and the tags of instances."""
 
     async def list_launch_templates(self) -> Sequence[InventoryLaunchTemplate]:
         """Launch templates that carry this cluster's tags."""

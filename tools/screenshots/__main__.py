@@ -43,7 +43,7 @@ class Album:
         """The details of a node's workflow."""
         await self._browser.size(WIDTH, height)
         await self._browser.open(f"{await self._run_url(nodeclaim.workflow_id)}/user-metadata")
-        await self._browser.wait_for_text("Current Details", "How it came here", *texts)
+        await self._browser.wait_for_text("Current Details", "Phase history", *texts)
         await self._capture(name)
 
     async def capture_view(self, name: str, what: str, *texts: str, height: int) -> None:
@@ -68,7 +68,7 @@ class Album:
         await browser.click("More Actions")
         await browser.click("Send an Update")
         await browser.click(within="[data-testid=update-select-button]")
-        await browser.wait_for_text("Let voluntary disruption go on")
+        await browser.wait_for_text("Resume voluntary disruption")
         await self._capture(listed, DIALOG)
         await browser.click("pause")
         await browser.write(json.dumps(PAUSE), into="dialog[open] .cm-content")

@@ -78,7 +78,7 @@ another NodePool may have the reservation before the response arrives."""
 
 
 class DisruptionPermits:
-    """`state` and `update_state` are the NodePool's. `blocked` returns why no node may be disrupted, and until when."""
+    """`state` and `update_state` are the NodePool's. `blocked` returns the reason against disruption and its end."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Hooks of a LifecyclePolicy before a drain, after it, and before termination.
 
-`tenure/policy/hooks/decision.py` decides which hook runs next and what follows a failure. The state has the outcome of
-a hook before anything follows from it.
+`tenure/policy/hooks/decision.py` decides which hook runs next and how to handle a failure. The state records the
+outcome of a hook before the next step.
 """
 
 from collections.abc import Callable

@@ -66,7 +66,7 @@ def _annotation_target(state: NodeClaimState) -> PauseAnnotationRequest:
 
 def _irreversible_drain_message(state: NodeClaimState) -> str:
     if state.phase in (Phase.DRAIN, Phase.TERMINATION) and not (state.drain and state.drain.defers_deletion):
-        return "Its NodeClaim is being deleted, which cannot be undone: it goes all the same"
+        return "Its NodeClaim is being deleted, which cannot be undone: the deletion continues"
     return ""
 
 

@@ -208,7 +208,7 @@ def _has_rebooted(context: NodeClaimContext, stop: InstanceStopStart) -> bool:
 
 async def _fail_stop_start(context: NodeClaimContext, why: str) -> None:
     """`tenure/policy/interruption/decision.py` then decides for a drain."""
-    context.set_blocked_by(f"stop and start came to nothing: {why}", "StopStartFailed")
+    context.set_blocked_by(f"stop and start failed: {why}", "StopStartFailed")
     _update_step(context, step="failed", until=context.now)
 
 
