@@ -1,1 +1,1 @@
-"""What is measured, and how to run it: `make bench`."""
+"""Benchmarks and their runner: `make bench`."""

@@ -105,8 +105,8 @@ def state_of(number: int, now: datetime, *, cluster: str = CLUSTER, **more: Any)
     return NodeClaimState(**{**fields, **more})
 
 
-async def start(client: Client, states: Iterable[NodeClaimState], *, queue: str = "nobody") -> None:
-    """A workflow for each that shows what a life in that state shows. No worker takes tasks from `nobody`."""
+async def start(client: Client, states: Iterable[NodeClaimState], *, queue: str = "no-worker") -> None:
+    """Start a workflow for each state, which shows that state. No worker polls the default `queue`."""
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def start_one(state: NodeClaimState) -> None:

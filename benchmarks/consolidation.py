@@ -1,10 +1,10 @@
-"""How fast voluntary disruption decides, and what a cluster costs afterwards, beside a model of Karpenter's.
+"""How fast voluntary disruption decides, and the cost of the cluster afterwards, compared with a model of Karpenter.
 
     .venv/bin/python -m benchmarks.consolidation [--nodes 500] [--only on-demand,spot,spread] [--karpenter] [--json
     FILE]
 
-A pass is one decision over all nodes. It is carried out, and decided anew, until nothing more is worth it; so does the
-model (`karpenter.py`), one command a pass. Seconds are of CPU time: the machine may be busy with something else.
+A pass is one decision over all nodes. Passes are executed and repeated until no further command pays off. The model
+(`karpenter.py`) runs one command a pass. Seconds are of CPU time: the machine may be busy with something else.
 """
 
 import argparse

@@ -83,7 +83,7 @@ def drift(
     broken: Annotated[int, typer.Option(min=0, max=100, help="Nodes of a pool that cannot be replaced.")] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
 ) -> int:
-    """Let a pool drift, and print what came of it."""
+    """Drift a pool, and print the result."""
     found = in_sandbox(sandbox_plan(), partial(_run, nodes=nodes, pods=pods, budget=budget, broken=broken))
     _print_result(found)
     if json_file:

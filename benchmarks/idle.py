@@ -31,7 +31,7 @@ from tenure.sandbox.environment import Sandbox
 from workflows import ids
 
 TYPE: Final = "m6i.large"
-"""Two CPUs, of which the pods of a node take all but what is less than one more of them."""
+"""Two CPUs. The pods of a node leave less than the request of one more pod."""
 CPU: Final = 1800
 """Thousandths, shared by the pods of a node."""
 SAMPLE: Final = 60.0
@@ -180,7 +180,7 @@ async def _history_lengths(session: SandboxSession) -> dict[str, int]:
 
 
 def _new_events(many: int, known: int) -> int:
-    """A run that continues another begins anew."""
+    """A run that continues another starts at zero events."""
     return many - known if many >= known else many
 
 

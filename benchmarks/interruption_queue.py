@@ -1,10 +1,10 @@
-"""AWS says far more than there is to know: messages of which two thirds are repeats, or of instances of nobody's.
+"""Reads a queue of messages of which two thirds are repeats, or belong to instances without a NodeClaim.
 
     python -m benchmarks.interruption_queue [--nodes 500] [--messages 15000] [--distinct 10] [--kill] [--json FILE]
 
-All of them are in the queue before a worker reads it. Its clock begins when it is ready, and ends when the queue is
-empty; then every node has to know all that was said of it. With --kill it is killed when half of them are left, and the
-clock goes on.
+All of them are in the queue before a worker reads it. Its clock starts when the worker is ready, and stops when the
+queue is empty. Then every node must have received all of its messages. With --kill the worker is killed when half of
+the messages are left, and the clock goes on.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ POLICY: Final[Json] = {
         "interruption": {"scheduledChange": {"action": "notify"}},
     },
 }
-"""The nodes stay: what is measured is the reading."""
+"""The nodes stay, so that the benchmark measures only the reading."""
 app = benchmark_app()
 
 
@@ -64,7 +64,7 @@ class Flood:
     known: float
     """Until all nodes' workflows showed all that was said of them."""
     signals: float
-    """That each node's workflow was told by, on average; repeats after a kill among them."""
+    """Signals to each node's workflow, on average; they include repeats after a kill."""
     load: float
 
 
@@ -76,7 +76,7 @@ def flood(
     kill: Annotated[bool, typer.Option("--kill", help="Kill the worker when half of the messages are left.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
 ) -> int:
-    """Fill the queue, have it read, and print what came of it."""
+    """Fill the queue, let a worker read it, and print the result."""
     found = in_sandbox(sandbox_plan(), partial(_run, nodes=nodes, messages=messages, distinct=distinct, kill=kill))
     print(
         f"{found.messages} messages for {found.nodes} nodes, {found.distinct} things said of each, "
@@ -105,7 +105,7 @@ async def _run(sandbox: Sandbox, nodes: int, messages: int, distinct: int, kill:
 
 
 def _generate_events(instances: Sequence[str], messages: int, distinct: int) -> Iterator[Json]:
-    """A third is about the nodes, a third repeats that, and a third is about nobody; in an order that dice give."""
+    """A third is about the nodes, a third repeats it, and a third is about unknown instances; in random order."""
     starts = [datetime.now(UTC).replace(microsecond=0) + timedelta(days=2, hours=hour) for hour in range(distinct)]
     events = [_make_event(one, start) for start in starts for one in instances]
     foreign = [_make_event(f"i-{number:017x}", starts[0]) for number in range(messages // 3)]

@@ -28,7 +28,7 @@ from tests.oracle.plan import matches_expression, selects_node, tolerates_taints
 
 Mask = npt.NDArray[np.bool_]
 Group = tuple[str, str, str]
-"""Of counted pods: kind of rule, topology key, what is selected."""
+"""Of counted pods: kind of rule, topology key, selector."""
 
 
 @dataclass
@@ -284,7 +284,7 @@ class Karpenter:
         return pool_offerings, int(np.where(cheaper, pool_offerings.prices, np.inf).argmin())
 
     def _worst_prices(self, number: int, fitting: Mask) -> npt.NDArray[np.float64]:
-        """Of each offering's type the dearest spot offering, or the dearest at all where it has none."""
+        """By offering, the highest spot price of its instance type, or the highest price without spot offerings."""
         pool_offerings, spot, names = self._pool_offerings[number], self._spot[number], self._names[number]
         worst = np.full(len(names), np.inf)
         for name in set(names[fitting]):

@@ -1,6 +1,6 @@
-"""Eyes on a cluster while its nodes are replaced: pods that are ready, by workload; NodeClaims; marks.
+"""Observers of a cluster while its nodes are replaced: ready pods by workload, NodeClaims, and marks.
 
-What is seen is what the API server tells of, change by change, so that nothing between two looks is missed.
+They follow the API server's watch events, so they miss no change between two reads.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tenure.kube.client.resources import NODE_CLAIMS, NODES, PODS
 
 Object = Mapping[str, Any]
 PART = "part"
-"""The label by which pods of one PodDisruptionBudget are told from others."""
+"""The label that distinguishes the pods of one PodDisruptionBudget from others."""
 
 
 @dataclass

@@ -1,8 +1,8 @@
-"""How fast and how cheaply the planner plans, beside what no plan can undercut.
+"""How fast and how cheaply the planner plans, compared with a lower bound on the price.
 
     .venv/bin/python -m benchmarks.planner [--runs 3] [--only plain:5000,diverse:1000] [--json FILE]
 
-Each row is a process of its own, so that its peak of memory is its own; its CPU seconds are those of the fastest of
+Each row runs in a separate process, so that its peak memory is its own. Its CPU seconds are those of the fastest of
 some first passes over the same facts. Plans of at most 1,000 pods are proved by `tests/oracle/plan.py`.
 """
 

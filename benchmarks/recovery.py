@@ -1,10 +1,10 @@
-"""The worker is killed and started again: how long until it decides, and what it writes about nodes that stand.
+"""Kills and restarts the worker: the time to its first decision, and its writes about existing nodes.
 
     python -m benchmarks.recovery [--nodes 500] [--restarts 2] [--json FILE]
 
-A pod that needs a node comes at the moment of the kill; the first decision is the NodeClaim for it. For a minute
-after that, the worker's writes to the API server are counted by the proxy, and the events of the lives' histories.
-Upkeep's names for new instances, which come one a second and go on for minutes, are paused.
+A pod that needs a node is created at the moment of the kill. The first decision is the NodeClaim for it. For a minute
+after that, the proxy counts the worker's writes to the API server, and the benchmark counts history events. The tagging
+of new instances by garbage collection, one a second for minutes, is paused.
 """
 
 import asyncio
@@ -59,11 +59,11 @@ class Recovery:
 
 @app.command()
 def recovery(
-    nodes: Annotated[int, typer.Option(min=1, max=2000, help="Nodes that stand.")] = 500,
+    nodes: Annotated[int, typer.Option(min=1, max=2000, help="Existing nodes.")] = 500,
     restarts: Annotated[int, typer.Option(min=1, max=20, help="How often it is killed.")] = 2,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
 ) -> int:
-    """Kill the worker, start it again, and print what came of it."""
+    """Kill the worker, start it again, and print the result."""
     found = in_sandbox(sandbox_plan(), partial(_run, nodes=nodes, restarts=restarts))
     if json_file:
         figures = {"machine": describe_machine(), "recoveries": [asdict(one) for one in found]}

@@ -1,4 +1,4 @@
-"""The benchmark's tables: one row a step beside Karpenter's figures, then calls, costs and history events."""
+"""The benchmark's tables: one row a step next to Karpenter's figures, then calls, costs and history events."""
 
 import os
 import platform

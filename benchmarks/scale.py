@@ -1,11 +1,11 @@
-"""End to end: how long from `kubectl scale` to all pods Running, and to nothing left, and what it costs.
+"""End to end: the time from `kubectl scale` to all pods Running, and to zero nodes, and the cost.
 
     python -m benchmarks.scale [--steps 100,500,1000,0] [--fresh] [--temporal postgres] [--json FILE]
 
-The world is the one that Karpenter was measured in: nodes of at most 8 vCPU, an instance pending for 1 s, a boot of
-2 s, 2 s to shut down, WhenEmpty after 0 s, a budget of 100 %, the batch window at its defaults.
+The environment is the one of Karpenter's figures: nodes of at most 8 vCPU, an instance pending for 1 s, a boot of 2 s,
+2 s to shut down, WhenEmpty after 0 s, a budget of 100 %, the batch window at its defaults.
 
-Nodes of one pod each, for what is measured beside nodes that stand.
+Nodes of one pod each, for figures on existing nodes.
 """
 
 import json
@@ -125,7 +125,7 @@ def line_of_store(grown: int, taken: Sequence[Step]) -> str:
 
 
 class Bench:
-    """Takes the steps. CPU seconds and calls are those of the step, memory is what stands at its end."""
+    """Takes the steps. CPU seconds and calls are those of the step; memory is the value at its end."""
 
     def __init__(self, session: SandboxSession) -> None:
         self._session = session
@@ -223,7 +223,7 @@ def process_usage(session: SandboxSession) -> dict[str, Usage]:
     """Of each process: CPU seconds since its start, memory now."""
     groups = {part.name: [part.pid] for part in session.sandbox.processes}
     taken = measure_usage(groups | {"worker": [session.worker.pid], "planner": children_of(session.worker.pid)})
-    # The worker's tree holds its planner; told apart, they add up to the tree.
+    # The worker's process tree includes its planner: subtract it, so that both add up to the tree.
     worker, planner = taken["worker"], taken["planner"]
     return taken | {"worker": Usage(worker.cpu - planner.cpu, worker.rss - planner.rss)}
 

@@ -1,8 +1,9 @@
-"""EC2 takes all spot nodes back at once: how long from its messages until the pods of the last node are told to go.
+"""EC2 interrupts all spot nodes at once: the time from its messages to the eviction of the last node's pods.
 
     python -m benchmarks.spot_interruption_burst [--nodes 500] [--json FILE]
 
-Beside it, on the same Temporal server and just before: as many bare signals, to the same workflows, which drop them.
+For comparison, just before and on the same Temporal server: as many bare signals to the same workflows, which drop
+them.
 """
 
 import asyncio
@@ -51,7 +52,7 @@ class InterruptionBurst:
     sent: float
     """Until the last message was in the queue."""
     first: float
-    """Until the first pod was told to go, ..."""
+    """Until the eviction of the first pod, ..."""
     median: float
     last: float
     """... half of them, and the last."""
@@ -72,10 +73,10 @@ class InterruptionBurst:
 def interruption_burst(
     nodes: Annotated[int, typer.Option(min=1, max=2000, help="Nodes, of a pod each.")] = 500,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the figures here too, the worker's log beside it.")
+        Path | None, typer.Option("--json", help="Write the figures here too, and the worker's log next to them.")
     ] = None,
 ) -> int:
-    """Interrupt all nodes, and print what came of it."""
+    """Interrupt all nodes, and print the result."""
     log = json_file.with_suffix(".log") if json_file else None
     found = in_sandbox(sandbox_plan(), partial(_run, nodes=nodes, log=log))
     print(
@@ -108,7 +109,7 @@ async def _run(sandbox: Sandbox, nodes: int, log: Path | None) -> InterruptionBu
 
 
 async def _measure_signals(session: SandboxSession) -> float:
-    """An observation that is older than what is known is dropped by whoever is told of it."""
+    """Send one signal per workflow, which drops it: the observation in it is older than the known one."""
     semaphore, nodeclaims = asyncio.Semaphore(AT_ONCE), await session.nodeclaims.list_running()
 
     async def send_signal(workflow_id: str) -> None:
@@ -163,13 +164,13 @@ async def _measure_interruption(
 
 
 def _interrupt_all(control: AwsControl, instances: Sequence[str]) -> None:
-    """They stay, so that what is measured is the drain."""
+    """The nodes stay, so that the benchmark measures only the drain."""
     for one in instances:
         control.interrupt_spot(one, warn_only=True)
 
 
 class _PodEvictions:
-    """Pods that were there when it was entered, and when each was told to go."""
+    """Pods that existed at the start, and the time of each eviction."""
 
     def __init__(self, client: KubeClient) -> None:
         selector = {"labelSelector": f"app={DEPLOYMENT}"}

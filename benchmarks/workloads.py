@@ -241,7 +241,7 @@ def gpu_pools() -> list[Object]:
 
 
 def mixed_pools() -> list[Object]:
-    """A small pool first, paid for anyway; spot beside on-demand; and a tainted one for batch work."""
+    """A small pool first, paid for anyway; a pool with spot and on-demand; and a tainted one for batch work."""
     first_requirements = [
         _in_expression(labels.INSTANCE_CATEGORY, "m"),
         _in_expression(labels.ARCH, "amd64"),

@@ -24,7 +24,7 @@ _HEADER: Final = """\
 #   aws cloudformation deploy --template-file role.yaml --stack-name tenure-role-CLUSTER \\
 #     --capabilities CAPABILITY_IAM --parameter-overrides ClusterName=CLUSTER
 #
-# One stack for each cluster, in the cluster's region. What is not needed is left out by its parameter.
+# One stack for each cluster, in the cluster's region. Parameters disable optional policies.
 """
 OPTIONAL: Final = {
     "interruption": ("Interruption", "true", "Read the queue of what AWS says of instances."),
@@ -183,7 +183,7 @@ def _policy_resource(file: Path) -> dict[str, Any]:
 
 
 def _substitute_names(policy: str) -> Any:
-    """The text alone, or with what stands for names that may be left empty."""
+    """The text alone, or with the values of names that may be left empty."""
     values = {
         name: {"Fn::If": [f"Names{name}", {"Ref": name}, default]}
         for name, default in _DEFAULT_NAMES.items()

@@ -1,7 +1,7 @@
-"""The byte code of the image: what a start would else compile each time, since the image cannot be written to.
+"""Bytecode of the image, so that a start does not compile it each time: the image is read-only.
 
-python:slim ships its standard library without. The Dockerfile runs this and copies the folder that Python is told of by
-`PYTHONPYCACHEPREFIX`. What is in an image does not change, so the sources are not looked at again.
+python:slim ships its standard library without bytecode. The Dockerfile runs this and copies the folder that
+`PYTHONPYCACHEPREFIX` names. Files in an image do not change, so Python does not check the sources again.
 """
 
 import sys

@@ -49,7 +49,7 @@ _RANGES: Final = (
     ("minProperties", "maxProperties", " entries"),
 )
 _LONG: Final = 40
-"""Characters of a default that stands in a cell."""
+"""Maximum characters of a default in a cell."""
 
 
 def render_pages() -> Mapping[Path, str]:
@@ -62,7 +62,7 @@ def page_of(kind: Kind) -> Path:
 
 
 def rows_of(kind: Kind) -> list[Row]:
-    """What stands below spec and status."""
+    """The rows for the fields of spec and status."""
     known = root_schema(kind.model)["properties"]
     return [row for part in ("spec", "status") if part in known for row in _rows_below(known[part], part)]
 
@@ -154,7 +154,7 @@ def _format_type(schema: Schema) -> str:
 
 
 def _format_default(schema: Schema, required: bool) -> str:
-    """Of an object only short ones: those of its fields stand beside them."""
+    """The default of a field; a long default of an object is replaced by a pointer to its fields."""
     if "default" in schema:
         text = schema["default"] if isinstance(schema["default"], str) else json.dumps(schema["default"])
         return f"`{text}`" if len(text) <= _LONG else "those of its fields"

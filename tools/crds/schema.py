@@ -1,6 +1,6 @@
 """Turns the models of `tenure/apis` into the OpenAPI schemas of their CRDs.
 
-Types come from the annotations, everything else from the `Crd` notes beside them. `generate.py` wraps the result.
+Types come from the annotations, everything else from the `Crd` notes next to them. `generate.py` wraps the result.
 """
 
 import ast

@@ -124,7 +124,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 (("max(karpenter_scheduler_unschedulable_pods_count)", "pods"),),
             ),
             Panel(
-                "Pods beside their node",
+                "Pods not bound to their node",
                 "That has room, and kube-scheduler does not bind them. Runbook: docs/runbooks/pods-not-bound.md.",
                 ((f"max by (nodepool) (tenure_pods_not_bound{{{_POOL}}})", "{{nodepool}}"),),
             ),
