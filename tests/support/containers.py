@@ -16,7 +16,7 @@ _CONTAINERS: Final = (dict, set, frozenset, list, tuple, deque)
 def count_entries(root: object) -> Counter[str]:
     """By the path of the attribute: how many entries its containers have. Immutable models are no containers."""
     counts: Counter[str] = Counter()
-    seen = {id(root)}
+    visited = {id(root)}
     pending: list[tuple[str, Any]] = [(type(root).__name__, root)]
     while pending:
         path, thing = pending.pop()
@@ -25,8 +25,8 @@ def count_entries(root: object) -> Counter[str]:
         elif isinstance(thing, asyncio.Queue):
             counts[path] += thing.qsize()
         for name, value in _children(thing):
-            if id(value) not in seen and not isinstance(value, str | bytes | int | float | type | None):
-                seen.add(id(value))
+            if id(value) not in visited and not isinstance(value, str | bytes | int | float | type | None):
+                visited.add(id(value))
                 pending.append((f"{path}{name}", value))
     return counts
 

@@ -89,12 +89,12 @@ def test_numbers_grow_whatever_the_clock_does() -> None:
 
 
 async def test_the_clock_is_compared_with_each_answer_of_the_api_server() -> None:
-    async def answer(_: web.Request) -> web.Response:
+    async def respond(_: web.Request) -> web.Response:
         date = format_datetime(datetime.now(UTC), usegmt=True)
         return web.json_response({}, headers={"Date": date})
 
     api = FakeApi()
-    api.lists = [answer, answer]
+    api.lists = [respond, respond]
     async with serve_api(api) as client:
         client._clock = clock = ShiftedClock(SHIFT)
         for _ in range(2):

@@ -198,5 +198,5 @@ def _max_receive_count(redrive: str) -> int:
 
 def _format_span(span: timedelta) -> str:
     minutes = span / timedelta(minutes=1)
-    shown = f"{format_number(minutes, 6)} minutes"
-    return shown if span < 2 * LONG else f"{shown} ({format_number(span / LONG, 6)} days)"
+    text = f"{format_number(minutes, 6)} minutes"
+    return text if span < 2 * LONG else f"{text} ({format_number(span / LONG, 6)} days)"

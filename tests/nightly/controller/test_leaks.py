@@ -1,10 +1,10 @@
 """10,000 nodes come and go, and leave no entry in any container of the controller and its planner."""
 
-from tests.support.controller.node_lives import assert_lives_leave_no_entries
+from tests.support.controller.node_lifecycles import assert_no_entries_remain
 from tests.unit.controller.conftest import planner_in_a_thread
 
 __all__ = ["planner_in_a_thread"]
 
 
 async def test_10000_lives_of_nodes_leave_no_entries() -> None:
-    await assert_lives_leave_no_entries(batches=100, nodes=100)
+    await assert_no_entries_remain(batches=100, nodes=100)

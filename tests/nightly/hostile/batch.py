@@ -24,12 +24,12 @@ class Check(NamedTuple):
 
 
 class Batch:
-    """`accepted` are the objects that exist; `refused` has the status that the API server answered."""
+    """`accepted` are the objects that exist; `rejected` has the status that the API server answered."""
 
     def __init__(self, product: InstalledProduct) -> None:
         self.product = product
         self.accepted: list[HostileObject] = []
-        self.refused: dict[HostileObject, int] = {}
+        self.rejected: dict[HostileObject, int] = {}
         self._slots = asyncio.Semaphore(_PARALLEL)
 
     async def apply(self, objects: Sequence[HostileObject]) -> None:
@@ -40,7 +40,7 @@ class Batch:
             try:
                 await self._create(one)
             except ApiError as error:
-                self.refused[one] = error.status
+                self.rejected[one] = error.status
             else:
                 self.accepted.append(one)
 
@@ -63,9 +63,9 @@ class Batch:
         self.accepted.clear()
 
     def _created(self) -> list[HostileObject]:
-        """A refused status leaves its object."""
-        refused = [one for one in self.refused if "status" in one.manifest]
-        return [one for one in (*self.accepted, *refused) if one.kind != MESSAGE]
+        """A rejected status leaves its object."""
+        rejected = [one for one in self.rejected if "status" in one.manifest]
+        return [one for one in (*self.accepted, *rejected) if one.kind != MESSAGE]
 
     async def _delete(self, path: str) -> None:
         async with self._slots:

@@ -14,14 +14,14 @@ RecordProperty = Callable[[str, object], None]
 OBJECTS: Final = build_hostile_objects()
 BATCH_SIZE: Final = 80
 BATCHES: Final = -(-len(OBJECTS) // BATCH_SIZE)
-REFUSALS: Final = {400, 403, 409, 413, 422, 500, 504}
+REJECTION_STATUSES: Final = {400, 403, 409, 413, 422, 500, 504}
 """Answers of the API server about the object.
 
 403 is an admission plugin's, 500 the answer to an apply of a wrong type. The API server itself reads `1e999999999` for
 so long that it answers 504.
 """
 LEAST_ACCEPTED: Final = 300
-accepted, refused = Counter[str](), Counter[str]()
+accepted, rejected = Counter[str](), Counter[str]()
 
 
 @pytest.mark.timeout(1800)
@@ -32,10 +32,10 @@ async def test_a_hostile_value_affects_only_its_own_object(
     objects = OBJECTS[number::BATCHES]
     batch, name = Batch(hostile_product), f"hostile{number}"
     await batch.apply(objects)
-    failures = {str(one): status for one, status in batch.refused.items() if status not in REFUSALS}
+    failures = {str(one): status for one, status in batch.rejected.items() if status not in REJECTION_STATUSES}
     accepted.update(one.kind for one in batch.accepted)
-    refused.update(one.kind for one in batch.refused)
-    counts = f"batch {number}: {len(batch.accepted)} accepted, {len(batch.refused)} refused by the API server"
+    rejected.update(one.kind for one in batch.rejected)
+    counts = f"batch {number}: {len(batch.accepted)} accepted, {len(batch.rejected)} rejected by the API server"
     try:
         check = await check_ordinary_pod(hostile_product, name)
     except AssertionError as error:
@@ -51,8 +51,8 @@ async def test_a_hostile_value_affects_only_its_own_object(
 
 
 def test_the_api_server_accepts_enough_hostile_values(record_property: RecordProperty) -> None:
-    if sum((accepted + refused).values()) < len(OBJECTS):
+    if sum((accepted + rejected).values()) < len(OBJECTS):
         pytest.skip("needs all batches")
-    for name, counts in (("accepted", accepted), ("refused", refused)):
+    for name, counts in (("accepted", accepted), ("rejected", rejected)):
         record_property("hostile", f"{counts.total()} {name}: {dict(sorted(counts.items()))}")
     assert accepted.total() >= LEAST_ACCEPTED and min(accepted.values()) > 0

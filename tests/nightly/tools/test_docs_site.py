@@ -41,7 +41,7 @@ def serve(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "page"),
+    ("query", "page"),
     [
         ("pause", "pause.html"),
         ("PDB", "drains.html"),
@@ -49,7 +49,7 @@ def serve(folder: Path) -> Iterator[str]:
         ("stuck node", "runbooks/node-overdue.html"),
     ],
 )
-async def test_search_finds_the_page_first(site: Path, words: str, page: str) -> None:
+async def test_search_finds_the_page_first(site: Path, query: str, page: str) -> None:
     try:
         program = find_chromium()
     except NoBrowser as absent:
@@ -58,7 +58,7 @@ async def test_search_finds_the_page_first(site: Path, words: str, page: str) ->
         async with Browser(program) as browser:
             await browser.open(f"{address}/index.html")
             await browser.wait_for_text("Where to go")
-            await browser.write(words, into=".md-search__input")
+            await browser.write(query, into=".md-search__input")
             first = await browser.wait_for("document.querySelector('.md-search-result__item > a')?.href")
     assert first.startswith(f"{address}/{page}"), first
 

@@ -50,13 +50,13 @@ class StubKubeClient:
 
 @pytest.fixture
 def kube_client() -> StubKubeClient:
-    wants = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]
+    containers = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]
     return StubKubeClient(
         nodepools=[pool()],
         ec2nodeclasses=[node_class()],
         nodeclaims=[claim("c1", phase="Initialized")],
         nodes=[node("n1", of="c1")],
-        pods=[pod("waits", containers=wants), pod("runs", on="n1")],
+        pods=[pod("waits", containers=containers), pod("runs", on="n1")],
     )
 
 

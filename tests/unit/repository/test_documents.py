@@ -98,8 +98,8 @@ def test_every_object_in_the_documentation_is_valid() -> None:
 def test_every_make_target_and_module_in_the_documentation_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     text = "\n".join(page.read_text() for page in PAGES)
-    shown = set(re.findall(r"`make ([a-z-]+)", text)) | set(re.findall(r"^make ([a-z-]+)", code_of(text), flags=re.M))
-    assert shown and shown <= targets
+    found = set(re.findall(r"`make ([a-z-]+)", text)) | set(re.findall(r"^make ([a-z-]+)", code_of(text), flags=re.M))
+    assert found and found <= targets
     modules = set(re.findall(r"python -m ([\w.]+)", text))
     assert modules and {one for one in modules if importlib.util.find_spec(one) is None} == set()
 

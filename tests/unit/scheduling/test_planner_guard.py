@@ -15,9 +15,9 @@ def invalid(cluster: Cluster) -> list[tuple[str, str]]:
     return sorted((key.kind, key.name) for key in cluster.state.guard.invalid_objects.items())
 
 
-def fail_for(monkeypatch: pytest.MonkeyPatch, place: str, is_bad: Callable[[Any], bool]) -> None:
-    """The function at `place` raises an error where one of its arguments is bad."""
-    module, _, name = place.rpartition(".")
+def fail_for(monkeypatch: pytest.MonkeyPatch, path: str, is_bad: Callable[[Any], bool]) -> None:
+    """The function at `path` raises an error where one of its arguments is bad."""
+    module, _, name = path.rpartition(".")
     original = getattr(__import__(module, fromlist=[name]), name)
 
     def replacement(*args: Any, **kwargs: Any) -> Any:
@@ -25,7 +25,7 @@ def fail_for(monkeypatch: pytest.MonkeyPatch, place: str, is_bad: Callable[[Any]
             raise ZeroDivisionError("injected")
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(place, replacement)
+    monkeypatch.setattr(path, replacement)
 
 
 def named(name: str) -> Callable[[Any], bool]:

@@ -27,7 +27,7 @@ SYNCED: Final = SyncedKinds(
     nodeclaims=True, nodes=True, pods=True, nodepools=True, nodeclasses=True, warm_up_until=None
 )
 _INITIALIZED: Final = ("Launched", "Registered", "Initialized")
-_WANTS: Final = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}]
+_CONTAINERS: Final = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}]
 _SPREAD: Final = [
     {
         "maxSkew": 1,
@@ -38,7 +38,7 @@ _SPREAD: Final = [
 ]
 
 
-class NodeLives:
+class NodeLifecycles:
     def __init__(self) -> None:
         self.now = NOW
         self.temporal, self.claims = FakeTemporal(), FakeNodeClaims()
@@ -61,9 +61,9 @@ class NodeLives:
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._plans = 0
-        self.lived = 0
+        self.completed_count = 0
 
-    async def __aenter__(self) -> "NodeLives":
+    async def __aenter__(self) -> "NodeLifecycles":
         nominator = self.session.provisioning.pod_nominator
         assert nominator
         for run in (self.session._signal_queue.run, nominator.run):
@@ -101,18 +101,18 @@ class NodeLives:
         self._plans += 1
         await self.session.plan(PlanRequest(plan_id=f"plan-{self._plans}"))
         claims = list(self.claims.found.values())
-        self.lived += len(claims)
+        self.completed_count += len(claims)
         for phases in (("Launched",), _INITIALIZED):
             self._deliver("nodeclaims", *(self._with_phases(claim, phases) for claim in claims))
             if "Registered" in phases:
                 self._deliver("nodes", *(self._node(claim) for claim in claims))
             await self._publish()
         bound = {claim["metadata"]["name"]: name for claim, name in zip(claims, names, strict=False)}
-        placed = [self._pod(name, on=f"node-{claim}") for claim, name in bound.items()]
-        self._deliver("pods", *placed, {"metadata": {"name": "broken", "uid": f"b-{self._plans}"}})
+        bound_pods = [self._pod(name, on=f"node-{claim}") for claim, name in bound.items()]
+        self._deliver("pods", *bound_pods, {"metadata": {"name": "broken", "uid": f"b-{self._plans}"}})
         await self._publish()
         await self._observe(claims)
-        self._deliver("pods", *placed, {"metadata": {"name": "broken", "uid": f"b-{self._plans}"}}, deleted=True)
+        self._deliver("pods", *bound_pods, {"metadata": {"name": "broken", "uid": f"b-{self._plans}"}}, deleted=True)
         self._deliver("pods", *pods, deleted=True)
         await self._publish()
         deleting = [self._with_phases(claim, _INITIALIZED, deleting=True) for claim in claims]
@@ -174,7 +174,7 @@ class NodeLives:
 
     def _pod(self, name: str, *, on: str = "") -> Json:
         labels = {"labels": {"app": "a"}}
-        raw = pod(f"p{name}", on=on, containers=_WANTS, topologySpreadConstraints=_SPREAD, metadata=labels)
+        raw = pod(f"p{name}", on=on, containers=_CONTAINERS, topologySpreadConstraints=_SPREAD, metadata=labels)
         if on:
             scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": self._stamp}
             raw["status"]["conditions"] = [scheduled]
@@ -213,17 +213,17 @@ BOUNDED: Final = {
 MAX_BOUNDED: Final = 2000
 
 
-async def assert_lives_leave_no_entries(*, batches: int, nodes: int) -> None:
-    async with NodeLives() as lives:
-        await lives.settle()
-        before = lives.count_entries()
-        await lives.create_nodepool()
+async def assert_no_entries_remain(*, batches: int, nodes: int) -> None:
+    async with NodeLifecycles() as lifecycles:
+        await lifecycles.settle()
+        before = lifecycles.count_entries()
+        await lifecycles.create_nodepool()
         for _ in range(batches):
-            await lives.run(nodes)
-        await lives.delete_nodepool()
-        await lives.settle()
-        left = lives.count_entries() - before
-        assert lives.lived == batches * nodes
+            await lifecycles.run(nodes)
+        await lifecycles.delete_nodepool()
+        await lifecycles.settle()
+        left = lifecycles.count_entries() - before
+        assert lifecycles.completed_count == batches * nodes
         assert {path: count for path, count in left.items() if not path.endswith(tuple(BOUNDED))} == {}
         assert max(left.values()) <= MAX_BOUNDED
-        assert not [key for key in lives.session.sent if "/node" in key]
+        assert not [key for key in lifecycles.session.sent if "/node" in key]
