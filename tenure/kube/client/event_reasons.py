@@ -1,4 +1,4 @@
-"""The reasons of Kubernetes events. `event_reasons.toml` has one entry each; docs/reference/events.md is made of it."""
+"""Reasons of Kubernetes events. docs/reference/events.md is generated from `event_reasons.toml`."""
 
 import tomllib
 from importlib.resources import files

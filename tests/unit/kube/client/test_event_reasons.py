@@ -1,0 +1,31 @@
+"""Alert rules for Karpenter's events match those of Tenure: the same reason and type for the same thing."""
+
+import pytest
+
+from tenure.kube.client.event_reasons import EVENT_REASONS
+
+KARPENTER_TYPES = {
+    "AwaitingVolumeDetachment": "Normal",
+    "DisruptionBlocked": "Normal",
+    "DisruptionLaunching": "Normal",
+    "DisruptionTerminating": "Normal",
+    "DisruptionWaitingReadiness": "Normal",
+    "Disrupted": "Normal",
+    "Evicted": "Normal",
+    "FailedConsistencyCheck": "Warning",
+    "FailedDraining": "Warning",
+    "FailedScheduling": "Warning",
+    "Finalized": "Normal",
+    "InsufficientCapacityError": "Warning",
+    "NodeRepairBlocked": "Warning",
+    "Nominated": "Normal",
+    "TerminationGracePeriodExpiring": "Warning",
+    "Unconsolidatable": "Normal",
+    "UnregisteredTaintMissing": "Warning",
+}
+"""Karpenter v1.15, package events. Tenure reports the rest as conditions, or as InvalidObject."""
+
+
+@pytest.mark.parametrize("reason", KARPENTER_TYPES)
+def test_an_event_of_karpenter_has_its_reason_and_type(reason: str) -> None:
+    assert ("Warning" if EVENT_REASONS[reason].warning else "Normal") == KARPENTER_TYPES[reason]
