@@ -294,8 +294,8 @@ def _disrupted_uids(under_way: Sequence[InFlightCommand]) -> set[str]:
 
 
 def _worsened_reason(proposal: Proposal, command: Command) -> str:
-    """The regression since the proposal; empty without one. Drift may cost more but may not need more nodes. Other
-    reasons may not cost more."""
+    """Why the command is worse than its proposal; empty if it is not. A higher price counts for Underutilized, and for
+    any reason when the number of replacements changed."""
     if command.price_after <= proposal.price_after + ROUNDING:
         return ""
     costs = f"would cost {command.price_after:.4g} $/h now instead of {proposal.price_after:.4g}"
