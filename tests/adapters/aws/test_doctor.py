@@ -152,7 +152,7 @@ async def test_rules_are_read_as_eventbridge_reads_them(endpoint: str, control: 
     assert "disabled" in findings["rule for scheduledChange"].message
     assert findings["rule for instanceStopping"].level == "ok"
     assert findings["rule for instanceTerminating"].level == "problem"
-    assert "demo-spot-interruption sends them to nobody" in findings["rule for spotInterruption"].message
+    assert "demo-spot-interruption sends them to no target" in findings["rule for spotInterruption"].message
 
 
 async def test_what_the_worker_may_not_do_with_its_queue_is_named(endpoint: str, control: AwsControl) -> None:

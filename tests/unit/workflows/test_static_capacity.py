@@ -74,7 +74,7 @@ async def test_one_that_goes_holds_the_limit_until_it_is_gone(fake: WorkerHarnes
     terminating = pool.existing_names()[0]
     fake.claims.set_status(terminating, deleting=True)
     await pool.signal_observed()
-    await wait_until(lambda: pool.waits_for("1 of them going"))
+    await wait_until(lambda: pool.waits_for("1 of them terminating"))
     assert len(fake.claims.found) == 2
     del fake.claims.found[terminating]
     await pool.signal_observed()
