@@ -51,7 +51,7 @@ async def test_maintenance_that_a_policy_only_wants_to_be_told_of(product: Insta
         (claim,) = await run_pods_with_rules(scope, 1, MAINTENANCE)
         announce_maintenance(product, claim)
         for about in (nodeclaim_name(claim), claim["status"]["nodeName"]):
-            await wait_until(partial(scope.assert_event, about, "InstanceUnhealthy", "nothing follows"), seconds=SOON)
+            await wait_until(partial(scope.assert_event, about, "InstanceUnhealthy", "no action"), seconds=SOON)
         await wait_until(
             lambda: product.metric_value("tenure_aws_events_total", nodepool=scope.name, kind="scheduledChange")
         )
@@ -80,7 +80,7 @@ async def test_one_event_for_two_pools_follows_each_pool_s_policy(product: Insta
         announce_maintenance(product, drained, retained)
         await wait_until(lambda: drains.assert_nodeclaims_deleted([nodeclaim_name(drained)]), seconds=SOON)
         await wait_until(
-            lambda: stays.assert_event(nodeclaim_name(retained), "InstanceUnhealthy", "nothing follows"), seconds=SOON
+            lambda: stays.assert_event(nodeclaim_name(retained), "InstanceUnhealthy", "no action"), seconds=SOON
         )
         await assert_throughout(lambda: stays.assert_nodeclaims_exist([nodeclaim_name(retained)]), seconds=5)
 
