@@ -1,8 +1,6 @@
 """Timeouts and retries of activities."""
 
-import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
@@ -135,22 +133,6 @@ GARBAGE_COLLECTION: ActivityOptions = {
 def is_continue_as_new_due() -> bool:
     info = workflow.info()
     return info.is_continue_as_new_suggested() or info.get_current_history_length() >= CONTINUE_AS_NEW_AT_EVENTS
-
-
-STOP_TIMEOUT = timedelta(seconds=10)
-
-
-async def stop_background_tasks(tasks: Sequence[asyncio.Task[None]], is_writing: Callable[[], bool]) -> None:
-    """Cancel the tasks before continue-as-new. Wait up to STOP_TIMEOUT for a write to end: the next run repeats a write
-    that did not."""
-    if is_writing():
-        with suppress(TimeoutError):
-            await workflow.wait_condition(
-                lambda: not is_writing(), timeout=STOP_TIMEOUT, timeout_summary="the write that is running"
-            )
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def launch_options(cluster: str, pool: str, members: int) -> Any:

@@ -34,9 +34,9 @@ def count_overdue(state: NodeClaimState) -> None:
 def count_disrupted(state: NodeClaimState, next_phase: Phase) -> bool:
     """Called with the state before a phase is entered: whether its NodeClaim is deleted by that, for what Karpenter
     counts. A drain that defers the deletion deletes nothing before its end."""
-    is_retained = next_phase is Phase.DRAIN and state.drain is not None and state.drain.defers_deletion
+    is_deferred = next_phase is Phase.DRAIN and state.drain is not None and state.drain.defers_deletion
     reason = disruption_reason(state)
-    if state.disruption_counted or is_retained or not reason or next_phase not in (Phase.DRAIN, Phase.TERMINATION):
+    if state.disruption_counted or is_deferred or not reason or next_phase not in (Phase.DRAIN, Phase.TERMINATION):
         return False
     metrics.NODECLAIMS_DISRUPTED.record(
         workflow.metric_meter(),

@@ -6,7 +6,6 @@ The controller starts it with a signal. Each phase is a function in `phases/` th
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import datetime
 
 from temporalio import workflow
@@ -22,7 +21,6 @@ from tenure.model.signals import GroupResult, PermitResult
 from tenure.policy.interruption.decision import describe_event, draining_event
 from tenure.policy.lifecycle.repair import record_conditions
 from workflows import current_details
-from workflows.activity_options import stop_background_tasks
 from workflows.approvals import EventApprovals
 from workflows.nodeclaim_context import ContinueAsNewRequested, NodeClaimContext
 from workflows.outbox import FLUSH_TIMEOUT, Outbox, Report, has_pending_events, send_pending_event
@@ -53,6 +51,7 @@ from workflows.phases.status_reports import (
     write_overdue,
 )
 from workflows.phases.termination import run_termination
+from workflows.timers import stop_background_tasks, wait_at_most
 
 PHASES: dict[Phase, Callable[[NodeClaimContext], Awaitable[Phase]]] = {
     Phase.LAUNCH: run_launch,
@@ -109,13 +108,11 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
 
     async def _finish_activities(self) -> None:
         """Wait up to FLUSH_TIMEOUT for activities that signals started. A completed workflow ignores their results."""
-        if self._is_writing() or not workflow.all_handlers_finished():
-            with suppress(TimeoutError):
-                await workflow.wait_condition(
-                    lambda: workflow.all_handlers_finished() and not self._is_writing(),
-                    timeout=FLUSH_TIMEOUT,
-                    timeout_summary="the last activities",
-                )
+        await wait_at_most(
+            FLUSH_TIMEOUT,
+            lambda: workflow.all_handlers_finished() and not self._is_writing(),
+            "the last activities",
+        )
 
     def _is_writing(self) -> bool:
         return self._outbox.is_sending or self._pause_controller.is_writing

@@ -4,7 +4,6 @@ Signal handlers only replace `state`; phases act on it.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -19,7 +18,7 @@ from tenure.policy.lifecycle.deadlines import action_of, is_alarmed, slow_at
 from tenure.policy.lifecycle.transitions import deadline_of, may_follow
 from workflows import current_details, ids, metrics, visibility
 from workflows.activity_options import is_continue_as_new_due
-from workflows.timers import time_until
+from workflows.timers import time_until, wait_at_most
 
 T = TypeVar("T")
 RETRY_AFTER = timedelta(seconds=20)
@@ -193,12 +192,11 @@ class NodeClaimContext:
 
     async def _wait_for_changed_deadline(self, remaining: timedelta) -> None:
         if remaining > timedelta(0):
-            with suppress(TimeoutError):
-                await workflow.wait_condition(
-                    lambda: self.deadline_changed or not self.is_executing_activity or self.state.overdue,
-                    timeout=remaining,
-                    timeout_summary="the changed deadline",
-                )
+            await wait_at_most(
+                remaining,
+                lambda: self.deadline_changed or not self.is_executing_activity or self.state.overdue,
+                "the changed deadline",
+            )
 
     def watch_deadline(self) -> Callable[[], bool]:
         """Whether the deadline has changed since this call."""

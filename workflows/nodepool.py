@@ -23,13 +23,13 @@ from tenure.policy.disruption.permits import merge_records
 from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active, pause_from_annotation, recheck_at
 from tenure.policy.nodepool import add_outcomes
 from workflows import current_details
-from workflows.activity_options import PATCH, is_continue_as_new_due, stop_background_tasks, with_summary
+from workflows.activity_options import PATCH, is_continue_as_new_due, with_summary
 from workflows.approvals import RolloutApprovals
 from workflows.disruption.permits import DisruptionPermits
 from workflows.pausable import Pausable, PauseController
 from workflows.rollout import RolloutController
 from workflows.static_capacity import ReplicaController
-from workflows.timers import WakeupTimer
+from workflows.timers import WakeupTimer, stop_background_tasks
 
 
 @workflow.defn(name="NodePool")
@@ -144,7 +144,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
                 or is_continue_as_new_due()
             ),
             min(wakeup_times, default=None),
-            "look at the budget again" if budget else "before the next step to spec.replicas",
+            "poll the budget" if budget else "before the next step to spec.replicas",
         )
 
     async def _write_status(self) -> None:

@@ -5,7 +5,6 @@ difference, and retries what fails. Both are in the state, so a run that continu
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -17,6 +16,7 @@ from tenure.model.nodeclaim.requests import ReportRequest
 from tenure.model.nodeclaim.state import NodeClaimState
 from workflows.activity_options import REPORT, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
+from workflows.timers import wait_at_most
 
 RETRY_AFTER = timedelta(minutes=2)
 """After an activity that used up its attempts."""
@@ -52,11 +52,7 @@ class Outbox:
 
     async def flush(self) -> None:
         """Send the due reports before the workflow ends, unless that takes longer than FLUSH_TIMEOUT."""
-        if self._has_work():
-            with suppress(TimeoutError):
-                await workflow.wait_condition(
-                    lambda: not self._has_work(), timeout=FLUSH_TIMEOUT, timeout_summary="the last reports"
-                )
+        await wait_at_most(FLUSH_TIMEOUT, lambda: not self._has_work(), "the last reports")
 
     def _has_work(self) -> bool:
         return self.is_sending or any(report.is_due(self._context.state) for report in self._reports)

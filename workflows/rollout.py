@@ -229,7 +229,7 @@ class RolloutController:
         observed: ObservedRollout = await workflow.execute_activity_method(
             RolloutActivities.observe_rollout,
             RolloutRequest(name=self._state().name, pods=pods),
-            **with_summary(OBSERVE, "how the rollout goes"),
+            **with_summary(OBSERVE, "observe the rollout"),
         )
         state, now = self._state(), workflow.now()
         permits = {one.claim_uid for one in state.permits if one.counts_until > now and one.reason == "Drifted"}
@@ -266,7 +266,7 @@ class RolloutController:
         try:
             request = RolloutNotification(name=self._state().name, events=events, stored_state=serialized_state)
             await workflow.execute_activity_method(
-                RolloutActivities.publish_rollout_status, request, **with_summary(OBSERVE, "tell of the rollout")
+                RolloutActivities.publish_rollout_status, request, **with_summary(OBSERVE, "publish the rollout status")
             )
             self._pending_events = self._pending_events[len(events) :]
         except ActivityError:

@@ -1,18 +1,39 @@
-"""Timers of workflows."""
+"""Timers and bounded waits of workflows."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from temporalio import workflow
 
 MIN_TIMER = timedelta(seconds=1)
+STOP_TIMEOUT = timedelta(seconds=10)
 
 
 def time_until(at: datetime) -> timedelta:
     """At least MIN_TIMER, since due times often lie milliseconds apart. A timer for each would cost twice the events,
     and the second could be cancelled while it fires."""
     return max(at - workflow.now(), MIN_TIMER)
+
+
+async def wait_at_most(timeout: timedelta, condition: Callable[[], bool], summary: str) -> None:
+    """Return when `condition` holds or after `timeout`. If it holds already, no timer is started.
+
+    `summary`: shown in the Temporal UI.
+    """
+    if not condition():
+        with suppress(TimeoutError):
+            await workflow.wait_condition(condition, timeout=timeout, timeout_summary=summary)
+
+
+async def stop_background_tasks(tasks: Sequence[asyncio.Task[None]], is_writing: Callable[[], bool]) -> None:
+    """Cancel the tasks before continue-as-new. Wait up to STOP_TIMEOUT for a write to end: the next run repeats a write
+    that did not."""
+    await wait_at_most(STOP_TIMEOUT, lambda: not is_writing(), "the write that is running")
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class WakeupTimer:

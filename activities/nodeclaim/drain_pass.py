@@ -38,10 +38,7 @@ LONGEST = 4000
 DONE = (ConditionPatch(type=labels.DRAINED, status="True"), ConditionPatch(type=labels.VOLUMES_DETACHED, status="True"))
 LATE = (ConditionPatch(type=labels.VOLUMES_DETACHED, status="False", reason=labels.TERMINATION_GRACE_PERIOD_ELAPSED),)
 NOT_READY = (ConditionPatch(type=labels.VOLUMES_DETACHED, status="False", reason=labels.NODE_NOT_READY),)
-_INVALID_TIMESTAMP = (
-    f"the annotation {labels.NODECLAIM_TERMINATION_TIMESTAMP} of the NodeClaim: invalid time, expected e.g. "
-    "2026-01-31T12:00:00Z in the place of"
-)
+_INVALID_TIMESTAMP = "invalid time, expected e.g. 2026-01-31T12:00:00Z"
 
 
 class DrainPass:
@@ -200,7 +197,9 @@ class DrainPass:
         if pods and not self._escalated:
             self._escalated, desired = True, earliest_deadline(desired, escalation_deadline(pods, now))
         if text and desired is None and self._deadline is None:
-            await self._publish_event("FailedDraining", f"{_INVALID_TIMESTAMP} '{text}'")
+            await self._publish_event(
+                "FailedDraining", f"{labels.NODECLAIM_TERMINATION_TIMESTAMP} '{text}': {_INVALID_TIMESTAMP}"
+            )
         if desired is not None and desired != written:
             stamp = {labels.NODECLAIM_TERMINATION_TIMESTAMP: desired.isoformat().replace("+00:00", "Z")}
             await self._claims.patch(self._ref.name, self._ref.uid, annotations=stamp, now=now)

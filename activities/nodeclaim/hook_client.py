@@ -14,8 +14,8 @@ from tenure.model.hooks import CallResult
 from tenure.policy.hooks.addresses import HOOK_LOCAL_ADDRESSES, MAX_HOST_LENGTH, local_address_kind
 
 KEY: Final = "Idempotency-Key"
-CONNECT: Final = 10.0
-"""Seconds for a connection; the answer may take as long as the hook."""
+CONNECT_TIMEOUT_SECONDS: Final = 10.0
+"""For the connection. The response may take as long as the hook."""
 _RESPONSE_MAX_CHARS: Final = 150
 """Characters of an answer that are shown, ..."""
 _RESPONSE_MAX_BYTES: Final = 1024
@@ -31,7 +31,7 @@ class HttpHookClient:
 
     async def post(self, url: str, *, key: str, body: Mapping[str, Any], seconds: float) -> CallResult:
         guard = _AddressGuard()
-        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(CONNECT, seconds))
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(CONNECT_TIMEOUT_SECONDS, seconds))
         headers = {KEY: key, "User-Agent": "tenure"}
         connector = aiohttp.TCPConnector(socket_factory=None if self._local_addresses else guard.open_socket)
         try:

@@ -48,10 +48,10 @@ from tenure.policy.disruption.commands import (
 )
 from tenure.policy.disruption.permits import reservations_lapse_at, reserved_by_others, update_reservations
 from workflows import current_details, ids, visibility
-from workflows.activity_options import COMMAND, DECIDE, is_continue_as_new_due, stop_background_tasks, with_summary
+from workflows.activity_options import COMMAND, DECIDE, is_continue_as_new_due, with_summary
 from workflows.disruption.command import DisruptionWorkflow
 from workflows.pausable import PausableCluster, PauseController
-from workflows.timers import WakeupTimer
+from workflows.timers import WakeupTimer, stop_background_tasks
 
 ROLL_BACK_TIMEOUT = timedelta(minutes=5)
 

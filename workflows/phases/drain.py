@@ -24,10 +24,10 @@ from workflows.nodeclaim_context import NodeClaimContext
 from workflows.phases.hooks import run_hooks
 from workflows.phases.interruption import (
     drain_cancellation_reason,
+    end_deferral_if_unblocked,
     event_drain_options,
     ignores_pauses_and_budgets,
     is_superseded,
-    stop_retaining_if_unblocked,
     switch_to_superseding_event,
 )
 from workflows.phases.pause import drain_pause_reason
@@ -54,8 +54,8 @@ async def run_drain(context: NodeClaimContext) -> Phase:
             return Phase.TERMINATION
         if result is not None:
             _store_drain_status(context, result)
-        stop_retaining_if_unblocked(context)
-        decision = _decide_if_cancelled(context) or _decide_if_paused(context) or _decide_if_blocked(context)
+        end_deferral_if_unblocked(context)
+        decision = _decide_next_step(context)
         if decision.do == "cancel" and await _cancel_drain(context, decision):
             return Phase.READY
         if context.is_past_deadline():
@@ -64,9 +64,7 @@ async def run_drain(context: NodeClaimContext) -> Phase:
 
 async def _run_before_drain_hooks(context: NodeClaimContext) -> bool:
     """False if the drain is cancelled."""
-    while why := await run_hooks(
-        context, "beforeDrain", lambda context: drain_cancellation_reason(context) or drain_pause_reason(context)
-    ):
+    while why := await run_hooks(context, "beforeDrain", _cancellation_or_pause_reason):
         if await _cancel_drain(context, DrainDecision(do="cancel", why=why)):
             return False
     return True
@@ -123,21 +121,18 @@ async def _expedite_if_superseded(context: NodeClaimContext) -> None:
     """Switch to an AWS event that leaves less time."""
     if is_superseded(context):
         await switch_to_superseding_event(context)
-        stop_retaining_if_unblocked(context)
+        end_deferral_if_unblocked(context)
 
 
-def _decide_if_paused(context: NodeClaimContext) -> DrainDecision | None:
-    why = drain_pause_reason(context)
-    return DrainDecision(do="cancel", why=why) if why else None
+def _cancellation_or_pause_reason(context: NodeClaimContext) -> str:
+    return drain_cancellation_reason(context) or drain_pause_reason(context)
 
 
-def _decide_if_cancelled(context: NodeClaimContext) -> DrainDecision | None:
-    why = drain_cancellation_reason(context)
-    return DrainDecision(do="cancel", why=why) if why else None
-
-
-def _decide_if_blocked(context: NodeClaimContext) -> DrainDecision:
-    """Escalate or cancel by the drain rules. A drain that AWS forces is not cancelled."""
+def _decide_next_step(context: NodeClaimContext) -> DrainDecision:
+    """Cancel for a withdrawn AWS event or a pause, else follow the drain rules. These do not cancel a drain that AWS
+    forces."""
+    if why := _cancellation_or_pause_reason(context):
+        return DrainDecision(do="cancel", why=why)
     decision = decide_drain(_drain_rules(context), context.state.drain or DrainState(), context.now)
     return DrainDecision(do="wait") if decision.do == "cancel" and ignores_pauses_and_budgets(context) else decision
 

@@ -211,7 +211,7 @@ async def switch_to_superseding_event(context: NodeClaimContext) -> None:
     context.update_state(interrupted=decision.key)
 
 
-def stop_retaining_if_unblocked(context: NodeClaimContext) -> None:
+def end_deferral_if_unblocked(context: NodeClaimContext) -> None:
     """Without protected pods the drain deletes the NodeClaim like others."""
     drain = context.state.drain
     if (

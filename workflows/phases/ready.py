@@ -17,7 +17,7 @@ from tenure.model.nodeclaim.requests import DisruptionResult, NodeClaimDisruptio
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.signals import DisruptionReason, PermitRelease, PermitRequest, PermitResult
 from tenure.policy.drain.decision import can_cancel_drain
-from tenure.policy.hooks.rules import can_hook_cancel_drain as hooks_retain_nodeclaim
+from tenure.policy.hooks.rules import can_hook_cancel_drain as hooks_defer_deletion
 from tenure.policy.interruption.decision import decide_interruption
 from tenure.policy.lifecycle.ready import (
     EMPTY,
@@ -186,7 +186,7 @@ async def _delete_with_permit(context: NodeClaimContext, decision: ReadyDecision
     context.update_state(interrupted=event_key, out_of_service=True)
     defers_deletion = (
         can_cancel_drain(drain_rules(context.state))
-        or hooks_retain_nodeclaim(context.state.observed.rules)
+        or hooks_defer_deletion(context.state.observed.rules)
         or bool(event_drain_options(context).blocked_pods)
     )
     request = NodeClaimDisruptionRequest(

@@ -58,7 +58,7 @@ class TestOnTheRealServer:
 async def continue_as_new(
     fake: WorkerHarness, handle: Handle, monkeypatch: pytest.MonkeyPatch, **observed: object
 ) -> None:
-    monkeypatch.setattr("workflows.activity_options.STOP_TIMEOUT", timedelta(milliseconds=200))
+    monkeypatch.setattr("workflows.timers.STOP_TIMEOUT", timedelta(milliseconds=200))
 
     async def observe(number: int) -> None:
         await handle.signal("observe", fake.make_observation(**{**BUSY, **observed, "node_ready": bool(number % 2)}))

@@ -398,7 +398,7 @@ async def test_a_nodepool_continues_as_new_although_its_pause_cannot_be_written(
     pools = await start_nodepool(fake)
     fake.pools.faults["patch_annotations"] = [TryLater("503") for _ in range(1000)]
     await pools.signal(NodePoolWorkflow.pause_disruption, await pause_for(fake, hours=1))
-    monkeypatch.setattr("workflows.activity_options.STOP_TIMEOUT", timedelta(milliseconds=200))
+    monkeypatch.setattr("workflows.timers.STOP_TIMEOUT", timedelta(milliseconds=200))
     await wait_until_continued_as_new(pools, monkeypatch, lambda number: signal_observed(pools, number + 2, usage="x"))
     assert (await pool_state(pools)).pause and not nodepool_pause_annotation(fake)
     fake.pools.faults.clear()
