@@ -1,6 +1,7 @@
 """LifecyclePolicies: the rules of each NodePool, which objects a change concerns, and validation results in the status.
 
-Verdicts are written by a task of their own, so that a slow API server holds up nothing."""
+A task of its own writes the results, so that a slow API server delays nothing else.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -88,8 +89,8 @@ class LifecyclePolicies:
         event_policies_before, hook_policies_before = self._event_policies, self._hook_policies
         resolved = resolve_policies(self._facts.values(), self._labels, self._default_deadlines, self._features)
         self._rules, self._validations, self._unread = resolved.rules, resolved.validations, resolved.unread
-        self._event_policies = policy_names_by_event(self._facts.values(), self._labels)
-        self._hook_policies = policy_name_by_hook_point(self._facts.values(), self._labels)
+        self._event_policies = policy_names_by_event(resolved.policies)
+        self._hook_policies = policy_name_by_hook_point(resolved.policies)
         self._validations_changed.set()
         for pool in self._labels:
             other = before.get(pool) != self._rules.get(pool)

@@ -289,9 +289,8 @@ class Requirements(Mapping[str, Requirement]):
 
         Keys in `allow_undefined` may be unknown here; of any other that `required` needs something must be known.
         """
-        return not any(True for _ in self._iterate_undefined(required, allow_undefined)) and not self.conflicts(
-            required
-        )
+        undefined = next(self._iterate_undefined(required, allow_undefined), None)
+        return undefined is None and not self.conflicts(required)
 
     def is_strictly_compatible(self, required: "Requirements") -> bool:
         """`is_compatible` for fully known labels: an existing node, or an instance type that gets an image."""

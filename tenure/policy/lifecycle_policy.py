@@ -105,7 +105,7 @@ BLOCKED_UNTIL_READABLE: Final[Mapping[str, str]] = {
     ),
 }
 _WAITS: Final = {"interruption": "maintenance, recommendations and failing checks wait"}
-"""By section; of the others nothing goes."""
+"""By section; the other sections block voluntary disruption."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,8 @@ class Resolved:
     validations: Mapping[str, PolicyValidation]
     unread: Mapping[str, InvalidRules]
     """By NodePool, where voluntary disruption is held."""
+    policies: Mapping[str, Sequence[PolicyFact]]
+    """By NodePool, the policies that select it, with their valid rules; the most specific first."""
 
 
 @dataclass
@@ -139,9 +141,9 @@ def resolve_policies(
     effective = [restrict_to_valid(one) if problems[one.name] else one for one in everyone]
     findings = {one.name: _Findings(disabled=[*disabled_requests(one.rules, features)]) for one in effective}
     effective = [one.model_copy(update={"rules": enabled_rules(one.rules, features)}) for one in effective]
+    by_pool = {pool: [one for one in effective if one.selects(pool, pools[pool])] for pool in sorted(pools)}
     rules, unread = {}, {}
-    for pool in sorted(pools):
-        chosen = [one for one in effective if one.selects(pool, pools[pool])]
+    for pool, chosen in by_pool.items():
         if chosen:
             rules[pool] = _merge_rules(pool, chosen, findings, defaults)
         if unreadable := _unreadable_sections(pool, chosen, findings):
@@ -152,7 +154,9 @@ def resolve_policies(
         else _policy_validation(one, findings[one.name], pools)
         for one in effective
     }
-    return Resolved({pool: found for pool, found in rules.items() if flatten_rules(found)}, validations, unread)
+    return Resolved(
+        {pool: found for pool, found in rules.items() if flatten_rules(found)}, validations, unread, by_pool
+    )
 
 
 def _unreadable_sections(

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.base import Value
 from tenure.policy.hooks.addresses import HOOK_LOCAL_ADDRESSES, MAX_HOST_LENGTH, local_host_kind
-from tenure.policy.hooks.rules import POINTS, hooks_of
+from tenure.policy.hooks.rules import POINTS, hook_field, hooks_of
 
 _SURGE_REMEDY = (
     "set SURGE_SINGLE_REPLICAS=true and apply deploy/rbac/optional/surge-single-replicas.yaml (the chart's value "
@@ -39,12 +39,12 @@ def disabled_requests(rules: LifecycleRules, features: PolicyFeatures) -> Iterat
 
 def _local_addresses(rules: LifecycleRules) -> Iterator[str]:
     for point in POINTS:
-        for number, hook in enumerate(hooks_of(rules, point)):
+        for hook in hooks_of(rules, point):
             host = _host_of(hook.http.url) if hook.http else ""
             if kind := local_host_kind(host):
                 yield (
-                    f"spec.hooks.{point}[{number}].http.url: {host[:MAX_HOST_LENGTH]!r} is {kind}, and the hook fails; "
-                    f"write another address, or set {HOOK_LOCAL_ADDRESSES}=true"
+                    f"{hook_field(rules, point, hook.name)}.http.url: {host[:MAX_HOST_LENGTH]!r} is {kind}, and the "
+                    f"hook fails; write another address, or set {HOOK_LOCAL_ADDRESSES}=true"
                 )
 
 

@@ -1,6 +1,6 @@
 """Addresses that hooks may not call while HOOK_LOCAL_ADDRESSES is off.
 
-A policy's author must not reach through the worker services that trust the worker's machine: those that listen on
+Through a hook, the author of a policy must not reach services that trust the worker's machine: those that listen on
 loopback, the instance metadata service, and the agent of EKS Pod Identity.
 """
 
@@ -17,36 +17,36 @@ _AWS_LOCAL_SERVICES: Final = IPv6Network("fd00:ec2::/32")
 """EC2's link-local services in IPv6: instance metadata is fd00:ec2::254, the agent of EKS Pod Identity fd00:ec2::23."""
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 _IPV4_COMPATIBLE: Final = IPv6Network("::/96")
-"""RFC 4291, deprecated; :: and ::1 are in it."""
-_IPV4_BITS: Final = 0xFFFFFFFF
+"""RFC 4291, deprecated. It contains :: and ::1, which embed 0.0.0.0 and 0.0.0.1."""
 
 
 def local_address_kind(address: str) -> str:
-    """`a loopback address` or the like; empty for an address that hooks may call. A text that is no canonical address
-    is refused too: the system's own reading of it, such as of `127.1`, is not known here."""
-    try:
-        ip = ip_address(address)
-    except ValueError:
-        return "no canonical IP address"
-    if isinstance(ip, IPv6Address) and (embedded := _embedded_ipv4(ip)) is not None:
-        return _kind(embedded) or _kind(ip)
-    return _kind(ip)
+    """Why hooks may not call the address, such as `a loopback address`; empty if they may. A text in another form,
+    such as `127.1`, is refused too: the operating system may read it as an address of any kind."""
+    ip = _parse_address(address)
+    return _kind(ip) if ip else "no canonical IP address"
 
 
 def local_host_kind(host: str) -> str:
-    """Of the host of a URL, without a look-up: empty for a name, unless it is that of loopback (RFC 6761)."""
+    """The same for the host of a URL, without a DNS lookup: empty for a name other than localhost (RFC 6761)."""
     name = host.lower().rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
         return "a loopback address"
+    ip = _parse_address(host)
+    return _kind(ip) if ip else ""
+
+
+def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
+    """The address that is called: the embedded one, if an IPv6 address embeds an IPv4 address."""
     try:
-        ip_address(host)
+        ip = ip_address(text)
     except ValueError:
-        return ""
-    return local_address_kind(host)
+        return None
+    return _embedded_ipv4(ip) or ip if isinstance(ip, IPv6Address) else ip
 
 
 def _kind(ip: IPv4Address | IPv6Address) -> str:
-    if ip.is_loopback or ip.is_unspecified or ip in _THIS_NETWORK:
+    if ip.is_loopback or ip in _THIS_NETWORK:
         return "a loopback address"
     if ip.is_link_local or ip in _AWS_LOCAL_SERVICES:
         return "a link-local address"
@@ -55,5 +55,5 @@ def _kind(ip: IPv4Address | IPv6Address) -> str:
 
 def _embedded_ipv4(ip: IPv6Address) -> IPv4Address | None:
     if ip in _NAT64 or ip in _IPV4_COMPATIBLE:
-        return IPv4Address(int(ip) & _IPV4_BITS)
+        return IPv4Address(ip.packed[-4:])
     return ip.ipv4_mapped or ip.sixtofour

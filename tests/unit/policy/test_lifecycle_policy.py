@@ -324,14 +324,13 @@ REJECTED_POLICIES = {"instanceStatus": "refused", "rebalanceRecommendation": "se
 def test_the_policies_that_speak_of_a_kind_of_event_are_named_the_most_precise_first() -> None:
     drained, ignored = {"action": "drain"}, {"action": "ignore"}
     found = policy_names_by_event(
-        (
+        resolve_all(
             policy("all", interruption={"scheduledChange": drained, "spotInterruption": drained}),
             policy("databases", names=("cpu",), interruption={"scheduledChange": {"action": "notify"}}),
             policy("silent", names=("gpu",), drain={"deadline": "2h"}),
             policy("refused", interruption={"instanceStatus": ignored}, launch={"deadline": "soon"}),
             policy("senseless", interruption={"systemStatus": {"lead": "soon"}, "rebalanceRecommendation": ignored}),
-        ),
-        POOLS,
+        ).policies
     )
     assert found == {
         "cpu": {"scheduledChange": "databases, all", "spotInterruption": "all", **REJECTED_POLICIES},

@@ -57,7 +57,9 @@ def test_the_most_precise_policy_with_hooks_at_a_point_is_named() -> None:
     hook = [{"name": "a", "http": {"url": "https://hooks.example.com"}}]
     everywhere = fact("all", hooks={"beforeDrain": hook, "afterDrain": hook})
     precise = fact("gpu", hooks={"beforeDrain": hook}, nodePoolSelector={"names": ["gpu"]})
-    found = policy_name_by_hook_point([everywhere, precise], {"gpu": {}, "cpu": {}})
+    found = policy_name_by_hook_point(
+        resolve_policies([everywhere, precise], {"gpu": {}, "cpu": {}}, Deadlines()).policies
+    )
     assert found == {
         "gpu": {"beforeDrain": "gpu", "afterDrain": "all"},
         "cpu": {"beforeDrain": "all", "afterDrain": "all"},
