@@ -13,7 +13,7 @@ from tenure.model.errors import InvalidObject, InvalidObjectReport
 
 MAX_REPORTED: Final = 50
 INVALID_ANNOTATION: Final = "InvalidAnnotation"
-"""The code of `tenure.kube.facts.pods.AnnotationError`, whose message says the effect."""
+"""The code of `tenure.kube.facts.pods.AnnotationError`, whose message states the effect."""
 PLANNER_STEPS: Final = "plan"
 """The prefix of the steps of the planner's process."""
 _MAX_MESSAGE: Final = 300
@@ -61,7 +61,7 @@ def describe_error(error: Exception) -> tuple[str, str]:
 
 
 Guard = Callable[[Any, str], AbstractContextManager[None]]
-"""Of a fact, for a step: records an error that the body raises, in place of raising it."""
+"""Takes a fact and a step. Records an error that the body raises instead of raising it."""
 
 
 def no_guard(_: object, __: str) -> AbstractContextManager[None]:
@@ -79,7 +79,7 @@ class InvalidObjects:
 
     @contextmanager
     def guard(self, key: ObjectKey) -> Iterator[None]:
-        """Record an error that the body raises, in place of raising it."""
+        """Record an error that the body raises instead of raising it."""
         before = self._found.pop(key, None)
         try:
             yield
@@ -90,14 +90,14 @@ class InvalidObjects:
             self._set_changed()
 
     def guard_change(self, raw: Mapping[str, Any], kind: str, *, is_deleted: bool) -> AbstractContextManager[None]:
-        """Of an object that the API server delivers; one that is gone is invalid no more."""
+        """For a watch event of an object. A deleted object is no longer invalid."""
         key = object_key(raw, kind)
         if is_deleted:
             self.forget_object(kind, key.uid, key.name)
         return self.guard(key)
 
     def forget_object(self, kind: str, *identities: str) -> None:
-        """The object with this UID or name is gone, with the entries of all steps."""
+        """Drop the entries of all steps for the deleted object with this UID or name."""
         known = {*identities} - {""}
         deleted_keys = [key for key in self._found if key.kind == kind and known & {key.uid, key.name}]
         for key in deleted_keys:
@@ -106,7 +106,7 @@ class InvalidObjects:
             self._set_changed()
 
     def replace_steps(self, prefix: str, found: Mapping[ObjectKey, InvalidObject]) -> None:
-        """All entries of the steps with this prefix, as another process found them."""
+        """Replace all entries of the steps with this prefix by those that another process found."""
         others = {key: one for key, one in self._found.items() if not key.step.startswith(prefix)}
         before, self._found = self._found, others | dict(found)
         if self._found != before:
@@ -122,7 +122,7 @@ class InvalidObjects:
         return changed
 
     def record(self, key: ObjectKey, error: Exception) -> str:
-        """Inside of a guard: the object is invalid, and the body goes on without it. Returns the message."""
+        """For use inside a guard whose body continues after an error. Returns the message."""
         reason, message = describe_error(error)
         self._found[key] = InvalidObject(kind=key.kind, name=key.name, reason=reason, message=message)
         return message

@@ -1,4 +1,4 @@
-"""Verdicts on orphaned resources, from the lists that were read and the current time.
+"""Decisions about orphaned resources, from the lists that were read and the current time.
 
 Doubtful resources stay: the next run checks again. Each rule names the order in which its lists must be read.
 """
@@ -106,7 +106,7 @@ def decide_unused_templates(
     running: Set[str],
     now: datetime,
 ) -> list[InventoryLaunchTemplate]:
-    """Launch templates without a user. Read the templates first. `running`: the template ids of live instances.
+    """Unused launch templates. Read the templates first. `running`: the template ids of live instances.
 
     A pool that launched a node lately, or is about to, keeps all of its templates for the next launch.
     """

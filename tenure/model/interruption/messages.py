@@ -30,7 +30,7 @@ KARPENTERS_KINDS: Final[dict[tuple[EventKind, str], str]] = {
     ("instanceStatus", "status"): "instance_status",
     ("systemStatus", "status"): "system_status",
 }
-"""By kind and source: the word of Karpenter's metrics."""
+"""By kind and source: the message type in Karpenter's metrics."""
 
 
 class InterruptionMessage(Message):
@@ -48,7 +48,7 @@ class InterruptionMessage(Message):
     ends: datetime | None = None
     """The end of the span in which AWS may act."""
     code: str = ""
-    """AWS's word for it, such as `instance-retirement` or AWS_EC2_INSTANCE_STOP_SCHEDULED."""
+    """AWS's code for it, such as `instance-retirement` or AWS_EC2_INSTANCE_STOP_SCHEDULED."""
     status: MessageStatus = "announced"
     text: str = ""
     """AWS's description, for display only."""

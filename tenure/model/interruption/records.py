@@ -18,7 +18,7 @@ from tenure.model.interruption.messages import (
 from tenure.model.nodeclaim.requests import NodeClaimRef
 
 NOTHING: Final = "no_op"
-"""Karpenter's word for a message that asks for nothing."""
+"""Karpenter's message type for a message that needs no action."""
 
 Dropped = Literal["", "malformed", "unknown", "unwanted"]
 """`malformed`: it cannot be read; `unknown`: a kind that no rule of ours sends; `unwanted`: a kind that we know, about

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from tenure.apis import labels
+from tenure.model.blockers import BLOCKERS
 from tenure.model.disruption.drain import EvictionBlocker, EvictionBudget, PodDrainRule, Prospect
 from tenure.model.facts import Selector
 from tenure.model.provider_results import DrainPod, Eviction
@@ -76,15 +77,17 @@ def rejection_blocker(pod: DrainPod, message: str) -> EvictionBlocker:
         cause="refused",
         what=f"its eviction is refused: {message[:200]}",
         passes="unknown",
-        hint="look at admission webhooks and at the rights of the worker",
+        hint=BLOCKERS["EvictionRefused"].remedy,
     )
 
 
 def describe_budget_counts(budget: EvictionBudget) -> str:
     written = f"minAvailable {budget.min_available}" if budget.min_available else ""
     written = f"maxUnavailable {budget.max_unavailable}" if budget.max_unavailable else written
-    healthy = f"{budget.current} of {budget.expected} pods healthy, {budget.desired} needed"
-    healthy += f", {budget.allowed} disruptions allowed"
+    healthy = (
+        f"{budget.current} of {budget.expected} pods healthy, {budget.desired} needed, "
+        f"{budget.allowed} disruptions allowed"
+    )
     return f"{written}, {healthy}" if written else healthy
 
 
@@ -149,6 +152,5 @@ def surge_blocker(pod: DrainPod, deployment: str, until: datetime) -> EvictionBl
 
 
 def volume_blocker(volume: str) -> EvictionBlocker:
-    return EvictionBlocker(
-        subject=volume, cause="volume", what="volumes are still attached", hint="look at the CSI driver's controller"
-    )
+    reason = BLOCKERS["VolumesAttached"]
+    return EvictionBlocker(subject=volume, cause="volume", what=reason.meaning, hint=reason.remedy)

@@ -163,7 +163,7 @@ def _apply_move(one: TrackedInterruption, mover: TrackedInterruption) -> Tracked
 def _match_moved_event(
     known: Iterable[TrackedInterruption], message: InterruptionMessage, now: datetime
 ) -> TrackedInterruption | None:
-    """A first word that is older than the other source's that its event was moved; None for any other."""
+    """The first report of an event that the other source has moved since, with the new time; None for any other."""
     tracked = tuple(known)
     mine = {event_key(one.message) for one in tracked if one.message.source == message.source}
     for one in tracked:

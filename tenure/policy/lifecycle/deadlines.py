@@ -43,7 +43,7 @@ _DURATIONS: Final = frozenset(
 
 
 def deadlines_of(rules: LifecycleRules | None, defaults: Deadlines) -> Deadlines:
-    """The deadlines in force. Registration counts from the NodeClaim's birth, so launch has no longer than that."""
+    """The deadlines in force. Registration also counts from the NodeClaim's creation, so launch cannot take longer."""
     if rules is None:
         return defaults
     registration = _deadline_or_default(rules.registration, defaults.registration)
@@ -166,7 +166,7 @@ def describe_blocker(state: NodeClaimState) -> str:
 
 
 def blocker_code(state: NodeClaimState) -> str:
-    """A code of `tenure/model/blockers.py`, for lists; empty while the node goes its way."""
+    """A code of `tenure/model/blockers.py`, for lists; empty without a blocker."""
     if is_lost(state):
         return NODE_NOT_FOUND
     if state.slow and not state.overdue:

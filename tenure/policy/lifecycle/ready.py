@@ -53,16 +53,16 @@ def _jitter_share(uid: str) -> float:
 PERMIT_RESPONSE_TIMEOUT = timedelta(seconds=30)
 """A permit that was asked for and never answered is asked for again: the pool's workflow may have been replaced."""
 REJECTED_PERMIT_RETRY = timedelta(minutes=10)
-"""The pool keeps a refused wish and grants it later; this only guards against a pool that forgot, ..."""
+"""First interval before a refused request is repeated, in case the NodePool, which keeps requests, has lost it."""
 MAX_REJECTED_PERMIT_RETRY = timedelta(hours=1)
-"""... and is twice as long each time, up to this."""
+"""The interval doubles up to this."""
 NOT_READY_CHECK_INTERVAL = timedelta(minutes=2)
-"""Between looks at the instance of a Node that is missing or NotReady (Karpenter's garbage collection, reference 3.8),
-at first. An instance that ended is found by the first look or two, ..."""
+"""First interval between checks of the instance of a Node that is missing or NotReady (Karpenter's garbage collection,
+reference 3.8). The first one or two checks find an instance that ended."""
 CHECKS_BEFORE_BACKOFF: Final = 2
-"""... so that after so many they come twice as late each time, ..."""
+"""After this many checks, the interval doubles each time."""
 MAX_NOT_READY_CHECK_INTERVAL = timedelta(minutes=10)
-"""... up to this."""
+"""The interval doubles up to this."""
 
 EMPTY: Final = "Empty"
 EXPIRED: Final = "Expired"

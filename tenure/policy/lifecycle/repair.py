@@ -21,7 +21,7 @@ MAX_UNHEALTHY: Final = "20%"
 FORGET_AFTER: Final = timedelta(hours=1)
 """After this long (or the rules' `within`) in good health, repair restarts at its first step."""
 BREAKER_CHECK_INTERVAL: Final = timedelta(minutes=5)
-"""Between looks at a breaker that is open."""
+"""Between checks while too many nodes are unhealthy (`MAX_UNHEALTHY`)."""
 RECHECK_AFTER: Final = timedelta(seconds=30)
 """Delay if the live Node is healthy although the cache shows it unhealthy."""
 _NONE: Final = timedelta(0)

@@ -33,11 +33,11 @@ SETTLED: Final = timedelta(minutes=15)
 """After a change: by then all that drifts from it is known (`tenure/controller/drift.py` looks at everything every 5
 min)."""
 IDLE: Final = timedelta(minutes=15)
-"""Between looks at a rollout that has begun, while no node of it moves."""
+"""Between evaluations of a started rollout while none of its nodes is being replaced."""
 
 
 def evaluate_rollout(pool: str, state: RolloutState, observed: ObservedRollout, now: datetime) -> RolloutDecision:
-    """Without rules drift goes as with Karpenter, and nothing is remembered."""
+    """Without rules, drifted nodes are replaced as in Karpenter, and no state is kept."""
     if observed.rules is None:
         return RolloutDecision(state=RolloutState())
     problems = problems_of(observed.rules, "rollout")

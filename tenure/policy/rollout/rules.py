@@ -20,7 +20,7 @@ from tenure.model.rollout import HealthGate
 from tenure.policy.disruption.budgets import read_count, share_of
 
 SOONEST: Final = timedelta(seconds=10)
-"""Between two looks: each costs some calls, and events of a workflow's history."""
+"""Between two evaluations: each costs some calls, and events in a workflow's history."""
 
 
 @dataclass(frozen=True, slots=True)
