@@ -1,6 +1,4 @@
-"""What ships with the worker, read from the files beside this one: its IAM policy, its rights in the cluster, and the
-stack of its queue.
-"""
+"""Files that ship with the worker, read from this folder: its IAM policies, its RBAC, and the stack of its queue."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -32,11 +30,8 @@ def render(policy: str, values: Mapping[str, str]) -> dict[str, Any]:
 
 def rbac_documents(settings: Collection[str] = ()) -> list[dict[str, Any]]:
     """`settings`: those of `OPTIONAL_RBAC` that are on."""
-    return [one for file in rbac_files(settings) for one in yaml.safe_load_all(file.read_text()) if one]
-
-
-def rbac_files(settings: Collection[str] = ()) -> list[Path]:
-    return sorted(RBAC.glob("*.yaml")) + [OPTIONAL_RBAC[name] for name in settings]
+    files = [*sorted(RBAC.glob("*.yaml")), *(OPTIONAL_RBAC[name] for name in settings)]
+    return [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
 
 
 def crd_files() -> tuple[Path, ...]:

@@ -132,9 +132,7 @@ class FoundReservation(Value):
 class Reservations:
     """Answers are used again for a minute. Raises model.faults."""
 
-    def __init__(
-        self, clients: AwsClients, settings: AwsSettings, *, clock: Callable[[], datetime] = lambda: utc_now()
-    ) -> None:
+    def __init__(self, clients: AwsClients, settings: AwsSettings, *, clock: Callable[[], datetime] = utc_now) -> None:
         self._clients, self._clock = clients, clock
         self.enabled = settings.is_gate_enabled(FeatureGate.RESERVED_CAPACITY)
         self._cache: TTLCache[Hashable, Sequence[FoundReservation]] = TTLCache(MAX_ENTRIES, FRESH_SECONDS)

@@ -20,7 +20,8 @@ class Expression:
         """Raises ExpressionError for text that is no expression, or has no numeric result."""
         self._text = quote(text, MAX_QUOTED)
         try:
-            self._made = _environment().compile(text.encode().decode())
+            text.encode()
+            self._made = _environment().compile(text)
         except UnicodeEncodeError:
             raise ExpressionError(f"{self._text} has half of a surrogate pair, expected Unicode text") from None
         except RuntimeError as error:

@@ -49,11 +49,11 @@ S = TypeVar("S", bound=Message)
 async def stuck(connection: Connection) -> Result:
     """List overdue nodes, rollouts and commands, and slow nodes. Exit code 1 when one is overdue."""
     now = datetime.now(UTC)
-    client = await connection.connect()
+    client, cluster = await connection.connect(), connection.cluster
     (overdue, slow, follows, paused), overdue_items, invalid = await asyncio.gather(
-        find_stuck_nodes(connection),
-        list_overdue_items(client, connection.cluster, now),
-        query_invalid_objects(client, connection.cluster),
+        find_stuck_nodes(client, cluster),
+        list_overdue_items(client, cluster, now),
+        query_invalid_objects(client, cluster),
     )
     return stuck_result(overdue, slow, follows, paused, overdue_items, now, invalid.objects)
 
@@ -177,16 +177,15 @@ def paused_table(paused: Sequence[PausedObject]) -> PrintableTable:
 
 
 async def find_stuck_nodes(
-    connection: Connection,
+    client: Client, cluster: str
 ) -> tuple[list[NodeClaimSummary], list[NodeClaimSummary], dict[str, str], list[PausedObject]]:
     """Overdue nodes, slow nodes, the next action by workflow ID of the overdue ones, and paused objects."""
-    client = await connection.connect()
-    visibility = NodeClaimVisibility(client, connection.cluster)
+    visibility = NodeClaimVisibility(client, cluster)
     overdue, slow = await visibility.list_all(OVERDUE), await visibility.list_all(SLOW_ONES)
     states = await _query_states(client, [one.workflow_id for one in (*overdue, *slow)], NodeClaimState)
     follows: dict[str, str] = {one: action_of(state.observed.rules, state.phase) for one, state in states.items()}
     overdue, slow = ([_with_message(one, states) for one in nodeclaims] for nodeclaims in (overdue, slow))
-    return overdue, slow, follows, await list_paused_objects(client, connection.cluster)
+    return overdue, slow, follows, await list_paused_objects(client, cluster)
 
 
 def _with_message(nodeclaim: NodeClaimSummary, states: Mapping[str, NodeClaimState]) -> NodeClaimSummary:

@@ -22,6 +22,7 @@ from tenure.controller.disruption.replacements import (
     to_proposal,
 )
 from tenure.controller.planning.planner_process import PlannerClient
+from tenure.model.base import format_number
 from tenure.model.disruption.commands import (
     ActivePause,
     CommandBackoff,
@@ -298,7 +299,7 @@ def _worsened_reason(proposal: Proposal, command: Command) -> str:
     any reason when the number of replacements changed."""
     if command.price_after <= proposal.price_after + ROUNDING:
         return ""
-    costs = f"would cost {command.price_after:.4g} $/h now instead of {proposal.price_after:.4g}"
+    costs = f"would cost {format_number(command.price_after)} $/h now instead of {format_number(proposal.price_after)}"
     if len(command.replacements) != proposal.replacements:
         return f"its {len(command.replacements)} replacements {costs}, and {proposal.replacements} were proposed"
     return f"its replacements {costs}" if proposal.reason == "Underutilized" else ""

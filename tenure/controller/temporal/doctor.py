@@ -14,6 +14,7 @@ from tenure.controller.temporal.errors import lacks_namespace, make_namespace
 from tenure.controller.temporal.namespace import KINDS, how_to_make, is_there
 from tenure.controller.temporal.queries import query_invalid_objects, query_or_none
 from tenure.controller.temporal.worker_versioning import current_build, list_pollers
+from tenure.model.base import format_number
 from tenure.model.errors import (
     Finding,
     advice_finding,
@@ -83,7 +84,7 @@ def _check_limits(namespace: str, blob: int) -> list[Finding]:
     """`blob`: bytes; 0 where the server does not say."""
     if not blob:
         return []
-    message = f"a payload in {namespace} may have {blob / _MIB:g} MiB"
+    message = f"a payload in {namespace} may have {format_number(blob / _MIB, 6)} MiB"
     if blob < MIN_BLOB_BYTES:
         todo = "raise limit.blobSize.error to 2097152 or more in the server's dynamic config"
         return [advice_finding(AREA, "limits", f"{message}; plans of a large cluster need more", todo)]
@@ -225,4 +226,4 @@ def _exhausted_types(custom: dict[str, int]) -> str:
 
 def _format_days(length: timedelta) -> str:
     days = length / timedelta(days=1)
-    return "1 day" if days == 1 else f"{days:g} days"
+    return "1 day" if days == 1 else f"{format_number(days, 6)} days"

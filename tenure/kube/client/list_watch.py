@@ -76,8 +76,8 @@ class ListWatch:
                 self.cut_since = self.now()
             failures = failures + 1 if self.now() - started < _MIN_CONNECTION_SECONDS else int(fault is not None)
             if failures:
-                is_reported = failures == 1 or (fault is not None and fault.is_unreachable)
-                log_at_level = log.debug if is_reported else log.warning
+                is_unreachable = fault is not None and fault.is_unreachable  # `Endpoints` logs this.
+                log_at_level = log.debug if failures == 1 or is_unreachable else log.warning
                 log_at_level("watch interrupted", kind=self.resource.kind, fault=str(fault or ""), failures=failures)
                 await asyncio.sleep(_pause(fault, failures))
 

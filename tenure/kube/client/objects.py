@@ -66,10 +66,10 @@ class Objects:
         found: list[T] = []
         invalid = InvalidObjects()
         async for item in self.iterate(labels):
-            count = len(found)
-            with invalid.guard(object_key(item, self.resource.kind)):
+            try:
                 found.append(read(item))
-            if len(found) == count:
+            except Exception as error:
+                invalid.record(object_key(item, self.resource.kind), error)
                 found.append(read_identity(item))
         for one in invalid.report().objects:
             log.error("object is invalid", **one.model_dump())

@@ -177,7 +177,7 @@ def format_error(error: Exception) -> str:
 def read_pod(pod: Json, report: Callable[[Exception], str] = format_error) -> PodFact:
     """The pod; in the safest reading if it is invalid. Raises KeyError for an object without identity.
 
-    `report` receives the pod and one sentence about the problem.
+    `report` receives the error, and returns one sentence about it.
     """
     try:
         _, problem = read_protection(pod["metadata"].get("annotations") or {})

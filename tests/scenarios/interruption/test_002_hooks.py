@@ -173,7 +173,7 @@ async def test_what_follows_a_failure_is_what_the_policy_says(product: Installed
 
 async def _assert_stuck(product: InstalledProduct, name: str) -> None:
     """As `tenure stuck` lists it, long before its deadline."""
-    overdue, *_ = await find_stuck_nodes(product.connection)
+    overdue, *_ = await find_stuck_nodes(product.temporal, product.connection.cluster)
     assert name in [nodeclaim.name for nodeclaim in overdue]
 
 

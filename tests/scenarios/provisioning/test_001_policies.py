@@ -24,7 +24,7 @@ DECLARED = [taint.to_object() for taint in TAINTS]
 
 async def list_stuck(product: InstalledProduct) -> dict[str, list[str]]:
     """What `tenure stuck` tells: names of NodeClaims, and what follows for the overdue ones."""
-    overdue, slow, follows, _ = await find_stuck_nodes(product.connection)
+    overdue, slow, follows, _ = await find_stuck_nodes(product.temporal, product.connection.cluster)
     return {
         "overdue": [one.name for one in overdue],
         "slow": [one.name for one in slow],
