@@ -1,7 +1,7 @@
 """The worker: entry point and composition root. Settings, clients, adapters, activities, the Temporal worker.
 
 Any number of replicas may run; one of them hosts the watch. It starts with the singletons in place, stops on SIGTERM
-or for new certificates when what is under way has ended, and answers a wrong setting with one line and exit code 2.
+or for new certificates after running tasks have ended, and answers an invalid setting with one line and exit code 2.
 """
 
 import asyncio

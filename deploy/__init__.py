@@ -1,1 +1,1 @@
-"""What is installed in a cluster and in an AWS account; package data."""
+"""Manifests, charts and policies for a cluster and an AWS account; package data."""

@@ -84,7 +84,7 @@ _DROPPED: Final = {
     "repeated": "repeats",
     "foreign": "about instances without a NodeClaim",
     "over": "about nodes that are gone or going",
-    "unwanted": "about what concerns no node",
+    "unwanted": "that concern no node",
     "unknown": "of an unknown kind",
     "malformed": "that cannot be read",
 }
@@ -130,10 +130,10 @@ def select_rows(node_events: Sequence[NodeEvents], after: datetime) -> list[tupl
 
 def events_table(rows: Sequence[tuple[NodeClaimSummary, EventRecord]]) -> PrintableTable:
     return make_table(
-        *folded("heard", "event", "AWS acts"),
+        *folded("received", "event", "AWS acts"),
         *folded("NodeClaim", "instance", "NodePool", min_width=8),
         *folded("policy"),
-        *folded("what was done", min_width=20),
+        *folded("action", min_width=20),
         rows=(
             (
                 _format_time(record.received_at),
