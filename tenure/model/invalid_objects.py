@@ -1,8 +1,9 @@
 """The guard around each object: an error of one object is recorded, and every other object is still handled."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
@@ -77,17 +78,21 @@ class InvalidObjects:
         self._found: dict[ObjectKey, InvalidObject] = {}
         self._changed = True
 
-    @contextmanager
-    def guard(self, key: ObjectKey) -> Iterator[None]:
-        """Record an error that the body raises instead of raising it."""
-        before = self._found.pop(key, None)
-        try:
-            yield
-        except Exception as error:
+    def guard(self, key: ObjectKey) -> AbstractContextManager[None]:
+        """Record an error that the body raises, instead of raising it. The entry stays until the body succeeds."""
+        return _ObjectGuard(self, key)
+
+    def end_guard(self, key: ObjectKey, before: InvalidObject | None, error: Exception | None) -> None:
+        """`before`: the entry when the body began, which a success clears unless the body recorded another."""
+        if error is not None:
             self.record(key, error)
-        after = self._found.get(key)
-        if after != before:
+        elif before is not None and self._found.get(key) is before:
+            del self._found[key]
+        if self._found.get(key) != before:
             self._set_changed()
+
+    def get(self, key: ObjectKey) -> InvalidObject | None:
+        return self._found.get(key)
 
     def guard_change(self, raw: Mapping[str, Any], kind: str, *, is_deleted: bool) -> AbstractContextManager[None]:
         """For a watch event of an object. A deleted object is no longer invalid."""
@@ -138,3 +143,23 @@ class InvalidObjects:
     def count(self) -> Counter[tuple[str, ...]]:
         """By kind and reason."""
         return Counter((one.kind, one.reason) for one in self._found.values())
+
+
+class _ObjectGuard(AbstractContextManager[None]):
+    """A class, since plans enter thousands of guards: it takes half the time of a generator."""
+
+    __slots__ = ("_before", "_invalid_objects", "_key")
+
+    def __init__(self, invalid_objects: InvalidObjects, key: ObjectKey) -> None:
+        self._invalid_objects, self._key = invalid_objects, key
+
+    def __enter__(self) -> None:
+        self._before = self._invalid_objects.get(self._key)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if error is not None and not isinstance(error, Exception):
+            return False
+        self._invalid_objects.end_guard(self._key, self._before, error)
+        return True

@@ -11,26 +11,20 @@ from tenure.model.plan import Plan, UnschedulablePod
 from tenure.scheduling.packing.packer import unscheduled_pod
 from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape
 from tenure.scheduling.pods import constraints_of, node_requirement_alternatives
-from tenure.scheduling.snapshot import Change
+from tenure.scheduling.snapshot import Change, FactKind
 
 MAX_ATTEMPTS: Final = 64
-"""Plans that are made to find the pods that make planning fail."""
-_KINDS: Final[Mapping[type, str]] = {
-    PodFact: "Pod",
-    NodeFact: "Node",
-    NodeClaimFact: "NodeClaim",
-    NodePoolFact: "NodePool",
-    DaemonSetFact: "DaemonSet",
-    OverlayFact: "NodeOverlay",
-}
-_KINDS_BY_CHANGE: Final[Mapping[str, str]] = {
-    "pod": "Pod",
-    "node": "Node",
-    "claim": "NodeClaim",
-    "pool": "NodePool",
-    "daemonset": "DaemonSet",
-    "overlay": "NodeOverlay",
-}
+"""Plans, the failed one included, to find the pods that make planning fail."""
+_GUARDED: Final[Sequence[tuple[FactKind, type, str]]] = (
+    ("pod", PodFact, "Pod"),
+    ("node", NodeFact, "Node"),
+    ("claim", NodeClaimFact, "NodeClaim"),
+    ("pool", NodePoolFact, "NodePool"),
+    ("daemonset", DaemonSetFact, "DaemonSet"),
+    ("overlay", OverlayFact, "NodeOverlay"),
+)
+_KINDS: Final[Mapping[type, str]] = {fact: kind for _, fact, kind in _GUARDED}
+_KINDS_BY_CHANGE: Final[Mapping[FactKind, str]] = {change: kind for change, _, kind in _GUARDED}
 GuardedFact = PodFact | NodeFact | NodeClaimFact | NodePoolFact | DaemonSetFact | OverlayFact
 ShapedPods = Sequence[tuple[PodShape, PodFact]]
 
@@ -39,14 +33,14 @@ class PlannerGuard:
     def __init__(self) -> None:
         self.invalid_objects = InvalidObjects()
         self._faulty_pods: dict[str, str] = {}
-        """By UID the error of each pod that made planning fail."""
+        """The error of each pod that made planning fail, by UID."""
 
     def of(self, fact: GuardedFact, step: str = "") -> AbstractContextManager[None]:
         """`step`: tells several guards of the same object apart."""
         return self.invalid_objects.guard(_object_key(fact, step))
 
     def check(self, change: Change) -> Change | None:
-        """The change, in a form that planning can read; None where the last known form has to do."""
+        """The change in a form that planning can read; None keeps the last known form."""
         if change.fact is None:
             self._forget(change)
         match change.fact:
@@ -65,13 +59,13 @@ class PlannerGuard:
         return change
 
     def retry_faulty_pods(self) -> None:
-        """Something else changed that they depend on."""
+        """Plan these pods again, since an object changed that they may depend on."""
         for uid in self._faulty_pods:
             self.invalid_objects.forget_object("Pod", uid)
         self._faulty_pods.clear()
 
     def plan(self, shaped_pods: ShapedPods, make_plan: Callable[[ShapedPods], Plan]) -> Plan:
-        """The plan of all pods but those that make planning fail. Raises the error where every pod does."""
+        """The plan without the pods that make planning fail. Raises the error if every pod does."""
         usable: ShapedPods = [one for one in shaped_pods if one[1].uid not in self._faulty_pods]
         try:
             plan = make_plan(usable)
@@ -89,7 +83,7 @@ class PlannerGuard:
         groups: dict[str, list[tuple[PodShape, PodFact]]] = {}
         for one in usable:
             groups.setdefault(one[1].owner_uid or one[1].uid, []).append(one)
-        found = {pod.uid: (pod, why) for pod, why in _FaultSearch(make_plan).find([*groups.values()])}
+        found = {pod.uid: (pod, why) for pod, why in _FaultSearch(make_plan).find([*groups.values()], error)}
         if not found or (len(groups) > 1 and len(found) == len(usable)):
             raise error
         for uid, (pod, why) in found.items():
@@ -109,24 +103,24 @@ class _FaultSearch:
 
     def __init__(self, make_plan: Callable[[ShapedPods], Plan]) -> None:
         self._make_plan = make_plan
-        self._attempts = 0
+        self._attempts = 1
 
-    def find(self, groups: Sequence[ShapedPods]) -> Iterator[tuple[PodFact, Exception]]:
-        pods = [one for group in groups for one in group]
-        self._attempts += 1
-        try:
-            self._make_plan(pods)
-        except Exception as error:
-            if len(groups) == 1 or self._attempts >= MAX_ATTEMPTS:
-                yield from ((pod, error) for _, pod in pods)
-                return
-            middle = len(groups) // 2
-            yield from self.find(groups[:middle])
-            yield from self.find(groups[middle:])
+    def find(self, groups: Sequence[ShapedPods], error: Exception) -> Iterator[tuple[PodFact, Exception]]:
+        """The faulty pods among these groups, whose plan raised `error`."""
+        if len(groups) <= 1 or self._attempts >= MAX_ATTEMPTS:
+            yield from ((pod, error) for group in groups for _, pod in group)
+            return
+        middle = len(groups) // 2
+        for half in (groups[:middle], groups[middle:]):
+            self._attempts += 1
+            try:
+                self._make_plan([one for group in half for one in group])
+            except Exception as found:
+                yield from self.find(half, found)
 
 
 def _object_key(fact: GuardedFact, step: str = "") -> ObjectKey:
-    name = f"{fact.namespace}/{fact.name}" if isinstance(fact, PodFact | DaemonSetFact) else fact.name
+    name = f"{fact.namespace}/{fact.name}" if isinstance(fact, (PodFact, DaemonSetFact)) else fact.name
     return ObjectKey(_KINDS[type(fact)], name, fact.uid, f"{PLANNER_STEPS}-{step}" if step else PLANNER_STEPS)
 
 

@@ -65,6 +65,19 @@ def test_a_pod_that_makes_planning_fail_is_left_out_until_it_changes(monkeypatch
     assert unschedulable(cluster.plan()) == {} and invalid(cluster) == []
 
 
+def test_a_plan_that_failed_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = []
+
+    def is_bad(one: Any) -> bool:
+        if isinstance(one, list):
+            plans.append({fact.name for _, fact in one})
+        return isinstance(one, list) and "bad" in plans[-1]
+
+    fail_for(monkeypatch, "tenure.scheduling.cluster_state.plan_pods", is_bad)
+    Cluster(pool(), pod("good"), pod("bad")).plan()
+    assert plans == [{"good", "bad"}, {"good"}, {"bad"}, {"good"}]
+
+
 def test_an_error_of_every_pod_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     fail_for(monkeypatch, "tenure.scheduling.cluster_state.plan_pods", lambda one: isinstance(one, list) and bool(one))
     cluster = Cluster(pool(), pod("a"), pod("b"))
