@@ -137,7 +137,7 @@ async def run(settings: Settings) -> None:
         while not stop.is_set():
             await others.wait_until_released(readiness.wait_for)
             if not stop.is_set():
-                await serve(settings, temporal, cluster, cloud, others, readiness)
+                await serve(settings, temporal, cluster, cloud, endpoints, others, readiness)
     finally:
         renewing.cancel()
         await cluster.close()
@@ -177,6 +177,7 @@ async def serve(
     temporal: Client,
     cluster: tenure.kube.adapters.build.KubeAdapters,
     cloud: tenure.aws.adapters.AwsAdapters,
+    endpoints: Endpoints,
     others: KarpenterLease,
     readiness: Readiness,
 ) -> None:
@@ -193,6 +194,7 @@ async def serve(
             settings,
             [*list_planner_activities(host), events.consume_queue, events.read_instance_status],
         ),
+        endpoints=endpoints,
     )
     made = build_ports(settings, temporal, cluster, cloud)
     events = InterruptionActivities(

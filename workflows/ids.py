@@ -3,7 +3,12 @@
 
 def nodeclaim(cluster: str, name: str, uid: str) -> str:
     """The UID's first characters keep a new claim apart from a run of the same name that is just closing."""
-    return f"{cluster}/nodeclaim/{name}/{uid[:8]}"
+    return f"{nodeclaims(cluster)}{name}/{uid[:8]}"
+
+
+def nodeclaims(cluster: str) -> str:
+    """The prefix of all of them."""
+    return f"{cluster}/nodeclaim/"
 
 
 def provisioning(cluster: str) -> str:

@@ -140,7 +140,7 @@ class CapacityBuffers:
             self._set_fact(uid, None)
             self._unresolved[uid] = why
         except Fault as fault:
-            log.warning("CapacityBuffer not looked at", name=buffer.name, fault=str(fault))
+            log.warning("CapacityBuffer check failed", name=buffer.name, fault=str(fault))
             return False
         if uid in self._unresolved or self._checked_at is not None:
             await self._write_status(uid)

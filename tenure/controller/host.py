@@ -22,6 +22,7 @@ from tenure.controller.interruption import InterruptionNotifier
 from tenure.controller.session import ControllerSession
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.temporal.client import reset_sticky_queue
+from tenure.endpoints import Endpoints
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client import resources
 from tenure.model.disruption.commands import (
@@ -58,10 +59,12 @@ class ClusterController:
         offerings: Offerings,
         instances: Instances,
         plan_worker: Callable[[], AbstractAsyncContextManager[None]],
+        endpoints: Endpoints | None = None,
     ) -> None:
+        """`endpoints` outlive a session: one that ends while Temporal is unreachable leaves that to the next."""
         self._settings, self._kube, self._temporal = settings, kube, temporal
         self._offerings, self._instances = offerings, instances
-        self._plan_worker = plan_worker
+        self._plan_worker, self._endpoints = plan_worker, endpoints
         self._session: ControllerSession | None = None
         self._interruption_notifier = InterruptionNotifier(temporal, settings.cluster)
 
@@ -76,6 +79,7 @@ class ClusterController:
             instances=self._instances,
             sent=dict(carried.digests) if carried else {},
             now=utc_now,
+            endpoints=self._endpoints,
         )
         self._session = session
         log.info("watch hosted", cluster=self._settings.cluster, carried=len(session.sent))

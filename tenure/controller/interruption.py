@@ -108,10 +108,10 @@ class InterruptionNotifier:
                 return "over" if claim.deleting else "no workflow"
             if error.status in _PERMANENT_ERRORS:
                 raise
-            log.warning("node not told what AWS says", workflow=workflow_id, error=str(error))
+            log.warning("failed to signal NodeClaim workflow", workflow=workflow_id, error=str(error))
             return "later"
         kinds = sorted({one.kind for one in messages.messages})
-        log.info("node told what AWS says", claim=claim.name, instance=messages.instance_id, kinds=kinds)
+        log.info("signaled NodeClaim workflow", claim=claim.name, instance=messages.instance_id, kinds=kinds)
         return "notified"
 
     def _classify_unknown(self, cache: ClusterCache, known: bool) -> NotifyOutcome:
@@ -165,7 +165,7 @@ class InterruptionBurst:
         self._counts.setdefault(uid, until)
 
     def expire(self, now: datetime) -> None:
-        """Forget those that count no more."""
+        """Forget NodeClaims that no longer count."""
         self._counts = {uid: until for uid, until in self._counts.items() if now < until}
 
     def ends_at(self, now: datetime) -> datetime | None:

@@ -14,6 +14,7 @@ from tenure import metrics
 from tenure.clock import CLOCK, Clock
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeBatch
+from tenure.controller.settings import ControllerSettings
 from tenure.controller.signals.digests import short_hash
 from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.kube.client.resources import PODS
@@ -28,10 +29,7 @@ REPEAT_AFTER: Final = timedelta(hours=1)
 """Kubernetes deletes events after an hour."""
 _POD_EFFECT: Final = "no node is planned for it, and its node is protected from voluntary disruption until it is fixed"
 _EFFECT: Final = "its last known state is used until it is fixed"
-
-
 INVALID_CLOCK: Final = "InvalidClock"
-WORKER: Final = ObjectKey(PODS.kind, socket.gethostname(), step="clock")
 
 
 class ClockError(ValueError):
@@ -41,19 +39,19 @@ class ClockError(ValueError):
 class InvalidObjectReporter:
     def __init__(
         self,
-        cluster: str,
+        settings: ControllerSettings,
         cache: ClusterCache,
         events: Events,
         signal_queue: SignalQueue,
         meter: Meter,
         now: Callable[[], datetime],
         *,
-        worker: ObjectKey = WORKER,
         clock: Clock = CLOCK,
     ) -> None:
-        """`worker`: the pod of this worker, on which a wrong clock is reported."""
-        self._worker, self._clock = worker, clock
-        self._workflow_id, self._cache, self._events = ids.watch(cluster), cache, events
+        self._worker = ObjectKey(PODS.kind, f"{settings.namespace}/{socket.gethostname()}", step="clock")
+        """The pod of this worker, on which a wrong clock is reported."""
+        self._clock = clock
+        self._workflow_id, self._cache, self._events = ids.watch(settings.cluster), cache, events
         self._signal_queue, self._now = signal_queue, now
         self._gauge = GaugeFamily(metrics.INVALID_OBJECTS, meter)
         self._published: dict[ObjectKey, tuple[InvalidObject, datetime]] = {}

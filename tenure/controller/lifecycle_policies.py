@@ -177,7 +177,5 @@ class LifecyclePolicies:
                 continue
             self._written[name] = (known.uid, known.generation, validation)
             if validation.rejected:
-                log.warning(
-                    "LifecyclePolicy is refused", name=name, reason=validation.reason, message=validation.message
-                )
+                log.warning("LifecyclePolicy rejected", name=name, reason=validation.reason, message=validation.message)
         return complete

@@ -227,7 +227,7 @@ class Rebuild:
     async def _orphaned_workflows(self) -> list[Discrepancy]:
         """Workflows without their object; each looks for itself before it believes that."""
         cache, cluster = self._snapshot.cache, self._cluster
-        pools, classes, nodeclaims = ids.nodepool(cluster, ""), ids.nodeclass(cluster, ""), f"{cluster}/nodeclaim/"
+        pools, classes, nodeclaims = ids.nodepool(cluster, ""), ids.nodeclass(cluster, ""), ids.nodeclaims(cluster)
         objects: dict[str, tuple[Kind, set[str]]] = {
             classes: ("EC2NodeClass", {f"{classes}{name}" for name in cache.nodeclasses}),
             pools: ("NodePool", {f"{pools}{name}" for name in cache.nodepools}),

@@ -27,8 +27,8 @@ _PAGE: Final = 500
 
 async def list_nodeclaim_workflows(client: Client, cluster: str) -> dict[str, datetime]:
     """The NodeClaim workflows that run, and when each was started."""
-    prefix = f"{cluster}/nodeclaim/"
-    query = f"WorkflowType = 'NodeClaim' AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{prefix}'"
+    running = "WorkflowType = 'NodeClaim' AND ExecutionStatus = 'Running'"
+    query = f"{running} AND WorkflowId STARTS_WITH '{ids.nodeclaims(cluster)}'"
     return {one.execution.workflow_id: one.start_time.ToDatetime(UTC) async for one in _list_executions(client, query)}
 
 
@@ -62,7 +62,7 @@ def notify_orphaned_coordinators(
     classes = {ids.nodeclass(cluster, name) for name in cache.nodeclasses}
     orphans = [key for key in running if key not in pools | classes]
     for key in orphans:
-        log.warning("coordinator without its object: told", workflow=key)
+        log.warning("notified coordinator of deleted object", workflow=key)
         notifier.notify_coordinator_deleted(key)
     prefixes = (ids.nodepool(cluster, ""), ids.nodeclass(cluster, ""))
     _discard_stale(prefixes, {*pools, *classes, *running}, signal_queue)
@@ -82,13 +82,13 @@ def repair_nodeclaim_workflows(
     missing = [claim for key, claim in claims.items() if key not in running and needs_workflow(claim)]
     started = [claim for claim in missing if now - claim.created > YOUNG]
     for claim in started:
-        log.warning("NodeClaim without a running workflow: started", name=claim.name)
+        log.warning("started missing NodeClaim workflow", name=claim.name)
         notifier.restart_workflow(claim, known, now)
     orphans = [key for key, since in running.items() if key not in claims and now - since > YOUNG]
     for key in orphans:
-        log.warning("workflow without a NodeClaim: told", workflow=key)
+        log.warning("notified workflow of deleted NodeClaim", workflow=key)
         notifier.notify_deleted(key)
-    _discard_stale((f"{notifier.cluster}/nodeclaim/",), {*claims, *running}, signal_queue)
+    _discard_stale((ids.nodeclaims(notifier.cluster),), {*claims, *running}, signal_queue)
     return len(started), len(orphans)
 
 

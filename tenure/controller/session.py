@@ -16,13 +16,14 @@ from temporalio.client import Client
 from activities.ports.core import Instances, Offerings
 from tenure.controller.cache.dirty import CacheChanged, ChangeBatch, SingleFlight, SyncedKinds
 from tenure.controller.disruption.facade import VoluntaryDisruption
-from tenure.controller.invalid_object_reporter import WORKER, InvalidObjectReporter
-from tenure.controller.metrics import ControllerMetrics, meter_of, monitor_endpoints
+from tenure.controller.invalid_object_reporter import InvalidObjectReporter
+from tenure.controller.metrics import ControllerMetrics, meter_of
 from tenure.controller.planning.controller import ProvisioningController
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.signals.controller import SignalController
 from tenure.controller.signals.signaller import SignalQueue
 from tenure.controller.watched_cluster import WatchedCluster
+from tenure.endpoints import Endpoints
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.resources import (
     EC2_NODE_CLASSES,
@@ -68,13 +69,14 @@ class ControllerSession:
         instances: Instances,
         sent: dict[str, str],
         now: Callable[[], datetime],
+        endpoints: Endpoints | None = None,
     ) -> None:
-        """`sent`: digests of what the session before has signaled."""
+        """`sent`: digests of what the session before has signaled. `endpoints`: those of the process."""
         meter = meter_of(temporal)
         self.sent, self._now = sent, now
         self._awake = asyncio.Event()
         self._single_flight = SingleFlight()
-        self._signal_queue = SignalQueue(temporal, settings.task_queue, sent, monitor_endpoints(meter))
+        self._signal_queue = SignalQueue(temporal, settings.task_queue, sent, endpoints)
         self.cluster = WatchedCluster(settings, kube, now)
         self.provisioning = ProvisioningController(
             settings=settings,
@@ -107,13 +109,7 @@ class ControllerSession:
         )
         self._metrics = ControllerMetrics(self.cluster, meter)
         self._invalid_objects = InvalidObjectReporter(
-            settings.cluster,
-            self.cluster.cache,
-            kube.events,
-            self._signal_queue,
-            meter,
-            now,
-            worker=WORKER._replace(name=f"{settings.namespace}/{WORKER.name}"),
+            settings, self.cluster.cache, kube.events, self._signal_queue, meter, now
         )
         planner_client.catalogue.subscribe(self._metrics.on_catalogue)
         self.cluster.cache.subscribe(CacheChanged, lambda _: self._awake.set())

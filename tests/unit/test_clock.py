@@ -13,6 +13,7 @@ from temporalio.common import MetricMeter
 from tenure.clock import CLOCK, MAX_OFFSET, Clock, utc_now
 from tenure.controller.interruption import InterruptedCapacity
 from tenure.controller.invalid_object_reporter import InvalidObjectReporter
+from tenure.controller.settings import ControllerSettings
 from tenure.kube.adapters.cluster import ObservedLease
 from tenure.model.interruption.messages import InterruptionMessage
 from tenure.scheduling.disruption.eligibility import consolidate_after_exclusions
@@ -106,7 +107,13 @@ async def test_a_wrong_clock_is_reported_on_the_workers_pod() -> None:
     harness, events, clock = CacheHarness(), FakeEvents(), ShiftedClock(SHIFT)
     clock.observe()
     reporter = InvalidObjectReporter(
-        "c", harness.cache, events, RecordingSignalQueue(), MetricMeter.noop, lambda: harness.now, clock=clock
+        ControllerSettings(cluster="c", task_queue="c"),
+        harness.cache,
+        events,
+        RecordingSignalQueue(),
+        MetricMeter.noop,
+        lambda: harness.now,
+        clock=clock,
     )
     reporter.on_changes(None)  # type: ignore[arg-type]
     await reporter.publish_events()

@@ -79,7 +79,7 @@ class ClusterCache:
         self._nodeclaim_by_instance: dict[str, str] = {}
         self._nodeclaims_by_nodepool: dict[str, set[str]] = {}
         self._assumed: dict[str, datetime] = {}
-        """Creation times of NodeClaims that this process created and the watch does not show yet."""
+        """Times at which `assume_nodeclaim` added NodeClaims that no list or watch has shown yet."""
         self._deleted: deque[str] = deque(maxlen=_RECENT_DELETIONS)
         self.interrupted: set[str] = set()
         """NodeClaims whose instance AWS interrupts: plans treat them as deleting."""
@@ -264,7 +264,7 @@ class ClusterCache:
             self._store_nodeclaim(claim)
 
     def forget_unobserved_nodeclaims(self, before: datetime) -> None:
-        """Those that were assumed earlier and that no list or watch has shown: they were deleted while none ran."""
+        """Delete assumed NodeClaims that no list or watch has shown since: they were deleted while no watch ran."""
         for name in [name for name, at in self._assumed.items() if at < before]:
             del self._assumed[name]
             self._delete_nodeclaim(name, self.nodeclaims[name].uid)

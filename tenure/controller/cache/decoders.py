@@ -36,7 +36,7 @@ KINDS: Final = frozenset(_READERS)
 
 
 def find_annotation_problem(plural: str, raw: Json) -> str:
-    """The problem with the do-not-disrupt of a Node, or of a DaemonSet's pods; empty where there is none."""
+    """The problem with the annotation do-not-disrupt of a Node or a DaemonSet's pod template; empty if it is valid."""
     if plural == resources.NODES.plural:
         return read_protection(raw["metadata"].get("annotations") or {}, protects="")[1]
     if plural == resources.DAEMON_SETS.plural:

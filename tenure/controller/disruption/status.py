@@ -126,6 +126,4 @@ class OverlayStatusWriter:
                 continue
             self._written[name] = (known.uid, known.generation, validation)
             if validation.reason:
-                log.warning(
-                    "NodeOverlay is not heeded", name=name, reason=validation.reason, message=validation.message
-                )
+                log.warning("NodeOverlay rejected", name=name, reason=validation.reason, message=validation.message)

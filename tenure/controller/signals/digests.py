@@ -60,13 +60,13 @@ class NodeClaimView:
     not_ready: NotReadyGrace | None = None
     """What an initialized node has used of its grace."""
     rules: LifecycleRules | None = None
-    """What LifecyclePolicies say of its NodePool's nodes."""
+    """The rules of LifecyclePolicies for its NodePool."""
     event_policies: dict[str, str] = field(default_factory=dict)
-    """Which of them say something of AWS's events, by kind."""
+    """The names of the policies for AWS events, by kind."""
     hook_policies: dict[str, str] = field(default_factory=dict)
-    """Whose hooks count, by point."""
+    """The name of the policy whose hooks count, by point."""
     events_unread: str = ""
-    """The invalid rules among them."""
+    """The invalid rules for AWS events."""
     is_repair_enabled: bool = False
     """The gate NodeRepair is on."""
 

@@ -9,6 +9,7 @@ import pytest
 
 from tenure.controller.host import ClusterController
 from tenure.controller.settings import ControllerSettings
+from tenure.endpoints import Endpoints
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.model.disruption.commands import (
     DisruptionDecision,
@@ -33,8 +34,9 @@ class FakeSession:
 
     made = 0
 
-    def __init__(self, **_: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         FakeSession.made += 1
+        self.endpoints = options["endpoints"]
         self.name = f"stay {FakeSession.made}"
         self.sent: dict[str, str] = {}
         self.cluster = self
@@ -80,6 +82,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> ClusterController:
         offerings=FakeOfferings(),
         instances=FakeInstances(),
         plan_worker=null_plan_worker,
+        endpoints=Endpoints(),
     )
 
 
@@ -93,6 +96,16 @@ async def test_a_stay_that_ends_late_does_not_end_the_next_one(host: ClusterCont
     assert (await host.plan(PlanRequest(plan_id="p"))).blocked == "stay 2"
     await cancel_session(second)
     assert "does not host" in (await host.plan(PlanRequest(plan_id="p"))).blocked
+
+
+async def test_an_endpoint_that_a_session_left_unreachable_is_known_to_the_next_one(host: ClusterController) -> None:
+    found = []
+    for _ in range(2):
+        session = asyncio.create_task(host.run(None, lambda _: None))
+        await run_pending_tasks()
+        found.append(cast(Any, host._session).endpoints)
+        await cancel_session(session)
+    assert isinstance(found[0], Endpoints) and found[0] is found[1]
 
 
 async def test_disruption_is_refused_as_a_value_while_there_is_no_host_or_its_caches_are_old(

@@ -8,6 +8,7 @@ from temporalio.common import MetricMeter
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeBatch
 from tenure.controller.invalid_object_reporter import REPEAT_AFTER, InvalidObjectReporter
+from tenure.controller.settings import ControllerSettings
 from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.model.errors import InvalidObjectReport
 from tenure.model.invalid_objects import MAX_REPORTED, ObjectKey
@@ -15,6 +16,7 @@ from tenure.model.invalid_objects import MAX_REPORTED, ObjectKey
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BATCH = cast(ChangeBatch, None)
 POD = ObjectKey("Pod", "default/a", "uid-a")
+SETTINGS = ControllerSettings(cluster="c", task_queue="c")
 
 
 class FakeEvents:
@@ -42,7 +44,7 @@ class Harness:
         self.now = NOW
         self.cache, self.events, self.signals = ClusterCache(lambda: self.now), FakeEvents(), FakeSignals()
         self.reporter = InvalidObjectReporter(
-            "c", self.cache, self.events, cast(SignalQueue, self.signals), MetricMeter.noop, lambda: self.now
+            SETTINGS, self.cache, self.events, cast(SignalQueue, self.signals), MetricMeter.noop, lambda: self.now
         )
 
     def fail(self, key: ObjectKey, message: str = "bad") -> None:
@@ -82,6 +84,14 @@ async def test_the_workflow_of_the_watch_gets_the_list_and_its_end() -> None:
     reports = [cast(InvalidObjectReport, one.argument) for one in harness.signals.signals]
     assert [[one.name for one in report.objects] for report in reports] == [["default/a"], []]
     assert {(one.workflow_id, one.name) for one in harness.signals.signals} == {("c/watch", "report_invalid_objects")}
+
+
+def test_an_object_stays_invalid_while_it_is_handled_again() -> None:
+    harness = Harness()
+    harness.fail(POD)
+    with harness.cache.invalid_objects.guard(POD):
+        assert harness.cache.invalid_objects.items().keys() == {POD}
+    assert not harness.cache.invalid_objects.items()
 
 
 def test_a_long_list_is_cut_and_says_so() -> None:
