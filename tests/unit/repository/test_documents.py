@@ -1,6 +1,7 @@
 """Commands, targets, modules, objects and outputs that the documentation shows exist."""
 
 import importlib.util
+import pydoc
 import re
 import textwrap
 from collections.abc import Iterator
@@ -102,6 +103,17 @@ def test_every_make_target_and_module_in_the_documentation_exists() -> None:
     assert found and found <= targets
     modules = set(re.findall(r"python -m ([\w.]+)", text))
     assert modules and {one for one in modules if importlib.util.find_spec(one) is None} == set()
+
+
+def test_every_python_name_in_the_documentation_exists() -> None:
+    text = "\n".join(page.read_text() for page in PAGES)
+    found = set(re.findall(r"`((?:\w+\.){2,}[A-Z]\w*)`", text))
+    assert len(found) >= 3 and {one for one in found if pydoc.locate(one) is None} == set()
+
+
+def test_no_page_has_a_conflict_marker() -> None:
+    found = [page.name for page in PAGES if re.search(r"^(?:<{7}|>{7}) ", page.read_text(), flags=re.MULTILINE)]
+    assert found == []
 
 
 def test_every_output_in_the_documentation_is_generated() -> None:

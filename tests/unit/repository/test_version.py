@@ -25,7 +25,7 @@ def test_images_are_tagged_with_the_version() -> None:
     assert {tag for _, tag in tags} == {VERSION}, tags
 
 
-def test_changelog_begins_with_the_version_and_links_no_missing_release() -> None:
+def test_changelog_begins_with_the_version_and_lists_releases_newest_first() -> None:
     releases = re.findall(r"^## \[?(\d+\.\d+\.\d+)\]? - \d{4}-\d{2}-\d{2}$", CHANGELOG, flags=re.MULTILINE)
     assert releases[0] == VERSION
     assert releases == sorted(releases, key=lambda one: tuple(map(int, one.split("."))), reverse=True)
