@@ -56,11 +56,11 @@ async def assert_policy_names_setting(scope: ClusterScope) -> None:
 
 
 class NoReadyPod(Exception):
-    """No pod was Ready at a moment; no AssertionError, so that nobody looks again."""
+    """No pod was Ready at one check. It is no AssertionError, so `wait_until` does not retry."""
 
 
 async def assert_deleted_without_downtime(scope: ClusterScope, claim: str) -> None:
-    """At every look at least one pod serves."""
+    """At every check at least one pod is Ready."""
     pods = await scope.pods()
     if not any(has_ready_containers(one) for one in pods):
         raise NoReadyPod(str([(one["metadata"]["name"], one["status"]) for one in pods]))

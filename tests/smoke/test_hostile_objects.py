@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tenure.apis import labels
+from tests.support.product.drains import set_do_not_disrupt
 from tests.support.product.eventually import wait_until
-from tests.support.product.objects import NODE_CLASS, PAUSE, Object, node_pool, pod_spec
+from tests.support.product.objects import NODE_CLASS, Object, node_pool, pending_pod, pod_spec
 from tests.support.product.product import InstalledProduct
 from tests.support.product.scene import ClusterScope, object_names
 
@@ -32,23 +32,6 @@ REQUESTS: tuple[dict[str, str], ...] = (
 SCHEDULES = ("@dailyx", "0 0 31 2 *", f"{ARABIC_THREE} 0 * * *", "*/0 * * * *", "9" * 200 + " 0 * * *", "0 0 L * *")
 
 
-def hostile_pod(scope: ClusterScope, number: int, *, annotation: str = "", **requests: str) -> Object:
-    """More CPU than a node has keeps it pending: kube-scheduler reads an amount above 64 bits as zero."""
-    requests = {"cpu": "3500m", **requests}
-    container = {"name": "main", "image": PAUSE, "resources": {"requests": requests, "limits": dict(requests)}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"{scope.name}-hostile-{number}",
-            "namespace": "default",
-            "labels": {"hostile": scope.name},
-            "annotations": {labels.DO_NOT_DISRUPT: annotation} if annotation else {},
-        },
-        "spec": {"nodeSelector": {labels.NODEPOOL: scope.name}, "containers": [container]},
-    }
-
-
 def hostile_pool(scope: ClusterScope, number: int, schedule: str) -> Object:
     pool = node_pool(f"{scope.name}-hostile-{number}", of_class=NODE_CLASS)
     pool["spec"]["disruption"]["budgets"] = [{"nodes": "1", "schedule": schedule, "duration": "1h"}]
@@ -66,25 +49,20 @@ async def test_hostile_objects_affect_only_themselves(product: InstalledProduct)
             await wait_until(lambda: scope.assert_pods_running(2))
             (claim,) = await scope.nodeclaims()
             protected, _ = await scope.pods()
-            await annotate(product, protected, ANNOTATIONS[0])
+            await set_do_not_disrupt(scope, protected["metadata"]["name"], ANNOTATIONS[0])
             await wait_until(
                 lambda: scope.assert_event(protected["metadata"]["name"], "InvalidObject", "protects the pod")
             )
             await product.delete(f"/apis/karpenter.sh/v1/nodeclaims/{object_names([claim])[0]}")
             await wait_until(lambda: assert_pods_on_two_nodes(scope))
             assert protected["metadata"]["uid"] in {one["metadata"]["uid"] for one in await scope.pods()}
-            await annotate(product, protected, None)
+            await set_do_not_disrupt(scope, protected["metadata"]["name"], None)
             await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names([claim])))
             await wait_until(lambda: scope.assert_pods_running(2))
             await wait_until(lambda: scope.assert_event(f"{scope.name}-hostile-0", "FailedScheduling", "9e30"))
         finally:
             for one in created:
                 await product.delete(await product.kube.path_of(one))
-
-
-async def annotate(product: InstalledProduct, pod: Object, value: str | None) -> None:
-    path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
-    await product.patch(path, {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: value}}})
 
 
 async def assert_pods_on_two_nodes(scope: ClusterScope) -> None:
@@ -95,9 +73,10 @@ async def assert_pods_on_two_nodes(scope: ClusterScope) -> None:
 
 async def create_hostile_objects(product: InstalledProduct, scope: ClusterScope) -> list[Object]:
     """Those that the API server admits."""
-    objects = [hostile_pod(scope, number, **requests) for number, requests in enumerate(REQUESTS)]
+    objects = [pending_pod(scope.name, f"hostile-{number}", **requests) for number, requests in enumerate(REQUESTS)]
     objects += [
-        hostile_pod(scope, 100 + number, annotation=text, memory="9e30") for number, text in enumerate(ANNOTATIONS)
+        pending_pod(scope.name, f"hostile-{100 + number}", do_not_disrupt=text, memory="9e30")
+        for number, text in enumerate(ANNOTATIONS)
     ]
     objects += [hostile_pool(scope, number, schedule) for number, schedule in enumerate(SCHEDULES)]
     created: list[Object] = []

@@ -1,7 +1,7 @@
 """10,000 nodes come and go, and leave no entry in any container of the controller and its planner."""
 
-from tests.support.controller.node_lifecycles import assert_no_entries_remain
 from tests.unit.controller.conftest import planner_in_a_thread
+from tests.unit.controller.node_lifecycles import assert_no_entries_remain
 
 __all__ = ["planner_in_a_thread"]
 

@@ -1,8 +1,9 @@
-"""A batch of hostile objects in a running sandbox: applied, checked beside ordinary pods, deleted, and bisected."""
+"""A batch of hostile objects in a running sandbox: applied, checked next to ordinary pods, deleted, and bisected."""
 
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from tenure.sandbox.errors import ApiError
@@ -102,13 +103,11 @@ async def find_culprits(product: InstalledProduct, objects: Sequence[HostileObje
     middle = len(objects) // 2
     culprits: list[HostileObject] = []
     for half in (objects[:middle], objects[middle:]):
-        batch = Batch(product)
+        batch, suspects = Batch(product), half
         await batch.apply(half)
-        try:
+        with suppress(AssertionError):
             await check_ordinary_pod(product, name)
-        except AssertionError:
-            await batch.delete()
-            culprits += await find_culprits(product, half, name)
-        else:
-            await batch.delete()
+            suspects = []
+        await batch.delete()
+        culprits += await find_culprits(product, suspects, name)
     return culprits

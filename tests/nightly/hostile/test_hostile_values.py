@@ -50,6 +50,7 @@ async def test_a_hostile_value_affects_only_its_own_object(
     assert not failures
 
 
+@pytest.mark.usefixtures("hostile_product")
 def test_the_api_server_accepts_enough_hostile_values(record_property: RecordProperty) -> None:
     if sum((accepted + rejected).values()) < len(OBJECTS):
         pytest.skip("needs all batches")

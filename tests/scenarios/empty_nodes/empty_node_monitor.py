@@ -45,7 +45,7 @@ class EmptyNodeMonitor:
     _excused: dict[str, datetime] = field(default_factory=dict)
     """By node, when it last had a current reason."""
     _silent: dict[str, datetime] = field(default_factory=dict)
-    """By node, since when it has none."""
+    """By node, the time since which it has had none."""
 
     async def check(self) -> bool:
         """True if a node has no current reason, so that the next check is due soon."""

@@ -5,18 +5,18 @@ from typing import Final
 
 import pytest
 
-from tenure.apis.labels import DO_NOT_DISRUPT, NODEPOOL
+from tenure.apis.labels import DO_NOT_DISRUPT
+from tests.support.product.drains import set_do_not_disrupt
 from tests.support.product.eventually import assert_throughout, wait_until
-from tests.support.product.interruption_events import SOON, instance_id, nodeclaim_name, send_spot_warning
+from tests.support.product.interruption_events import SOON, instance_id, nodeclaim_name, send_spot_warning, spot_warning
 from tests.support.product.interruption_queue import assert_queue_empty
-from tests.support.product.objects import PAUSE, Object, pod_spec
+from tests.support.product.objects import Object, pending_pod, pod_spec
 from tests.support.product.product import InstalledProduct
 from tests.support.product.scene import ClusterScope
 
 DIGITS: Final = "9" * 4301 + "h"
 LONG: Final = "9" * 20_000 + "x"
 HALF_NODE: Final = "600m"
-SPOT_WARNING: Final = "EC2 Spot Instance Interruption Warning"
 
 
 @pytest.mark.row("005-a")
@@ -26,19 +26,14 @@ async def test_an_unreadable_annotation_protects_its_pod_and_no_other(product: I
         await wait_until(lambda: scope.assert_pods_running(2))
         (claim,) = await scope.nodeclaims()
         protected, other = [one["metadata"]["name"] for one in await scope.pods()]
-        await annotate(product, protected, DIGITS)
+        await set_do_not_disrupt(scope, protected, DIGITS)
         await wait_until(lambda: scope.assert_event(protected, "InvalidObject", DO_NOT_DISRUPT, "protects the pod"))
         await product.delete(f"/apis/karpenter.sh/v1/nodeclaims/{nodeclaim_name(claim)}")
         await wait_until(lambda: assert_pod_replaced(scope, other))
         await assert_throughout(lambda: assert_on_node(scope, protected, claim), seconds=5)
-        await annotate(product, protected, None)
+        await set_do_not_disrupt(scope, protected, None)
         await wait_until(lambda: scope.assert_nodeclaims_deleted([nodeclaim_name(claim)]))
         await wait_until(lambda: scope.assert_pods_running(2))
-
-
-async def annotate(product: InstalledProduct, pod: str, value: str | None) -> None:
-    path = f"/api/v1/namespaces/default/pods/{pod}"
-    await product.patch(path, {"metadata": {"annotations": {DO_NOT_DISRUPT: value}}})
 
 
 async def assert_pod_replaced(scope: ClusterScope, pod: str) -> None:
@@ -51,29 +46,14 @@ async def assert_on_node(scope: ClusterScope, pod: str, claim: Object) -> None:
     assert nodes.get(pod) == claim["status"]["nodeName"], nodes
 
 
-def pending_pod(scope: ClusterScope, name: str, *, annotation: str = "", **requests: str) -> Object:
-    """More CPU than a node has keeps it pending: kube-scheduler reads an amount above 64 bits as zero."""
-    container = {"name": "main", "image": PAUSE, "resources": {"requests": {"cpu": "3500m", **requests}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"{scope.name}-{name}",
-            "namespace": "default",
-            "annotations": {DO_NOT_DISRUPT: annotation} if annotation else {},
-        },
-        "spec": {"nodeSelector": {NODEPOOL: scope.name}, "containers": [container]},
-    }
-
-
 @pytest.mark.row("005-b")
 async def test_hostile_pending_pods_are_named_and_an_ordinary_pod_is_placed(product: InstalledProduct) -> None:
     async with product.scope("005-b") as scope:
         for pod in (
-            pending_pod(scope, "memory", memory="9e30"),
-            pending_pod(scope, "cpu", cpu="1e30"),
-            pending_pod(scope, "annotation", annotation=LONG),
-            pending_pod(scope, "script", annotation="\u0663h"),
+            pending_pod(scope.name, "memory", memory="9e30"),
+            pending_pod(scope.name, "cpu", cpu="1e30"),
+            pending_pod(scope.name, "annotation", do_not_disrupt=LONG),
+            pending_pod(scope.name, "script", do_not_disrupt="\u0663h"),
         ):
             await scope.apply_manifest(pod)
         await scope.run_pods(1)
@@ -105,10 +85,3 @@ async def test_unreadable_messages_do_not_delay_a_spot_warning(product: Installe
             lambda: product.metric_value("tenure_interruption_messages_dropped_total", why="malformed"), seconds=SOON
         )
         await wait_until(partial(assert_queue_empty, product))
-
-
-def spot_warning(claim: Object, **fields: object) -> Object:
-    """An envelope of EventBridge with other values in some fields."""
-    detail = {"instance-id": instance_id(claim), "instance-action": "terminate"}
-    envelope = {"version": "0", "id": "1", "source": "aws.ec2", "detail-type": SPOT_WARNING, "detail": detail}
-    return {**envelope, "time": "2026-11-25T10:00:00Z", **fields}

@@ -70,9 +70,14 @@ async def single_pod(scope: ClusterScope) -> Object:
 async def annotate_do_not_disrupt(scope: ClusterScope, value: str) -> Object:
     """The scene's only pod is annotated do-not-disrupt."""
     pod = await single_pod(scope)
-    path = PODS.path(pod["metadata"]["name"], namespace="default")
-    await scope.product.patch(path, {"metadata": {"annotations": {DO_NOT_DISRUPT: value}}})
+    await set_do_not_disrupt(scope, pod["metadata"]["name"], value)
     return pod
+
+
+async def set_do_not_disrupt(scope: ClusterScope, pod: str, value: str | None) -> None:
+    """None removes the annotation."""
+    path = PODS.path(pod, namespace="default")
+    await scope.product.patch(path, {"metadata": {"annotations": {DO_NOT_DISRUPT: value}}})
 
 
 @asynccontextmanager

@@ -64,30 +64,33 @@ def announce_maintenance(product: InstalledProduct, *claims: Object, **ahead: fl
 def send_spot_warning(product: InstalledProduct, *claims: Object) -> None:
     """A spot interruption warning for each, be it a spot instance or not."""
     for claim in claims:
-        _send_event(product, claim, "EC2 Spot Instance Interruption Warning", {"instance-action": "terminate"})
+        product.aws.send_message(spot_warning(claim))
+
+
+def spot_warning(claim: Object, **fields: object) -> Object:
+    """The envelope of EventBridge, with other values in some fields."""
+    return _event(claim, "EC2 Spot Instance Interruption Warning", {"instance-action": "terminate"}) | fields
 
 
 def stop_instance(product: InstalledProduct, claim: Object) -> None:
     """AWS stops the instance, and says so."""
     product.aws.stop_instance(instance_id(claim))
-    _send_event(product, claim, "EC2 Instance State-change Notification", {"state": "stopping"})
+    product.aws.send_message(_event(claim, "EC2 Instance State-change Notification", {"state": "stopping"}))
 
 
-def _send_event(product: InstalledProduct, claim: Object, about: str, detail: dict[str, str]) -> None:
+def _event(claim: Object, about: str, detail: dict[str, str]) -> Object:
     instance = instance_id(claim)
-    product.aws.send_message(
-        {
-            "version": "0",
-            "id": str(uuid.uuid4()),
-            "detail-type": about,
-            "source": "aws.ec2",
-            "account": "000000000000",
-            "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "region": "us-west-2",
-            "resources": [f"arn:aws:ec2:us-west-2:000000000000:instance/{instance}"],
-            "detail": {"instance-id": instance, **detail},
-        }
-    )
+    return {
+        "version": "0",
+        "id": str(uuid.uuid4()),
+        "detail-type": about,
+        "source": "aws.ec2",
+        "account": "000000000000",
+        "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "region": "us-west-2",
+        "resources": [f"arn:aws:ec2:us-west-2:000000000000:instance/{instance}"],
+        "detail": {"instance-id": instance, **detail},
+    }
 
 
 async def count_events(scope: ClusterScope, about: str, reason: str) -> int:

@@ -122,6 +122,22 @@ def pod_spec(pool: str, *, cpu: str = "1500m", **more: str) -> Object:
     }
 
 
+def pending_pod(pool: str, name: str, *, do_not_disrupt: str = "", **requests: str) -> Object:
+    """More CPU than a node has keeps it pending: kube-scheduler reads an amount above 64 bits as zero."""
+    requests = {"cpu": "3500m", **requests}
+    container = {"name": "main", "image": PAUSE, "resources": {"requests": requests, "limits": requests}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{pool}-{name}",
+            "namespace": "default",
+            "annotations": {labels.DO_NOT_DISRUPT: do_not_disrupt} if do_not_disrupt else {},
+        },
+        "spec": {"nodeSelector": {labels.NODEPOOL: pool}, "containers": [container]},
+    }
+
+
 def static_pod(name: str, node: Object) -> Object:
     """The mirror of a pod that the kubelet runs by itself."""
     spec = {

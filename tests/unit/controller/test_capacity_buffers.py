@@ -8,11 +8,11 @@ import pytest
 
 from tenure.controller.capacity_buffers import MAX_CHECK_INTERVAL, MIN_CHECK_INTERVAL, CapacityBuffers
 from tenure.kube.client.list_watch import Delta
-from tenure.kube.facts.pods import virtual_pod_fact
 from tenure.model.errors import TryLater
 from tenure.model.plan import Plan
 from tenure.model.provider_results import ConditionPatch
 from tests.support.controller.builders import CacheHarness, claim, node_class, pool, stamp
+from tests.support.injected_errors import fail_for
 from tests.unit.controller.planning.test_provisioner import ProvisionerHarness
 from tests.unit.controller.signals.test_workflow_notifier import NotifierHarness as WorkflowNotifierHarness
 
@@ -167,12 +167,8 @@ async def test_what_makes_no_sense_is_said_and_hurts_no_other(harness: BufferHar
 async def test_a_buffer_that_raises_an_error_hurts_no_other(
     harness: BufferHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail_for_one(raw: Json, template: Json) -> Any:
-        if raw["metadata"]["name"] == "bad":
-            raise AttributeError("injected")
-        return virtual_pod_fact(raw, template)
-
-    monkeypatch.setattr("tenure.controller.capacity_buffers.virtual_pod_fact", fail_for_one)
+    path = "tenure.controller.capacity_buffers.virtual_pod_fact"
+    fail_for(monkeypatch, path, lambda one: one.get("metadata", {}).get("name") == "bad", AttributeError("injected"))
     bad = buffer("bad", podTemplateRef={"name": "web"}, replicas=2)
     await harness.resolve(bad, by_template())
     assert set(harness.cache.buffers) == {"spare"}

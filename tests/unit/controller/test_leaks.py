@@ -1,6 +1,6 @@
 """Objects that are gone leave no entry in any container of the controller and its planner."""
 
-from tests.support.controller.node_lifecycles import assert_no_entries_remain
+from tests.unit.controller.node_lifecycles import assert_no_entries_remain
 
 
 async def test_lives_of_nodes_leave_no_entries() -> None:

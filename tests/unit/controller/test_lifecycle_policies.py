@@ -11,9 +11,10 @@ from tenure.controller.lifecycle_policies import LifecyclePolicies
 from tenure.kube.client.list_watch import Delta
 from tenure.model.errors import TryLater
 from tenure.model.nodeclaim.state import Deadlines
-from tenure.model.operator_requests import NO_INVALID_RULES, PolicyFact, PolicyValidation
+from tenure.model.operator_requests import NO_INVALID_RULES, PolicyValidation
 from tenure.policy.policy_features import PolicyFeatures
 from tests.support.controller.builders import CacheHarness, claim, pool, stamp
+from tests.support.injected_errors import fail_for, named
 
 
 class FakePolicyPort:
@@ -38,12 +39,7 @@ def policy(name: str, *, generation: int = 1, age: float = 100, **spec: Any) -> 
 
 
 def test_a_policy_that_raises_an_error_hurts_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail_for_one(fact: PolicyFact) -> str:
-        if fact.name == "bad":
-            raise RuntimeError("injected")
-        return ""
-
-    monkeypatch.setattr("tenure.policy.lifecycle_policy.problem_in", fail_for_one)
+    fail_for(monkeypatch, "tenure.policy.lifecycle_policy.problem_in", named("bad"), RuntimeError("injected"))
     harness = PolicyHarness()
     harness.apply_objects("nodepools", pool())
     harness.write(policy("bad", launch={"deadline": "3m"}), policy("good", launch={"deadline": "4m"}))

@@ -1,6 +1,5 @@
 """An object that makes planning fail becomes a value, and everything else is planned."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,28 +7,12 @@ import pytest
 from tenure.model.disruption.decision import DisruptionRequest
 from tenure.model.plan import Plan
 from tenure.scheduling.snapshot import Change
+from tests.support.injected_errors import fail_for, named
 from tests.unit.scheduling.builders import NOW, Cluster, daemonset, node, nodeclaim, overlay, pod, pool
 
 
 def invalid(cluster: Cluster) -> list[tuple[str, str]]:
     return sorted((key.kind, key.name) for key in cluster.state.guard.invalid_objects.items())
-
-
-def fail_for(monkeypatch: pytest.MonkeyPatch, path: str, is_bad: Callable[[Any], bool]) -> None:
-    """The function at `path` raises an error where one of its arguments is bad."""
-    module, _, name = path.rpartition(".")
-    original = getattr(__import__(module, fromlist=[name]), name)
-
-    def replacement(*args: Any, **kwargs: Any) -> Any:
-        if any(is_bad(one) for one in args):
-            raise ZeroDivisionError("injected")
-        return original(*args, **kwargs)
-
-    monkeypatch.setattr(path, replacement)
-
-
-def named(name: str) -> Callable[[Any], bool]:
-    return lambda one: getattr(one, "name", "") == name
 
 
 def unschedulable(plan: Plan) -> dict[str, str]:

@@ -1,8 +1,5 @@
 """Without DNS every call to AWS is retried, and the endpoint is reported once."""
 
-import socket
-from typing import Any
-
 import pytest
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError, ReadTimeoutError
 
@@ -11,14 +8,11 @@ from tenure.aws.client.errors import fault_of
 from tenure.aws.settings import AwsSettings
 from tenure.endpoints import MIN_FAILURES, Endpoints
 from tenure.model.errors import TryLater
-
-
-def fail_to_resolve(*_: Any, **__: Any) -> Any:
-    raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+from tests.support.injected_errors import lose_dns
 
 
 async def test_a_name_that_is_not_resolved_is_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "getaddrinfo", fail_to_resolve)
+    lose_dns(monkeypatch)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     observed: list[tuple[str, bool]] = []

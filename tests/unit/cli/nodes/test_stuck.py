@@ -31,12 +31,10 @@ def capture_stuck(
 
 
 def test_an_overdue_node_is_shown_with_its_deadline_what_follows_and_who_is_waited_for() -> None:
-    late = make_nodeclaim(
-        "a", overdue=True, deadline=NOW - timedelta(minutes=30), blocked_by="needs attention: mend it"
-    )
+    late = make_nodeclaim("a", overdue=True, deadline=NOW - timedelta(minutes=30), blocked_by="needs attention: fix it")
     code, output = capture_stuck([late], [], {late.workflow_id: "alarm"})
     assert code == 1
-    for part in ("gpu", "Initialization", "1h00m ago", "30m", "late", "alarm", "needs attention: mend it"):
+    for part in ("gpu", "Initialization", "1h00m ago", "30m", "late", "alarm", "needs attention: fix it"):
         assert part in output
 
 

@@ -20,14 +20,13 @@ from tenure.controller.planning.catalog import FRESH_FOR, RETRY_AFTER
 from tenure.controller.planning.planner_process import PlannerClient
 from tenure.controller.planning.provisioner import Provisioner
 from tenure.model.errors import Throttled, TryLater
-from tenure.model.facts import PodFact
 from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom
 from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.plan import PlanOutcome, PlanRequest
-from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape
 from tenure.scheduling.settings import PlanSettings
 from tests.support.controller.builders import CacheHarness, Json, at, claim, node, node_class, pod, pool, stamp
 from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims
+from tests.support.injected_errors import fail_for, named
 from tests.unit.scheduling.builders import COMMON, instance_type
 
 
@@ -148,12 +147,7 @@ async def test_pods_become_claims_that_are_expected_and_remembered(harness: Prov
 async def test_an_object_that_is_invalid_in_the_planner_is_reported(
     harness: ProvisionerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail_for_one(fact: PodFact) -> PodShape:
-        if fact.name == "bad0":
-            raise ZeroDivisionError("injected")
-        return build_pod_shape(fact)
-
-    monkeypatch.setattr("tenure.scheduling.planner_guard.build_pod_shape", fail_for_one)
+    fail_for(monkeypatch, "tenure.scheduling.planner_guard.build_pod_shape", named("bad0"))
     harness.add_pods(1, "bad")
     harness.add_pods(1)
     outcome = await harness.plan()

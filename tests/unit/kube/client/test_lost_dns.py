@@ -1,23 +1,17 @@
 """Without DNS every call is retried, and the endpoint is reported once."""
 
-import socket
-from typing import Any
-
 import pytest
 from kubernetes.aio.client import Configuration
 
 from tenure.endpoints import MIN_FAILURES, Endpoints
 from tenure.kube.client.client import ENDPOINT, KubeClient
 from tenure.model.errors import TryLater
+from tests.support.injected_errors import fail_to_resolve, lose_dns
 from tests.unit.kube.fake_api import FakeApi, serve_api
 
 
-def fail_to_resolve(*_: Any, **__: Any) -> Any:
-    raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
-
-
 async def test_a_name_that_is_not_resolved_is_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "getaddrinfo", fail_to_resolve)
+    lose_dns(monkeypatch)
     observed: list[tuple[str, bool]] = []
     client = KubeClient(
         Configuration(host="https://api.example"), endpoints=Endpoints(lambda *found: observed.append(found))

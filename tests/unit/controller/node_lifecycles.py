@@ -1,4 +1,4 @@
-"""Lives of nodes in one session of the controller: pods wait, a plan buys a node, AWS interrupts it, and it goes."""
+"""Node lifecycles in one session of the controller: pods wait, a plan launches nodes, AWS interrupts, nodes end."""
 
 import asyncio
 from collections import Counter
@@ -93,7 +93,7 @@ class NodeLifecycles:
         await self._publish()
 
     async def run(self, count: int) -> None:
-        """So many nodes come and go together."""
+        """`count` nodes launch, run and terminate together."""
         names = [f"{self._plans}-{number}" for number in range(count)]
         pods = [self._pod(name) for name in names]
         self._deliver("pods", *pods)
@@ -108,12 +108,12 @@ class NodeLifecycles:
                 self._deliver("nodes", *(self._node(claim) for claim in claims))
             await self._publish()
         bound = {claim["metadata"]["name"]: name for claim, name in zip(claims, names, strict=False)}
-        bound_pods = [self._pod(name, on=f"node-{claim}") for claim, name in bound.items()]
-        self._deliver("pods", *bound_pods, {"metadata": {"name": "broken", "uid": f"b-{self._plans}"}})
+        running = [self._pod(name, on=f"node-{claim}") for claim, name in bound.items()]
+        running.append({"metadata": {"name": "broken", "uid": f"b-{self._plans}"}})
+        self._deliver("pods", *running)
         await self._publish()
         await self._observe(claims)
-        self._deliver("pods", *bound_pods, {"metadata": {"name": "broken", "uid": f"b-{self._plans}"}}, deleted=True)
-        self._deliver("pods", *pods, deleted=True)
+        self._deliver("pods", *running, *pods, deleted=True)
         await self._publish()
         deleting = [self._with_phases(claim, _INITIALIZED, deleting=True) for claim in claims]
         self._deliver("nodeclaims", *deleting)
@@ -124,14 +124,9 @@ class NodeLifecycles:
         await self._publish()
 
     async def _observe(self, claims: list[Json]) -> None:
-        """All that the session does with nodes that run: drift, disruption, events, interruptions."""
-        disruption = self.session._disruption
-        await disruption.drift_detector.run_pass()
-        await self.session.compute_disruption(DisruptionDecisionRequest())
-        await disruption._verdict_reporter.publish_events()
-        await disruption._last_pod_event_writer.write()
-        await disruption._consistency_checker.check_all()
-        await self.session._invalid_objects.publish_events()
+        """Every task of the session for running nodes: drift, disruption, events, interruptions."""
+        await self._run_disruption()
+        await self.session._disruption._consistency_checker.check_all()
         for claim in claims[::2]:
             instance = f"i-{claim['metadata']['name']}"
             message = InterruptionMessage(kind="spotInterruption", id=instance, at=self.now)
@@ -140,17 +135,20 @@ class NodeLifecycles:
         self._deliver("nodes", *(self._node(claim, ready=False) for claim in claims[::3]))
         await self._publish()
 
+    async def _run_disruption(self) -> None:
+        disruption = self.session._disruption
+        await disruption.drift_detector.run_pass()
+        await self.session.compute_disruption(DisruptionDecisionRequest())
+        await disruption._verdict_reporter.publish_events()
+        await disruption._last_pod_event_writer.write()
+        await self.session._invalid_objects.publish_events()
+
     async def settle(self) -> None:
-        """A day later, after everything that is due."""
+        """Three days later, after every due task."""
         for _ in range(3):
             self.now += timedelta(days=1)
             await self._publish()
-            disruption = self.session._disruption
-            await disruption.drift_detector.run_pass()
-            await self.session.compute_disruption(DisruptionDecisionRequest())
-            await disruption._verdict_reporter.publish_events()
-            await disruption._last_pod_event_writer.write()
-            await self.session._invalid_objects.publish_events()
+            await self._run_disruption()
             await self.session.provisioning.provisioner.sync_planner()
             self._resync()
 
