@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.hostile_pods [--pods 1000] [--runs 3] [--workload diverse]
 
-Each plan runs in a process of its own, so that its peak of memory is its own. Reading the objects does not count.
+Each plan runs in a process of its own, so that its peak memory is its own. Reading the objects does not count.
 Pods of `plain` have eleven shapes, those of `diverse` the constraints of Karpenter's own benchmark.
 Hostile pods have over a hundred shapes, so against `plain` the ratio is mostly that of the shapes.
 """
@@ -22,10 +22,8 @@ from benchmarks.report import describe_machine
 from benchmarks.workloads import KINDS, make_scenario
 from tenure.kube.facts.pods import read_pod
 from tenure.model.facts import PodFact
-from tenure.model.instance_types import Catalogue
 from tenure.model.plan import Plan
-from tenure.scheduling.cluster_state import Change, ClusterState
-from tenure.scheduling.settings import PlanSettings
+from tenure.scheduling.snapshot import Change
 from tests.support.hostile.objects import BASES, list_fields, put
 from tests.support.hostile.values import FAMILIES
 
@@ -35,9 +33,9 @@ GOAL: Final = 1.5
 
 
 def hostile_pods(count: int) -> list[PodFact]:
-    """Pods of every pool that differ in one hostile value, again and again up to `count`.
+    """Pods without a node selector that differ in one hostile value, repeated up to `count`.
 
-    Pods that cannot be read are left out: the planner only sees a sentence of them.
+    Pods that cannot be read are left out: the planner gets only the reason of each.
     """
     found: list[PodFact] = []
     while len(found) < count:
@@ -62,15 +60,12 @@ def _pending_pod(name: str, path: str, value: Any) -> PodFact:
 
 
 def plan_pods(ordinary: int, hostile: int, workload_name: str = "diverse") -> tuple[Plan, set[str], float]:
-    """The plan, the ordinary pods' uids, and the CPU seconds of taking up the facts and planning."""
+    """The plan, the ordinary pods' uids, and the CPU seconds of applying the facts and planning."""
     workload = make_scenario(workload_name, ordinary)
     pods = workload.pod_facts()
     uids = {one.uid for one in pods}
     pods += hostile_pods(hostile)
-    state = ClusterState(PlanSettings())
-    state.set_catalogue(Catalogue(by_node_class={"default": workload.types}))
-    state.apply(Change(kind="pool", key=one.name, fact=one) for one in workload.pool_facts())
-    state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in workload.daemon_facts())
+    state = workload.cluster_state()
     gc.collect()
     began = time.process_time()
     state.apply(Change(kind="pod", key=one.uid, fact=one) for one in pods)

@@ -26,10 +26,9 @@ from benchmarks.lower_bound import lower_bound
 from benchmarks.report import describe_machine
 from benchmarks.workloads import Scenario, make_scenario
 from tenure.cli.simulate.results import build_simulation
-from tenure.model.instance_types import Catalogue
 from tenure.model.plan import Plan
-from tenure.scheduling.cluster_state import Change, ClusterState
 from tenure.scheduling.settings import PlanSettings
+from tenure.scheduling.snapshot import Change
 from tests.oracle.plan import PlanInputs, find_violations
 
 NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
@@ -81,10 +80,7 @@ def measure_row(row: str, runs: int) -> Row:
 
 def _run_pass(workload: Scenario, settings: PlanSettings) -> tuple[Plan, float, float]:
     """A first plan, with CPU and wall seconds; reading the facts is not counted, building tables of types is."""
-    state = ClusterState(settings)
-    state.set_catalogue(Catalogue(by_node_class={"default": workload.types}))
-    state.apply(Change(kind="pool", key=one.name, fact=one) for one in workload.pool_facts())
-    state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in workload.daemon_facts())
+    state = workload.cluster_state(settings)
     state.apply(Change(kind="pod", key=one.uid, fact=one) for one in workload.pod_facts())
     cpu, wall = time.process_time(), time.perf_counter()
     plan = state.provision(now=NOW)

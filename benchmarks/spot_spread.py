@@ -17,9 +17,8 @@ from typing import Final
 from benchmarks.instance_type_generator import ZONES
 from benchmarks.workloads import Scenario, make_scenario
 from tenure.apis.labels import INSTANCE_TYPE, SPOT, ZONE
-from tenure.model.instance_types import MIN_TYPES_PER_SHARD, Catalogue, OfferingShard, list_offering_shards
+from tenure.model.instance_types import MIN_TYPES_PER_SHARD, OfferingShard, list_offering_shards
 from tenure.model.plan import PlannedNodeClaim
-from tenure.scheduling.cluster_state import ClusterState
 from tenure.scheduling.snapshot import Change
 
 NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
@@ -61,10 +60,7 @@ def measure_ways(workload: Scenario) -> tuple[int, list[Row]]:
 
 
 def _group_alike(workload: Scenario) -> list[tuple[PlannedNodeClaim, int]]:
-    state = ClusterState()
-    state.set_catalogue(Catalogue(by_node_class={"default": workload.types}))
-    state.apply(Change(kind="pool", key=one.name, fact=one) for one in workload.pool_facts())
-    state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in workload.daemon_facts())
+    state = workload.cluster_state()
     state.apply(Change(kind="pod", key=one.uid, fact=one) for one in workload.pod_facts())
     groups: defaultdict[tuple[object, ...], list[PlannedNodeClaim]] = defaultdict(list)
     for claim in state.provision(now=NOW).claims:

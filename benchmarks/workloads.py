@@ -20,7 +20,10 @@ from tenure.cli.simulate.workloads import pods_of
 from tenure.kube.facts.objects import nodepool_fact
 from tenure.kube.facts.pods import daemonset_fact, pod_fact
 from tenure.model.facts import DaemonSetFact, NodePoolFact, PodFact
-from tenure.model.instance_types import InstanceType
+from tenure.model.instance_types import Catalogue, InstanceType
+from tenure.scheduling.cluster_state import ClusterState
+from tenure.scheduling.settings import PlanSettings
+from tenure.scheduling.snapshot import Change
 
 Object = dict[str, Any]
 Dice = random.Random
@@ -64,6 +67,14 @@ class Scenario:
 
     def daemon_facts(self) -> list[DaemonSetFact]:
         return [daemonset_fact(_with_defaults(one)) for one in self.daemons]
+
+    def cluster_state(self, settings: PlanSettings | None = None) -> ClusterState:
+        """A planner's state with the NodePools, DaemonSets and instance types, without pods."""
+        state = ClusterState(settings)
+        state.set_catalogue(Catalogue(by_node_class={"default": self.types}))
+        state.apply(Change(kind="pool", key=one.name, fact=one) for one in self.pool_facts())
+        state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in self.daemon_facts())
+        return state
 
     def write(self, directory: Path) -> None:
         """`nodepools.json`, `pods.json`, `daemonsets.json` and `instance-types.json`, the last in the portable form."""

@@ -1,4 +1,4 @@
-"""Promise 4: a gate that is off is off everywhere."""
+"""Promise 4: a disabled feature gate has no effect anywhere."""
 
 from functools import partial
 

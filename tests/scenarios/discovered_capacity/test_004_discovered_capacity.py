@@ -1,4 +1,4 @@
-"""Promise 5: what is known of a machine is learnt from that machine."""
+"""Promise 5: capacity is learned from the instance itself."""
 
 import pytest
 
