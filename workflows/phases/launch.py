@@ -82,12 +82,14 @@ async def _join_launch_group(context: NodeClaimContext) -> bool:
 async def _wait_for_launch_group(context: NodeClaimContext) -> None:
     """Wait for the result, even while the NodeClaim is being deleted: the instance may exist already.
 
-    After a temporary rejection the NodeClaim launches individually, with its own client tokens.
+    The launch group itself terminates an instance whose NodeClaim is gone. After a temporary rejection the NodeClaim
+    launches individually, with its own client tokens.
     """
     await context.wait_or_alarm(
         lambda: (
             _has_launch_result(context)
             or context.state.rejection is not None
+            or not context.state.observed.exists
             or (context.state.overdue and context.is_deleting)
         ),
         summary="launch deadline",

@@ -108,6 +108,22 @@ async def test_a_member_deleted_while_the_group_is_out_ends_what_the_group_bring
     assert fake.instances.terminated == ["i-1"] and fake.claims.found == {}
 
 
+async def test_workflow_started_after_its_nodeclaim_was_removed_ends_without_a_group_result(
+    fake: WorkerHarness,
+) -> None:
+    """A resync that races the end of the first workflow starts such a workflow. No group knows it."""
+    claim = await launch_group_member(fake)
+    handle = await fake.start(claim, deleting=True)
+    await fake.sleep(seconds=5)
+    assert (await query_state(handle)).phase is Phase.LAUNCH
+    fake.claims.found.clear()
+    await fake.signal_observed(handle, exists=False)
+    outcome = await handle.result()
+    assert outcome.reason == "Deleted" and fake.fleet.calls == []
+    started, ended = outcome.history[0].at, outcome.history[-1].at
+    assert ended - started < timedelta(minutes=1), f"the workflow waited {ended - started}"
+
+
 async def test_a_group_that_never_answers_is_given_up_at_the_launch_deadline(fake: WorkerHarness) -> None:
     claim = await launch_group_member(fake)
     handle = await fake.start(claim)
