@@ -79,7 +79,10 @@ class Provisioner:
         await self.planner_client.close()
 
     async def sync_planner(self) -> None:
-        """Hand over what changed, so that little is left to do when a plan is asked for. Raises TryLater."""
+        """Hand over what changed, so that little is left to do when a plan is asked for. Raises TryLater.
+
+        Shortfalls are reported here, since after a restart no plan may follow."""
+        await self._publish_undersized()
         async with self.planner_client.lock:
             process = await self.planner_client.sync()
             if self._buffers and self._buffers.is_check_due(self.planner_client.has_changed):
@@ -155,7 +158,6 @@ class Provisioner:
         self._nominations.remove_unschedulable((one.pod_uid for one in unschedulable), self._now())
         await self._publish_events(nominated, unschedulable)
         await self._expired_grace_events.publish({claim.pool for claim in allowed}, vacated, self._now())
-        await self._publish_undersized()
         self.passes += 1
         self._duration.record(plan.seconds, controller="provisioner")
         self._unschedulable_pods.record(len(unschedulable), controller="provisioner")

@@ -36,6 +36,10 @@ class Shortfall:
     """The Node, or the instance type as which the NodeClaim was launched."""
 
 
+RESTART_TIME: Final = timedelta(minutes=5)
+"""Between the end of one process and the start of the next. An older shortfall was reported by the previous process."""
+
+
 class UndersizedNodes:
     """Each NodeClaim is measured twice at most: by what others of its kind have shown, and by its own Node."""
 
@@ -53,13 +57,20 @@ class UndersizedNodes:
         self._found: list[Shortfall] = []
 
     def release(self, claims: Iterable[str]) -> bool:
-        """Void the nominations to those of these NodeClaims that are too small; True when there was any."""
+        """Remove the nominations to those of these NodeClaims that are too small; True if there were any."""
         shortfalls = [
             found for name in sorted({*claims, *self._unregistered()}) if (found := self._find_shortfall(name))
         ]
-        released = [one for one in shortfalls if self._nominations.forget_target(one.claim)]
-        self._found += released
+        released = {one.claim for one in shortfalls if self._nominations.forget_target(one.claim)}
+        self._found += [one for one in shortfalls if one.claim in released or self._lost_nominations(one.claim)]
         return bool(released)
+
+    def _lost_nominations(self, name: str) -> bool:
+        """A previous process planned the NodeClaim, and its Node registered recently: the shortfall may be unreported,
+        and no nomination shows it."""
+        claim = self._cache.nodeclaims[name]
+        registered_at = claim.registered_at
+        return claim.created < self._began and registered_at is not None and registered_at > self._began - RESTART_TIME
 
     def drain_shortfalls(self) -> list[Shortfall]:
         """Return and clear the shortfalls found since the last call."""

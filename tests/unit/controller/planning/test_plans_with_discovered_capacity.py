@@ -108,6 +108,7 @@ async def test_a_shortfall_is_told_on_the_claim_when_its_pods_are_planned_anew(h
     assert harness.provisioner.undersized_nodes.release([name])
     outcome = await plan(harness, 2)
     assert outcome.created == 1 and launched_types(harness) == ["m.large", "m.xlarge"]
+    await harness.provisioner.sync_planner()
     assert ("SmallerThanPlanned", True) in {
         (reason, "6656Mi" in message and "7Gi" in message) for _, reason, message in harness.events.published
     }
