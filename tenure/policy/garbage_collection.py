@@ -80,7 +80,7 @@ def decide_orphaned_nodeclaims(
 
 def decide_speaks_for(node: InventoryNode, claim: InventoryNodeClaim, *, now: datetime) -> bool:
     """A Node that is Ready, or was a short while ago, vouches for the instance that its NodeClaim names."""
-    lately = node.ready_changed is not None and node.ready_changed + UNREADY_FOR > now
+    lately = node.ready_changed is not None and node.ready_changed > now - UNREADY_FOR
     return node.provider_id == claim.provider_id and (node.ready or lately)
 
 

@@ -4,7 +4,7 @@ Only fields that a task decides on are parsed, so an object that the models woul
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from tenure.apis import labels
@@ -13,6 +13,7 @@ from tenure.kube.client.errors import Json
 from tenure.kube.client.objects import Objects
 from tenure.kube.client.resources import EC2_NODE_CLASSES, LEASES, NODE_CLAIMS, NODES
 from tenure.kube.facts.objects import condition_of, is_condition_true
+from tenure.model.base import parse_timestamp
 from tenure.model.errors import Conflict, NotFound
 from tenure.model.garbage_collection import InventoryLease, InventoryNode, InventoryNodeClaim, InventoryNodeClass
 
@@ -20,6 +21,7 @@ NODE_LEASES: Final = "kube-node-lease"
 _LEASE_SECONDS: Final = 40
 """The kubelet's default."""
 _AT_LEAST: Final = timedelta(minutes=1)
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class KubeInventory:
@@ -91,7 +93,7 @@ def to_inventory_node(node: Json) -> InventoryNode:
         provider_id=_mapping_at(node, "spec").get("providerID", ""),
         pool=_mapping_at(metadata, "labels").get(labels.NODEPOOL, ""),
         ready=ready.get("status") == "True",
-        ready_changed=ready.get("lastTransitionTime"),
+        ready_changed=parse_timestamp(ready.get("lastTransitionTime") or ""),
         finalizers=tuple(metadata.get("finalizers") or ()),
         created=metadata["creationTimestamp"],
     )
@@ -104,19 +106,27 @@ def to_inventory_node_class(node_class: Json) -> InventoryNodeClass:
 
 
 def to_inventory_lease(lease: Json) -> InventoryLease:
-    """Alive for as long as its holder asked, and for a minute at least: its Node may be about to be made."""
     metadata, spec = lease["metadata"], _mapping_at(lease, "spec")
-    lasts = timedelta(seconds=spec.get("leaseDurationSeconds") or _LEASE_SECONDS)
-    born = datetime.fromisoformat(metadata["creationTimestamp"])
-    renewed = datetime.fromisoformat(spec["renewTime"]) if spec.get("renewTime") else born
     return InventoryLease(
         name=metadata["name"],
         uid=metadata["uid"],
         version=metadata["resourceVersion"],
         owners=tuple(one.get("uid", "") for one in metadata.get("ownerReferences") or ()),
         deleting="deletionTimestamp" in metadata,
-        alive_until=max(renewed, born) + max(lasts, _AT_LEAST),
+        alive_until=_lease_expiry(metadata["creationTimestamp"], spec),
     )
+
+
+def _lease_expiry(created: str, spec: Json) -> datetime:
+    """After the duration that the holder wrote, and after a minute at least: the Node may be about to be created.
+
+    A Lease whose times are outside the range of `datetime` does not expire."""
+    duration = timedelta(seconds=spec.get("leaseDurationSeconds") or _LEASE_SECONDS)
+    created_at, renewed_at = parse_timestamp(created), parse_timestamp(spec.get("renewTime") or created)
+    try:
+        return max(renewed_at, created_at) + max(duration, _AT_LEAST) if renewed_at and created_at else _NEVER
+    except OverflowError:
+        return _NEVER
 
 
 def _mapping_at(thing: Json, name: str) -> Json:
