@@ -99,6 +99,9 @@ INELIGIBILITIES: Final[Mapping[str, Reason]] = {
     "PoolClosed": Reason("its NodePool can launch no node", "read the NodePool's conditions"),
     "NodeDoNotDisrupt": BLOCKERS["NodeDoNotDisrupt"],
     "PodDoNotDisrupt": BLOCKERS["PodDoNotDisrupt"],
+    "PodUnplannable": Reason(
+        "a pod has a field that Tenure does not support, or cannot be read", "change the field that the message names"
+    ),
     "PodDisruptionBudget": Reason(
         "a PodDisruptionBudget allows no eviction now, or two select one pod", BLOCKERS["PodDisruptionBudget"].remedy
     ),

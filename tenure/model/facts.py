@@ -313,6 +313,8 @@ class VolumeFact(Value):
     """Its required node affinity; None: any node."""
     local: bool = False
     deleting: bool = False
+    unknown_field: str = ""
+    """The field that Tenure does not know, with the reason for which it matters."""
 
 
 class StorageClassFact(Value):
@@ -324,6 +326,8 @@ class StorageClassFact(Value):
     topologies: tuple[Term, ...] = ()
     """allowedTopologies; empty: any node."""
     default: bool = False
+    unknown_field: str = ""
+    """As in VolumeFact."""
 
 
 class CSINodeFact(Value):

@@ -140,6 +140,8 @@ def _bound_volume_alternatives(claim: VolumeClaimFact, storage: Storage) -> tupl
             f"{subject} and is not bound to it: the annotation {PV_BIND_COMPLETED} is missing; see that the volume is "
             "free and fits the claim"
         )
+    if volume.unknown_field:
+        return RejectionReason(f"{subject}: {volume.unknown_field}")
     if volume.terms is None:
         return ()
     if not any(volume.terms):
@@ -159,6 +161,8 @@ def _storage_class_alternatives(claim: VolumeClaimFact, storage: Storage) -> tup
     known = storage.classes.get(claim.storage_class)
     if known is None:
         return RejectionReason(f"{subject} names StorageClass {claim.storage_class}, which does not exist; create it")
+    if known.unknown_field:
+        return RejectionReason(f"{subject}: StorageClass {known.name}: {known.unknown_field}")
     if not known.waits:
         return RejectionReason(
             f"{subject} is not bound yet, and StorageClass {known.name} binds Immediate, before there is a "

@@ -13,6 +13,7 @@ from tenure.apis.durations import MAX_LENGTH, DurationError, parse_duration
 from tenure.apis.quantity import MAX_AMOUNT, parse_amount, parse_resources
 from tenure.kube.facts.objects import condition_of, true_condition
 from tenure.kube.facts.pod_topology import host_ports, intern_string, match_expressions, topology_terms
+from tenure.kube.facts.scheduling_fields import find_refused_field
 from tenure.model.facts import DaemonSetFact, PodFact, Toleration
 
 Json = Mapping[str, Any]
@@ -122,7 +123,7 @@ def pod_fact(pod: Json) -> PodFact:
             "namespace": intern_string(metadata["namespace"]),
             "name": metadata["name"],
             "requests": requests,
-            "unplannable": _explain_unplannable(spec, requests),
+            "unplannable": find_refused_field(spec, status, requests) or _explain_oversized(spec, requests),
             "created": metadata["creationTimestamp"],
             "node_name": intern_string(spec.get("nodeName", "")),
             **_nomination_fields(status),
@@ -211,7 +212,7 @@ def _unreadable_pod_fact(pod: Json, why: str) -> PodFact:
     )
 
 
-def _explain_unplannable(spec: Json, requests: Mapping[str, int]) -> str:
+def _explain_oversized(spec: Json, requests: Mapping[str, int]) -> str:
     if max(requests.values()) < MAX_AMOUNT:
         return ""
     return f"{_oversized_request(spec)} is more than any instance type has"
@@ -251,7 +252,8 @@ def virtual_pod_fact(buffer: Json, template: Json) -> PodFact:
             "uid": metadata["uid"],
             "namespace": metadata["namespace"],
             "name": metadata["name"],
-            "requests": pod_requests(spec, limits_too=True),
+            "requests": (requests := pod_requests(spec, limits_too=True)),
+            "unplannable": find_refused_field(spec, {}, requests),
             "created": metadata["creationTimestamp"],
             **_placement_fields(spec),
             **topology_terms(pod, {**spec, "volumes": ()}),
@@ -266,7 +268,7 @@ def _placement_fields(spec: Json) -> dict[str, Any]:
     return {
         "priority": spec.get("priority", 0),
         "priority_class": spec.get("priorityClassName", ""),
-        "node_selector": spec.get("nodeSelector") or {},
+        "node_selector": _node_selector(spec),
         "required_terms": [match_expressions(term.get("matchExpressions")) for term in required],
         "preferred_terms": [
             {
@@ -279,6 +281,12 @@ def _placement_fields(spec: Json) -> dict[str, Any]:
         "uses_match_fields": any("matchFields" in term for term in required)
         or any("matchFields" in (one.get("preference") or {}) for one in preferred),
     }
+
+
+def _node_selector(spec: Json) -> Json:
+    """The kubelet rejects a pod whose `os` is not that of its node."""
+    selector, os = spec.get("nodeSelector") or {}, spec.get("os")
+    return {labels.OS: os["name"], **selector} if os else selector
 
 
 def _parse_toleration(one: Json) -> Toleration | dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tenure.apis import labels
 from tenure.kube.facts.pod_topology import match_expressions
+from tenure.kube.facts.scheduling_fields import find_unknown_field
 from tenure.model.facts import CSINodeFact, StorageClassFact, VolumeClaimFact, VolumeFact
 
 Json = Mapping[str, Any]
@@ -75,6 +76,7 @@ def volume_fact(volume: Json) -> VolumeFact:
             "terms": terms if required or zones else None,
             "local": "local" in spec or "hostPath" in spec,
             "deleting": "deletionTimestamp" in metadata,
+            "unknown_field": find_unknown_field(spec, "PersistentVolumeSpec", "spec."),
         }
     )
 
@@ -94,6 +96,7 @@ def storage_class_fact(storage_class: Json) -> StorageClassFact:
                 for term in storage_class.get("allowedTopologies") or ()
             ],
             "default": (metadata.get("annotations") or {}).get(_DEFAULT_CLASS) == "true",
+            "unknown_field": find_unknown_field(storage_class, "StorageClass", ""),
         }
     )
 

@@ -26,6 +26,7 @@ Cause = Literal[
     "PoolClosed",
     "NodeDoNotDisrupt",
     "PodDoNotDisrupt",
+    "PodUnplannable",
     "PodDisruptionBudget",
     "Never",
     "Resting",

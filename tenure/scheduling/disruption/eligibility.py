@@ -167,13 +167,16 @@ def do_not_disrupt_exclusions(node: NodeFact | None, now: datetime) -> Iterator[
 def pod_exclusions(
     nodeclaim: NodeClaimFact, bound: Iterable[PodFact], budgets: PodDisruptionBudgets, now: datetime
 ) -> Iterator[Ineligibility]:
-    """Pods that may not be evicted. They do not block drift of a NodeClaim with a terminationGracePeriod, which ends
-    them (reference 3.15)."""
+    """Pods that may not be evicted, or that Tenure cannot plan for. The first do not block drift of a NodeClaim with a
+    terminationGracePeriod, which ends them (reference 3.15)."""
     methods: tuple[Method, ...] = (
         _GRACEFUL_METHODS if nodeclaim.termination_grace_period else (*_GRACEFUL_METHODS, "Drifted")
     )
     for pod in sorted(bound, key=lambda one: (one.namespace, one.name)):
-        if not pod.deleting and not pod.is_finished and is_do_not_disrupt(pod, now):
+        is_running = not (pod.deleting or pod.is_finished)
+        if pod.unplannable and is_running and not (pod.daemonset or pod.mirror):
+            yield _build_exclusion("PodUnplannable", f"pod {pod.namespace}/{pod.name}: {pod.unplannable}")
+        elif is_running and is_do_not_disrupt(pod, now):
             until = do_not_disrupt_until(pod)
             message = f"pod {pod.namespace}/{pod.name} has the annotation {DO_NOT_DISRUPT}: {pod.do_not_disrupt}"
             yield _build_exclusion("PodDoNotDisrupt", f"{message}{_format_end(until)}", methods, until)

@@ -118,6 +118,23 @@ def test_do_not_disrupt_holds_for_daemonset_pods_and_not_for_those_that_end() ->
     )
 
 
+UNPLANNABLE = "spec.resourceClaims: Dynamic Resource Allocation is not supported"
+
+
+@pytest.mark.parametrize(
+    ("more", "is_excluded"),
+    [({}, True), ({"do_not_disrupt": "true"}, True), ({"daemonset": True}, False), ({"phase": "Succeeded"}, False)],
+    ids=["pod", "unreadable pod", "DaemonSet pod", "finished pod"],
+)
+def test_pod_that_cannot_be_planned_excludes_its_node(more: dict[str, Any], is_excluded: bool) -> None:
+    """Also from drift with a terminationGracePeriod, which would end the pod."""
+    drifted: dict[str, Any] = {"drifted": "NodePoolDrifted", "termination_grace_period": "1h"}
+    busy = pod("p", unplannable=UNPLANNABLE, **more)
+    found = verdict(Fleet().node("n", "m.large", busy, **drifted))
+    assert causes(found) == ({"PodUnplannable": f"pod default/p: {UNPLANNABLE}"} if is_excluded else {})
+    assert ("Drifted" in found.eligible) is not is_excluded
+
+
 WEB: dict[str, Any] = {"labels": {"app": "web"}}
 
 

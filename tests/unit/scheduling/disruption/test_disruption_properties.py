@@ -114,6 +114,19 @@ def test_an_excluded_node_is_never_touched(fleet: Fleet, spot_to_spot: bool) -> 
 
 
 @max_examples(60)
+@given(some_fleets(), st.data())
+def test_unplannable_pod_keeps_its_node_out_of_every_command(fleet: Fleet, data: st.DataObject) -> None:
+    occupied = sorted(name for name, pods in fleet.pods.items() if pods)
+    if not occupied:
+        return
+    name = data.draw(st.sampled_from(occupied))
+    fleet.pods[name][0] = fleet.pods[name][0].model_copy(update={"unplannable": "spec.newField: unknown"})
+    commands = fleet.decide().commands
+    assert not any(name in command.node_names for command in commands)
+    assert not any(fleet.pods[name][0].uid == move.pod_uid for command in commands for move in command.moves)
+
+
+@max_examples(60)
 @given(some_fleets(), choices, st.sampled_from([0.0, 0.05]))
 def test_consolidation_comes_to_an_end(fleet: Fleet, choose: Choose, threshold: float) -> None:
     disruption_settings = DisruptionSettings(spot_to_spot=True, threshold=threshold)

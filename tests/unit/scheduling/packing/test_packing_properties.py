@@ -177,6 +177,21 @@ def test_the_same_world_gives_the_same_plan_in_whatever_order_it_is_told(drawn: 
 
 
 @settings(max_examples(50), derandomize=True)
+@given(random_clusters(), st.data())
+def test_unplannable_pod_changes_no_plan(drawn: Drawn, data: st.DataObject) -> None:
+    """The plan is the one without the pod, so an unknown field can remove a purchase and never add one."""
+    pods, *others = drawn
+    index = data.draw(st.integers(0, len(pods) - 1))
+    unplannable = pods[index].model_copy(update={"unplannable": "spec.newField: unknown"})
+    without: Drawn = ([*pods[:index], *pods[index + 1 :]], *others)  # type: ignore[assignment]
+    with_field: Drawn = ([*pods[:index], unplannable, *pods[index + 1 :]], *others)  # type: ignore[assignment]
+    _, plan, _ = plan_with_inputs(with_field)
+    _, expected, _ = plan_with_inputs(without)
+    assert (plan.claims, plan.nominations) == (expected.claims, expected.nominations)
+    assert unplannable.uid in {one.pod_uid for one in plan.unschedulable}
+
+
+@settings(max_examples(50), derandomize=True)
 @given(random_clusters())
 def test_a_second_pass_over_its_own_result_buys_nothing(drawn: Drawn) -> None:
     cluster, plan, _ = plan_with_inputs(drawn)

@@ -1,0 +1,26 @@
+"""The lists of scheduling fields against the OpenAPI of the API server: a field without an entry fails here."""
+
+import pytest
+
+from tenure.kube.client.client import KubeClient
+from tenure.kube.facts.scheduling_fields import STRUCTS
+
+PATHS = {"StorageClass": "/openapi/v3/apis/storage.k8s.io/v1"}
+PREFIXES = {"StorageClass": "io.k8s.api.storage.v1"} | dict.fromkeys(
+    ("LabelSelector", "LabelSelectorRequirement"), "io.k8s.apimachinery.pkg.apis.meta.v1"
+)
+NOT_SERVED = {
+    "PodSpec": {"evictionResponders", "schedulingGroup", "workloadRef"},
+    "VolumeMount": {"bindMountOptions"},
+}
+"""Fields of other Kubernetes versions than the sandbox's."""
+
+
+@pytest.mark.parametrize("name", sorted(STRUCTS))
+async def test_every_field_of_the_api_has_an_effect_on_scheduling_or_none(admin: KubeClient, name: str) -> None:
+    document = await admin.request("GET", PATHS.get(name, "/openapi/v3/api/v1"))
+    prefix = PREFIXES.get(name, "io.k8s.api.core.v1")
+    served = set(document["components"]["schemas"][f"{prefix}.{name}"]["properties"])
+    listed = STRUCTS[name].fields
+    assert served - listed == set(), "fields without an entry in scheduling_fields.py"
+    assert listed - served == NOT_SERVED.get(name, set()), "entries that are not fields of the API"
