@@ -35,6 +35,8 @@ REGION: Final = "topology.kubernetes.io/region"
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 ARCH: Final = "kubernetes.io/arch"
 OS: Final = "kubernetes.io/os"
+NODE_NAME_FIELD: Final = "metadata.name (field)"
+"""The key of `matchFields` terms in expressions. No label can have it."""
 HOSTNAME: Final = "kubernetes.io/hostname"
 WINDOWS_BUILD: Final = "node.kubernetes.io/windows-build"
 

@@ -120,7 +120,6 @@ class PodFact(Value):
     """When the pod was bound: the transition time of its condition PodScheduled=True."""
     ready: bool | None = None
     deletion_cost: int = 0
-    uses_match_fields: bool = False
     unplannable: str = ""
     """The field that Tenure cannot plan for, with its value and the reason; empty for a pod that it understands."""
     labels: dict[str, str] = {}

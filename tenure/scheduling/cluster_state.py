@@ -66,8 +66,16 @@ class ClusterState:
     def apply(self, changes: Iterable[Change]) -> None:
         """Take changes in, in the order in which they happened. Raises TypeError for a fact of the wrong kind."""
         for change in filter(None, map(self.guard.check, changes)):
+            demand_before = self._daemon_demand(change)
             self._facts.apply(change)
             self._invalidate(change)
+            if self._daemon_demand(change) != demand_before:
+                self._offerings.invalidate_templates()
+
+    def _daemon_demand(self, change: Change) -> object:
+        """What the templates take into account of a pod of a DaemonSet."""
+        pod = change.fact if isinstance(change.fact, PodFact) else self._facts.pods.get(change.key)
+        return self._facts.daemon_demand(pod.owner_uid) if change.kind == "pod" and pod and pod.daemonset else None
 
     def set_catalogue(self, catalogue: Catalogue) -> None:
         """Replace the instance types and prices of every EC2NodeClass."""
@@ -228,7 +236,7 @@ class ClusterState:
 
     def _build_templates(self) -> dict[str, NodePoolTemplate | RejectionReason]:
         self.overlay_validations()
-        daemons = [daemon for daemon in self._facts.daemons.values() if not validation_error(daemon.pod)]
+        daemons = [daemon for daemon in self._facts.daemons if not validation_error(daemon.pod)]
         return {pool.name: self._offerings.get_template(pool, daemons) for pool in self._facts.pools.values()}
 
     def _used_by_pool(

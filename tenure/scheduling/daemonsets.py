@@ -1,6 +1,6 @@
 """The overhead of DaemonSets: per instance type of a template, and on a node that they have not reached yet."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -17,13 +17,15 @@ def compute_daemon_overhead(
 ) -> Amounts:
     """Per row, the requests of the DaemonSets that run on a node of that type, for a template with these requirements.
 
-    A resource that no type has is ignored: the DaemonSet's pod does not run there.
+    A DaemonSet takes nothing on a type that lacks a resource that it requests, such as a device: its pod does not run
+    there.
     """
     taken = np.zeros_like(table.allocatable)
     for daemon in daemons:
         vector = table.to_vector(daemon.pod.requests)
         if vector is not None and _tolerates_taints(daemon.pod, taints):
-            taken[_rows_with_daemon(table, daemon.pod, requirements)] += vector
+            has_resources: Mask = ((table.allocatable > 0) | (vector == 0)).all(axis=1)
+            taken[_rows_with_daemon(table, daemon.pod, requirements) & has_resources] += vector
     return taken
 
 
@@ -42,13 +44,21 @@ def daemon_host_ports(
 
 
 def pending_daemon_requests(
-    daemons: Iterable[DaemonSetFact], present: frozenset[str], labels: Requirements, taints: Sequence[Taint]
+    daemons: Iterable[DaemonSetFact],
+    present: frozenset[str],
+    labels: Requirements,
+    taints: Sequence[Taint],
+    allocatable: Mapping[str, int],
 ) -> dict[str, int]:
-    """Requests of the DaemonSets that will run on a node and are not in `present` (UIDs)."""
+    """Requests of the DaemonSets that will run on a node and are not in `present` (UIDs).
+
+    `allocatable`: a DaemonSet takes nothing on a node that lacks a resource that it requests. Empty if it is not known.
+    """
     return sum_resources(
         daemon.pod.requests
         for daemon in daemons
         if daemon.uid not in present
+        and (not allocatable or all(allocatable.get(key) for key, amount in daemon.pod.requests.items() if amount))
         and _tolerates_taints(daemon.pod, taints)
         and any(
             labels.is_strictly_compatible(requirements)

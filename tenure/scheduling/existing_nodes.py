@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from tenure.apis.labels import HOSTNAME, INITIALIZED, NODEPOOL, REGISTERED
+from tenure.apis.labels import HOSTNAME, INITIALIZED, NODE_NAME_FIELD, NODEPOOL, REGISTERED
 from tenure.apis.resources import subtract, sum_resources
 from tenure.model.facts import DaemonSetFact, NodeClaimFact, NodeFact, PodFact, Taint, Toleration
 from tenure.model.invalid_objects import Guard, no_guard
@@ -145,8 +145,8 @@ class ExistingNodes:
 
 
 def node_requirements(name: str, labels: Mapping[str, str]) -> Requirements:
-    """A node's labels; one without a hostname label is called by its name."""
-    return Requirements.from_labels({HOSTNAME: name, **labels})
+    """A node's labels, and its name for `matchFields`. One without a hostname label is called by its name."""
+    return Requirements.from_labels({HOSTNAME: name, **labels, NODE_NAME_FIELD: name})
 
 
 def _single_value(one: Requirement | None) -> str | None:
@@ -181,7 +181,7 @@ def build_existing_nodes(
     from `not_ready_grace`.
     """
     graces = pool_graces or {}
-    daemons = tuple(facts.daemons.values())
+    daemons = facts.daemons
     owned: set[str] = set()
 
     def of_nodeclaim(nodeclaim: NodeClaimFact, node: NodeFact | None) -> Iterable[ExistingNode]:
@@ -265,7 +265,7 @@ def _build_present_node(
     pods = tuple(facts.bound_to(node.name))
     present = frozenset(pod.owner_uid for pod in pods if pod.daemonset)
     requirements = node_requirements(node.name, labels)
-    pending_daemons = pending_daemon_requests(daemons, present, requirements, taints)
+    pending_daemons = pending_daemon_requests(daemons, present, requirements, taints, allocatable)
     headroom = subtract(allocatable, sum_resources((_bound_requests(pods), pending_daemons)))
     return ExistingNode(node.name, requirements, taints, headroom, initialized)
 
@@ -273,7 +273,9 @@ def _build_present_node(
 def _build_launched_node(nodeclaim: NodeClaimFact, daemons: Sequence[DaemonSetFact]) -> ExistingNode:
     """The instance runs without a Node yet; until its capacity is known it offers the requested amounts."""
     requirements = Requirements.from_labels(_initialized_labels(nodeclaim.labels))
-    pending_daemons = pending_daemon_requests(daemons, frozenset(), requirements, nodeclaim.taints)
+    pending_daemons = pending_daemon_requests(
+        daemons, frozenset(), requirements, nodeclaim.taints, nodeclaim.allocatable
+    )
     headroom = subtract(nodeclaim.allocatable or nodeclaim.requests, pending_daemons)
     return ExistingNode(nodeclaim.name, requirements, nodeclaim.taints, headroom, nodeclaim=nodeclaim.name)
 

@@ -11,6 +11,7 @@ from tenure.apis.labels import (
     CAPACITY_OVERLAY_APPLIED,
     CAPACITY_TYPE,
     INSTANCE_TYPE,
+    NODE_NAME_FIELD,
     NODECLAIM_MIN_VALUES_RELAXED,
     NODEPOOL_HASH,
     NODEPOOL_HASH_VERSION,
@@ -89,7 +90,7 @@ def _nodeclaim_requirements(draft: NodeClaimDraft, requirements: Requirements, r
     capacity = one_of(CAPACITY_TYPE, *sorted(set(table.capacity_types[offered])))
     if CAPACITY_TYPE in requirements:
         capacity = requirements[CAPACITY_TYPE].intersection(capacity)
-    rest = requirements.without(INSTANCE_TYPE, CAPACITY_TYPE, *INTERNAL_LABELS).expressions()
+    rest = requirements.without(INSTANCE_TYPE, CAPACITY_TYPE, NODE_NAME_FIELD, *INTERNAL_LABELS).expressions()
     return tuple(sorted((*rest, types, *capacity.expressions()), key=lambda one: (one.key, one.operator)))
 
 

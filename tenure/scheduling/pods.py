@@ -4,13 +4,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from itertools import chain
 from typing import Final, NamedTuple
 
 from tenure.apis.durations import DurationError, parse_duration
-from tenure.apis.labels import NODEPOOL
+from tenure.apis.labels import HOSTNAME, NODE_NAME_FIELD, NODEPOOL
 from tenure.model.facts import Expression, PodFact, PreferredTerm, Toleration
-from tenure.model.requirements import DOES_NOT_EXIST, RequirementError, Requirements, one_of
+from tenure.model.requirements import DOES_NOT_EXIST, IN, RequirementError, Requirements, one_of
 
 RESPECT: Final = "Respect"
 IGNORE: Final = "Ignore"
@@ -72,7 +71,21 @@ def needs_node(pod: PodFact) -> bool:
 
 def is_reschedulable(pod: PodFact, now: datetime) -> bool:
     """It runs on a disrupted node and will be recreated elsewhere (reference 2.2)."""
-    return pod.is_alive and not (pod.daemonset or pod.mirror or is_do_not_disrupt(pod, now))
+    return pod.is_alive and not (pod.daemonset or pod.mirror or is_pinned(pod) or is_do_not_disrupt(pod, now))
+
+
+def is_pinned(pod: PodFact) -> bool:
+    """It can run only on the node that it has, so it ends with that node."""
+    if not pod.node_name or not (pod.required_terms or HOSTNAME in pod.node_selector):
+        return False
+    own = (pod.node_name,)
+    return pod.node_selector.get(HOSTNAME) == pod.node_name or (
+        bool(pod.required_terms)
+        and all(
+            any(one.key in (HOSTNAME, NODE_NAME_FIELD) and one.operator == IN and one.values == own for one in term)
+            for term in pod.required_terms
+        )
+    )
 
 
 def is_do_not_disrupt(pod: PodFact, now: datetime) -> bool:
@@ -101,15 +114,13 @@ def excludes_nodepools(pod: PodFact) -> bool:
 
 
 def validation_error(pod: PodFact) -> str:
-    """Why this pod cannot be planned for at all; empty when it can."""
+    """Why this pod cannot be planned for at all; empty when it can. Preferences that are not valid are ignored."""
     if pod.unplannable:
         return pod.unplannable
-    if pod.uses_match_fields:
-        return "its node affinity uses matchFields, which only existing nodes can satisfy"
     if pod.required_terms and not any(pod.required_terms):
         return "its node affinity has no expressions, which no node satisfies"
     try:
-        for expressions in chain(pod.required_terms, (term.expressions for term in pod.preferred_terms)):
+        for expressions in pod.required_terms:
             Requirements.from_expressions(expressions)
     except RequirementError as error:
         return f"its node affinity is not valid: {error}"

@@ -155,7 +155,9 @@ class ClusterFacts:
         self.nodes: dict[str, NodeFact] = {}
         self.nodeclaims: dict[str, NodeClaimFact] = {}
         self.pools: dict[str, NodePoolFact] = {}
-        self.daemons: dict[str, DaemonSetFact] = {}
+        self._daemonsets: dict[str, DaemonSetFact] = {}
+        self._newest_daemon_pods: dict[str, PodFact] = {}
+        """By the UID of the DaemonSet."""
         self.namespaces: dict[str, NamespaceFact] = {}
         self.storage = Storage()
         self.overlays: dict[str, OverlayFact] = {}
@@ -178,7 +180,7 @@ class ClusterFacts:
             case "pool", NodePoolFact() | None:
                 _set_or_delete(self.pools, change.key, change.fact)
             case "daemonset", DaemonSetFact() | None:
-                _set_or_delete(self.daemons, change.key, change.fact)
+                _set_or_delete(self._daemonsets, change.key, change.fact)
             case "namespace", NamespaceFact() | None:
                 _set_or_delete(self.namespaces, change.key, change.fact)
             case ("volume_claim" | "volume" | "storage_class" | "csi_node") as kind, fact:
@@ -191,6 +193,37 @@ class ClusterFacts:
                 _set_or_delete(self.pod_budgets, change.key, change.fact)
             case _:
                 raise TypeError(f"a {change.kind} was announced and a {type(change.fact).__name__} given")
+
+    @property
+    def daemons(self) -> tuple[DaemonSetFact, ...]:
+        """With the requests and host ports of the newest pod, since admission and resizes change them. A DaemonSet that
+        has no pod yet has those of its template."""
+        return tuple(self._with_live_requests(one) for one in self._daemonsets.values())
+
+    def daemon_demand(self, daemonset_uid: str) -> tuple[object, object] | None:
+        """The requests and host ports of its newest pod; None if it has no pod."""
+        newest = self._newest_daemon_pods.get(daemonset_uid)
+        return (newest.requests, newest.host_ports) if newest else None
+
+    def _with_live_requests(self, daemonset: DaemonSetFact) -> DaemonSetFact:
+        newest = self._newest_daemon_pods.get(daemonset.uid)
+        if newest is None or newest.unplannable:
+            return daemonset
+        live = {"requests": newest.requests, "host_ports": newest.host_ports}
+        return daemonset.model_copy(update={"pod": daemonset.pod.model_copy(update=live)})
+
+    def _update_newest_daemon_pod(self, uid: str, before: PodFact | None, pod: PodFact | None) -> None:
+        if pod is not None and pod.daemonset and not (pod.deleting or pod.is_finished):
+            newest = self._newest_daemon_pods.get(pod.owner_uid)
+            if newest is None or newest.uid == uid or _age_key(newest) < _age_key(pod):
+                self._newest_daemon_pods[pod.owner_uid] = pod
+        elif before is not None and getattr(self._newest_daemon_pods.get(before.owner_uid), "uid", "") == uid:
+            others = (one for one in self.pods.values() if one.owner_uid == before.owner_uid and one.daemonset)
+            alive = [one for one in others if one.uid != uid and not (one.deleting or one.is_finished)]
+            if alive:
+                self._newest_daemon_pods[before.owner_uid] = max(alive, key=_age_key)
+            else:
+                del self._newest_daemon_pods[before.owner_uid]
 
     def bound_to(self, node_name: str) -> Iterable[PodFact]:
         """Pods on a node that have not finished."""
@@ -207,6 +240,8 @@ class ClusterFacts:
             self._unbind(before)
         self.unbound_pods.pop(uid, None)
         _set_or_delete(self.pods, uid, pod)
+        if (known := pod or before) is not None and known.daemonset:
+            self._update_newest_daemon_pod(uid, before, pod)
         if pod is None or pod.is_finished:
             return
         if pod.node_name:
@@ -227,6 +262,10 @@ class ClusterFacts:
         _set_or_delete(self.nodes, name, node)
         if node is not None and node.provider_id:
             self._by_provider[node.provider_id] = name
+
+
+def _age_key(pod: PodFact) -> tuple[datetime, str]:
+    return pod.created, pod.uid
 
 
 def _set_or_delete(table: dict[str, T], key: str, fact: T | None) -> None:

@@ -45,7 +45,10 @@ async def test_hostile_objects_affect_only_themselves(product: InstalledProduct)
         created = await create_hostile_objects(product, scope)
         assert len(created) >= 20, [one["metadata"]["name"] for one in created]
         try:
-            await scope.create_deployment(2, **pod_spec(scope.name, cpu="600m"))
+            await scope.create_deployment(1, **pod_spec(scope.name, cpu="600m"))
+            await wait_until(lambda: scope.assert_pods_running(1))
+            # Hostile pods keep the planner busy, so two new pods may be in two batches.
+            await scope.scale_deployment(2)
             await wait_until(lambda: scope.assert_pods_running(2))
             (claim,) = await scope.nodeclaims()
             protected, _ = await scope.pods()

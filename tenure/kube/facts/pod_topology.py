@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from sys import intern
 from typing import Any
 
+from tenure.apis.labels import NODE_NAME_FIELD
+
 Json = Mapping[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -32,6 +34,14 @@ def match_expressions(expressions: Iterable[Json] | None) -> list[dict[str, Any]
     """As facts have them."""
     return [
         {"key": one["key"], "operator": one["operator"], "values": one.get("values") or ()} for one in expressions or ()
+    ]
+
+
+def node_selector_term(term: Json | None) -> list[dict[str, Any]]:
+    """`matchExpressions`, and `matchFields`, whose only key is `metadata.name`."""
+    fields = match_expressions((term or {}).get("matchFields"))
+    return match_expressions((term or {}).get("matchExpressions")) + [
+        {**one, "key": NODE_NAME_FIELD} if one["key"] == "metadata.name" else one for one in fields
     ]
 
 
@@ -82,18 +92,20 @@ def _with_keys(
 
 
 def host_ports(spec: Json) -> list[dict[str, Any]]:
-    """Of containers and sidecars; an unset address, or one of all zeros, means every address."""
+    """Of containers and sidecars; an unset address, or one of all zeros, means every address. With hostNetwork the API
+    server takes every containerPort for a hostPort, on pods but not in templates."""
+    number = "containerPort" if spec.get("hostNetwork") else "hostPort"
     containers = [*(spec.get("containers") or ())]
     containers += [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
     return [
         {
-            "port": port["hostPort"],
+            "port": port[number],
             "protocol": port.get("protocol") or "TCP",
             "address": "" if (address := port.get("hostIP") or "") in ("0.0.0.0", "::") else address,
         }
         for container in containers
         for port in container.get("ports") or ()
-        if port.get("hostPort")
+        if port.get(number)
     ]
 
 

@@ -12,7 +12,7 @@ from tenure.apis import labels, resources
 from tenure.apis.durations import MAX_LENGTH, DurationError, parse_duration
 from tenure.apis.quantity import MAX_AMOUNT, parse_amount, parse_resources
 from tenure.kube.facts.objects import condition_of, true_condition
-from tenure.kube.facts.pod_topology import host_ports, intern_string, match_expressions, topology_terms
+from tenure.kube.facts.pod_topology import host_ports, intern_string, node_selector_term, topology_terms
 from tenure.kube.facts.scheduling_fields import find_refused_field
 from tenure.model.facts import DaemonSetFact, PodFact, Toleration
 
@@ -22,17 +22,21 @@ Json = Mapping[str, Any]
 def pod_requests(spec: Json, status: Json | None = None, *, limits_too: bool = False) -> dict[str, int]:
     """Containers and sidecars together, or the largest init step if that is more; overhead; one of `pods`.
 
-    Pod-level amounts override those of its containers. During a resize the larger of request and allocation counts.
-    Raises QuantityError.
+    Pod-level amounts override those of its containers. During a resize the larger of request and allocation counts;
+    the allocation alone where the node can never grant the request (reference 10.3). Raises QuantityError.
     """
-    allocated = _allocated_by_container(status or {})
-    running = resources.sum_resources(
-        _container_requests(container, allocated, limits_too) for container in spec.get("containers") or ()
-    )
+    status = status or {}
+    allocated, is_infeasible = _allocated_by_container(status), _is_resize_infeasible(status)
+
+    def of_container(container: Json) -> dict[str, int]:
+        declared = _declared_requests(container.get("resources") or {}, limits_too)
+        return _resized_requests(declared, allocated.get(container["name"]), is_infeasible)
+
+    running = resources.sum_resources(of_container(container) for container in spec.get("containers") or ())
     sidecars: dict[str, int] = {}
     init_peak: dict[str, int] = {}
     for container in spec.get("initContainers") or ():
-        container_requests = _container_requests(container, allocated, limits_too)
+        container_requests = of_container(container)
         if container.get("restartPolicy") == "Always":
             sidecars = resources.add(sidecars, container_requests)
             init_peak = resources.elementwise_max(init_peak, sidecars)
@@ -45,7 +49,8 @@ def pod_requests(spec: Json, status: Json | None = None, *, limits_too: bool = F
     )
     pod_level = spec.get("resources")
     if pod_level:
-        requested.update(_declared_requests(pod_level, limits_too))
+        declared = _declared_requests(pod_level, limits_too)
+        requested.update(_resized_requests(declared, _allocated_resources(status), is_infeasible))
     overhead = spec.get("overhead")
     if overhead:
         requested = resources.add(requested, parse_resources(overhead))
@@ -53,10 +58,18 @@ def pod_requests(spec: Json, status: Json | None = None, *, limits_too: bool = F
     return requested
 
 
-def _container_requests(container: Json, allocated: Mapping[str, dict[str, int]], limits_too: bool) -> dict[str, int]:
-    amounts = _declared_requests(container.get("resources") or {}, limits_too)
-    resized = allocated.get(container["name"])
-    return resources.elementwise_max(amounts, resized) if resized else amounts
+def _resized_requests(
+    declared: dict[str, int], allocated: dict[str, int] | None, is_infeasible: bool
+) -> dict[str, int]:
+    if not allocated:
+        return declared
+    return allocated if is_infeasible else resources.elementwise_max(declared, allocated)
+
+
+def _is_resize_infeasible(status: Json) -> bool:
+    """The requested amounts never fit its node. A deferred resize may fit later, so it counts."""
+    pending = true_condition(status, "PodResizePending")
+    return pending.get("reason") == "Infeasible"
 
 
 def _declared_requests(declared: Json, limits_too: bool) -> dict[str, int]:
@@ -67,16 +80,17 @@ def _declared_requests(declared: Json, limits_too: bool) -> dict[str, int]:
 
 
 def _allocated_by_container(status: Json) -> dict[str, dict[str, int]]:
-    """Allocated or actual resources by container; only containers that report them."""
-    by_container: dict[str, dict[str, int]] = {}
-    for container in _container_statuses(status):
-        allocated = container.get("allocatedResources")
-        actual = (container.get("resources") or {}).get("requests")
-        if allocated or actual:
-            by_container[container["name"]] = resources.elementwise_max(
-                parse_resources(allocated), parse_resources(actual)
-            )
-    return by_container
+    """Only containers that report allocated or actual resources."""
+    by_container = {one["name"]: _allocated_resources(one) for one in _container_statuses(status)}
+    return {name: amounts for name, amounts in by_container.items() if amounts}
+
+
+def _allocated_resources(status: Json) -> dict[str, int]:
+    """The larger of allocated and actual resources of a container or a pod; empty if neither is reported."""
+    allocated, actual = status.get("allocatedResources"), (status.get("resources") or {}).get("requests")
+    if not (allocated or actual):
+        return {}
+    return resources.elementwise_max(parse_resources(allocated), parse_resources(actual))
 
 
 def _oversized_request(spec: Json) -> str:
@@ -269,17 +283,15 @@ def _placement_fields(spec: Json) -> dict[str, Any]:
         "priority": spec.get("priority", 0),
         "priority_class": spec.get("priorityClassName", ""),
         "node_selector": _node_selector(spec),
-        "required_terms": [match_expressions(term.get("matchExpressions")) for term in required],
+        "required_terms": [node_selector_term(term) for term in required],
         "preferred_terms": [
             {
                 "weight": one["weight"],
-                "expressions": match_expressions((one.get("preference") or {}).get("matchExpressions")),
+                "expressions": node_selector_term(one.get("preference")),
             }
             for one in preferred
         ],
         "tolerations": [_parse_toleration(one) for one in spec.get("tolerations") or ()],
-        "uses_match_fields": any("matchFields" in term for term in required)
-        or any("matchFields" in (one.get("preference") or {}) for one in preferred),
     }
 
 

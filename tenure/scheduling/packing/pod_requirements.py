@@ -1,11 +1,12 @@
 """The requirements of pods for their nodes and towards other pods."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from tenure.model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint, Toleration
-from tenure.model.requirements import Requirements, one_of
+from tenure.model.requirements import RequirementError, Requirements, one_of
 from tenure.scheduling.pods import Constraints, Variant, constraints_of, node_requirement_alternatives
 from tenure.scheduling.volumes import Attachment
 
@@ -96,6 +97,10 @@ def volume_conflict(shape: PodShape) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def preferred_node_affinity(constraints: Constraints) -> tuple[Requirements, ...]:
-    """Preferred node affinity, heaviest first: one at a time is held for as long as it can be."""
-    terms = sorted(constraints.preferred_terms, key=lambda term: -term.weight)
-    return tuple(Requirements.from_expressions(term.expressions) for term in terms)
+    """Preferred node affinity, heaviest first: one at a time is held for as long as it can be. Terms that are not valid
+    are left out."""
+    valid = []
+    for term in sorted(constraints.preferred_terms, key=lambda term: -term.weight):
+        with suppress(RequirementError):
+            valid.append(Requirements.from_expressions(term.expressions))
+    return tuple(valid)

@@ -22,7 +22,9 @@ HALF_NODE: Final = "600m"
 @pytest.mark.row("005-a")
 async def test_an_unreadable_annotation_protects_its_pod_and_no_other(product: InstalledProduct) -> None:
     async with product.scope("005-a", after="Never") as scope:
-        await scope.create_deployment(2, **pod_spec(scope.name, cpu=HALF_NODE))
+        await scope.create_deployment(1, **pod_spec(scope.name, cpu=HALF_NODE))
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await scope.scale_deployment(2)
         await wait_until(lambda: scope.assert_pods_running(2))
         (claim,) = await scope.nodeclaims()
         protected, other = [one["metadata"]["name"] for one in await scope.pods()]

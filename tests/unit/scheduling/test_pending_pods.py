@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tenure.apis.labels import NODEPOOL
-from tenure.model.facts import PodFact
+from tenure.apis.labels import HOSTNAME, NODE_NAME_FIELD, NODEPOOL
+from tenure.model.facts import Expression, PodFact
 from tenure.scheduling.pods import (
     excludes_nodepools,
     is_provisionable,
@@ -83,8 +83,31 @@ def test_a_pod_that_shuns_every_pool_is_left_alone() -> None:
     assert not excludes_nodepools(pod())
 
 
+ON_N = (Expression(key=NODE_NAME_FIELD, operator="In", values=("n",)),)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "pinned"),
+    [
+        ({"terms": (ON_N,)}, True),
+        ({"terms": (ON_N, expressions(f"{HOSTNAME} In n"))}, True),
+        ({"selector": {HOSTNAME: "n"}}, True),
+        ({"terms": (ON_N, expressions("team In red"))}, False),
+        ({"terms": (expressions(f"{HOSTNAME} In n m"),)}, False),
+        ({"terms": (expressions(f"{HOSTNAME} NotIn m"),)}, False),
+        ({"selector": {"team": "red"}}, False),
+        ({}, False),
+    ],
+)
+def test_pod_pinned_to_its_node_is_not_rescheduled(constraints: dict[str, Any], pinned: bool) -> None:
+    assert is_reschedulable(pod(node="n", **constraints), NOW) is not pinned
+
+
+def test_invalid_preference_is_no_validation_error() -> None:
+    assert validation_error(pod(preferred={"team Near red": 1})) == ""
+
+
 def test_a_pod_that_cannot_be_planned_says_why() -> None:
-    assert "matchFields" in validation_error(pod(uses_match_fields=True))
     assert "team" in validation_error(pod(terms=(expressions("team Near red"),)))
     assert "no expressions" in validation_error(pod(terms=((),)))
     assert validation_error(pod(terms=((), expressions("team In red")))) == ""

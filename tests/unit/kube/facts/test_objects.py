@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tenure.apis.labels import NODE_NAME_FIELD
 from tenure.kube.facts.objects import is_ours, node_fact, nodeclaim_fact, nodepool_fact
 from tenure.kube.facts.pods import daemonset_fact, pod_fact, pod_requests
 from tenure.model.facts import Expression, Taint, Toleration
@@ -66,6 +67,28 @@ def test_while_a_resize_goes_on_the_larger_amount_counts() -> None:
     assert pod_requests(spec, status)["cpu"] == 3000
 
 
+ONE_CPU = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+POD_LEVEL = {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "8"}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "status", "cpu"),
+    [
+        ({"containers": [container(cpu="100")]}, "Infeasible", ONE_CPU, 1000),
+        ({"containers": [container(cpu="100")]}, "Deferred", ONE_CPU, 100_000),
+        ({"containers": [container(cpu="100")]}, "Infeasible", {}, 100_000),
+        (POD_LEVEL, "Infeasible", {"allocatedResources": {"cpu": "2"}}, 2000),
+        (POD_LEVEL, "Deferred", {"resources": {"requests": {"cpu": "2"}}}, 8000),
+        (POD_LEVEL, "Deferred", {"allocatedResources": {"cpu": "9"}}, 9000),
+    ],
+)
+def test_resize_that_never_fits_the_node_does_not_count(
+    spec: dict[str, Any], reason: str, status: dict[str, Any], cpu: int
+) -> None:
+    pending = {"type": "PodResizePending", "status": "True", "reason": reason}
+    assert pod_requests(spec, {**status, "conditions": [pending]})["cpu"] == cpu
+
+
 def test_a_daemonset_asks_for_its_limits_where_it_asks_for_nothing() -> None:
     template = {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]}
     fact = daemonset_fact(
@@ -106,7 +129,6 @@ def test_a_pod_that_cannot_be_placed_says_so_and_what_it_demands() -> None:
     assert fact.required_terms == ((Expression(key="z", operator="In", values=("1",)),),)
     assert fact.preferred_terms[0].weight == 9
     assert fact.tolerations == (Toleration(key="a", operator="Exists", seconds=5),)
-    assert not fact.uses_match_fields
 
 
 def test_owners_tell_daemonset_and_static_pods_apart() -> None:
@@ -146,10 +168,21 @@ def test_who_nominated_a_node(conditions: list[dict[str, str]], expected: str, n
     assert (fact.expected_on, fact.nominated_node) == (expected, nominated)
 
 
-def test_match_fields_are_noticed() -> None:
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    assert pod_fact(pod(affinity={"nodeAffinity": required})).uses_match_fields
+def test_match_fields_are_expressions_on_the_node_name() -> None:
+    term = {
+        "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n"]}],
+        "matchExpressions": [{"key": "z", "operator": "Exists"}],
+    }
+    affinity = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term, {}]},
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}],
+    }
+    fact = pod_fact(pod(affinity={"nodeAffinity": affinity}))
+    expected = (
+        Expression(key="z", operator="Exists"),
+        Expression(key=NODE_NAME_FIELD, operator="NotIn", values=("n",)),
+    )
+    assert fact.required_terms == (expected, ()) and fact.preferred_terms[0].expressions == expected
 
 
 def test_a_node() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tenure.kube.facts.pod_topology import host_ports
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.facts import AffinityTerm, Expression, HostPort, PodFact, SpreadConstraint
 from tests.support.kube.builders import pod_json
@@ -16,6 +17,14 @@ def fact(**spec: Any) -> PodFact:
     raw = pod_json("web-1", metadata=metadata)
     raw["spec"] |= spec
     return pod_fact(raw)
+
+
+def test_host_network_takes_container_ports_of_a_template() -> None:
+    """The API server sets hostPort on pods only."""
+    ports = [{"containerPort": 8080}, {"containerPort": 53, "protocol": "UDP"}]
+    spec = {"hostNetwork": True, "containers": [{"name": "c", "ports": ports}]}
+    assert [(one["port"], one["protocol"]) for one in host_ports(spec)] == [(8080, "TCP"), (53, "UDP")]
+    assert host_ports({**spec, "hostNetwork": False}) == []
 
 
 def test_a_spread_constraint_carries_its_policies_and_folds_its_label_keys_in() -> None:

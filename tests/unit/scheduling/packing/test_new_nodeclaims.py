@@ -1,19 +1,25 @@
 """What is bought for pods that fit nowhere: which pool, which types, how many nodes, and what the claim says."""
 
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from tenure.apis.hash import HASH_VERSION
 from tenure.apis.labels import (
     CAPACITY_TYPE,
     INSTANCE_TYPE,
+    NODE_NAME_FIELD,
     NODECLAIM_MIN_VALUES_RELAXED,
     NODEPOOL,
     NODEPOOL_HASH,
     NODEPOOL_HASH_VERSION,
     ZONE,
 )
+from tenure.model.facts import Expression, HostPort, PodFact, PreferredTerm
 from tenure.model.instance_types import UnavailableOffering
 from tenure.scheduling.settings import PlanSettings
+from tenure.scheduling.snapshot import Change
 from tests.unit.scheduling.builders import (
     COMMON,
     NOW,
@@ -21,6 +27,7 @@ from tests.unit.scheduling.builders import (
     daemonset,
     expressions,
     instance_type,
+    node,
     pod,
     pods,
     pool,
@@ -182,6 +189,56 @@ def test_a_daemonset_counts_only_where_it_will_run() -> None:
     assert nodeclaim.requests["cpu"] == 2000
 
 
+def test_newest_pod_of_a_daemonset_shows_what_the_daemonset_requests() -> None:
+    """A LimitRange, a resize or an admission webhook changes pods and not the template."""
+    agent = daemonset("agent", pod("agent", cpu=0.1, daemonset=True))
+
+    def live(name: str, cpu: float, age: float, **more: Any) -> PodFact:
+        return pod(name, cpu=cpu, node="n", age=age, daemonset=True, owner_uid=agent.uid, **more)
+
+    def requested_cpu() -> int:
+        plan = cluster.plan()
+        return plan.claims[0].requests["cpu"]
+
+    cluster = Cluster(pool(), agent, pod("p"))
+    assert requested_cpu() == 1100
+    cluster.add(live("old", 4, age=60), live("new", 2, age=10))
+    assert requested_cpu() == 3000
+    cluster.add(live("new", 3, age=10))
+    assert requested_cpu() == 4000
+    cluster.add(live("new", 3, age=10, deleting=True))
+    assert requested_cpu() == 5000
+    cluster.state.apply([Change(kind="pod", key="old", fact=None)])
+    assert requested_cpu() == 1100
+
+
+def test_host_port_of_the_newest_daemonset_pod_is_taken_on_new_nodes() -> None:
+    port = (HostPort(port=8080),)
+    agent = daemonset("agent", pod("agent", daemonset=True))
+    cluster = Cluster(pool(), agent, pod("p", host_ports=port))
+    assert len(cluster.plan().claims) == 1
+    cluster.add(pod("agent-1", node="n", daemonset=True, owner_uid=agent.uid, host_ports=port))
+    assert not cluster.plan().claims and "8080" in reasons(cluster.plan())[0]
+
+
+def test_daemonset_takes_nothing_on_types_without_its_device() -> None:
+    gpu = instance_type("g.xlarge", cpu=4, memory=16, price=0.01, extra={"nvidia.com/gpu": 1})
+    device = daemonset("device", pod("d", cpu=2, daemonset=True, extra={"nvidia.com/gpu": 1}))
+    types = (*COMMON, gpu)
+    [nodeclaim] = Cluster(pool(), device, pod(cpu=3), instance_types=types).plan().claims
+    assert "g.xlarge" not in types_of(nodeclaim) and nodeclaim.requests["cpu"] == 3000
+    [nodeclaim] = Cluster(pool(), device, pod(cpu=1), instance_types=types).plan().claims
+    assert types_of(nodeclaim)[0] == "g.xlarge"
+
+
+@pytest.mark.parametrize(("has_device", "placed"), [(True, False), (False, True)])
+def test_existing_node_without_the_device_has_room_for_pods(has_device: bool, placed: bool) -> None:
+    device = daemonset("device", pod("d", cpu=3, daemonset=True, extra={"nvidia.com/gpu": 1}))
+    allocatable = {"cpu": 4000, "memory": 8 << 30, "pods": 58} | ({"nvidia.com/gpu": 1} if has_device else {})
+    there = node("n", allocatable=allocatable)
+    assert Cluster(device, pod("p", cpu=2), there).plan().nominations == ({"p": "n"} if placed else {})
+
+
 def test_a_daemonset_that_asks_for_a_resource_no_type_has_takes_nothing() -> None:
     device = daemonset("device", pod("d", cpu=2, daemonset=True, extra={"example.com/device": 1}))
     [nodeclaim] = Cluster(pool(), device, pod()).plan().claims
@@ -327,8 +384,37 @@ def test_a_changed_pool_or_catalogue_counts_in_the_next_plan() -> None:
 
 
 def test_pods_that_are_invalid_or_shun_pools_buy_nothing() -> None:
-    odd = pod("odd", uses_match_fields=True)
+    odd = pod("odd", terms=((Expression(key=NODE_NAME_FIELD, operator="In", values=("gone",)),),))
     shy = pod("shy", terms=(expressions(f"{NODEPOOL} DoesNotExist"),))
     plan = Cluster(pool(), odd, shy).plan()
     assert not plan.claims
-    assert [(one.name, "matchFields" in one.reason) for one in plan.unschedulable] == [("odd", True)]
+    assert [(one.name, NODE_NAME_FIELD in one.reason) for one in plan.unschedulable] == [("odd", True)]
+
+
+def on_node(operator: str, name: str) -> tuple[Expression, ...]:
+    return (Expression(key=NODE_NAME_FIELD, operator=operator, values=(name,)),)
+
+
+@pytest.mark.parametrize(
+    ("term", "nominations"),
+    [(on_node("In", "n2"), {"p": "n2"}), (on_node("NotIn", "n1"), {"p": "n2"}), (on_node("NotIn", "n2"), {"p": "n1"})],
+)
+def test_node_name_field_selects_existing_nodes(term: tuple[Expression, ...], nominations: dict[str, str]) -> None:
+    nodes = [node(name, cpu=4, memory=8) for name in ("n1", "n2")]
+    assert Cluster(pool(), pod("p", terms=(term,)), *nodes).plan().nominations == nominations
+
+
+@pytest.mark.parametrize("policy", ["Respect", "Ignore"])
+def test_new_node_serves_pods_that_exclude_node_names(policy: Any) -> None:
+    """A preference never makes a pod unschedulable, be it valid or not."""
+    preferred = (
+        PreferredTerm(weight=1, expressions=on_node("In", "n1")),
+        PreferredTerm(weight=2, expressions=expressions("team Near red")),
+    )
+    pods = (
+        pod("excludes", terms=(on_node("NotIn", "n1"),)),
+        pod("prefers").model_copy(update={"preferred_terms": preferred}),
+    )
+    plan = Cluster(pool(), *pods, settings=PlanSettings(preference_policy=policy)).plan()
+    assert sorted(name for planned in plan.claims for name in planned.pods) == ["excludes", "prefers"]
+    assert NODE_NAME_FIELD not in {one.key for planned in plan.claims for one in planned.requirements}
