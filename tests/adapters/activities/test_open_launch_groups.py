@@ -1,4 +1,4 @@
-"""Which launch groups are open is asked of the workflows that launch, on a real Temporal service."""
+"""`find_open_groups` queries the workflows that launch instances, on a real Temporal server."""
 
 import asyncio
 import uuid
@@ -25,8 +25,8 @@ async def fake(shared_sandbox: SharedSandbox) -> WorkerHarness:
     return WorkerHarness(client, cluster=f"groups-{uuid.uuid4().hex[:8]}")
 
 
-async def provisioning(fake: WorkerHarness, *groups: str) -> None:
-    """Whose launches wait for EC2."""
+async def start_provisioning(fake: WorkerHarness, *groups: str) -> None:
+    """Start the Provisioning workflow with these groups, whose launches wait for EC2."""
     made = tuple(
         LaunchGroup(group_id=one, members=(LaunchGroupMember(name=one, uid=one),), request=REQUEST) for one in groups
     )
@@ -38,21 +38,21 @@ async def provisioning(fake: WorkerHarness, *groups: str) -> None:
     )
 
 
-async def test_a_group_is_open_until_all_of_it_is_handed_out(fake: WorkerHarness) -> None:
+async def test_launch_group_is_open_until_its_instances_are_assigned(fake: WorkerHarness) -> None:
     fake.fleet.gate = asyncio.Event()
     async with fake.running_worker():
-        await provisioning(fake, "plan-0", "plan-1")
+        await start_provisioning(fake, "plan-0", "plan-1")
         assert await fake.workflows.find_open_groups({"plan-1", "plan-2"}) == {"plan-1"}
         fake.fleet.gate.set()
 
-        async def closed() -> None:
+        async def no_group_is_open() -> None:
             assert await fake.workflows.find_open_groups({"plan-0", "plan-1"}) == set()
 
-        await wait_until(closed)
+        await wait_until(no_group_is_open)
         await fake.client.get_workflow_handle(ids.provisioning(fake.cluster)).terminate()
 
 
-async def test_a_nodeclaim_that_launches_alone_is_a_group_of_its_name(fake: WorkerHarness) -> None:
+async def test_nodeclaim_that_launches_alone_is_a_group_with_its_name(fake: WorkerHarness) -> None:
     fake.fleet.gate = asyncio.Event()
     async with fake.running_worker():
         handle = await fake.start(fake.claims.add("alone"), exists=True)
@@ -63,20 +63,22 @@ async def test_a_nodeclaim_that_launches_alone_is_a_group_of_its_name(fake: Work
         await wait_until(is_open)
         fake.fleet.gate.set()
 
-        async def closed() -> None:
+        async def no_group_is_open() -> None:
             assert await fake.workflows.find_open_groups({"alone"}) == set()
 
-        await wait_until(closed)
+        await wait_until(no_group_is_open)
         await handle.terminate()
 
 
-async def test_without_any_workflow_no_group_is_open(fake: WorkerHarness) -> None:
+async def test_no_group_is_open_without_workflows(fake: WorkerHarness) -> None:
     assert await fake.workflows.find_open_groups({"plan-1"}) == set()
 
 
-async def test_while_no_worker_answers_nobody_can_tell(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_find_open_groups_raises_try_later_without_workers(
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("activities.workflow_client._RPC_TIMEOUT", timedelta(seconds=0.5))
-    await provisioning(fake, "plan-1")
+    await start_provisioning(fake, "plan-1")
     with pytest.raises(TryLater, match="cannot be asked"):
         await fake.workflows.find_open_groups({"plan-1"})
     await fake.client.get_workflow_handle(ids.provisioning(fake.cluster)).terminate()

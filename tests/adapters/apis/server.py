@@ -1,4 +1,4 @@
-"""Asks an API server what it thinks of an object, mostly by dry run, so that nothing is left behind."""
+"""A client of a real API server that shows how the server validates and stores an object, mostly by dry run."""
 
 from typing import Any, Final
 
@@ -31,11 +31,11 @@ class ApiServerClient:
         self._url = url
 
     async def create(self, manifest: Object, *, persist: bool = False, path: str = "") -> tuple[int, Object]:
-        """Create strictly (an unknown field is an error), as a dry run unless `persist`."""
+        """Create with strict field validation (an unknown field is an error); a dry run unless `persist`."""
         return await self._send("POST", path or RESOURCES[manifest["kind"]], manifest, dry_run=not persist)
 
     async def replace(self, manifest: Object, subresource: str = "") -> tuple[int, Object]:
-        """Dry run of writing a changed object over the stored one."""
+        """Dry run of an update of the stored object."""
         return await self._send("PUT", self._path(manifest) + subresource, manifest, dry_run=True)
 
     async def delete(self, manifest: Object) -> None:
@@ -45,20 +45,20 @@ class ApiServerClient:
         return await self._send("GET", self._path(manifest) + subresource, None, dry_run=False)
 
     async def resources(self, group: str) -> list[Object]:
-        """The kinds of an API group, as discovery lists them."""
+        """The kinds of an API group, from discovery."""
         _, found = await self._send("GET", f"/apis/{group}/v1", None, dry_run=False)
         kinds: list[Object] = found["resources"]
         return kinds
 
     async def get_table(self, kind: str) -> Object:
-        """What `kubectl get -o wide` prints, as a Table."""
+        """The Table that `kubectl get -o wide` prints."""
         accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
         async with self._session.get(self._url + RESOURCES[kind], headers={"Accept": accept}) as response:
             found: Object = await response.json()
             return found
 
     async def stored_node_capacity(self, capacity: dict[str, str]) -> dict[str, str]:
-        """What becomes of a Node's capacity when it is stored (it is not: dry run)."""
+        """A Node's capacity as the API server would store it (dry run)."""
         node = {"kind": "Node", "metadata": {"name": "quantities"}, "status": {"capacity": capacity}}
         status, response = await self._send("POST", "/api/v1/nodes", {"apiVersion": "v1", **node}, dry_run=True)
         assert status == 201, response
@@ -75,7 +75,7 @@ class ApiServerClient:
 
 
 async def assert_row(server: ApiServerClient, base: Object, row: Row) -> Object:
-    """The server answers as the row says; what it took is read and written unchanged by our model."""
+    """The server accepts or rejects as the row says, and our model reads and writes an accepted object unchanged."""
     status, response = await server.create(apply_patch(base, row.patch))
     if row.rejection:
         assert status == 422 or status == 400, f"taken: {response}"

@@ -1,4 +1,4 @@
-"""Which objects the API server takes, field by field, and what it says to the others: the tables of `rows/`."""
+"""The API server accepts or rejects objects as the tables in `rows/` say, with one row per field value."""
 
 from pathlib import Path
 
@@ -28,16 +28,16 @@ CASES = [
 
 
 @pytest.mark.parametrize(("base", "row"), CASES)
-async def test_the_api_server(base: Object, row: Row, server: ApiServerClient) -> None:
+async def test_api_server_accepts_or_rejects_row(base: Object, row: Row, server: ApiServerClient) -> None:
     await assert_row(server, base, row)
 
 
-async def test_the_strategy_of_a_capacity_buffer_has_a_default(server: ApiServerClient) -> None:
+async def test_capacity_buffer_strategy_has_a_default(server: ApiServerClient) -> None:
     found = await assert_row(server, CAPACITYBUFFER, accepts("bare"))
     assert found["spec"]["provisioningStrategy"] == "buffer.x-k8s.io/active-capacity"
 
 
-async def test_the_version_of_karpenters_first_manual_is_taken_too(server: ApiServerClient) -> None:
+async def test_capacity_buffer_of_v1alpha1_is_accepted(server: ApiServerClient) -> None:
     older = CAPACITYBUFFER | {"apiVersion": "autoscaling.x-k8s.io/v1alpha1"}
     path = "/apis/autoscaling.x-k8s.io/v1alpha1/namespaces/default/capacitybuffers"
     status, response = await server.create(older, path=path)

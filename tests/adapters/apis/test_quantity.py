@@ -1,4 +1,4 @@
-"""The API server writes the quantities of a Node canonically: ours are the same, letter for letter."""
+"""Our canonical text of a quantity is the text that the API server stores for a Node."""
 
 import random
 
@@ -13,7 +13,7 @@ HAND_PICKED = (
 
 
 def random_quantities(count: int) -> list[str]:
-    """Reproducible: the same texts in each run."""
+    """The same texts in each run."""
     dice = random.Random(1)
     made = list(HAND_PICKED)
     while len(made) < count:
@@ -23,14 +23,14 @@ def random_quantities(count: int) -> list[str]:
     return made
 
 
-async def test_the_canonical_text_is_the_servers(server: ApiServerClient) -> None:
+async def test_canonical_text_matches_api_server(server: ApiServerClient) -> None:
     expected = random_quantities(600)
     resources = ("cpu", "memory", "ephemeral-storage")
     theirs: dict[str, str] = {}
     for start in range(0, len(expected), len(resources)):
         capacity = dict(zip(resources, expected[start:], strict=False))
         theirs |= {capacity[name]: text for name, text in (await server.stored_node_capacity(capacity)).items()}
-    # Some short texts with a fraction and a suffix (1.5k) the server hands back as they came; the rest it rewrites.
+    # # The server returns some short texts with a fraction and a suffix (1.5k) unchanged; it rewrites the others.
     rewritten = {text: theirs[text] for text in expected if theirs[text] != text}
     assert len(rewritten) > 200
     assert {text: as_stored(parse(text)) for text in rewritten} == rewritten
@@ -38,5 +38,5 @@ async def test_the_canonical_text_is_the_servers(server: ApiServerClient) -> Non
 
 
 def as_stored(quantity: Quantity) -> str:
-    """A Node's amounts are rounded up to thousandths before they are written."""
+    """The API server rounds a Node's quantities up to thousandths before it stores them."""
     return str(Quantity(quantity.millis() * 10**6, quantity.format))

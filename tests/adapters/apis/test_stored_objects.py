@@ -1,4 +1,4 @@
-"""What the API server makes of objects: defaults, fields that never change, status, scale, columns."""
+"""How the API server stores objects: defaults, immutable fields, status, scale subresource and printer columns."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -37,7 +37,7 @@ CONDITION = {
 }
 
 
-# Another provider's class: a controller that happens to run leaves these objects alone.
+# # A class of another provider, so that a running controller ignores these objects.
 FOREIGN = {"group": "example.com", "kind": "Foreign", "name": "other"}
 FOREIGN_POOL = apply_patch(NODEPOOL, {"template__spec__nodeClassRef": FOREIGN})
 FOREIGN_CLAIM = apply_patch(NODECLAIM, {"nodeClassRef": FOREIGN})
@@ -58,7 +58,7 @@ STATUSES = load_table(ROWS / "statuses.yaml")
 
 @asynccontextmanager
 async def stored_object(server: ApiServerClient, manifest: Object, name: str) -> AsyncIterator[Object]:
-    """The object, really created under a name of its own, and gone afterwards."""
+    """Create the object under this name, and delete it at the end."""
     status, found = await server.create(manifest | {"metadata": {"name": name}}, persist=True)
     assert status == 201, found
     try:
@@ -67,7 +67,7 @@ async def stored_object(server: ApiServerClient, manifest: Object, name: str) ->
         await server.delete(found)
 
 
-async def test_a_nodepool_gets_karpenters_defaults(server: ApiServerClient) -> None:
+async def test_nodepool_gets_karpenters_defaults(server: ApiServerClient) -> None:
     pool = NodePool.from_object(await assert_row(server, NODEPOOL, accepts("bare")))
     assert pool.to_object()["spec"]["disruption"] == {
         "consolidateAfter": "0s",
@@ -77,14 +77,14 @@ async def test_a_nodepool_gets_karpenters_defaults(server: ApiServerClient) -> N
     assert pool.to_object()["spec"]["template"]["spec"]["expireAfter"] == "720h"
 
 
-async def test_a_budget_without_nodes_is_ten_percent(server: ApiServerClient) -> None:
+async def test_budget_without_nodes_defaults_to_ten_percent(server: ApiServerClient) -> None:
     row = accepts("empty budget", disruption={"consolidateAfter": "Never", "budgets": [{}]})
     pool = NodePool.from_object(await assert_row(server, NODEPOOL, row))
     assert pool.spec.disruption.budgets[0].nodes == "10%"
     assert pool.spec.disruption.consolidate_after == "Never"
 
 
-async def test_the_models_defaults_are_the_api_servers(server: ApiServerClient) -> None:
+async def test_model_defaults_match_api_server_defaults(server: ApiServerClient) -> None:
     pairs: list[tuple[Any, Object]] = [
         (NodePool, NODEPOOL),
         (NodeClaim, NODECLAIM),
@@ -99,14 +99,14 @@ async def test_the_models_defaults_are_the_api_servers(server: ApiServerClient) 
 
 
 def _values(part: Any) -> Any:
-    """A model as its attributes say, defaults included."""
+    """The values of all fields of a model, including defaults."""
     fields = getattr(type(part), "model_fields", None)
     if fields is not None:
         return {name: _values(getattr(part, name)) for name in fields}
     return tuple(map(_values, part)) if isinstance(part, tuple) else part
 
 
-async def test_a_nodeclass_gets_the_metadata_defaults(server: ApiServerClient) -> None:
+async def test_nodeclass_gets_metadata_options_defaults(server: ApiServerClient) -> None:
     expected = {
         "httpEndpoint": "enabled",
         "httpProtocolIPv6": "disabled",
@@ -119,7 +119,7 @@ async def test_a_nodeclass_gets_the_metadata_defaults(server: ApiServerClient) -
 
 
 @pytest.mark.parametrize(("base", "row"), CHANGES)
-async def test_changing_a_stored_object(base: Object, row: Row, server: ApiServerClient) -> None:
+async def test_update_is_accepted_or_rejected(base: Object, row: Row, server: ApiServerClient) -> None:
     async with stored_object(server, base, "changing") as found:
         status, response = await server.replace(apply_patch(found, row.patch))
     assert status == (422 if row.rejection else 200), response
@@ -149,7 +149,9 @@ async def test_changing_a_stored_object(base: Object, row: Row, server: ApiServe
         ),
     ),
 )
-async def test_status_conditions(condition: Object, base: Object, rejection: str, server: ApiServerClient) -> None:
+async def test_status_condition_is_accepted_or_rejected(
+    condition: Object, base: Object, rejection: str, server: ApiServerClient
+) -> None:
     async with stored_object(server, base, "condition") as found:
         status, response = await server.replace(found | {"status": {"conditions": [condition]}}, "/status")
     assert status == (422 if rejection else 200), response
@@ -157,7 +159,7 @@ async def test_status_conditions(condition: Object, base: Object, rejection: str
 
 
 @pytest.mark.parametrize("kind", STATUSES)
-async def test_every_field_of_the_status_is_kept(kind: str, server: ApiServerClient) -> None:
+async def test_every_status_field_is_stored(kind: str, server: ApiServerClient) -> None:
     status = STATUSES[kind]
     async with stored_object(server, BASES[kind], "full-status") as found:
         code, response = await server.replace(found | {"status": status}, "/status")
@@ -165,7 +167,7 @@ async def test_every_field_of_the_status_is_kept(kind: str, server: ApiServerCli
     assert response["status"] == status
 
 
-async def test_a_reservation_has_defaults(server: ApiServerClient) -> None:
+async def test_capacity_reservation_status_has_defaults(server: ApiServerClient) -> None:
     reservation = {
         "availabilityZone": "us-west-2a",
         "id": "cr-1",
@@ -180,7 +182,7 @@ async def test_a_reservation_has_defaults(server: ApiServerClient) -> None:
     ]
 
 
-async def test_a_static_nodepool_scales(server: ApiServerClient) -> None:
+async def test_static_nodepool_has_scale_subresource(server: ApiServerClient) -> None:
     async with stored_object(server, apply_patch(FOREIGN_POOL, {"replicas": 2}), "scale") as pool:
         status, scale = await server.read(pool, "/scale")
     assert status == 200
@@ -215,13 +217,15 @@ async def test_a_static_nodepool_scales(server: ApiServerClient) -> None:
     ),
     ids=("NodePool", "NodeClaim", "EC2NodeClass", "NodeOverlay", "CapacityBuffer"),
 )
-async def test_the_columns(base: Object, default_columns: list[str], wide: list[str], server: ApiServerClient) -> None:
+async def test_printer_columns(
+    base: Object, default_columns: list[str], wide: list[str], server: ApiServerClient
+) -> None:
     columns = (await server.get_table(base["kind"]))["columnDefinitions"]
     assert [column["name"] for column in columns if not column["priority"]] == default_columns
     assert [column["name"] for column in columns if column["priority"]] == wide
 
 
-async def test_names_and_categories(server: ApiServerClient) -> None:
+async def test_short_names_and_categories(server: ApiServerClient) -> None:
     found = {
         one["kind"]: one
         for one in [*await server.resources("karpenter.sh"), *await server.resources("karpenter.k8s.aws")]

@@ -1,4 +1,4 @@
-"""The stand-in as a process of its own, with the worker's key held to the shipped IAM policy."""
+"""The AWS stand-in as a separate process; the shipped IAM policy limits the worker's access key."""
 
 import re
 import signal
@@ -37,7 +37,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def control(endpoint: str) -> Iterator[AwsControl]:
-    """A fresh world for each test; nothing may have been refused to the worker in it."""
+    """Each test starts with the stand-in's initial state."""
     one = AwsControl(endpoint)
     one.reset()
     yield one
@@ -46,7 +46,7 @@ def control(endpoint: str) -> Iterator[AwsControl]:
 
 @pytest.fixture(scope="session")
 async def region(endpoint: str) -> Region:
-    """Types and prices, which are the same in every world: read once."""
+    """Instance types and prices never change, so they are read once."""
     one = adapters(endpoint)
     found = await one.offerings.region()
     one.close()
@@ -55,7 +55,7 @@ async def region(endpoint: str) -> Region:
 
 @pytest.fixture
 async def cloud(endpoint: str, control: AwsControl, region: Region) -> AsyncIterator[AwsAdapters]:
-    """The adapters of a worker that has just started, but for types and prices."""
+    """The adapters of a newly started worker that already knows types and prices."""
     one = adapters(endpoint, region)
     yield one
     one.close()
@@ -63,7 +63,7 @@ async def cloud(endpoint: str, control: AwsControl, region: Region) -> AsyncIter
 
 @contextmanager
 def as_key(key: str) -> Iterator[None]:
-    """For clients that are made meanwhile."""
+    """Clients that are created inside the block use this access key."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ACCESS_KEY_ID", key)
         patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -71,7 +71,7 @@ def as_key(key: str) -> Iterator[None]:
 
 
 def adapters(endpoint: str, region: Region | None = None, **settings: object) -> AwsAdapters:
-    """Another worker's adapters, with nothing remembered."""
+    """The adapters of another worker, with empty caches."""
     settings_values = {"cluster_name": "demo", "region": "us-west-2", "endpoint_url": endpoint, **settings}
     with as_key(WORKER_KEY):
         return build(AwsSettings.model_validate(settings_values), region=region)

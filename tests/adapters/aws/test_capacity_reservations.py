@@ -1,4 +1,4 @@
-"""Capacity reservations against the stand-in, under the IAM policy that ships: selected, launched into, read back."""
+"""Capacity reservations against the AWS stand-in, under the shipped IAM policy: selection, launch and description."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -32,8 +32,8 @@ async def cloud(endpoint: str, control: AwsControl, region: Region) -> AsyncIter
 
 
 @pytest.fixture
-async def plain(endpoint: str, control: AwsControl, region: Region) -> AsyncIterator[AwsAdapters]:
-    """With the gate off."""
+async def cloud_without_gate(endpoint: str, control: AwsControl, region: Region) -> AsyncIterator[AwsAdapters]:
+    """Adapters with the ReservedCapacity gate off."""
     one = adapters(endpoint, region)
     yield one
     one.close()
@@ -66,7 +66,7 @@ def reservation_labels(facts: LaunchFacts) -> list[str | None]:
     return [facts.labels.get(key) for key in labels.RESERVATION_LABELS]
 
 
-async def test_terms_are_alternatives_and_their_fields_all_hold(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_selector_terms_are_ored_and_their_fields_anded(cloud: AwsAdapters, control: AwsControl) -> None:
     mine = control.make_reservation(tags=TAGS)
     tagged_open = control.make_reservation(tags={"kind": "x"}, criteria="open")
     control.make_reservation(tags={"kind": "x"})
@@ -78,7 +78,7 @@ async def test_terms_are_alternatives_and_their_fields_all_hold(cloud: AwsAdapte
     assert reservation_ids(await resolve_nodeclass(cloud, one)) == sorted([named, mine, shared])
 
 
-async def test_the_status_says_what_each_reservation_is(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_status_describes_each_reservation(cloud: AwsAdapters, control: AwsControl) -> None:
     block = control.make_reservation("m5.xlarge", kind="capacity-block", lasts=86400, tags=TAGS)
     (found,) = (await resolve_nodeclass(cloud, selecting_nodeclass())).status.capacity_reservations
     written = found.to_object()
@@ -96,13 +96,13 @@ async def test_the_status_says_what_each_reservation_is(cloud: AwsAdapters, cont
     }
 
 
-async def test_an_id_that_is_not_there_harms_no_other(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_unknown_reservation_id_is_ignored(cloud: AwsAdapters, control: AwsControl) -> None:
     mine = control.make_reservation()
     terms = [{"id": mine}, {"id": "cr-0123456789abcdef0"}]
     assert reservation_ids(await resolve_nodeclass(cloud, selecting_nodeclass(*terms))) == [mine]
 
 
-async def test_what_is_over_or_has_not_begun_is_not_listed(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_cancelled_and_future_reservations_are_not_selected(cloud: AwsAdapters, control: AwsControl) -> None:
     cancelled, later = control.make_reservation(tags=TAGS), control.make_reservation(tags=TAGS, starts_in=3600)
     control.cancel_reservation(cancelled)
     assert (
@@ -122,7 +122,7 @@ async def test_what_is_over_or_has_not_begun_is_not_listed(cloud: AwsAdapters, c
         ({"interruptible": True}, "reserved-capacity", "default", "true"),
     ],
 )
-async def test_a_launch_goes_into_the_reservation_and_shows_it(
+async def test_launch_uses_the_reservation_and_labels_it(
     cloud: AwsAdapters, control: AwsControl, more: dict[str, Any], target: str, kind: str, interruptible: str
 ) -> None:
     reservation = control.make_reservation(tags=TAGS, **more)
@@ -137,7 +137,7 @@ async def test_a_launch_goes_into_the_reservation_and_shows_it(
     assert control.list_denials() == []
 
 
-async def test_a_full_reservation_is_left_for_what_can_be_bought(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_full_reservation_falls_back_to_spot(cloud: AwsAdapters, control: AwsControl) -> None:
     reservation = control.make_reservation(tags=TAGS, count=2)
     one = await resolve_nodeclass(cloud, selecting_nodeclass())
     request, result = await launch(cloud, one, members=3)
@@ -152,7 +152,9 @@ async def test_a_full_reservation_is_left_for_what_can_be_bought(cloud: AwsAdapt
     assert isinstance(await cloud.fleet.prepare(only, one, now=datetime.now(UTC)), LaunchRejection)
 
 
-async def test_each_reservation_has_its_own_template(cloud: AwsAdapters, control: AwsControl, endpoint: str) -> None:
+async def test_each_reservation_has_its_own_launch_template(
+    cloud: AwsAdapters, control: AwsControl, endpoint: str
+) -> None:
     offerings = [("m5.large", "us-west-2a"), ("m5.large", "us-west-2b"), ("m5.xlarge", "us-west-2b")]
     made = {control.make_reservation(name, zone, tags=TAGS): (name, zone) for name, zone in offerings}
     request = await prepare_launch(cloud, await resolve_nodeclass(cloud, selecting_nodeclass()), NODECLAIM)
@@ -164,16 +166,14 @@ async def test_each_reservation_has_its_own_template(cloud: AwsAdapters, control
         }
 
 
-async def test_the_reservation_with_most_room_in_a_zone_is_taken(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_reservation_with_most_capacity_in_a_zone_is_used(cloud: AwsAdapters, control: AwsControl) -> None:
     control.make_reservation(tags=TAGS, count=1)
     roomy = control.make_reservation(tags=TAGS, count=5)
     request = await prepare_launch(cloud, await resolve_nodeclass(cloud, selecting_nodeclass()), NODECLAIM)
     assert [one.reservation_id for one in request.overrides] == [roomy]
 
 
-async def test_with_the_gate_on_nothing_lands_in_an_open_reservation_by_chance(
-    cloud: AwsAdapters, control: AwsControl
-) -> None:
+async def test_on_demand_launch_avoids_open_reservations_with_gate_on(cloud: AwsAdapters, control: AwsControl) -> None:
     open_one = control.make_reservation(criteria="open", count=9)
     one = await resolve_nodeclass(cloud)
     nodeclaim = build_nodeclaim((labels.CAPACITY_TYPE, "In", "on-demand"), (labels.INSTANCE_TYPE, "In", "m5.large"),
@@ -184,22 +184,22 @@ async def test_with_the_gate_on_nothing_lands_in_an_open_reservation_by_chance(
     assert (found.capacity_type, reservation_labels(facts)) == ("on-demand", [None] * 3)
 
 
-async def test_with_the_gate_off_an_open_reservation_may_be_used_and_is_not_seen(
-    plain: AwsAdapters, control: AwsControl
+async def test_launch_into_open_reservation_counts_as_on_demand_with_gate_off(
+    cloud_without_gate: AwsAdapters, control: AwsControl
 ) -> None:
     open_one = control.make_reservation(criteria="open", tags=TAGS, count=9)
-    one = await resolve_nodeclass(plain, selecting_nodeclass())
+    one = await resolve_nodeclass(cloud_without_gate, selecting_nodeclass())
     assert reservation_ids(one) == []
     nodeclaim = build_nodeclaim((labels.CAPACITY_TYPE, "In", "on-demand"), (labels.INSTANCE_TYPE, "In", "m5.large"),
                    (labels.ZONE, "In", "us-west-2a"))  # fmt: skip
-    _, result = await launch(plain, one, nodeclaim)
-    found, facts = await describe_launched(plain, one, result)
+    _, result = await launch(cloud_without_gate, one, nodeclaim)
+    found, facts = await describe_launched(cloud_without_gate, one, result)
     assert control.list_reservations()[open_one]["instances"] == [found.instance_id]
     assert (found.capacity_type, found.reservation_id, reservation_labels(facts)) == ("on-demand", "", [None] * 3)
 
 
-async def test_with_the_gate_off_a_list_that_was_left_is_emptied_and_unused(
-    plain: AwsAdapters, cloud: AwsAdapters, control: AwsControl
+async def test_reservations_in_status_are_ignored_and_cleared_with_gate_off(
+    cloud_without_gate: AwsAdapters, cloud: AwsAdapters, control: AwsControl
 ) -> None:
     control.make_reservation(tags=TAGS)
     conditions = [{"type": labels.CAPACITY_RESERVATIONS_READY, "status": "True"}]
@@ -207,19 +207,19 @@ async def test_with_the_gate_off_a_list_that_was_left_is_emptied_and_unused(
     raw["status"]["conditions"] = conditions
     left = EC2NodeClass.from_object(raw)
     assert len(reservation_ids(left)) == 1
-    types = {one.name: one for one in await plain.offerings.instance_types(left)}
+    types = {one.name: one for one in await cloud_without_gate.offerings.instance_types(left)}
     assert "reserved" not in types["m5.large"].labels[labels.CAPACITY_TYPE]
     assert not [one for one in types["m5.large"].offerings if one.capacity_type == "reserved"]
-    assert await plain.offerings.reservation_capacities([left]) == {}
-    request = await prepare_launch(plain, left, NODECLAIM)
+    assert await cloud_without_gate.offerings.reservation_capacities([left]) == {}
+    request = await prepare_launch(cloud_without_gate, left, NODECLAIM)
     assert request.capacity_type == "spot"
-    found = await plain.resolver.resolve(left)
+    found = await cloud_without_gate.resolver.resolve(left)
     assert found.status["capacityReservations"] == []
     off = next(one for one in found.conditions if one.type == labels.CAPACITY_RESERVATIONS_READY)
     assert off.status == ""
 
 
-async def test_a_block_near_its_end_is_expiring_and_gets_no_launch(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_expiring_capacity_block_gets_no_launch(cloud: AwsAdapters, control: AwsControl) -> None:
     soon = control.make_reservation(kind="capacity-block", lasts=39 * 60, tags=TAGS)
     control.make_reservation("m5.xlarge", lasts=39 * 60, tags=TAGS)
     one = await resolve_nodeclass(cloud, selecting_nodeclass())
@@ -231,9 +231,7 @@ async def test_a_block_near_its_end_is_expiring_and_gets_no_launch(cloud: AwsAda
     assert set(await cloud.reservations.find_ending([soon, *states])) == {soon}
 
 
-async def test_a_reservation_that_was_cancelled_leaves_an_on_demand_instance(
-    cloud: AwsAdapters, control: AwsControl
-) -> None:
+async def test_instance_of_cancelled_reservation_counts_as_on_demand(cloud: AwsAdapters, control: AwsControl) -> None:
     reservation = control.make_reservation(tags=TAGS)
     one = await resolve_nodeclass(cloud, selecting_nodeclass())
     _, result = await launch(cloud, one)
@@ -242,7 +240,7 @@ async def test_a_reservation_that_was_cancelled_leaves_an_on_demand_instance(
     assert (found.capacity_type, found.reservation_id) == ("on-demand", "")
 
 
-async def test_rooms_are_what_ec2_says_and_are_asked_for_once_a_minute(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_reservation_capacities_are_read_once_a_minute(cloud: AwsAdapters, control: AwsControl) -> None:
     reservation = control.make_reservation(tags=TAGS, count=3)
     one = await resolve_nodeclass(cloud, selecting_nodeclass())
     for _ in range(3):
@@ -251,7 +249,7 @@ async def test_rooms_are_what_ec2_says_and_are_asked_for_once_a_minute(cloud: Aw
     assert control.count_calls("ec2:DescribeCapacityReservations") == 1
 
 
-async def test_while_ec2_does_not_answer_the_last_counts_stand(
+async def test_last_capacities_apply_while_ec2_is_throttled(
     control: AwsControl, region: Region, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenure.aws.instancetype.capacity_reservations.FRESH_SECONDS", 0.0)

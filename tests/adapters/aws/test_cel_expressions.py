@@ -1,4 +1,4 @@
-"""Expressions from the class to the instance: each type's template bears its own amounts."""
+"""CEL expressions of an EC2NodeClass's kubelet settings: each launch template has the values of its instance types."""
 
 import base64
 from datetime import UTC, datetime
@@ -19,7 +19,9 @@ KUBELET = {
 }
 
 
-async def test_each_type_is_launched_with_its_own_amounts(endpoint: str, control: AwsControl, region: Region) -> None:
+async def test_each_instance_type_is_launched_with_its_own_values(
+    endpoint: str, control: AwsControl, region: Region
+) -> None:
     cloud = adapters(endpoint, region, feature_gates=GATES)
     one = await resolve_nodeclass(cloud, build_nodeclass(kubelet=KUBELET))
     nodeclaim = build_nodeclaim((labels.INSTANCE_TYPE, "In", "m5.large", "m5.xlarge", "c5.xlarge"))
@@ -35,7 +37,7 @@ async def test_each_type_is_launched_with_its_own_amounts(endpoint: str, control
     cloud.close()
 
 
-async def test_an_expression_without_a_value_on_some_type_of_the_region_is_told(
+async def test_expression_that_fails_for_an_instance_type_is_reported(
     endpoint: str, control: AwsControl, region: Region
 ) -> None:
     cloud = adapters(endpoint, region, feature_gates=GATES)

@@ -1,4 +1,4 @@
-"""The doctor's AWS checks on the stand-in: each names what is wrong and what to do, and none changes anything."""
+"""The doctor's AWS checks on the stand-in: each finding names the problem and a fix, and no check changes anything."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -71,7 +71,7 @@ def with_name(one: EC2NodeClass, name: str) -> EC2NodeClass:
     return one.model_copy(update={"metadata": one.metadata.model_copy(update={"name": name})})
 
 
-async def test_a_sound_account_has_no_problem_and_stays_as_it_was(endpoint: str, control: AwsControl) -> None:
+async def test_correct_account_has_no_problem_and_is_not_changed(endpoint: str, control: AwsControl) -> None:
     one = await ready_class(endpoint)
     control.clear_counters()
     found = await run_doctor(endpoint, one, key=WORKER_KEY)
@@ -86,7 +86,7 @@ async def test_a_sound_account_has_no_problem_and_stays_as_it_was(endpoint: str,
     ]
 
 
-async def test_a_read_that_the_policy_does_not_give_is_named(endpoint: str, control: AwsControl) -> None:
+async def test_denied_read_is_named(endpoint: str, control: AwsControl) -> None:
     control.bind_key(
         "narrow",
         {
@@ -102,7 +102,7 @@ async def test_a_read_that_the_policy_does_not_give_is_named(endpoint: str, cont
     assert finding.level == "problem" and "deploy/iam" in finding.todo
 
 
-async def test_selectors_that_find_nothing_are_named_by_their_fields(endpoint: str, control: AwsControl) -> None:
+async def test_selector_without_result_is_named_by_its_field(endpoint: str, control: AwsControl) -> None:
     none = {"tags": {"no": "such"}}
     lost = build_nodeclass(
         subnetSelectorTerms=[none],
@@ -120,7 +120,7 @@ async def test_selectors_that_find_nothing_are_named_by_their_fields(endpoint: s
     assert "subnetSelectorTerms" in findings["subnets"].todo and "spec.role" in findings["role"].todo
 
 
-async def test_one_class_that_cannot_be_looked_at_hides_no_other(endpoint: str, control: AwsControl) -> None:
+async def test_invalid_nodeclass_does_not_hide_another(endpoint: str, control: AwsControl) -> None:
     odd = with_name(build_nodeclass(uid="odd", amiSelectorTerms=[{"alias": "al2023@a@b"}]), "odd")
     fine = with_name(build_nodeclass(uid="fine"), "fine")
     found = [one for one in await run_doctor(endpoint, odd, fine) if one.area == "selectors"]
@@ -128,19 +128,19 @@ async def test_one_class_that_cannot_be_looked_at_hides_no_other(endpoint: str, 
     assert any(one.level == "ok" and one.subject == "EC2NodeClass fine images" for one in found)
 
 
-async def test_a_queue_that_is_not_there_or_hears_nothing_is_a_problem(endpoint: str, control: AwsControl) -> None:
+async def test_missing_interruption_queue_is_reported(endpoint: str, control: AwsControl) -> None:
     missing = worst_finding(await run_doctor(endpoint, queue="no-such-queue"), "events")
     assert missing.level == "problem" and "INTERRUPTION_QUEUE" in missing.todo
     assert worst_finding(await run_doctor(endpoint), "events").level == "advice"
 
 
-async def test_karpenter_s_queue_and_rules_lack_nothing_but_time(endpoint: str, control: AwsControl) -> None:
+async def test_karpenters_queue_and_rules_only_lack_retention(endpoint: str, control: AwsControl) -> None:
     found = [one for one in await run_doctor(endpoint, queue="demo") if one.area == "events" and one.level != "ok"]
     [finding] = found
     assert finding.subject == "queue demo retention" and "outage of Temporal of 5 minutes" in finding.message
 
 
-async def test_rules_are_read_as_eventbridge_reads_them(endpoint: str, control: AwsControl) -> None:
+async def test_rules_are_evaluated_as_eventbridge_does(endpoint: str, control: AwsControl) -> None:
     events = admin_client(endpoint, "events")
     events.disable_rule(Name="demo-scheduled-change")
     events.put_rule(
@@ -155,7 +155,7 @@ async def test_rules_are_read_as_eventbridge_reads_them(endpoint: str, control: 
     assert "demo-spot-interruption sends them to no target" in findings["rule for spotInterruption"].message
 
 
-async def test_what_the_worker_may_not_do_with_its_queue_is_named(endpoint: str, control: AwsControl) -> None:
+async def test_denied_queue_action_of_the_worker_is_named(endpoint: str, control: AwsControl) -> None:
     allow_statement = {"Effect": "Allow", "NotAction": "sqs:ReceiveMessage", "Resource": "*"}
     control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [allow_statement]})
     denied = worst_finding(await run_doctor(endpoint, role=CONTROLLER, queue="demo"), "permissions")
@@ -163,7 +163,7 @@ async def test_what_the_worker_may_not_do_with_its_queue_is_named(endpoint: str,
     assert "sqs:ReceiveMessage" in denied.message and "deploy/iam" in denied.todo
 
 
-async def test_a_zone_that_is_away_is_told_where_shifts_are_heeded(endpoint: str, control: AwsControl) -> None:
+async def test_zonal_shift_is_reported_when_the_setting_is_on(endpoint: str, control: AwsControl) -> None:
     control.shift_zone("usw2-az1")
     with as_key("admin"):
         settings = AwsSettings(
@@ -185,9 +185,7 @@ def node_pool(*requirements: dict[str, Any]) -> NodePool:
     return NodePool.from_object({"metadata": {"name": "general", "uid": "u"}, "spec": {"template": template}})
 
 
-async def test_an_administrator_sees_for_the_workers_role_which_statement_is_denied(
-    endpoint: str, control: AwsControl
-) -> None:
+async def test_denied_policy_statement_of_the_workers_role_is_named(endpoint: str, control: AwsControl) -> None:
     allowed = await run_doctor(endpoint, role=CONTROLLER)
     assert worst_finding(allowed, "permissions").level == "ok"
     allow_statement = {"Effect": "Allow", "NotAction": "ec2:TerminateInstances", "Resource": "*"}
@@ -197,9 +195,7 @@ async def test_an_administrator_sees_for_the_workers_role_which_statement_is_den
     assert "ec2:TerminateInstances" in denied.message and "deploy/iam" in denied.todo
 
 
-async def test_a_role_made_for_karpenter_lacks_only_what_a_lifecyclepolicy_may_ask_for(
-    endpoint: str, control: AwsControl
-) -> None:
+async def test_karpenters_role_only_lacks_actions_of_lifecycle_policies(endpoint: str, control: AwsControl) -> None:
     allow_statement = {"Effect": "Allow", "NotAction": "ec2:RebootInstances", "Resource": "*"}
     control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [allow_statement]})
     found = worst_finding(await run_doctor(endpoint, role=CONTROLLER), "permissions")
@@ -207,7 +203,7 @@ async def test_a_role_made_for_karpenter_lacks_only_what_a_lifecyclepolicy_may_a
 
 
 @pytest.mark.parametrize(("vcpus", "level"), [(1000, "ok"), (0, "problem")])
-async def test_quotas_of_what_the_pools_may_launch_leave_room_or_not(
+async def test_exhausted_vcpu_quota_of_a_nodepool_is_a_problem(
     endpoint: str, control: AwsControl, vcpus: int, level: str
 ) -> None:
     control.set_quota("L-1216C47A", vcpus)
@@ -217,9 +213,7 @@ async def test_quotas_of_what_the_pools_may_launch_leave_room_or_not(
     assert level == "ok" or "L-1216C47A" in found.todo
 
 
-async def test_the_quotas_that_are_looked_at_are_those_of_the_types_a_pool_names(
-    endpoint: str, control: AwsControl
-) -> None:
+async def test_only_quotas_of_the_nodepools_instance_types_are_checked(endpoint: str, control: AwsControl) -> None:
     gpus = node_pool({"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["g", "p"]})
     found = {one.subject for one in await run_doctor(endpoint, pools=[gpus]) if one.area == "quotas"}
     assert found == {f"{kind} vCPUs, {market}" for kind in ("G and VT", "P") for market in ("spot", "on-demand")}

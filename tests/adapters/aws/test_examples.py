@@ -1,4 +1,4 @@
-"""The examples against the stand-in: each class becomes ready, and each pool has machines that could be launched."""
+"""The examples against the AWS stand-in: each class becomes ready, and each pool has launchable offerings."""
 
 from typing import Any
 
@@ -36,8 +36,8 @@ def example(name: str) -> EC2NodeClass:
     return EC2NodeClass.from_object({**raw, "metadata": {"name": name, "uid": name, "generation": 1}})
 
 
-def claim_of(pool: NodePool) -> NodeClaim:
-    """As a plan would make it for one small pod."""
+def nodeclaim_of(pool: NodePool) -> NodeClaim:
+    """The NodeClaim that a plan would create for one small pod."""
     template = pool.to_object()["spec"]["template"]
     own = template.get("metadata", {}).get("labels", {})
     spec = {**template["spec"], "resources": {"requests": {"cpu": "500m", "memory": "512Mi", "pods": "1"}}}
@@ -46,27 +46,27 @@ def claim_of(pool: NodePool) -> NodeClaim:
 
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
-async def test_an_example_class_becomes_ready(cloud: AwsAdapters, name: str) -> None:
+async def test_example_nodeclass_becomes_ready(cloud: AwsAdapters, name: str) -> None:
     one = await resolve_nodeclass(cloud, example(name))
     assert one.status.amis
     assert one.status.subnets
 
 
 @pytest.mark.parametrize("name", sorted(POOLS))
-async def test_an_example_pool_has_machines_to_launch(cloud: AwsAdapters, name: str) -> None:
+async def test_example_nodepool_has_launchable_offerings(cloud: AwsAdapters, name: str) -> None:
     pool = POOLS[name]
     one = await resolve_nodeclass(cloud, example(pool.spec.template.spec.node_class_ref.name))
     types = await cloud.offerings.types_for(one)
-    required = requirements_of(claim_of(pool))
+    required = requirements_of(nodeclaim_of(pool))
     fitting = [each for each in types.types if required.is_compatible(types.requirements(each))]
     assert any(offering.available for each in fitting for offering in each.offerings)
 
 
 @pytest.mark.parametrize("name", sorted(POOLS))
-def test_the_nodes_of_an_example_pool_are_told_to_join_with_its_taints(name: str) -> None:
+def test_user_data_of_example_nodepool_has_its_taints(name: str) -> None:
     pool = POOLS[name]
     one = example(pool.spec.template.spec.node_class_ref.name)
-    made = claim_of(pool)
+    made = nodeclaim_of(pool)
     family = family_of(one)
     text = render(family, bootstrap_of(one, made, family, CLUSTER, capacity_type="on-demand", max_pods=29))
     joined = read_user_data(text)

@@ -1,4 +1,4 @@
-"""What launches leave behind in AWS, against the stand-in and under the IAM policy that ships."""
+"""Orphaned resources of launches in the AWS stand-in, under the shipped IAM policy."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -24,14 +24,14 @@ def template_tags(cluster: str) -> list[dict[str, str]]:
 
 
 def make_template(endpoint: str, name: str, *, cluster: str = "demo", tagged: bool = True) -> str:
-    """As somebody else made it: its id."""
+    """Create a launch template outside of Tenure. Returns its id."""
     specifications = [{"ResourceType": "launch-template", "Tags": template_tags(cluster)}]
     more = {"TagSpecifications": specifications} if tagged else {}
     made = admin_client(endpoint).create_launch_template(LaunchTemplateName=name, LaunchTemplateData=DATA, **more)
     return str(made["LaunchTemplate"]["LaunchTemplateId"])
 
 
-async def test_only_this_clusters_templates_are_listed_and_put_away(
+async def test_only_launch_templates_of_the_cluster_are_listed_and_deleted(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
     await prepare_launch(cloud, await resolve_nodeclass(cloud))
@@ -48,17 +48,17 @@ async def test_only_this_clusters_templates_are_listed_and_put_away(
     assert {one.id for one in await cloud.orphaned_resources.list_launch_templates()} == set(mine)
 
 
-async def test_a_template_of_another_cluster_is_out_of_reach(cloud: AwsAdapters, endpoint: str) -> None:
+async def test_deleting_a_launch_template_of_another_cluster_is_forbidden(cloud: AwsAdapters, endpoint: str) -> None:
     other = make_template(endpoint, "karpenter.k8s.aws/9", cluster="other")
     mark = InventoryLaunchTemplate(id=other, name="karpenter.k8s.aws/9", created=datetime.now(UTC))
     with pytest.raises(Forbidden):
         await cloud.orphaned_resources.delete_template(mark)
 
 
-async def test_a_launch_makes_a_template_again_that_was_put_away_under_it(
+async def test_launch_recreates_a_collected_launch_template(
     cloud: AwsAdapters, control: AwsControl, endpoint: str, region: Region
 ) -> None:
-    """The next request looks for it, in this process at once; a request that is out already has it made again."""
+    """The next request of the same process finds that the template is gone and creates it again."""
     node_class = await resolve_nodeclass(cloud)
     request = await prepare_launch(cloud, node_class)
     for template in await cloud.orphaned_resources.list_launch_templates():
@@ -69,9 +69,7 @@ async def test_a_launch_makes_a_template_again_that_was_put_away_under_it(
     assert len(result.instances) == 1
 
 
-async def test_profiles_are_listed_by_path_and_put_away_with_their_role(
-    cloud: AwsAdapters, control: AwsControl
-) -> None:
+async def test_instance_profiles_are_listed_by_path_and_deleted(cloud: AwsAdapters, control: AwsControl) -> None:
     node_class = await resolve_nodeclass(cloud)
     (profile,) = await cloud.orphaned_resources.list_instance_profiles()
     assert profile.node_class_uid == node_class.uid
@@ -85,7 +83,7 @@ async def test_profiles_are_listed_by_path_and_put_away_with_their_role(
     assert [one.name for one in await cloud.orphaned_resources.list_instance_profiles()] == [profile.name]
 
 
-async def test_a_profile_of_another_cluster_is_neither_listed_nor_in_reach(
+async def test_instance_profile_of_another_cluster_is_not_listed(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
     await resolve_nodeclass(cloud)
@@ -94,14 +92,14 @@ async def test_a_profile_of_another_cluster_is_neither_listed_nor_in_reach(
     longer.close()
 
 
-async def test_where_iam_cannot_be_reached_there_are_no_profiles(endpoint: str, control: AwsControl) -> None:
+async def test_isolated_vpc_lists_no_instance_profiles(endpoint: str, control: AwsControl) -> None:
     isolated = adapters(endpoint, isolated_vpc=True)
     assert list(await isolated.orphaned_resources.list_instance_profiles()) == []
     assert control.count_calls("iam:ListInstanceProfiles") == 0
     isolated.close()
 
 
-async def test_an_instance_says_where_it_came_from_and_takes_its_names(
+async def test_instance_shows_its_template_and_profile_and_accepts_name_tags(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
     node_class = await resolve_nodeclass(cloud)
@@ -121,8 +119,8 @@ async def test_an_instance_says_where_it_came_from_and_takes_its_names(
         await cloud.orphaned_resources.tag_instance(result.instances[0].instance_id, {"team": "a"})
 
 
-async def test_tagging_hundreds_holds_up_no_termination(cloud: AwsAdapters, control: AwsControl) -> None:
-    """Each kind of call waits its own turn: a queue of tags stands in nobody's way."""
+async def test_queued_tag_calls_do_not_delay_terminations(cloud: AwsAdapters, control: AwsControl) -> None:
+    """Each kind of call has its own rate limit, so queued tag calls do not delay other calls."""
     result = await launch(cloud, members=3)
     ids = [one.instance_id for one in result.instances]
     tagging = [
@@ -136,8 +134,8 @@ async def test_tagging_hundreds_holds_up_no_termination(cloud: AwsAdapters, cont
     await asyncio.gather(*tagging, return_exceptions=True)
 
 
-async def test_what_is_made_older_is_older(cloud: AwsAdapters, control: AwsControl) -> None:
-    """The stand-in's word for it, which the tests of upkeep rest on."""
+async def test_backdate_moves_creation_times(cloud: AwsAdapters, control: AwsControl) -> None:
+    """The garbage collection tests depend on `backdate` of the stand-in."""
     await launch(cloud)
     (instance,) = await cloud.instances.list_managed()
     template, *_ = await cloud.orphaned_resources.list_launch_templates()

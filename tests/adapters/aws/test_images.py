@@ -1,4 +1,6 @@
-"""Images against the stand-in, under the shipped policy: Karpenter's end-to-end cases of its `ami` suite, by number."""
+"""AMI selection against the AWS stand-in, under the shipped policy: cases of Karpenter's end-to-end suite `ami`, by
+number.
+"""
 
 from typing import Any
 
@@ -37,15 +39,15 @@ async def resolve_conditions(cloud: AwsAdapters, one: EC2NodeClass) -> dict[str,
     return {condition.type: condition for condition in found.conditions}
 
 
-def two_images(control: AwsControl) -> tuple[str, str]:
+def publish_two_images(control: AwsControl) -> tuple[str, str]:
     old = control.publish_image("mine-1", created="2025-01-01T00:00:00.000Z", architecture="x86_64")
     return old, control.publish_image("mine-2", created="2025-06-01T00:00:00.000Z", architecture="x86_64")
 
 
-async def test_ami_01_and_05_an_image_by_its_id_is_what_runs(
+async def test_ami_01_and_05_image_selected_by_id_is_launched(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
-    old, _ = two_images(control)
+    old, _ = publish_two_images(control)
     result = await cloud.fleet.create(
         make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud, selecting_nodeclass({"id": old}))))
     )
@@ -53,23 +55,23 @@ async def test_ami_01_and_05_an_image_by_its_id_is_what_runs(
     assert found["Reservations"][0]["Instances"][0]["ImageId"] == old
 
 
-async def test_ami_02_of_two_ids_the_newest_image_is_used(cloud: AwsAdapters, control: AwsControl) -> None:
-    old, new = two_images(control)
+async def test_ami_02_newest_of_two_images_is_used(cloud: AwsAdapters, control: AwsControl) -> None:
+    old, new = publish_two_images(control)
     assert await resolve_image_ids(cloud, selecting_nodeclass({"id": old}, {"id": new})) == [new]
 
 
-async def test_ami_03_a_name_of_another_owner_finds_nothing(cloud: AwsAdapters, control: AwsControl) -> None:
-    two_images(control)
+async def test_ami_03_name_with_another_owner_finds_no_image(cloud: AwsAdapters, control: AwsControl) -> None:
+    publish_two_images(control)
     conditions = await resolve_conditions(cloud, selecting_nodeclass({"name": "mine-*", "owner": "123456789012"}))
     assert (conditions["AMIsReady"].status, conditions["AMIsReady"].reason) == ("False", "AMINotFound")
 
 
-async def test_ami_04_and_12_a_name_has_default_owners_and_wildcards(cloud: AwsAdapters, control: AwsControl) -> None:
-    _, new = two_images(control)
+async def test_ami_04_and_12_name_has_default_owners_and_wildcards(cloud: AwsAdapters, control: AwsControl) -> None:
+    _, new = publish_two_images(control)
     assert await resolve_image_ids(cloud, selecting_nodeclass({"name": "mine-?"})) == [new]
 
 
-async def test_ami_06_and_14_a_parameter_by_its_arn(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_ami_06_and_14_ssm_parameter_is_found_by_arn(cloud: AwsAdapters, control: AwsControl) -> None:
     image = control.publish_image("mine", parameters=["/aws/service/mine"], architecture="arm64")
     assert await resolve_image_ids(cloud, selecting_nodeclass({"ssmParameter": f"{ARN}/aws/service/mine"})) == [image]
     assert await resolve_image_ids(cloud, selecting_nodeclass({"ssmParameter": f"{ARN}{STANDARD}"}, uid="public"))
@@ -78,18 +80,16 @@ async def test_ami_06_and_14_a_parameter_by_its_arn(cloud: AwsAdapters, control:
     assert (found.id, found.requirements[0].values) == (image, ("arm64",))
 
 
-async def test_ami_07_a_deprecated_image_alone_still_launches(cloud: AwsAdapters, control: AwsControl) -> None:
-    old, _ = two_images(control)
+async def test_ami_07_deprecated_image_still_launches(cloud: AwsAdapters, control: AwsControl) -> None:
+    old, _ = publish_two_images(control)
     control.deprecate_image(old)
     one = await resolve_nodeclass(cloud, selecting_nodeclass({"id": old}))
     assert [(image.id, image.deprecated) for image in one.status.amis] == [(old, True)]
     assert len((await cloud.fleet.create(make_launch_group(await prepare_launch(cloud, one)))).instances) == 1
 
 
-async def test_ami_08_of_a_deprecated_and_a_current_image_the_current_is_used(
-    cloud: AwsAdapters, control: AwsControl
-) -> None:
-    old, new = two_images(control)
+async def test_ami_08_current_image_is_preferred_to_deprecated_one(cloud: AwsAdapters, control: AwsControl) -> None:
+    old, new = publish_two_images(control)
     control.deprecate_image(new)
     assert await resolve_image_ids(cloud, selecting_nodeclass({"id": old}, {"id": new})) == [old]
 
@@ -102,7 +102,7 @@ async def test_ami_08_of_a_deprecated_and_a_current_image_the_current_is_used(
         ("windows2022@latest", "windows", 1),
     ],
 )
-async def test_ami_09_a_latest_alias_and_the_release_after_it(
+async def test_ami_09_latest_alias_follows_a_new_release(
     endpoint: str, cloud: AwsAdapters, control: AwsControl, alias: str, family: str, kinds: int
 ) -> None:
     before = await resolve_image_ids(cloud, selecting_nodeclass({"alias": alias}))
@@ -125,7 +125,7 @@ async def test_ami_09_a_latest_alias_and_the_release_after_it(
         ("bottlerocket", "99.0.0", "bottlerocket@99.0.0"),
     ],
 )
-async def test_ami_10_a_pinned_alias_stays_with_its_version(
+async def test_ami_10_pinned_alias_keeps_its_version(
     cloud: AwsAdapters, control: AwsControl, family: str, version: str, alias: str
 ) -> None:
     released = set(control.release_images(family, version).values())
@@ -133,10 +133,10 @@ async def test_ami_10_a_pinned_alias_stays_with_its_version(
     assert {*await resolve_image_ids(cloud, selecting_nodeclass({"alias": alias}))} <= released
 
 
-async def test_ami_11_a_custom_family_runs_the_users_image_with_the_users_data(
+async def test_ami_11_custom_family_uses_image_and_user_data_of_the_class(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
-    _, new = two_images(control)
+    _, new = publish_two_images(control)
     one = await resolve_nodeclass(
         cloud, selecting_nodeclass({"id": new}, amiFamily="Custom", userData="#!/bin/sh\nmine")
     )
@@ -147,24 +147,22 @@ async def test_ami_11_a_custom_family_runs_the_users_image_with_the_users_data(
     assert "BlockDeviceMappings" not in data
 
 
-async def test_ami_13_a_tag_and_any_value_of_it(cloud: AwsAdapters, control: AwsControl, endpoint: str) -> None:
-    old, new = two_images(control)
+async def test_ami_13_tag_selects_by_value_or_wildcard(cloud: AwsAdapters, control: AwsControl, endpoint: str) -> None:
+    old, new = publish_two_images(control)
     admin_client(endpoint).create_tags(Resources=[old], Tags=[{"Key": "team", "Value": "a"}])
     admin_client(endpoint).create_tags(Resources=[new], Tags=[{"Key": "other", "Value": "b"}])
     assert await resolve_image_ids(cloud, selecting_nodeclass({"tags": {"team": "a"}})) == [old]
     assert await resolve_image_ids(cloud, selecting_nodeclass({"tags": {"other": "*"}}, uid="any")) == [new]
 
 
-async def test_ami_15_an_image_that_is_not_there_is_said_in_words(cloud: AwsAdapters) -> None:
+async def test_ami_15_missing_image_is_reported_in_conditions(cloud: AwsAdapters) -> None:
     conditions = await resolve_conditions(cloud, selecting_nodeclass({"id": "ami-0000000000000dead"}))
     assert conditions["AMIsReady"].reason == "AMINotFound"
     assert "amiSelectorTerms" in conditions["AMIsReady"].message
     assert conditions["ValidationSucceeded"].status == "False"
 
 
-async def test_a_latest_alias_whose_image_is_deprecated_is_asked_for_again(
-    cloud: AwsAdapters, control: AwsControl
-) -> None:
+async def test_latest_alias_with_deprecated_image_is_read_again(cloud: AwsAdapters, control: AwsControl) -> None:
     before = await resolve_image_ids(cloud, selecting_nodeclass({"alias": "windows2022@latest"}))
     control.deprecate_image(before[0])
     control.release_images("windows", "2031.01.01")
@@ -177,7 +175,7 @@ async def test_a_latest_alias_whose_image_is_deprecated_is_asked_for_again(
     ("alias", "version", "kinds"),
     [("al2@latest", "1.32", 4), ("windows2019@latest", "1.34", 1), ("windows2025@latest", "1.35", 1)],
 )
-async def test_ami_09_families_of_other_versions_of_kubernetes(
+async def test_ami_09_families_of_other_kubernetes_versions(
     endpoint: str, control: AwsControl, region: Region, alias: str, version: str, kinds: int
 ) -> None:
     cloud = adapters(endpoint, region, kubernetes_version=version)
@@ -189,9 +187,7 @@ async def test_ami_09_families_of_other_versions_of_kubernetes(
     cloud.close()
 
 
-async def test_one_parameter_that_ssm_does_not_answer_for_leaves_the_others_and_its_own_last_image(
-    endpoint: str, control: AwsControl, region: Region
-) -> None:
+async def test_throttled_ssm_parameter_keeps_its_last_image(endpoint: str, control: AwsControl, region: Region) -> None:
     cloud = adapters(endpoint, region)
     before = await resolve_image_ids(cloud, selecting_nodeclass({"alias": "al2023@latest"}))
     path = STANDARD.replace("standard", "nvidia")

@@ -1,4 +1,4 @@
-"""Instance profiles against the stand-in: one for a role, the old kept while it is used, all of a class put away."""
+"""Instance profiles against the AWS stand-in: one per role; the old one stays in use; all are deleted with the class."""
 
 from typing import Any
 
@@ -26,14 +26,14 @@ def profile_names(iam: Any) -> list[str]:
     return sorted(one["InstanceProfileName"] for one in iam.list_instance_profiles()["InstanceProfiles"])
 
 
-def made_elsewhere(iam: Any, name: str, *, path: str = "/", role: str = ROLE, **tags: str) -> None:
+def create_foreign_profile(iam: Any, name: str, *, path: str = "/", role: str = ROLE, **tags: str) -> None:
     iam.create_instance_profile(
         InstanceProfileName=name, Path=path, Tags=[{"Key": key, "Value": value} for key, value in tags.items()]
     )
     iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=role)
 
 
-def of_class(**more: str) -> dict[str, str]:
+def class_tags(**more: str) -> dict[str, str]:
     return {
         "kubernetes.io/cluster/demo": "owned",
         "karpenter.k8s.aws/ec2nodeclass": "default",
@@ -42,9 +42,7 @@ def of_class(**more: str) -> dict[str, str]:
     }
 
 
-async def test_a_role_has_one_profile_with_or_without_its_path_also_when_nothing_is_remembered(
-    cloud: AwsAdapters, iam: Any, endpoint: str
-) -> None:
+async def test_role_with_or_without_path_has_the_same_profile(cloud: AwsAdapters, iam: Any, endpoint: str) -> None:
     first = await resolve_profile(cloud, build_nodeclass(role=ROLE))
     assert await resolve_profile(adapters(endpoint), build_nodeclass(role=f"nodes/team/{ROLE}")) == first
     assert profile_names(iam) == [first]
@@ -53,7 +51,7 @@ async def test_a_role_has_one_profile_with_or_without_its_path_also_when_nothing
     assert profile["Path"] == "/karpenter/us-west-2/demo/11112222-3333/"
 
 
-async def test_another_role_gets_a_profile_of_its_own_and_the_old_one_stays(
+async def test_new_role_gets_its_own_profile_and_the_old_one_stays(
     cloud: AwsAdapters, iam: Any, control: AwsControl
 ) -> None:
     iam.create_role(RoleName="KarpenterNodeRole-demo-2", AssumeRolePolicyDocument="{}")
@@ -64,9 +62,7 @@ async def test_another_role_gets_a_profile_of_its_own_and_the_old_one_stays(
     assert first in profile_names(iam)
 
 
-async def test_a_role_that_is_not_there_is_remembered_for_a_while_and_leaves_nothing(
-    cloud: AwsAdapters, iam: Any, control: AwsControl
-) -> None:
+async def test_missing_role_is_cached_and_leaves_no_profile(cloud: AwsAdapters, iam: Any, control: AwsControl) -> None:
     iam.delete_role(RoleName=ROLE)
     for _ in range(2):
         with pytest.raises(NotFound, match=r"'KarpenterNodeRole-demo' \(spec\.role\) does not exist"):
@@ -75,43 +71,41 @@ async def test_a_role_that_is_not_there_is_remembered_for_a_while_and_leaves_not
     assert profile_names(iam) == []
 
 
-async def test_the_profile_that_another_controller_made_for_the_class_is_kept(cloud: AwsAdapters, iam: Any) -> None:
+async def test_karpenters_profile_of_the_class_is_kept(cloud: AwsAdapters, iam: Any) -> None:
     one = build_nodeclass({"instanceProfile": "demo_123"})
-    made_elsewhere(iam, "demo_123", path="/karpenter/us-west-2/demo/11112222-3333/", **of_class())
+    create_foreign_profile(iam, "demo_123", path="/karpenter/us-west-2/demo/11112222-3333/", **class_tags())
     assert await resolve_profile(cloud, one) == "demo_123"
     assert profile_names(iam) == ["demo_123"]
 
 
 @pytest.mark.parametrize("there", [{"path": "/karpenter/us-west-2/demo/other/"}, {"path": "/"}, {"role": "other-role"}])
-async def test_a_profile_of_another_class_or_role_is_not_taken(
+async def test_profile_of_another_class_or_role_is_not_used(
     cloud: AwsAdapters, iam: Any, there: dict[str, str]
 ) -> None:
     iam.create_role(RoleName="other-role", AssumeRolePolicyDocument="{}")
     where = {"path": "/karpenter/us-west-2/demo/11112222-3333/"} | there
-    made_elsewhere(iam, "demo_123", **where)
+    create_foreign_profile(iam, "demo_123", **where)
     assert await resolve_profile(cloud, build_nodeclass({"instanceProfile": "demo_123"})) != "demo_123"
 
 
-async def test_with_the_class_go_all_its_profiles_and_karpenters_of_old_and_no_other(
-    cloud: AwsAdapters, iam: Any
-) -> None:
+async def test_cleanup_deletes_all_profiles_of_the_class_and_no_other(cloud: AwsAdapters, iam: Any) -> None:
     await resolve_profile(cloud, build_nodeclass())
-    made_elsewhere(iam, "demo_123", path="/karpenter/us-west-2/demo/11112222-3333/", **of_class())
-    made_elsewhere(iam, OLD, **of_class())
-    made_elsewhere(iam, "demo_456", path="/karpenter/us-west-2/demo/other/", **of_class())
-    made_elsewhere(iam, "mine")
+    create_foreign_profile(iam, "demo_123", path="/karpenter/us-west-2/demo/11112222-3333/", **class_tags())
+    create_foreign_profile(iam, OLD, **class_tags())
+    create_foreign_profile(iam, "demo_456", path="/karpenter/us-west-2/demo/other/", **class_tags())
+    create_foreign_profile(iam, "mine")
     await cloud.resolver.clean_up(build_nodeclass())
     assert profile_names(iam) == ["demo_456", "mine"]
     await cloud.resolver.clean_up(build_nodeclass())
 
 
-async def test_a_foreign_profile_of_the_old_name_stays(cloud: AwsAdapters, iam: Any) -> None:
-    made_elsewhere(iam, OLD, **of_class(**{"karpenter.k8s.aws/ec2nodeclass": "another"}))
+async def test_foreign_profile_with_legacy_name_is_not_deleted(cloud: AwsAdapters, iam: Any) -> None:
+    create_foreign_profile(iam, OLD, **class_tags(**{"karpenter.k8s.aws/ec2nodeclass": "another"}))
     await cloud.resolver.clean_up(build_nodeclass())
     assert profile_names(iam) == [OLD]
 
 
-async def test_a_class_whose_role_is_gone_is_cleaned_up_all_the_same(cloud: AwsAdapters, iam: Any) -> None:
+async def test_cleanup_works_after_the_role_is_deleted(cloud: AwsAdapters, iam: Any) -> None:
     name = await resolve_profile(cloud, build_nodeclass())
     iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName=ROLE)
     iam.delete_role(RoleName=ROLE)
@@ -119,14 +113,14 @@ async def test_a_class_whose_role_is_gone_is_cleaned_up_all_the_same(cloud: AwsA
     assert profile_names(iam) == []
 
 
-async def test_a_profile_is_made_again_after_its_class_was_cleaned_up(cloud: AwsAdapters, iam: Any) -> None:
+async def test_profile_is_created_again_after_cleanup(cloud: AwsAdapters, iam: Any) -> None:
     name = await resolve_profile(cloud, build_nodeclass())
     await cloud.resolver.clean_up(build_nodeclass())
     assert await resolve_profile(cloud, build_nodeclass()) == name
     assert profile_names(iam) == [name]
 
 
-async def test_without_a_way_to_iam_nothing_of_it_is_asked(endpoint: str, control: AwsControl) -> None:
+async def test_isolated_vpc_makes_no_iam_calls(endpoint: str, control: AwsControl) -> None:
     cloud = adapters(endpoint, isolated_vpc=True)
     control.clear_counters()
     assert await resolve_profile(cloud, build_nodeclass(role="", instanceProfile="mine")) == "mine"
@@ -137,7 +131,7 @@ async def test_without_a_way_to_iam_nothing_of_it_is_asked(endpoint: str, contro
 @pytest.mark.parametrize(
     ("text", "found"), [("", 0xCBF29CE484222325), ("a", 0xAF63BD4C8601B7BE), ("foobar", 0x340D8765A4DDA9C2)]
 )
-def test_old_names_are_made_with_karpenters_hash(text: str, found: int) -> None:
+def test_legacy_name_uses_karpenters_hash(text: str, found: int) -> None:
     assert legacy_name("demo", text[:2], text[2:]) == f"demo_{found}"
 
 
@@ -146,7 +140,7 @@ async def resolve_profile(cloud: AwsAdapters, one: EC2NodeClass) -> str:
     return part
 
 
-async def test_which_profile_new_nodes_have_is_told_and_none_is_made(
+async def test_profile_of_reports_the_profile_without_creating_it(
     cloud: AwsAdapters, iam: Any, control: AwsControl
 ) -> None:
     to_be = await cloud.resolver.profile_of(build_nodeclass())
@@ -158,8 +152,8 @@ async def test_which_profile_new_nodes_have_is_told_and_none_is_made(
     assert (await cloud.resolver.profile_of(build_nodeclass())).there
 
 
-async def test_karpenters_profile_stays_in_use_while_it_holds_the_role(cloud: AwsAdapters, iam: Any) -> None:
-    made_elsewhere(iam, "demo_40679907953804", path="/karpenter/us-west-2/demo/11112222-3333/", **of_class())
+async def test_karpenters_profile_stays_in_use_while_it_has_the_role(cloud: AwsAdapters, iam: Any) -> None:
+    create_foreign_profile(iam, "demo_40679907953804", path="/karpenter/us-west-2/demo/11112222-3333/", **class_tags())
     taken = EC2NodeClass.from_object(
         {**build_nodeclass().to_object(), "status": {"instanceProfile": "demo_40679907953804"}}
     )

@@ -1,4 +1,4 @@
-"""The queue and instances' status against the stand-in, under the IAM policy that ships."""
+"""The interruption queue and instance status against the AWS stand-in, under the shipped IAM policy."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ QUEUE = "demo"
 
 @pytest.fixture
 def instances(endpoint: str, control: AwsControl) -> list[str]:
-    """Three that run, of nobody's: the adapters do not ask whose they are."""
+    """Three running instances without an owner; the adapters do not check ownership."""
     control.configure(pending_seconds=0.0)
     ids = run_foreign_instances(endpoint, 3)
     admin_client(endpoint).get_waiter("instance_running").wait(InstanceIds=ids, WaiterConfig={"Delay": 1})
@@ -31,11 +31,11 @@ async def read(cloud: AwsAdapters, wait: int = 1) -> list[QueueMessage]:
     return list(await cloud.queue.receive(QUEUE, wait=wait))
 
 
-async def reports(cloud: AwsAdapters) -> dict[str, StatusReport]:
+async def read_reports(cloud: AwsAdapters) -> dict[str, StatusReport]:
     return {one.instance_id: one for one in await cloud.statuses.read()}
 
 
-async def test_what_ec2_says_comes_through_the_queue(
+async def test_ec2_and_health_events_arrive_through_the_queue(
     cloud: AwsAdapters, control: AwsControl, instances: list[str]
 ) -> None:
     one, two, three = instances
@@ -54,7 +54,7 @@ async def test_what_ec2_says_comes_through_the_queue(
     assert control.list_denials() == []
 
 
-async def test_a_message_is_hidden_until_it_is_deleted(
+async def test_received_message_stays_hidden_until_deleted(
     cloud: AwsAdapters, control: AwsControl, instances: list[str]
 ) -> None:
     for one in instances:
@@ -66,7 +66,7 @@ async def test_a_message_is_hidden_until_it_is_deleted(
     assert control.list_denials() == []
 
 
-async def test_more_than_ten_are_deleted_in_batches(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_more_than_ten_messages_are_deleted_in_batches(cloud: AwsAdapters, control: AwsControl) -> None:
     for number in range(23):
         control.send_message({"number": number})
     found: list[QueueMessage] = []
@@ -78,25 +78,23 @@ async def test_more_than_ten_are_deleted_in_batches(cloud: AwsAdapters, control:
     assert control.count_calls("sqs:DeleteMessageBatch") == 3
 
 
-async def test_a_receipt_that_is_no_more_keeps_no_other_from_being_deleted(
-    cloud: AwsAdapters, control: AwsControl
-) -> None:
+async def test_invalid_receipt_does_not_block_other_deletions(cloud: AwsAdapters, control: AwsControl) -> None:
     control.send_message({"one": 1})
     (message,) = await read(cloud)
     assert await cloud.queue.delete(QUEUE, ["no-receipt", message.receipt]) == 1
 
 
-async def test_a_body_that_is_no_json_is_a_value(cloud: AwsAdapters, endpoint: str, control: AwsControl) -> None:
+async def test_message_without_json_is_malformed(cloud: AwsAdapters, endpoint: str, control: AwsControl) -> None:
     sqs = admin_client(endpoint, "sqs")
     sqs.send_message(QueueUrl=sqs.get_queue_url(QueueName=QUEUE)["QueueUrl"], MessageBody="{{{")
     (message,) = await read(cloud)
     assert message.parsed.dropped == "malformed"
 
 
-async def test_a_queue_that_is_not_there_is_a_fault_until_it_is(
+async def test_missing_queue_raises_not_found_until_created(
     cloud: AwsAdapters, endpoint: str, control: AwsControl
 ) -> None:
-    """Also one that goes while it is read."""
+    """Includes a queue that is deleted while it is read."""
     sqs = admin_client(endpoint, "sqs")
     url = sqs.get_queue_url(QueueName=QUEUE)["QueueUrl"]
     assert await read(cloud) == []
@@ -109,15 +107,13 @@ async def test_a_queue_that_is_not_there_is_a_fault_until_it_is(
     assert len(await read(cloud)) == 1
 
 
-async def test_another_queue_is_forbidden_by_the_policy_that_ships(cloud: AwsAdapters) -> None:
+async def test_shipped_policy_forbids_other_queues(cloud: AwsAdapters) -> None:
     with pytest.raises(Forbidden):
         await cloud.queue.receive("others", wait=1)
 
 
-async def test_a_poll_that_is_given_up_loses_nothing(
-    cloud: AwsAdapters, control: AwsControl, instances: list[str]
-) -> None:
-    """A message that arrives after that comes to the next who asks, and not after its visibility time."""
+async def test_cancelled_poll_loses_no_message(cloud: AwsAdapters, control: AwsControl, instances: list[str]) -> None:
+    """The next poll receives a message that arrives later, without waiting for the visibility timeout."""
     await read(cloud)
     polling = asyncio.create_task(read(cloud, 10))
     await asyncio.sleep(0.5)
@@ -129,32 +125,32 @@ async def test_a_poll_that_is_given_up_loses_nothing(
     assert message.parsed.message_type == "rebalance_recommendation"
 
 
-async def test_what_a_given_up_poll_brought_long_ago_is_left_to_come_again(
+async def test_message_with_expired_visibility_is_not_returned(
     cloud: AwsAdapters, control: AwsControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its receipts may be worth nothing by now."""
+    """Its receipt may already be invalid."""
     monkeypatch.setattr(queue_module, "VISIBILITY", 0)
     control.send_message({"one": 1})
     assert await read(cloud) == []
 
 
-async def test_polls_take_no_thread_from_other_calls(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_polls_do_not_block_threads_of_other_calls(cloud: AwsAdapters, control: AwsControl) -> None:
     polls = [asyncio.create_task(read(cloud, 20)) for _ in range(8)]
     await asyncio.sleep(0.2)
     began = asyncio.get_running_loop().time()
-    await asyncio.gather(*(reports(cloud) for _ in range(5)))
+    await asyncio.gather(*(read_reports(cloud) for _ in range(5)))
     assert asyncio.get_running_loop().time() - began < 18
     await asyncio.gather(*polls)
 
 
-async def test_what_is_not_well_is_reported_and_nothing_else(
+async def test_only_impaired_instances_are_reported(
     cloud: AwsAdapters, control: AwsControl, instances: list[str]
 ) -> None:
     one, two, three = instances
     control.set_status(one, instance="impaired", system="impaired", impaired_seconds=300)
     control.set_status(two, ebs="impaired", impaired_seconds=300)
     control.set_status(three, system="initializing")
-    found = await reports(cloud)
+    found = await read_reports(cloud)
     assert set(found) == {one}
     assert [check.kind for check in found[one].failed_checks] == ["instanceStatus", "systemStatus"]
     since = found[one].failed_checks[0].since
@@ -162,11 +158,9 @@ async def test_what_is_not_well_is_reported_and_nothing_else(
     assert control.list_denials() == []
 
 
-async def test_ec2_may_not_say_since_when_a_check_fails(
-    cloud: AwsAdapters, control: AwsControl, instances: list[str]
-) -> None:
+async def test_failed_check_may_lack_its_start(cloud: AwsAdapters, control: AwsControl, instances: list[str]) -> None:
     control.set_status(instances[0], system="impaired", impaired_seconds=-1)
-    assert (await reports(cloud))[instances[0]].failed_checks[0].since is None
+    assert (await read_reports(cloud))[instances[0]].failed_checks[0].since is None
 
 
 def scheduled(**more: Any) -> dict[str, Any]:
@@ -184,26 +178,26 @@ def scheduled(**more: Any) -> dict[str, Any]:
     "prefix, status",
     [("", "announced"), ("[Completed] ", "over"), ("[Canceled] ", "withdrawn"), ("[Cancelled] ", "withdrawn")],
 )
-async def test_scheduled_events_say_when_and_whether_they_still_hold(
+async def test_scheduled_event_has_times_and_status(
     cloud: AwsAdapters, control: AwsControl, instances: list[str], prefix: str, status: str
 ) -> None:
     text = f"{prefix}The instance is running on degraded hardware"
     control.set_status(instances[0], events=[scheduled(description=text)])
-    (message,) = (await reports(cloud))[instances[0]].events
+    (message,) = (await read_reports(cloud))[instances[0]].events
     assert (message.kind, message.source, message.status) == ("scheduledChange", "status", status)
     assert (message.id, message.code, message.text) == ("instance-event-1", "instance-retirement", text)
     assert message.starts == datetime(2026, 12, 1, 4, tzinfo=UTC)
     assert message.ends == datetime(2026, 12, 1, 6, tzinfo=UTC)
 
 
-async def test_an_event_of_a_code_that_karpenter_does_not_act_on_is_none(
+async def test_event_code_that_karpenter_ignores_is_ignored(
     cloud: AwsAdapters, control: AwsControl, instances: list[str]
 ) -> None:
     control.set_status(instances[0], events=[scheduled(code="volume-maintenance")])
-    assert await reports(cloud) == {}
+    assert await read_reports(cloud) == {}
 
 
-async def test_an_instance_is_reported_once_however_many_lists_it_is_in(
+async def test_instance_with_failed_checks_and_events_is_reported_once(
     cloud: AwsAdapters, control: AwsControl, instances: list[str]
 ) -> None:
     control.set_status(instances[0], instance="impaired", system="impaired", events=[scheduled()])
@@ -211,7 +205,7 @@ async def test_an_instance_is_reported_once_however_many_lists_it_is_in(
     assert (len(report.failed_checks), len(report.events)) == (2, 1)
 
 
-async def test_a_refusal_of_the_status_is_a_fault(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_denied_or_throttled_status_call_raises(cloud: AwsAdapters, control: AwsControl) -> None:
     control.add_fault("throttle", service="ec2", action="DescribeInstanceStatus")
     with pytest.raises(Throttled):
         await cloud.statuses.read()

@@ -1,4 +1,4 @@
-"""Launches against the stand-in, under the IAM policy that ships: from a class to nothing left."""
+"""Launches against the AWS stand-in, under the shipped IAM policy."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ from tests.support.aws.steps import (
 )
 
 
-async def test_from_a_class_to_instances_and_back_to_nothing(
+async def test_instances_launch_from_a_class_and_cleanup_leaves_nothing(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
     one = await resolve_nodeclass(cloud)
@@ -58,7 +58,7 @@ async def test_from_a_class_to_instances_and_back_to_nothing(
     assert control.list_denials() == []
 
 
-async def test_one_token_buys_one_set_of_instances_whoever_repeats_it(
+async def test_client_token_launches_instances_once_across_workers(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
     group = make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)), members=2)
@@ -71,9 +71,7 @@ async def test_one_token_buys_one_set_of_instances_whoever_repeats_it(
     other.close()
 
 
-async def test_an_answer_that_is_lost_is_asked_for_again_with_the_same_token(
-    cloud: AwsAdapters, control: AwsControl
-) -> None:
+async def test_lost_response_is_retried_with_the_same_token(cloud: AwsAdapters, control: AwsControl) -> None:
     group = make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)))
     control.add_fault("answer-lost", service="ec2", action="CreateFleet", times=1)
     with pytest.raises(TryLater):
@@ -83,7 +81,7 @@ async def test_an_answer_that_is_lost_is_asked_for_again_with_the_same_token(
     assert control.list_instances()["launched"] == 1
 
 
-async def test_a_hundred_and_forty_three_claims_are_one_call(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_143_nodeclaims_launch_in_one_call(cloud: AwsAdapters, control: AwsControl) -> None:
     one = await resolve_nodeclass(cloud)
     await cloud.offerings.refresh()
     control.clear_counters()
@@ -101,7 +99,7 @@ async def test_a_hundred_and_forty_three_claims_are_one_call(cloud: AwsAdapters,
     assert control.count_calls("ec2:TerminateInstances") == 1
 
 
-async def test_a_launch_prepared_again_calls_nobody(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_repeated_prepare_makes_no_calls(cloud: AwsAdapters, control: AwsControl) -> None:
     one = await resolve_nodeclass(cloud)
     first = await prepare_launch(cloud, one)
     control.clear_counters()
@@ -109,9 +107,7 @@ async def test_a_launch_prepared_again_calls_nobody(cloud: AwsAdapters, control:
     assert control.get_counters() == {}
 
 
-async def test_no_capacity_is_an_answer_and_the_next_launch_looks_elsewhere(
-    cloud: AwsAdapters, control: AwsControl
-) -> None:
+async def test_next_launch_avoids_offerings_without_capacity(cloud: AwsAdapters, control: AwsControl) -> None:
     one = await resolve_nodeclass(cloud)
     request = await prepare_launch(cloud, one)
     control.set_pool(0)
@@ -127,14 +123,14 @@ async def test_no_capacity_is_an_answer_and_the_next_launch_looks_elsewhere(
         assert found.reason == "InsufficientCapacity"
 
 
-async def test_what_nothing_can_hold_is_refused(cloud: AwsAdapters) -> None:
+async def test_request_larger_than_any_type_is_rejected(cloud: AwsAdapters) -> None:
     one = await resolve_nodeclass(cloud)
     found = await cloud.fleet.prepare(build_nodeclaim(requests={"cpu": "100000"}), one, now=datetime.now(UTC))
     assert isinstance(found, LaunchRejection)
     assert found.reason == "InsufficientCapacity"
 
 
-async def test_a_launch_template_that_was_deleted_is_made_again(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_deleted_launch_template_is_created_again(cloud: AwsAdapters, control: AwsControl) -> None:
     one = await resolve_nodeclass(cloud)
     group = make_launch_group(await prepare_launch(cloud, one))
     for template in cloud.clients.ec2.describe_launch_templates()["LaunchTemplates"]:
@@ -142,7 +138,7 @@ async def test_a_launch_template_that_was_deleted_is_made_again(cloud: AwsAdapte
     assert len((await cloud.fleet.create(group)).instances) == 1
 
 
-async def test_one_token_for_other_words_is_refused_by_its_name(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_idempotency_mismatch_names_the_token(cloud: AwsAdapters, control: AwsControl) -> None:
     one = await resolve_nodeclass(cloud)
     control.add_fault("error", service="ec2", action="CreateFleet", code="IdempotentParameterMismatch", http=400)
     (error,) = (await cloud.fleet.create(make_launch_group(await prepare_launch(cloud, one)))).errors
@@ -150,10 +146,12 @@ async def test_one_token_for_other_words_is_refused_by_its_name(cloud: AwsAdapte
 
 
 @pytest.mark.parametrize("code", ["IdempotentParameterMismatch", "UnauthorizedOperation"])
-async def test_a_repeated_call_that_is_refused_finds_what_the_lost_answer_brought(
+async def test_rejected_retry_finds_instances_of_the_lost_response(
     cloud: AwsAdapters, control: AwsControl, code: str
 ) -> None:
-    """Rights were taken away, or a newer version puts it in other words: the instances are there all the same."""
+    """The retry fails after a permission was removed or a newer version changed the request; the instances exist
+    anyway.
+    """
     group = make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)), members=3)
     control.add_fault("answer-lost", service="ec2", action="CreateFleet", times=1)
     with pytest.raises(TryLater):
@@ -166,7 +164,7 @@ async def test_a_repeated_call_that_is_refused_finds_what_the_lost_answer_brough
     assert (await cloud.fleet.create(group.model_copy(update={"attempt": 2}))).instances == ()
 
 
-async def test_a_worker_that_did_not_prepare_a_template_says_that_it_vanished_and_a_new_attempt_makes_it(
+async def test_missing_template_is_reported_and_the_next_attempt_creates_it(
     cloud: AwsAdapters, endpoint: str, region: Region
 ) -> None:
     one = await resolve_nodeclass(cloud)
@@ -182,8 +180,8 @@ async def test_a_worker_that_did_not_prepare_a_template_says_that_it_vanished_an
     other.close()
 
 
-async def test_what_the_caller_knows_to_be_refused_is_not_asked_for(cloud: AwsAdapters) -> None:
-    """As a worker that has heard nothing of it."""
+async def test_unavailable_offerings_of_the_caller_are_excluded(cloud: AwsAdapters) -> None:
+    """The worker itself has not seen these rejections."""
     one = await resolve_nodeclass(cloud)
     first = (await prepare_launch(cloud, one)).overrides[0]
     now = datetime.now(UTC)
@@ -200,7 +198,7 @@ async def test_what_the_caller_knows_to_be_refused_is_not_asked_for(cloud: AwsAd
         assert (first.instance_type, first.zone, first.subnet_id) not in overrides
 
 
-async def test_faults_of_ec2_keep_their_class(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_ec2_errors_keep_their_kind(cloud: AwsAdapters, control: AwsControl) -> None:
     control.add_fault("throttle", service="ec2", action="DescribeInstances")
     with pytest.raises(Throttled):
         await cloud.instances.list_managed()
@@ -210,14 +208,12 @@ async def test_faults_of_ec2_keep_their_class(cloud: AwsAdapters, control: AwsCo
         await cloud.instances.get("i-0123456789abcdef0")
 
 
-async def test_the_policy_is_really_in_force(cloud: AwsAdapters) -> None:
+async def test_iam_policy_is_enforced(cloud: AwsAdapters) -> None:
     with pytest.raises(Forbidden):
         await cloud.clients.call(cloud.clients.ec2.create_vpc, CidrBlock="10.9.0.0/16")
 
 
-async def test_one_instance_that_is_gone_does_not_keep_others_from_their_end(
-    cloud: AwsAdapters, control: AwsControl
-) -> None:
+async def test_missing_instance_does_not_block_other_terminations(cloud: AwsAdapters, control: AwsControl) -> None:
     result = await launch(cloud, members=2)
     ids = [one.instance_id for one in result.instances]
     found = await asyncio.gather(*(cloud.instances.terminate(one) for one in [*ids, "i-0123456789abcdef0"]))
@@ -225,9 +221,7 @@ async def test_one_instance_that_is_gone_does_not_keep_others_from_their_end(
     assert await cloud.instances.get("i-0123456789abcdef0") is None
 
 
-async def test_one_instance_that_may_not_be_ended_keeps_no_other_from_its_end(
-    cloud: AwsAdapters, control: AwsControl
-) -> None:
+async def test_protected_instance_does_not_block_other_terminations(cloud: AwsAdapters, control: AwsControl) -> None:
     result = await launch(cloud, members=3)
     protected, *others = [one.instance_id for one in result.instances]
     match = {"InstanceId": protected}
@@ -237,9 +231,7 @@ async def test_one_instance_that_may_not_be_ended_keeps_no_other_from_its_end(
     assert isinstance(rejected, BadInput) and ended == [True, True]
 
 
-async def test_a_profile_that_ec2_does_not_know_yet_is_told_as_such_and_known_at_the_next_attempt(
-    cloud: AwsAdapters, control: AwsControl
-) -> None:
+async def test_instance_profile_unknown_to_ec2_is_reported_and_retried(cloud: AwsAdapters, control: AwsControl) -> None:
     request = await prepare_launch(cloud, await resolve_nodeclass(cloud))
     error_message = "Value (demo) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
     control.add_fault(
@@ -250,7 +242,7 @@ async def test_a_profile_that_ec2_does_not_know_yet_is_told_as_such_and_known_at
     assert len((await cloud.fleet.create(make_launch_group(request, attempt=2))).instances) == 1
 
 
-async def test_many_who_list_at_the_same_time_share_one_list(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_concurrent_lists_share_one_call(cloud: AwsAdapters, control: AwsControl) -> None:
     result = await launch(cloud, members=2)
     control.clear_counters()
     found = await asyncio.gather(*(cloud.instances.list_managed() for _ in range(50)))
@@ -259,9 +251,7 @@ async def test_many_who_list_at_the_same_time_share_one_list(cloud: AwsAdapters,
     assert all({one.instance_id for one in each} == ids for each in found)
 
 
-async def test_many_who_look_for_a_claims_instance_share_one_call_that_reads_no_other(
-    cloud: AwsAdapters, control: AwsControl
-) -> None:
+async def test_concurrent_lookups_by_nodeclaim_share_one_call(cloud: AwsAdapters, control: AwsControl) -> None:
     result = await launch(cloud, members=3)
     first, second, _ = (one.instance_id for one in result.instances)
     await cloud.orphaned_resources.tag_instance(first, {labels.TAG_NODECLAIM: "a"})
@@ -274,7 +264,7 @@ async def test_many_who_look_for_a_claims_instance_share_one_call_that_reads_no_
     assert not await cloud.instances.find_by_nodeclaim("a")
 
 
-async def test_spot_is_bought_as_spot_and_read_back_as_spot(cloud: AwsAdapters) -> None:
+async def test_spot_launch_is_described_as_spot(cloud: AwsAdapters) -> None:
     one = await resolve_nodeclass(cloud)
     request = await prepare_launch(cloud, one, build_nodeclaim((labels.CAPACITY_TYPE, "In", "spot", "on-demand")))
     assert request.capacity_type == "spot"
@@ -284,7 +274,7 @@ async def test_spot_is_bought_as_spot_and_read_back_as_spot(cloud: AwsAdapters) 
     assert result.instances[0].capacity_type == found.capacity_type == "spot"
 
 
-async def test_thirty_of_a_hundred_calls_failing_leave_one_profile_and_one_fleet(
+async def test_launch_and_cleanup_succeed_with_30_percent_lost_responses(
     cloud: AwsAdapters, control: AwsControl
 ) -> None:
     control.seed_faults(7)

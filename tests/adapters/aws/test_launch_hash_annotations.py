@@ -1,4 +1,4 @@
-"""A launched node bears the static hash of the class that it was launched from, whatever the class is stamped with."""
+"""A launched node has the static hash of the EC2NodeClass spec that it was launched from, not a stale annotation."""
 
 from typing import Any
 
@@ -34,16 +34,16 @@ def hash_annotations(**instance: str) -> tuple[str, str]:
     return facts.annotations[labels.NODECLASS_HASH], facts.annotations[labels.NODECLASS_HASH_VERSION]
 
 
-def test_the_stamp_of_the_launch_counts() -> None:
+def test_hash_of_the_launch_is_used() -> None:
     assert hash_annotations(node_class_stamp="v9/77") == ("77", "v9")
 
 
-def test_where_the_launch_is_not_known_the_class_tells() -> None:
+def test_hash_of_the_class_is_used_without_a_launch() -> None:
     assert hash_annotations() == ("1", "v0")
 
 
-async def test_a_class_that_changed_and_is_not_stamped_anew_stamps_its_launches_as_it_is(cloud: AwsAdapters) -> None:
-    """Else the node would drift as soon as the class is resolved."""
+async def test_changed_class_with_stale_annotation_launches_with_its_new_hash(cloud: AwsAdapters) -> None:
+    """Otherwise the node would drift as soon as the class is resolved."""
     before = await resolve_nodeclass(cloud)
     raw = before.to_object()
     raw["spec"]["detailedMonitoring"] = True

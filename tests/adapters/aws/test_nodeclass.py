@@ -1,4 +1,4 @@
-"""EC2NodeClasses against the stand-in: what selectors find, what is said of what they do not find, and images."""
+"""EC2NodeClasses against the AWS stand-in: selectors, conditions for selectors without result, and images."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from tests.support.aws.builders import build_nodeclass
 from tests.support.aws.steps import resolve_nodeclass
 
 
-async def test_a_class_resolved_again_at_once_calls_nobody(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_repeated_resolve_makes_no_calls(cloud: AwsAdapters, control: AwsControl) -> None:
     one = await resolve_nodeclass(cloud)
     control.clear_counters()
     assert (await resolve_nodeclass(cloud, one)).status == one.status
@@ -43,7 +43,7 @@ async def test_a_class_resolved_again_at_once_calls_nobody(cloud: AwsAdapters, c
         ({"kubelet": {"maxPods": "max_pods"}}, "ValidationSucceeded", "False", "KubeletExpressionsDisabled"),
     ],
 )
-async def test_a_class_that_names_what_is_not_there_says_so(
+async def test_missing_reference_of_a_class_is_reported_in_conditions(
     cloud: AwsAdapters, spec: dict[str, Any], condition: str, status: str, reason: str
 ) -> None:
     found = await cloud.resolver.resolve(build_nodeclass(**spec))
@@ -54,7 +54,7 @@ async def test_a_class_that_names_what_is_not_there_says_so(
         assert conditions["ValidationSucceeded"].reason == "DependenciesNotReady"
 
 
-async def test_selectors_by_id_and_name_find_the_same(cloud: AwsAdapters) -> None:
+async def test_selectors_by_id_and_name_find_the_same_resources(cloud: AwsAdapters) -> None:
     one = await resolve_nodeclass(cloud)
     status = one.status
     named = build_nodeclass(
@@ -71,8 +71,8 @@ async def test_selectors_by_id_and_name_find_the_same(cloud: AwsAdapters) -> Non
     assert [need.key for need in found.status.amis[0].requirements] == [labels.ARCH]
 
 
-async def test_a_pinned_image_is_used_for_the_same_nodes(cloud: AwsAdapters) -> None:
-    """As after a rollout that was rolled back: another standard image of the account, and the types that it is for."""
+async def test_pinned_image_replaces_the_image_for_the_same_types(cloud: AwsAdapters) -> None:
+    """After a rollback of a rollout, the pin replaces one standard image and keeps its instance type requirements."""
     plain = await resolve_nodeclass(cloud, build_nodeclass(uid="plain"))
     bad, good = plain.status.amis[0], plain.status.amis[-1]
     now = datetime.now(UTC)
@@ -95,7 +95,7 @@ async def test_a_pinned_image_is_used_for_the_same_nodes(cloud: AwsAdapters) -> 
     assert conditions["AMIsReady"].status == "True"
 
 
-async def test_prices_that_cannot_be_read_are_estimated(endpoint: str, control: AwsControl) -> None:
+async def test_prices_are_estimated_when_they_cannot_be_read(endpoint: str, control: AwsControl) -> None:
     control.add_fault("5xx", service="pricing")
     control.add_fault("5xx", service="ec2", action="DescribeSpotPriceHistory")
     cloud = adapters(endpoint)
@@ -105,7 +105,7 @@ async def test_prices_that_cannot_be_read_are_estimated(endpoint: str, control: 
     cloud.close()
 
 
-async def test_the_catalogue_holds_every_type_of_every_class(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_catalogue_has_every_type_of_every_class(cloud: AwsAdapters, control: AwsControl) -> None:
     one = await resolve_nodeclass(cloud)
     found = await cloud.offerings.catalogue([one])
     types = {each.name: each for each in found.by_node_class["default"]}
@@ -119,14 +119,14 @@ async def test_the_catalogue_holds_every_type_of_every_class(cloud: AwsAdapters,
 
 
 @pytest.mark.parametrize(("alias", "count"), [("bottlerocket@latest", 5), ("al2023@latest", 5)])
-async def test_an_alias_gives_every_kind_of_node_its_image(cloud: AwsAdapters, alias: str, count: int) -> None:
+async def test_alias_has_an_image_for_every_kind_of_node(cloud: AwsAdapters, alias: str, count: int) -> None:
     one = await resolve_nodeclass(cloud, build_nodeclass(amiSelectorTerms=[{"alias": alias}]))
     assert len(one.status.amis) == count
     types = {each.name: each.image_id for each in await cloud.offerings.instance_types(one)}
     assert len({types[name] for name in ("m5.large", "m6g.large", "g5.xlarge", "g5g.xlarge")}) == 4
 
 
-async def test_a_preview_finds_what_resolving_finds_and_only_reads(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_preview_equals_resolve_and_only_reads(cloud: AwsAdapters, control: AwsControl) -> None:
     control.clear_counters()
     preview = await cloud.resolver.preview(build_nodeclass())
     made = [one for one in control.get_counters() if not one.partition(":")[2].startswith(("Describe", "Get", "List"))]

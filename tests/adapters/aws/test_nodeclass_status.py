@@ -1,4 +1,4 @@
-"""The parts of an EC2NodeClass stand by themselves: what AWS does not answer keeps no other from being resolved."""
+"""The parts of an EC2NodeClass's status are independent: an AWS error in one does not block the others."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def conditions_by_type(found: ResolvedNodeClass) -> dict[str, ConditionPatch]:
 
 @pytest.mark.parametrize("kind", ["throttle", "5xx", "answer-lost"])
 @pytest.mark.parametrize("part", PARTS)
-async def test_a_part_that_is_not_answered_stays_as_it_was_and_the_others_are_written(
+async def test_part_with_aws_error_is_unchanged_and_others_are_written(
     cloud: AwsAdapters, control: AwsControl, part: str, kind: str
 ) -> None:
     service, action, key = PARTS[part]
@@ -45,9 +45,7 @@ async def test_a_part_that_is_not_answered_stays_as_it_was_and_the_others_are_wr
     )
 
 
-async def test_a_part_that_was_ready_at_this_generation_is_relied_upon_while_it_is_not_answered(
-    cloud: AwsAdapters, control: AwsControl
-) -> None:
+async def test_part_ready_at_this_generation_counts_during_aws_errors(cloud: AwsAdapters, control: AwsControl) -> None:
     before = with_status(build_nodeclass(), await cloud.resolver.resolve(build_nodeclass()))
     control.add_fault("throttle", service="ssm")
     control.add_fault("throttle", service="ec2", action="DescribeSubnets")
@@ -57,7 +55,7 @@ async def test_a_part_that_was_ready_at_this_generation_is_relied_upon_while_it_
     assert len(found.failed_lookups) == 1 and "subnets" not in found.status
 
 
-async def test_a_part_of_an_older_generation_is_not_relied_upon(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_part_of_an_older_generation_does_not_count(cloud: AwsAdapters, control: AwsControl) -> None:
     one = build_nodeclass()
     before = with_status(one, await cloud.resolver.resolve(one)).to_object()
     before["metadata"]["generation"] = 2
@@ -66,7 +64,7 @@ async def test_a_part_of_an_older_generation_is_not_relied_upon(cloud: AwsAdapte
     assert conditions_by_type(found)["ValidationSucceeded"].status == "Unknown"
 
 
-async def test_the_condition_goes_when_aws_answers_again(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_aws_answers_condition_is_removed_after_recovery(cloud: AwsAdapters, control: AwsControl) -> None:
     control.add_fault("throttle", service="ec2", action="DescribeSubnets")
     silent = with_status(build_nodeclass(), await cloud.resolver.resolve(build_nodeclass()))
     control.clear_faults()
@@ -75,7 +73,7 @@ async def test_the_condition_goes_when_aws_answers_again(cloud: AwsAdapters, con
     assert found.failed_lookups == ()
 
 
-async def test_a_trial_leaves_no_launch_template_and_no_instance(
+async def test_validation_leaves_no_launch_template_and_no_instance(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
     await resolve_nodeclass(cloud)
@@ -93,7 +91,7 @@ async def test_a_trial_leaves_no_launch_template_and_no_instance(
         ("RunInstances", "RunInstancesAuthCheckFailed"),
     ],
 )
-async def test_a_call_that_is_not_allowed_has_its_own_reason(
+async def test_denied_validation_call_has_its_own_reason(
     cloud: AwsAdapters, control: AwsControl, endpoint: str, action: str, reason: str
 ) -> None:
     control.add_fault("error", service="ec2", action=action, code="UnauthorizedOperation", http=403)
@@ -103,7 +101,7 @@ async def test_a_call_that_is_not_allowed_has_its_own_reason(
 
 
 @pytest.mark.parametrize("action", ["CreateLaunchTemplate", "CreateFleet", "RunInstances"])
-async def test_a_call_that_is_throttled_is_tried_once_and_is_no_failure(
+async def test_throttled_validation_call_is_tried_once_and_is_not_a_failure(
     cloud: AwsAdapters, control: AwsControl, action: str
 ) -> None:
     control.add_fault("throttle", service="ec2", action=action)
@@ -114,7 +112,7 @@ async def test_a_call_that_is_throttled_is_tried_once_and_is_no_failure(
     assert conditions_by_type(await cloud.resolver.resolve(build_nodeclass()))["ValidationSucceeded"].status == "True"
 
 
-async def test_groups_of_another_network_are_told(cloud: AwsAdapters, endpoint: str) -> None:
+async def test_security_group_of_another_vpc_is_reported(cloud: AwsAdapters, endpoint: str) -> None:
     ec2 = admin_client(endpoint)
     vpc = ec2.create_vpc(CidrBlock="10.99.0.0/16")["Vpc"]["VpcId"]
     group = ec2.create_security_group(GroupName="elsewhere", Description="of another VPC", VpcId=vpc)["GroupId"]
@@ -123,8 +121,8 @@ async def test_groups_of_another_network_are_told(cloud: AwsAdapters, endpoint: 
     assert (found.status, found.reason) == ("False", "SecurityGroupSubnetVPCMismatch")
 
 
-async def test_a_term_that_says_more_than_one_thing_is_read_by_its_id_then_its_name(cloud: AwsAdapters) -> None:
-    """The API server lets such a term pass beside a good one (reference Q1)."""
+async def test_selector_term_with_several_fields_uses_id_then_name(cloud: AwsAdapters) -> None:
+    """The API server accepts such a term if another term of the list is valid (reference Q1)."""
     status = (await resolve_nodeclass(cloud)).status
     subnet, group = status.subnets[0].id, status.security_groups[0]
     one = build_nodeclass(
@@ -137,7 +135,7 @@ async def test_a_term_that_says_more_than_one_thing_is_read_by_its_id_then_its_n
     assert [one.id for one in found.security_groups] == [group.id]
 
 
-async def test_a_class_that_says_nothing_is_not_ready_and_says_what_is_missing(cloud: AwsAdapters) -> None:
+async def test_empty_class_is_not_ready_and_names_missing_fields(cloud: AwsAdapters) -> None:
     raw = {"metadata": {"name": "empty", "uid": "u-empty", "generation": 1}}
     found = await cloud.resolver.resolve(EC2NodeClass.from_object(raw))
     by_type = conditions_by_type(found)
@@ -148,7 +146,7 @@ async def test_a_class_that_says_nothing_is_not_ready_and_says_what_is_missing(c
     assert found.failed_lookups == ()
 
 
-async def test_a_profile_that_somebody_deleted_is_made_again_as_soon_as_ec2_misses_it(
+async def test_deleted_instance_profile_is_created_again_after_ec2_rejects_it(
     cloud: AwsAdapters, endpoint: str
 ) -> None:
     iam, one = admin_client(endpoint, "iam"), build_nodeclass()
@@ -162,7 +160,7 @@ async def test_a_profile_that_somebody_deleted_is_made_again_as_soon_as_ec2_miss
     assert [role["RoleName"] for role in profile_of(iam, name)["Roles"]] == [one.spec.role]
 
 
-async def test_one_instance_profile_of_the_users_own_that_is_not_there(cloud: AwsAdapters) -> None:
+async def test_missing_instance_profile_of_the_user_is_reported(cloud: AwsAdapters) -> None:
     one = build_nodeclass(role="", instanceProfile="no-such")
     found = conditions_by_type(await cloud.resolver.resolve(one))["ValidationSucceeded"]
     assert (found.status, found.reason) == ("False", "InstanceProfileNotFound")
@@ -174,7 +172,7 @@ def profile_of(iam: Any, name: str) -> Any:
 
 
 def with_status(one: EC2NodeClass, found: ResolvedNodeClass) -> EC2NodeClass:
-    """As the API server would hold it afterwards."""
+    """The class as the API server would store it after this result."""
     raw: dict[str, Any] = one.to_object()
     conditions = [
         {"type": each.type, "status": each.status, "reason": each.reason or each.type, "observedGeneration": 1}
@@ -186,6 +184,6 @@ def with_status(one: EC2NodeClass, found: ResolvedNodeClass) -> EC2NodeClass:
 
 
 def resolver_with_empty_cache(cloud: AwsAdapters) -> AwsNodeClasses:
-    """The same resolver after its memory of subnets ran out."""
+    """The same resolver after its cache of subnets expired."""
     cloud.resolver._parts.networks._subnets.clear()
     return cloud.resolver

@@ -1,4 +1,4 @@
-"""Launches as NodeOverlays would have them: the order of types, EC2's strategy, and what the NodeClaim shows."""
+"""Launches under NodeOverlays: order of types, EC2's allocation strategy, and the NodeClaim's values."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -25,36 +25,36 @@ def overlay(*types: str, **fields: object) -> OverlayFact:
     return OverlayFact.model_validate({"name": "o", "requirements": requirements, **fields})
 
 
-def test_the_overlaid_price_decides_the_order() -> None:
+def test_overlay_price_orders_instance_types() -> None:
     of = resolve_types(some_types("m5.large", "c5.large"), build_nodeclass(resolved_status()), SETTINGS)
     assert names(select_for(of, build_nodeclaim(ON_DEMAND))) == ["c5.large", "m5.large"]
-    laid = of.with_overlays([overlay("m5.large", price="0.001")], {})
-    assert names(select_for(laid, build_nodeclaim(ON_DEMAND))) == ["m5.large", "c5.large"]
+    overlaid = of.with_overlays([overlay("m5.large", price="0.001")], {})
+    assert names(select_for(overlaid, build_nodeclaim(ON_DEMAND))) == ["m5.large", "c5.large"]
     assert of.with_overlays([], {}) is of
 
 
-def test_what_was_laid_is_kept_for_nodes_that_are_labelled_alike() -> None:
+def test_overlaid_types_are_cached_for_equal_matching_labels() -> None:
     of = resolve_types(some_types("m5.large"), build_nodeclass(resolved_status()), SETTINGS)
-    ours = overlay("m5.large", price="1").model_copy(
+    team_overlay = overlay("m5.large", price="1").model_copy(
         update={"requirements": (Expression(key="team", operator="In", values=("a",)),)}
     )
-    first = of.with_overlays([ours], {"team": "a", "app": "x"})
-    assert of.with_overlays([ours.model_copy()], {"team": "a", "app": "y"}) is first
-    other = of.with_overlays([ours], {"team": "b"})
+    first = of.with_overlays([team_overlay], {"team": "a", "app": "x"})
+    assert of.with_overlays([team_overlay.model_copy()], {"team": "a", "app": "y"}) is first
+    other = of.with_overlays([team_overlay], {"team": "b"})
     assert {one.price for one in first.types[0].offerings} == {1.0}
     assert 1.0 not in {one.price for one in other.types[0].offerings}
-    dearer = of.with_overlays([ours.model_copy(update={"price": "2"})], {"team": "a"})
+    dearer = of.with_overlays([team_overlay.model_copy(update={"price": "2"})], {"team": "a"})
     assert {one.price for one in dearer.types[0].offerings} == {2.0}
 
 
-def test_a_resource_of_the_overlay_may_be_asked_for() -> None:
+def test_extended_resource_of_an_overlay_can_be_requested() -> None:
     of = resolve_types(some_types("m5.large", "c5.large"), build_nodeclass(resolved_status()), SETTINGS)
     nodeclaim = build_nodeclaim(ON_DEMAND, requests={FUSE: "2"})
     assert names(select_for(of, nodeclaim)) == []
     assert names(select_for(of.with_overlays([overlay("m5.large", capacity={FUSE: 2})], {}), nodeclaim)) == ["m5.large"]
 
 
-async def test_ec2_launches_what_the_overlay_makes_cheapest(
+async def test_ec2_launches_the_type_that_an_overlay_makes_cheapest(
     endpoint: str, control: AwsControl, region: Region, cloud: AwsAdapters
 ) -> None:
     active_overlays = [overlay("m5.large", price="0.001", capacity={FUSE: 2})]
@@ -80,7 +80,7 @@ async def test_ec2_launches_what_the_overlay_makes_cheapest(
     plain.close()
 
 
-async def test_a_worker_without_the_gate_heeds_what_the_plan_heeded(
+async def test_worker_without_gate_applies_overlays_that_the_plan_applied(
     endpoint: str, control: AwsControl, region: Region, cloud: AwsAdapters
 ) -> None:
     overlay_reads = 0
@@ -104,7 +104,7 @@ async def test_a_worker_without_the_gate_heeds_what_the_plan_heeded(
     plain.close()
 
 
-async def test_enclaves_are_on_for_who_asks_for_them(
+async def test_enclaves_are_enabled_on_request(
     endpoint: str, control: AwsControl, region: Region, cloud: AwsAdapters
 ) -> None:
     async def overlays() -> Sequence[OverlayFact]:

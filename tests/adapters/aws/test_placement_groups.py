@@ -1,4 +1,4 @@
-"""Placement groups against the stand-in, under the IAM policy that ships: resolved, launched into, refused by."""
+"""Placement groups against the AWS stand-in, under the shipped IAM policy: resolution, launch and full groups."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -22,7 +22,7 @@ IN_A = (labels.ZONE, "In", "us-west-2a")
 
 
 def create_placement_group(endpoint: str, name: str = "racks", **more: Any) -> str:
-    """Made by somebody else: its id."""
+    """Create a placement group outside of Tenure. Returns its id."""
     made = admin_client(endpoint).create_placement_group(GroupName=name, **{"Strategy": "partition", **more})
     return str(made["PlacementGroup"]["GroupId"])
 
@@ -43,9 +43,7 @@ def placement_condition(found: ResolvedNodeClass) -> tuple[str, str]:
     return one.status, one.reason
 
 
-async def test_a_launch_goes_into_the_partition_that_was_asked_for(
-    cloud: AwsAdapters, control: AwsControl, endpoint: str
-) -> None:
+async def test_launch_uses_the_requested_partition(cloud: AwsAdapters, control: AwsControl, endpoint: str) -> None:
     made = create_placement_group(endpoint, PartitionCount=3)
     one = await resolve_nodeclass(cloud, placement_nodeclass())
     request, result = await launch(cloud, one, (KEY, "In", "3", "2"))
@@ -57,7 +55,7 @@ async def test_a_launch_goes_into_the_partition_that_was_asked_for(
     assert control.list_denials() == []
 
 
-async def test_a_partition_that_ec2_chooses_is_unknown_until_it_is_read(
+async def test_partition_chosen_by_ec2_is_unknown_until_described(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
     create_placement_group(endpoint, PartitionCount=3)
@@ -71,9 +69,7 @@ async def test_a_partition_that_ec2_chooses_is_unknown_until_it_is_read(
     assert found is not None and found.partition in ("1", "2", "3")
 
 
-async def test_types_in_a_partitioned_group_are_offered_once_for_each_partition(
-    cloud: AwsAdapters, endpoint: str
-) -> None:
+async def test_types_have_an_offering_per_partition(cloud: AwsAdapters, endpoint: str) -> None:
     create_placement_group(endpoint, PartitionCount=3)
     one = await resolve_nodeclass(cloud, placement_nodeclass())
     of = {each.name: each for each in await cloud.offerings.instance_types(one)}["m5.large"]
@@ -82,7 +78,7 @@ async def test_types_in_a_partitioned_group_are_offered_once_for_each_partition(
     assert counts[0] == counts[1] == counts[2] > 0 and counts[3] == 0
 
 
-async def test_a_full_partition_is_not_asked_for_again_and_others_are(
+async def test_launch_after_full_partition_uses_another_partition(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
     made = create_placement_group(endpoint, PartitionCount=3)
@@ -97,7 +93,7 @@ async def test_a_full_partition_is_not_asked_for_again_and_others_are(
     assert len(result.instances) == 1
 
 
-async def test_a_full_group_is_full_for_all_types_in_its_zone_and_for_no_other_class(
+async def test_full_group_blocks_all_types_in_its_zone_for_its_class_only(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
     made = create_placement_group(endpoint, Strategy="spread")
@@ -115,9 +111,7 @@ async def test_a_full_group_is_full_for_all_types_in_its_zone_and_for_no_other_c
     assert "us-west-2a" in {each.zone for each in (await prepare_launch(cloud, plain, other_type)).overrides}
 
 
-async def test_types_that_cannot_stand_in_a_group_of_its_strategy_are_left_out(
-    cloud: AwsAdapters, endpoint: str
-) -> None:
+async def test_types_unsupported_by_the_group_strategy_are_unavailable(cloud: AwsAdapters, endpoint: str) -> None:
     create_placement_group(endpoint, Strategy="cluster")
     one = await resolve_nodeclass(cloud, placement_nodeclass())
     of = {each.name: each for each in await cloud.offerings.instance_types(one)}
@@ -125,7 +119,7 @@ async def test_types_that_cannot_stand_in_a_group_of_its_strategy_are_left_out(
     assert not any(offering.available for offering in of["t3.large"].offerings)
 
 
-async def test_a_group_that_is_deleted_and_made_anew_is_found_again(
+async def test_recreated_placement_group_is_found(
     control: AwsControl, region: Region, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenure.aws.nodeclass.placement_groups._FRESH_SECONDS", 0.0)
@@ -142,7 +136,7 @@ async def test_a_group_that_is_deleted_and_made_anew_is_found_again(
     cloud.close()
 
 
-async def test_while_ec2_does_not_answer_the_last_group_stands(
+async def test_last_placement_group_is_used_while_ec2_is_throttled(
     control: AwsControl, region: Region, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenure.aws.nodeclass.placement_groups._FRESH_SECONDS", 0.0)

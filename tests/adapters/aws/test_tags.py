@@ -1,4 +1,4 @@
-"""Everything that a launch makes carries the tags that the IAM policy asks for, under that very policy."""
+"""Every resource of a launch has the tags that the shipped IAM policy requires."""
 
 import pytest
 
@@ -19,7 +19,7 @@ KINDS = {"fleet", "instance", "volume", "network-interface", "spot-instances-req
 @pytest.mark.parametrize(
     ("capacity_type", "kinds"), [("spot", KINDS), ("on-demand", KINDS - {"spot-instances-request"})]
 )
-async def test_all_that_a_launch_makes_is_tagged(
+async def test_all_resources_of_a_launch_are_tagged(
     cloud: AwsAdapters, endpoint: str, capacity_type: str, kinds: set[str]
 ) -> None:
     everyone = admin_client(endpoint)

@@ -1,4 +1,4 @@
-"""`tenure doctor` on the real parts: all sides are looked at, and what does not answer is a finding, not a crash."""
+"""`tenure doctor` on real components: it checks all of them, and an unreachable one is a finding."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def credentials(shared_sandbox: SharedSandbox, monkeypatch: pytest.MonkeyPatch) 
             monkeypatch.setenv(name, value)
 
 
-async def test_the_world_is_looked_at_from_all_sides(shared_sandbox: SharedSandbox) -> None:
+async def test_doctor_checks_all_components(shared_sandbox: SharedSandbox) -> None:
     found = await run_checks(settings_of(shared_sandbox))
     assert {"cluster", "rights", "account", "permissions", "temporal"} <= {one.area for one in found}, found
     (rights,) = [one for one in found if one.area == "rights"]
@@ -41,7 +41,7 @@ async def test_the_world_is_looked_at_from_all_sides(shared_sandbox: SharedSandb
         ("surge-single-replicas", "may not patch deployments", "surge-single-replicas.yaml"),
     ],
 )
-async def test_a_setting_without_its_right_is_a_problem(
+async def test_setting_without_its_optional_right_is_a_problem(
     shared_sandbox: SharedSandbox, setting: str, expected: str, file: str
 ) -> None:
     found = await run_checks(settings_of(shared_sandbox, **{setting: "true"}))
@@ -50,7 +50,7 @@ async def test_a_setting_without_its_right_is_a_problem(
     assert missing.todo == f"kubectl apply -f deploy/rbac -f deploy/rbac/optional/{file}"
 
 
-async def test_each_side_that_does_not_answer_is_a_problem_of_its_own(shared_sandbox: SharedSandbox) -> None:
+async def test_each_unreachable_component_is_a_problem(shared_sandbox: SharedSandbox) -> None:
     dead = "127.0.0.1:1"
     found = await run_checks(
         settings_of(

@@ -1,4 +1,4 @@
-"""`tenure get`: nodes as visibility knows them, narrowed by the service, one line each."""
+"""`tenure get`: lists nodes from visibility, with filters that the server applies."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -22,11 +22,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def states(cluster: str, number: int = 10) -> Sequence[NodeClaimState]:
-    """Of ten: 7 Ready, one each in Launch, Initialization and Drain, the last overdue."""
+    """Of ten nodes, seven are Ready; one each is in Launch, Initialization and Drain. The last one is overdue."""
     return [state_of(one, NOW, cluster=cluster) for one in range(number)]
 
 
-async def test_nodes_are_listed_with_all_that_their_workflows_show(address: str) -> None:
+async def test_nodes_are_listed_with_their_search_attributes(address: str) -> None:
     async with running_workflows(address, states("whole")) as connection:
         found = {nodeclaim.name: nodeclaim for nodeclaim in await read(connection, (), "")}
     assert len(found) == 10
@@ -38,7 +38,7 @@ async def test_nodes_are_listed_with_all_that_their_workflows_show(address: str)
     assert found["web-00007"].price == 0.0, "what is not launched has no price"
 
 
-async def test_the_service_narrows_by_pool_phase_and_lateness(address: str) -> None:
+async def test_server_filters_by_pool_phase_and_overdue(address: str) -> None:
     async with running_workflows(address, states("narrow")) as connection:
 
         async def names(pool: str = "", phase: str = "", *, overdue: bool = False) -> list[str]:
@@ -51,7 +51,7 @@ async def test_the_service_narrows_by_pool_phase_and_lateness(address: str) -> N
         assert await names(pool="pool-1", overdue=True) == []
 
 
-async def test_a_node_is_found_by_its_claim_its_node_and_its_instance_and_by_no_part_of_them(address: str) -> None:
+async def test_node_is_found_by_nodeclaim_node_or_instance_name(address: str) -> None:
     async with running_workflows(address, states("named")) as connection:
         node = state_of(3, NOW).node_name
         for name in ("web-00003", node, f"i-{3:017x}"):
@@ -59,14 +59,12 @@ async def test_a_node_is_found_by_its_claim_its_node_and_its_instance_and_by_no_
         assert await read(connection, ["web", "' OR WorkflowId != '"], "") == []
 
 
-async def test_other_clusters_of_the_namespace_are_left_out(address: str) -> None:
+async def test_other_clusters_of_the_namespace_are_not_listed(address: str) -> None:
     async with running_workflows(address, states("one", 2)) as one, running_workflows(address, states("one-more", 3)):
         assert len(await read(one, (), "")) == 2
 
 
-def test_as_json_it_is_whole_and_a_name_that_is_not_there_is_told_with_what_to_do_next(
-    address: str, capsys: CaptureFixture[str]
-) -> None:
+def test_json_output_and_unknown_name(address: str, capsys: CaptureFixture[str]) -> None:
     where = ("--temporal-address", address, "--cluster-name", "nobody")
     assert main(["get", "-o", "json", *where]) == 0
     assert json.loads(capsys.readouterr().out) == {"nodes": [], "pricePerHour": 0}

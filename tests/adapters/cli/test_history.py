@@ -1,4 +1,4 @@
-"""`tenure history`: what happened, in words; and histories that outlive Temporal."""
+"""`tenure history`: the events of a workflow, and the export of histories to files."""
 
 import json
 from collections.abc import Iterator
@@ -24,20 +24,20 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield from temporal_server(tmp_path_factory.mktemp("temporal"))
 
 
-async def ended(address: str, cluster: str, number: int = 3) -> Connection:
-    """Lives that are over: terminated, since no worker is there to end them."""
+async def terminated_workflows(address: str, cluster: str, number: int = 3) -> Connection:
+    """Workflows that were terminated, since no worker runs that could complete them."""
     async with running_workflows(address, [state_of(one, NOW, cluster=cluster) for one in range(number)]) as connection:
         return connection
 
 
-async def closed(client: Client, cluster: str, number: int) -> None:
+async def wait_until_closed(client: Client, cluster: str, number: int) -> None:
     query = f"WorkflowId STARTS_WITH '{cluster}/' AND ExecutionStatus != 'Running'"
     while (await client.count_workflows(query)).count < number:
         pass
 
 
-async def test_a_life_is_told_by_its_name_and_by_its_workflow(address: str) -> None:
-    connection = await ended(address, "told")
+async def test_history_is_read_by_name_or_workflow_id(address: str) -> None:
+    connection = await terminated_workflows(address, "told")
     by_name = await read(connection, "web-00001")
     [(workflow, events)] = by_name
     assert [one.text.partition(":")[0] for one in events] == ["begins", "was terminated by hand"]
@@ -46,10 +46,10 @@ async def test_a_life_is_told_by_its_name_and_by_its_workflow(address: str) -> N
         await read(connection, "' OR WorkflowId != '")
 
 
-async def test_what_is_exported_can_be_replayed_and_is_not_written_twice(address: str, tmp_path: Path) -> None:
-    connection = await ended(address, "kept")
+async def test_exported_histories_can_be_loaded_and_are_written_once(address: str, tmp_path: Path) -> None:
+    connection = await terminated_workflows(address, "kept")
     client = await connection.connect()
-    await closed(client, "kept", 3)
+    await wait_until_closed(client, "kept", 3)
     done = await export_histories(client, "kept", Folder(tmp_path), None)
     assert len(done.written) == 3 and not done.failed
     files = [tmp_path / name for name in done.written]
@@ -59,17 +59,17 @@ async def test_what_is_exported_can_be_replayed_and_is_not_written_twice(address
     assert (repeated.written, repeated.there) == ((), 3)
 
 
-async def test_one_that_cannot_be_written_does_not_keep_the_others(address: str, tmp_path: Path) -> None:
-    class Full(Folder):
+async def test_failed_export_does_not_block_the_others(address: str, tmp_path: Path) -> None:
+    class FullFolder(Folder):
         def put(self, name: str, text: str) -> None:
             if "web-00001" in name:
                 raise OSError("no space left on device")
             super().put(name, text)
 
-    connection = await ended(address, "broken")
+    connection = await terminated_workflows(address, "broken")
     client = await connection.connect()
-    await closed(client, "broken", 3)
-    done = await export_histories(client, "broken", Full(tmp_path), NOW - timedelta(hours=1))
+    await wait_until_closed(client, "broken", 3)
+    done = await export_histories(client, "broken", FullFolder(tmp_path), NOW - timedelta(hours=1))
     assert len(done.written) == 2
     [line] = done.failed
     assert "web-00001" in line and "no space left" in line
@@ -77,15 +77,15 @@ async def test_one_that_cannot_be_written_does_not_keep_the_others(address: str,
     assert len((await export_histories(client, "broken", Folder(tmp_path), None)).written) == 1
 
 
-async def test_those_that_ended_before_are_left_out(address: str, tmp_path: Path) -> None:
-    client = await (await ended(address, "early")).connect()
-    await closed(client, "early", 3)
+async def test_export_skips_workflows_closed_before_since(address: str, tmp_path: Path) -> None:
+    client = await (await terminated_workflows(address, "early")).connect()
+    await wait_until_closed(client, "early", 3)
     assert (
         await export_histories(client, "early", Folder(tmp_path), datetime.now(UTC) + timedelta(hours=1))
     ).written == ()
 
 
-def test_from_a_shell_a_name_needs_no_command_before_it(address: str, capsys: CaptureFixture[str]) -> None:
+def test_history_command_accepts_a_name(address: str, capsys: CaptureFixture[str]) -> None:
     where = ["--temporal-address", address, "--cluster-name", "nobody"]
     assert main(["history", "web-00001", *where]) == 2
     assert "history web-00001: no node or workflow" in capsys.readouterr().err
@@ -93,7 +93,7 @@ def test_from_a_shell_a_name_needs_no_command_before_it(address: str, capsys: Ca
     assert "history web-00001" in capsys.readouterr().err
 
 
-def test_from_a_shell_an_empty_export_says_so(address: str, tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+def test_export_command_reports_an_empty_export(address: str, tmp_path: Path, capsys: CaptureFixture[str]) -> None:
     where = ["--temporal-address", address, "--cluster-name", "nobody", "-o", "json"]
     assert main(["history", "export", "--to", str(tmp_path), "--since", "24h", *where]) == 0
     assert json.loads(capsys.readouterr().out) == {"written": [], "there": 0, "failed": []}

@@ -1,4 +1,4 @@
-"""`tenure rebuild`: what it says of what it found, and what to do where it cannot look."""
+"""`tenure rebuild`: its report, and its error when the cluster is unreachable."""
 
 import json
 import os
@@ -29,14 +29,14 @@ def render_table(found: list[Discrepancy], *more: str, dry_run: bool = False) ->
     return str(findings_table(found, load(["--cluster-name", "demo", *more]), dry_run))
 
 
-def test_a_dry_run_says_what_would_be_done_and_how_to_do_it() -> None:
+def test_dry_run_summary_says_how_to_repair() -> None:
     assert summarize_rebuild([LOST, READS, ORPHANED], True) == (
         "Would be: 2 started, 1 told that their object is gone. To do it, run this without --dry-run."
     )
     assert as_json(LOST, True)["done"] is None and "would be" in render_table([LOST], dry_run=True)
 
 
-def test_what_was_done_is_said_with_where_to_look_next() -> None:
+def test_repair_summary_names_the_next_command() -> None:
     done = summarize_rebuild([LOST], False)
     assert done.startswith("1 started. ") and "tenure stuck" in done
     assert as_json(ORPHANED, False) == {
@@ -49,17 +49,17 @@ def test_what_was_done_is_said_with_where_to_look_next() -> None:
     assert as_json(NAMED, False)["workflow"] is None and as_json(NAMED, False)["done"] == "registered"
 
 
-def test_nothing_missing_is_one_line() -> None:
+def test_summary_is_one_line_when_nothing_is_missing() -> None:
     nothing = "Nothing is missing in Temporal, and nothing runs there without its object."
     assert {summarize_rebuild([], dry_run) for dry_run in (True, False)} == {nothing}
 
 
-def test_which_queue_of_events_will_be_read_is_said_since_only_settings_know_it() -> None:
+def test_table_names_the_interruption_queue_of_the_settings() -> None:
     assert "INTERRUPTION_QUEUE is not set here" in render_table([READS])
     assert "to read prod-events" in render_table([READS], "--interruption-queue", "prod-events")
 
 
-def test_without_a_cluster_it_is_one_line_and_exit_code_2(address: str, tmp_path: Path) -> None:
+def test_unreachable_cluster_is_one_error_line_and_exit_code_2(address: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tenure", "rebuild", "--dry-run", "-o", "json", "--temporal-address", address],
         env=os.environ | {"CLUSTER_NAME": "demo", "KUBECONFIG": str(tmp_path / "none")},

@@ -1,4 +1,4 @@
-"""The watch on a real API server and a real Temporal server: who hears what of a node's life, and how seldom."""
+"""The watch host on a real API server and a real Temporal server: which workflows it signals, and how often."""
 
 import asyncio
 import uuid
@@ -38,14 +38,14 @@ Names = Callable[[str], str]
 SIGNALED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
 FRESH_WITHIN = 0.2
 WATCHES = 6
-"""At least so many kinds are watched."""
+"""Minimum number of watched kinds."""
 SETTLE_SECONDS = 0.6
-"""Seconds after which what the host gathers has been sent."""
+"""Seconds after which the host has sent its batched signals."""
 
 
 @dataclass
 class HostHarness:
-    """A host at work, and what Temporal was told by it."""
+    """A running host, and the signals that Temporal received from it."""
 
     kube: KubeAdapters
     temporal: Client
@@ -83,15 +83,15 @@ class HostHarness:
 
 @pytest.fixture(scope="session")
 async def kube(shared_sandbox: SharedSandbox) -> AsyncIterator[KubeAdapters]:
-    """An admin, who sets the stage."""
+    """Adapters with the worker_kube of an admin, for the arrangement of tests."""
     adapters = await connect_all(str(shared_sandbox.kubeconfig))
     yield adapters
     await adapters.close()
 
 
 @pytest.fixture(scope="session")
-async def rights(shared_sandbox: SharedSandbox) -> AsyncIterator[KubeAdapters]:
-    """What the host has: the rights that ship with the worker, past the proxy that can do wrong."""
+async def worker_kube(shared_sandbox: SharedSandbox) -> AsyncIterator[KubeAdapters]:
+    """The adapters of the host: the worker's shipped worker_kube, through the fault proxy."""
     kubeconfig = shared_sandbox.service_account_kubeconfig("tenure", "tenure", through_proxy=True)
     adapters = await connect_all(str(kubeconfig))
     yield adapters
@@ -111,11 +111,11 @@ async def running_host(
 
     @asynccontextmanager
     async def plan_worker() -> AsyncIterator[None]:
-        at_work.planning = True
+        harness.planning = True
         try:
             yield
         finally:
-            at_work.planning = False
+            harness.planning = False
 
     host = ClusterController(
         settings=ControllerSettings(cluster=name, task_queue=name, karpenter_lease=lease),
@@ -125,21 +125,21 @@ async def running_host(
         instances=FakeInstances(),
         plan_worker=plan_worker,
     )
-    at_work = HostHarness(kube, temporal, name, host)
-    task = asyncio.create_task(host.run(carried, at_work.progress.append))
+    harness = HostHarness(kube, temporal, name, host)
+    task = asyncio.create_task(host.run(carried, harness.progress.append))
     try:
-        yield at_work
+        yield harness
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-        assert not at_work.planning
+        assert not harness.planning
         if not cluster:
             await _forget(temporal, name)
 
 
 async def _forget(temporal: Client, cluster: str) -> None:
-    """Nobody works on these; end them, so that nothing stays open."""
+    """Terminate the cluster's workflows, since no worker runs them."""
     async for one in temporal.list_workflows(f"WorkflowId STARTS_WITH '{cluster}/' AND ExecutionStatus = 'Running'"):
         with suppress(RPCError):
             await temporal.get_workflow_handle(one.id).terminate()
@@ -147,7 +147,7 @@ async def _forget(temporal: Client, cluster: str) -> None:
 
 @pytest.fixture
 async def names(kube: KubeAdapters) -> AsyncIterator[Names]:
-    """Unique names; what bears one is removed at the end."""
+    """Creates unique names. Objects with these names are deleted at the end."""
     made: list[str] = []
 
     def name(prefix: str) -> str:
@@ -181,10 +181,10 @@ async def set_ready(kube: KubeAdapters, node: str) -> None:
     await kube.client.merge(NODES.path(node), {"spec": {"taints": None}})
 
 
-async def test_a_life_is_told_in_few_words(
-    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+async def test_node_lifecycle_needs_five_signals(
+    kube: KubeAdapters, worker_kube: KubeAdapters, temporal: Client, names: Names
 ) -> None:
-    async with running_host(rights, temporal) as watch:
+    async with running_host(worker_kube, temporal) as watch:
         claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("life"))))
         await kube.claims.ensure_finalizer(claim.name, claim.uid)
         await watch.wait_until(lambda: has_observations(watch, claim, 1))
@@ -233,11 +233,11 @@ async def run_pod(kube: KubeAdapters, name: str, node: str) -> None:
     await kube.client.request("POST", PODS.path(namespace="default"), body=pod_json(name, node=node))
 
 
-async def test_a_place_that_loses_its_pod_is_looked_at_when_the_successors_time_is_over(
-    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+async def test_next_check_moves_when_a_nominated_pod_is_deleted(
+    kube: KubeAdapters, worker_kube: KubeAdapters, temporal: Client, names: Names
 ) -> None:
-    """And not only when the pod itself would have had its time."""
-    async with running_host(rights, temporal) as watch:
+    """The check comes when a successor of the pod would have to be nominated, not at the deadline of the pod itself."""
+    async with running_host(worker_kube, temporal) as watch:
         await watch.wait_until(lambda: ready_to_plan(watch))
         session = watch.host._session
         assert session is not None
@@ -267,21 +267,21 @@ async def has_pending_pod(session: ControllerSession, uid: str) -> bool:
 
 
 async def is_next_check_near(session: ControllerSession, at: datetime) -> bool:
-    """To some seconds."""
+    """Within ten seconds."""
     due = session.signals.notifier.next_due_at()
     return due is not None and abs(due - at) < timedelta(seconds=10)
 
 
-async def test_a_successor_repeats_nothing(
-    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+async def test_new_host_repeats_no_signals(
+    kube: KubeAdapters, worker_kube: KubeAdapters, temporal: Client, names: Names
 ) -> None:
     cluster = f"test-{uuid.uuid4().hex[:8]}"
-    async with running_host(rights, temporal, cluster=cluster) as first:
+    async with running_host(worker_kube, temporal, cluster=cluster) as first:
         claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("carried"))))
         await first.wait_until(lambda: has_observations(first, claim, 1))
         await first.wait_until(lambda: has_digest(first, claim.name))
         last = first.progress[-1]
-    async with running_host(rights, temporal, cluster=cluster, carried=last) as second:
+    async with running_host(worker_kube, temporal, cluster=cluster, carried=last) as second:
         await second.wait_until(lambda: ready_to_plan(second))
         await asyncio.sleep(SETTLE_SECONDS)
         assert len(await second.nodeclaim_observations(claim)) == 1
@@ -301,8 +301,8 @@ async def ready_to_plan(watch: HostHarness) -> bool:
     return watch.planning
 
 
-async def test_pods_that_find_no_node_are_told_and_planned_for(
-    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+async def test_unschedulable_pods_are_signaled_and_planned(
+    kube: KubeAdapters, worker_kube: KubeAdapters, temporal: Client, names: Names
 ) -> None:
     pool, node_class = names("pool"), names("class")
     await kube.client.request("POST", EC2_NODE_CLASSES.path(), body=NODECLASS | {"metadata": {"name": node_class}})
@@ -311,7 +311,7 @@ async def test_pods_that_find_no_node_are_told_and_planned_for(
     await kube.client.request("POST", NODE_POOLS.path(), body=body)
     good = [ConditionPatch(type=one, status="True") for one in ("ValidationSucceeded", "NodeClassReady")]
     await kube.pools.patch_status(pool, conditions=good, now=datetime.now(UTC))
-    async with running_host(rights, temporal) as watch:
+    async with running_host(worker_kube, temporal) as watch:
         await watch.wait_until(lambda: ready_to_plan(watch))
         for _ in range(9):
             raw = pod_json(names("wants"), nodeSelector={"karpenter.sh/nodepool": pool})
@@ -336,10 +336,10 @@ async def has_pending_pods_signal(watch: HostHarness, pods: int) -> bool:
     return any(one.pods == pods for one in await watch.pending_pods_signals())
 
 
-async def test_a_watch_that_is_cut_and_refused_misses_nothing(
-    shared_sandbox: SharedSandbox, kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+async def test_interrupted_watch_misses_no_event(
+    shared_sandbox: SharedSandbox, kube: KubeAdapters, worker_kube: KubeAdapters, temporal: Client, names: Names
 ) -> None:
-    async with running_host(rights, temporal) as watch:
+    async with running_host(worker_kube, temporal) as watch:
         claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("cut"))))
         await kube.claims.ensure_finalizer(claim.name, claim.uid)
         await watch.wait_until(lambda: has_observations(watch, claim, 1))
@@ -359,11 +359,11 @@ async def are_open(shared_sandbox: SharedSandbox, path: str, count: int) -> bool
     return shared_sandbox.faults.open(path) >= count
 
 
-async def test_a_plan_on_caches_that_are_too_old_is_refused(
-    shared_sandbox: SharedSandbox, rights: KubeAdapters, temporal: Client, monkeypatch: pytest.MonkeyPatch
+async def test_plan_is_blocked_by_stale_caches(
+    shared_sandbox: SharedSandbox, worker_kube: KubeAdapters, temporal: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenure.controller.host.FRESH_WITHIN", FRESH_WITHIN)
-    async with running_host(rights, temporal) as watch:
+    async with running_host(worker_kube, temporal) as watch:
         await watch.wait_until(lambda: ready_to_plan(watch))
         with shared_sandbox.faults.during(ErrorResponse(503), "pods.*watch=true"):
             shared_sandbox.faults.cut_open("pods.*watch=true")
@@ -383,11 +383,11 @@ async def can_plan(watch: HostHarness) -> bool:
     return not outcome.blocked
 
 
-async def test_a_life_that_was_ended_by_hand_is_started_again(
-    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names, monkeypatch: pytest.MonkeyPatch
+async def test_terminated_nodeclaim_workflow_is_started_again(
+    kube: KubeAdapters, worker_kube: KubeAdapters, temporal: Client, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenure.controller.resync.YOUNG", timedelta(0))
-    async with running_host(rights, temporal) as watch:
+    async with running_host(worker_kube, temporal) as watch:
         claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("ended"))))
         await watch.wait_until(lambda: has_observations(watch, claim, 1))
         await temporal.get_workflow_handle(nodeclaim_workflow_id(watch, claim)).terminate()
@@ -395,7 +395,7 @@ async def test_a_life_that_was_ended_by_hand_is_started_again(
 
 
 async def resync_restarts(watch: HostHarness, claim: NodeClaim) -> bool:
-    """Visibility lags, so one comparison may come too early."""
+    """Visibility lags, so a single resync may come too early."""
     session = watch.host._session
     assert session is not None
     await session.resync()
@@ -407,8 +407,8 @@ def nodeclaim_workflow_id(watch: HostHarness, claim: NodeClaim) -> str:
     return f"{watch.cluster}/nodeclaim/{claim.name}/{claim.uid[:8]}"
 
 
-async def test_another_controller_at_work_stops_the_watch(
-    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+async def test_host_stops_while_karpenter_holds_the_lease(
+    kube: KubeAdapters, worker_kube: KubeAdapters, temporal: Client, names: Names
 ) -> None:
     lease = names("leader")
     spec = {

@@ -1,4 +1,4 @@
-"""What Temporal lacks of a cluster is found and started, once, whoever else starts it too: on the real dev server."""
+"""Rebuild starts the missing workflows of a cluster once, also concurrently with a watch, on the real dev server."""
 
 import asyncio
 import time
@@ -32,7 +32,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class RebuildCluster:
-    """One of a name of its own: its objects, and its Temporal, where no worker takes any work."""
+    """A cluster with its own name, its objects, and a Temporal server without workers."""
 
     def __init__(self, temporal: Client) -> None:
         self.temporal, self.name = temporal, f"rebuild-{uuid.uuid4().hex[:8]}"
@@ -64,7 +64,7 @@ class RebuildCluster:
         return ids.nodeclaim(self.name, name, f"uid-{name}")
 
     async def wait_until_visible(self, *nodeclaim_names: str) -> None:
-        """Visibility comes a moment later."""
+        """Wait until visibility lists the workflows of these NodeClaims."""
 
         async def assert_visible() -> None:
             found = await list_running_workflows(self.temporal, self.name)
@@ -90,7 +90,7 @@ def names(found: list[Discrepancy], kind: str, *, object_deleted: bool = False) 
     return {one.name for one in found if one.kind == kind and one.is_orphaned == object_deleted}
 
 
-async def test_of_an_empty_temporal_everything_is_missing_and_looking_starts_nothing(cluster: RebuildCluster) -> None:
+async def test_everything_is_missing_in_an_empty_temporal(cluster: RebuildCluster) -> None:
     found = await cluster.find_missing()
     assert names(found, "Cluster") == SINGLETONS
     assert names(found, "Schedule") == set(TASKS)
@@ -100,7 +100,7 @@ async def test_of_an_empty_temporal_everything_is_missing_and_looking_starts_not
     assert await cluster.find_missing() == found
 
 
-async def test_what_is_missing_is_started_and_a_second_call_does_nothing(cluster: RebuildCluster) -> None:
+async def test_repair_starts_missing_workflows_once(cluster: RebuildCluster) -> None:
     await cluster.repair()
     assert await cluster.find_missing() == []
     before = await cluster.history_events(cluster.workflow_id("c1"))
@@ -109,7 +109,7 @@ async def test_what_is_missing_is_started_and_a_second_call_does_nothing(cluster
     assert await cluster.history_events(cluster.workflow_id("c1")) == before
 
 
-async def test_a_life_begins_as_the_watch_begins_it(cluster: RebuildCluster) -> None:
+async def test_repaired_workflow_starts_as_the_watch_starts_it(cluster: RebuildCluster) -> None:
     await cluster.repair()
     started, signalled, *_ = await cluster.history_events(cluster.workflow_id("c1"))
     (payload,) = started.workflow_execution_started_event_attributes.input.payloads
@@ -118,8 +118,8 @@ async def test_a_life_begins_as_the_watch_begins_it(cluster: RebuildCluster) -> 
     assert signalled.workflow_execution_signaled_event_attributes.signal_name == "observe"
 
 
-async def test_what_others_start_meanwhile_is_there_once(cluster: RebuildCluster) -> None:
-    """Each looked before the other started anything, as a watch does that begins at the same time."""
+async def test_concurrent_repairs_start_each_workflow_once(cluster: RebuildCluster) -> None:
+    """Both find the discrepancies before either repairs, as with a watch that starts at the same time."""
     one, other = await cluster.rebuild(), await cluster.rebuild()
     found, other_found = await one.find_discrepancies(), await other.find_discrepancies()
     assert found == other_found
@@ -131,7 +131,7 @@ async def test_what_others_start_meanwhile_is_there_once(cluster: RebuildCluster
     assert await cluster.find_missing() == []
 
 
-async def test_a_workflow_whose_claim_is_gone_is_told_so(cluster: RebuildCluster) -> None:
+async def test_workflow_of_a_deleted_nodeclaim_is_signaled(cluster: RebuildCluster) -> None:
     await cluster.repair()
     await cluster.wait_until_visible("c1", "c2")
     cluster.objects["nodeclaims"] = [claim("c1", phase="Initialized")]
@@ -145,13 +145,13 @@ async def test_a_workflow_whose_claim_is_gone_is_told_so(cluster: RebuildCluster
     )
 
 
-async def test_a_claim_that_is_over_gets_no_life_and_one_that_is_going_does(cluster: RebuildCluster) -> None:
+async def test_only_deleting_nodeclaims_with_our_finalizer_get_a_workflow(cluster: RebuildCluster) -> None:
     over = claim("over", deleting=True, finalizers=["example.com/mine"])
     cluster.objects["nodeclaims"] = [over, claim("going", deleting=True)]
     assert names(await cluster.find_missing(), "NodeClaim") == {"going"}
 
 
-async def test_only_what_is_missing_is_started(cluster: RebuildCluster) -> None:
+async def test_repair_starts_only_missing_workflows(cluster: RebuildCluster) -> None:
     await cluster.repair()
     await cluster.wait_until_visible("c1", "c2")
     for lost in (cluster.workflow_id("c2"), ids.watch(cluster.name)):

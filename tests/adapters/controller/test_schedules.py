@@ -1,4 +1,4 @@
-"""The Schedules of upkeep on a real Temporal service: made once, mended, left paused, run, and removed."""
+"""The Schedules of garbage collection on a real Temporal server: creation, update, pause, runs and removal."""
 
 import asyncio
 import uuid
@@ -43,7 +43,7 @@ async def describe_schedule(temporal: Client, cluster: str, task: str) -> Schedu
     return await temporal.get_schedule_handle(ids.garbage_collection(cluster, task)).describe()
 
 
-async def test_every_task_has_its_schedule_and_a_second_start_changes_none(temporal: Client, cluster: str) -> None:
+async def test_each_task_has_one_schedule_after_concurrent_starts(temporal: Client, cluster: str) -> None:
     """Two workers may start at the same time."""
     await asyncio.gather(start_schedules(temporal, cluster), start_schedules(temporal, cluster))
     await start_schedules(temporal, cluster)
@@ -58,7 +58,7 @@ async def test_every_task_has_its_schedule_and_a_second_start_changes_none(tempo
         assert found.info.last_updated_at is None
 
 
-async def test_a_schedule_of_an_older_version_is_mended_and_stays_paused(temporal: Client, cluster: str) -> None:
+async def test_outdated_schedule_is_updated_and_stays_paused(temporal: Client, cluster: str) -> None:
     older = schedule(cluster, "leases", TASKS["leases"]._replace(every=timedelta(hours=3)))
     handle = await temporal.create_schedule(ids.garbage_collection(cluster, "leases"), older)
     await handle.pause(note="looking into something")
@@ -69,7 +69,7 @@ async def test_a_schedule_of_an_older_version_is_mended_and_stays_paused(tempora
     assert found.schedule.state.note == "looking into something"
 
 
-async def test_a_schedule_runs_its_task(temporal: Client, cluster: str) -> None:
+async def test_schedule_runs_its_task(temporal: Client, cluster: str) -> None:
     fake = WorkerHarness(temporal, cluster=cluster)
     fake.inventory.lease("left")
     async with fake.running_worker():
@@ -81,7 +81,7 @@ async def test_a_schedule_runs_its_task(temporal: Client, cluster: str) -> None:
     assert fake.inventory.known_leases == {}
 
 
-async def test_a_run_is_told_what_the_one_before_suspected(temporal: Client, cluster: str) -> None:
+async def test_run_receives_the_suspects_of_the_previous_run(temporal: Client, cluster: str) -> None:
     fake = WorkerHarness(temporal, cluster=cluster)
     fake.claims.add("bereft")
     fake.claims.set_status("bereft", provider_id="aws:///us-west-2a/i-gone", Registered="True")
@@ -95,7 +95,7 @@ async def test_a_run_is_told_what_the_one_before_suspected(temporal: Client, clu
     assert fake.claims.found == {}
 
 
-async def test_a_run_forgets_the_one_before_unless_that_is_worth_reading(temporal: Client, cluster: str) -> None:
+async def test_run_deletes_the_previous_uneventful_run(temporal: Client, cluster: str) -> None:
     fake = WorkerHarness(temporal, cluster=cluster)
     forgot = []
     async with fake.running_worker():
@@ -111,13 +111,13 @@ async def test_a_run_forgets_the_one_before_unless_that_is_worth_reading(tempora
     assert forgot == [0, 1, 0, 1]
 
 
-async def test_a_run_that_is_gone_counts_as_forgotten(temporal: Client, cluster: str) -> None:
+async def test_deleting_a_missing_run_succeeds(temporal: Client, cluster: str) -> None:
     never = RunRef(workflow_id=ids.garbage_collection(cluster, "never"), run_id=str(uuid.uuid4()))
     await WorkerHarness(temporal, cluster=cluster).workflows.delete_run(never)
 
 
 async def start_schedules_with_paused(temporal: Client, cluster: str, task: str) -> None:
-    """Paused, so that its runs come when the test asks for them and never by the clock."""
+    """Start the Schedules, with this task paused so that only the test triggers its runs."""
     paused_schedule = schedule(cluster, task, TASKS[task])
     paused_schedule.state.paused = True
     await temporal.create_schedule(ids.garbage_collection(cluster, task), paused_schedule)
@@ -125,7 +125,7 @@ async def start_schedules_with_paused(temporal: Client, cluster: str, task: str)
 
 
 async def trigger_run(temporal: Client, cluster: str, task: str) -> None:
-    """While the one before counts as under way none is started."""
+    """Trigger a run, once the previous one no longer counts as running: until then Temporal starts none."""
 
     async def assert_idle() -> None:
         assert not (await describe_schedule(temporal, cluster, task)).info.running_actions
@@ -135,7 +135,7 @@ async def trigger_run(temporal: Client, cluster: str, task: str) -> None:
 
 
 async def assert_last_run(temporal: Client, cluster: str, task: str, runs: int = 1) -> str:
-    """The id of the last one, once there were so many."""
+    """The workflow id of the last run, once the Schedule has started this number of runs."""
     recent = (await describe_schedule(temporal, cluster, task)).info.recent_actions
     assert len(recent) == runs, f"it was started {len(recent)} times"
     assert isinstance(recent[-1].action, ScheduleActionExecutionStartWorkflow)

@@ -1,4 +1,4 @@
-"""A workflow is freed from the worker that has it in its cache, so that it does not wait for one that was killed."""
+"""A reset of the sticky queue, so that a workflow does not wait for a killed worker that had it in its cache."""
 
 import uuid
 
@@ -33,7 +33,7 @@ class Counting:
         self._count = -1
 
 
-async def test_the_next_task_of_a_freed_workflow_is_anybodys(shared_sandbox: SharedSandbox) -> None:
+async def test_next_task_after_a_reset_goes_to_the_normal_queue(shared_sandbox: SharedSandbox) -> None:
     client, name = await Client.connect(shared_sandbox.temporal_address), f"freeing-{uuid.uuid4().hex[:8]}"
     runner = UnsandboxedWorkflowRunner()
     async with Worker(client, task_queue=name, workflows=[Counting], workflow_runner=runner):
@@ -50,7 +50,7 @@ async def test_the_next_task_of_a_freed_workflow_is_anybodys(shared_sandbox: Sha
         await handle.result()
 
 
-async def test_what_does_not_run_needs_no_freeing(shared_sandbox: SharedSandbox) -> None:
+async def test_reset_of_a_missing_workflow_succeeds(shared_sandbox: SharedSandbox) -> None:
     client = await Client.connect(shared_sandbox.temporal_address)
     await reset_sticky_queue(client, f"nobody-{uuid.uuid4().hex[:8]}")
 

@@ -1,4 +1,4 @@
-"""Of several builds one gets the tasks, on the real dev server: whoever starts, and whoever is left."""
+"""Worker versioning on the real dev server: which of several builds gets the tasks."""
 
 import asyncio
 import uuid
@@ -29,7 +29,7 @@ def cluster() -> str:
 
 @workflow.defn(name="Counting")
 class CountingWorkflow:
-    """Open until it has been told that it is over."""
+    """Runs until it receives `end`."""
 
     def __init__(self) -> None:
         self.count, self.finished = 0, False
@@ -50,7 +50,7 @@ class CountingWorkflow:
 
 @asynccontextmanager
 async def running_worker(temporal: Client, cluster: str, build: str) -> AsyncIterator[None]:
-    """One worker, known to Temporal by its build."""
+    """A worker of this build."""
     worker = Worker(
         temporal,
         task_queue=ids.task_queue(cluster),
@@ -63,12 +63,12 @@ async def running_worker(temporal: Client, cluster: str, build: str) -> AsyncIte
         yield
 
 
-async def test_a_build_that_starts_takes_over_what_is_open(address: str, cluster: str) -> None:
+async def test_new_build_takes_over_open_workflows(address: str, cluster: str) -> None:
     temporal = await Client.connect(address)
     handle = await temporal.start_workflow(CountingWorkflow.run, id=cluster, task_queue=ids.task_queue(cluster))
 
     async def assert_latest_build(build: str) -> None:
-        """Each try is a task: Temporal's partitions hear one after the other of the build in charge."""
+        """Repeated with a new task each time: Temporal's partitions learn of the current build one after the other."""
         await handle.signal(CountingWorkflow.increment)
         await asyncio.sleep(0.2)
         assert (await task_worker_identities(temporal, cluster))[-1:] == [build]
@@ -86,13 +86,13 @@ async def test_a_build_that_starts_takes_over_what_is_open(address: str, cluster
 
 
 async def task_worker_identities(temporal: Client, workflow_id: str) -> list[str]:
-    """Who took its tasks, in turn."""
+    """The identities of the workers that ran its tasks, in order."""
     events = (await temporal.get_workflow_handle(workflow_id).fetch_history()).events
     found = [one.workflow_task_started_event_attributes for one in events]
     return [one.identity for one in found if one.scheduled_event_id]
 
 
-async def test_where_nobody_of_the_current_build_is_left_another_takes_over(
+async def test_another_build_takes_over_without_workers_of_the_current_one(
     address: str, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_versioning, "_EVERY", 1.0)
@@ -109,7 +109,7 @@ async def test_where_nobody_of_the_current_build_is_left_another_takes_over(
         await wait_until(assert_previous_build_current)
 
 
-async def test_a_worker_without_a_build_stays_away_from_those_that_have_one(address: str, cluster: str) -> None:
+async def test_worker_without_build_id_does_not_join_versioned_workers(address: str, cluster: str) -> None:
     temporal = await Client.connect(address)
     await worker_versioning.require_build(temporal, cluster, "")
     async with running_worker(temporal, cluster, "v1"):
