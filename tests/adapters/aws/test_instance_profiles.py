@@ -1,4 +1,4 @@
-"""Instance profiles against the AWS stand-in: one per role; the old one stays in use; all are deleted with the class."""
+"""Instance profiles against the AWS stand-in: one per role; an old one stays in use; all go with their class."""
 
 from typing import Any
 

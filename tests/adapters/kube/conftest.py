@@ -1,4 +1,4 @@
-"""Adapters on the world's real API server with the rights that ship with the worker, and an admin to set the stage."""
+"""Adapters on the sandbox's real API server with the worker's shipped rights, and an admin client to arrange tests."""
 
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -29,10 +29,10 @@ async def admin(shared_sandbox: SharedSandbox) -> AsyncIterator[KubeClient]:
 
 @pytest.fixture(scope="session")
 async def kube_with_optional_rights(shared_sandbox: SharedSandbox, admin: KubeClient) -> AsyncIterator[KubeAdapters]:
-    """Under the rights of all settings, for an account of its own: the worker's keeps those that ship."""
+    """A separate ServiceAccount with the rights of all settings; the worker's keeps the shipped ones."""
     name = f"optional-rights-{uuid.uuid4().hex[:8]}"
     roles = {one["metadata"]["name"]: one for one in rbac_documents(OPTIONAL_RBAC) if one["kind"] == "ClusterRole"}
-    del roles["tenure-admin"]  # For people.
+    del roles["tenure-admin"]  # # For users, not for the worker.
     role = {"metadata": {"name": name}, "rules": [rule for one in roles.values() for rule in one["rules"]]}
     binding = {
         "metadata": {"name": name},
@@ -49,5 +49,5 @@ async def kube_with_optional_rights(shared_sandbox: SharedSandbox, admin: KubeCl
 
 @pytest.fixture
 def unique() -> Callable[[str], str]:
-    """Names that no other test uses."""
+    """Creates names that no other test uses."""
     return lambda prefix: f"{prefix}-{uuid.uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""Annotations on a real API server: set, taken off, and left alone where somebody else changed them."""
+"""Annotations on a real API server: set, removed, and kept where another writer changed them."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -28,7 +28,7 @@ async def read_annotation(kube: KubeAdapters, node: str) -> str | None:
     return state.annotations.get(PAUSE)
 
 
-async def test_an_annotation_is_set_and_taken_off_and_only_as_it_is_known(kube: KubeAdapters, node: str) -> None:
+async def test_annotation_is_removed_only_with_its_known_value(kube: KubeAdapters, node: str) -> None:
     uid = await kube.nodes.patch_annotations(node, {PAUSE: "first"})
     assert uid and await read_annotation(kube, node) == "first"
     assert await kube.nodes.patch_annotations(node, {PAUSE: None}, only={PAUSE: "another"}) == uid
@@ -37,21 +37,21 @@ async def test_an_annotation_is_set_and_taken_off_and_only_as_it_is_known(kube: 
     assert await read_annotation(kube, node) is None
 
 
-async def test_what_a_person_changed_in_between_is_seen(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
+async def test_concurrent_change_of_an_annotation_is_kept(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
     await kube.nodes.patch_annotations(node, {PAUSE: "first"})
     await admin.merge(NODES.path(node), {"metadata": {"annotations": {PAUSE: "a person's"}}})
     await kube.nodes.patch_annotations(node, {PAUSE: None}, only={PAUSE: "first"})
     assert await read_annotation(kube, node) == "a person's"
 
 
-async def test_another_uid_and_what_is_gone_are_left_alone(kube: KubeAdapters, node: str) -> None:
+async def test_other_uid_and_missing_objects_are_not_annotated(kube: KubeAdapters, node: str) -> None:
     assert await kube.nodes.patch_annotations(node, {PAUSE: "mine"}, uid="00000000-0000-0000-0000-000000000009") == ""
     assert await read_annotation(kube, node) is None
     assert await kube.pools.patch_annotations("nowhere", {PAUSE: "mine"}) == ""
     assert await kube.claims.patch_annotations("nowhere", {PAUSE: "mine"}) == ""
 
 
-async def test_the_workers_own_namespace_carries_one_and_no_other_may(kube: KubeAdapters, admin: KubeClient) -> None:
+async def test_only_the_workers_namespace_can_be_annotated(kube: KubeAdapters, admin: KubeClient) -> None:
     assert await kube.namespaces.patch_annotations("tenure", {PAUSE: "all"})
     found = await admin.get(NAMESPACES.path("tenure"))
     assert found is not None and found["metadata"]["annotations"][PAUSE] == "all"
@@ -60,7 +60,7 @@ async def test_the_workers_own_namespace_carries_one_and_no_other_may(kube: Kube
         await kube.namespaces.patch_annotations("default", {PAUSE: "all"})
 
 
-async def test_a_pause_stays_with_the_claim_when_its_node_registers(kube: KubeAdapters, node: str) -> None:
+async def test_pause_annotation_is_not_copied_to_the_node(kube: KubeAdapters, node: str) -> None:
     raw = claim_json(f"claim-of-{node}")
     raw["metadata"] |= {"uid": "00000000-0000-0000-0000-000000000001", "annotations": {PAUSE: "held", "note": "kept"}}
     state = await kube.nodes.register(node, NodeClaim.from_object(raw))

@@ -1,4 +1,4 @@
-"""CapacityBuffers on a real API server: what is written onto them, and what their pods are like."""
+"""CapacityBuffers on a real API server: their status, and their virtual pods."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -24,9 +24,7 @@ TEMPLATE: dict[str, Any] = {
 }
 
 
-async def test_the_status_is_written_once_for_each_change(
-    kube: KubeAdapters, admin: KubeClient, unique: Unique
-) -> None:
+async def test_status_is_written_once_per_change(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
     name = unique("buffer")
     path = CAPACITY_BUFFERS.path(name, namespace="default")
     body = CAPACITYBUFFER | {"metadata": {"name": name}}
@@ -57,7 +55,7 @@ async def test_the_status_is_written_once_for_each_change(
     assert not await kube.buffers.patch_status("default", name, uid, status=status, conditions=missing, now=later)
 
 
-async def test_a_workload_is_read_or_is_not_there(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
+async def test_workload_is_read_or_none(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
     name = unique("web")
     template = TEMPLATE | {"spec": {**TEMPLATE["spec"], "volumes": []}}
     body = {
@@ -72,7 +70,7 @@ async def test_a_workload_is_read_or_is_not_there(kube: KubeAdapters, admin: Kub
     assert await kube.buffers.get_workload("default", "StatefulSet", name) is None
 
 
-def test_a_virtual_pod_is_as_its_template_but_for_its_volumes() -> None:
+def test_virtual_pod_equals_its_template_without_volumes() -> None:
     metadata = {"uid": "u", "namespace": "shop", "name": "spare", "creationTimestamp": "2026-01-01T00:00:00Z"}
     fact = virtual_pod_fact({"metadata": metadata}, TEMPLATE)
     assert fact.requests == {"cpu": 1000, "pods": 1}

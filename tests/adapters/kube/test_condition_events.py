@@ -1,4 +1,4 @@
-"""Conditions that turn are told as events of the object, in Karpenter's words."""
+"""Transitions of conditions are published as events of the object, in Karpenter's form."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -19,28 +19,30 @@ def condition(kind: str, status: str, message: str = "") -> dict[str, str]:
     return {"type": kind, "status": status, "reason": kind, "message": message}
 
 
-def test_what_readiness_depends_on_was_unknown_before_it_is_written() -> None:
+def test_first_status_of_a_readiness_condition_is_a_transition_from_unknown() -> None:
     found = condition_transitions(
         (), [condition("Launched", "True"), condition("Registered", "Unknown")], dependents=NODECLAIM_CONDITIONS
     )
-    assert [turn.event_message for turn in found] == [
+    assert [transition.event_message for transition in found] == [
         "Status condition transitioned, Type: Launched, Status: Unknown -> True, Reason: Launched"
     ]
 
 
-def test_other_conditions_appear_without_a_turn_and_then_turn() -> None:
+def test_first_status_of_other_conditions_is_no_transition() -> None:
     before, after = condition("Drained", "Unknown"), condition("Drained", "True", "all gone")
     assert condition_transitions((), [before], dependents=NODECLAIM_CONDITIONS) == []
-    (turn,) = condition_transitions([before], [after], dependents=NODECLAIM_CONDITIONS)
-    assert turn.event_message.endswith("Type: Drained, Status: Unknown -> True, Reason: Drained, Message: all gone")
+    (transition,) = condition_transitions([before], [after], dependents=NODECLAIM_CONDITIONS)
+    assert transition.event_message.endswith(
+        "Type: Drained, Status: Unknown -> True, Reason: Drained, Message: all gone"
+    )
 
 
-def test_a_new_reason_alone_is_no_turn() -> None:
+def test_new_reason_with_the_same_status_is_no_transition() -> None:
     before, after = condition("Launched", "Unknown"), condition("Launched", "Unknown") | {"reason": "LaunchFailed"}
     assert condition_transitions([before], [after], dependents=NODECLAIM_CONDITIONS) == []
 
 
-async def test_the_life_of_a_claim_stands_in_its_events(
+async def test_nodeclaim_lifecycle_is_published_as_events(
     kube: KubeAdapters, admin: KubeClient, unique: Callable[[str], str]
 ) -> None:
     claim = await kube.claims.create(NodeClaim.from_object(claim_json(unique("claim"))))

@@ -1,4 +1,4 @@
-"""A controller's Deployment as one sees it from outside: environment, flags, what stands elsewhere, and its scale."""
+"""What Tenure reads of a controller's Deployment: environment, flags and references; and scaling it down and up."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,14 +23,14 @@ def deployment(name: str = "karpenter", replicas: int = 2, **container: Any) -> 
             "selector": {"matchLabels": match_labels},
             "template": {
                 "metadata": {"labels": match_labels},
-                # Nowhere: what is looked at is the Deployment alone.
+                # # Unschedulable: the tests need the Deployment alone.
                 "spec": {"containers": [main], "nodeSelector": {"kubernetes.io/hostname": "nowhere"}},
             },
         },
     }
 
 
-def test_flags_win_over_the_environment() -> None:
+def test_flags_override_the_environment() -> None:
     found = deployment_state(
         deployment(
             env=[{"name": "CLUSTER_NAME", "value": "demo"}, {"name": "LOG_LEVEL", "value": "info"}],
@@ -46,7 +46,7 @@ def test_flags_win_over_the_environment() -> None:
     assert (found.qualified_name, found.replicas, found.running) == ("default/karpenter", 2, 0)
 
 
-def test_what_stands_in_other_objects_is_named() -> None:
+def test_variables_from_other_objects_are_named() -> None:
     fields = {"valueFrom": {"resourceFieldRef": {"resource": "limits.memory"}}}
     found = deployment_state(
         deployment(
@@ -57,7 +57,7 @@ def test_what_stands_in_other_objects_is_named() -> None:
     assert found.environment == {} and found.external_variables == ("MEMORY_LIMIT", "ConfigMap more", "Secret keys")
 
 
-async def test_it_comes_back_with_as_many_as_there_were(admin: KubeClient, unique: Unique) -> None:
+async def test_stopped_deployment_starts_with_its_previous_replicas(admin: KubeClient, unique: Unique) -> None:
     name = unique("karpenter")
     path = "/apis/apps/v1/namespaces/default/deployments"
     await admin.request("POST", path, body=deployment(name, replicas=3))

@@ -1,4 +1,4 @@
-"""What upkeep sees and puts away, on a real API server with the rights that ship with the worker."""
+"""Inventory and deletion of orphaned Kubernetes objects, on a real API server with the worker's shipped rights."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -30,7 +30,7 @@ async def make_lease(admin: KubeClient, body: dict[str, Any]) -> str:
     return str(made["metadata"]["name"])
 
 
-async def test_a_lease_goes_only_as_it_was_read(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
+async def test_lease_is_deleted_only_if_unchanged(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
     name = await make_lease(admin, lease_json(unique("node")))
     read = await kube.inventory.node_lease(name)
     assert read is not None and name in {one.name for one in await kube.inventory.list_leases()}
@@ -45,7 +45,7 @@ async def test_a_lease_goes_only_as_it_was_read(kube: KubeAdapters, admin: KubeC
     assert not await kube.inventory.delete_lease(fresh)
 
 
-async def test_a_lease_lives_for_as_long_as_its_holder_asked_and_a_minute_at_least(
+async def test_lease_is_alive_for_its_duration_and_at_least_a_minute(
     kube: KubeAdapters, admin: KubeClient, unique: Unique
 ) -> None:
     now = datetime.now(UTC)
@@ -60,7 +60,9 @@ async def test_a_lease_lives_for_as_long_as_its_holder_asked_and_a_minute_at_lea
         assert await kube.inventory.delete_lease(lease)
 
 
-async def test_leases_elsewhere_are_out_of_reach(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
+async def test_deleting_leases_of_other_namespaces_is_forbidden(
+    kube: KubeAdapters, admin: KubeClient, unique: Unique
+) -> None:
     name = unique("lease")
     body = lease_json(name) | {"metadata": {"name": name, "namespace": "default"}}
     path = LEASES.path(name, namespace="default")
@@ -70,7 +72,7 @@ async def test_leases_elsewhere_are_out_of_reach(kube: KubeAdapters, admin: Kube
     await admin.request("DELETE", path)
 
 
-async def test_a_node_goes_with_its_finalizer_and_not_its_namesake(
+async def test_node_with_finalizer_is_deleted_but_not_a_new_node_of_its_name(
     kube: KubeAdapters, admin: KubeClient, unique: Unique
 ) -> None:
     name = unique("node")
@@ -94,7 +96,7 @@ async def test_a_node_goes_with_its_finalizer_and_not_its_namesake(
     assert not await kube.inventory.delete_node(without_finalizer)
 
 
-async def test_a_nodeclaim_is_seen_with_what_upkeep_goes_by(
+async def test_inventory_has_nodeclaim_fields_for_garbage_collection(
     kube: KubeAdapters, admin: KubeClient, unique: Unique
 ) -> None:
     name = unique("claim")
@@ -106,7 +108,7 @@ async def test_a_nodeclaim_is_seen_with_what_upkeep_goes_by(
     await admin.request("DELETE", NODE_CLAIMS.path(name))
 
 
-def test_an_object_that_is_odd_is_seen_all_the_same() -> None:
+def test_inventory_has_nodeclaim_with_invalid_fields() -> None:
     metadata = {"name": "odd", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z", "labels": None}
     status = {"providerID": "aws:///a/i-1", "conditions": [{}], "capacity": {"cpu": "nonsense"}}
     mark = to_inventory_nodeclaim({"metadata": metadata, "spec": {"expireAfter": -1}, "status": status})

@@ -1,4 +1,4 @@
-"""Jobs of hooks: what is sent, what is read back, and that one name is made once, under the worker's own rights."""
+"""Jobs of hooks under the worker's rights: their manifest, their outcome, and one Job per name."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +42,7 @@ def finished_job(kind: str, reason: str = "", message: str = "", status: str = "
     return job_fact({"metadata": meta, "status": {"conditions": [condition]}})
 
 
-def test_a_job_is_its_template_and_says_whose_it_is() -> None:
+def test_job_has_its_template_and_owner_labels() -> None:
     made = build_job(desired_job())
     spec, pods = made["spec"], made["spec"]["template"]
     assert made["metadata"]["annotations"] == {HOOK_KEY: "uid-a-beforeDrain-snapshot"}
@@ -56,7 +56,7 @@ def test_a_job_is_its_template_and_says_whose_it_is() -> None:
     assert (pods["spec"]["restartPolicy"], pods["spec"]["serviceAccountName"]) == ("Never", "snapshots")
 
 
-def test_containers_are_told_of_the_node_and_their_own_words_count() -> None:
+def test_containers_get_node_variables_and_keep_their_own() -> None:
     spec = build_job(desired_job())["spec"]["template"]["spec"]
     environments = [
         {one["name"]: one["value"] for one in spec[kind][0]["env"]} for kind in ("initContainers", "containers")
@@ -68,7 +68,7 @@ def test_containers_are_told_of_the_node_and_their_own_words_count() -> None:
     assert TEMPLATE["spec"]["initContainers"] == [{"name": "init", "image": "snapshot:1"}], "what was given stays"
 
 
-def test_how_a_job_ended_is_read_from_its_conditions() -> None:
+def test_job_outcome_is_read_from_its_conditions() -> None:
     key = "uid-a-beforeDrain-snapshot"
     assert finished_job("Complete") == JobFact(key=key, outcome="succeeded")
     assert finished_job("Failed", "BackoffLimitExceeded", "it failed").outcome == "failed"
@@ -79,7 +79,9 @@ def test_how_a_job_ended_is_read_from_its_conditions() -> None:
     assert job_fact({"metadata": {}}) == JobFact(key="")
 
 
-async def test_one_name_is_made_once(kube: KubeAdapters, admin: KubeClient, unique: Callable[[str], str]) -> None:
+async def test_job_is_created_once_per_name(
+    kube: KubeAdapters, admin: KubeClient, unique: Callable[[str], str]
+) -> None:
     name = unique("snapshot")
     assert await kube.jobs.get(NAMESPACE, name) is None
     assert await kube.jobs.create(desired_job(name=name)) == JobFact(key="uid-a-beforeDrain-snapshot")
@@ -90,9 +92,7 @@ async def test_one_name_is_made_once(kube: KubeAdapters, admin: KubeClient, uniq
     await admin.request("DELETE", JOBS.path(name, namespace=NAMESPACE), params={"propagationPolicy": "Background"})
 
 
-async def test_what_the_api_server_refuses_is_said_in_its_words(
-    kube: KubeAdapters, unique: Callable[[str], str]
-) -> None:
+async def test_rejection_has_the_message_of_the_api_server(kube: KubeAdapters, unique: Callable[[str], str]) -> None:
     broken = {"spec": {"containers": [{"name": "main"}]}}
     with pytest.raises(BadInput, match="image: Required value"):
         await kube.jobs.create(desired_job(name=unique("snapshot"), template=broken))

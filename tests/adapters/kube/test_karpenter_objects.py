@@ -19,7 +19,7 @@ Unique = Callable[[str], str]
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 
 
-async def test_a_pools_status_is_kept_and_its_readiness_follows(
+async def test_nodepool_status_is_written_and_ready_follows_its_conditions(
     kube: KubeAdapters, admin: KubeClient, unique: Unique
 ) -> None:
     name = unique("pool")
@@ -38,7 +38,7 @@ async def test_a_pools_status_is_kept_and_its_readiness_follows(
     assert not await kube.pools.patch_status(name, status=usage, now=NOW)
 
 
-async def test_a_node_class_is_held_by_its_finalizer(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
+async def test_finalizer_keeps_a_deleted_nodeclass(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
     name = unique("class")
     await admin.request("POST", EC2_NODE_CLASSES.path(), body=NODECLASS | {"metadata": {"name": name}})
     assert await kube.node_classes.ensure_finalizer(name)
@@ -52,7 +52,7 @@ async def test_a_node_class_is_held_by_its_finalizer(kube: KubeAdapters, admin: 
     assert not await kube.node_classes.ensure_finalizer(name)
 
 
-async def test_a_lease_has_a_holder_only_while_it_is_renewed(
+async def test_lease_has_a_holder_only_while_it_is_renewed(
     kube: KubeAdapters, admin: KubeClient, unique: Unique
 ) -> None:
     name = unique("lease")
@@ -65,7 +65,7 @@ async def test_a_lease_has_a_holder_only_while_it_is_renewed(
     await admin.request("DELETE", LEASES.path(name, namespace="kube-system"))
 
 
-async def test_an_event_is_published_once(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
+async def test_repeated_event_is_published_once(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
     name = unique("claim")
     for _ in range(3):
         await kube.events.publish(kind="NodeClaim", name=name, uid=name, reason="LaunchFailed", message="because")
@@ -76,11 +76,11 @@ async def test_an_event_is_published_once(kube: KubeAdapters, admin: KubeClient,
     assert (event["reason"], event["type"], event["source"]["component"]) == ("LaunchFailed", "Warning", "karpenter")
 
 
-async def test_an_event_that_the_server_refuses_fails_nobody(kube: KubeAdapters) -> None:
+async def test_rejected_event_raises_no_error(kube: KubeAdapters) -> None:
     await kube.events.publish(kind="Pod", name="x", uid="x", namespace="no-such-space", reason="Any", message="m")
     await kube.events.flush()
 
 
-async def test_a_client_without_a_cluster_says_where_it_looked(tmp_path: Path) -> None:
+async def test_error_of_missing_kubeconfig_names_its_path(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=str(tmp_path)):
         await connect(str(tmp_path / "nothing.yaml"))

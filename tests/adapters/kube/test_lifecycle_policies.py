@@ -1,4 +1,4 @@
-"""LifecyclePolicies: read, also where they make no sense, and their verdicts written onto a real API server."""
+"""LifecyclePolicies on a real API server: their validation status, and the start check for a missing CRD."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -50,9 +50,7 @@ async def test_validation_is_written_once_with_worker_permissions(
     assert not await write_status(name, uid, rejection, now=NOW)
 
 
-async def test_a_kind_that_is_not_installed_is_named_at_the_start_with_what_to_do(
-    kube: KubeAdapters, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_missing_crd_is_reported_at_start(kube: KubeAdapters, monkeypatch: pytest.MonkeyPatch) -> None:
     await settings.check(kube.client, dict.fromkeys(("NodeOverlay", "CapacityBuffer"), False))
     missing = LIFECYCLE_POLICIES.__class__("tenure.sh/v1alpha1", "nosuchthings", "NoSuchThing")
     monkeypatch.setattr(settings, "LIFECYCLE_POLICIES", missing)

@@ -1,4 +1,4 @@
-"""NodeClaims on a real API server: every write is idempotent, sends little, and survives a conflict."""
+"""NodeClaims on a real API server: every write is idempotent, sends few requests, and survives a conflict."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -30,7 +30,7 @@ async def claim(kube: KubeAdapters, unique: Unique) -> AsyncIterator[NodeClaim]:
     await kube.claims.delete(made.name, made.uid)
 
 
-async def test_creating_twice_gives_the_one_that_is_there(kube: KubeAdapters, unique: Unique) -> None:
+async def test_repeated_create_returns_the_existing_nodeclaim(kube: KubeAdapters, unique: Unique) -> None:
     name = unique("claim")
     first = await create_nodeclaim(kube, name)
     second = await create_nodeclaim(kube, name)
@@ -38,14 +38,14 @@ async def test_creating_twice_gives_the_one_that_is_there(kube: KubeAdapters, un
     assert await kube.claims.delete(name, first.uid)
 
 
-async def test_what_the_server_refuses_names_the_object_and_the_field(kube: KubeAdapters, unique: Unique) -> None:
+async def test_rejection_names_the_object_and_the_field(kube: KubeAdapters, unique: Unique) -> None:
     name = unique("claim")
     invalid = claim_json(name, requirements=[{"key": "kubernetes.io/arch", "operator": "Maybe"}])
     with pytest.raises(BadInput, match=rf"{name}.*requirements"):
         await kube.claims.create(NodeClaim.from_object(invalid))
 
 
-async def test_a_launch_is_written_with_two_calls_and_said_again_changes_nothing(
+async def test_launch_is_written_with_two_calls_and_repeats_change_nothing(
     kube: KubeAdapters, claim: NodeClaim
 ) -> None:
     launched = ConditionPatch(type="Launched", status="True")
@@ -70,7 +70,7 @@ async def test_a_launch_is_written_with_two_calls_and_said_again_changes_nothing
     assert repeated is not None and repeated.metadata.resource_version == version
 
 
-async def test_a_label_that_the_claim_has_already_stays_as_it_is(kube: KubeAdapters, claim: NodeClaim) -> None:
+async def test_existing_label_is_not_changed_by_a_default(kube: KubeAdapters, claim: NodeClaim) -> None:
     zone = "topology.kubernetes.io/zone"
     await kube.claims.patch(claim.name, claim.uid, default_labels={zone: "us-west-2a"}, now=NOW)
     patched = await kube.claims.patch(claim.name, claim.uid, default_labels={zone: "us-west-2b", "a": "b"}, now=NOW)
@@ -78,14 +78,14 @@ async def test_a_label_that_the_claim_has_already_stays_as_it_is(kube: KubeAdapt
     assert (patched.metadata.labels[zone], patched.metadata.labels["a"]) == ("us-west-2a", "b")
 
 
-async def test_a_map_in_the_status_is_replaced_whole(kube: KubeAdapters, claim: NodeClaim) -> None:
+async def test_map_in_the_status_is_replaced(kube: KubeAdapters, claim: NodeClaim) -> None:
     for capacity in ({"cpu": "2", "pods": "29"}, {"cpu": "4"}):
         await kube.claims.patch(claim.name, claim.uid, status={"capacity": capacity}, now=NOW)
     found = await kube.claims.get(claim.name)
     assert found is not None and found.status.capacity == {"cpu": "4"}
 
 
-async def test_a_write_by_somebody_else_in_between_is_kept(
+async def test_concurrent_write_of_another_client_is_kept(
     kube: KubeAdapters, admin: KubeClient, claim: NodeClaim
 ) -> None:
     path = NODE_CLAIMS.path(claim.name)
@@ -97,10 +97,8 @@ async def test_a_write_by_somebody_else_in_between_is_kept(
     assert patched.metadata.annotations["theirs"] == "kept"
 
 
-async def test_writers_that_meet_lose_nothing_of_each_other(
-    kube: KubeAdapters, admin: KubeClient, claim: NodeClaim
-) -> None:
-    """The server refuses by 409 whoever is late, and his change is decided again on what stands then."""
+async def test_concurrent_writers_lose_no_change(kube: KubeAdapters, admin: KubeClient, claim: NodeClaim) -> None:
+    """The server rejects a late write with 409; the writer then applies its change to the new version."""
     replicas = [kube, *(KubeAdapters(kube.client) for _ in range(3))]
     for one in replicas:
         assert await one.claims.get(claim.name) is not None
@@ -115,9 +113,7 @@ async def test_writers_that_meet_lose_nothing_of_each_other(
     assert found is not None and set(found.metadata.annotations) >= {f"writer-{n}" for n in range(len(replicas))}
 
 
-async def test_a_condition_that_is_taken_back_is_gone_and_ready_stays_as_it_was(
-    kube: KubeAdapters, claim: NodeClaim
-) -> None:
+async def test_removed_condition_does_not_affect_ready(kube: KubeAdapters, claim: NodeClaim) -> None:
     drifted = ConditionPatch(type="Drifted", status="True", reason="AMIDrift", message="an old image")
     patched = await kube.claims.patch(claim.name, claim.uid, conditions=(drifted,), now=NOW)
     assert patched is not None and patched.is_true("Drifted")
@@ -133,7 +129,7 @@ async def test_a_condition_that_is_taken_back_is_gone_and_ready_stays_as_it_was(
         assert left is not None and left.condition("Drifted") is None and left.condition("Ready") is not None
 
 
-async def test_another_claim_of_the_same_name_is_not_touched(kube: KubeAdapters, claim: NodeClaim) -> None:
+async def test_nodeclaim_with_another_uid_is_not_changed(kube: KubeAdapters, claim: NodeClaim) -> None:
     assert await kube.claims.patch(claim.name, "other-uid", default_labels={"a": "b"}, now=NOW) is None
     assert not await kube.claims.ensure_finalizer(claim.name, "other-uid")
     assert not await kube.claims.delete(claim.name, "other-uid")
@@ -142,7 +138,7 @@ async def test_another_claim_of_the_same_name_is_not_touched(kube: KubeAdapters,
     assert found is not None and "a" not in found.metadata.labels
 
 
-async def test_the_finalizer_holds_a_claim_until_it_is_released(kube: KubeAdapters, claim: NodeClaim) -> None:
+async def test_finalizer_keeps_a_deleted_nodeclaim_until_released(kube: KubeAdapters, claim: NodeClaim) -> None:
     assert await kube.claims.ensure_finalizer(claim.name, claim.uid)
     assert await kube.claims.delete(claim.name, claim.uid)
     deleting = await kube.claims.get(claim.name)
@@ -154,12 +150,12 @@ async def test_the_finalizer_holds_a_claim_until_it_is_released(kube: KubeAdapte
     assert not await kube.claims.delete(claim.name, claim.uid)
 
 
-async def test_claims_are_listed_by_label(kube: KubeAdapters, claim: NodeClaim) -> None:
+async def test_nodeclaims_are_listed_by_label(kube: KubeAdapters, claim: NodeClaim) -> None:
     await kube.claims.patch(claim.name, claim.uid, default_labels={"listed": claim.name}, now=NOW)
     assert [one.name for one in await kube.claims.list(labels={"listed": claim.name})] == [claim.name]
 
 
-async def test_labels_are_set_and_taken_off_once_and_of_this_claim_alone(
+async def test_labels_are_patched_once_and_only_on_this_nodeclaim(
     kube: KubeAdapters, unique: Unique, claim: NodeClaim
 ) -> None:
     await kube.claims.patch(claim.name, claim.uid, default_labels={"a": "1", "b": "2", "c": "3"}, now=NOW)

@@ -1,4 +1,4 @@
-"""NodeOverlays on a real API server: which are heeded, and what is written onto them."""
+"""NodeOverlays on a real API server: which are accepted, and their validation status."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ async def read(admin: KubeClient, name: str) -> NodeOverlay:
     return NodeOverlay.from_object(await admin.request("GET", NODE_OVERLAYS.path(name)))
 
 
-async def test_a_refused_overlay_is_not_heeded_until_its_spec_changes(
+async def test_rejected_overlay_is_ignored_until_its_spec_changes(
     kube: KubeAdapters, admin: KubeClient, unique: Unique
 ) -> None:
     name = unique("overlay")
@@ -52,7 +52,7 @@ async def test_a_refused_overlay_is_not_heeded_until_its_spec_changes(
     assert not await kube.overlays.write_validation(name, fact.uid, now=NOW)
 
 
-async def test_one_that_makes_no_sense_is_never_heeded(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
+async def test_invalid_overlay_is_never_accepted(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
     name = unique("overlay")
     spec = {"requirements": [], "capacity": {"example.com/fuse": "-1"}}
     try:
@@ -62,11 +62,11 @@ async def test_one_that_makes_no_sense_is_never_heeded(kube: KubeAdapters, admin
         await admin.request("DELETE", NODE_OVERLAYS.path(name))
 
 
-async def test_the_workers_rights_are_enough_for_every_gate(kube: KubeAdapters) -> None:
+async def test_worker_rights_suffice_for_every_feature_gate(kube: KubeAdapters) -> None:
     await settings.check(kube.client, {"NodeOverlay": True, "CapacityBuffer": True})
 
 
-def test_an_amount_that_is_none_is_said_of_the_overlay() -> None:
+def test_invalid_quantity_is_a_problem_of_the_overlay() -> None:
     fact = overlay_fact(overlay_json("o", {"requirements": [], "capacity": {"a.b/c": "1 MB"}}, uid="u"))
     assert fact.problem.startswith("spec.capacity: a.b/c: '1 MB' is not a quantity")
 

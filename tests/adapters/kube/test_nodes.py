@@ -1,4 +1,4 @@
-"""Nodes on a real API server: registration, marks, deletion."""
+"""Nodes on a real API server: registration, disruption taint and labels, deletion."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -41,7 +41,7 @@ async def stored_node(kube: KubeAdapters, admin: KubeClient, name: str) -> dict[
     return found
 
 
-async def test_registration_gives_the_node_what_its_claim_says(
+async def test_registration_copies_labels_and_taints_of_the_nodeclaim(
     kube: KubeAdapters, admin: KubeClient, node: str
 ) -> None:
     claim = claim_for(
@@ -60,7 +60,7 @@ async def test_registration_gives_the_node_what_its_claim_says(
     assert (owner["kind"], owner["name"], owner["blockOwnerDeletion"]) == ("NodeClaim", claim.name, True)
 
 
-async def test_a_second_registration_brings_no_startup_taint_back(
+async def test_second_registration_does_not_restore_startup_taints(
     kube: KubeAdapters, admin: KubeClient, node: str
 ) -> None:
     claim = claim_for(node, startupTaints=[{"key": "cni", "effect": "NoExecute"}])
@@ -70,13 +70,13 @@ async def test_a_second_registration_brings_no_startup_taint_back(
     assert state is not None and "cni" not in {key for key, _, _ in state.taints}
 
 
-async def test_a_node_that_asks_for_it_keeps_its_own_taints(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
+async def test_node_with_do_not_sync_label_keeps_its_taints(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
     await admin.merge(NODES.path(node), {"metadata": {"labels": {labels.DO_NOT_SYNC_TAINTS: "true"}}})
     state = await kube.nodes.register(node, claim_for(node, taints=[{"key": "dedicated", "effect": "NoSchedule"}]))
     assert state is not None and "dedicated" not in {key for key, _, _ in state.taints}
 
 
-async def test_disruption_is_marked_once_and_taken_back_whole(kube: KubeAdapters, node: str) -> None:
+async def test_disruption_taint_is_added_once_and_removed_with_its_label(kube: KubeAdapters, node: str) -> None:
     disrupted_node = await kube.nodes.mark_disrupted(node)
     repeated = await kube.nodes.mark_disrupted(node)
     assert disrupted_node is not None and repeated is not None and repeated.taints.count(disrupted_taint()) == 1
@@ -89,7 +89,7 @@ async def test_disruption_is_marked_once_and_taken_back_whole(kube: KubeAdapters
 
 @pytest.mark.parametrize("tainted", [False, True])
 @pytest.mark.parametrize("known", [False, True])
-async def test_a_mark_at_once_is_one_request_where_the_node_is_as_known_and_undoes_nobodys_write(
+async def test_early_eviction_mark_is_one_request_and_keeps_other_writes(
     kube: KubeAdapters, admin: KubeClient, node: str, tainted: bool, known: bool
 ) -> None:
     theirs = [{"key": "theirs", "effect": "NoSchedule"}] if tainted else None
@@ -115,28 +115,30 @@ async def test_a_mark_at_once_is_one_request_where_the_node_is_as_known_and_undo
 
 
 @pytest.mark.parametrize("name", ["", "no-such-node"])
-async def test_another_node_of_the_name_is_not_marked_at_once(kube: KubeAdapters, node: str, name: str) -> None:
+async def test_node_with_another_uid_is_not_marked_early_evicted(kube: KubeAdapters, node: str, name: str) -> None:
     other = "00000000-0000-0000-0000-000000000009"
     assert not await kube.nodes.mark_early_evicted(name or node, other, tainted=False, at=AT)
     found = await kube.nodes.get(node)
     assert found is not None and disrupted_taint() not in found.taints
 
 
-async def test_marks_survive_writes_by_the_kubelet_in_between(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
+async def test_disruption_mark_keeps_concurrent_kubelet_writes(
+    kube: KubeAdapters, admin: KubeClient, node: str
+) -> None:
     await kube.nodes.get(node)
     await admin.merge(NODES.path(node), {"metadata": {"labels": {"kubelet": "wrote"}}})
     disrupted_node = await kube.nodes.mark_disrupted(node)
     assert disrupted_node is not None and disrupted_node.labels["kubelet"] == "wrote"
 
 
-async def test_callers_at_one_time_share_the_lists_that_find_nodes(kube: KubeAdapters, node: str) -> None:
+async def test_concurrent_lookups_by_provider_id_share_lists(kube: KubeAdapters, node: str) -> None:
     before = kube.client.calls
     found = await asyncio.gather(*(kube.nodes.find_by_provider_id(f"aws:///us-west-2a/i-{node}") for _ in range(50)))
     assert {state.name for states in found for state in states} == {node}
     assert kube.client.calls - before <= 2
 
 
-async def test_what_is_gone_is_an_answer(kube: KubeAdapters) -> None:
+async def test_missing_node_raises_no_error(kube: KubeAdapters) -> None:
     assert await kube.nodes.get("no-such-node") is None
     assert await kube.nodes.find_by_provider_id("aws:///us-west-2a/i-nothing") == []
     assert await kube.nodes.register("no-such-node", claim_for("no-such-node")) is None
@@ -147,7 +149,7 @@ async def test_what_is_gone_is_an_answer(kube: KubeAdapters) -> None:
     assert not await kube.nodes.release("no-such-node")
 
 
-async def test_a_registered_node_stays_until_it_is_released(kube: KubeAdapters, node: str) -> None:
+async def test_finalizer_keeps_a_deleted_node_until_released(kube: KubeAdapters, node: str) -> None:
     await kube.nodes.register(node, claim_for(node))
     assert await kube.nodes.mark_initialized(node)
     assert await kube.nodes.delete(node)
@@ -161,9 +163,7 @@ def disrupted_taint() -> tuple[str, str, str]:
     return (labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)
 
 
-async def test_labels_of_a_node_are_changed_beside_those_of_others(
-    kube: KubeAdapters, admin: KubeClient, node: str
-) -> None:
+async def test_patch_labels_keeps_labels_of_other_writers(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
     await kube.nodes.register(node, claim_for(node))
     uid = (await stored_node(kube, admin, node))["metadata"]["uid"]
     await admin.merge(NODES.path(node), {"metadata": {"labels": {"theirs": "1"}}})

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets and Deployments on a real API server: what is read of them, and a restart that is done once."""
+"""PodDisruptionBudgets and Deployments on a real API server: reads, and a restart that happens once."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from tests.support.product.eventually import TIMEOUT_SECONDS
 Unique = Callable[[str], str]
 
 
-async def test_budgets_are_read_live_and_by_namespace(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
+async def test_budgets_are_read_live_by_namespace(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
     name = unique("budget")
     body = {
         "apiVersion": "policy/v1",
@@ -31,7 +31,7 @@ async def test_budgets_are_read_live_and_by_namespace(kube: KubeAdapters, admin:
     await admin.request("DELETE", POD_DISRUPTION_BUDGETS.path(name, namespace="default"))
 
 
-async def test_a_rollout_is_found_by_its_pod_and_restarted_once_for_a_stamp(
+async def test_deployment_is_found_by_its_pod_and_restarted_once_per_timestamp(
     kube: KubeAdapters, kube_with_optional_rights: KubeAdapters, admin: KubeClient, unique: Unique
 ) -> None:
     name = unique("web")
@@ -65,7 +65,7 @@ async def test_a_rollout_is_found_by_its_pod_and_restarted_once_for_a_stamp(
 
 
 async def pod_of(admin: KubeClient, name: str) -> DrainPod:
-    """A pod of the Deployment's ReplicaSet, once that is there."""
+    """A pod of the Deployment's ReplicaSet, once the ReplicaSet exists."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             sets = await admin.request(

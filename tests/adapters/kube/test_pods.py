@@ -1,4 +1,4 @@
-"""Pods on a real API server: eviction with a budget in the way, forced deletion, volumes that are attached."""
+"""Pods on a real API server: eviction under a budget, nomination, forced deletion, attached volumes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -31,27 +31,25 @@ async def node(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> AsyncIt
     await kube.nodes.delete(name)
 
 
-async def run(kube: KubeAdapters, admin: KubeClient, name: str, node: str, **more: Any) -> DrainPod:
+async def run_pod(kube: KubeAdapters, admin: KubeClient, name: str, node: str, **more: Any) -> DrainPod:
     body = pod_json(name, node=node, terminationGracePeriodSeconds=0, **more)
     await admin.request("POST", PODS.path(namespace="default"), body=body)
-    return await one(kube, node, name)
+    return await find_pod(kube, node, name)
 
 
-async def one(kube: KubeAdapters, node: str, name: str) -> DrainPod:
+async def find_pod(kube: KubeAdapters, node: str, name: str) -> DrainPod:
     return next(pod for pod in await kube.pods.on_node(node, now=datetime.now(UTC)) if pod.name == name)
 
 
-async def test_an_eviction_is_accepted_and_gone_is_accepted_too(
-    kube: KubeAdapters, admin: KubeClient, node: str
-) -> None:
-    pod = await run(kube, admin, "leaves", node)
+async def test_eviction_of_a_deleted_pod_is_accepted(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
+    pod = await run_pod(kube, admin, "leaves", node)
     assert pod.waits and pod.evictable and pod.reschedulable
     assert (await kube.pods.evict(pod)).accepted
     assert (await kube.pods.evict(pod)).accepted
     assert not await kube.pods.force_delete(pod, grace_seconds=0)
 
 
-async def test_nomination_is_written_next_to_condition_of_scheduler(
+async def test_nomination_is_written_next_to_the_scheduler_condition(
     kube: KubeAdapters, kube_with_optional_rights: KubeAdapters, admin: KubeClient, unique: Unique
 ) -> None:
     pods = kube_with_optional_rights.pods
@@ -72,15 +70,15 @@ async def test_nomination_is_written_next_to_condition_of_scheduler(
     assert not await pods.nominate(made, "another", now=datetime.now(UTC))
 
 
-async def test_another_pod_of_the_same_name_is_not_deleted(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
-    pod = await run(kube, admin, "twin", node)
+async def test_pod_with_another_uid_is_not_deleted(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
+    pod = await run_pod(kube, admin, "twin", node)
     other = pod.model_copy(update={"uid": "00000000-0000-0000-0000-000000000009"})
     assert not await kube.pods.force_delete(other, grace_seconds=0)
-    assert (await one(kube, node, "twin")).uid == pod.uid
+    assert (await find_pod(kube, node, "twin")).uid == pod.uid
     assert await kube.pods.force_delete(pod, grace_seconds=0)
 
 
-async def test_a_budget_in_the_way_is_told_in_the_servers_words(
+async def test_blocked_eviction_has_the_message_of_the_api_server(
     kube: KubeAdapters, admin: KubeClient, node: str, unique: Unique
 ) -> None:
     app = unique("app")
@@ -91,7 +89,7 @@ async def test_a_budget_in_the_way_is_told_in_the_servers_words(
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}},
     }
     await admin.request("POST", BUDGETS, body=budget)
-    pod = await run(kube, admin, app, node, metadata={"labels": {"app": app}})
+    pod = await run_pod(kube, admin, app, node, metadata={"labels": {"app": app}})
     await admin.merge(PODS.path(app, namespace="default", sub="status"), {"status": RUNNING})
     await wait_until_budget_counted(kube, admin, app)
     eviction = await kube.pods.evict(pod)
@@ -102,15 +100,19 @@ async def test_a_budget_in_the_way_is_told_in_the_servers_words(
     assert (await kube.pods.evict(pod)).accepted
 
 
-async def test_volumes_of_pods_that_leave_are_waited_for(
+async def test_attached_volumes_are_those_of_evictable_pods(
     kube: KubeAdapters, admin: KubeClient, node: str, unique: Unique
 ) -> None:
     evicted, staying = unique("pv"), unique("pv")
-    await run(kube, admin, unique("db"), node, volumes=[claim_volume(evicted)])
-    await run(kube, admin, unique("agent"), node, volumes=[claim_volume(staying)], tolerations=[{"operator": "Exists"}])
+    await run_pod(kube, admin, unique("db"), node, volumes=[volume_of_claim(evicted)])
+    await run_pod(
+        kube, admin, unique("agent"), node, volumes=[volume_of_claim(staying)], tolerations=[{"operator": "Exists"}]
+    )
     for volume in (evicted, staying):
-        await admin.request("POST", PERSISTENT_VOLUME_CLAIMS.path(namespace="default"), body=claim(volume))
-        await admin.request("POST", VOLUME_ATTACHMENTS.path(), body=attachment(volume, node))
+        await admin.request(
+            "POST", PERSISTENT_VOLUME_CLAIMS.path(namespace="default"), body=persistent_volume_claim(volume)
+        )
+        await admin.request("POST", VOLUME_ATTACHMENTS.path(), body=volume_attachment(volume, node))
     assert await kube.pods.attached_volumes(node) == [evicted]
     for volume in (evicted, staying):
         await admin.request("DELETE", VOLUME_ATTACHMENTS.path(volume))
@@ -119,7 +121,7 @@ async def test_volumes_of_pods_that_leave_are_waited_for(
 
 
 async def wait_until_budget_counted(kube: KubeAdapters, admin: KubeClient, budget: str) -> None:
-    """Until the controller of budgets has seen the healthy pod."""
+    """Wait until the disruption controller has counted the healthy pod."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             found = await admin.request("GET", f"{BUDGETS}/{budget}")
@@ -128,11 +130,11 @@ async def wait_until_budget_counted(kube: KubeAdapters, admin: KubeClient, budge
             await asyncio.sleep(0.1)
 
 
-def claim_volume(name: str) -> dict[str, Any]:
+def volume_of_claim(name: str) -> dict[str, Any]:
     return {"name": "data", "persistentVolumeClaim": {"claimName": name}}
 
 
-def claim(name: str) -> dict[str, Any]:
+def persistent_volume_claim(name: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -146,7 +148,7 @@ def claim(name: str) -> dict[str, Any]:
     }
 
 
-def attachment(name: str, node: str) -> dict[str, Any]:
+def volume_attachment(name: str, node: str) -> dict[str, Any]:
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "VolumeAttachment",

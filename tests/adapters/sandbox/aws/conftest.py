@@ -1,4 +1,4 @@
-"""One stand-in for all these tests, put back to its seed before each; its clock moves only when a test moves it."""
+"""One AWS stand-in for all these tests. Each test starts with its initial state; its clock moves only on request."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What is ours of AWS is tested one by one, and what is moto's does what we rely on."""
+"""Single tests of our own parts of the AWS stand-in, and of the parts of moto that we depend on."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 from tests.support.sandbox.aws.kit import FakeAwsClient, instance_ids, raises_code
 
 
-def test_groups_by_id_name_and_tag_in_pages(kit: FakeAwsClient) -> None:
+def test_security_groups_are_filtered_and_paged(kit: FakeAwsClient) -> None:
     vpc = kit.subnets()[0]["VpcId"]
     made = [
         kit.ec2.create_security_group(GroupName=f"g{number}", Description="x", VpcId=vpc)["GroupId"]
@@ -27,7 +27,7 @@ def test_groups_by_id_name_and_tag_in_pages(kit: FakeAwsClient) -> None:
     assert found("tag:team", "y") == []
 
 
-def test_a_rebooted_instance_runs_on(kit: FakeAwsClient) -> None:
+def test_rebooted_instance_stays_running(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     kit.control.advance_clock(2)
     before = kit.control.list_instances()
@@ -38,7 +38,7 @@ def test_a_rebooted_instance_runs_on(kit: FakeAwsClient) -> None:
     assert [instance["reboots"] for instance in after["instances"]] == [1]
 
 
-def test_an_instance_that_goes_is_not_rebooted(kit: FakeAwsClient) -> None:
+def test_terminating_instance_cannot_be_rebooted(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     kit.control.advance_clock(2)
     kit.ec2.terminate_instances(InstanceIds=[one])
@@ -46,7 +46,7 @@ def test_an_instance_that_goes_is_not_rebooted(kit: FakeAwsClient) -> None:
         kit.ec2.reboot_instances(InstanceIds=[one])
 
 
-def test_a_deleted_fleet_takes_its_instances_along_if_told_so(kit: FakeAwsClient) -> None:
+def test_deleted_fleet_terminates_its_instances_on_request(kit: FakeAwsClient) -> None:
     kit.create_template()
     for takes, state in ((False, "pending"), (True, "shutting-down")):
         response = kit.create_fleet(kit.overrides("m5.large", zones="a"))
@@ -67,7 +67,7 @@ def test_clusters_and_default_quotas_are_listed(kit: FakeAwsClient) -> None:
 @pytest.mark.parametrize(
     ("expected", "message"), [("MaxFleetCountExceeded", None), ("PendingVerification", "Your request is verified")]
 )
-def test_a_pool_may_fail_in_its_own_words(kit: FakeAwsClient, expected: str, message: str | None) -> None:
+def test_pool_can_fail_with_a_configured_error(kit: FakeAwsClient, expected: str, message: str | None) -> None:
     kit.control.set_pool(0, zone="us-west-2a", code=expected, message=message)
     response: Any = kit.create_fleet(kit.overrides("m5.large", zones="ab"), 2)
     assert len(instance_ids(response)) == 2
@@ -95,7 +95,7 @@ def test_a_pool_may_fail_in_its_own_words(kit: FakeAwsClient, expected: str, mes
         ("eks", "describe_cluster", {"name": "other"}, "ResourceNotFoundException"),
     ],
 )
-def test_what_is_not_there_has_its_code(
+def test_missing_resource_has_its_error_code(
     kit: FakeAwsClient, service: str, call: str, request_: dict[str, Any], code: str
 ) -> None:
     with raises_code(code):

@@ -1,4 +1,4 @@
-"""The control API: counters, the list of instances for balances and simulators, reset, and a kept state."""
+"""The control API: call counters, the list of instances for tests and simulators, reset, and stored state."""
 
 import threading
 from pathlib import Path
@@ -11,7 +11,7 @@ from tenure.sandbox.aws.admin.client import ControlError
 from tests.support.sandbox.aws.kit import FakeAwsClient, instance_ids, start_fake_aws, stop_process
 
 
-def test_calls_are_counted_with_their_errors_and_by_key(kit: FakeAwsClient) -> None:
+def test_calls_and_errors_are_counted_by_key(kit: FakeAwsClient) -> None:
     kit.control.clear_counters()
     kit.ec2.describe_instances()
     kit.client("ec2", key="other").describe_instances()
@@ -26,7 +26,7 @@ def test_calls_are_counted_with_their_errors_and_by_key(kit: FakeAwsClient) -> N
     assert kit.control.count_calls("ec2:CreateFleet") == 0
 
 
-def test_launched_and_terminated_balance(kit: FakeAwsClient) -> None:
+def test_launched_and_terminated_instances_are_counted(kit: FakeAwsClient) -> None:
     launched = kit.launch_instances(count=3)
     kit.ec2.terminate_instances(InstanceIds=launched[:2])
     kit.control.advance_clock(3)
@@ -36,7 +36,7 @@ def test_launched_and_terminated_balance(kit: FakeAwsClient) -> None:
     assert [states[one] for one in launched] == ["terminated", "terminated", "running"]
 
 
-def test_an_instance_tells_what_its_boot_depends_on(kit: FakeAwsClient) -> None:
+def test_instance_list_has_fields_for_the_node_simulator(kit: FakeAwsClient) -> None:
     efa = [{"DeviceIndex": 0, "InterfaceType": "efa", "Groups": [kit.security_group_id()]}]
     kit.create_template(NetworkInterfaces=efa)
     kit.create_fleet(kit.overrides("m5.large", zones="a"), capacity_type="spot")
@@ -45,7 +45,7 @@ def test_an_instance_tells_what_its_boot_depends_on(kit: FakeAwsClient) -> None:
     assert one["image_name"].startswith("amazon-eks-node-al2023-x86_64-standard-1.34-")
 
 
-def test_changes_since_a_revision_and_who_is_gone(kit: FakeAwsClient) -> None:
+def test_changes_since_a_revision_include_removed_instances(kit: FakeAwsClient) -> None:
     first, second = kit.launch_instances(count=2)
     revision = kit.control.list_instances()["revision"]
     kit.ec2.terminate_instances(InstanceIds=[first])
@@ -57,7 +57,7 @@ def test_changes_since_a_revision_and_who_is_gone(kit: FakeAwsClient) -> None:
     assert [one["id"] for one in later["instances"]] == [second]
 
 
-def test_waiting_for_a_change_ends_with_it(kit: FakeAwsClient) -> None:
+def test_wait_for_changes_returns_with_the_change(kit: FakeAwsClient) -> None:
     revision = kit.control.list_instances()["revision"]
     responses: list[dict[str, Any]] = []
     waiter = threading.Thread(target=lambda: responses.append(kit.control.list_instances(after=revision, wait=20)))
@@ -67,7 +67,7 @@ def test_waiting_for_a_change_ends_with_it(kit: FakeAwsClient) -> None:
     assert [instance["id"] for instance in responses[0]["instances"]] == [one]
 
 
-def test_launches_tell_token_target_and_outcome(kit: FakeAwsClient) -> None:
+def test_fleet_list_has_token_target_and_outcome(kit: FakeAwsClient) -> None:
     kit.control.set_pool(1)
     response = kit.create_fleet(kit.overrides("m5.large", zones="a"), 2, ClientToken="group-1")
     (launch,) = kit.control.list_fleets()
@@ -77,7 +77,7 @@ def test_launches_tell_token_target_and_outcome(kit: FakeAwsClient) -> None:
     assert launch["errors"] == ["InsufficientInstanceCapacity"]
 
 
-def test_out_of_band_stops_starts_and_terminations(kit: FakeAwsClient) -> None:
+def test_instance_is_stopped_started_and_terminated_out_of_band(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     kit.control.advance_clock(2)
     kit.control.stop_instance(one)
@@ -88,7 +88,7 @@ def test_out_of_band_stops_starts_and_terminations(kit: FakeAwsClient) -> None:
     assert kit.describe_instance(one)["State"]["Name"] == "shutting-down"
 
 
-def test_reset_brings_the_seed_back(kit: FakeAwsClient) -> None:
+def test_reset_restores_the_initial_state(kit: FakeAwsClient) -> None:
     kit.launch_instances()
     kit.create_instance_profile()
     kit.control.set_pool(0)
@@ -103,7 +103,7 @@ def test_reset_brings_the_seed_back(kit: FakeAwsClient) -> None:
     assert len(kit.launch_instances()) == 1
 
 
-def test_what_makes_no_sense_is_refused_with_a_reason(kit: FakeAwsClient) -> None:
+def test_invalid_control_requests_are_rejected_with_a_reason(kit: FakeAwsClient) -> None:
     with pytest.raises(ControlError, match="cannot be set"):
         kit.control.configure(colour="blue")
     with pytest.raises(ControlError, match="must not be negative"):
@@ -112,7 +112,7 @@ def test_what_makes_no_sense_is_refused_with_a_reason(kit: FakeAwsClient) -> Non
         kit.control.stop_instance("i-nothing")
 
 
-def test_a_kept_state_is_there_at_the_next_start(tmp_path: Path) -> None:
+def test_stored_state_is_loaded_at_the_next_start(tmp_path: Path) -> None:
     process, url = start_fake_aws(f"--state-dir={tmp_path}")
     try:
         kit = FakeAwsClient(url)
@@ -139,7 +139,7 @@ def test_a_kept_state_is_there_at_the_next_start(tmp_path: Path) -> None:
         stop_process(process)
 
 
-def test_an_instance_runs_after_its_pending_seconds_without_being_asked() -> None:
+def test_instance_runs_after_pending_seconds_without_requests() -> None:
     process, url = start_fake_aws("--pending-seconds=3", "--clock-scale=1")
     try:
         kit = FakeAwsClient(url)
@@ -151,7 +151,7 @@ def test_an_instance_runs_after_its_pending_seconds_without_being_asked() -> Non
         stop_process(process)
 
 
-def test_a_blocks_end_comes_without_being_asked_for() -> None:
+def test_capacity_block_ends_without_requests() -> None:
     process, url = start_fake_aws("--pending-seconds=0", "--clock-scale=1")
     try:
         kit = FakeAwsClient(url)

@@ -1,4 +1,6 @@
-"""The shipped policy at the gate: what a controller does passes, and everything beside it is refused as AWS refuses."""
+"""The stand-in enforces the shipped IAM policy: it allows the controller's calls and denies others with AWS's
+errors.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,16 +36,16 @@ PROFILE = {
 }
 
 
-def listed(tags: dict[str, str]) -> list[dict[str, str]]:
+def tags_of(tags: dict[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-def specification(tags: dict[str, str], *kinds: str) -> list[dict[str, Any]]:
-    return [{"ResourceType": kind, "Tags": listed(tags)} for kind in kinds]
+def tag_specifications(tags: dict[str, str], *kinds: str) -> list[dict[str, Any]]:
+    return [{"ResourceType": kind, "Tags": tags_of(tags)} for kind in kinds]
 
 
 class WorkerClient(FakeAwsClient):
-    """As the kit, with every call made under the worker's key."""
+    """FakeAwsClient whose EC2 and IAM calls use the worker's access key."""
 
     def __init__(self, kit: FakeAwsClient) -> None:
         super().__init__(kit.url)
@@ -55,18 +57,18 @@ class WorkerClient(FakeAwsClient):
             "ImageId": self.image_id(),
             "UserData": USER_DATA,
             "NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [self.security_group_id()]}],
-            "TagSpecifications": specification(CLUSTER, "network-interface", "spot-instances-request"),
+            "TagSpecifications": tag_specifications(CLUSTER, "network-interface", "spot-instances-request"),
             **data,
         }
         self.ec2.create_launch_template(
             LaunchTemplateName=name,
             LaunchTemplateData=full,
-            TagSpecifications=specification(tags, "launch-template"),
+            TagSpecifications=tag_specifications(tags, "launch-template"),
         )
 
     def create_own_fleet(self, count: int = 1, *kinds: str, tags: dict[str, str] = CLUSTER, **request: Any) -> Any:
         kinds = kinds or ("instance", "volume", "fleet")
-        request = {"template": "own", "TagSpecifications": specification(tags, *kinds), **request}
+        request = {"template": "own", "TagSpecifications": tag_specifications(tags, *kinds), **request}
         return self.create_fleet(self.overrides("m5.large", zones="a"), count, **request)
 
 
@@ -83,14 +85,14 @@ def without(tags: dict[str, str], key: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("capacity_type", ["on-demand", "spot"])
-def test_a_whole_node_life_passes(worker: WorkerClient, capacity_type: str) -> None:
+def test_node_lifecycle_calls_are_allowed(worker: WorkerClient, capacity_type: str) -> None:
     iam = worker.iam
-    iam.create_instance_profile(InstanceProfileName="mine", Path="/karpenter/", Tags=listed(PROFILE))
+    iam.create_instance_profile(InstanceProfileName="mine", Path="/karpenter/", Tags=tags_of(PROFILE))
     iam.add_role_to_instance_profile(InstanceProfileName="mine", RoleName="KarpenterNodeRole-demo")
     worker.make_template(IamInstanceProfile={"Name": "mine"})
     (one,) = instance_ids(worker.create_own_fleet(capacity_type=capacity_type, ClientToken="token"))
     assert worker.describe_instance(one)["InstanceId"] == one
-    worker.ec2.create_tags(Resources=[one], Tags=listed({"Name": "n", "karpenter.sh/nodeclaim": "c"}))
+    worker.ec2.create_tags(Resources=[one], Tags=tags_of({"Name": "n", "karpenter.sh/nodeclaim": "c"}))
     worker.ec2.terminate_instances(InstanceIds=[one])
     worker.ec2.delete_launch_template(LaunchTemplateName="own")
     iam.remove_role_from_instance_profile(InstanceProfileName="mine", RoleName="KarpenterNodeRole-demo")
@@ -98,7 +100,7 @@ def test_a_whole_node_life_passes(worker: WorkerClient, capacity_type: str) -> N
     assert worker.control.list_denials() == []
 
 
-def test_every_read_of_a_controller_passes(worker: WorkerClient) -> None:
+def test_every_read_of_the_controller_is_allowed(worker: WorkerClient) -> None:
     key = {"key": WORKER_KEY}
     for call in (
         "describe_capacity_reservations",
@@ -142,7 +144,7 @@ def test_every_read_of_a_controller_passes(worker: WorkerClient) -> None:
         ("sqs", "get_queue_url", {"QueueName": "other"}, "AccessDeniedException"),
     ],
 )
-def test_what_is_not_granted_is_refused(
+def test_action_outside_the_policy_is_denied(
     worker: WorkerClient, service: str, method: str, request_: dict[str, Any], expected: str
 ) -> None:
     with raises_code(expected):
@@ -151,13 +153,13 @@ def test_what_is_not_granted_is_refused(
 
 
 @pytest.mark.parametrize("key", ["kubernetes.io/cluster/demo", "eks:eks-cluster-name", "karpenter.sh/nodepool"])
-def test_a_template_without_one_of_its_tags_is_refused(worker: WorkerClient, key: str) -> None:
+def test_template_without_a_required_tag_is_denied(worker: WorkerClient, key: str) -> None:
     with raises_code("UnauthorizedOperation"):
         worker.make_template(tags=without(CLUSTER, key))
 
 
 @pytest.mark.parametrize("kind", ["instance", "volume"])
-def test_a_launch_without_its_tags_is_an_error_of_the_fleet(worker: WorkerClient, kind: str) -> None:
+def test_launch_without_required_tags_is_an_error_of_the_fleet(worker: WorkerClient, kind: str) -> None:
     worker.make_template()
     kinds = {"instance", "volume", "fleet"} - {kind}
     response = worker.create_own_fleet(1, *kinds)
@@ -166,32 +168,32 @@ def test_a_launch_without_its_tags_is_an_error_of_the_fleet(worker: WorkerClient
     assert {denial["resource"].split(":")[-1] for denial in worker.control.list_denials()} == {f"{kind}/*"}
 
 
-def test_a_fleet_without_its_tags_is_refused_outright(worker: WorkerClient) -> None:
+def test_fleet_without_its_tags_is_denied(worker: WorkerClient) -> None:
     worker.make_template()
     with raises_code("UnauthorizedOperation"):
         worker.create_own_fleet(1, "instance", "volume")
 
 
-def test_interfaces_must_be_tagged_by_the_template(worker: WorkerClient) -> None:
+def test_template_must_tag_network_interfaces(worker: WorkerClient) -> None:
     worker.make_template(TagSpecifications=[])
     response = worker.create_own_fleet()
     assert error_codes(response) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
 
 
-def test_spot_requests_must_be_tagged_by_the_template(worker: WorkerClient) -> None:
-    worker.make_template(TagSpecifications=specification(CLUSTER, "network-interface"))
+def test_template_must_tag_spot_requests(worker: WorkerClient) -> None:
+    worker.make_template(TagSpecifications=tag_specifications(CLUSTER, "network-interface"))
     assert instance_ids(worker.create_own_fleet())
     response = worker.create_own_fleet(capacity_type="spot")
     assert error_codes(response) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
 
 
-def test_somebody_elses_template_is_refused(worker: WorkerClient, kit: FakeAwsClient) -> None:
+def test_foreign_launch_template_is_denied(worker: WorkerClient, kit: FakeAwsClient) -> None:
     kit.create_template("theirs")
     with raises_code("UnauthorizedOperation"):
         worker.create_own_fleet(template="theirs")
 
 
-def test_another_role_may_not_be_passed(worker: WorkerClient, kit: FakeAwsClient) -> None:
+def test_passing_another_role_is_denied(worker: WorkerClient, kit: FakeAwsClient) -> None:
     kit.iam.create_role(RoleName="admin", AssumeRolePolicyDocument="{}")
     kit.iam.create_instance_profile(InstanceProfileName="power")
     kit.iam.add_role_to_instance_profile(InstanceProfileName="power", RoleName="admin")
@@ -201,27 +203,27 @@ def test_another_role_may_not_be_passed(worker: WorkerClient, kit: FakeAwsClient
     assert [denial["action"] for denial in worker.control.list_denials()] == ["iam:PassRole"]
 
 
-def test_somebody_elses_instance_may_not_be_terminated_nor_tagged(worker: WorkerClient, kit: FakeAwsClient) -> None:
+def test_foreign_instance_cannot_be_terminated_or_tagged(worker: WorkerClient, kit: FakeAwsClient) -> None:
     (theirs,) = kit.launch_instances()
     for call, request in (
         (worker.ec2.terminate_instances, {"InstanceIds": [theirs]}),
-        (worker.ec2.create_tags, {"Resources": [theirs], "Tags": listed({"Name": "mine"})}),
+        (worker.ec2.create_tags, {"Resources": [theirs], "Tags": tags_of({"Name": "mine"})}),
     ):
         with raises_code("UnauthorizedOperation"):
             call(**request)
     assert kit.describe_instance(theirs)["State"]["Name"] == "pending"
 
 
-def test_only_three_tags_may_be_added_later(worker: WorkerClient) -> None:
+def test_ownership_tags_cannot_be_changed_later(worker: WorkerClient) -> None:
     worker.make_template()
     (one,) = instance_ids(worker.create_own_fleet())
     with raises_code("UnauthorizedOperation"):
-        worker.ec2.create_tags(Resources=[one], Tags=listed({"karpenter.sh/nodepool": "other"}))
+        worker.ec2.create_tags(Resources=[one], Tags=tags_of({"karpenter.sh/nodepool": "other"}))
     with raises_code("UnauthorizedOperation"):
-        worker.ec2.create_tags(Resources=[one], Tags=listed({"eks:eks-cluster-name": "other"}))
+        worker.ec2.create_tags(Resources=[one], Tags=tags_of({"eks:eks-cluster-name": "other"}))
 
 
-def test_dry_runs_tell_who_may_from_who_may_not(worker: WorkerClient) -> None:
+def test_dry_run_distinguishes_allowed_from_denied(worker: WorkerClient) -> None:
     worker.make_template()
     for tags, expected in ((CLUSTER, "DryRunOperation"), (without(CLUSTER, "karpenter.sh/nodepool"), None)):
         with raises_code(expected or "UnauthorizedOperation"):
@@ -232,22 +234,22 @@ def test_dry_runs_tell_who_may_from_who_may_not(worker: WorkerClient) -> None:
                 InstanceType="m5.large",
                 LaunchTemplate={"LaunchTemplateName": "own"},
                 NetworkInterfaces=[{"DeviceIndex": 0, "SubnetId": worker.subnets()[0]["SubnetId"]}],
-                TagSpecifications=specification(tags, "instance", "volume", "network-interface"),
+                TagSpecifications=tag_specifications(tags, "instance", "volume", "network-interface"),
             )
 
 
-def test_another_region_is_refused(worker: WorkerClient) -> None:
+def test_another_region_is_denied(worker: WorkerClient) -> None:
     with raises_code("UnauthorizedOperation"):
         worker.client("ec2", key=WORKER_KEY, region="eu-west-1").describe_instances()
 
 
-def test_other_keys_are_left_alone(worker: WorkerClient, kit: FakeAwsClient) -> None:
+def test_other_keys_are_not_limited(worker: WorkerClient, kit: FakeAwsClient) -> None:
     assert kit.ec2.describe_availability_zones()["AvailabilityZones"]
     worker.control.release_key(WORKER_KEY)
     assert worker.ec2.describe_availability_zones()["AvailabilityZones"]
 
 
-def test_the_policy_on_the_command_line_binds_the_workers_key(tmp_path: Path) -> None:
+def test_policy_option_limits_the_worker_key(tmp_path: Path) -> None:
     process, url = start_fake_aws(*(f"--policy={file}" for file in IAM_FILES), "--cluster-name=other")
     try:
         kit = FakeAwsClient(url)
@@ -283,7 +285,7 @@ def deny(condition: dict[str, Any], kind: str, action: str = "ec2:RunInstances")
         ),
     ],
 )
-def test_a_guard_beside_the_policy_denies_launches_and_says_so(
+def test_additional_deny_policy_denies_launches_explicitly(
     kit: FakeAwsClient, kind: str, condition: dict[str, Any], denied_data: dict[str, Any], right: dict[str, Any]
 ) -> None:
     policies = shipped_policies(cluster="demo", region="us-west-2", account="123456789012")
@@ -297,9 +299,9 @@ def test_a_guard_beside_the_policy_denies_launches_and_says_so(
     assert instance_ids(worker.create_own_fleet(template="right"))
 
 
-def test_a_role_is_passed_under_its_path(worker: WorkerClient, kit: FakeAwsClient) -> None:
+def test_role_resource_includes_its_path(worker: WorkerClient, kit: FakeAwsClient) -> None:
     kit.iam.create_role(RoleName="deep", Path="/teams/", AssumeRolePolicyDocument="{}")
-    worker.iam.create_instance_profile(InstanceProfileName="p", Tags=listed(PROFILE))
+    worker.iam.create_instance_profile(InstanceProfileName="p", Tags=tags_of(PROFILE))
     with raises_code("AccessDenied"):
         worker.iam.add_role_to_instance_profile(InstanceProfileName="p", RoleName="deep")
     (denial,) = worker.control.list_denials()
@@ -314,7 +316,7 @@ def test_a_role_is_passed_under_its_path(worker: WorkerClient, kit: FakeAwsClien
         ("permissions boundary", "Allow", "because no permissions boundary allows the ec2:RunInstances action"),
     ],
 )
-def test_a_guard_over_the_key_overrules_its_policies_and_is_named(
+def test_permissions_boundary_or_scp_overrides_the_policy_and_is_named(
     worker: WorkerClient, layer: str, effect: str, expected: str
 ) -> None:
     everything = {"Effect": "Allow", "Action": "*", "Resource": "*"}

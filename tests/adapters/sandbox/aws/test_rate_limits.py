@@ -1,4 +1,4 @@
-"""Call rates: token buckets by action, refilled by the stand-in's clock; off unless asked for."""
+"""Rate limits: token buckets per action, refilled by the stand-in's clock; disabled by default."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tests.support.sandbox.aws.kit import FakeAwsClient, raises_code
 
 
 def rejected_codes(call: Any, times: int) -> list[str]:
-    """The codes of those calls of many that were refused."""
+    """Make this many calls. Returns the error codes of the rejected ones."""
     found = []
     for _ in range(times):
         try:
@@ -20,11 +20,11 @@ def rejected_codes(call: Any, times: int) -> list[str]:
     return found
 
 
-def test_nothing_is_throttled_unless_asked_for(kit: FakeAwsClient) -> None:
+def test_nothing_is_throttled_by_default(kit: FakeAwsClient) -> None:
     assert rejected_codes(lambda: kit.ec2.describe_launch_templates(), 120) == []
 
 
-def test_a_bucket_empties_and_refills(kit: FakeAwsClient) -> None:
+def test_token_bucket_empties_and_refills(kit: FakeAwsClient) -> None:
     kit.create_template()
     kit.control.set_rate("CreateFleet", refill=2, bucket=2)
     overrides = kit.overrides("m5.large", zones="a")
@@ -38,13 +38,13 @@ def test_a_bucket_empties_and_refills(kit: FakeAwsClient) -> None:
     assert rejected_codes(lambda: kit.create_fleet(overrides), 3) == []
 
 
-def test_one_actions_bucket_is_not_anothers(kit: FakeAwsClient) -> None:
+def test_each_action_has_its_own_bucket(kit: FakeAwsClient) -> None:
     kit.control.set_rate("DescribeInstances", refill=0, bucket=1)
     assert rejected_codes(lambda: kit.ec2.describe_instances(), 2) == ["RequestLimitExceeded"]
     assert rejected_codes(lambda: kit.ec2.describe_launch_templates(), 2) == []
 
 
-def test_other_services_throttle_in_their_own_words(kit: FakeAwsClient) -> None:
+def test_throttling_code_depends_on_the_service(kit: FakeAwsClient) -> None:
     kit.control.set_rate("iam:ListInstanceProfiles", refill=0, bucket=1)
     kit.control.set_rate("ssm:GetParameter", refill=0, bucket=1)
     assert rejected_codes(lambda: kit.iam.list_instance_profiles(), 2) == ["Throttling"]
@@ -68,7 +68,7 @@ def test_documented_rates_differ_by_action(
     assert found.count("RequestLimitExceeded") == 1
 
 
-def test_terminations_are_also_counted_by_instance(kit: FakeAwsClient) -> None:
+def test_terminations_are_limited_by_instance_count(kit: FakeAwsClient) -> None:
     launched = kit.launch_instances(count=3)
     kit.control.use_documented_rates()
     many = [f"i-{number:017x}" for number in range(999)]
@@ -80,7 +80,7 @@ def test_terminations_are_also_counted_by_instance(kit: FakeAwsClient) -> None:
     kit.ec2.terminate_instances(InstanceIds=launched)
 
 
-def test_a_reset_frees_all_rates_and_senseless_ones_are_refused(kit: FakeAwsClient) -> None:
+def test_reset_clears_rates_and_invalid_rates_are_rejected(kit: FakeAwsClient) -> None:
     kit.control.set_rate("DescribeInstances", refill=0, bucket=1)
     kit.control.reset()
     assert rejected_codes(lambda: kit.ec2.describe_instances(), 2) == []

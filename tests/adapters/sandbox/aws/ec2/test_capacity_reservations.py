@@ -1,4 +1,4 @@
-"""Capacity reservations: who gets in, who is put in silently, what shows on the instance."""
+"""Capacity reservations: which launches use them, and what DescribeInstances shows."""
 
 import pytest
 
@@ -22,42 +22,42 @@ def available_count(kit: FakeAwsClient, reservation: str) -> int:
     return int(response["CapacityReservations"][0]["AvailableInstanceCount"])
 
 
-def only(reservation: str) -> dict[str, object]:
+def targeted_specification(reservation: str) -> dict[str, object]:
     return {
         "CapacityReservationPreference": "capacity-reservations-only",
         "CapacityReservationTarget": {"CapacityReservationId": reservation},
     }
 
 
-def test_a_targeted_launch_fills_the_reservation_and_then_fails(kit: FakeAwsClient) -> None:
+def test_targeted_launch_fails_beyond_the_reservation(kit: FakeAwsClient) -> None:
     reservation = create_reservation(kit, 2)
-    kit.create_template(CapacityReservationSpecification=only(reservation))
+    kit.create_template(CapacityReservationSpecification=targeted_specification(reservation))
     response = kit.create_fleet(kit.overrides("m5.large", zones="a"), 3)
     launched = instance_ids(response)
     assert len(launched) == 2
     assert [error["ErrorCode"] for error in response["Errors"]] == ["ReservationCapacityExceeded"]
     found = kit.describe_instance(launched[0])
     assert found["CapacityReservationId"] == reservation
-    assert found["CapacityReservationSpecification"] == only(reservation)
+    assert found["CapacityReservationSpecification"] == targeted_specification(reservation)
     assert available_count(kit, reservation) == 0
     kit.ec2.terminate_instances(InstanceIds=launched)
     kit.control.advance_clock(3)
     assert available_count(kit, reservation) == 2
 
 
-def test_a_reservation_has_capacity_where_the_pool_has_none(kit: FakeAwsClient) -> None:
+def test_reservation_has_capacity_when_the_pool_is_empty(kit: FakeAwsClient) -> None:
     kit.control.set_pool(0)
-    kit.create_template(CapacityReservationSpecification=only(create_reservation(kit)))
+    kit.create_template(CapacityReservationSpecification=targeted_specification(create_reservation(kit)))
     assert len(instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a")))) == 1
 
 
-def test_another_type_does_not_fit(kit: FakeAwsClient) -> None:
-    kit.create_template(CapacityReservationSpecification=only(create_reservation(kit)))
+def test_reservation_rejects_another_instance_type(kit: FakeAwsClient) -> None:
+    kit.create_template(CapacityReservationSpecification=targeted_specification(create_reservation(kit)))
     response = kit.create_fleet(kit.overrides("c5.large", zones="a"))
     assert [error["ErrorCode"] for error in response["Errors"]] == ["ReservationCapacityIncompatible"]
 
 
-def test_an_open_reservation_takes_in_whoever_fits(kit: FakeAwsClient) -> None:
+def test_open_reservation_is_used_by_matching_launches(kit: FakeAwsClient) -> None:
     reservation = create_reservation(kit, 1, "open")
     first, second = instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a"), 2))
     assert kit.describe_instance(first)["CapacityReservationId"] == reservation
@@ -66,7 +66,9 @@ def test_an_open_reservation_takes_in_whoever_fits(kit: FakeAwsClient) -> None:
 
 
 @pytest.mark.parametrize(("preference", "capacity_type"), [("none", "on-demand"), (None, "spot")])
-def test_who_prefers_none_or_is_spot_stays_out(kit: FakeAwsClient, preference: str | None, capacity_type: str) -> None:
+def test_spot_and_preference_none_do_not_use_open_reservations(
+    kit: FakeAwsClient, preference: str | None, capacity_type: str
+) -> None:
     create_reservation(kit, 1, "open")
     chosen = {"CapacityReservationPreference": preference} if preference else None
     kit.create_template(CapacityReservationSpecification=chosen)
@@ -74,9 +76,9 @@ def test_who_prefers_none_or_is_spot_stays_out(kit: FakeAwsClient, preference: s
     assert "CapacityReservationId" not in kit.describe_instance(one)
 
 
-def test_a_cancelled_reservation_lets_its_instances_go(kit: FakeAwsClient) -> None:
+def test_cancelled_reservation_releases_its_instances(kit: FakeAwsClient) -> None:
     reservation = create_reservation(kit, 1)
-    kit.create_template(CapacityReservationSpecification=only(reservation))
+    kit.create_template(CapacityReservationSpecification=targeted_specification(reservation))
     (one,) = instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a")))
     kit.ec2.cancel_capacity_reservation(CapacityReservationId=reservation)
     assert "CapacityReservationId" not in kit.describe_instance(one)
@@ -85,20 +87,20 @@ def test_a_cancelled_reservation_lets_its_instances_go(kit: FakeAwsClient) -> No
     assert available_count(kit, reservation) == 0
 
 
-def test_reservations_by_filter(kit: FakeAwsClient) -> None:
+def test_reservations_are_filtered_by_state_and_tag(kit: FakeAwsClient) -> None:
     reservation = create_reservation(kit)
     filters = [{"Name": "state", "Values": ["active"]}, {"Name": "tag:team", "Values": ["x"]}]
     found = kit.ec2.describe_capacity_reservations(Filters=filters, MaxResults=100)["CapacityReservations"]
     assert [one["CapacityReservationId"] for one in found] == [reservation]
 
 
-def test_a_capacity_block_must_be_asked_for_by_template_and_target(kit: FakeAwsClient) -> None:
+def test_capacity_block_needs_template_and_target(kit: FakeAwsClient) -> None:
     response = kit.create_fleet(kit.overrides("m5.large", zones="a"), capacity_type="capacity-block")
     assert response["Instances"] == []
     assert [error["ErrorCode"] for error in response["Errors"]] == ["InvalidFleetConfiguration"]
 
 
-def test_reserved_capacity_needs_its_options(kit: FakeAwsClient) -> None:
+def test_reserved_capacity_target_needs_its_options(kit: FakeAwsClient) -> None:
     kit.create_template()
     with raises_code("MissingParameter"):
         kit.create_fleet(kit.overrides("m5.large", zones="a"), capacity_type="reserved-capacity")

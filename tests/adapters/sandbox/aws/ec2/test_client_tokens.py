@@ -1,4 +1,4 @@
-"""Client tokens: what a durable launch rests on. A lost answer may be asked for again without buying twice."""
+"""Client tokens, on which durable launches depend: a retry after a lost response launches nothing twice."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 from tests.support.sandbox.aws.kit import FakeAwsClient, instance_ids, raises_code
 
 
-def test_the_same_token_gives_the_same_instances(kit: FakeAwsClient) -> None:
+def test_same_token_returns_the_same_instances(kit: FakeAwsClient) -> None:
     overrides = kit.overrides("m5.large")
     first = kit.create_fleet(overrides, 3, ClientToken="group-1")
     repeated = kit.create_fleet(overrides, 3, ClientToken="group-1")
@@ -16,7 +16,7 @@ def test_the_same_token_gives_the_same_instances(kit: FakeAwsClient) -> None:
     assert kit.control.list_instances()["launched"] == 3
 
 
-def test_another_request_under_the_token_is_a_mismatch(kit: FakeAwsClient) -> None:
+def test_different_request_with_the_same_token_is_a_mismatch(kit: FakeAwsClient) -> None:
     kit.create_template()
     overrides = kit.overrides("m5.large")
     kit.create_fleet(overrides, 1, ClientToken="group-1")
@@ -25,14 +25,14 @@ def test_another_request_under_the_token_is_a_mismatch(kit: FakeAwsClient) -> No
     assert kit.control.list_instances()["launched"] == 1
 
 
-def test_another_token_is_another_fleet(kit: FakeAwsClient) -> None:
+def test_another_token_creates_another_fleet(kit: FakeAwsClient) -> None:
     overrides = kit.overrides("m5.large")
     assert instance_ids(kit.create_fleet(overrides, ClientToken="a")) != instance_ids(
         kit.create_fleet(overrides, ClientToken="b")
     )
 
 
-def test_an_answer_without_capacity_is_remembered_too(kit: FakeAwsClient) -> None:
+def test_response_without_capacity_is_remembered(kit: FakeAwsClient) -> None:
     kit.control.set_pool(0)
     assert kit.create_fleet(kit.overrides("m5.large"), ClientToken="t")["Instances"] == []
     kit.control.clear_pools()
@@ -40,7 +40,7 @@ def test_an_answer_without_capacity_is_remembered_too(kit: FakeAwsClient) -> Non
     assert len(instance_ids(kit.create_fleet(kit.overrides("m5.large"), ClientToken="t-2"))) == 1
 
 
-def test_after_a_lost_answer_the_token_finds_what_was_done(kit: FakeAwsClient) -> None:
+def test_retry_after_a_lost_response_returns_its_instances(kit: FakeAwsClient) -> None:
     kit.create_template()
     overrides = kit.overrides("m5.large")
     kit.control.add_fault("answer-lost", service="ec2", action="CreateFleet", times=1)
@@ -51,7 +51,7 @@ def test_after_a_lost_answer_the_token_finds_what_was_done(kit: FakeAwsClient) -
     assert kit.control.list_instances()["launched"] == 2
 
 
-def test_the_answer_is_remembered_when_the_template_is_gone(kit: FakeAwsClient) -> None:
+def test_response_is_remembered_after_the_template_is_deleted(kit: FakeAwsClient) -> None:
     template_id = kit.create_template()
     overrides = kit.overrides("m5.large")
     first = kit.create_fleet(overrides, ClientToken="group-1")
@@ -59,7 +59,7 @@ def test_the_answer_is_remembered_when_the_template_is_gone(kit: FakeAwsClient) 
     assert instance_ids(kit.create_fleet(overrides, ClientToken="group-1")) == instance_ids(first)
 
 
-def test_without_a_token_a_lost_answer_costs_an_instance(kit: FakeAwsClient) -> None:
+def test_retry_without_token_launches_again(kit: FakeAwsClient) -> None:
     kit.create_template()
     kit.control.add_fault("answer-lost", service="ec2", action="CreateFleet", times=1, http=500)
     with pytest.raises(ClientError):
@@ -68,7 +68,7 @@ def test_without_a_token_a_lost_answer_costs_an_instance(kit: FakeAwsClient) -> 
     assert kit.control.list_instances()["launched"] == 2
 
 
-def test_calls_at_the_same_time_with_one_token_make_one_fleet(kit: FakeAwsClient) -> None:
+def test_concurrent_calls_with_one_token_create_one_fleet(kit: FakeAwsClient) -> None:
     kit.create_template()
     overrides = kit.overrides("m5.large")
     with ThreadPoolExecutor(8) as pool:
@@ -77,7 +77,7 @@ def test_calls_at_the_same_time_with_one_token_make_one_fleet(kit: FakeAwsClient
     assert kit.control.list_instances()["launched"] == 1
 
 
-def test_many_fleets_at_the_same_time_share_no_address(kit: FakeAwsClient) -> None:
+def test_concurrent_fleets_have_distinct_addresses(kit: FakeAwsClient) -> None:
     kit.create_template()
     overrides = kit.overrides("m5.large")
     with ThreadPoolExecutor(8) as pool:

@@ -1,24 +1,24 @@
-"""CreateFleet: which pool is chosen, what comes back for those that fail, and what is refused outright."""
+"""CreateFleet: choice of pools, errors of single pools, and rejected requests."""
 
 import pytest
 
 from tests.support.sandbox.aws.kit import FakeAwsClient, error_codes, instance_ids, instance_types, raises_code
 
 
-def test_on_demand_takes_the_cheapest_pool_whatever_the_order(kit: FakeAwsClient) -> None:
+def test_on_demand_uses_the_cheapest_pool_in_any_order(kit: FakeAwsClient) -> None:
     response = kit.create_fleet(kit.overrides("r5.large", "c5.large", "m5.large"))
     assert instance_types(response) == ["c5.large"]
     assert response["Errors"] == []
 
 
-def test_prioritized_takes_the_lowest_priority_number(kit: FakeAwsClient) -> None:
+def test_prioritized_uses_the_lowest_priority_number(kit: FakeAwsClient) -> None:
     kit.create_template()
     overrides = kit.overrides("c5.large", Priority=2.0) + kit.overrides("r5.large", Priority=0.5)
     response = kit.create_fleet(overrides, OnDemandOptions={"AllocationStrategy": "prioritized"})
     assert instance_types(response) == ["r5.large"]
 
 
-def test_spot_prices_differ_by_zone_and_the_cheapest_is_taken(kit: FakeAwsClient) -> None:
+def test_spot_uses_the_cheapest_zone(kit: FakeAwsClient) -> None:
     kit.create_template()
     history = kit.ec2.describe_spot_price_history(InstanceTypes=["m5.large"])["SpotPriceHistory"]
     spot_prices = {row["AvailabilityZone"]: float(row["SpotPrice"]) for row in history}
@@ -33,7 +33,7 @@ def test_spot_prices_differ_by_zone_and_the_cheapest_is_taken(kit: FakeAwsClient
     assert group["Lifecycle"] == "spot"
 
 
-def test_capacity_optimized_prioritized_prefers_priority_among_pools_with_room(kit: FakeAwsClient) -> None:
+def test_capacity_optimized_prioritized_prefers_priority_among_pools_with_capacity(kit: FakeAwsClient) -> None:
     kit.create_template()
     kit.control.set_pool(1, instance_type="m5.large")
     overrides = kit.overrides("m5.large", zones="a", Priority=1.0) + kit.overrides("r5.large", zones="a", Priority=2.0)
@@ -42,7 +42,7 @@ def test_capacity_optimized_prioritized_prefers_priority_among_pools_with_room(k
     assert instance_types(kit.create_fleet(overrides, 2, capacity_type="spot", SpotOptions=options)) == ["r5.large"]
 
 
-def test_diversified_spreads_over_the_pools(kit: FakeAwsClient) -> None:
+def test_diversified_spreads_over_pools(kit: FakeAwsClient) -> None:
     kit.create_template()
     response = kit.create_fleet(
         kit.overrides("m5.large", "c5.large", zones="a"),
@@ -53,14 +53,14 @@ def test_diversified_spreads_over_the_pools(kit: FakeAwsClient) -> None:
     assert sorted(len(group["InstanceIds"]) for group in response["Instances"]) == [2, 2]
 
 
-def test_several_instances_of_one_pool_come_as_one_item(kit: FakeAwsClient) -> None:
+def test_instances_of_one_pool_are_one_item(kit: FakeAwsClient) -> None:
     response = kit.create_fleet(kit.overrides("m5.large", zones="b"), 5)
     (group,) = response["Instances"]
     assert len(set(group["InstanceIds"])) == 5
     assert len(kit.ec2.describe_instances()["Reservations"]) == 1
 
 
-def test_the_answer_names_template_version_and_the_pool_it_used(kit: FakeAwsClient) -> None:
+def test_response_names_template_version_and_pool(kit: FakeAwsClient) -> None:
     template_id = kit.create_template()
     (subnet, *_) = kit.subnets()
     response = kit.create_fleet(kit.overrides("m5.large", zones="a", Priority=0.1, ImageId=kit.image_id()))
@@ -76,7 +76,7 @@ def test_the_answer_names_template_version_and_the_pool_it_used(kit: FakeAwsClie
     }
 
 
-def test_an_empty_pool_gives_an_error_and_the_next_one_gives_the_instance(kit: FakeAwsClient) -> None:
+def test_empty_pool_is_an_error_and_the_next_pool_is_used(kit: FakeAwsClient) -> None:
     kit.control.set_pool(0, instance_type="c5.large")
     response = kit.create_fleet(kit.overrides("c5.large", "m5.large", zones="a"))
     assert instance_types(response) == ["m5.large"]
@@ -84,7 +84,7 @@ def test_an_empty_pool_gives_an_error_and_the_next_one_gives_the_instance(kit: F
     assert response["Errors"][0]["Lifecycle"] == "on-demand"
 
 
-def test_fulfilment_is_partial_when_pools_run_dry(kit: FakeAwsClient) -> None:
+def test_fleet_is_partial_when_pools_run_out(kit: FakeAwsClient) -> None:
     kit.control.set_pool(2, instance_type="m5.large", zone="us-west-2a")
     kit.control.set_pool(0, instance_type="m5.large", zone="us-west-2b")
     response = kit.create_fleet(kit.overrides("m5.large", zones="ab"), 5)
@@ -92,14 +92,14 @@ def test_fulfilment_is_partial_when_pools_run_dry(kit: FakeAwsClient) -> None:
     assert set(error_codes(response)) == {"m5.large/us-west-2a", "m5.large/us-west-2b"}
 
 
-def test_nothing_at_all_is_an_answer_with_errors_not_a_failure(kit: FakeAwsClient) -> None:
+def test_fleet_without_capacity_is_a_response_with_errors(kit: FakeAwsClient) -> None:
     kit.control.set_pool(0, capacity_type="spot")
     response = kit.create_fleet(kit.overrides("m5.large"), 2, capacity_type="spot")
     assert response["Instances"] == []
     assert set(error_codes(response).values()) == {"InsufficientInstanceCapacity"}
 
 
-def test_capacity_comes_back_when_instances_are_gone(kit: FakeAwsClient) -> None:
+def test_terminated_instances_return_their_capacity(kit: FakeAwsClient) -> None:
     kit.control.set_pool(1, instance_type="m5.large")
     (first,) = instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a")))
     assert kit.create_fleet(kit.overrides("m5.large", zones="a"))["Instances"] == []
@@ -120,7 +120,7 @@ def test_min_target_capacity_is_all_or_nothing(kit: FakeAwsClient) -> None:
 @pytest.mark.parametrize(
     ("capacity_type", "expected"), [("on-demand", "VcpuLimitExceeded"), ("spot", "MaxSpotInstanceCountExceeded")]
 )
-def test_the_accounts_limit_is_its_own_error(kit: FakeAwsClient, capacity_type: str, expected: str) -> None:
+def test_vcpu_limit_has_its_own_error(kit: FakeAwsClient, capacity_type: str, expected: str) -> None:
     kit.create_template()
     kit.control.set_vcpu_limit(capacity_type, 4)
     response = kit.create_fleet(kit.overrides("m5.large", zones="a"), 3, capacity_type=capacity_type)
@@ -128,7 +128,7 @@ def test_the_accounts_limit_is_its_own_error(kit: FakeAwsClient, capacity_type: 
     assert set(error_codes(response).values()) == {expected}
 
 
-def test_a_full_subnet_is_its_own_error(kit: FakeAwsClient) -> None:
+def test_full_subnet_has_its_own_error(kit: FakeAwsClient) -> None:
     subnet = kit.subnets()[0]["SubnetId"]
     kit.control.set_free_addresses(subnet, 1)
     response = kit.create_fleet(kit.overrides("m5.large", zones="a"), 2)
@@ -148,16 +148,14 @@ def test_a_full_subnet_is_its_own_error(kit: FakeAwsClient) -> None:
         ({"InstanceType": "m6g.large"}, "InvalidParameterValue"),
     ],
 )
-def test_what_cannot_be_launched_is_an_error_of_its_pool(
-    kit: FakeAwsClient, change: dict[str, str], expected: str
-) -> None:
+def test_invalid_override_is_an_error_of_its_pool(kit: FakeAwsClient, change: dict[str, str], expected: str) -> None:
     (override,) = kit.overrides("m5.large", zones="a")
     response = kit.create_fleet([override | change])
     assert response["Instances"] == []
     assert [error["ErrorCode"] for error in response["Errors"]] == [expected]
 
 
-def test_a_type_that_a_zone_does_not_offer_is_unsupported(kit: FakeAwsClient) -> None:
+def test_type_not_offered_in_a_zone_is_unsupported(kit: FakeAwsClient) -> None:
     pages = kit.ec2.get_paginator("describe_instance_type_offerings").paginate(LocationType="availability-zone")
     offered = {(row["InstanceType"], row["Location"][-1]) for page in pages for row in page["InstanceTypeOfferings"]}
     named, lacking = next((name, z) for name, _ in sorted(offered) for z in "abc" if (name, z) not in offered)
@@ -165,7 +163,7 @@ def test_a_type_that_a_zone_does_not_offer_is_unsupported(kit: FakeAwsClient) ->
     assert set(error_codes(response).values()) == {"Unsupported"}
 
 
-def test_a_group_of_another_network_is_an_error_of_its_pool(kit: FakeAwsClient) -> None:
+def test_security_group_of_another_vpc_is_an_error_of_its_pool(kit: FakeAwsClient) -> None:
     other = kit.ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
     group = kit.ec2.create_security_group(GroupName="far", Description="far", VpcId=other)["GroupId"]
     kit.create_template(NetworkInterfaces=[{"DeviceIndex": 0, "Groups": [group]}])
@@ -174,12 +172,12 @@ def test_a_group_of_another_network_is_an_error_of_its_pool(kit: FakeAwsClient) 
     assert "belong to different networks" in response["Errors"][0]["ErrorMessage"]
 
 
-def test_a_missing_template_fails_the_whole_call(kit: FakeAwsClient) -> None:
+def test_missing_template_fails_the_call(kit: FakeAwsClient) -> None:
     with raises_code("InvalidLaunchTemplateName.NotFoundException"):
         kit.create_fleet(kit.overrides("m5.large"), template="nothing-there")
 
 
-def test_a_missing_version_fails_the_whole_call(kit: FakeAwsClient) -> None:
+def test_missing_template_version_fails_the_call(kit: FakeAwsClient) -> None:
     kit.create_template()
     specification = {"LaunchTemplateName": "karpenter.k8s.aws/1", "Version": "7"}
     configs = [{"LaunchTemplateSpecification": specification, "Overrides": kit.overrides("m5.large")}]
@@ -187,18 +185,18 @@ def test_a_missing_version_fails_the_whole_call(kit: FakeAwsClient) -> None:
         kit.create_fleet([], LaunchTemplateConfigs=configs)
 
 
-def test_empty_configs_are_a_client_error(kit: FakeAwsClient) -> None:
+def test_empty_configs_are_rejected(kit: FakeAwsClient) -> None:
     with raises_code("MissingParameter"):
         kit.create_fleet([], LaunchTemplateConfigs=[])
 
 
-def test_spot_options_without_a_strategy_are_no_crash(kit: FakeAwsClient) -> None:
+def test_spot_options_without_a_strategy_are_accepted(kit: FakeAwsClient) -> None:
     kit.create_template()
     response = kit.create_fleet(kit.overrides("m5.large"), capacity_type="spot", SpotOptions={"MaxTotalPrice": "10"})
     assert len(instance_ids(response)) == 1
 
 
-def test_targets_of_both_kinds_are_kept_apart(kit: FakeAwsClient) -> None:
+def test_on_demand_and_spot_targets_are_separate(kit: FakeAwsClient) -> None:
     target = {
         "TotalTargetCapacity": 5,
         "OnDemandTargetCapacity": 2,
@@ -210,7 +208,7 @@ def test_targets_of_both_kinds_are_kept_apart(kit: FakeAwsClient) -> None:
     assert counts == {"on-demand": 2, "spot": 3}
 
 
-def test_several_templates_are_one_choice(kit: FakeAwsClient) -> None:
+def test_fleet_chooses_among_several_templates(kit: FakeAwsClient) -> None:
     kit.create_template("one")
     kit.create_template("two", ImageId=kit.image_id("arm64"))
     configs = [
@@ -223,6 +221,6 @@ def test_several_templates_are_one_choice(kit: FakeAwsClient) -> None:
     assert kit.describe_instance(instance_id)["Architecture"] == "arm64"
 
 
-def test_a_spot_bid_below_the_price_is_refused_by_its_pool(kit: FakeAwsClient) -> None:
+def test_spot_max_price_below_the_price_is_an_error_of_its_pool(kit: FakeAwsClient) -> None:
     response = kit.create_fleet(kit.overrides("m5.large", zones="a", MaxPrice="0.0001"), capacity_type="spot")
     assert error_codes(response) == {"m5.large/us-west-2a": "SpotMaxPriceTooLow"}

@@ -1,4 +1,4 @@
-"""DescribeInstances: filters that mean what they say, pages that lose nobody, and the right errors for ids."""
+"""DescribeInstances: filters, complete pages, and error codes for instance ids."""
 
 import datetime as dt
 from typing import Any
@@ -9,29 +9,29 @@ from tests.support.sandbox.aws.kit import FakeAwsClient, instance_ids, raises_co
 
 
 def to_filters(**filters: str | list[str]) -> list[dict[str, Any]]:
-    """Filters by name; `_` stands for `-`."""
+    """Filters by name; `_` in a name stands for `-`."""
     return [
         {"Name": name.replace("_", "-"), "Values": [value] if isinstance(value, str) else value}
         for name, value in filters.items()
     ]
 
 
-def tagged(kit: FakeAwsClient, **found: str) -> str:
+def launch_tagged(kit: FakeAwsClient, **found: str) -> str:
     specification = [{"ResourceType": "instance", "Tags": tag_list(**found)}]
     (one,) = instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a"), TagSpecifications=specification))
     return one
 
 
-def test_two_filters_of_one_name_are_both_required(kit: FakeAwsClient) -> None:
+def test_two_filters_of_one_name_are_anded(kit: FakeAwsClient) -> None:
     kit.create_template()
-    both, _one = tagged(kit, pool="a", cls="x"), tagged(kit, pool="a")
+    both, _one = launch_tagged(kit, pool="a", cls="x"), launch_tagged(kit, pool="a")
     filters = [*to_filters(tag_key="pool"), *to_filters(tag_key="cls")]
     assert kit.list_instance_ids(Filters=filters) == [both]
 
 
-def test_values_of_one_filter_are_alternatives_and_may_have_wildcards(kit: FakeAwsClient) -> None:
+def test_values_of_one_filter_are_ored_and_may_have_wildcards(kit: FakeAwsClient) -> None:
     kit.create_template()
-    a, b, _c = tagged(kit, pool="alpha"), tagged(kit, pool="beta"), tagged(kit, pool="gamma")
+    a, b, _c = launch_tagged(kit, pool="alpha"), launch_tagged(kit, pool="beta"), launch_tagged(kit, pool="gamma")
     assert kit.list_instance_ids(Filters=[{"Name": "tag:pool", "Values": ["al*", "bet?"]}]) == [a, b]
 
 
@@ -67,7 +67,7 @@ PATHS = [
 ]
 
 
-def spot_instance(kit: FakeAwsClient) -> dict[str, Any]:
+def launch_spot_instance(kit: FakeAwsClient) -> dict[str, Any]:
     kit.create_instance_profile()
     kit.create_template(IamInstanceProfile={"Name": "nodes"})
     specification = [{"ResourceType": "instance", "Tags": tag_list(where="here")}]
@@ -77,8 +77,8 @@ def spot_instance(kit: FakeAwsClient) -> dict[str, Any]:
     return kit.describe_instance(instance_ids(response)[0])
 
 
-def test_every_usual_filter_finds_and_excludes(kit: FakeAwsClient) -> None:
-    instance = spot_instance(kit)
+def test_every_usual_filter_includes_and_excludes(kit: FakeAwsClient) -> None:
+    instance = launch_spot_instance(kit)
     filters = FILTERS + [(name, _at(instance, path)) for name, path in PATHS]
     filters.append(("launch-time", instance["LaunchTime"].strftime("%Y-%m-%dT*")))
     for name, value in filters:
@@ -93,7 +93,7 @@ def _at(view: Any, path: str) -> str:
     return str(view)
 
 
-def test_pages_count_instances_not_reservations_and_lose_nobody(kit: FakeAwsClient) -> None:
+def test_pages_count_instances_and_are_complete(kit: FakeAwsClient) -> None:
     launched = {
         one for _ in range(3) for one in instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a"), 4))
     }
@@ -105,7 +105,7 @@ def test_pages_count_instances_not_reservations_and_lose_nobody(kit: FakeAwsClie
     assert set(listed) == launched
 
 
-def test_a_page_goes_on_after_its_last_one_even_if_that_is_gone(kit: FakeAwsClient) -> None:
+def test_next_page_continues_after_a_deleted_instance(kit: FakeAwsClient) -> None:
     launched = instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a"), 10))
     first = kit.ec2.describe_instances(MaxResults=5)
     listed = [i["InstanceId"] for r in first["Reservations"] for i in r["Instances"]]
@@ -130,7 +130,7 @@ def test_a_page_goes_on_after_its_last_one_even_if_that_is_gone(kit: FakeAwsClie
     ],
     ids=str,
 )
-def test_a_wrong_request_has_its_code(kit: FakeAwsClient, request_: dict[str, Any], code: str) -> None:
+def test_invalid_request_has_its_error_code(kit: FakeAwsClient, request_: dict[str, Any], code: str) -> None:
     (there,) = kit.launch_instances()
     if "InstanceIds" in request_:
         request_ = {**request_, "InstanceIds": [there if one == "THERE" else one for one in request_["InstanceIds"]]}
@@ -138,12 +138,12 @@ def test_a_wrong_request_has_its_code(kit: FakeAwsClient, request_: dict[str, An
         kit.ec2.describe_instances(**request_)
 
 
-def test_the_same_id_twice_is_one_instance(kit: FakeAwsClient) -> None:
+def test_repeated_id_returns_one_instance(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     assert kit.list_instance_ids(InstanceIds=[one, one]) == [one]
 
 
-def test_an_instance_may_be_invisible_for_a_while(kit: FakeAwsClient) -> None:
+def test_new_instance_is_invisible_for_visibility_seconds(kit: FakeAwsClient) -> None:
     kit.control.configure(visibility_seconds=5)
     (one,) = kit.launch_instances()
     assert kit.list_instance_ids() == []
@@ -153,24 +153,24 @@ def test_an_instance_may_be_invisible_for_a_while(kit: FakeAwsClient) -> None:
     assert kit.list_instance_ids() == [one]
 
 
-def test_status_filters_and_impairment(kit: FakeAwsClient) -> None:
-    sick, well = kit.launch_instances(count=2)
+def test_status_filters_select_impaired_and_scheduled_instances(kit: FakeAwsClient) -> None:
+    impaired, scheduled = kit.launch_instances(count=2)
     kit.control.advance_clock(2)
-    kit.control.set_status(sick, instance="impaired")
+    kit.control.set_status(impaired, instance="impaired")
     event = {"code": "instance-retirement", "not_before": "2030-01-01T00:00:00.000Z"}
-    kit.control.set_status(well, events=[event])
+    kit.control.set_status(scheduled, events=[event])
 
     def statuses(name: str, value: str) -> list[str]:
         found = kit.ec2.describe_instance_status(Filters=[{"Name": name, "Values": [value]}])["InstanceStatuses"]
         return [status["InstanceId"] for status in found]
 
-    assert statuses("instance-status.status", "impaired") == [sick]
+    assert statuses("instance-status.status", "impaired") == [impaired]
     assert statuses("system-status.status", "impaired") == []
-    assert statuses("event.code", "instance-retirement") == [well]
+    assert statuses("event.code", "instance-retirement") == [scheduled]
     assert len(kit.ec2.describe_instance_status()["InstanceStatuses"]) == 2
 
 
-def test_a_failed_check_says_since_when_unless_ec2_does_not(kit: FakeAwsClient) -> None:
+def test_failed_check_has_impaired_since_unless_unset(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     kit.control.advance_clock(2)
 
@@ -188,7 +188,7 @@ def test_a_failed_check_says_since_when_unless_ec2_does_not(kit: FakeAwsClient) 
     assert describe_status()["SystemStatus"]["Status"] == "ok"
 
 
-def test_status_of_those_not_running_only_on_demand(kit: FakeAwsClient) -> None:
+def test_status_of_pending_instances_needs_include_all(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     assert kit.ec2.describe_instance_status()["InstanceStatuses"] == []
     (status,) = kit.ec2.describe_instance_status(IncludeAllInstances=True)["InstanceStatuses"]

@@ -1,4 +1,4 @@
-"""Dry runs, and the same errors in real calls: what a NodeClass is validated with before anything is bought."""
+"""Dry runs, with which Tenure validates an EC2NodeClass, and the same errors in real calls."""
 
 import base64
 from typing import Any
@@ -12,7 +12,7 @@ NOWHERE = "0123456789abcdef0"
 
 
 def try_run(kit: FakeAwsClient, *, template: str = "mine", **request: Any) -> str:
-    """The code that RunInstances, asked as a dry run in Karpenter's way, is answered with."""
+    """The error code that RunInstances returns for a dry run in Karpenter's form."""
     full = {
         "InstanceType": "m5.large",
         "NetworkInterfaces": [{"DeviceIndex": 0, "SubnetId": kit.subnets()[0]["SubnetId"]}],
@@ -34,13 +34,13 @@ def try_run(kit: FakeAwsClient, *, template: str = "mine", **request: Any) -> st
     return str(error["Code"])
 
 
-def other_network(kit: FakeAwsClient) -> str:
+def foreign_security_group(kit: FakeAwsClient) -> str:
     """A security group of another VPC."""
     vpc = kit.ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
     return str(kit.ec2.create_security_group(GroupName="far", Description="far", VpcId=vpc)["GroupId"])
 
 
-def test_a_sound_template_would_have_succeeded_and_makes_nothing(kit: FakeAwsClient) -> None:
+def test_dry_run_of_a_valid_template_creates_nothing(kit: FakeAwsClient) -> None:
     kit.create_template("mine")
     assert try_run(kit) == "DryRunOperation"
     with raises_code("DryRunOperation"):
@@ -63,14 +63,16 @@ def test_a_sound_template_would_have_succeeded_and_makes_nothing(kit: FakeAwsCli
         ({"Placement": {"GroupId": f"pg-{NOWHERE}"}}, "InvalidPlacementGroupId.NotFound"),
     ],
 )
-def test_what_a_template_names_and_is_not_there(kit: FakeAwsClient, data: dict[str, Any], expected: str) -> None:
+def test_missing_reference_of_a_template_has_its_error_code(
+    kit: FakeAwsClient, data: dict[str, Any], expected: str
+) -> None:
     kit.create_template("mine", **data)
     assert try_run(kit) == expected
     response = kit.create_fleet(kit.overrides("m5.large", zones="a"), template="mine")
     assert set(error_codes(response).values()) == {expected}
 
 
-def test_subnet_template_and_type_that_are_not_there(kit: FakeAwsClient) -> None:
+def test_missing_subnet_template_and_type_have_their_error_codes(kit: FakeAwsClient) -> None:
     kit.create_template("mine")
     missing = [{"DeviceIndex": 0, "SubnetId": f"subnet-{NOWHERE}"}]
     assert try_run(kit, NetworkInterfaces=missing) == "InvalidSubnetID.NotFound"
@@ -78,8 +80,8 @@ def test_subnet_template_and_type_that_are_not_there(kit: FakeAwsClient) -> None
     assert try_run(kit, InstanceType="m99.huge") == "InvalidParameterValue"
 
 
-def test_a_group_of_another_network(kit: FakeAwsClient) -> None:
-    kit.create_template("mine", NetworkInterfaces=[{"DeviceIndex": 0, "Groups": [other_network(kit)]}])
+def test_security_group_of_another_vpc_is_rejected(kit: FakeAwsClient) -> None:
+    kit.create_template("mine", NetworkInterfaces=[{"DeviceIndex": 0, "Groups": [foreign_security_group(kit)]}])
     assert try_run(kit) == "InvalidParameter"
 
 
@@ -92,18 +94,18 @@ def test_a_group_of_another_network(kit: FakeAwsClient) -> None:
     ],
     ids=["largest", "too large", "no base64"],
 )
-def test_user_data_has_a_form_and_a_size(kit: FakeAwsClient, text: str, expected: str, message: str) -> None:
+def test_user_data_format_and_size_are_checked(kit: FakeAwsClient, text: str, expected: str, message: str) -> None:
     kit.create_template("mine")
     data = {"UserData": text}
     with raises_code(expected) as error:
         kit.ec2.create_launch_template(LaunchTemplateName="next", LaunchTemplateData=data, DryRun=True)
     assert message in str(error.value)
-    # botocore encodes what RunInstances is given; text that is no base64 cannot reach it.
+    # # botocore encodes the user data of RunInstances, so invalid base64 cannot reach it.
     if expected == "InvalidUserData.Malformed" and text.isalnum():
         assert try_run(kit, UserData=base64.b64decode(text)) == expected
 
 
-def test_a_key_that_cannot_be_used_ends_the_instance_before_it_runs(kit: FakeAwsClient) -> None:
+def test_instance_with_unusable_kms_key_shuts_down_before_it_runs(kit: FakeAwsClient) -> None:
     key = kit.client("kms").create_key()["KeyMetadata"]["Arn"]
     mapping = {"DeviceName": "/dev/xvda", "Ebs": {"Encrypted": True, "VolumeSize": 20}}
     for name, key_arn in (("good", key), ("bad", f"arn:aws:kms:us-west-2:123456789012:key/{NOWHERE}")):

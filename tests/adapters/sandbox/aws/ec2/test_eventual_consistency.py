@@ -1,9 +1,9 @@
-"""Eventual consistency: what was just made and is not known everywhere yet."""
+"""Eventual consistency: new resources are not visible everywhere yet."""
 
 from tests.support.sandbox.aws.kit import FakeAwsClient, error_codes, instance_ids, raises_code, tag_list
 
 
-def test_a_fresh_profile_is_not_known_to_ec2_for_some_seconds(kit: FakeAwsClient) -> None:
+def test_new_instance_profile_is_unknown_to_ec2_at_first(kit: FakeAwsClient) -> None:
     kit.control.configure(profile_visibility_seconds=10)
     kit.create_instance_profile("fresh")
     assert kit.iam.get_instance_profile(InstanceProfileName="fresh")
@@ -15,7 +15,7 @@ def test_a_fresh_profile_is_not_known_to_ec2_for_some_seconds(kit: FakeAwsClient
     assert instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a")))
 
 
-def test_a_fresh_template_is_not_found_for_some_seconds(kit: FakeAwsClient) -> None:
+def test_new_launch_template_is_not_found_at_first(kit: FakeAwsClient) -> None:
     kit.control.configure(template_visibility_seconds=10)
     made = kit.create_template("fresh")
     assert kit.ec2.describe_launch_templates()["LaunchTemplates"] == []
@@ -29,7 +29,7 @@ def test_a_fresh_template_is_not_found_for_some_seconds(kit: FakeAwsClient) -> N
     assert instance_ids(kit.create_fleet(kit.overrides("m5.large"), template="fresh"))
 
 
-def test_a_fresh_instance_can_be_neither_listed_nor_tagged_nor_terminated(kit: FakeAwsClient) -> None:
+def test_new_instance_cannot_be_listed_tagged_or_terminated_at_first(kit: FakeAwsClient) -> None:
     kit.control.configure(visibility_seconds=10)
     (one,) = kit.launch_instances()
     statuses = kit.ec2.describe_instance_status(IncludeAllInstances=True)["InstanceStatuses"]
@@ -45,7 +45,7 @@ def test_a_fresh_instance_can_be_neither_listed_nor_tagged_nor_terminated(kit: F
     assert kit.list_instance_ids() == [one]
 
 
-def test_prefixes_take_sixteen_addresses_each_and_give_them_back(kit: FakeAwsClient) -> None:
+def test_prefix_uses_sixteen_addresses_until_termination(kit: FakeAwsClient) -> None:
     before = kit.subnets()[0]["AvailableIpAddressCount"]
     kit.create_template(
         NetworkInterfaces=[{"DeviceIndex": 0, "Groups": [kit.security_group_id()], "Ipv4PrefixCount": 2}]

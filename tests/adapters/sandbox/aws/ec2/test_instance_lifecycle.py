@@ -1,4 +1,4 @@
-"""From pending to gone, on the stand-in's own clock; what each step gives back, and what may not be done when."""
+"""The states of an instance by the stand-in's clock: released resources, and calls that a state does not allow."""
 
 import pytest
 
@@ -9,7 +9,7 @@ def state(kit: FakeAwsClient, instance_id: str) -> str:
     return str(kit.describe_instance(instance_id)["State"]["Name"])
 
 
-def test_an_instance_lives_from_pending_to_gone(kit: FakeAwsClient) -> None:
+def test_instance_states_from_pending_to_removed(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     assert state(kit, one) == "pending"
     kit.control.advance_clock(1.1)
@@ -24,7 +24,7 @@ def test_an_instance_lives_from_pending_to_gone(kit: FakeAwsClient) -> None:
         kit.describe_instance(one)
 
 
-def test_one_leap_of_the_clock_passes_through_all_states(kit: FakeAwsClient) -> None:
+def test_one_clock_advance_passes_all_states(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     kit.ec2.terminate_instances(InstanceIds=[one])
     kit.control.advance_clock(70)
@@ -32,7 +32,7 @@ def test_one_leap_of_the_clock_passes_through_all_states(kit: FakeAwsClient) -> 
     assert kit.control.list_instances()["terminated"] == 1
 
 
-def test_terminating_is_idempotent(kit: FakeAwsClient) -> None:
+def test_terminate_is_idempotent(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     kit.ec2.terminate_instances(InstanceIds=[one])
     (repeated,) = kit.ec2.terminate_instances(InstanceIds=[one])["TerminatingInstances"]
@@ -42,14 +42,14 @@ def test_terminating_is_idempotent(kit: FakeAwsClient) -> None:
     assert after["CurrentState"]["Name"] == "terminated"
 
 
-def test_one_missing_id_and_none_is_terminated(kit: FakeAwsClient) -> None:
+def test_terminate_with_a_missing_id_terminates_none(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     with raises_code("InvalidInstanceID.NotFound"):
         kit.ec2.terminate_instances(InstanceIds=[one, "i-0123456789abcdef0"])
     assert state(kit, one) == "pending"
 
 
-def test_a_terminated_instance_has_left_the_network(kit: FakeAwsClient) -> None:
+def test_terminated_instance_releases_address_and_volumes(kit: FakeAwsClient) -> None:
     subnet = kit.subnets()[0]["SubnetId"]
     free = kit.subnets()[0]["AvailableIpAddressCount"]
     (one,) = instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a")))
@@ -64,7 +64,7 @@ def test_a_terminated_instance_has_left_the_network(kit: FakeAwsClient) -> None:
     assert kit.ec2.describe_volumes()["Volumes"] == []
 
 
-def test_a_state_filter_leaves_out_the_terminated(kit: FakeAwsClient) -> None:
+def test_state_filter_excludes_terminated_instances(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     kit.ec2.terminate_instances(InstanceIds=[one])
     kit.control.advance_clock(3)
@@ -72,7 +72,7 @@ def test_a_state_filter_leaves_out_the_terminated(kit: FakeAwsClient) -> None:
     assert kit.list_instance_ids(InstanceIds=[one], Filters=alive) == []
 
 
-def test_stop_and_start_keep_the_instance_and_its_address(kit: FakeAwsClient) -> None:
+def test_stopped_and_started_instance_keeps_its_address(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     kit.control.advance_clock(2)
     before = kit.describe_instance(one)
@@ -87,7 +87,7 @@ def test_stop_and_start_keep_the_instance_and_its_address(kit: FakeAwsClient) ->
     assert after["PrivateIpAddress"] == before["PrivateIpAddress"]
 
 
-def test_a_pending_instance_cannot_be_stopped_nor_a_spot_one_ever(kit: FakeAwsClient) -> None:
+def test_pending_and_spot_instances_cannot_be_stopped(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     with raises_code("IncorrectInstanceState"):
         kit.ec2.stop_instances(InstanceIds=[one])
@@ -97,21 +97,21 @@ def test_a_pending_instance_cannot_be_stopped_nor_a_spot_one_ever(kit: FakeAwsCl
         kit.ec2.stop_instances(InstanceIds=[spot])
 
 
-def test_dry_run_terminates_nothing(kit: FakeAwsClient) -> None:
+def test_dry_run_of_terminate_terminates_nothing(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     with raises_code("DryRunOperation"):
         kit.ec2.terminate_instances(InstanceIds=[one], DryRun=True)
     assert state(kit, one) == "pending"
 
 
-def test_a_protected_instance_stays(kit: FakeAwsClient) -> None:
+def test_protected_instance_cannot_be_terminated(kit: FakeAwsClient) -> None:
     kit.create_template(DisableApiTermination=True)
     (one,) = instance_ids(kit.create_fleet(kit.overrides("m5.large")))
     with raises_code("OperationNotPermitted"):
         kit.ec2.terminate_instances(InstanceIds=[one])
 
 
-def test_run_instances_keeps_the_templates_groups_and_its_token(kit: FakeAwsClient) -> None:
+def test_run_instances_uses_template_groups_and_client_token(kit: FakeAwsClient) -> None:
     kit.create_template()
     request = {
         "LaunchTemplate": {"LaunchTemplateName": "karpenter.k8s.aws/1"},
@@ -130,7 +130,7 @@ def test_run_instances_keeps_the_templates_groups_and_its_token(kit: FakeAwsClie
     assert found["ClientToken"] == "once"
 
 
-def test_run_instances_takes_a_subnet_on_one_level_only(kit: FakeAwsClient) -> None:
+def test_run_instances_rejects_subnet_next_to_interfaces(kit: FakeAwsClient) -> None:
     kit.create_template()
     with raises_code("InvalidParameterCombination"):
         kit.ec2.run_instances(
@@ -141,7 +141,7 @@ def test_run_instances_takes_a_subnet_on_one_level_only(kit: FakeAwsClient) -> N
         )
 
 
-def test_groups_and_protection_can_be_changed_later(kit: FakeAwsClient) -> None:
+def test_security_groups_and_protection_can_be_modified(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     vpc = kit.describe_instance(one)["VpcId"]
     other = kit.ec2.create_security_group(GroupName="other", Description="other", VpcId=vpc)["GroupId"]
@@ -154,7 +154,7 @@ def test_groups_and_protection_can_be_changed_later(kit: FakeAwsClient) -> None:
         kit.ec2.modify_instance_attribute(InstanceId=one, Groups=["sg-0123456789abcdef0"])
 
 
-def test_tags_can_be_added_read_and_removed(kit: FakeAwsClient) -> None:
+def test_tags_are_added_read_and_removed(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     kit.ec2.create_tags(Resources=[one], Tags=[{"Key": "Name", "Value": "node-1"}])
     assert {"Key": "Name", "Value": "node-1"} in kit.describe_instance(one)["Tags"]
@@ -173,18 +173,18 @@ def test_tags_can_be_added_read_and_removed(kit: FakeAwsClient) -> None:
         ("banana", "InvalidID"),
     ],
 )
-def test_tagging_what_is_not_there_fails(kit: FakeAwsClient, resource: str, expected: str) -> None:
+def test_tagging_a_missing_resource_fails(kit: FakeAwsClient, resource: str, expected: str) -> None:
     with raises_code(expected):
         kit.ec2.create_tags(Resources=[resource], Tags=[{"Key": "a", "Value": "b"}])
 
 
-def test_reserved_tag_keys_are_refused(kit: FakeAwsClient) -> None:
+def test_reserved_tag_keys_are_rejected(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     with raises_code("InvalidParameterValue"):
         kit.ec2.create_tags(Resources=[one], Tags=[{"Key": "aws:mine", "Value": "b"}])
 
 
-def test_tags_of_the_network_go_to_the_network(kit: FakeAwsClient) -> None:
+def test_subnet_can_be_tagged_and_filtered(kit: FakeAwsClient) -> None:
     subnet = kit.subnets()[0]["SubnetId"]
     kit.ec2.create_tags(Resources=[subnet], Tags=[{"Key": "tier", "Value": "private"}])
     found = kit.ec2.describe_subnets(Filters=[{"Name": "tag:tier", "Values": ["private"]}])["Subnets"]

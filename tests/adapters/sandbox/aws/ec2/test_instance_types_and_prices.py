@@ -1,4 +1,4 @@
-"""Instance types, where they are offered, and what they cost: by EC2, by spot history and by the pricing service."""
+"""Instance types, their offerings by zone, and their prices from EC2's spot history and the pricing service."""
 
 import json
 from typing import Any
@@ -48,7 +48,7 @@ def prices(kit: FakeAwsClient, **fields: str) -> dict[str, float]:
     return found
 
 
-def test_all_types_come_in_pages_with_what_a_scheduler_reads(kit: FakeAwsClient) -> None:
+def test_all_types_are_listed_with_scheduling_fields(kit: FakeAwsClient) -> None:
     found = all_types(kit, Filters=KARPENTERS_FILTERS, PaginationConfig={"PageSize": 100})
     assert len(found) > 1300
     assert found["m5.large"]["VCpuInfo"]["DefaultVCpus"] == 2
@@ -59,7 +59,7 @@ def test_all_types_come_in_pages_with_what_a_scheduler_reads(kit: FakeAwsClient)
     assert "mac2.metal" not in found
 
 
-def test_a_page_is_as_large_as_asked(kit: FakeAwsClient) -> None:
+def test_page_has_the_requested_size(kit: FakeAwsClient) -> None:
     response = kit.ec2.describe_instance_types(MaxResults=7)
     assert len(response["InstanceTypes"]) == 7
     following = kit.ec2.describe_instance_types(MaxResults=7, NextToken=response["NextToken"])
@@ -68,18 +68,18 @@ def test_a_page_is_as_large_as_asked(kit: FakeAwsClient) -> None:
     }
 
 
-def test_types_by_name(kit: FakeAwsClient) -> None:
+def test_types_are_described_by_name(kit: FakeAwsClient) -> None:
     response = kit.ec2.describe_instance_types(InstanceTypes=["m5.large", "c5.large"])
     assert {t["InstanceType"] for t in response["InstanceTypes"]} == {"m5.large", "c5.large"}
 
 
 @pytest.mark.parametrize("call", ["describe_instance_types", "describe_instance_type_offerings", "describe_images"])
-def test_dry_runs_of_reads(kit: FakeAwsClient, call: str) -> None:
+def test_reads_support_dry_run(kit: FakeAwsClient, call: str) -> None:
     with raises_code("DryRunOperation"):
         getattr(kit.ec2, call)(DryRun=True)
 
 
-def test_offerings_by_zone_come_in_pages(kit: FakeAwsClient) -> None:
+def test_offerings_by_zone_are_paged(kit: FakeAwsClient) -> None:
     first = kit.ec2.describe_instance_type_offerings(LocationType="availability-zone", MaxResults=1000)
     assert len(first["InstanceTypeOfferings"]) == 1000
     pages = kit.ec2.get_paginator("describe_instance_type_offerings").paginate(LocationType="availability-zone")
@@ -92,11 +92,11 @@ def test_offerings_by_zone_come_in_pages(kit: FakeAwsClient) -> None:
     ("name", "price"),
     [("m5.large", 0.096), ("c5.large", 0.085), ("r5.large", 0.126), ("t3.medium", 0.0416), ("m5.4xlarge", 0.768)],
 )
-def test_on_demand_prices_are_those_of_the_public_list(kit: FakeAwsClient, name: str, price: float) -> None:
+def test_on_demand_prices_match_the_public_list(kit: FakeAwsClient, name: str, price: float) -> None:
     assert prices(kit, instanceType=name, **SHARED) == {name: pytest.approx(price)}
 
 
-def test_every_type_has_a_price_and_metal_has_its_own_family(kit: FakeAwsClient) -> None:
+def test_every_type_has_a_price_and_metal_its_own_product_family(kit: FakeAwsClient) -> None:
     shared, metal = prices(kit, **SHARED), prices(kit, **METAL)
     assert "m5.metal" in metal
     assert "m5.metal" not in shared
@@ -117,6 +117,6 @@ def test_spot_is_cheaper_than_on_demand_and_differs_by_zone(kit: FakeAwsClient) 
     assert len({r["SpotPrice"] for r in rows if r["InstanceType"] == "m5.large"}) > 1
 
 
-def test_spot_history_by_type_and_zone(kit: FakeAwsClient) -> None:
+def test_spot_history_is_filtered_by_type_and_zone(kit: FakeAwsClient) -> None:
     rows = kit.ec2.describe_spot_price_history(InstanceTypes=["m5.large"], AvailabilityZone="us-west-2b")
     assert [row["AvailabilityZone"] for row in rows["SpotPriceHistory"]] == ["us-west-2b"]

@@ -1,11 +1,11 @@
-"""Launch templates: what was given is kept, pages and error codes are EC2's."""
+"""Launch templates: stored data, pages and error codes as in EC2."""
 
 import pytest
 
 from tests.support.sandbox.aws.kit import USER_DATA, FakeAwsClient, raises_code, tag_list
 
 
-def test_all_data_is_read_back(kit: FakeAwsClient) -> None:
+def test_template_data_is_returned_unchanged(kit: FakeAwsClient) -> None:
     kit.create_template(MetadataOptions={"HttpTokens": "required"}, Monitoring={"Enabled": False})
     response = kit.ec2.describe_launch_template_versions(LaunchTemplateName="karpenter.k8s.aws/1")
     (version,) = response["LaunchTemplateVersions"]
@@ -18,13 +18,13 @@ def test_all_data_is_read_back(kit: FakeAwsClient) -> None:
     assert "TagSpecifications" not in data
 
 
-def test_a_name_is_used_once(kit: FakeAwsClient) -> None:
+def test_template_name_is_unique(kit: FakeAwsClient) -> None:
     kit.create_template()
     with raises_code("InvalidLaunchTemplateName.AlreadyExistsException"):
         kit.create_template()
 
 
-def test_pages_give_every_template_once(kit: FakeAwsClient) -> None:
+def test_pages_have_every_template_once(kit: FakeAwsClient) -> None:
     for number in range(23):
         kit.ec2.create_launch_template(LaunchTemplateName=f"lt-{number}", LaunchTemplateData={"KeyName": "k"})
     pages = kit.ec2.get_paginator("describe_launch_templates").paginate(PaginationConfig={"PageSize": 10})
@@ -33,7 +33,7 @@ def test_pages_give_every_template_once(kit: FakeAwsClient) -> None:
     assert len(kit.ec2.describe_launch_templates()["LaunchTemplates"]) == 23
 
 
-def test_tags_find_templates(kit: FakeAwsClient) -> None:
+def test_templates_are_filtered_by_tag(kit: FakeAwsClient) -> None:
     specification = [{"ResourceType": "launch-template", "Tags": tag_list(cls="x")}]
     kit.ec2.create_launch_template(
         LaunchTemplateName="one", LaunchTemplateData={"KeyName": "k"}, TagSpecifications=specification
@@ -52,7 +52,7 @@ def test_tags_find_templates(kit: FakeAwsClient) -> None:
         ("LaunchTemplateId", "lt-xyz", "InvalidLaunchTemplateId.Malformed"),
     ],
 )
-def test_missing_templates_have_a_code_for_names_and_one_for_ids(
+def test_missing_template_has_error_codes_for_name_and_id(
     kit: FakeAwsClient, call: str, member: str, value: str, expected: str
 ) -> None:
     request = {f"{member}s": [value]} if call.startswith("describe") else {member: value}
@@ -60,14 +60,14 @@ def test_missing_templates_have_a_code_for_names_and_one_for_ids(
         getattr(kit.ec2, call)(**request)
 
 
-def test_a_deleted_template_frees_its_name(kit: FakeAwsClient) -> None:
+def test_deleted_template_releases_its_name(kit: FakeAwsClient) -> None:
     template_id = kit.create_template()
     deleted = kit.ec2.delete_launch_template(LaunchTemplateId=template_id)["LaunchTemplate"]
     assert deleted["LaunchTemplateName"] == "karpenter.k8s.aws/1"
     assert kit.create_template() != template_id
 
 
-def test_versions_build_on_their_source(kit: FakeAwsClient) -> None:
+def test_new_version_inherits_from_its_source(kit: FakeAwsClient) -> None:
     template_id = kit.create_template()
     kit.ec2.create_launch_template_version(
         LaunchTemplateId=template_id, SourceVersion="1", LaunchTemplateData={"KeyName": "other"}

@@ -1,4 +1,4 @@
-"""Placement groups: made, found, used by launches."""
+"""Placement groups: creation, filters, and launches into them."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from tests.support.sandbox.aws.kit import FakeAwsClient, error_codes, instance_ids, raises_code
 
 
-def test_placement_groups(kit: FakeAwsClient) -> None:
+def test_instance_launches_into_a_partition(kit: FakeAwsClient) -> None:
     made = kit.ec2.create_placement_group(GroupName="near", Strategy="partition", PartitionCount=3)["PlacementGroup"]
     (found,) = kit.ec2.describe_placement_groups(
         GroupIds=[made["GroupId"]], Filters=[{"Name": "state", "Values": ["available"]}]
@@ -32,7 +32,7 @@ def create_fleet(
     return kit.create_fleet(kit.overrides(kind, zones=zones), count, template=name)
 
 
-def test_ec2_spreads_over_the_partitions_and_tells_once_the_instance_runs(kit: FakeAwsClient) -> None:
+def test_ec2_chooses_partitions_and_shows_them_once_running(kit: FakeAwsClient) -> None:
     launched = instance_ids(
         create_fleet(kit, {"GroupId": create_placement_group(kit, "partition", PartitionCount=3)}, 4)
     )
@@ -51,14 +51,14 @@ def test_ec2_spreads_over_the_partitions_and_tells_once_the_instance_runs(kit: F
         ("cluster", {}, "t3.large", "InvalidParameterCombination"),
     ],
 )
-def test_what_a_group_does_not_support_is_an_error_of_the_pool(
+def test_launch_unsupported_by_the_strategy_is_an_error_of_the_pool(
     kit: FakeAwsClient, strategy: str, placement: dict[str, Any], kind: str, expected: str
 ) -> None:
     response = create_fleet(kit, {"GroupId": create_placement_group(kit, strategy), **placement}, kind=kind)
     assert set(error_codes(response).values()) == {expected}
 
 
-def test_a_spread_group_takes_seven_in_a_zone(kit: FakeAwsClient) -> None:
+def test_spread_group_has_seven_instances_per_zone(kit: FakeAwsClient) -> None:
     placement = {"GroupId": create_placement_group(kit, "spread")}
     response = create_fleet(kit, placement, 8)
     assert len(instance_ids(response)) == 7
@@ -70,7 +70,7 @@ def test_a_spread_group_takes_seven_in_a_zone(kit: FakeAwsClient) -> None:
     assert len(instance_ids(create_fleet(kit, placement))) == 1
 
 
-def test_a_cluster_stays_in_one_zone_and_is_not_deleted_under_its_instances(kit: FakeAwsClient) -> None:
+def test_cluster_group_has_one_zone_and_cannot_be_deleted_while_in_use(kit: FakeAwsClient) -> None:
     placement = {"GroupId": create_placement_group(kit, "cluster")}
     (one,) = instance_ids(create_fleet(kit, placement))
     assert set(error_codes(create_fleet(kit, placement, zones="b")).values()) == {"InvalidPlacementGroup.InUse"}
@@ -80,7 +80,7 @@ def test_a_cluster_stays_in_one_zone_and_is_not_deleted_under_its_instances(kit:
     kit.ec2.delete_placement_group(GroupName="cluster")
 
 
-def test_a_full_partition_is_passed_over_or_has_no_capacity(kit: FakeAwsClient) -> None:
+def test_full_partition_is_skipped_or_has_no_capacity(kit: FakeAwsClient) -> None:
     made = create_placement_group(kit, "partition", PartitionCount=2)
     kit.control.set_placement_group_full(made, partition=1)
     (one,) = instance_ids(create_fleet(kit, {"GroupId": made}))
@@ -96,6 +96,6 @@ def test_a_full_partition_is_passed_over_or_has_no_capacity(kit: FakeAwsClient) 
     "request_",
     [{"Strategy": "pile"}, {"Strategy": "spread", "PartitionCount": 2}, {"Strategy": "partition", "PartitionCount": 8}],
 )
-def test_senseless_groups_are_refused(kit: FakeAwsClient, request_: dict[str, Any]) -> None:
+def test_invalid_placement_groups_are_rejected(kit: FakeAwsClient, request_: dict[str, Any]) -> None:
     with raises_code("InvalidParameterValue"):
         kit.ec2.create_placement_group(GroupName="x", **request_)

@@ -1,4 +1,4 @@
-"""Quotas by family class and market, as launches meet them and as Service Quotas tells them; the spot role."""
+"""Quotas by family class and market, in launches and in Service Quotas; the service-linked role for spot."""
 
 import pytest
 
@@ -17,7 +17,7 @@ STANDARD, STANDARD_SPOT, GPU = "L-1216C47A", "L-34B43A08", "L-DB2E81BA"
         ("L-7295265B", "x2gd.medium", "on-demand", "VcpuLimitExceeded"),
     ],
 )
-def test_a_class_of_families_has_its_own_quota(
+def test_each_family_class_has_its_own_quota(
     kit: FakeAwsClient, quota: str, kind: str, market: str, expected: str
 ) -> None:
     kit.control.set_quota(quota, 1)
@@ -31,14 +31,14 @@ def test_a_class_of_families_has_its_own_quota(
     assert instance_ids(kit.create_fleet(kit.overrides(kind, zones="abc"), capacity_type=market))
 
 
-def test_one_classes_quota_is_not_anothers(kit: FakeAwsClient) -> None:
+def test_quota_of_a_class_does_not_limit_others(kit: FakeAwsClient) -> None:
     kit.control.set_quota(STANDARD, 2)
     assert len(instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a"), 2))) == 1
     assert instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a"), capacity_type="spot"))
     assert instance_ids(kit.create_fleet(kit.overrides("g5.xlarge", zones="abc")))
 
 
-def test_stopped_and_terminated_instances_are_not_counted(kit: FakeAwsClient) -> None:
+def test_stopped_and_terminated_instances_do_not_count_for_quotas(kit: FakeAwsClient) -> None:
     kit.control.set_quota(STANDARD, 2)
     overrides = kit.overrides("m5.large", zones="a")
     (first,) = instance_ids(kit.create_fleet(overrides))
@@ -51,7 +51,7 @@ def test_stopped_and_terminated_instances_are_not_counted(kit: FakeAwsClient) ->
     assert len(instance_ids(kit.create_fleet(overrides, 2))) == 1
 
 
-def test_service_quotas_tells_what_is_in_force(kit: FakeAwsClient) -> None:
+def test_service_quotas_returns_current_and_default_values(kit: FakeAwsClient) -> None:
     client = kit.client("service-quotas")
     kit.control.set_quota(STANDARD, 64)
     found = client.get_service_quota(ServiceCode="ec2", QuotaCode=STANDARD)["Quota"]
@@ -65,7 +65,7 @@ def test_service_quotas_tells_what_is_in_force(kit: FakeAwsClient) -> None:
         client.get_service_quota(ServiceCode="ec2", QuotaCode="L-00000000")
 
 
-def test_without_the_spot_role_spot_fails_and_on_demand_does_not(kit: FakeAwsClient) -> None:
+def test_only_spot_fails_without_the_spot_service_linked_role(kit: FakeAwsClient) -> None:
     kit.control.configure(spot_service_linked_role=False)
     response = kit.create_fleet(kit.overrides("m5.large", zones="a"), capacity_type="spot")
     assert set(error_codes(response).values()) == {"AuthFailure.ServiceLinkedRoleCreationNotPermitted"}

@@ -1,4 +1,4 @@
-"""Capacity blocks, interruptible reservations, and what time does to reservations of each kind."""
+"""Capacity blocks, create_interruptible_fleet reservations, and the states of each reservation type over time."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from tests.support.sandbox.aws.kit import FakeAwsClient, error_codes, instance_i
 INTERRUPTIBLE = "interruptible-capacity-reservation"
 
 
-def only(reservation: str) -> dict[str, object]:
+def targeted_specification(reservation: str) -> dict[str, object]:
     return {
         "CapacityReservationPreference": "capacity-reservations-only",
         "CapacityReservationTarget": {"CapacityReservationId": reservation},
@@ -22,7 +22,9 @@ def create_fleet(
     kit: FakeAwsClient, reservation: str, market: str | None, target: str, count: int = 1, **request: Any
 ) -> Any:
     options = {"InstanceMarketOptions": {"MarketType": market}} if market else {}
-    kit.create_template(f"for-{reservation}-{market}", CapacityReservationSpecification=only(reservation), **options)
+    kit.create_template(
+        f"for-{reservation}-{market}", CapacityReservationSpecification=targeted_specification(reservation), **options
+    )
     return kit.create_fleet(
         kit.overrides("m5.large", zones="a"),
         count,
@@ -32,7 +34,7 @@ def create_fleet(
     )
 
 
-def interruptible(kit: FakeAwsClient, reservation: str, count: int = 1) -> Any:
+def create_interruptible_fleet(kit: FakeAwsClient, reservation: str, count: int = 1) -> Any:
     options = {"ReservationTypes": [INTERRUPTIBLE]}
     return create_fleet(kit, reservation, INTERRUPTIBLE, "reserved-capacity", count, ReservedCapacityOptions=options)
 
@@ -41,7 +43,7 @@ def describe_reservation(kit: FakeAwsClient, reservation: str) -> Any:
     return kit.ec2.describe_capacity_reservations(CapacityReservationIds=[reservation])["CapacityReservations"][0]
 
 
-def test_a_capacity_block_is_filled_by_its_own_kind_of_fleet(kit: FakeAwsClient) -> None:
+def test_capacity_block_is_used_by_capacity_block_fleets(kit: FakeAwsClient) -> None:
     block = kit.control.make_reservation(kind="capacity-block", count=2, lasts=86400)
     response = create_fleet(kit, block, "capacity-block", "capacity-block", 3)
     assert len(instance_ids(response)) == 2
@@ -66,14 +68,14 @@ def test_a_capacity_block_is_filled_by_its_own_kind_of_fleet(kit: FakeAwsClient)
         ("default", None, "spot", "InvalidParameterCombination"),
     ],
 )
-def test_kind_market_and_target_must_go_together(
+def test_reservation_type_market_and_target_must_match(
     kit: FakeAwsClient, kind: str, market: str | None, target: str, expected: str
 ) -> None:
     reservation = kit.control.make_reservation(kind=kind, lasts=86400)
     assert set(error_codes(create_fleet(kit, reservation, market, target)).values()) == {expected}
 
 
-def test_a_blocks_instances_are_shut_down_half_an_hour_before_its_end(kit: FakeAwsClient) -> None:
+def test_capacity_block_instances_shut_down_30_minutes_before_its_end(kit: FakeAwsClient) -> None:
     block = kit.control.make_reservation(kind="capacity-block", lasts=7200)
     (one,) = instance_ids(create_fleet(kit, block, "capacity-block", "capacity-block"))
     kit.control.advance_clock(5300)
@@ -85,7 +87,7 @@ def test_a_blocks_instances_are_shut_down_half_an_hour_before_its_end(kit: FakeA
     assert describe_reservation(kit, block)["State"] == "expired"
 
 
-def test_a_scheduled_block_gives_nothing_before_its_start(kit: FakeAwsClient) -> None:
+def test_scheduled_capacity_block_has_no_capacity_before_its_start(kit: FakeAwsClient) -> None:
     block = kit.control.make_reservation(kind="capacity-block", starts_in=3600, lasts=86400)
     assert (describe_reservation(kit, block)["State"], describe_reservation(kit, block)["AvailableInstanceCount"]) == (
         "scheduled",
@@ -98,7 +100,7 @@ def test_a_scheduled_block_gives_nothing_before_its_start(kit: FakeAwsClient) ->
     )
 
 
-def test_a_reservation_that_expires_leaves_its_instance_running_on_demand(kit: FakeAwsClient) -> None:
+def test_instance_of_an_expired_reservation_runs_on_demand(kit: FakeAwsClient) -> None:
     reservation = kit.control.make_reservation(lasts=600)
     (one,) = instance_ids(create_fleet(kit, reservation, None, "on-demand"))
     kit.control.advance_clock(601)
@@ -111,7 +113,7 @@ def test_a_reservation_that_expires_leaves_its_instance_running_on_demand(kit: F
 
 
 @pytest.mark.parametrize(("end", "state"), [("cancel_reservation", "cancelled"), ("expire_reservation", "expired")])
-def test_a_reservation_is_ended_from_outside(kit: FakeAwsClient, end: str, state: str) -> None:
+def test_reservation_is_cancelled_or_expired_by_control_api(kit: FakeAwsClient, end: str, state: str) -> None:
     reservation = kit.control.make_reservation()
     (one,) = instance_ids(create_fleet(kit, reservation, None, "on-demand"))
     getattr(kit.control, end)(reservation)
@@ -121,9 +123,9 @@ def test_a_reservation_is_ended_from_outside(kit: FakeAwsClient, end: str, state
     assert kit.ec2.describe_capacity_reservations(Filters=filters)["CapacityReservations"] == []
 
 
-def test_interruptible_capacity_is_bought_warned_of_and_taken_back(kit: FakeAwsClient) -> None:
+def test_interruptible_instance_gets_a_warning_and_shuts_down(kit: FakeAwsClient) -> None:
     reservation = kit.control.make_reservation(count=2, interruptible=True)
-    first, second = instance_ids(interruptible(kit, reservation, 2))
+    first, second = instance_ids(create_interruptible_fleet(kit, reservation, 2))
     assert kit.describe_instance(first)["InstanceLifecycle"] == INTERRUPTIBLE
     assert describe_reservation(kit, reservation)["Interruptible"] is True
     assert kit.control.interrupt_reservation(reservation, instances=[first]) == [first]
@@ -139,7 +141,7 @@ def test_interruptible_capacity_is_bought_warned_of_and_taken_back(kit: FakeAwsC
     assert kit.control.list_reservations()[reservation]["available"] == 0
 
 
-def test_interruptible_capacity_is_not_for_ordinary_launches(kit: FakeAwsClient) -> None:
+def test_ordinary_launches_do_not_use_interruptible_capacity(kit: FakeAwsClient) -> None:
     reservation = kit.control.make_reservation(interruptible=True, criteria="open")
     assert set(error_codes(create_fleet(kit, reservation, None, "on-demand")).values()) == {
         "ReservationCapacityIncompatible"
@@ -151,7 +153,7 @@ def test_interruptible_capacity_is_not_for_ordinary_launches(kit: FakeAwsClient)
         kit.control.interrupt_reservation(kit.control.make_reservation())
 
 
-def test_reservations_by_owner_and_match_criteria(kit: FakeAwsClient) -> None:
+def test_reservations_are_filtered_by_owner_and_match_criteria(kit: FakeAwsClient) -> None:
     theirs = kit.control.make_reservation(owner="210987654321", criteria="open", tags={"team": "x"})
     mine = kit.control.make_reservation()
 
@@ -167,7 +169,7 @@ def test_reservations_by_owner_and_match_criteria(kit: FakeAwsClient) -> None:
         kit.ec2.describe_capacity_reservations(CapacityReservationIds=[mine], MaxResults=100)
 
 
-def test_a_reservation_grows_and_shrinks(kit: FakeAwsClient) -> None:
+def test_reservation_can_be_resized(kit: FakeAwsClient) -> None:
     reservation = kit.control.make_reservation(count=1)
     kit.ec2.modify_capacity_reservation(CapacityReservationId=reservation, InstanceCount=5)
     assert describe_reservation(kit, reservation)["AvailableInstanceCount"] == 5

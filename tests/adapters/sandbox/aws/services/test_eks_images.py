@@ -1,4 +1,4 @@
-"""Images of EKS and the SSM parameters that name them."""
+"""EKS images and the SSM parameters that name them."""
 
 import datetime as dt
 
@@ -24,7 +24,7 @@ PATHS = [
 ]
 
 
-def test_every_parameter_names_an_image_of_its_architecture(kit: FakeAwsClient) -> None:
+def test_every_parameter_has_an_image_of_its_architecture(kit: FakeAwsClient) -> None:
     ssm = kit.client("ssm")
     named = {path: ssm.get_parameter(Name=path)["Parameter"]["Value"] for path in PATHS}
     images = {i["ImageId"]: i for i in kit.ec2.describe_images(ImageIds=list(named.values()))["Images"]}
@@ -35,12 +35,12 @@ def test_every_parameter_names_an_image_of_its_architecture(kit: FakeAwsClient) 
         assert images[image_id]["CreationDate"] < images[image_id]["DeprecationTime"]
 
 
-def test_no_al2_for_new_kubernetes(kit: FakeAwsClient) -> None:
+def test_al2_has_no_parameter_for_new_kubernetes_versions(kit: FakeAwsClient) -> None:
     with raises_code("ParameterNotFound"):
         kit.client("ssm").get_parameter(Name=f"{EKS}/1.33/amazon-linux-2/recommended/image_id")
 
 
-def test_images_by_id_filter_name_and_owner(kit: FakeAwsClient) -> None:
+def test_images_are_found_by_id_name_and_owner(kit: FakeAwsClient) -> None:
     image = kit.image_id()
     (found,) = kit.ec2.describe_images(Filters=[{"Name": "image-id", "Values": [image]}])["Images"]
     assert (found["ImageOwnerAlias"], found["Public"]) == ("amazon", True)
@@ -54,7 +54,7 @@ def test_images_by_id_filter_name_and_owner(kit: FakeAwsClient) -> None:
     assert [i["ImageId"] for i in kit.ec2.describe_images(Filters=since)["Images"]] == [image]
 
 
-def test_image_pages(kit: FakeAwsClient) -> None:
+def test_images_are_paged(kit: FakeAwsClient) -> None:
     first = kit.ec2.describe_images(MaxResults=10)
     assert len(first["Images"]) == 10
     pages = kit.ec2.get_paginator("describe_images").paginate(PaginationConfig={"PageSize": 50})
@@ -62,7 +62,7 @@ def test_image_pages(kit: FakeAwsClient) -> None:
     assert len(listed) == len(set(listed)) > 200
 
 
-def test_a_registered_image_keeps_architecture_and_tags(kit: FakeAwsClient) -> None:
+def test_registered_image_has_architecture_and_tags(kit: FakeAwsClient) -> None:
     specification = [{"ResourceType": "image", "Tags": [{"Key": "team", "Value": "x"}]}]
     made = kit.ec2.register_image(
         Name="mine", Architecture="arm64", RootDeviceName="/dev/sda1", TagSpecifications=specification
@@ -73,7 +73,7 @@ def test_a_registered_image_keeps_architecture_and_tags(kit: FakeAwsClient) -> N
     assert kit.ec2.describe_images(Owners=["self"])["Images"] == []
 
 
-def test_deprecated_images_are_hidden_unless_asked_for(kit: FakeAwsClient) -> None:
+def test_published_image_with_past_deprecation_is_hidden_by_default(kit: FakeAwsClient) -> None:
     old = kit.control.publish_image("old", deprecation="2020-01-01T00:00:00Z", created="2018-01-01T00:00:00Z")
     by_name = [{"Name": "name", "Values": ["old"]}]
     assert kit.ec2.describe_images(Filters=by_name)["Images"] == []
@@ -81,7 +81,7 @@ def test_deprecated_images_are_hidden_unless_asked_for(kit: FakeAwsClient) -> No
     assert (found["ImageId"], found["DeprecationTime"]) == (old, "2020-01-01T00:00:00.000Z")
 
 
-def test_an_image_can_be_deprecated_by_its_owner(kit: FakeAwsClient) -> None:
+def test_owner_can_deprecate_an_image(kit: FakeAwsClient) -> None:
     made = kit.ec2.register_image(Name="mine", Architecture="x86_64")["ImageId"]
     kit.ec2.enable_image_deprecation(ImageId=made, DeprecateAt=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
     assert kit.ec2.describe_images(Owners=["self"])["Images"] == []
@@ -89,7 +89,7 @@ def test_an_image_can_be_deprecated_by_its_owner(kit: FakeAwsClient) -> None:
     assert len(kit.ec2.describe_images(Owners=["self"])["Images"]) == 1
 
 
-def test_a_new_release_moves_the_recommended_parameter(kit: FakeAwsClient) -> None:
+def test_published_image_updates_its_parameter(kit: FakeAwsClient) -> None:
     name = f"{AL2023}/x86_64/standard/recommended/image_id"
     fresh = kit.control.publish_image("amazon-eks-node-al2023-x86_64-standard-1.34-v20991231", parameters=[name])
     assert kit.image_id() == fresh
@@ -97,7 +97,7 @@ def test_a_new_release_moves_the_recommended_parameter(kit: FakeAwsClient) -> No
     assert kit.image_id() == "ami-0123456789abcdef0"
 
 
-def test_images_of_one_release_differ_in_their_dates_and_the_gpu_one_is_newest(kit: FakeAwsClient) -> None:
+def test_images_of_one_release_differ_in_date_with_gpu_newest(kit: FakeAwsClient) -> None:
     named = [{"Name": "name", "Values": ["amazon-eks-node-al2023-*-1.34-v20250920"]}]
     images = kit.ec2.describe_images(Filters=named, Owners=["amazon"])["Images"]
     newest = sorted(images, key=lambda image: str(image["CreationDate"]))
@@ -118,7 +118,7 @@ def test_images_of_one_release_differ_in_their_dates_and_the_gpu_one_is_newest(k
         ),
     ],
 )
-def test_a_new_release_moves_the_latest_parameters(
+def test_new_release_updates_latest_parameters(
     kit: FakeAwsClient, family: str, version: str, moving: str, images: int
 ) -> None:
     ssm = kit.client("ssm")
@@ -131,7 +131,7 @@ def test_a_new_release_moves_the_latest_parameters(
     assert found[before]["CreationDate"] < found[after]["CreationDate"]
 
 
-def test_a_removed_image_is_not_found_though_its_parameter_stays(kit: FakeAwsClient) -> None:
+def test_removed_image_is_not_found_but_its_parameter_remains(kit: FakeAwsClient) -> None:
     image = kit.image_id()
     kit.control.remove_image(image)
     assert kit.image_id() == image
@@ -139,7 +139,7 @@ def test_a_removed_image_is_not_found_though_its_parameter_stays(kit: FakeAwsCli
         kit.ec2.describe_images(ImageIds=[image])
 
 
-def test_a_deprecated_image_is_listed_to_those_who_ask_for_it(kit: FakeAwsClient) -> None:
+def test_deprecated_image_is_listed_with_include_deprecated(kit: FakeAwsClient) -> None:
     image = kit.image_id()
     kit.control.deprecate_image(image)
     filters = [{"Name": "image-id", "Values": [image]}]
@@ -149,7 +149,7 @@ def test_a_deprecated_image_is_listed_to_those_who_ask_for_it(kit: FakeAwsClient
     assert len(kit.launch_instances()) == 1
 
 
-def test_a_parameter_is_found_by_its_arn_which_for_a_public_one_names_no_account(kit: FakeAwsClient) -> None:
+def test_public_parameter_is_found_by_arn_without_account(kit: FakeAwsClient) -> None:
     ssm, path = kit.client("ssm"), PATHS[0]
     by_name = ssm.get_parameter(Name=path)["Parameter"]["Value"]
     assert ssm.get_parameter(Name=f"arn:aws:ssm:us-west-2::parameter{path}")["Parameter"]["Value"] == by_name
@@ -159,7 +159,7 @@ def test_a_parameter_is_found_by_its_arn_which_for_a_public_one_names_no_account
         ssm.get_parameter(Name="a b")
 
 
-def test_a_private_image_of_somebody_else_is_neither_seen_nor_launched(kit: FakeAwsClient) -> None:
+def test_private_image_of_another_account_cannot_be_listed_or_launched(kit: FakeAwsClient) -> None:
     image = kit.control.publish_image("theirs", owner="210987654321", owner_alias=None, public=False)
     assert kit.ec2.describe_images(Filters=[{"Name": "image-id", "Values": [image]}])["Images"] == []
     kit.create_template(ImageId=image)

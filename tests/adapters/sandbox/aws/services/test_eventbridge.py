@@ -1,4 +1,4 @@
-"""EventBridge's rules and the queue, as a checker reads them, and as events need them to arrive."""
+"""EventBridge rules and the queue, as `tenure doctor` reads them and as event delivery depends on them."""
 
 import json
 from typing import Any
@@ -11,8 +11,8 @@ from tests.support.sandbox.aws.kit import FakeAwsClient, raises_code
 ARN = "arn:aws:sqs:us-west-2:123456789012:demo"
 
 
-def waiting(kit: FakeAwsClient, queue: str = "demo") -> list[str]:
-    """The detail-types of the messages in the queue, which are taken out."""
+def receive_detail_types(kit: FakeAwsClient, queue: str = "demo") -> list[str]:
+    """Receive and delete the messages of the queue. Returns their detail-types."""
     sqs = kit.client("sqs")
     url = sqs.get_queue_url(QueueName=queue)["QueueUrl"]
     found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", [])
@@ -21,7 +21,7 @@ def waiting(kit: FakeAwsClient, queue: str = "demo") -> list[str]:
     return [json.loads(message["Body"])["detail-type"] for message in found]
 
 
-def test_the_queue_tells_its_arn_its_policy_and_how_long_it_keeps(kit: FakeAwsClient) -> None:
+def test_queue_attributes_have_arn_policy_and_retention(kit: FakeAwsClient) -> None:
     sqs = kit.client("sqs")
     url = sqs.get_queue_url(QueueName="demo")["QueueUrl"]
     found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
@@ -30,7 +30,7 @@ def test_the_queue_tells_its_arn_its_policy_and_how_long_it_keeps(kit: FakeAwsCl
     assert "events.amazonaws.com" in allowed[0]["Principal"]["Service"]
 
 
-def test_the_rules_are_found_from_their_target_and_the_other_way(kit: FakeAwsClient) -> None:
+def test_rules_and_targets_are_found_from_each_other(kit: FakeAwsClient) -> None:
     events = kit.client("events")
     names = events.list_rule_names_by_target(TargetArn=ARN)["RuleNames"]
     assert len(names) == 5
@@ -45,7 +45,7 @@ def test_the_rules_are_found_from_their_target_and_the_other_way(kit: FakeAwsCli
         events.describe_rule(Name="other")
 
 
-def change(events: Any, how: str) -> None:
+def break_rule(events: Any, how: str) -> None:
     name = "demo-spot-interruption"
     if how == "disabled":
         events.disable_rule(Name=name)
@@ -56,23 +56,23 @@ def change(events: Any, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["disabled", "aimed elsewhere", "about something else"])
-def test_without_its_rule_an_event_does_not_arrive(kit: FakeAwsClient, how: str) -> None:
+def test_event_without_a_matching_rule_does_not_arrive(kit: FakeAwsClient, how: str) -> None:
     (one,) = kit.launch_instances(capacity_type="spot")
     kit.control.interrupt_spot(one, warn_only=True)
-    assert waiting(kit) == ["EC2 Spot Instance Interruption Warning"]
-    change(kit.client("events"), how)
+    assert receive_detail_types(kit) == ["EC2 Spot Instance Interruption Warning"]
+    break_rule(kit.client("events"), how)
     kit.control.interrupt_spot(one, warn_only=True)
     kit.control.recommend_rebalance(one)
-    assert waiting(kit) == ["EC2 Instance Rebalance Recommendation"]
+    assert receive_detail_types(kit) == ["EC2 Instance Rebalance Recommendation"]
 
 
-def test_a_reset_brings_the_rules_back(kit: FakeAwsClient) -> None:
-    change(kit.client("events"), "disabled")
+def test_reset_restores_the_rules(kit: FakeAwsClient) -> None:
+    break_rule(kit.client("events"), "disabled")
     kit.control.reset()
     assert kit.client("events").describe_rule(Name="demo-spot-interruption")["State"] == "ENABLED"
 
 
-def test_the_shipped_stack_is_made_with_its_policy_and_its_queue_hears_what_its_rules_send(kit: FakeAwsClient) -> None:
+def test_queue_of_the_shipped_stack_receives_events_of_its_rules(kit: FakeAwsClient) -> None:
     parameters = {"ClusterName": "demo", "InterruptionQueueName": "of-a-stack", "RebalanceRecommendation": "false"}
     kit.client("cloudformation").create_stack(
         StackName="of-a-stack",
@@ -87,5 +87,9 @@ def test_the_shipped_stack_is_made_with_its_policy_and_its_queue_hears_what_its_
     kit.control.recommend_rebalance(one)
     kit.control.health_event([one])
     kit.control.health_event([one], service="RDS")
-    assert waiting(kit, "of-a-stack") == ["AWS Health Event"]
-    assert waiting(kit) == ["EC2 Instance Rebalance Recommendation", "AWS Health Event", "AWS Health Event"]
+    assert receive_detail_types(kit, "of-a-stack") == ["AWS Health Event"]
+    assert receive_detail_types(kit) == [
+        "EC2 Instance Rebalance Recommendation",
+        "AWS Health Event",
+        "AWS Health Event",
+    ]

@@ -1,4 +1,4 @@
-"""Who a key is, and IAM's policy simulator, which decides as the gate does."""
+"""Identities of access keys, and IAM's policy simulator, which decides as the stand-in's authorizer does."""
 
 import json
 from typing import Any
@@ -28,13 +28,13 @@ def simulate_decisions(
 
 
 @pytest.fixture
-def bound(kit: FakeAwsClient) -> FakeAwsClient:
+def bound_kit(kit: FakeAwsClient) -> FakeAwsClient:
     policies = shipped_policies(cluster="demo", region="us-west-2", account="123456789012")
     kit.control.bind_key(WORKER_KEY, list(policies.values()))
     return kit
 
 
-def test_the_workers_key_is_a_session_of_its_role_and_another_a_user(kit: FakeAwsClient) -> None:
+def test_worker_key_is_a_role_session_and_other_keys_are_users(kit: FakeAwsClient) -> None:
     arns = [kit.client("sts", key=key).get_caller_identity()["Arn"] for key in (WORKER_KEY, "somebody")]
     assert arns == [
         "arn:aws:sts::123456789012:assumed-role/KarpenterControllerRole-demo/worker",
@@ -43,30 +43,30 @@ def test_the_workers_key_is_a_session_of_its_role_and_another_a_user(kit: FakeAw
     assert kit.iam.get_role(RoleName="KarpenterControllerRole-demo")["Role"]["Arn"] == CONTROLLER
 
 
-def test_conditions_decide_and_missing_context_is_named(bound: FakeAwsClient) -> None:
+def test_simulation_evaluates_conditions_and_names_missing_context(bound_kit: FakeAwsClient) -> None:
     terminate = "ec2:TerminateInstances"
-    assert simulate_decisions(bound, CONTROLLER, terminate, resource=INSTANCE) == {terminate: "implicitDeny"}
-    assert simulate_decisions(bound, CONTROLLER, terminate, resource=INSTANCE, **OWNED) == {terminate: "allowed"}
-    response = bound.iam.simulate_principal_policy(
+    assert simulate_decisions(bound_kit, CONTROLLER, terminate, resource=INSTANCE) == {terminate: "implicitDeny"}
+    assert simulate_decisions(bound_kit, CONTROLLER, terminate, resource=INSTANCE, **OWNED) == {terminate: "allowed"}
+    response = bound_kit.iam.simulate_principal_policy(
         PolicySourceArn=CONTROLLER, ActionNames=[terminate], ResourceArns=[INSTANCE]
     )
     assert set(OWNED) == set(response["EvaluationResults"][0]["MissingContextValues"])
 
 
-def test_several_actions_and_a_matched_statement(bound: FakeAwsClient) -> None:
+def test_simulation_of_several_actions_names_matched_statements(bound_kit: FakeAwsClient) -> None:
     region = {"aws:RequestedRegion": "us-west-2"}
-    assert simulate_decisions(bound, CONTROLLER, "ec2:DescribeImages", "ec2:DescribeVpcs", **region) == {
+    assert simulate_decisions(bound_kit, CONTROLLER, "ec2:DescribeImages", "ec2:DescribeVpcs", **region) == {
         "ec2:DescribeImages": "allowed",
         "ec2:DescribeVpcs": "implicitDeny",
     }
-    response = bound.iam.simulate_principal_policy(
+    response = bound_kit.iam.simulate_principal_policy(
         PolicySourceArn=CONTROLLER, ActionNames=["pricing:GetProducts"], ResourceArns=["*"]
     )
     (matched,) = response["EvaluationResults"][0]["MatchedStatements"]
     assert matched["SourcePolicyId"] == "AllowPricingReadActions"
 
 
-def test_a_role_is_judged_by_the_policies_that_iam_keeps_for_it(kit: FakeAwsClient) -> None:
+def test_simulation_uses_inline_and_attached_policies_of_a_role(kit: FakeAwsClient) -> None:
     arn = kit.iam.create_role(RoleName="mine", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
     assert simulate_decisions(kit, arn, "ec2:RunInstances") == {"ec2:RunInstances": "implicitDeny"}
     inline: dict[str, Any] = {"Effect": "Allow", "Action": "ec2:*", "Resource": "*"}
@@ -84,21 +84,21 @@ def test_a_role_is_judged_by_the_policies_that_iam_keeps_for_it(kit: FakeAwsClie
     assert simulate_decisions(kit, arn, "sqs:ReceiveMessage") == {"sqs:ReceiveMessage": "allowed"}
 
 
-def test_keys_without_a_policy_may_everything_and_strangers_are_nobody(kit: FakeAwsClient) -> None:
+def test_user_without_policy_is_allowed_and_unknown_role_is_an_error(kit: FakeAwsClient) -> None:
     user = "arn:aws:iam::123456789012:user/somebody"
     assert simulate_decisions(kit, user, "ec2:RunInstances") == {"ec2:RunInstances": "allowed"}
     with raises_code("NoSuchEntity"):
         simulate_decisions(kit, "arn:aws:iam::123456789012:role/nobody", "ec2:RunInstances")
 
 
-def test_the_worker_itself_may_not_simulate(bound: FakeAwsClient) -> None:
+def test_worker_is_denied_to_simulate(bound_kit: FakeAwsClient) -> None:
     with raises_code("AccessDenied"):
-        bound.client("iam", key=WORKER_KEY).simulate_principal_policy(
+        bound_kit.client("iam", key=WORKER_KEY).simulate_principal_policy(
             PolicySourceArn=CONTROLLER, ActionNames=["ec2:RunInstances"]
         )
 
 
-def test_a_policy_can_be_tried_before_it_is_anybodys(kit: FakeAwsClient) -> None:
+def test_custom_policy_can_be_simulated(kit: FakeAwsClient) -> None:
     document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
     response = kit.iam.simulate_custom_policy(PolicyInputList=[json.dumps(document)], ActionNames=["s3:GetObject"])
     assert response["EvaluationResults"][0]["EvalDecision"] == "allowed"

@@ -1,4 +1,4 @@
-"""The other services a controller starts with: EKS, IAM, SQS, STS, zonal shift, and the seeded network."""
+"""The other services that a controller calls: EKS, IAM, SQS, STS, zonal shift, and the seeded network."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from tests.support.sandbox.aws.kit import FakeAwsClient, raises_code
 
 
-def test_the_cluster_is_described_with_all_that_user_data_needs(kit: FakeAwsClient) -> None:
+def test_cluster_description_has_all_fields_for_user_data(kit: FakeAwsClient) -> None:
     cluster = kit.client("eks").describe_cluster(name="demo")["cluster"]
     assert cluster["kubernetesNetworkConfig"]["serviceIpv4Cidr"] == "10.100.0.0/16"
     assert cluster["certificateAuthority"]["data"]
@@ -18,7 +18,7 @@ def test_the_cluster_is_described_with_all_that_user_data_needs(kit: FakeAwsClie
     assert cluster["version"] == "1.34"
 
 
-def test_the_clusters_answers_can_be_set(kit: FakeAwsClient) -> None:
+def test_cluster_endpoint_can_be_configured(kit: FakeAwsClient) -> None:
     eks = kit.client("eks")
     before = eks.describe_cluster(name="demo")["cluster"]["endpoint"]
     kit.control.configure(cluster_endpoint="https://127.0.0.1:6443")
@@ -27,7 +27,7 @@ def test_the_clusters_answers_can_be_set(kit: FakeAwsClient) -> None:
     assert eks.describe_cluster(name="demo")["cluster"]["endpoint"] == before
 
 
-def test_an_ipv6_cluster_says_so_and_its_subnets_too(kit: FakeAwsClient) -> None:
+def test_ipv6_cluster_and_subnets_have_ipv6_ranges(kit: FakeAwsClient) -> None:
     kit.control.configure(ip_family="ipv6")
     network = kit.client("eks").describe_cluster(name="demo")["cluster"]["kubernetesNetworkConfig"]
     assert network["ipFamily"] == "ipv6"
@@ -35,7 +35,7 @@ def test_an_ipv6_cluster_says_so_and_its_subnets_too(kit: FakeAwsClient) -> None
     assert all(len(subnet["Ipv6CidrBlockAssociationSet"]) == 1 for subnet in kit.subnets())
 
 
-def test_the_seeded_network_is_found_by_its_tag(kit: FakeAwsClient) -> None:
+def test_seeded_network_has_three_subnets_and_a_security_group(kit: FakeAwsClient) -> None:
     subnets = kit.subnets()
     assert [s["AvailabilityZone"] for s in subnets] == ["us-west-2a", "us-west-2b", "us-west-2c"]
     assert len({s["AvailabilityZoneId"] for s in subnets}) == 3
@@ -44,7 +44,7 @@ def test_the_seeded_network_is_found_by_its_tag(kit: FakeAwsClient) -> None:
     assert groups[0]["VpcId"] == subnets[0]["VpcId"]
 
 
-def test_a_profile_is_made_filled_listed_and_deleted(kit: FakeAwsClient) -> None:
+def test_instance_profile_is_created_listed_and_deleted(kit: FakeAwsClient) -> None:
     path = "/karpenter/us-west-2/demo/uid/"
     arn = kit.create_instance_profile("mine", path, Tags=[{"Key": "a", "Value": "b"}])
     assert arn == f"arn:aws:iam::123456789012:instance-profile{path}mine"
@@ -59,7 +59,7 @@ def test_a_profile_is_made_filled_listed_and_deleted(kit: FakeAwsClient) -> None
         kit.iam.get_instance_profile(InstanceProfileName="mine")
 
 
-def test_profile_pages(kit: FakeAwsClient) -> None:
+def test_instance_profiles_are_paged(kit: FakeAwsClient) -> None:
     for number in range(7):
         kit.iam.create_instance_profile(InstanceProfileName=f"p{number}")
     pages = kit.iam.get_paginator("list_instance_profiles").paginate(PaginationConfig={"PageSize": 3})
@@ -67,7 +67,7 @@ def test_profile_pages(kit: FakeAwsClient) -> None:
     assert names == [f"p{number}" for number in range(7)]
 
 
-def test_a_missing_role_is_named_in_lower_case(kit: FakeAwsClient) -> None:
+def test_missing_role_error_has_message_in_both_cases(kit: FakeAwsClient) -> None:
     kit.iam.create_instance_profile(InstanceProfileName="empty")
     with raises_code("NoSuchEntity") as missing:
         kit.iam.add_role_to_instance_profile(InstanceProfileName="empty", RoleName="nobody")
@@ -75,23 +75,23 @@ def test_a_missing_role_is_named_in_lower_case(kit: FakeAwsClient) -> None:
     assert {error["Message"], error["message"]} == {"The role with name nobody cannot be found."}
 
 
-def test_a_profile_without_a_role_cannot_launch(kit: FakeAwsClient) -> None:
+def test_instance_profile_without_role_cannot_launch(kit: FakeAwsClient) -> None:
     kit.iam.create_instance_profile(InstanceProfileName="empty")
     kit.create_template(IamInstanceProfile={"Name": "empty"})
     response = kit.create_fleet(kit.overrides("m5.large", zones="a"))
     assert [error["ErrorCode"] for error in response["Errors"]] == ["InvalidParameterValue"]
 
 
-def test_the_node_role_is_there(kit: FakeAwsClient) -> None:
+def test_node_role_exists(kit: FakeAwsClient) -> None:
     role = kit.iam.get_role(RoleName="KarpenterNodeRole-demo")["Role"]
     assert role["Arn"] == "arn:aws:iam::123456789012:role/KarpenterNodeRole-demo"
 
 
-def test_who_am_i(kit: FakeAwsClient) -> None:
+def test_caller_identity_has_the_account(kit: FakeAwsClient) -> None:
     assert kit.client("sts").get_caller_identity()["Account"] == "123456789012"
 
 
-def messages(kit: FakeAwsClient) -> list[dict[str, Any]]:
+def receive_messages(kit: FakeAwsClient) -> list[dict[str, Any]]:
     sqs = kit.client("sqs")
     url = sqs.get_queue_url(QueueName="demo")["QueueUrl"]
     found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1).get("Messages", [])
@@ -100,16 +100,16 @@ def messages(kit: FakeAwsClient) -> list[dict[str, Any]]:
     return [json.loads(message["Body"]) for message in found]
 
 
-def test_a_missing_queue(kit: FakeAwsClient) -> None:
+def test_missing_queue_raises_queue_does_not_exist(kit: FakeAwsClient) -> None:
     sqs = kit.client("sqs")
     with pytest.raises(sqs.exceptions.QueueDoesNotExist):
         sqs.get_queue_url(QueueName="other")
 
 
-def test_a_spot_interruption_warns_and_then_takes_the_instance(kit: FakeAwsClient) -> None:
+def test_spot_interruption_sends_a_warning_and_shuts_the_instance_down(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances(capacity_type="spot")
     kit.control.interrupt_spot(one, notice_seconds=120)
-    (message,) = messages(kit)
+    (message,) = receive_messages(kit)
     assert (message["source"], message["detail-type"]) == ("aws.ec2", "EC2 Spot Instance Interruption Warning")
     assert message["detail"] == {"instance-id": one, "instance-action": "terminate"}
     assert kit.describe_instance(one)["State"]["Name"] == "pending"
@@ -119,12 +119,12 @@ def test_a_spot_interruption_warns_and_then_takes_the_instance(kit: FakeAwsClien
     assert found["StateReason"]["Code"] == "Server.SpotInstanceTermination"
 
 
-def test_health_rebalance_and_any_other_message(kit: FakeAwsClient) -> None:
+def test_health_rebalance_and_custom_messages_are_queued(kit: FakeAwsClient) -> None:
     (one,) = kit.launch_instances()
     arn = kit.control.health_event([one], eventTypeCode="AWS_EC2_INSTANCE_REBOOT_MAINTENANCE_SCHEDULED")
     kit.control.recommend_rebalance(one)
     kit.control.send_message({"source": "custom"})
-    found = {message.get("detail-type"): message for message in messages(kit)}
+    found = {message.get("detail-type"): message for message in receive_messages(kit)}
     health = found["AWS Health Event"]
     assert (health["source"], health["detail"]["eventArn"]) == ("aws.health", arn)
     assert health["detail"]["affectedEntities"] == [{"entityValue": one}]
@@ -132,17 +132,17 @@ def test_health_rebalance_and_any_other_message(kit: FakeAwsClient) -> None:
     assert found[None] == {"source": "custom"}
 
 
-def test_state_changes_are_sent_when_switched_on(kit: FakeAwsClient) -> None:
+def test_state_change_events_are_sent_when_enabled(kit: FakeAwsClient) -> None:
     kit.control.configure(state_change_events=True)
     (one,) = kit.launch_instances()
     kit.control.advance_clock(2)
-    assert [message["detail"] for message in messages(kit)] == [
+    assert [message["detail"] for message in receive_messages(kit)] == [
         {"instance-id": one, "state": "pending"},
         {"instance-id": one, "state": "running"},
     ]
 
 
-def test_zonal_shifts_come_and_go(kit: FakeAwsClient) -> None:
+def test_zonal_shift_starts_and_ends(kit: FakeAwsClient) -> None:
     arc = kit.client("arc-zonal-shift")
     arn = "arn:aws:eks:us-west-2:123456789012:cluster/demo"
     zone = kit.subnets()[0]["AvailabilityZoneId"]
@@ -157,7 +157,7 @@ def test_zonal_shifts_come_and_go(kit: FakeAwsClient) -> None:
         arc.get_managed_resource(resourceIdentifier="arn:aws:eks:us-west-2:123456789012:cluster/other")
 
 
-def test_shifts_run_out_by_the_clock_and_may_be_amazons_or_without_effect(kit: FakeAwsClient) -> None:
+def test_zonal_shifts_expire_and_autoshifts_are_listed_separately(kit: FakeAwsClient) -> None:
     arc = kit.client("arc-zonal-shift")
     arn = "arn:aws:eks:us-west-2:123456789012:cluster/demo"
     first, second, third = (subnet["AvailabilityZoneId"] for subnet in kit.subnets())

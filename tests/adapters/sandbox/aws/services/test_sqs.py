@@ -1,4 +1,4 @@
-"""The queue of the stand-in: what SQS promises, to pollers side by side too."""
+"""The stand-in's queue: SQS's guarantees, also with concurrent pollers."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +9,7 @@ import pytest
 from tests.support.sandbox.aws.kit import FakeAwsClient, raises_code
 
 LONG_POLL = 20
-"""Seconds."""
+"""Seconds, SQS's maximum."""
 
 
 class QueueClient:
@@ -38,7 +38,7 @@ class QueueClient:
         return found
 
     def message_counts(self) -> tuple[int, int]:
-        """Visible, and hidden."""
+        """Numbers of visible and of hidden messages."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         found = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)["Attributes"]
         return int(found[names[0]]), int(found[names[1]])
@@ -49,7 +49,7 @@ def queue(kit: FakeAwsClient) -> QueueClient:
     return QueueClient(kit)
 
 
-def test_a_message_is_hidden_shown_again_and_gone_when_it_is_deleted(queue: QueueClient) -> None:
+def test_message_is_hidden_then_visible_again_until_deleted(queue: QueueClient) -> None:
     queue.send("a")
     (first,) = queue.receive(visibility=5)
     assert queue.receive() == [] and queue.message_counts() == (0, 1)
@@ -63,7 +63,7 @@ def test_a_message_is_hidden_shown_again_and_gone_when_it_is_deleted(queue: Queu
     assert queue.message_counts() == (0, 0)
 
 
-def test_a_receipt_that_never_was_is_refused_by_itself(queue: QueueClient) -> None:
+def test_unknown_receipt_fails_alone(queue: QueueClient) -> None:
     queue.send("a")
     (message,) = queue.receive()
     response = queue.delete([{"ReceiptHandle": "none"}, message])
@@ -72,7 +72,7 @@ def test_a_receipt_that_never_was_is_refused_by_itself(queue: QueueClient) -> No
         queue.sqs.delete_message(QueueUrl=queue.url, ReceiptHandle="none")
 
 
-def test_a_poll_that_waits_wakes_for_a_message(queue: QueueClient) -> None:
+def test_long_poll_returns_when_a_message_arrives(queue: QueueClient) -> None:
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(queue.receive, LONG_POLL)
         time.sleep(0.5)
@@ -82,7 +82,7 @@ def test_a_poll_that_waits_wakes_for_a_message(queue: QueueClient) -> None:
     assert time.monotonic() - began < LONG_POLL / 2, "it went on waiting"
 
 
-def test_what_is_older_than_the_retention_is_gone(queue: QueueClient) -> None:
+def test_message_past_its_retention_is_removed(queue: QueueClient) -> None:
     queue.send("old")
     queue.sqs.set_queue_attributes(QueueUrl=queue.url, Attributes={"MessageRetentionPeriod": "60"})
     assert len(queue.receive(visibility=0)) == 1
@@ -91,7 +91,7 @@ def test_what_is_older_than_the_retention_is_gone(queue: QueueClient) -> None:
     assert queue.receive() == [] and queue.message_counts() == (0, 0)
 
 
-def test_pollers_side_by_side_get_each_message_once(queue: QueueClient) -> None:
+def test_concurrent_pollers_get_each_message_once(queue: QueueClient) -> None:
     bodies = [f"{number} {'x' * 400}" for number in range(1500)]
     queue.send(*bodies)
 
