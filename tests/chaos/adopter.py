@@ -1,4 +1,4 @@
-"""Runs `tenure adopt` as a person does, and looks at what it must not touch."""
+"""Runs `tenure adopt` as a user does, and checks the objects that it must not change."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from tests.support.product.scene import ClusterScope, condition_status
 
 
 class AdoptionRunner:
-    """`claims`: the names of NodeClaims that Karpenter made."""
+    """`claims`: the names of NodeClaims that Karpenter created."""
 
     def __init__(self, product: DedicatedProduct, scope: ClusterScope, class_path: str, claims: list[str]) -> None:
         self.product, self.scope, self.class_path, self.claims = product, scope, class_path, claims
@@ -29,7 +29,7 @@ class AdoptionRunner:
         )
 
     async def run_cli(self, *arguments: str, **environment: str) -> Object:
-        """Its answer; the exit code is 0."""
+        """Returns the command's output; its exit code must be 0."""
         child = self.start_cli(*arguments, **environment)
         out, errors = await asyncio.to_thread(child.communicate)
         assert child.returncode == 0, f"{child.returncode}: {errors}\n{out}"
@@ -37,7 +37,7 @@ class AdoptionRunner:
         return result
 
     async def snapshot(self) -> dict[str, Any]:
-        """What has to stay, by identity, and the instance profile of the class."""
+        """Identities of objects that must not be replaced, and the instance profile of the class."""
         claims = [one for one in await self.scope.nodeclaims() if one["metadata"]["name"] in self.claims]
         hosts = {one["status"]["nodeName"] for one in claims}
         nodes = [one for one in await self.scope.nodes() if one["metadata"]["name"] in hosts]

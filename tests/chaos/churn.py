@@ -1,7 +1,7 @@
-"""Nodes that come and go by every way there is, in corners that each know how many nodes that has to have cost.
+"""Nodes that are created and deleted in every possible way, in scopes that each count their expected launches.
 
-Every pod fills a node. A corner waits after each act until all is settled again, so that what it bought is known to
-the node; only `scale_up_and_revert` leaves it open how far a node came before nobody wanted it.
+Every pod fills a node. A scope waits after each action until it is settled, so that the expected number of launches is
+exact. Only after `scale_up_and_revert` is it open how many nodes were launched before their pods were deleted.
 """
 
 import random
@@ -14,15 +14,15 @@ from tests.support.product.eventually import wait_until
 from tests.support.product.scene import ClusterScope, object_names
 
 TIMEOUT_SECONDS = 900.0
-"""Seconds; the worker is killed again and again meanwhile, often before it has planned anything."""
-FLAP = 4.0
+"""Seconds. The worker is killed repeatedly meanwhile, often before it has planned anything."""
+FLAP_SECONDS = 4.0
 """Seconds for which a node is NotReady."""
 SHARE = 3
-"""An act befalls one of so many nodes."""
+"""An action affects one in this many nodes."""
 
 
 class ChurnScope:
-    """One scene with up to `size` nodes. `bought` is what it has to have cost, `regretted` what it may have, beside."""
+    """A cluster scope with up to `size` nodes. It must have launched `bought` nodes, and at most `regretted` more."""
 
     def __init__(self, scope: ClusterScope, *, size: int, seed: int, first: int) -> None:
         self.scope, self.size = scope, size
@@ -36,25 +36,31 @@ class ChurnScope:
         return max(1, self.size // SHARE)
 
     async def run_actions(self, more: Callable[[], bool]) -> None:
-        """One act and for as long as there is to be more the next; corners begin with different ones."""
+        """Run actions while `more` returns true, at least one; each scope starts with a different one."""
         await self.scope.create_deployment(0)
         await self._scale_up(self.size)
-        acts = (self.delete_nodes, self.make_nodes_flap, self.empty_nodes, self.drift_nodes, self.scale_up_and_revert)
-        for act in islice(cycle(acts), self._first % len(acts), None):
-            await act()
-            print(f"{self.scope.name}: {act.__name__}, {self.bought} bought", flush=True)
+        actions = (
+            self.delete_nodes,
+            self.make_nodes_flap,
+            self.empty_nodes,
+            self.drift_nodes,
+            self.scale_up_and_revert,
+        )
+        for action in islice(cycle(actions), self._first % len(actions), None):
+            await action()
+            print(f"{self.scope.name}: {action.__name__}, {self.bought} bought", flush=True)
             if not more():
                 return
 
     async def make_nodes_flap(self) -> None:
-        """Nodes turn NotReady for a moment."""
+        """Nodes become NotReady for some seconds."""
         for node in self._sample(object_names(await self.scope.nodes())):
-            await self.scope.inject_node_fault(NotReady(for_seconds=FLAP), node=node)
+            await self.scope.inject_node_fault(NotReady(for_seconds=FLAP_SECONDS), node=node)
         await wait_until(self._assert_all_ready, seconds=TIMEOUT_SECONDS)
         await self._wait_until_settled()
 
     async def drift_nodes(self) -> None:
-        """The pool's template changes: every node is replaced once, and its successor not again."""
+        """The NodePool's template changes: every node is replaced once."""
         self._generation += 1
         old = object_names(await self.scope.nodeclaims())
         template = {"metadata": {"labels": {"tests.tenure.sh/generation": str(self._generation)}}}
@@ -64,7 +70,7 @@ class ChurnScope:
         await self._wait_until_settled()
 
     async def delete_nodes(self) -> None:
-        """NodeClaims or Nodes are deleted under their pods, which move to new ones."""
+        """NodeClaims or Nodes are deleted; their pods move to new nodes."""
         kind = self._dice.choice((NODE_CLAIMS, NODES))
         found = object_names(await (self.scope.nodeclaims() if kind is NODE_CLAIMS else self.scope.nodes()))
         deleted = self._sample(found)
@@ -78,14 +84,14 @@ class ChurnScope:
         await self._wait_until_settled()
 
     async def empty_nodes(self) -> None:
-        """Pods go, then their nodes; later as many come again."""
+        """Pods are deleted, then their nodes; later the same number of pods is created."""
         few = self.sample_size
         await self._scale(self._pods - few)
         await self._wait_until_settled()
         await self._scale_up(few)
 
     async def scale_up_and_revert(self) -> None:
-        """Pods come and go again before their nodes can be there."""
+        """Pods are created and deleted before their nodes can register."""
         few = self.sample_size
         await self._scale(self._pods + few)
         self.regretted += few
@@ -111,7 +117,7 @@ class ChurnScope:
         return self._dice.sample(sorted(found), min(self.sample_size, len(found)))
 
     async def _wait_until_settled(self) -> None:
-        """A Running pod on each node, no other node, and no other cost."""
+        """Each node has a Running pod; there are no other nodes and no unexpected launches."""
         await wait_until(self._assert_settled, seconds=TIMEOUT_SECONDS)
         launched = len(self.scope.launched_instances())
         most = self.bought + self.regretted

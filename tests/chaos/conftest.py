@@ -1,4 +1,4 @@
-"""Every chaos test has the sandbox to itself."""
+"""Every chaos test has a sandbox of its own."""
 
 import pytest
 

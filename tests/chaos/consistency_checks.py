@@ -1,4 +1,4 @@
-"""The books at the end: instances, NodeClaims, Nodes and workflows against one another, as if nothing had happened."""
+"""Final checks that instances, NodeClaims, Nodes and workflows are consistent, as in a run without faults."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 async def assert_nodes_consistent(scope: ClusterScope) -> None:
-    """Each NodeClaim has one Node and one instance; none is tainted, cordoned or going."""
+    """Each NodeClaim has one Node and one instance; none is tainted, cordoned or deleting."""
     claims, nodes = await scope.nodeclaims(), await scope.nodes()
     deleting = [one for one in (*claims, *nodes) if "deletionTimestamp" in one["metadata"]]
     assert not deleting, f"{scope.name}: {object_names(deleting)} are going"
@@ -30,7 +30,7 @@ async def assert_nodes_consistent(scope: ClusterScope) -> None:
 
 
 async def assert_workflows_completed(scope: ClusterScope) -> None:
-    """Every workflow completed; every node that joined was drained; every instance was one NodeClaim's."""
+    """Every workflow completed, every registered node was drained, and every instance belonged to one NodeClaim."""
     nodeclaims = await scope.nodeclaim_workflows()
     bad = [f"{nodeclaim.name} {nodeclaim.status}" for nodeclaim in nodeclaims if nodeclaim.status != "COMPLETED"]
     assert not bad, f"{scope.name}: {bad}"
@@ -51,7 +51,7 @@ async def _drained_instance(scope: ClusterScope, nodeclaim: NodeClaimSummary) ->
 
 
 def assert_client_tokens_respected(scope: ClusterScope) -> None:
-    """No client token launched more than its call asked for."""
+    """No client token launched more instances than its call requested."""
     tokens = set(scope.client_tokens())
     fleets = [one for one in scope.product.aws.list_fleets() if one["client_token"] in tokens]
     over = [one for one in fleets if len(one["instances"]) > one["target"]["TotalTargetCapacity"]]
@@ -59,7 +59,7 @@ def assert_client_tokens_respected(scope: ClusterScope) -> None:
 
 
 async def assert_nothing_remains(product: DedicatedProduct, scopes: list[ClusterScope]) -> None:
-    """No object, finalizer or Lease of a node that is gone, and no workflow that failed."""
+    """No object, finalizer or Lease of a deleted node remains, and no workflow failed."""
     for scope in scopes:
         await scope.assert_no_nodes()
     nodes = set(object_names(await product.items(NODES.path())))
@@ -70,7 +70,7 @@ async def assert_nothing_remains(product: DedicatedProduct, scopes: list[Cluster
 
 
 def _nodeclaim_instance_id(claim: Object) -> str:
-    """Empty while it has no instance."""
+    """Empty while the NodeClaim has no instance."""
     provider = (claim.get("status") or {}).get("providerID", "")
     return parse_instance_id(provider) if provider else ""
 

@@ -1,4 +1,4 @@
-"""The histories of NodeClaim workflows, event by event as Temporal writes them: moments to do harm at."""
+"""Follows the histories of NodeClaim workflows event by event, so that faults can be injected after a given event."""
 
 import asyncio
 from collections import Counter
@@ -13,12 +13,12 @@ from tenure.cli.nodes.workflows import nodeclaim_name
 from tests.support.product.product import DedicatedProduct
 
 POLL_SECONDS = 0.3
-"""Seconds between looks for workflows that are not followed yet."""
+"""Seconds between polls for new workflows."""
 FAILED = EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
 
 
 class HistoryFollower:
-    """`count` is how many events were written since `follow` began, of whichever NodeClaim."""
+    """`count`: number of events since `follow` began, of all NodeClaims."""
 
     def __init__(self, product: DedicatedProduct) -> None:
         self._product = product
@@ -26,24 +26,24 @@ class HistoryFollower:
         self._event_received = asyncio.Condition()
         self.count = 0
         self.last = ""
-        """The newest event, in words."""
+        """The newest event, as text."""
         self.kinds = Counter[str]()
         self.failed_tasks: list[str] = []
-        """Workflow tasks that failed: a bug, or code that does not replay. Killed workers' tasks time out."""
+        """Failed workflow tasks: a bug, or code that does not replay. Tasks of killed workers time out instead."""
 
     @asynccontextmanager
     async def follow(self) -> AsyncIterator[Self]:
-        looking = asyncio.create_task(self._poll())
+        polling = asyncio.create_task(self._poll())
         try:
             yield self
         finally:
-            tasks = [looking, *self._followed.values()]
+            tasks = [polling, *self._followed.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def wait_until_count(self, count: int) -> None:
-        """Until so many events were written."""
+        """Wait until this many events were written."""
         async with self._event_received:
             await self._event_received.wait_for(lambda: self.count >= count)
 
@@ -56,7 +56,7 @@ class HistoryFollower:
                             self._follow_history(nodeclaim.workflow_id)
                         )
             except RPCError:
-                # Temporal is away; so are the events.
+                # # Temporal is unavailable, and so are its events.
                 pass
             await asyncio.sleep(POLL_SECONDS)
 

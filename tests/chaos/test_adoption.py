@@ -1,4 +1,6 @@
-"""Karpenter's cluster is looked at, taken over, handed back, and taken over again: no node drifts, and none goes."""
+"""Adoption of a Karpenter cluster: dry run, handover, handback, and a second adoption, without drift or deleted
+nodes.
+"""
 
 import asyncio
 from pathlib import Path
@@ -21,21 +23,21 @@ from tests.support.product.scene import ClusterScope, condition_status, object_n
 
 CLASS = "of-karpenter"
 READER = "adopter"
-"""May read everything, in Kubernetes and in AWS, and write nothing."""
+"""May read everything in Kubernetes and AWS, and write nothing."""
 
 
-async def test_taken_over_from_karpenter_and_handed_back(product: DedicatedProduct) -> None:
+async def test_cluster_is_adopted_from_karpenter_and_handed_back(product: DedicatedProduct) -> None:
     await product.ensure_worker()
     await product.kube.apply(node_class(CLASS))
     try:
         async with product.scope("adopted", of_class=CLASS, after="Never") as scope:
             await scope.run_pods(2)
             await product.stop_workers()
-            made = KarpenterConversion(scope, CLASS)
-            claims = await made.convert_nodes()
+            conversion = KarpenterConversion(scope, CLASS)
+            claims = await conversion.convert_nodes()
             async with karpenter_and_tenure_deployed(product):
-                await _run_adoption(KarpenterAdoption(scope, made, claims))
-            await asyncio.to_thread(made.delete_launch_template)
+                await _run_adoption(KarpenterAdoption(scope, conversion, claims))
+            await asyncio.to_thread(conversion.delete_launch_template)
             await product.ensure_worker()
     finally:
         await product.delete(EC2_NODE_CLASSES.path(CLASS))
@@ -67,15 +69,15 @@ async def _run_adoption(adopter: "KarpenterAdoption") -> None:
 
 
 class KarpenterAdoption(AdoptionRunner):
-    """With Karpenter's objects as they were made, and what only they can be asked."""
+    """The original Karpenter objects, and checks that need them."""
 
-    def __init__(self, scope: ClusterScope, made: KarpenterConversion, claims: list[str]) -> None:
+    def __init__(self, scope: ClusterScope, conversion: KarpenterConversion, claims: list[str]) -> None:
         assert isinstance(scope.product, DedicatedProduct)
-        super().__init__(scope.product, scope, made.class_path, claims)
-        self.made = made
+        super().__init__(scope.product, scope, conversion.class_path, claims)
+        self.made = conversion
 
     async def assert_dry_run_writes_nothing(self) -> None:
-        """Under rights to read alone, and nothing is even tried: two nodes would go on as they are."""
+        """With read-only rights, the dry run tries no write and predicts no change to the two nodes."""
         versions, written = await self._resource_versions(), len(self.product.own_sandbox.written)
         self.product.aws.bind_key(READER, [_READS])
         kubeconfig = await self._create_reader_kubeconfig()
@@ -83,27 +85,27 @@ class KarpenterAdoption(AdoptionRunner):
         preview = await self.run_cli("--dry-run", KUBECONFIG=str(kubeconfig), **keys)
         self.product.aws.release_key(READER)
         assert preview["ready"], [one for one in preview["findings"] if one["level"] == "problem"]
-        ours = [one for one in preview["nodeClaims"] if one["nodeClaim"] in self.claims]
-        statuses = {(one["phase"], one["drift"] is None, one["judged"], one["foundByTags"]) for one in ours}
-        assert len(ours) == 2 and statuses == {("Ready", True, True, True)}, ours
+        own_nodeclaims = [one for one in preview["nodeClaims"] if one["nodeClaim"] in self.claims]
+        statuses = {(one["phase"], one["drift"] is None, one["judged"], one["foundByTags"]) for one in own_nodeclaims}
+        assert len(own_nodeclaims) == 2 and statuses == {("Ready", True, True, True)}, own_nodeclaims
         assert preview["instanceProfiles"][CLASS] == {"name": karpenter.PROFILE, "there": True, "whose": "Karpenter's"}
         assert preview["leases"][0]["holder"] == karpenter.HOLDER and preview["karpenter"]["replicas"] == 2
         assert preview["wouldLaunch"]["nodes"] == [] and "commands" not in preview["wouldDisrupt"], preview
         assert {one["variable"]: one["outcome"] for one in preview["settings"]}["BATCH_IDLE_DURATION"] == "same"
         assert await self._resource_versions() == versions
         assert self.product.own_sandbox.written[written:] == [], "something was written to the API server"
-        tried = [one["action"] for one in self.product.aws.list_denials() if one["access_key"] == READER]
-        assert tried == [], f"AWS was asked for {tried}"
+        denied = [one["action"] for one in self.product.aws.list_denials() if one["access_key"] == READER]
+        assert denied == [], f"AWS was asked for {denied}"
 
     async def kill_during_handover(self) -> None:
-        """As soon as Karpenter is scaled to zero; the next run goes on there."""
+        """Kill the command once Karpenter is scaled to zero; the next run continues from there."""
         child = self.start_cli("--yes")
         await wait_until(self._assert_karpenter_stopped)
         child.kill()
         await asyncio.to_thread(child.communicate)
 
     async def assert_adopted(self) -> None:
-        """Stamped, in the phase Ready, and not paused any more."""
+        """NodeClaims have current hashes, are in phase Ready, and are not paused."""
         for claim in await self.scope.nodeclaims():
             annotations = claim["metadata"]["annotations"]
             assert (
@@ -119,13 +121,13 @@ class KarpenterAdoption(AdoptionRunner):
         assert phases == dict.fromkeys(self.claims, "Ready"), phases
 
     async def assert_usable_by_karpenter(self) -> None:
-        """Finalizers, both stamps and conditions on every NodeClaim, no taint, tags that its lists go by."""
+        """NodeClaims have finalizers, both hashes, conditions, no taint, and the tags that Karpenter lists by."""
         claims = await self.scope.nodeclaims()
         for claim in claims:
             metadata = claim["metadata"]
             assert metadata["finalizers"] == [labels.TERMINATION_FINALIZER]
             assert metadata["labels"][labels.NODECLASS] == CLASS and metadata["labels"][labels.CAPACITY_TYPE]
-            # Karpenter rewrites stamps of a version that is not its own, and drifts no node for them.
+            # # Karpenter rewrites hashes of another version, and does not drift nodes for them.
             for key in karpenter.HASH_ANNOTATIONS:
                 assert metadata["annotations"][key] not in ("", "v3", "v6"), metadata["annotations"]
             for one in (*labels.NODECLAIM_CONDITIONS, labels.READY):
@@ -159,13 +161,13 @@ class KarpenterAdoption(AdoptionRunner):
         assert labels.PAUSE not in (found["metadata"].get("annotations") or {})
 
     async def _resource_versions(self) -> dict[str, str]:
-        """Of what a controller of nodes writes to; Nodes themselves are written by their kubelets."""
+        """Resource versions of objects that a node controller writes; Nodes are also written by their kubelets."""
         kinds = (NODE_CLAIMS, NODE_POOLS, EC2_NODE_CLASSES)
         found = [one for kind in kinds for one in await self.product.items(kind.path())]
         return {one["metadata"]["uid"]: one["metadata"]["resourceVersion"] for one in found}
 
     async def _create_reader_kubeconfig(self) -> Path:
-        """A kubeconfig of somebody who may list and get, through the proxy that counts writes."""
+        """A kubeconfig with the rights to get and list, through the proxy that records writes."""
         everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
         group = "rbac.authorization.k8s.io"
         await self.scope.apply_manifest(
@@ -182,8 +184,8 @@ class KarpenterAdoption(AdoptionRunner):
                 "subjects": [{"kind": "ServiceAccount", "name": READER, "namespace": "default"}],
             }
         )
-        world = self.product.own_sandbox
-        return await asyncio.to_thread(world.service_account_kubeconfig, "default", READER, through_proxy=True)
+        sandbox = self.product.own_sandbox
+        return await asyncio.to_thread(sandbox.service_account_kubeconfig, "default", READER, through_proxy=True)
 
 
 _READS = {

@@ -1,4 +1,4 @@
-"""Three of ten AWS calls fail, also after the work was done: pods run all the same, and the books balance."""
+"""Three of ten AWS calls fail, some after they took effect: pods run anyway, and no extra instance is launched."""
 
 import pytest
 
@@ -7,14 +7,14 @@ from tests.support.product.product import DedicatedProduct
 
 SEED = 20
 SHARES = {"throttle": 1 / 10, "5xx": 1 / 9, "answer-lost": 1 / 8}
-"""Each of what the ones before it leave, so that it is a tenth of all calls."""
+"""Each share applies to the calls that the previous rules let pass, so that it is a tenth of all calls."""
 PODS = 6
 TIMEOUT_SECONDS = 400.0
-"""Seconds; what fails is tried again later and later."""
+"""Seconds. Failed calls are retried with backoff."""
 
 
 @pytest.mark.timeout(300 + TIMEOUT_SECONDS)
-async def test_a_scale_up_and_down_balances_while_aws_fails(product: DedicatedProduct) -> None:
+async def test_scale_up_and_down_launches_no_extra_node_while_aws_fails(product: DedicatedProduct) -> None:
     await product.stop_workers()
     product.aws.seed_faults(SEED)
     before = _count_aws_calls(product)

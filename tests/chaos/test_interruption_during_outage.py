@@ -1,6 +1,6 @@
-"""AWS's messages while Temporal is away, or while the worker is killed: none is lost.
+"""AWS messages during a Temporal outage, or while the worker is killed: none is lost.
 
-While Temporal is away they stay in the queue, and the metric that the alert goes by stands still.
+During the outage they stay in the queue, and the metric of the alert stops increasing.
 
 `TENURE_OUTAGE` is the outage in seconds.
 """
@@ -20,18 +20,18 @@ from tests.support.product.scene import ClusterScope, object_names
 TEMPORAL = "temporal"
 SECONDS = float(os.environ.get("TENURE_OUTAGE", "30"))
 TIMES = 100
-"""How often each message comes; so often come messages about instances of others."""
+"""Number of times that each message is sent, and of messages for foreign instances."""
 TIMEOUT_SECONDS = 150.0 + SECONDS
 NODES = 3
 READ = "tenure_interruption_last_read_seconds"
-RECEIVED = 5.0
-"""Seconds in which a poll that brought nothing may still end; on a busy machine it takes longer."""
-SLOWLY = 1.0
-"""Seconds until the queue answers, so that many messages are left when the worker is killed."""
+LAST_POLL_SECONDS = 5.0
+"""Seconds within which an empty poll ends; a busy machine takes longer."""
+LATENCY_SECONDS = 1.0
+"""Latency of the queue in seconds, so that many messages remain when the worker is killed."""
 
 
 @pytest.mark.timeout(600 + 3 * SECONDS)
-async def test_warnings_that_come_meanwhile_are_all_handled_once_it_is_back(product: DedicatedProduct) -> None:
+async def test_warnings_during_a_temporal_outage_are_handled_afterwards(product: DedicatedProduct) -> None:
     await product.ensure_worker(INTERRUPTION_QUEUE="demo")
     async with product.scope("warned") as scope:
         claims = await scope.run_pods(NODES)
@@ -53,7 +53,7 @@ async def test_warnings_that_come_meanwhile_are_all_handled_once_it_is_back(prod
         await wait_until(lambda: assert_queue_empty(product), seconds=TIMEOUT_SECONDS)
 
 
-async def test_a_worker_that_is_killed_among_its_messages_loses_none(product: DedicatedProduct) -> None:
+async def test_killed_worker_loses_no_queue_message(product: DedicatedProduct) -> None:
     await product.ensure_worker(INTERRUPTION_QUEUE="demo")
     async with product.scope("reads") as scope:
         claims = await scope.run_pods(NODES)
@@ -62,7 +62,7 @@ async def test_a_worker_that_is_killed_among_its_messages_loses_none(product: De
         await asyncio.to_thread(send_spot_warning, product, *claims[1:])
         sent = queued_message_count(product)
         slow = [
-            product.aws.add_fault("latency", service="sqs", action=action, latency=SLOWLY)
+            product.aws.add_fault("latency", service="sqs", action=action, latency=LATENCY_SECONDS)
             for action in ("ReceiveMessage", "DeleteMessageBatch")
         ]
         try:
@@ -84,15 +84,15 @@ async def test_a_worker_that_is_killed_among_its_messages_loses_none(product: De
 
 
 async def _assert_queue_idle(product: DedicatedProduct) -> float:
-    """When the queue was read last, now that it is not any more."""
+    """Polling has stopped. Returns the time of the last poll."""
     before = await product.metric_value(READ, source="queue")
-    await asyncio.sleep(RECEIVED)
+    await asyncio.sleep(LAST_POLL_SECONDS)
     assert await product.metric_value(READ, source="queue") == before
     return before
 
 
 async def _assert_messages_recorded(scope: ClusterScope, claim: Object, *kinds: str) -> None:
-    """Each once. The Kubernetes event of it may be lost with the worker, or be said again by the next."""
+    """Each message is recorded once. Its Kubernetes event may be lost with the worker, or repeated by the next."""
     found = (await nodeclaim_state(scope, claim)).interruptions
     assert [one.message.kind for one in found] == [*kinds], found
 

@@ -1,4 +1,4 @@
-"""Another controller of NodeClaims renews its lease: Tenure does nothing, says so, and begins when the lease lapses."""
+"""While Karpenter renews its leader Lease, Tenure does nothing and reports it; it starts when the Lease expires."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from tests.support.product.product import DedicatedProduct
 from tests.support.product.scene import ClusterScope
 
 
-async def test_a_worker_waits_until_karpenters_lease_lapses(product: DedicatedProduct) -> None:
+async def test_worker_waits_until_karpenters_lease_expires(product: DedicatedProduct) -> None:
     await product.stop_workers()
     async with product.scope("lease") as scope:
         await scope.create_deployment(1)
@@ -35,7 +35,7 @@ async def test_a_worker_waits_until_karpenters_lease_lapses(product: DedicatedPr
 
 @asynccontextmanager
 async def _karpenter_leading(product: DedicatedProduct) -> AsyncIterator[None]:
-    """Its leader renews the lease inside the block."""
+    """Karpenter's leader renews the Lease inside the block."""
     await renew_lease(product)
     renewing = asyncio.create_task(_renew_repeatedly(product))
     try:

@@ -1,6 +1,6 @@
-"""The worker is killed between drain and termination: one instance launched, one terminated, one NodeClaim gone.
+"""The worker is killed between drain and termination: one instance launches and terminates, one NodeClaim is deleted.
 
-Two acts: instances that end at the same time go in one call, and a fault of one scenario would befall the other's.
+Two tests, since concurrent terminations share one call, and the fault of one scenario would affect the other.
 """
 
 from tenure.kube.client.resources import NODE_CLAIMS
@@ -11,7 +11,7 @@ from tests.support.product.product import DedicatedProduct
 from tests.support.product.scene import ClusterScope, object_names
 
 
-async def test_killed_after_the_drain_and_before_ec2_terminates(product: DedicatedProduct) -> None:
+async def test_worker_killed_before_ec2_terminates_the_instance(product: DedicatedProduct) -> None:
     await product.ensure_worker()
     async with product.scope("drained", after="Never") as scope:
         (claim,) = await scope.run_pods(1)
@@ -26,7 +26,7 @@ async def test_killed_after_the_drain_and_before_ec2_terminates(product: Dedicat
         await _assert_completed(scope, claim["metadata"]["name"])
 
 
-async def test_killed_after_ec2_terminates_and_before_the_answer(product: DedicatedProduct) -> None:
+async def test_worker_killed_before_the_response_of_terminate_instances(product: DedicatedProduct) -> None:
     await product.ensure_worker()
     async with product.scope("ended", after="Never") as scope:
         (claim,) = await scope.run_pods(1)
@@ -43,7 +43,7 @@ async def test_killed_after_ec2_terminates_and_before_the_answer(product: Dedica
 
 
 async def _delete_nodeclaim(scope: ClusterScope, claim: Object) -> None:
-    """Once no pod is left, since a pod on a node that is going is promised another node at once."""
+    """Scale to zero first: a pod on a deleting node would be nominated to another node at once."""
     await scope.scale_deployment(0)
     await wait_until(lambda: scope.assert_pods_running(0))
     await scope.product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))

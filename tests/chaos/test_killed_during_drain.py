@@ -1,4 +1,4 @@
-"""The worker is killed in the middle of a drain that is held: nothing is forced, nothing is done twice."""
+"""The worker is killed during a blocked drain: nothing is forced, and nothing happens twice."""
 
 from tenure.kube.client.resources import NODE_CLAIMS, WORKLOADS
 from tests.support.product.drains import (
@@ -15,7 +15,7 @@ from tests.support.product.product import DedicatedProduct
 from tests.support.product.scene import ClusterScope, object_names
 
 
-async def test_a_drain_held_by_a_budget_goes_on_after_the_worker_was_killed(
+async def test_drain_blocked_by_a_budget_continues_after_a_worker_kill(
     product: DedicatedProduct,
 ) -> None:
     await product.ensure_worker()
@@ -33,7 +33,7 @@ async def test_a_drain_held_by_a_budget_goes_on_after_the_worker_was_killed(
         await _assert_completed(scope, name)
 
 
-async def test_time_held_runs_on_while_no_worker_is_there(product: DedicatedProduct) -> None:
+async def test_blocked_for_elapses_without_a_worker(product: DedicatedProduct) -> None:
     await product.ensure_worker()
     async with product.scope("held-for", after="Never") as scope:
         (claim,) = await scope.run_pods(1)
@@ -45,7 +45,7 @@ async def test_time_held_runs_on_while_no_worker_is_there(product: DedicatedProd
         await _assert_completed(scope, claim["metadata"]["name"])
 
 
-async def test_a_rollout_is_restarted_once_though_the_worker_was_killed(product: DedicatedProduct) -> None:
+async def test_deployment_is_restarted_once_across_a_worker_kill(product: DedicatedProduct) -> None:
     await product.ensure_worker(**SURGE)
     async with optional_right(product, "surge_single_replicas"), product.scope("surged-on", after="Never") as scope:
         (claim,) = await scope.run_pods(1)

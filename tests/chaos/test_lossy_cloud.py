@@ -1,6 +1,6 @@
-"""Many nodes at once while EC2 loses answers and is slow, and the API server sheds load: each is bought once.
+"""Many concurrent nodes while EC2 loses responses and is slow, and the API server sheds load: each launches once.
 
-`TENURE_LOSSY` sets how many; 300 is what it is for, and `make chaos` takes them.
+`TENURE_LOSSY` is the number of nodes; `make chaos` uses 300.
 """
 
 import os
@@ -18,14 +18,14 @@ from tests.support.product.product import DedicatedProduct
 NODES = int(os.environ.get("TENURE_LOSSY", "40"))
 TIMEOUT_SECONDS = 180.0 + 3 * NODES
 LOST, LATE, SHED = 0.10, 0.05, 0.20
-"""Shares: of EC2's answers that are lost, of its answers that come late, of the API server's answers that are 429."""
-LATE_BY = 30.0
-"""Seconds; as long as a client waits."""
+"""Shares of EC2's responses that are lost or late, and of the API server's responses that are 429."""
+LATENCY_SECONDS = 30.0
+"""Seconds, as long as a client waits."""
 SEED = 7
 
 
 @pytest.mark.timeout(300 + TIMEOUT_SECONDS)
-async def test_each_node_is_bought_once_though_answers_are_lost_late_and_refused(product: DedicatedProduct) -> None:
+async def test_each_node_launches_once_with_lost_late_and_shed_responses(product: DedicatedProduct) -> None:
     await product.ensure_worker(BATCH_MAX_DURATION="5s")
     async with product.scope("lossy") as scope:
         began = time.monotonic()
@@ -46,10 +46,10 @@ async def test_each_node_is_bought_once_though_answers_are_lost_late_and_refused
 
 @contextmanager
 def lossy_aws(product: DedicatedProduct) -> Iterator[dict[str, int]]:
-    """The dictionary says afterwards how often each befell a call."""
+    """Afterwards, the dictionary has the number of hits of each fault."""
     aws, hits = product.aws, dict[str, int]()
     aws.seed_faults(SEED)
-    late = aws.add_fault("latency", service="ec2", probability=LATE, latency=LATE_BY)
+    late = aws.add_fault("latency", service="ec2", probability=LATE, latency=LATENCY_SECONDS)
     lost = aws.add_fault("answer-lost", service="ec2", probability=LOST)
     with product.own_sandbox.faults.during(ErrorResponse(429, retry_after=1), share=SHED) as shed:
         try:

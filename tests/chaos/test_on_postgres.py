@@ -1,4 +1,4 @@
-"""A Temporal server on PostgreSQL: set back to an older backup, guarded, encrypted. `make postgres` runs it."""
+"""A Temporal server on PostgreSQL: restored from an older backup, with mTLS, encrypted. `make postgres` runs it."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -22,10 +22,10 @@ from tests.support.product.scene import ClusterScope, object_names
 
 pytestmark = pytest.mark.timeout(900)
 RESYNC = 400.0
-"""Seconds; what is gone since the backup is looked for every three minutes."""
+"""Seconds. The resync finds workflows missing since the backup; it runs every three minutes."""
 INSIDE, OUTSIDE = "keeps_records", "NodeClaim"
-"""A field of a life's state, which only payloads have, and the name of its workflow, which is not encrypted."""
-READABLE = """
+"""A field of the workflow state, which only payloads have, and the workflow type, which is not encrypted."""
+BYTEA_COUNT_QUERIES = """
     SELECT format('SELECT count(*) FROM %I WHERE position(''{word}''::bytea IN %I) > 0', table_name, column_name)
     FROM information_schema.columns WHERE table_schema = 'public' AND data_type = 'bytea'
 """
@@ -38,53 +38,53 @@ def server(plan: Plan, product: DedicatedProduct) -> TemporalServer:
     return product.own_sandbox.temporal_server
 
 
-async def test_an_older_backup_takes_no_node_away_and_buys_none_again(
+async def test_restored_backup_deletes_no_node_and_launches_none_twice(
     product: DedicatedProduct, server: TemporalServer, tmp_path: Path
 ) -> None:
-    """Of four nodes one stays, one is being launched in the backup, one comes after it, and one goes."""
+    """In the backup, one of four nodes is Ready, one is launching, one does not exist yet, and one still exists."""
     await product.ensure_worker()
     async with (
-        product.scope("stays", after="Never") as stays,
-        product.scope("half", after="Never") as half,
+        product.scope("stays", after="Never") as steady,
+        product.scope("half", after="Never") as launching,
         product.scope("comes", after="Never") as added,
         product.scope("goes", after="Never") as removed,
     ):
-        await asyncio.gather(stays.run_pods(1), removed.run_pods(1))
-        fault = half.inject_aws_fault("5xx", "CreateFleet")
-        await half.create_deployment(1)
-        claim = await wait_until(lambda: half.assert_newest_nodeclaim(1))
-        await wait_until(lambda: _assert_in_phase(half, claim, Phase.LAUNCH))
+        await asyncio.gather(steady.run_pods(1), removed.run_pods(1))
+        fault = launching.inject_aws_fault("5xx", "CreateFleet")
+        await launching.create_deployment(1)
+        claim = await wait_until(lambda: launching.assert_newest_nodeclaim(1))
+        await wait_until(lambda: _assert_in_phase(launching, claim, Phase.LAUNCH))
         await _run_in_sandbox(product, server.backup(tmp_path))
-        half.remove_aws_fault(fault)
+        launching.remove_aws_fault(fault)
         await added.run_pods(1)
         await _scale_to_zero(removed)
-        await wait_until(lambda: half.assert_nodes_initialized(1))
-        bought = {scope.name: scope.launched_instances() for scope in (stays, half, added, removed)}
-        assert {len(instances) for instances in bought.values()} == {1}
+        await wait_until(lambda: launching.assert_nodes_initialized(1))
+        launched = {scope.name: scope.launched_instances() for scope in (steady, launching, added, removed)}
+        assert {len(instances) for instances in launched.values()} == {1}
         await _run_in_sandbox(product, server.restore(tmp_path))
         await product.stop_workers()
         await product.resume_worker()
         await wait_until(lambda: _assert_no_open_workflow(removed), seconds=RESYNC)
-        for scope in (stays, half, added):
+        for scope in (steady, launching, added):
             (name,) = object_names(await scope.nodeclaims())
             await wait_until(partial(_assert_in_phase, scope, name, Phase.READY), seconds=RESYNC)
             await scope.assert_pods_running(1)
-        assert {scope.name: scope.launched_instances() for scope in (stays, half, added, removed)} == bought
+        assert {scope.name: scope.launched_instances() for scope in (steady, launching, added, removed)} == launched
         assert not removed.alive_instances()
         await wait_until(lambda: _assert_nothing_missing(product))
-        await stays.scale_deployment(2)
-        await wait_until(lambda: stays.assert_nodes_initialized(2))
-        assert len(stays.launched_instances()) == 2
+        await steady.scale_deployment(2)
+        await wait_until(lambda: steady.assert_nodes_initialized(2))
+        assert len(steady.launched_instances()) == 2
         assert await product.failed_workflows() == []
 
 
-async def test_nobody_is_let_in_without_a_certificate_and_the_doctor_finds_it_well(
+async def test_client_without_certificate_is_rejected_and_doctor_finds_no_problem(
     product: DedicatedProduct, server: TemporalServer
 ) -> None:
     await product.ensure_worker()
-    stranger = replace(product.connection, security=Security(ca=server.security.ca))
+    without_certificate = replace(product.connection, security=Security(ca=server.security.ca))
     with pytest.raises(UsageError, match="TEMPORAL_TLS_CLIENT_CERT_PATH"):
-        await stranger.connect()
+        await without_certificate.connect()
     _, found = await product.run_cli("doctor")
     findings = {one["subject"]: (one["level"], one["message"]) for one in found if one["area"] == "temporal"}
     assert findings["search attributes"][0] == "ok"
@@ -92,7 +92,7 @@ async def test_nobody_is_let_in_without_a_certificate_and_the_doctor_finds_it_we
     assert {subject: finding for subject, finding in findings.items() if finding[0] == "problem"} == {}
 
 
-async def test_what_is_encrypted_is_not_readable_in_the_database(
+async def test_encrypted_payloads_are_not_readable_in_the_database(
     plan: Plan, product: DedicatedProduct, server: TemporalServer
 ) -> None:
     if not plan.encrypted:
@@ -118,8 +118,8 @@ def _events_text(events: Sequence[HistoryEvent]) -> str:
 
 
 def _count_rows_with(server: TemporalServer, text: str) -> int:
-    """Rows of any table that have this word in the clear, in whatever is stored as bytes."""
-    queries = server.store.query("temporal", READABLE.format(word=text)).splitlines()
+    """Number of rows, of any table, with this text unencrypted in a bytea column."""
+    queries = server.store.query("temporal", BYTEA_COUNT_QUERIES.format(word=text)).splitlines()
     assert any("history_node" in query for query in queries)
     return sum(int(server.store.query("temporal", query)) for query in queries)
 
@@ -143,7 +143,7 @@ async def _scale_to_zero(scope: ClusterScope) -> None:
 
 
 async def _assert_no_open_workflow(scope: ClusterScope) -> None:
-    """No workflow of it is open, though the backup had one."""
+    """No workflow of the scope is open, although the backup had one."""
     nodeclaims = await scope.nodeclaim_workflows()
     assert nodeclaims and not any(nodeclaim.open for nodeclaim in nodeclaims), nodeclaims
 

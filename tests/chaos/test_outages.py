@@ -1,7 +1,7 @@
-"""Temporal or the API server is away for a while: nodes keep running, nothing is disrupted, all goes on afterwards.
+"""An outage of Temporal or the API server: nodes keep running, nothing is disrupted, and all work resumes afterwards.
 
-`TENURE_OUTAGE` is Temporal's outage in seconds; the API server's is half of it. `make chaos` takes the full 120, and
-one after the other; by default both are away at once, for as long as tells something.
+`TENURE_OUTAGE` is Temporal's outage in seconds; the API server's is half of it. `make chaos` uses 120 seconds, with
+separate outages. By default both are unavailable at once, for a shorter time.
 """
 
 import asyncio
@@ -23,51 +23,53 @@ from tests.support.product.scene import ClusterScope, object_names
 TEMPORAL, API_SERVER, SCHEDULER = "temporal", "kube-apiserver", "kube-scheduler"
 SECONDS = float(os.environ.get("TENURE_OUTAGE", "30"))
 TIMEOUT_SECONDS = 150.0 + SECONDS
-SLOWLY = 20.0
-"""Seconds more until a node is there: by then the kube-scheduler is away."""
+BOOT_SECONDS = 20.0
+"""Additional seconds until the node registers; by then kube-scheduler is stopped."""
 pytestmark = pytest.mark.timeout(600 + 3 * SECONDS)
-at_length = pytest.mark.skipif("TENURE_OUTAGE" not in os.environ, reason="make chaos takes one after the other")
+full_outage = pytest.mark.skipif("TENURE_OUTAGE" not in os.environ, reason="make chaos takes one after the other")
 
 
-@at_length
-async def test_while_temporal_is_away_nodes_run_and_pods_wait(product: DedicatedProduct) -> None:
-    async with _nodepools_under_test(product) as (steady, grows, drains):
+@full_outage
+async def test_nodes_run_and_pods_wait_during_a_temporal_outage(product: DedicatedProduct) -> None:
+    async with _nodepools_under_test(product) as (steady, growing, draining):
         async with _outage(product, TEMPORAL):
-            await grows.scale_deployment(2)
+            await growing.scale_deployment(2)
             await _assert_pods_unchanged(steady, SECONDS)
-        await _assert_all_resume(steady, grows, drains)
+        await _assert_all_resume(steady, growing, draining)
 
 
-@at_length
-async def test_while_the_api_server_is_away_nodes_run_and_launches_wait(product: DedicatedProduct) -> None:
-    async with _nodepools_under_test(product) as (steady, grows, drains):
-        await grows.scale_deployment(2)
-        await wait_until(lambda: grows.assert_newest_nodeclaim(2))
+@full_outage
+async def test_nodes_run_and_launches_wait_during_an_api_server_outage(product: DedicatedProduct) -> None:
+    async with _nodepools_under_test(product) as (steady, growing, draining):
+        await growing.scale_deployment(2)
+        await wait_until(lambda: growing.assert_newest_nodeclaim(2))
         async with _outage(product, API_SERVER):
             await asyncio.sleep(SECONDS / 2)
             assert len(steady.alive_instances()) == 1
-        await _assert_all_resume(steady, grows, drains)
+        await _assert_all_resume(steady, growing, draining)
 
 
-async def test_while_both_are_away_at_once_nodes_run(product: DedicatedProduct) -> None:
-    async with _nodepools_under_test(product) as (steady, grows, drains):
-        await grows.scale_deployment(2)
+async def test_nodes_run_while_temporal_and_api_server_are_unavailable(product: DedicatedProduct) -> None:
+    async with _nodepools_under_test(product) as (steady, growing, draining):
+        await growing.scale_deployment(2)
         async with _outage(product, TEMPORAL):
             async with _outage(product, API_SERVER):
                 await asyncio.sleep(SECONDS / 2)
             await asyncio.sleep(SECONDS / 2)
             assert len(steady.alive_instances()) == 1
-        await _assert_all_resume(steady, grows, drains)
+        await _assert_all_resume(steady, growing, draining)
 
 
 @pytest.mark.row("001-k")
-async def test_while_the_kube_scheduler_is_away_a_node_that_came_up_waits_for_its_pod(
+async def test_new_node_waits_for_its_pod_during_a_kube_scheduler_outage(
     product: DedicatedProduct,
 ) -> None:
-    """For longer than a plan's answer is good for, in a pool whose empty nodes go after a second; it says whom for."""
+    """The outage is longer than a nomination lasts, and the NodePool's consolidateAfter is one second. The node
+    names the pod.
+    """
     await product.ensure_worker()
     async with product.scope("unplaced") as scope:
-        await scope.inject_node_fault(SlowBoot(seconds=SLOWLY))
+        await scope.inject_node_fault(SlowBoot(seconds=BOOT_SECONDS))
         await scope.create_deployment(1)
         await wait_until(lambda: scope.assert_newest_nodeclaim(1))
         async with _outage(product, SCHEDULER):
@@ -88,7 +90,7 @@ async def _assert_unblocked(scope: ClusterScope, claim: str) -> None:
 
 
 async def _assert_only_ready_node(scope: ClusterScope, claim: str) -> None:
-    """And is the only one."""
+    """The node is Ready, and is the only one."""
     assert await scope.assert_newest_nodeclaim(1) == claim
     assert (await scope.nodeclaim_state(claim)).phase is Phase.READY
 
@@ -97,15 +99,19 @@ async def _assert_only_ready_node(scope: ClusterScope, claim: str) -> None:
 async def _nodepools_under_test(
     product: DedicatedProduct,
 ) -> AsyncIterator[tuple[ClusterScope, ClusterScope, ClusterScope]]:
-    """A node that runs, one whose pool is to grow, and one whose drain is held up; the worker lives through it all."""
+    """A running node, one whose pool scales up, and one with a blocked drain. The worker survives the outage."""
     worker = await product.ensure_worker()
-    async with product.scope("steady") as steady, product.scope("grows") as grows, product.scope("drains") as drains:
-        await asyncio.gather(steady.run_pods(1), grows.run_pods(1), drains.run_pods(1))
-        await _annotate_do_not_disrupt(drains, "true")
-        (claim,) = await drains.nodeclaims()
+    async with (
+        product.scope("steady") as steady,
+        product.scope("grows") as growing,
+        product.scope("drains") as draining,
+    ):
+        await asyncio.gather(steady.run_pods(1), growing.run_pods(1), draining.run_pods(1))
+        await _annotate_do_not_disrupt(draining, "true")
+        (claim,) = await draining.nodeclaims()
         await product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
-        await wait_until(lambda: _assert_draining(drains))
-        yield steady, grows, drains
+        await wait_until(lambda: _assert_draining(draining))
+        yield steady, growing, draining
         assert product.worker is worker and worker.is_running, f"the worker ended, see {worker.log}"
 
 
@@ -121,30 +127,30 @@ async def _outage(product: DedicatedProduct, part: str) -> AsyncIterator[None]:
 async def _assert_pods_unchanged(scope: ClusterScope, seconds: float) -> None:
     before = [pod["metadata"]["uid"] for pod in await scope.pods()]
 
-    async def runs() -> None:
+    async def pods_unchanged() -> None:
         await scope.assert_pods_running(1)
         assert [pod["metadata"]["uid"] for pod in await scope.pods()] == before, f"{scope.name} has other pods"
 
-    await assert_throughout(runs, seconds=seconds)
+    await assert_throughout(pods_unchanged, seconds=seconds)
 
 
-async def _assert_all_resume(steady: ClusterScope, grows: ClusterScope, drains: ClusterScope) -> None:
-    """The pod gets its one node; the drain is still held, and ends once it is let go; what ran runs."""
-    await wait_until(lambda: grows.assert_pods_running(2), seconds=TIMEOUT_SECONDS)
-    await wait_until(lambda: grows.assert_nodes_initialized(2), seconds=TIMEOUT_SECONDS)
-    await grows.wait_until_nodes_launched(2)
-    drained = object_names(await drains.nodeclaims())[0]
-    await wait_until(lambda: _assert_draining(drains), seconds=TIMEOUT_SECONDS)
-    await _annotate_do_not_disrupt(drains, "false")
-    await wait_until(lambda: drains.assert_nodeclaims_deleted([drained]), seconds=TIMEOUT_SECONDS)
-    await wait_until(lambda: drains.assert_pods_running(1), seconds=TIMEOUT_SECONDS)
-    await drains.wait_until_nodes_launched(2)
+async def _assert_all_resume(steady: ClusterScope, growing: ClusterScope, draining: ClusterScope) -> None:
+    """The new pod gets one node, the drain stays blocked until it is allowed, and the steady node still runs."""
+    await wait_until(lambda: growing.assert_pods_running(2), seconds=TIMEOUT_SECONDS)
+    await wait_until(lambda: growing.assert_nodes_initialized(2), seconds=TIMEOUT_SECONDS)
+    await growing.wait_until_nodes_launched(2)
+    drained = object_names(await draining.nodeclaims())[0]
+    await wait_until(lambda: _assert_draining(draining), seconds=TIMEOUT_SECONDS)
+    await _annotate_do_not_disrupt(draining, "false")
+    await wait_until(lambda: draining.assert_nodeclaims_deleted([drained]), seconds=TIMEOUT_SECONDS)
+    await wait_until(lambda: draining.assert_pods_running(1), seconds=TIMEOUT_SECONDS)
+    await draining.wait_until_nodes_launched(2)
     await _assert_pods_unchanged(steady, 2)
     await steady.assert_one_node_launched()
 
 
 async def _annotate_do_not_disrupt(scope: ClusterScope, value: str) -> None:
-    """A budget would not do: of a node that is Unknown after an outage Kubernetes lets pods be evicted all the same."""
+    """A budget would not block the drain: Kubernetes allows evictions from a node that is Unknown after an outage."""
     (pod,) = object_names(await scope.pods())
     path = PODS.path(pod, namespace="default")
     await scope.product.patch(path, {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: value}}})

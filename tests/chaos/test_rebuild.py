@@ -1,6 +1,6 @@
-"""Temporal's database is lost, and an empty one takes its place beside a worker that is at work: `tenure rebuild`.
+"""Temporal's database is lost and replaced by an empty one while a worker runs: `tenure rebuild`.
 
-In a world of its own, since nothing else could be told of what was before.
+A sandbox of its own, since the other tests' state would be lost too.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ async def losable_product(own_sandbox: Sandbox) -> AsyncIterator[DedicatedProduc
         yield product
 
 
-async def test_lives_go_on_from_the_cluster_and_nothing_is_bought_twice(losable_product: DedicatedProduct) -> None:
+async def test_workflows_are_rebuilt_from_the_cluster_without_new_launches(losable_product: DedicatedProduct) -> None:
     product = losable_product
     await product.ensure_worker()
     async with product.scope("steady", after="Never") as steady, product.scope("drains", after="Never") as drains:
@@ -80,7 +80,7 @@ async def _lose_temporal_store(sandbox: Sandbox) -> None:
 
 
 async def _assert_only_reported(product: DedicatedProduct, claim: str, pool: str) -> None:
-    """The dry run names what is missing, by its exit code too, and starts nothing of it."""
+    """The dry run reports what is missing, also by its exit code, and starts nothing."""
     code, found = await product.run_cli("rebuild", "--dry-run")
     assert code == 1
     assert _kinds_and_names(found) >= {
@@ -95,7 +95,7 @@ async def _assert_only_reported(product: DedicatedProduct, claim: str, pool: str
 
 
 async def _assert_nothing_missing(product: DedicatedProduct) -> None:
-    """Visibility comes a moment later; what was started is not started again."""
+    """Visibility lags, so retry; workflows that already run are not started again."""
     found = await product.run_cli("rebuild")
     assert found == (0, []), found
 

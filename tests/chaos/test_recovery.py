@@ -1,6 +1,6 @@
-"""A worker that is killed and started again takes up its work, and writes nothing about nodes that did not change.
+"""A restarted worker resumes its work, and writes nothing about unchanged nodes.
 
-The figures for 500 nodes are `python -m benchmarks.recovery`'s.
+`python -m benchmarks.recovery` measures 500 nodes.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from tests.support.product.product import DedicatedProduct
 from tests.support.product.scene import ClusterScope, object_names
 
 NODES = 30
-QUIET = 8.0
-"""Seconds of watching after the restart's first decision: the first resync is over by then."""
+QUIET_SECONDS = 8.0
+"""Seconds of observation after the first decision of the new worker; its first resync is over by then."""
 
 
-async def test_a_restart_writes_nothing_about_nodes_that_did_not_change(product: DedicatedProduct) -> None:
+async def test_restarted_worker_writes_nothing_about_unchanged_nodes(product: DedicatedProduct) -> None:
     await product.ensure_worker()
     async with paused_schedule(product, "tags"), product.scope("many") as many, product.scope("one") as one:
         claims = object_names(await many.run_pods(NODES))
@@ -26,7 +26,7 @@ async def test_a_restart_writes_nothing_about_nodes_that_did_not_change(product:
         await one.create_deployment(1)
         await product.resume_worker()
         await wait_until(lambda: one.assert_pods_running(1))
-        await asyncio.sleep(QUIET)
+        await asyncio.sleep(QUIET_SECONDS)
         writes = product.own_sandbox.written[written:]
         assert _writes_about(writes, object_names(await one.nodeclaims())), "nothing was written of what did change"
         assert not _writes_about(writes, [*claims, *nodes]), _writes_about(writes, [*claims, *nodes])
@@ -34,9 +34,11 @@ async def test_a_restart_writes_nothing_about_nodes_that_did_not_change(product:
 
 
 async def _assert_status_written(scope: ClusterScope) -> None:
-    """The worker is not behind with what it has to say of them: it says that of its pods last."""
-    left = object_names([one for one in await scope.nodeclaims() if not one["status"].get("lastPodEventTime")])
-    assert not left, f"{left} do not tell of their pods yet"
+    """The worker has written all status; the last pod event is written last."""
+    without_pod_event = object_names(
+        [one for one in await scope.nodeclaims() if not one["status"].get("lastPodEventTime")]
+    )
+    assert not without_pod_event, f"{without_pod_event} do not tell of their pods yet"
 
 
 def _writes_about(written: list[str], objects: list[str]) -> list[str]:

@@ -1,6 +1,6 @@
-"""Temporal's server and its database are stopped and a newer version is started, under a worker at work.
+"""Temporal and its database are stopped and upgraded while a worker runs.
 
-`make postgres` runs it, in a world of its own that begins with the version before.
+`make postgres` runs it, in a sandbox of its own that starts with the previous version.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ pytestmark = pytest.mark.timeout(600)
 async def old_product(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DedicatedProduct]:
     if plan.temporal != "postgres":
         pytest.skip("make postgres")
-    begins = replace(plan, temporal_version=TEMPORAL_BEFORE)
+    previous_version_plan = replace(plan, temporal_version=TEMPORAL_BEFORE)
     async with (
-        Sandbox(tmp_path_factory.mktemp("upgraded"), plan=begins) as sandbox,
+        Sandbox(tmp_path_factory.mktemp("upgraded"), plan=previous_version_plan) as sandbox,
         DedicatedProduct(sandbox) as product,
     ):
         yield product
 
 
-async def test_nodes_and_drains_go_on_through_an_upgrade(old_product: DedicatedProduct) -> None:
+async def test_nodes_and_drains_survive_a_temporal_upgrade(old_product: DedicatedProduct) -> None:
     product, sandbox = old_product, old_product.own_sandbox
     worker = await product.ensure_worker()
     assert await _server_version(product) == TEMPORAL_BEFORE

@@ -1,11 +1,11 @@
-"""Two workers share the work, and one of them hosts the watch; when that one is killed, the other takes it over."""
+"""Two workers share the work, and one hosts the watch; when it is killed, the other takes over."""
 
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import DedicatedProduct
 from tests.support.product.worker_harness import WorkerUnderTest
 
 
-async def test_the_watch_moves_from_a_killed_worker_to_the_other(product: DedicatedProduct) -> None:
+async def test_watch_moves_from_a_killed_worker_to_the_other(product: DedicatedProduct) -> None:
     await product.ensure_worker()
     first, second = product.worker, product.add_worker()
     await second.start()
@@ -25,7 +25,7 @@ async def test_the_watch_moves_from_a_killed_worker_to_the_other(product: Dedica
 
 
 async def _find_watcher(product: DedicatedProduct, *both: WorkerUnderTest) -> tuple[WorkerUnderTest, WorkerUnderTest]:
-    """The one that hosts the watch at this moment, and the other."""
+    """Returns the worker that hosts the watch now, and the other."""
     host = await product.watch_host()
     watcher, other = sorted(both, key=lambda one: not _is_worker(host, one))
     assert _is_worker(host, watcher) and not _is_worker(host, other), f"{host} hosts the watch"
@@ -38,5 +38,5 @@ async def _assert_watches(product: DedicatedProduct, worker: WorkerUnderTest) ->
 
 
 def _is_worker(identity: str, worker: WorkerUnderTest) -> bool:
-    """Temporal knows a worker as `pid@host`."""
+    """Temporal identifies a worker as `pid@host`."""
     return identity.partition("@")[0] == str(worker.pid)

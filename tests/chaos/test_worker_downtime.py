@@ -1,4 +1,4 @@
-"""The world changes while no worker is there: when one is back, it catches up with all of it."""
+"""The cluster changes while no worker runs; the next worker catches up."""
 
 import asyncio
 import re
@@ -12,7 +12,7 @@ from tests.support.product.product import DedicatedProduct
 from tests.support.product.scene import ClusterScope, object_names
 
 
-async def test_pods_that_came_meanwhile_get_nodes_and_pods_that_went_leave_none(
+async def test_pods_created_and_deleted_during_downtime_are_handled(
     product: DedicatedProduct,
 ) -> None:
     await product.ensure_worker()
@@ -28,7 +28,7 @@ async def test_pods_that_came_meanwhile_get_nodes_and_pods_that_went_leave_none(
         await wait_until(lambda: shrinks.assert_nodeclaims_deleted(object_names(left)))
 
 
-async def test_a_claim_that_was_deleted_meanwhile_goes_and_one_that_was_made_launches(
+async def test_nodeclaims_deleted_and_created_during_downtime_are_handled(
     product: DedicatedProduct,
 ) -> None:
     await product.ensure_worker()
@@ -44,7 +44,7 @@ async def test_a_claim_that_was_deleted_meanwhile_goes_and_one_that_was_made_lau
         assert object_names(await made.nodeclaims()) == [name] and len(made.launched_instances()) == 1
 
 
-async def test_a_pool_that_changed_meanwhile_is_heeded(product: DedicatedProduct) -> None:
+async def test_nodepool_changed_during_downtime_applies(product: DedicatedProduct) -> None:
     await product.ensure_worker()
     async with product.scope("patient", after="Never") as scope:
         claims = await scope.run_pods(1)
@@ -55,7 +55,7 @@ async def test_a_pool_that_changed_meanwhile_is_heeded(product: DedicatedProduct
         await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names(claims)))
 
 
-async def test_a_pool_that_was_deleted_meanwhile_takes_all_of_its_own_along(
+async def test_nodepool_deleted_during_downtime_deletes_its_nodes(
     product: DedicatedProduct,
 ) -> None:
     await product.ensure_worker()
@@ -68,7 +68,7 @@ async def test_a_pool_that_was_deleted_meanwhile_takes_all_of_its_own_along(
         await wait_until(scope.assert_all_removed)
 
 
-async def test_a_node_that_was_removed_by_hand_meanwhile_as_the_documents_say_is_let_go(
+async def test_node_removed_manually_as_documented_is_replaced(
     product: DedicatedProduct,
 ) -> None:
     await product.ensure_worker()
@@ -93,7 +93,7 @@ async def test_a_node_that_was_removed_by_hand_meanwhile_as_the_documents_say_is
 
 
 async def _instances_found_by_documented_filters(product: DedicatedProduct) -> list[str]:
-    """By the filters of the command in docs/install.md, for whoever has no worker any more."""
+    """By the filters of the command in docs/install.md, for users without a running worker."""
     page = (ROOT / "docs" / "install.md").read_text()
     written = re.findall(r"Name=([^,\s]+),Values=(\S+)", page.replace("CLUSTER", product.own_sandbox.plan.cluster_name))
     filters = [{"Name": name, "Values": values.split(",")} for name, values in written]

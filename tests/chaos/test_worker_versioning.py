@@ -1,4 +1,4 @@
-"""A new build of the worker takes over from the one before, as a rollout does it, with a node in its drain."""
+"""A new build of the worker takes over from the previous one, as in a rollout, during a drain."""
 
 from collections.abc import AsyncIterator
 
@@ -16,7 +16,7 @@ from workflows import ids
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def versioned_product(product: DedicatedProduct) -> AsyncIterator[DedicatedProduct]:
-    """No build has the tasks for itself any more when other tests go on."""
+    """Afterwards no build is current, so that the other tests' unversioned workers get the tasks."""
     yield product
     await product.stop_workers()
     plan = product.own_sandbox.plan
@@ -28,7 +28,7 @@ async def versioned_product(product: DedicatedProduct) -> AsyncIterator[Dedicate
     )
 
 
-async def test_open_lives_go_on_with_the_build_that_takes_over(versioned_product: DedicatedProduct) -> None:
+async def test_open_workflows_continue_with_the_new_build(versioned_product: DedicatedProduct) -> None:
     product = versioned_product
     await product.ensure_worker(TEMPORAL_WORKER_BUILD_ID="v1")
     old = product.worker

@@ -1,4 +1,4 @@
-"""SIGKILL to the worker after events that a seed chooses, and another worker each time."""
+"""Kills the worker with SIGKILL after random events, and starts another each time."""
 
 import asyncio
 import os
@@ -11,13 +11,14 @@ from tests.chaos.histories import HistoryFollower
 from tests.support.product.product import DedicatedProduct
 from tests.support.product.worker_harness import WorkerUnderTest
 
-HESITATION = 0.4
-"""Seconds, at most, between the event and the kill: what follows from the event may have begun by then."""
+MAX_DELAY_SECONDS = 0.4
+"""Maximum seconds between the event and the kill, so that the reaction to the event may have started."""
 
 
 class WorkerKiller:
-    """Kills so many times, each after at most `max_events_between` events more. No worker is waited for: it may die
-    as it starts."""
+    """Kills `kills` times, each after at most `max_events_between` more events. It does not wait until a worker is
+    ready: a worker may be killed during its start.
+    """
 
     def __init__(
         self, product: DedicatedProduct, histories: HistoryFollower, *, kills: int, max_events_between: int, seed: int
@@ -29,7 +30,7 @@ class WorkerKiller:
         self.kill_log: list[str] = []
 
     async def run_kills(self, **settings: str) -> None:
-        """Until all kills are done and a worker is there again that stays."""
+        """Run all kills, then start a worker that stays."""
         while self.kills_remaining:
             worker = self._product.add_worker(**settings)
             starting = asyncio.create_task(worker.start())
@@ -45,9 +46,9 @@ class WorkerKiller:
 
     async def _wait_for_kill_time(self) -> None:
         histories = self._histories
-        # As often early as late, measured by the power: many workers die young, and some get something done.
+        # # Log-uniform: many workers are killed early, and some get work done.
         await histories.wait_until_count(histories.count + round(self._max_events_between ** self._dice.random()))
-        await asyncio.sleep(self._dice.uniform(0, HESITATION))
+        await asyncio.sleep(self._dice.uniform(0, MAX_DELAY_SECONDS))
 
     def _kill_worker(self, worker: WorkerUnderTest, stage: str) -> None:
         os.kill(worker.pid, signal.SIGKILL)
@@ -57,7 +58,7 @@ class WorkerKiller:
 
 
 async def _wait_until_failed(starting: "asyncio.Task[None]") -> None:
-    """A worker that is killed while it starts has failed to."""
+    """The start of a worker fails if it is killed meanwhile."""
     try:
         await starting
     except PartFailed as failed:

@@ -1,4 +1,4 @@
-"""The demo, run as a person runs it: what it shows happens, and nothing of it is left, however it ends."""
+"""The demo, started as a user starts it: its output, and its cleanup at the end or after an interrupt."""
 
 import json
 import os
@@ -21,7 +21,7 @@ SMALL = ("--pods=8", "--boot-seconds=1")
 
 @pytest.fixture
 def demo_dir(tmp_path: Path) -> Iterator[Path]:
-    """Where a demo puts what it makes; whatever it left running there is ended with the test."""
+    """The demo's temporary directory. Processes that the demo left running are killed after the test."""
     yield tmp_path
     for pid in processes_of(tmp_path):
         os.kill(pid, signal.SIGKILL)
@@ -32,7 +32,7 @@ def environment(demo_dir: Path) -> dict[str, str]:
 
 
 def start(demo_dir: Path, *arguments: str, **more: str) -> subprocess.Popen[str]:
-    """`more`: what its environment has besides."""
+    """`more`: additional environment variables."""
     return subprocess.Popen(
         [sys.executable, "-m", "tenure", *arguments],
         cwd=ROOT,
@@ -50,7 +50,7 @@ def run_cli(demo_dir: Path, *arguments: str, **more: str) -> tuple[int, str]:
 
 
 def processes_of(demo_dir: Path) -> list[int]:
-    """Those that were told of it in their environment, as the demo was and all that it started."""
+    """Processes with this TMPDIR in their environment: the demo and all that it started."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -63,7 +63,7 @@ def processes_of(demo_dir: Path) -> list[int]:
 
 
 def wait_until_ended(demo_dir: Path) -> list[int]:
-    """Those that do not end by themselves: a planner does when it notices that its worker is gone."""
+    """Processes that do not end by themselves. A planner ends when it notices that its worker is gone."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while (found := processes_of(demo_dir)) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -74,7 +74,7 @@ def remaining_dirs(demo_dir: Path) -> list[str]:
     return [path.name for path in demo_dir.glob("tenure-demo-*")]
 
 
-def test_what_it_shows_happens_and_nothing_of_it_is_left(demo_dir: Path) -> None:
+def test_demo_completes_and_leaves_nothing(demo_dir: Path) -> None:
     code, output = run_cli(demo_dir, "demo", *SMALL)
     assert code == 0, output
     assert "8 pods Running" in output
@@ -85,13 +85,13 @@ def test_what_it_shows_happens_and_nothing_of_it_is_left(demo_dir: Path) -> None
     assert (wait_until_ended(demo_dir), remaining_dirs(demo_dir)) == ([], [])
 
 
-def test_an_interrupt_in_the_middle_leaves_nothing(demo_dir: Path) -> None:
+def test_interrupted_demo_leaves_nothing(demo_dir: Path) -> None:
     demo = start(demo_dir, "demo", *SMALL)
     assert demo.stdout is not None
     for line in demo.stdout:
         if "Registration" in line:
             break
-    # The demo, six parts of the control plane, Temporal, AWS, the nodes, the worker and its planner at least.
+    # # At least the demo, six components of the control plane, Temporal, AWS, nodes, the worker and its planner.
     assert len(processes_of(demo_dir)) >= 12
     demo.send_signal(signal.SIGINT)
     assert demo.wait(200) == 130
@@ -99,7 +99,7 @@ def test_an_interrupt_in_the_middle_leaves_nothing(demo_dir: Path) -> None:
 
 
 class RunningDemo:
-    """The kept demo as a person goes on with it: README's lines, after README's `eval`."""
+    """A demo started with `--keep`, used with the commands of the README after its `eval`."""
 
     def __init__(self, demo_dir: Path) -> None:
         self._demo_dir = demo_dir
@@ -119,18 +119,18 @@ class RunningDemo:
         return found
 
     def wait_until_ready(self, *, paused: bool, name: str = "") -> dict[str, Any]:
-        """The node of that name, or any, once it is listed so; the list comes a moment later."""
-        give_up = time.monotonic() + TIMEOUT_SECONDS
+        """Wait until a Ready node is listed, of this name if given; visibility lags."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             found = self.nodes()
             for one in found:
                 if one["phase"] == "Ready" and one["node"] and one["paused"] == paused and name in ("", one["node"]):
                     return one
-            assert time.monotonic() < give_up, found
+            assert time.monotonic() < deadline, found
             time.sleep(0.5)
 
 
-def test_a_kept_one_goes_on_until_it_is_taken_down(demo_dir: Path) -> None:
+def test_kept_demo_runs_until_sandbox_down(demo_dir: Path) -> None:
     directory = f"--dir={demo_dir / 'state' / 'tenure' / 'demo'}"
     code, output = run_cli(demo_dir, "demo", "--keep", *SMALL)
     assert code == 0, output

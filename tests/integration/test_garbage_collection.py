@@ -1,4 +1,4 @@
-"""Upkeep on the real parts, under the rights that ship: what nobody owns goes, and nothing else."""
+"""Garbage collection on real components, under the shipped permissions: only orphaned resources are deleted."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -18,27 +18,27 @@ from tests.support.product.product import DedicatedProduct, InstalledProduct
 from tests.support.product.scene import ClusterScope, object_names
 
 OLD = 3 * 3600.0
-"""Seconds: older than any grace."""
-TRIALS = "/validation/"
-"""In the names of launch templates that an EC2NodeClass is tried with; they come and go."""
+"""Seconds, more than any grace period."""
+VALIDATION = "/validation/"
+"""Part of the names of launch templates for EC2NodeClass validation, which exist only for seconds."""
 
 
-async def test_instances_that_nobody_owns_go_with_their_nodes_and_no_other(own_product: DedicatedProduct) -> None:
+async def test_only_orphaned_instances_are_terminated_with_their_nodes(own_product: DedicatedProduct) -> None:
     outside = ExternalAws(own_product)
     await own_product.ensure_worker()
     async with paused_schedule(own_product, "instances"), own_product.scope("upkeep") as scope:
         await scope.run_pods(1)
         (own,) = scope.alive_instances()
         orphan = await outside.launch_instance(own)
-        forgotten = await outside.launch_instance(own, **{labels.LAUNCH_GROUP: "a-plan-that-is-gone-0"})
+        unknown_group = await outside.launch_instance(own, **{labels.LAUNCH_GROUP: "a-plan-that-is-gone-0"})
         foreign = await outside.launch_instance(own, cluster="somebody-elses")
         node = await wait_until(lambda: assert_node_joined(scope, orphan))
-        for old in (own, orphan, forgotten, foreign):
+        for old in (own, orphan, unknown_group, foreign):
             own_product.aws.backdate(old, OLD)
         young = await outside.launch_instance(own)
 
         async def assert_collected() -> None:
-            """A run may go by a list that is some seconds old: the young one stays young for as long."""
+            """Runs may use a list that is some seconds old, so the young instance stays young."""
             own_product.aws.backdate(young, -CACHE_SECONDS)
             await collect_garbage(own_product, "instances")
             await assert_running_instances(scope, [own, foreign, young])
@@ -53,24 +53,26 @@ async def test_instances_that_nobody_owns_go_with_their_nodes_and_no_other(own_p
         await wait_until(lambda: assert_running_instances(scope, [own]))
 
 
-async def test_an_instance_whose_launch_is_not_written_down_yet_is_spared(own_product: DedicatedProduct) -> None:
-    """EC2 launched them, and its answer is lost again and again: whatever their age, their NodeClaims wait for them."""
+async def test_instance_with_a_lost_launch_response_is_not_collected(own_product: DedicatedProduct) -> None:
+    """EC2 launched the instances, but every response is lost. Their NodeClaims still wait for them, whatever their
+    age.
+    """
     async with own_product.scope("upkeep") as scope:
         lost = scope.inject_aws_fault("answer-lost", "CreateFleet")
         await scope.create_deployment(2)
         await wait_until(lambda: scope.assert_instances_alive(2))
-        bought = scope.alive_instances()
-        for one in bought:
+        launched = scope.alive_instances()
+        for one in launched:
             own_product.aws.backdate(one, OLD)
         await collect_garbage_with_fresh_lists(own_product, "instances")
-        assert scope.alive_instances() == bought
+        assert scope.alive_instances() == launched
         scope.remove_aws_fault(lost)
         await wait_until(lambda: scope.assert_nodes_initialized(2))
         await collect_garbage_with_fresh_lists(own_product, "instances")
-        assert scope.alive_instances() == bought
+        assert scope.alive_instances() == launched
 
 
-async def test_a_nodeclaim_whose_instance_is_not_there_goes(product: InstalledProduct) -> None:
+async def test_nodeclaim_with_a_missing_instance_is_deleted(product: InstalledProduct) -> None:
     async with product.scope("upkeep", after="Never") as scope:
         (claim,) = await scope.run_pods(1)
         (name,) = object_names([claim])
@@ -86,13 +88,13 @@ async def test_a_nodeclaim_whose_instance_is_not_there_goes(product: InstalledPr
         await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
 
 
-async def test_instances_get_their_names_once_their_node_has_joined(product: InstalledProduct) -> None:
+async def test_instances_are_tagged_after_their_node_registers(product: InstalledProduct) -> None:
     outside = ExternalAws(product)
     async with product.scope("upkeep") as scope:
         claims = await scope.run_pods(2)
 
         async def assert_tagged() -> None:
-            """A run may go by a list that is some seconds old."""
+            """Runs may use a list that is some seconds old."""
             await collect_garbage(product, "tags")
             for claim in claims:
                 tags = await outside.instance_tags(claim["status"]["providerID"].rpartition("/")[2])
@@ -106,16 +108,16 @@ async def test_instances_get_their_names_once_their_node_has_joined(product: Ins
             assert claim["metadata"]["annotations"][labels.CLUSTER_NAME_TAGGED] == "true"
 
 
-async def test_launch_templates_go_when_nothing_runs_from_them_and_a_steady_pool_keeps_its_own(
+async def test_only_unused_launch_templates_are_deleted(
     own_product: DedicatedProduct,
 ) -> None:
-    """Whichever worker looks: one that has just started remembers no launch."""
+    """Also with a new worker, which does not know earlier launches."""
     outside = ExternalAws(own_product)
     await own_product.ensure_worker()
     async with own_product.scope("upkeep") as scope:
         claims = await scope.run_pods(1)
         template_names = {
-            one: name for one, name in (await outside.launch_templates(scope.name)).items() if TRIALS not in name
+            one: name for one, name in (await outside.launch_templates(scope.name)).items() if VALIDATION not in name
         }
         assert template_names
         await own_product.stop_workers()
@@ -139,7 +141,7 @@ async def test_launch_templates_go_when_nothing_runs_from_them_and_a_steady_pool
         await wait_until(lambda: assert_template_names(outside, scope, [*template_names.values()]))
 
 
-async def test_profiles_go_when_no_class_names_them(own_product: DedicatedProduct) -> None:
+async def test_unreferenced_instance_profiles_are_deleted(own_product: DedicatedProduct) -> None:
     outside = ExternalAws(own_product)
     await own_product.ensure_worker()
     ((current, path),) = (await outside.instance_profiles()).items()
@@ -152,7 +154,7 @@ async def test_profiles_go_when_no_class_names_them(own_product: DedicatedProduc
     assert set(await outside.instance_profiles()) == {current}
 
 
-async def test_a_worker_killed_while_it_collects_leaves_the_rest_to_the_next(own_product: DedicatedProduct) -> None:
+async def test_next_worker_continues_an_interrupted_collection(own_product: DedicatedProduct) -> None:
     outside = ExternalAws(own_product)
     await own_product.ensure_worker()
     async with own_product.scope("upkeep") as scope:
@@ -173,7 +175,7 @@ async def test_a_worker_killed_while_it_collects_leaves_the_rest_to_the_next(own
 
 
 async def assert_templates(outside: ExternalAws, scope: ClusterScope, expected: Mapping[str, str]) -> None:
-    """These by their ids, and none of a trial."""
+    """Exactly these launch templates exist, by id."""
     found = await outside.launch_templates(scope.name)
     assert found == expected, found
 
@@ -192,7 +194,7 @@ async def assert_running_instances(scope: ClusterScope, instances: Sequence[str]
 
 
 async def assert_node_joined(scope: ClusterScope, instance: str) -> str:
-    """The Node that an instance has made."""
+    """The instance's Node exists. Returns its name."""
     found = [one for one in await scope.nodes() if one["spec"].get("providerID", "").endswith(f"/{instance}")]
     assert found, f"{instance} has not joined"
     return str(found[0]["metadata"]["name"])

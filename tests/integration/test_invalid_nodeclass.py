@@ -1,4 +1,4 @@
-"""A mistake in an EC2NodeClass is told by its field, leaves nothing half-made, harms no other pool, and heals."""
+"""An invalid EC2NodeClass is reported by field, leaves no partial resources, affects no other pool, and recovers."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -19,7 +19,7 @@ from tests.support.product.scene import ClusterScope, condition_reason, conditio
 
 @dataclass(frozen=True)
 class Mistake:
-    """`invalid_spec` is laid over a good spec; `fix` over that, as a merge patch."""
+    """`invalid_spec` is merged into a valid spec; `fix` is a merge patch that corrects it."""
 
     invalid_spec: dict[str, Any]
     fix: dict[str, Any]
@@ -28,13 +28,13 @@ class Mistake:
     messages: tuple[str, ...]
     status: str = "False"
     also: dict[str, str] = field(default_factory=dict)
-    """Other conditions, by their reasons."""
+    """Reasons of other conditions, by type."""
 
 
 WAITING = {"ValidationSucceeded": "DependenciesNotReady"}
 GOOD = node_class()["spec"]
 MISSING_ROLE = "no-such-role"
-"""The worker may not pass it on, whether there is one or not."""
+"""The worker may not pass this role, whether it exists or not."""
 MISTAKES = {
     "alias-malformed": Mistake(
         {"amiSelectorTerms": [{"alias": "al2023@a@b"}]},
@@ -128,18 +128,18 @@ MISTAKES = {
     ),
 }
 
-USED = ("subnet", "profile", "user-data-form", "kubelet-field")
-"""Those that a pool uses, with a pod that waits for it."""
+WITH_PENDING_POD = ("subnet", "profile", "user-data-form", "kubelet-field")
+"""Classes that a NodePool with a pending pod uses."""
 
 
-async def test_a_mistake_in_a_class_names_its_field_stops_no_other_pool_and_heals_when_mended(
+async def test_invalid_class_is_reported_by_field_and_recovers_when_fixed(
     product: InstalledProduct,
 ) -> None:
     async with AsyncExitStack() as stack:
-        scopes = {name: await stack.enter_async_context(_scope(product, name)) for name in USED}
-        keeper = scopes[USED[0]]
+        scopes = {name: await stack.enter_async_context(_scope(product, name)) for name in WITH_PENDING_POD}
+        default_scope = scopes[WITH_PENDING_POD[0]]
         for name, mistake in MISTAKES.items():
-            await _create_nodeclass(scopes.get(name, keeper), name, mistake.invalid_spec)
+            await _create_nodeclass(scopes.get(name, default_scope), name, mistake.invalid_spec)
         for scope in scopes.values():
             await scope.create_deployment(1)
         for name, mistake in MISTAKES.items():
@@ -148,7 +148,7 @@ async def test_a_mistake_in_a_class_names_its_field_stops_no_other_pool_and_heal
             await other.run_pods(1)
         for scope in scopes.values():
             assert scope.launched_instances() == [] and await scope.nodeclaims() == [], scope.name
-        await wait_until(partial(_assert_no_trial_templates, product))
+        await wait_until(partial(_assert_no_validation_templates, product))
         for name, mistake in MISTAKES.items():
             await product.patch(EC2_NODE_CLASSES.path(name), {"spec": mistake.fix})
         for name in MISTAKES:
@@ -160,17 +160,17 @@ async def test_a_mistake_in_a_class_names_its_field_stops_no_other_pool_and_heal
 
 
 @pytest.mark.parametrize("key", ["karpenter.sh/nodepool", "kubernetes.io/cluster/other", "eks:eks-cluster-name"])
-async def test_a_tag_that_is_the_controllers_own_is_refused_at_once(product: InstalledProduct, key: str) -> None:
+async def test_reserved_tag_is_rejected_by_the_api_server(product: InstalledProduct, key: str) -> None:
     invalid_nodeclass = node_class("forbidden-tag")
     invalid_nodeclass["spec"]["tags"] = {key: "mine"}
     with pytest.raises(ApiError, match=r"spec\.tags"):
         await product.kube.apply(invalid_nodeclass)
 
 
-async def test_what_the_controller_may_not_do_is_told_by_its_name_and_heals_when_it_may(
+async def test_denied_validation_call_is_named_and_recovers_when_allowed(
     product: InstalledProduct,
 ) -> None:
-    """Three calls that a trial makes; each is denied in turn."""
+    """Each of the three calls of the validation is denied in turn."""
     name = "bad-rights"
     async with _scope(product, name) as scope:
         for action, call in (
@@ -185,13 +185,13 @@ async def test_what_the_controller_may_not_do_is_told_by_its_name_and_heals_when
                 partial(_assert_condition, product, name, "ValidationSucceeded", "False", why, call, "deploy/iam")
             )
             scope.remove_aws_fault(denied)
-        await wait_until(partial(_assert_no_trial_templates, product))
+        await wait_until(partial(_assert_no_validation_templates, product))
         await _create_nodeclass(scope, name, {"tags": {"try": "again"}})
         await wait_until(partial(product.assert_nodeclass_ready, name))
         assert scope.launched_instances() == []
 
 
-async def test_a_throttled_trial_is_no_failed_one(product: InstalledProduct) -> None:
+async def test_throttled_validation_does_not_fail(product: InstalledProduct) -> None:
     name = "bad-slow"
     async with _scope(product, name) as scope:
         slow = scope.inject_aws_fault("throttle", "RunInstances")
@@ -212,7 +212,7 @@ async def test_a_throttled_trial_is_no_failed_one(product: InstalledProduct) -> 
         await wait_until(partial(product.assert_nodeclass_ready, name))
 
 
-async def test_a_class_that_never_was_ready_goes_at_once_and_one_in_use_with_its_last_node(
+async def test_unused_class_is_deleted_at_once_and_used_one_with_its_last_node(
     product: InstalledProduct,
 ) -> None:
     name = "bad-gone"
@@ -226,16 +226,16 @@ async def test_a_class_that_never_was_ready_goes_at_once_and_one_in_use_with_its
         await _create_nodeclass(scope, name, {})
         (claim,) = await scope.run_pods(1)
         uid = (await product.kube.request("GET", path))["metadata"]["uid"]
-        assert len(await asyncio.to_thread(_profiles, product, uid)) == 1
+        assert len(await asyncio.to_thread(_list_profiles, product, uid)) == 1
         await product.delete(path)
         await wait_until(partial(scope.assert_event, name, "WaitingOnNodeClaimTermination", claim["metadata"]["name"]))
         await scope.scale_deployment(0)
         await wait_until(partial(product.assert_deleted, path))
-        assert await asyncio.to_thread(_profiles, product, uid) == []
+        assert await asyncio.to_thread(_list_profiles, product, uid) == []
 
 
 def _scope(product: InstalledProduct, name: str) -> ClusterScope:
-    """Its pool is of a class of this name, which is not there yet."""
+    """A scope whose NodePool references a class of this name, which does not exist yet."""
     return product.scope(name, of_class=name)
 
 
@@ -246,14 +246,16 @@ async def _create_nodeclass(scope: ClusterScope, name: str, invalid_spec: dict[s
 
 
 async def _assert_mistake_reported(product: InstalledProduct, name: str, mistake: Mistake) -> None:
-    """By its condition, those that follow from it, and `Ready`, whose message is Karpenter's to the letter."""
+    """The mistake's condition, dependent conditions, and `Ready` with exactly Karpenter's message."""
     await _assert_condition(product, name, mistake.kind, mistake.status, mistake.reason, *mistake.messages)
     for kind, why in mistake.also.items():
         await _assert_condition(product, name, kind, mistake.status, why)
     found = await product.kube.request("GET", EC2_NODE_CLASSES.path(name))
-    bad = [*mistake.also, mistake.kind]
+    failed_types = [*mistake.also, mistake.kind]
     assert condition_status(found, "Ready") == mistake.status
-    assert conditions_by_type(found)["Ready"]["message"] == ", ".join(f"{kind}={mistake.status}" for kind in bad)
+    assert conditions_by_type(found)["Ready"]["message"] == ", ".join(
+        f"{kind}={mistake.status}" for kind in failed_types
+    )
 
 
 async def _assert_condition(
@@ -265,10 +267,10 @@ async def _assert_condition(
     assert text.startswith(why) and all(message in text for message in messages), f"{name}: {kind}: {text}"
 
 
-async def _assert_no_trial_templates(product: InstalledProduct) -> None:
-    """Trials of other tests' classes may be under way at this moment."""
-    left = [one for one in await product.launch_template_names() if "/validation/" in one]
-    assert left == []
+async def _assert_no_validation_templates(product: InstalledProduct) -> None:
+    """Other tests' classes may be in validation at this moment, so retry."""
+    remaining = [one for one in await product.launch_template_names() if "/validation/" in one]
+    assert remaining == []
 
 
 async def _assert_validation_unknown(product: InstalledProduct, name: str) -> None:
@@ -287,7 +289,7 @@ async def _assert_finalizer(product: InstalledProduct, path: str) -> None:
     assert labels.NODECLASS_TERMINATION_FINALIZER in (found["metadata"].get("finalizers") or ())
 
 
-def _profiles(product: InstalledProduct, uid: str) -> list[str]:
-    """Instance profiles that were made for a class."""
+def _list_profiles(product: InstalledProduct, uid: str) -> list[str]:
+    """Names of the instance profiles of a class."""
     found = product.admin_client("iam").list_instance_profiles()["InstanceProfiles"]
     return [one["InstanceProfileName"] for one in found if uid in one["Path"]]

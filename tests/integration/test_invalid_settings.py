@@ -1,4 +1,4 @@
-"""A wrong setting is one line that says which and what to write, and exit code 2."""
+"""An invalid setting is one error line that names the setting and the fix, and exit code 2."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,33 +25,33 @@ NOWHERE = "127.0.0.1:1"
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, Mapping) else "",
 )
-async def test_it_is_said_in_one_line(
+async def test_invalid_setting_is_one_error_line(
     product: InstalledProduct, settings: dict[str, str | None], messages: list[str]
 ) -> None:
-    code, output = await _start(product.sandbox.environment(), settings)
+    code, output = await _run_worker(product.sandbox.environment(), settings)
     assert code == 2, output
     assert len(output.splitlines()) == 1, output
     assert all(message in output for message in messages), output
 
 
-async def test_a_cluster_that_does_not_answer_is_named(product: InstalledProduct, tmp_path: Path) -> None:
+async def test_unreachable_cluster_is_named(product: InstalledProduct, tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(product.sandbox.kubeconfig.read_text().replace(product.sandbox.apiserver, f"https://{NOWHERE}"))
-    code, output = await _start(product.sandbox.environment(), {"KUBECONFIG": str(config)})
+    code, output = await _run_worker(product.sandbox.environment(), {"KUBECONFIG": str(config)})
     assert (code, len(output.splitlines())) == (2, 1), output
     assert "KUBECONFIG" in output and str(config) in output
 
 
-async def test_a_flag_that_is_not_known_is_named(product: InstalledProduct) -> None:
-    code, output = await _start(product.sandbox.environment(), {}, "--cluster-nam=demo")
+async def test_unknown_flag_is_named(product: InstalledProduct) -> None:
+    code, output = await _run_worker(product.sandbox.environment(), {}, "--cluster-nam=demo")
     assert (code, len(output.splitlines())) == (2, 1), output
     assert "--cluster-nam" in output and "--help" in output
 
 
-async def _start(
+async def _run_worker(
     environment: Mapping[str, str], settings: Mapping[str, str | None], *flags: str
 ) -> tuple[int | None, str]:
-    """Exit code, and all that it printed."""
+    """Exit code and output."""
     child_environment = (
         clean_environment() | dict(environment) | {"HEALTH_PROBE_PORT": "0", "METRICS_PORT": "0"} | dict(settings)
     )

@@ -1,4 +1,4 @@
-"""What a worker's metrics port really shows is what docs/reference/metrics.md says: names, types and labels."""
+"""A worker's metrics endpoint matches docs/reference/metrics.md: names, types and labels."""
 
 import aiohttp
 from prometheus_client import Metric
@@ -23,10 +23,10 @@ LIFECYCLE_METRICS = {
     "karpenter_scheduler_scheduling_duration_seconds",
     "karpenter_voluntary_disruption_decisions_total",
 }
-"""Of a node that is bought, serves, empties and goes."""
+"""Metrics of a node that launches, becomes empty and is deleted."""
 
 
-async def test_what_a_worker_shows_is_what_the_reference_says(own_product: DedicatedProduct) -> None:
+async def test_exported_metrics_match_the_reference(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker()
     async with own_product.scope("metrics") as scope:
         await scope.run_pods(1)
@@ -53,6 +53,6 @@ async def test_what_a_worker_shows_is_what_the_reference_says(own_product: Dedic
 
 
 def labels_of(family: Metric) -> set[frozenset[str]]:
-    """Without those that Prometheus and the SDK add."""
+    """Without labels that Prometheus and the SDK add."""
     added = {"le", "service_name", "namespace", "task_queue", "activity_type", "workflow_type"}
     return {frozenset(one.labels.keys() - added) for one in family.samples}

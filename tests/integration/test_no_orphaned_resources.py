@@ -1,4 +1,4 @@
-"""The last test of a run: whatever the others did, nothing of it is left when the product is asked to go."""
+"""The last test of a run: after all tests, no resource remains when the product is uninstalled."""
 
 from functools import partial
 from pathlib import Path
@@ -12,14 +12,14 @@ from tests.support.product.product import DedicatedProduct, InstalledProduct
 from tests.support.product.scene import ALIVE, object_names
 
 
-async def test_nothing_is_left(own_product: DedicatedProduct) -> None:
+async def test_no_resource_remains(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker()
     await own_product.delete(EC2_NODE_CLASSES.path(NODE_CLASS))
     for kind in (NODE_CLAIMS, NODE_POOLS, EC2_NODE_CLASSES):
         await wait_until(partial(_assert_none, own_product, kind.path()))
     await own_product.cancel_singletons()
     await own_product.stop_workers()
-    assert await _our_nodes(own_product) == []
+    assert await _managed_nodes(own_product) == []
     assert [one["id"] for one in own_product.aws.list_instances()["instances"] if one["state"] in ALIVE] == []
     assert await own_product.launch_template_names() == []
     assert [one.id for one in await own_product.open_workflows()] == []
@@ -32,27 +32,27 @@ async def test_nothing_is_left(own_product: DedicatedProduct) -> None:
 
 
 def _other_role(action: str, resource: str) -> bool:
-    """Some tests name a role that is not the nodes'; the worker may not pass it on."""
+    """Some tests use another role than the nodes', which the worker may not pass."""
     return action == "iam:PassRole" and not resource.endswith(f":role/{GOOD['role']}")
 
 
 async def _assert_none(product: InstalledProduct, path: str) -> None:
-    left = object_names(await product.items(path))
-    assert not left, f"{path}: {left}"
+    remaining = object_names(await product.items(path))
+    assert not remaining, f"{path}: {remaining}"
 
 
 async def _assert_no_process(product: DedicatedProduct) -> None:
-    """A planner ends when it notices that its worker is gone."""
-    left = {worker.log.name: found for worker in product.workers if (found := _still_there(worker.session))}
-    assert not left, left
+    """A planner ends when it notices that its worker is gone, so retry."""
+    remaining = {worker.log.name: found for worker in product.workers if (found := _session_processes(worker.session))}
+    assert not remaining, remaining
 
 
-async def _our_nodes(product: InstalledProduct) -> list[str]:
+async def _managed_nodes(product: InstalledProduct) -> list[str]:
     return object_names(await product.items(NODES.path(), label="karpenter.sh/nodepool"))
 
 
-def _still_there(session: int) -> list[str]:
-    """Processes of a worker's session, such as its planner."""
+def _session_processes(session: int) -> list[str]:
+    """Names of the processes in a worker's session, such as its planner."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,4 +1,4 @@
-"""Features that need an optional right work with the setting and the right, and make no call without the setting."""
+"""Features with an optional right: they work with setting and right, and make no call without the setting."""
 
 from tenure.kube.adapters.workloads import RESTARTED_AT
 from tenure.kube.client.resources import LIFECYCLE_POLICIES, NODE_CLAIMS, WORKLOADS
@@ -10,7 +10,7 @@ from tests.support.product.product import DedicatedProduct
 from tests.support.product.scene import ClusterScope
 
 
-async def test_a_single_replica_has_its_successor_ready_before_it_goes(own_product: DedicatedProduct) -> None:
+async def test_single_replica_is_surged_before_its_node_is_drained(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker(**SURGE)
     async with (
         optional_right(own_product, "surge_single_replicas"),
@@ -24,7 +24,7 @@ async def test_a_single_replica_has_its_successor_ready_before_it_goes(own_produ
         assert deployment["metadata"]["generation"] == 2
 
 
-async def test_without_the_setting_the_pod_is_evicted_and_the_policy_names_the_setting(
+async def test_pod_is_evicted_and_policy_names_the_missing_setting(
     own_product: DedicatedProduct,
 ) -> None:
     await own_product.ensure_worker()
@@ -56,7 +56,7 @@ async def assert_policy_names_setting(scope: ClusterScope) -> None:
 
 
 class NoReadyPod(Exception):
-    """No pod was Ready at one check. It is no AssertionError, so `wait_until` does not retry."""
+    """No pod was Ready at one check. Not an AssertionError, so that `wait_until` does not retry."""
 
 
 async def assert_deleted_without_downtime(scope: ClusterScope, claim: str) -> None:
@@ -68,8 +68,9 @@ async def assert_deleted_without_downtime(scope: ClusterScope, claim: str) -> No
 
 
 def has_ready_containers(pod: dict[str, object]) -> bool:
-    """By its containers. Ready is taken for a moment, by the node lifecycle controller, from pods that start just when
-    their node turns Ready; no drain can keep it from that."""
+    """Checks ContainersReady. The node lifecycle controller briefly removes Ready from pods that start just when
+    their node becomes Ready; no drain can prevent that.
+    """
     status = pod["status"]
     assert isinstance(status, dict)
     return any(one["type"] == "ContainersReady" and one["status"] == "True" for one in status.get("conditions") or ())

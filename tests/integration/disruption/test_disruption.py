@@ -1,4 +1,6 @@
-"""Voluntary disruption on the real parts: what drifted is replaced, replacement first; half-empty nodes become one."""
+"""Voluntary disruption on real components: a drifted node is replaced before it is deleted; two half-empty nodes
+become one.
+"""
 
 import pytest
 from temporalio.client import WorkflowQueryFailedError
@@ -21,12 +23,12 @@ from workflows import ids
 from workflows.disruption.cluster import ClusterWorkflow
 
 SCARCE_TYPE = "c5.large"
-"""That no other test of this act runs."""
+"""An instance type that no other shared test launches."""
 COMMAND_TIMEOUT_SECONDS = 240.0
-"""Seconds for a command with a node's boot and another's drain in it."""
+"""Seconds for a command, including the boot of a replacement and the drain of a candidate."""
 
 
-async def test_a_drifted_node_goes_once_its_replacement_is_there(product: InstalledProduct) -> None:
+async def test_drifted_node_is_deleted_after_its_replacement_is_initialized(product: InstalledProduct) -> None:
     async with product.scope("drifted") as scope:
         (old,) = object_names(await scope.run_pods(1))
         await product.patch(scope.pool_path, {"spec": {"template": {"metadata": {"labels": {"team": "web"}}}}})
@@ -44,7 +46,7 @@ async def test_a_drifted_node_goes_once_its_replacement_is_there(product: Instal
 
 
 async def _assert_replaced(scope: ClusterScope, old: str) -> None:
-    """At no look is the old node going while its replacement is not initialized; it is looked at first."""
+    """The old node is never deleted before its replacement is initialized; the old one is read first."""
     before = await scope.product.find(NODE_CLAIMS.path(old))
     new = [one for one in await scope.nodeclaims() if one["metadata"]["name"] != old]
     terminating = before is None or "deletionTimestamp" in before["metadata"]
@@ -64,12 +66,12 @@ async def _assert_single_nodeclaim(scope: ClusterScope) -> Object:
     return claims[0]
 
 
-async def test_two_half_empty_nodes_become_one(product: InstalledProduct) -> None:
+async def test_two_underutilized_nodes_are_consolidated_into_one(product: InstalledProduct) -> None:
     async with product.scope("halves") as scope:
-        both = object_names(await make_underutilized_nodes(scope))
+        before = object_names(await make_underutilized_nodes(scope))
         await product.patch(scope.pool_path, {"spec": {"disruption": CONSOLIDATION}})
-        left = await wait_until(lambda: assert_one_remaining(scope, both), seconds=COMMAND_TIMEOUT_SECONDS)
-        (removed,) = {*both} - {left}
+        left = await wait_until(lambda: assert_one_remaining(scope, before), seconds=COMMAND_TIMEOUT_SECONDS)
+        (removed,) = {*before} - {left}
         await wait_until(lambda: scope.assert_event(removed, "DisruptionTerminating", "Underutilized"))
         await wait_until(lambda: scope.assert_pods_running(2, small_deployment_name(scope)))
         await scope.wait_until_nodes_launched(2)
@@ -78,8 +80,8 @@ async def test_two_half_empty_nodes_become_one(product: InstalledProduct) -> Non
         await wait_until(lambda: scope.assert_node_not_disrupted(claim["status"]["nodeName"]))
 
 
-async def test_a_node_whose_replacement_cannot_be_had_stays_in_service(product: InstalledProduct) -> None:
-    """And its pool is known for it; the other scenarios of this act are not held up."""
+async def test_node_without_available_replacement_stays_in_service(product: InstalledProduct) -> None:
+    """Its NodePool enters backoff; other tests of this file are not delayed."""
     async with product.scope("scarce", types=(SCARCE_TYPE,)) as scope:
         (old,) = await scope.run_pods(1)
         product.aws.set_pool(0, instance_type=SCARCE_TYPE)

@@ -1,4 +1,4 @@
-"""Drains on the real parts: protected pods, escalation, dead kubelets."""
+"""Drains on real components: protected pods, escalation, and a kubelet that stops during the drain."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -10,19 +10,19 @@ from tests.support.product.product import InstalledProduct
 from tests.support.product.scene import object_names
 
 
-async def test_a_pod_protected_for_a_time_leaves_at_its_time(product: InstalledProduct) -> None:
+async def test_pod_with_temporary_protection_is_evicted_when_it_ends(product: InstalledProduct) -> None:
     async with product.scope("protected", after="Never") as scope:
         (claim,) = await scope.run_pods(1)
-        lasts = datetime.now(UTC) - started_at(await single_pod(scope)) + timedelta(seconds=60)
-        pod = await annotate_do_not_disrupt(scope, f"{int(lasts.total_seconds())}s")
+        protection = datetime.now(UTC) - started_at(await single_pod(scope)) + timedelta(seconds=60)
+        pod = await annotate_do_not_disrupt(scope, f"{int(protection.total_seconds())}s")
         name = claim["metadata"]["name"]
         await product.delete(NODE_CLAIMS.path(name))
         await wait_until(lambda: scope.assert_conditions_mention(name, "do-not-disrupt", "passes at"))
         await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
-        assert datetime.now(UTC) >= started_at(pod) + timedelta(seconds=int(lasts.total_seconds()))
+        assert datetime.now(UTC) >= started_at(pod) + timedelta(seconds=int(protection.total_seconds()))
 
 
-async def test_a_drain_that_is_held_for_too_long_escalates(product: InstalledProduct) -> None:
+async def test_drain_escalates_after_blocked_for(product: InstalledProduct) -> None:
     async with product.scope("escalated", after="Never") as scope:
         (claim,) = await scope.run_pods(1)
         pod = await annotate_do_not_disrupt(scope, "true")
@@ -31,7 +31,7 @@ async def test_a_drain_that_is_held_for_too_long_escalates(product: InstalledPro
         await wait_until(lambda: scope.assert_event(pod["metadata"]["name"], "Disrupted", "its node terminates then"))
 
 
-async def test_pods_of_a_kubelet_that_died_in_the_drain_are_waited_for_only_so_long(product: InstalledProduct) -> None:
+async def test_drain_with_stopped_kubelet_ends_after_node_not_ready(product: InstalledProduct) -> None:
     async with product.scope("dead", after="Never") as scope:
         (claim,) = await scope.run_pods(1)
         await annotate_do_not_disrupt(scope, "true")

@@ -1,7 +1,6 @@
-"""Drift on the real parts: what is changed under a node is seen on its NodeClaim and in its workflow, and goes again.
+"""Drift on real components: a change appears on the NodeClaim and in its workflow, and disappears when reverted.
 
-Nothing is disrupted for it, since no budget allows it. Each scenario has an EC2NodeClass and a NodePool of its own, and
-one node.
+Budgets of 0 prevent disruption. Each test has its own EC2NodeClass and NodePool, with one node.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -20,21 +19,22 @@ from tests.support.product.objects import DISCOVERY, Object, node_class
 from tests.support.product.product import DedicatedProduct, InstalledProduct
 from tests.support.product.scene import ClusterScope, condition_status, conditions_by_type
 
-HOLD = 15.0
+NO_DRIFT_SECONDS = 15.0
 """Seconds for which nothing may drift."""
 OTHER_TYPE = "m5.large"
 
 
 async def release_images(product: DedicatedProduct) -> None:
-    """All images of the family have a successor, and a worker starts that has not read of the old ones. It is not the
-    family of the other tests' nodes, which would drift as well."""
+    """Release a successor of every image of the family, and restart the worker so that it has no cached images. The
+    nodes of other tests use another family, so they do not drift.
+    """
     await product.stop_workers()
     product.aws.release_images("bottlerocket", "1.99.0")
     await product.resume_worker()
 
 
 async def slow_down(product: InstalledProduct) -> None:
-    """EC2 takes its time to tell of instances, and often refuses to."""
+    """Half of EC2's DescribeInstances calls are slow, and half are throttled."""
     product.aws.add_fault("latency", service="ec2", action="DescribeInstances", latency=2.0, probability=0.5)
     product.aws.add_fault("throttle", service="ec2", action="DescribeInstances", probability=0.5)
 
@@ -44,7 +44,7 @@ async def recover(product: InstalledProduct) -> None:
 
 
 class DriftScope:
-    """A scene with one node, the class that it was made from, and what to change about it."""
+    """A cluster scope with one node and its EC2NodeClass, and changes to both."""
 
     def __init__(self, scope: ClusterScope, node_class_name: str) -> None:
         self.scope, self.product = scope, scope.product
@@ -69,7 +69,7 @@ class DriftScope:
         return await self.product.kube.request("GET", NODE_CLAIMS.path(self.claim))
 
     async def assert_drifted(self, reason: str, *messages: str) -> None:
-        """NodeClaim, event and workflow say so, and the node is in service."""
+        """NodeClaim, event and workflow report the drift, and the node stays in service."""
         found = conditions_by_type(await self.get_nodeclaim()).get(labels.DRIFTED, {})
         assert (found.get("status"), found.get("reason")) == ("True", reason), f"{self.scope.name}: {found}"
         assert all(message in found["message"] for message in messages), found
@@ -83,7 +83,7 @@ class DriftScope:
             )
 
     async def assert_retained(self) -> None:
-        """The node that was there is still there, and in service."""
+        """The original nodes still exist, and no other was launched."""
         await self.scope.assert_nodeclaims_exist(self.claims)
         await self.scope.wait_until_nodes_launched(len(self.claims))
 
@@ -95,7 +95,7 @@ class DriftScope:
         await wait_until(self.assert_not_drifted)
 
     async def assert_resolved(self) -> Object:
-        """The status of the class, of its spec as it is now."""
+        """The class is Ready for its current generation. Returns its status."""
         found = await self.product.kube.request("GET", self.class_path)
         generation = found["metadata"]["generation"]
         ready = conditions_by_type(found).get("Ready", {})
@@ -108,7 +108,7 @@ class DriftScope:
 async def drift_scope(
     product: InstalledProduct, name: str, spec: Mapping[str, Any] | None = None, **pool: Any
 ) -> AsyncIterator[DriftScope]:
-    """A class whose spec has `spec` laid over the usual one, its pool, and afterwards nothing of either."""
+    """An EC2NodeClass with `spec` merged into the default one, and its NodePool. Both are deleted at the end."""
     async with product.scope(name, of_class=f"drift-{name}", budget="0", **pool) as scope:
         drift = DriftScope(scope, f"drift-{name}")
         made = node_class(drift.node_class)
@@ -123,18 +123,18 @@ async def drift_scope(
 
 
 def admin_client(product: InstalledProduct, service: str) -> Any:
-    """As the account's owner."""
+    """A client with the rights of the account's owner."""
     client: Any = boto3.session.Session("admin", "admin", region_name=product.sandbox.plan.region).client
     return client(service, endpoint_url=product.sandbox.aws_endpoint)
 
 
 def publish_image(product: InstalledProduct, name: str, *, days: int, **image: Any) -> str:
-    """An image of that age."""
+    """Publish an image of this age."""
     created = (datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
     return product.aws.publish_image(name, architecture="x86_64", created=created, **image)
 
 
-async def test_a_newer_image_of_the_same_name(product: InstalledProduct) -> None:
+async def test_newer_image_of_the_same_name_is_ami_drift(product: InstalledProduct) -> None:
     old = publish_image(product, "drift-image-1", days=9)
     selector_terms = [{"name": "drift-image-*"}]
     async with drift_scope(product, "image", {"amiFamily": "AL2023", "amiSelectorTerms": selector_terms}) as drift:
@@ -147,7 +147,7 @@ async def test_a_newer_image_of_the_same_name(product: InstalledProduct) -> None
         await drift.wait_until_not_drifted()
 
 
-async def test_a_deprecated_image_that_gets_a_successor(product: InstalledProduct) -> None:
+async def test_successor_of_a_deprecated_image_is_ami_drift(product: InstalledProduct) -> None:
     old = publish_image(product, "drift-deprecated-1", days=9)
     product.aws.deprecate_image(old)
     selector_terms = [{"id": old}]
@@ -160,7 +160,7 @@ async def test_a_deprecated_image_that_gets_a_successor(product: InstalledProduc
         await drift.wait_until_drifted("AMIDrift", old, new)
 
 
-async def test_a_security_group_that_is_no_longer_selected(product: InstalledProduct) -> None:
+async def test_deselected_security_group_is_drift(product: InstalledProduct) -> None:
     ec2 = admin_client(product, "ec2")
     default_group = next(one for one in ec2.describe_security_groups()["SecurityGroups"] if _is_discovered(one))
     vpc, first = default_group["VpcId"], default_group["GroupId"]
@@ -179,21 +179,21 @@ def _is_discovered(found: Mapping[str, Any]) -> bool:
     return any(tag["Key"] == "karpenter.sh/discovery" for tag in found.get("Tags", ()))
 
 
-async def test_a_subnet_that_is_no_longer_selected(product: InstalledProduct) -> None:
+async def test_deselected_subnet_is_drift(product: InstalledProduct) -> None:
     async with drift_scope(product, "subnets") as drift:
         await drift.start()
         zone = (await drift.get_nodeclaim())["metadata"]["labels"][labels.ZONE]
         subnets = (await drift.assert_resolved())["subnets"]
         others = [{"id": one["id"]} for one in subnets if one["zone"] != zone]
-        (home,) = [one["id"] for one in subnets if one["zone"] == zone]
+        (current_subnet,) = [one["id"] for one in subnets if one["zone"] == zone]
         assert others
         await drift.change_class(subnetSelectorTerms=others)
-        await drift.wait_until_drifted("SubnetDrift", home)
+        await drift.wait_until_drifted("SubnetDrift", current_subnet)
         await drift.change_class(subnetSelectorTerms=[DISCOVERY])
         await drift.wait_until_not_drifted()
 
 
-STATIC: Mapping[str, tuple[Any, Any]] = {
+STATIC_FIELDS: Mapping[str, tuple[Any, Any]] = {
     "tags": ({"team": "web"}, None),
     "userData": ("echo hello", None),
     "detailedMonitoring": (True, None),
@@ -202,13 +202,13 @@ STATIC: Mapping[str, tuple[Any, Any]] = {
     "kubelet": ({"maxPods": 42}, None),
     "associatePublicIPAddress": (True, None),
 }
-"""Fields of the class to a value, and to what takes it back."""
+"""Fields of the class: a changed value, and the value that reverts it."""
 
 
-async def test_each_static_field_of_the_class(product: InstalledProduct) -> None:
+async def test_each_static_field_of_the_class_is_drift(product: InstalledProduct) -> None:
     async with drift_scope(product, "static") as drift:
         await drift.start()
-        for field, (changed, back) in STATIC.items():
+        for field, (changed, back) in STATIC_FIELDS.items():
             await drift.change_class(**{field: changed})
             await drift.wait_until_drifted("NodeClassDrift", drift.node_class)
             await drift.change_class(**{field: back})
@@ -216,7 +216,7 @@ async def test_each_static_field_of_the_class(product: InstalledProduct) -> None
         await drift.assert_retained()
 
 
-async def test_another_role(product: InstalledProduct) -> None:
+async def test_changed_role_is_drift(product: InstalledProduct) -> None:
     iam = admin_client(product, "iam")
     trust = iam.get_role(RoleName="KarpenterNodeRole-demo")["Role"]["AssumeRolePolicyDocument"]
     iam.create_role(RoleName="KarpenterNodeRole-drift", AssumeRolePolicyDocument=str(trust).replace("'", '"'))
@@ -229,7 +229,7 @@ async def test_another_role(product: InstalledProduct) -> None:
     iam.delete_role(RoleName="KarpenterNodeRole-drift")
 
 
-async def test_another_template_of_the_pool(product: InstalledProduct) -> None:
+async def test_changed_nodepool_template_is_drift(product: InstalledProduct) -> None:
     async with drift_scope(product, "template") as drift:
         await drift.start()
         changes: tuple[tuple[Object, Object], ...] = (
@@ -248,7 +248,7 @@ async def test_another_template_of_the_pool(product: InstalledProduct) -> None:
         await assert_throughout(drift.assert_not_drifted, seconds=3)
 
 
-async def test_requirements_that_the_node_does_not_satisfy(product: InstalledProduct) -> None:
+async def test_unsatisfied_requirements_are_drift(product: InstalledProduct) -> None:
     async with drift_scope(product, "requirements") as drift:
         await drift.start()
         requirements = (await product.kube.request("GET", drift.scope.pool_path))["spec"]["template"]["spec"][
@@ -261,35 +261,35 @@ async def test_requirements_that_the_node_does_not_satisfy(product: InstalledPro
         await drift.wait_until_not_drifted()
 
 
-async def test_stamps_of_another_version_are_rewritten_and_nothing_drifts(product: InstalledProduct) -> None:
-    pool_stamps = (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION)
-    class_stamps = (labels.NODECLASS_HASH, labels.NODECLASS_HASH_VERSION)
+async def test_hashes_of_another_version_are_rewritten_without_drift(product: InstalledProduct) -> None:
+    nodepool_hash_keys = (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION)
+    nodeclass_hash_keys = (labels.NODECLASS_HASH, labels.NODECLASS_HASH_VERSION)
     async with drift_scope(product, "stamps") as drift:
         await drift.start()
         claim_path = NODE_CLAIMS.path(drift.claim)
-        before = await _stamps(product, claim_path, *pool_stamps, *class_stamps)
-        for stamps, owner in ((pool_stamps, drift.scope.pool_path), (class_stamps, drift.class_path)):
-            stale = {"metadata": {"annotations": dict(zip(stamps, ("1", "v0"), strict=True))}}
+        before = await _read_hashes(product, claim_path, *nodepool_hash_keys, *nodeclass_hash_keys)
+        for hash_keys, owner in ((nodepool_hash_keys, drift.scope.pool_path), (nodeclass_hash_keys, drift.class_path)):
+            stale = {"metadata": {"annotations": dict(zip(hash_keys, ("1", "v0"), strict=True))}}
             await product.patch(claim_path, stale)
             await product.patch(owner, stale)
-            await wait_until(partial(_assert_hashes_rewritten, product, owner, *stamps))
-            await wait_until(partial(_assert_hashes_rewritten, product, claim_path, *stamps))
+            await wait_until(partial(_assert_hashes_rewritten, product, owner, *hash_keys))
+            await wait_until(partial(_assert_hashes_rewritten, product, claim_path, *hash_keys))
             await assert_throughout(drift.assert_not_drifted, seconds=5)
-        assert await _stamps(product, claim_path, *pool_stamps, *class_stamps) == before
+        assert await _read_hashes(product, claim_path, *nodepool_hash_keys, *nodeclass_hash_keys) == before
 
 
-async def _stamps(product: InstalledProduct, path: str, *keys: str) -> list[str]:
+async def _read_hashes(product: InstalledProduct, path: str, *keys: str) -> list[str]:
     annotations = (await product.kube.request("GET", path))["metadata"].get("annotations") or {}
     return [annotations.get(key, "") for key in keys]
 
 
 async def _assert_hashes_rewritten(product: InstalledProduct, path: str, *keys: str) -> None:
-    found = await _stamps(product, path, *keys)
+    found = await _read_hashes(product, path, *keys)
     assert found[0] != "1" and found[1] == HASH_VERSION, f"{path}: {found}"
 
 
-async def test_without_its_class_a_node_stands(product: InstalledProduct) -> None:
-    """The class is being deleted, and held by its node: there is nothing to compare the node with."""
+async def test_node_of_a_deleting_class_does_not_drift(product: InstalledProduct) -> None:
+    """The node's finalizer keeps the deleted class; there is no class to compare the node with."""
     async with drift_scope(product, "going", {"tags": {"a": "1"}}) as drift:
         await drift.start()
         await drift.change_class(tags={"a": "2"})
@@ -299,7 +299,7 @@ async def test_without_its_class_a_node_stands(product: InstalledProduct) -> Non
         await wait_until(lambda: drift.scope.assert_event(drift.scope.name, "NodeClassTerminating", drift.node_class))
 
 
-async def test_an_alias_of_the_latest_release(own_product: DedicatedProduct) -> None:
+async def test_new_release_of_a_latest_alias_is_ami_drift(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker()
     async with drift_scope(own_product, "alias", {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}) as drift:
         await drift.start()
@@ -310,22 +310,22 @@ async def test_an_alias_of_the_latest_release(own_product: DedicatedProduct) -> 
         await drift.wait_until_drifted("AMIDrift", old)
 
 
-async def test_nothing_drifts_while_ec2_answers_slowly_or_not_at_all(own_product: DedicatedProduct) -> None:
-    """Nodes come while it does so, and their class is looked at again and again."""
+async def test_nothing_drifts_while_ec2_is_slow_or_throttled(own_product: DedicatedProduct) -> None:
+    """New nodes launch meanwhile, and their class is resolved repeatedly."""
     await own_product.ensure_worker()
     async with drift_scope(own_product, "slow") as drift:
         await drift.start()
         await slow_down(own_product)
         await drift.scope.scale_deployment(4)
-        await _hold(drift)
+        await _assert_no_drift_on_new_generations(drift)
         await recover(own_product)
         await wait_until(lambda: drift.scope.assert_pods_running(4))
-        await _hold(drift)
+        await _assert_no_drift_on_new_generations(drift)
 
 
-async def _hold(drift: DriftScope) -> None:
-    """Whatever is asked of the class, the answer is the same."""
+async def _assert_no_drift_on_new_generations(drift: DriftScope) -> None:
+    """Each change of the class selects the same resources again."""
     terms: tuple[list[Object], ...] = ([DISCOVERY, DISCOVERY], [DISCOVERY])
     for term in terms:
         await drift.change_class(subnetSelectorTerms=term, securityGroupSelectorTerms=term)
-        await assert_throughout(drift.assert_not_drifted, seconds=HOLD / len(terms))
+        await assert_throughout(drift.assert_not_drifted, seconds=NO_DRIFT_SECONDS / len(terms))

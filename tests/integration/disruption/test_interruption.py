@@ -1,4 +1,4 @@
-"""What AWS says of instances on the real parts: through SQS and EC2's status to the workflow of the node, once."""
+"""Interruptions on real components: messages from SQS and from EC2's status reach the node's workflow once."""
 
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from workflows import ids
 SIGNALED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
 
 
-async def test_what_comes_through_the_queue_is_told_to_the_node_once(product: InstalledProduct) -> None:
+async def test_queue_message_is_signaled_to_the_node_once(product: InstalledProduct) -> None:
     async with product.scope("queue") as scope:
         (claim,) = await scope.run_pods(1)
         (instance,) = scope.launched_instances()
@@ -31,7 +31,7 @@ async def test_what_comes_through_the_queue_is_told_to_the_node_once(product: In
         assert [one for one in product.aws.list_denials() if one["action"].startswith("sqs:")] == []
 
 
-async def test_a_scheduled_event_that_ec2_lists_is_told_to_the_node(product: InstalledProduct) -> None:
+async def test_scheduled_event_of_ec2_status_is_signaled_to_the_node(product: InstalledProduct) -> None:
     async with product.scope("status") as scope:
         (claim,) = await scope.run_pods(1)
         (instance,) = scope.launched_instances()
@@ -46,7 +46,7 @@ async def _assert_notified(scope: ClusterScope, claim: dict[str, Any], kinds: li
 
 
 async def _notified_messages(scope: ClusterScope, claim: dict[str, Any]) -> list[InterruptionMessage]:
-    """What the life of a NodeClaim was told, from its history."""
+    """Messages that the NodeClaim workflow received, from its history."""
     product, metadata = scope.product, claim["metadata"]
     workflow_id = ids.nodeclaim(product.sandbox.plan.cluster_name, metadata["name"], metadata["uid"])
     history = await product.temporal.get_workflow_handle(workflow_id).fetch_history()

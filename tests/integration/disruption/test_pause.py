@@ -1,4 +1,4 @@
-"""The brake on the real parts: by the command, by annotation, of a pool, a node and the whole cluster; and how soon."""
+"""Pauses on real components, by command and by annotation, of a NodePool, a node and the whole cluster."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -46,12 +46,12 @@ def pause_text(**duration: float) -> str:
 
 
 async def assert_retained(scope: ClusterScope, name: str, *messages: str) -> None:
-    """It is empty and due, says why it stays, and stays."""
+    """The empty node is not deleted although it is due, and reports why."""
     await wait_until(partial(scope.assert_blocked_by, name, *messages))
     await assert_throughout(partial(scope.assert_nodeclaims_exist, [name]), seconds=5)
 
 
-async def test_a_paused_pool_keeps_an_empty_node_until_it_is_resumed(product: InstalledProduct) -> None:
+async def test_paused_pool_keeps_an_empty_node_until_resumed(product: InstalledProduct) -> None:
     async with product.scope("paused") as scope:
         (claim,) = await scope.run_pods(1)
         name, path, pool = claim["metadata"]["name"], scope.pool_path, scope.name
@@ -65,7 +65,7 @@ async def test_a_paused_pool_keeps_an_empty_node_until_it_is_resumed(product: In
         await wait_until(partial(assert_annotated, product, path))
 
 
-async def test_an_annotation_pauses_and_its_end_resumes_and_takes_it_off(product: InstalledProduct) -> None:
+async def test_pause_annotation_is_removed_when_it_expires(product: InstalledProduct) -> None:
     async with product.scope("annotated") as scope:
         (claim,) = await scope.run_pods(1)
         name, path = claim["metadata"]["name"], scope.pool_path
@@ -81,7 +81,7 @@ async def test_an_annotation_pauses_and_its_end_resumes_and_takes_it_off(product
         await wait_until(partial(assert_annotated, product, path))
 
 
-async def test_an_annotation_of_a_node_holds_that_node_alone(product: InstalledProduct) -> None:
+async def test_node_annotation_pauses_only_that_node(product: InstalledProduct) -> None:
     async with product.scope("one-node") as scope:
         claims = await scope.run_pods(2)
         paused_nodeclaim, other = (one["metadata"]["name"] for one in claims)
@@ -94,7 +94,7 @@ async def test_an_annotation_of_a_node_holds_that_node_alone(product: InstalledP
         await wait_until(partial(scope.assert_nodeclaims_deleted, [paused_nodeclaim]))
 
 
-async def test_what_is_under_way_stops_within_seconds(product: InstalledProduct) -> None:
+async def test_pause_cancels_a_drain_within_seconds(product: InstalledProduct) -> None:
     async with product.scope("under-way") as scope:
         (claim,) = await scope.run_pods(1)
         name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
@@ -113,7 +113,7 @@ async def test_what_is_under_way_stops_within_seconds(product: InstalledProduct)
         await wait_until(partial(scope.assert_nodeclaims_deleted, [name]))
 
 
-async def test_the_namespaces_annotation_pauses_the_whole_cluster(own_product: DedicatedProduct) -> None:
+async def test_namespace_annotation_pauses_the_whole_cluster(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker()
     path = NAMESPACES.path("tenure")
     async with own_product.scope("whole") as scope:
@@ -129,7 +129,7 @@ async def test_the_namespaces_annotation_pauses_the_whole_cluster(own_product: D
 
 
 async def _assert_draining(scope: ClusterScope, handle: WorkflowRef, claim: str) -> None:
-    """Its drain is under way, and its NodeClaim is not deleted yet."""
+    """Its drain has started, and its NodeClaim is not deleted yet."""
     state = await handle.query("state", result_type=NodeClaimState)
     assert (state.drain or DrainState()).defers_deletion, state.phase
     found = await scope.product.kube.request("GET", NODE_CLAIMS.path(claim))

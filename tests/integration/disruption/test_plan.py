@@ -1,4 +1,4 @@
-"""What people are told of voluntary disruption on the real parts: why a node and a pod stay, and what would be done."""
+"""Explanations of voluntary disruption on real components: blockers of a node and a pod, and planned commands."""
 
 from tenure.apis.labels import DO_NOT_DISRUPT
 from tenure.cli.disruption.plan import fetch_disruption_status
@@ -12,7 +12,7 @@ from tests.support.product.product import InstalledProduct
 from tests.support.product.scene import ClusterScope, object_names
 
 
-async def test_a_node_says_what_keeps_it_when_that_changes_and_to_whom_asks(product: InstalledProduct) -> None:
+async def test_blocker_of_a_node_is_shown_in_events_and_commands(product: InstalledProduct) -> None:
     async with product.scope("asked") as scope:
         (claim,) = object_names(await scope.run_pods(1))
         (node,) = object_names(await scope.nodes())
@@ -42,5 +42,5 @@ async def _assert_listed(connection: Connection, node: str, claim: str) -> None:
 async def _assert_ineligible(connection: Connection, scope: ClusterScope) -> None:
     found = await fetch_disruption_status(connection)
     assert not found.blocked and found.nodes >= 1 and found.ineligible.get("NodeDoNotDisrupt"), found
-    mine = {*object_names(await scope.nodes())}
-    assert not any(mine & {*one.nodes} for one in found.commands)
+    own_nodes = {*object_names(await scope.nodes())}
+    assert not any(own_nodes & {*one.nodes} for one in found.commands)

@@ -1,4 +1,4 @@
-"""Node repair on the real parts: a reboot that helps, one that does not, flaps that add up, and the breaker."""
+"""Node repair on real components: a reboot that helps, one that does not, accumulated flaps, and maxUnhealthy."""
 
 from functools import partial
 from typing import Any
@@ -11,16 +11,18 @@ from tests.support.product.product import DedicatedProduct
 from tests.support.product.scene import ClusterScope, condition_status
 
 
-def sick(type_: str = "KernelReady", toleration: str = "3s") -> dict[str, Any]:
+def unhealthy_condition(type_: str = "KernelReady", toleration: str = "3s") -> dict[str, Any]:
     return {"type": type_, "status": "False", "toleration": toleration}
 
 
-async def test_a_broken_node_is_rebooted_once_and_replaced_when_that_helped_for_a_moment_only(
+async def test_unhealthy_node_is_rebooted_once_then_replaced(
     own_product: DedicatedProduct,
 ) -> None:
     await own_product.ensure_worker(FEATURE_GATES="NodeRepair=true")
     async with own_product.scope("ladder") as scope:
-        await _rules(scope, conditions=[sick()], steps=["reboot", "replace"], rebootFor="2m")
+        await _apply_repair_rules(
+            scope, conditions=[unhealthy_condition()], steps=["reboot", "replace"], rebootFor="2m"
+        )
         (claim,) = await scope.run_pods(1)
         name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
         boot = await _boot_id(scope, node)
@@ -41,10 +43,10 @@ async def test_a_broken_node_is_rebooted_once_and_replaced_when_that_helped_for_
         assert sorted(one["reboots"] for one in launched) == [0, 1]
 
 
-async def test_a_node_that_flaps_is_replaced_when_its_bad_times_add_up(own_product: DedicatedProduct) -> None:
+async def test_flapping_node_is_replaced_by_accumulated_unhealthy_time(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker(FEATURE_GATES="NodeRepair=true")
     async with own_product.scope("flaps") as scope:
-        await _rules(scope, conditions=[sick("Ready", "45s")], within="5m")
+        await _apply_repair_rules(scope, conditions=[unhealthy_condition("Ready", "45s")], within="5m")
         (claim,) = await scope.run_pods(1)
         name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
         for _ in range(2):
@@ -57,12 +59,12 @@ async def test_a_node_that_flaps_is_replaced_when_its_bad_times_add_up(own_produ
         await wait_until(partial(scope.assert_nodeclaims_deleted, [name]))
 
 
-async def test_while_too_many_are_unhealthy_nothing_is_replaced_and_the_node_says_so(
+async def test_max_unhealthy_blocks_node_repair(
     own_product: DedicatedProduct,
 ) -> None:
     await own_product.ensure_worker(FEATURE_GATES="NodeRepair=true")
     async with own_product.scope("breaker") as scope:
-        await _rules(scope, conditions=[sick(toleration="10s")], maxUnhealthy="1")
+        await _apply_repair_rules(scope, conditions=[unhealthy_condition(toleration="10s")], maxUnhealthy="1")
         claims = await scope.run_pods(2)
         await scope.inject_node_fault(SetCondition(type="KernelReady", status="False"))
         node = claims[0]["status"]["nodeName"]
@@ -74,8 +76,8 @@ async def test_while_too_many_are_unhealthy_nothing_is_replaced_and_the_node_say
         )
 
 
-async def _rules(scope: ClusterScope, **repair: Any) -> None:
-    """In force, before anything is launched under them."""
+async def _apply_repair_rules(scope: ClusterScope, **repair: Any) -> None:
+    """The policy is Ready before any node is launched."""
     await scope.apply_manifest(lifecycle_policy(f"repair-{scope.name}", scope.name, repair=repair))
     await wait_until(partial(_assert_rules_active, scope))
 

@@ -1,4 +1,4 @@
-"""Rollouts on the real parts: drift goes in waves, waits for people, halts over nodes that never come, and goes on."""
+"""Rollouts on real components: drift in waves, approval, and a halt when replacements fail to start."""
 
 from functools import partial
 from typing import Any
@@ -14,15 +14,15 @@ from tests.support.product.scene import ClusterScope, object_names
 from workflows import search_attributes
 
 ROLLOUT_TIMEOUT_SECONDS = 240.0
-"""Seconds for nodes to be replaced one after the other."""
+"""Seconds for the sequential replacement of nodes."""
 SOAK = 40.0
 
 
-async def test_one_node_goes_and_is_watched_and_then_the_rest(product: InstalledProduct) -> None:
+async def test_rollout_soaks_the_first_wave_before_the_second(product: InstalledProduct) -> None:
     async with product.scope("waves") as scope:
         waves = [{"nodes": "1", "soak": f"{SOAK:g}s"}, {}]
-        old = await _running(scope, 3, waves=waves, health={"nodesReady": "100%", "every": "10s"})
-        await _relabel(scope)
+        old = await _run_nodes_under_policy(scope, 3, waves=waves, health={"nodesReady": "100%", "every": "10s"})
+        await _drift_all_nodes(scope)
         await wait_until(lambda: _assert_command_blocked(scope, "wave 1 of 2"))
         await wait_until(partial(_assert_remaining, scope, old, 2), seconds=ROLLOUT_TIMEOUT_SECONDS)
         await wait_until(lambda: scope.assert_event(scope.name, "RolloutWaveSoaks"))
@@ -33,11 +33,11 @@ async def test_one_node_goes_and_is_watched_and_then_the_rest(product: Installed
         await scope.wait_until_nodes_launched(6)
 
 
-async def test_a_wave_that_needs_a_person_waits_for_one(product: InstalledProduct) -> None:
+async def test_rollout_waits_for_required_approval(product: InstalledProduct) -> None:
     async with product.scope("asked") as scope:
-        old = await _running(scope, 1, approval={"required": True})
-        await _relabel(scope)
-        plan = await _plan(scope, "RolloutWaits")
+        old = await _run_nodes_under_policy(scope, 1, approval={"required": True})
+        await _drift_all_nodes(scope)
+        plan = await _read_plan_name(scope, "RolloutWaits")
         await assert_throughout(partial(_assert_remaining, scope, old, 1), seconds=10)
         await _approve(scope, plan)
         await wait_until(partial(scope.assert_nodeclaims_deleted, old), seconds=ROLLOUT_TIMEOUT_SECONDS)
@@ -45,12 +45,12 @@ async def test_a_wave_that_needs_a_person_waits_for_one(product: InstalledProduc
         await scope.wait_until_nodes_launched(2)
 
 
-async def test_a_replacement_that_never_comes_halts_it_and_a_person_lets_it_go_on(product: InstalledProduct) -> None:
+async def test_failed_replacement_halts_rollout_until_approved(product: InstalledProduct) -> None:
     async with product.scope("halted") as scope:
-        old = await _running(scope, 2, health={"failedStarts": 1, "failingFor": "10s", "every": "10s"})
+        old = await _run_nodes_under_policy(scope, 2, health={"failedStarts": 1, "failingFor": "10s", "every": "10s"})
         await scope.inject_node_fault(NeverRegister(), count=2)
-        await _relabel(scope)
-        plan = await _plan(scope, "RolloutHalted")
+        await _drift_all_nodes(scope)
+        plan = await _read_plan_name(scope, "RolloutHalted")
         await wait_until(lambda: scope.assert_instances_alive(2))
         bought = len(scope.launched_instances())
         await assert_throughout(partial(_assert_unchanged, scope, old, bought), seconds=30)
@@ -61,14 +61,13 @@ async def test_a_replacement_that_never_comes_halts_it_and_a_person_lets_it_go_o
         await scope.wait_until_nodes_launched(bought + 2)
 
 
-async def _running(scope: ClusterScope, nodes: int, **rollout: Any) -> list[str]:
-    """The names of its NodeClaims."""
+async def _run_nodes_under_policy(scope: ClusterScope, nodes: int, **rollout: Any) -> list[str]:
+    """The names of the NodeClaims."""
     await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, rollout=rollout))
     return object_names(await scope.run_pods(nodes))
 
 
-async def _relabel(scope: ClusterScope) -> None:
-    """All nodes drift."""
+async def _drift_all_nodes(scope: ClusterScope) -> None:
     await scope.product.patch(scope.pool_path, {"spec": {"template": {"metadata": {"labels": {"team": "web"}}}}})
 
 
@@ -78,7 +77,7 @@ async def _assert_remaining(scope: ClusterScope, old: list[str], count: int) -> 
 
 
 async def _assert_command_blocked(scope: ClusterScope, text: str) -> None:
-    """One that would take a node of this pool says so."""
+    """A command with a candidate of this NodePool is blocked for this reason."""
     query = f"WorkflowType = 'Disruption' AND {search_attributes.NODE_POOL.name} = '{scope.name}'"
     found = [one async for one in scope.product.temporal.list_workflows(query)]
     handles = [scope.product.temporal.get_workflow_handle(one.id) for one in found]
@@ -87,13 +86,13 @@ async def _assert_command_blocked(scope: ClusterScope, text: str) -> None:
 
 
 async def _assert_unchanged(scope: ClusterScope, old: list[str], bought: int) -> None:
-    """Nothing goes, and nothing is bought."""
+    """No NodeClaim is deleted, and no instance is launched."""
     await scope.assert_nodeclaims_exist(old)
     assert len(scope.launched_instances()) == bought
 
 
-async def _plan(scope: ClusterScope, reason: str) -> str:
-    """Its name, from the event that says what to type."""
+async def _read_plan_name(scope: ClusterScope, reason: str) -> str:
+    """The plan's name, from the event with the `tenure approve` command."""
     event = await wait_until(
         lambda: scope.assert_event(scope.name, reason, "tenure approve"), seconds=ROLLOUT_TIMEOUT_SECONDS
     )

@@ -1,4 +1,4 @@
-"""A CapacityBuffer's life: room is bought, kept though nobody uses it, taken by pods, refilled, and let go."""
+"""A CapacityBuffer's capacity is provisioned, kept while unused, taken by pods, refilled, and released."""
 
 from functools import partial
 from typing import Any
@@ -10,8 +10,8 @@ from tests.support.product.product import DedicatedProduct
 from tests.support.product.scene import ClusterScope, condition_reason, condition_status
 
 
-async def test_room_is_there_before_the_pods_are(own_product: DedicatedProduct) -> None:
-    """Nodes of two CPUs, for pods that fill one each; an empty node of the pool goes after a second."""
+async def test_buffer_capacity_exists_before_pods_and_is_refilled(own_product: DedicatedProduct) -> None:
+    """Each pod fills a node of two CPUs. The NodePool's consolidateAfter is one second."""
     await own_product.ensure_worker(FEATURE_GATES="CapacityBuffer=true")
     async with own_product.scope("buffers") as scope:
         buffer_manifest = buffer(scope.name)

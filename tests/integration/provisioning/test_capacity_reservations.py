@@ -1,4 +1,6 @@
-"""Capacity blocks on the real parts: their nodes are drained before EC2 ends them, and nothing new goes into them."""
+"""Capacity blocks on real components: their nodes are drained before EC2 ends them, and no new node launches into
+them.
+"""
 
 from functools import partial
 
@@ -7,23 +9,26 @@ from tests.support.product.capacity_reservations import reservation_scope
 from tests.support.product.eventually import TIMEOUT_SECONDS, wait_until
 from tests.support.product.product import InstalledProduct
 
-LEAD = 40 * 60.0
-"""Seconds before a block's end at which its nodes begin to go."""
-USABLE = 120.0
-"""Seconds for which it can be launched into before that."""
+LEAD_SECONDS = 40 * 60.0
+"""Seconds before a block's end at which the drain of its nodes starts."""
+USABLE_SECONDS = 120.0
+"""Seconds before that, in which nodes can launch into the block."""
 
 
-async def test_a_node_on_a_block_that_ends_is_drained_and_its_pods_go_elsewhere(product: InstalledProduct) -> None:
-    async with reservation_scope(product, "block", kind="capacity-block", lasts=LEAD + USABLE) as there:
-        claim = await there.start()
-        await there.assert_reserved(claim, kind="capacity-block")
+async def test_node_of_an_ending_capacity_block_is_drained_and_replaced(product: InstalledProduct) -> None:
+    async with reservation_scope(
+        product, "block", kind="capacity-block", lasts=LEAD_SECONDS + USABLE_SECONDS
+    ) as reservation:
+        claim = await reservation.start()
+        await reservation.assert_reserved(claim, kind="capacity-block")
         await wait_until(
-            partial(there.scope.assert_event, claim, "CapacityBlockEnding"), seconds=TIMEOUT_SECONDS + USABLE
+            partial(reservation.scope.assert_event, claim, "CapacityBlockEnding"),
+            seconds=TIMEOUT_SECONDS + USABLE_SECONDS,
         )
-        await wait_until(lambda: there.scope.assert_nodeclaims_deleted([claim]))
-        await wait_until(lambda: there.scope.assert_pods_running(1))
-        await wait_until(lambda: there.scope.assert_nodes_initialized(1))
-        await there.assert_on_demand(await there.scope.assert_newest_nodeclaim(1))
-        nodeclaims = {nodeclaim.name: nodeclaim for nodeclaim in await there.scope.nodeclaim_workflows()}
+        await wait_until(lambda: reservation.scope.assert_nodeclaims_deleted([claim]))
+        await wait_until(lambda: reservation.scope.assert_pods_running(1))
+        await wait_until(lambda: reservation.scope.assert_nodes_initialized(1))
+        await reservation.assert_on_demand(await reservation.scope.assert_newest_nodeclaim(1))
+        nodeclaims = {nodeclaim.name: nodeclaim for nodeclaim in await reservation.scope.nodeclaim_workflows()}
         outcome = await product.nodeclaim_workflows.fetch_outcome(nodeclaims[claim])
         assert labels.RESERVED in outcome.history[1].cause, outcome.history

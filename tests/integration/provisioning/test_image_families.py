@@ -1,4 +1,4 @@
-"""Nodes of every image family join on the real parts, by nothing but what their own user data says."""
+"""Nodes of every image family join on real components, with nothing but their own user data."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,20 +25,20 @@ spec:
 """
 
 
-async def test_al2023_with_a_script_and_local_disks(product: InstalledProduct) -> None:
+async def test_al2023_node_joins_with_a_script_and_local_disks(product: InstalledProduct) -> None:
     spec = {"instanceStorePolicy": "RAID0", "userData": "#!/bin/bash\necho mine"}
     node = await _assert_joined(product, "family-al2023", "al2023@latest", "m6id.large", **spec)
-    # 118 GB of NVMe instead of a disk of 20 GiB.
+    # # 118 GB of NVMe instead of an EBS volume of 20 GiB.
     assert _gibibytes(node["status"]["capacity"]["ephemeral-storage"]) > 100
 
 
-async def test_bottlerocket_with_settings(product: InstalledProduct) -> None:
+async def test_bottlerocket_node_joins_with_settings(product: InstalledProduct) -> None:
     node = await _assert_joined(product, "family-bottlerocket", "bottlerocket@latest", "m6g.large", userData=TOML)
     assert node["metadata"]["labels"]["mine"] == "1"
     assert node["metadata"]["labels"][labels.ARCH] == "arm64"
 
 
-async def test_windows(product: InstalledProduct) -> None:
+async def test_windows_node_joins(product: InstalledProduct) -> None:
     node = await _assert_joined(
         product, "family-windows", "windows2022@latest", "m6i.large", userData="Write-Host mine"
     )
@@ -47,14 +47,14 @@ async def test_windows(product: InstalledProduct) -> None:
     assert node["status"]["capacity"]["pods"] == "110"
 
 
-async def test_custom_with_user_data_that_joins_by_itself(product: InstalledProduct) -> None:
-    own = {"amiFamily": "Custom", "userData": JOIN}
-    node = await _assert_joined(product, "family-custom", "al2023@latest", "m6i.large", **own)
+async def test_custom_node_joins_with_its_own_user_data(product: InstalledProduct) -> None:
+    spec = {"amiFamily": "Custom", "userData": JOIN}
+    node = await _assert_joined(product, "family-custom", "al2023@latest", "m6i.large", **spec)
     assert node["metadata"]["labels"]["mine"] == "1"
 
 
 async def _assert_joined(product: InstalledProduct, name: str, alias: str, instance_type: str, **spec: Any) -> Object:
-    """One pod of the family runs; its Node, which boots the image that the class has for such a machine."""
+    """A pod of the family runs on a Node with one of the class's images. Returns the Node."""
     async with (
         _class(product, name, alias, spec) as made,
         product.scope(name, types=(instance_type,), of_class=name) as scope,
@@ -67,13 +67,13 @@ async def _assert_joined(product: InstalledProduct, name: str, alias: str, insta
         return node
 
 
-async def test_what_could_be_bought_is_told_to_prometheus(product: InstalledProduct) -> None:
+async def test_offerings_are_exported_as_metrics(product: InstalledProduct) -> None:
     gauge = partial(product.metric_value, instance_type="m5.large")
     prefix = "karpenter_cloudprovider_instance_type"
     price = await wait_until(lambda: gauge(f"{prefix}_offering_price_estimate", capacity_type="on-demand"))
     assert 0.01 < price < 1
-    here = {"capacity_type": "spot", "zone": "us-west-2a"}
-    assert await wait_until(lambda: gauge(f"{prefix}_offering_available", **here)) == 1
+    offering = {"capacity_type": "spot", "zone": "us-west-2a"}
+    assert await wait_until(lambda: gauge(f"{prefix}_offering_available", **offering)) == 1
     assert await wait_until(lambda: gauge(f"{prefix}_cpu_cores")) == 2
     assert 7e9 < await wait_until(lambda: gauge(f"{prefix}_memory_bytes")) < 8.6e9
 

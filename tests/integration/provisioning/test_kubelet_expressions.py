@@ -1,4 +1,4 @@
-"""Amounts that are expressions, from the class to the node: what is planned is what the kubelet is told."""
+"""Kubelet settings as CEL expressions: the plan uses the values that the kubelet gets."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from tests.support.product.product import DedicatedProduct
 KUBELET = {"maxPods": "vcpus * 3 + 2", "systemReserved": {"cpu": "vcpus * 100"}}
 
 
-async def test_a_node_takes_as_many_pods_as_its_types_expression_says(own_product: DedicatedProduct) -> None:
-    """Eight pods of next to nothing: two vCPUs take eight, of which DaemonSets and the like have none here."""
+async def test_max_pods_expression_limits_pods_per_node(own_product: DedicatedProduct) -> None:
+    """maxPods is eight for two vCPUs, and no DaemonSet runs here, so nine tiny pods need two nodes."""
     await own_product.ensure_worker(AWS_FEATURE_GATES="NodeClassCEL=true")
     async with own_product.scope("expressions", of_class="expressions") as scope:
         made = node_class("expressions")
         made["spec"]["kubelet"] = KUBELET
         await scope.apply_manifest(made)
-        await scope.create_deployment(9, containers=[small()])
+        await scope.create_deployment(9, containers=[small_container()])
         await wait_until(lambda: scope.assert_pods_running(9))
         claims = await wait_until(lambda: scope.assert_nodes_initialized(2))
         nodes = await scope.nodes()
@@ -25,5 +25,5 @@ async def test_a_node_takes_as_many_pods_as_its_types_expression_says(own_produc
         assert {claim["status"]["allocatable"]["cpu"] for claim in claims} == {"1730m"}
 
 
-def small() -> dict[str, Any]:
+def small_container() -> dict[str, Any]:
     return {"name": "pause", "image": "pause", "resources": {"requests": {"cpu": "10m"}}}

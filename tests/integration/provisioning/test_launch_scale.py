@@ -1,7 +1,7 @@
-"""Many launches at once: few calls, none faster than EC2 refills, every claim launched once, none lost.
+"""Many concurrent launches: few calls within EC2's rate limit, and one instance for every NodeClaim.
 
-`TENURE_LAUNCHES` sets how many claims there are: 1000 for the first two and 500 for the last is what they are for, and
-takes a machine some minutes.
+`TENURE_LAUNCHES` is the number of NodeClaims. The full sizes are 1000 for the first two tests and 500 for the last;
+they take several minutes.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from tests.support.product.scene import ClusterScope
 
 LAUNCHES = int(os.environ.get("TENURE_LAUNCHES", "60"))
 LAUNCH_TIMEOUT_SECONDS = 150.0 + LAUNCHES
-"""Seconds; a machine that is busy with other things starts some ten workflows a second."""
+"""Seconds. A busy machine starts about ten workflows a second."""
 REFILL_RATE = 2.0
 
 
-async def test_claims_of_a_pool_that_come_at_once_launch_together(own_product: DedicatedProduct) -> None:
+async def test_nodeclaims_of_one_plan_launch_in_few_calls(own_product: DedicatedProduct) -> None:
     async with pending_pods(own_product, LAUNCHES) as scope:
         before = count_create_fleet(own_product)
         await own_product.ensure_worker()
@@ -35,24 +35,24 @@ async def test_claims_of_a_pool_that_come_at_once_launch_together(own_product: D
         assert made <= ceil(LAUNCHES / 100), f"{made} calls for {LAUNCHES} instances"
 
 
-async def test_claims_that_somebody_makes_for_a_pool_at_once_launch_together(own_product: DedicatedProduct) -> None:
+async def test_nodeclaims_created_at_once_launch_in_few_calls(own_product: DedicatedProduct) -> None:
     async with own_product.scope("made") as scope:
         await scope.inject_node_fault(NeverRegister())
         await own_product.stop_workers()
         names = [f"{scope.name}-{number}" for number in range(LAUNCHES)]
         await for_each(names, lambda name: create_nodeclaim(scope, name, pool=scope.name))
         before = count_create_fleet(own_product)
-        # The worker of a busy machine is told of the last ones long after the first.
+        # # On a busy machine the worker observes the last NodeClaims long after the first.
         await own_product.ensure_worker(BATCH_IDLE_DURATION="5s", BATCH_MAX_DURATION="2m")
         await wait_until(lambda: assert_launched_once(scope, LAUNCHES), seconds=LAUNCH_TIMEOUT_SECONDS)
         made = count_create_fleet(own_product) - before
         assert made <= ceil(LAUNCHES / 100), f"{made} calls for {LAUNCHES} instances"
 
 
-async def test_claims_that_are_deleted_while_others_are_waited_for_are_over_at_once(
+async def test_nodeclaims_deleted_during_the_batch_window_complete_at_once(
     own_product: DedicatedProduct,
 ) -> None:
-    """Long before their launch deadline, and also those that no finalizer keeps."""
+    """They complete long before their launch deadline, with and without a finalizer."""
     async with own_product.scope("regretted") as scope:
         await own_product.ensure_worker(BATCH_IDLE_DURATION="5s", BATCH_MAX_DURATION="2m")
         names = [f"{scope.name}-{number}" for number in range(2)]
@@ -67,30 +67,31 @@ async def test_claims_that_are_deleted_while_others_are_waited_for_are_over_at_o
         assert [one.reason for one in ended] == ["Deleted", "Deleted"] and scope.launched_instances() == []
 
 
-async def test_under_a_slow_refill_every_claim_launches_once_though_the_worker_is_killed(
+async def test_every_nodeclaim_launches_once_under_throttling_and_a_killed_worker(
     own_product: DedicatedProduct,
 ) -> None:
-    """Claims of a pool, and as many that people made one by one, of which each is a call of its own."""
+    """Half of the NodeClaims belong to a NodePool; the others are standalone, and each needs its own call."""
     async with pending_pods(own_product, LAUNCHES // 2) as scope:
-        hands = [f"{scope.name}-hand-{number}" for number in range(LAUNCHES // 2)]
+        standalone = [f"{scope.name}-hand-{number}" for number in range(LAUNCHES // 2)]
         own_product.aws.set_rate("CreateFleet", REFILL_RATE, REFILL_RATE)
         try:
-            await for_each(hands, lambda name: create_nodeclaim(scope, name))
+            await for_each(standalone, lambda name: create_nodeclaim(scope, name))
             await own_product.ensure_worker()
             await wait_until(
-                lambda: assert_some_launched(own_product, hands, len(hands) // 3), seconds=LAUNCH_TIMEOUT_SECONDS
+                lambda: assert_some_launched(own_product, standalone, len(standalone) // 3),
+                seconds=LAUNCH_TIMEOUT_SECONDS,
             )
             await own_product.kill_worker()
             await own_product.resume_worker()
             await wait_until(lambda: assert_launched_once(scope, LAUNCHES // 2), seconds=LAUNCH_TIMEOUT_SECONDS)
-            await wait_until(lambda: assert_each_launched_once(own_product, hands), seconds=LAUNCH_TIMEOUT_SECONDS)
+            await wait_until(lambda: assert_each_launched_once(own_product, standalone), seconds=LAUNCH_TIMEOUT_SECONDS)
         finally:
             own_product.aws.clear_rates()
 
 
 @asynccontextmanager
 async def pending_pods(product: DedicatedProduct, pods: int) -> AsyncIterator[ClusterScope]:
-    """So many pods that need a node each, all of them pending before a worker looks; their machines never join."""
+    """This many pods, which each need a node, are pending before a worker starts. Their instances never register."""
     async with product.scope("launches") as scope:
         await scope.inject_node_fault(NeverRegister())
         await product.stop_workers()
@@ -100,7 +101,7 @@ async def pending_pods(product: DedicatedProduct, pods: int) -> AsyncIterator[Cl
 
 
 async def create_nodeclaim(scope: ClusterScope, name: str, *, pool: str = "", has_finalizer: bool = False) -> None:
-    """A NodeClaim that no plan made. `has_finalizer`: by a finalizer, from its birth."""
+    """Create a NodeClaim outside of a plan. `has_finalizer`: it has the termination finalizer from creation."""
     manifest = node_claim(name)
     manifest["metadata"] |= {"finalizers": [labels.TERMINATION_FINALIZER]} if has_finalizer else {}
     manifest["metadata"]["labels"] = {labels.NODEPOOL: pool} if pool else {OF_TEST: f"{scope.name}-hand"}
@@ -108,7 +109,7 @@ async def create_nodeclaim(scope: ClusterScope, name: str, *, pool: str = "", ha
 
 
 async def for_each(names: Sequence[str], call: Callable[[str], Awaitable[None]]) -> None:
-    """Some at a time."""
+    """Call up to 16 at a time."""
     semaphore = asyncio.Semaphore(16)
 
     async def one(name: str) -> None:
@@ -124,7 +125,7 @@ async def assert_pods_pending(scope: ClusterScope, count: int) -> None:
 
 
 async def assert_launched_once(scope: ClusterScope, count: int) -> None:
-    """So many claims of the pool, each with an instance that nobody else has, and no other instance."""
+    """The NodePool has this many NodeClaims and instances, one to one."""
     pool = f"{labels.NODEPOOL}={scope.name}"
     claims = await scope.product.items(NODE_CLAIMS.path(), label=pool)
     instances = [claim.get("status", {}).get("providerID", "").rpartition("/")[2] for claim in claims]
@@ -146,13 +147,13 @@ async def assert_each_launched_once(product: InstalledProduct, names: list[str])
 
 
 def count_create_fleet(product: InstalledProduct) -> int:
-    """Of CreateFleet, but for trials of an EC2NodeClass, which launch nothing."""
+    """Count CreateFleet calls without the dry runs of EC2NodeClass validation."""
     found = product.aws.get_counters().get("ec2:CreateFleet", {})
     return int(found.get("count", 0)) - int(found.get("codes", {}).get("DryRunOperation", 0))
 
 
 def instances_by_nodeclaim(product: InstalledProduct, names: list[str]) -> Counter[str]:
-    """How many instances EC2 ever gave each."""
+    """Number of instances that EC2 launched for each NodeClaim."""
     found = Counter[str]()
     for fleet in product.aws.list_fleets():
         found[fleet["tags"].get(labels.TAG_NODECLAIM, "")] += len(fleet["instances"])

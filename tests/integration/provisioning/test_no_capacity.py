@@ -1,4 +1,6 @@
-"""Where EC2 has no room: the next offering of the same NodeClaim first, then another pool at once."""
+"""Insufficient capacity in EC2: the same NodeClaim tries its next offering; then the pods are planned for another
+pool.
+"""
 
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
@@ -11,10 +13,10 @@ from tests.support.product.scene import ClusterScope
 from workflows import ids
 
 OTHER_TYPE = "m5.large"
-"""Of the same size; what was refused in one test is remembered in the next."""
+"""Another type of the same size, since the worker remembers unavailable offerings of the other test."""
 
 
-async def test_a_claim_that_gets_no_spot_is_launched_on_demand_without_a_new_claim(
+async def test_nodeclaim_without_spot_capacity_launches_on_demand(
     own_product: DedicatedProduct,
 ) -> None:
     own_product.aws.set_pool(0, instance_type=TWO_CPUS, capacity_type=labels.SPOT)
@@ -32,10 +34,10 @@ async def test_a_claim_that_gets_no_spot_is_launched_on_demand_without_a_new_cla
         own_product.aws.clear_pools()
 
 
-async def test_pods_of_a_claim_that_nothing_is_left_for_are_planned_elsewhere_at_once(
+async def test_pods_of_a_rejected_nodeclaim_are_replanned_at_once(
     own_product: DedicatedProduct,
 ) -> None:
-    """Between EC2's refusal and the next plan no batch is gathered."""
+    """No batch window passes between EC2's rejection and the next plan."""
     own_product.aws.set_pool(0, instance_type=OTHER_TYPE, capacity_type=labels.SPOT)
     try:
         async with own_product.scope("room", types=(OTHER_TYPE,), capacity_type=labels.SPOT) as scope:
@@ -45,10 +47,12 @@ async def test_pods_of_a_claim_that_nothing_is_left_for_are_planned_elsewhere_at
             await scope.apply_manifest(node_pool(other, capacity_type=labels.ON_DEMAND))
             await scope.create_deployment(1, nodeSelector={}, affinity=either_nodepool(scope.name, other))
             await wait_until(lambda: scope.assert_pods_running(1))
-            between = events_since_rejection(await history(own_product), scope)
-            took = between[-1].event_time.ToDatetime() - between[0].event_time.ToDatetime()
+            after_rejection = events_since_rejection(await history(own_product), scope)
+            took = after_rejection[-1].event_time.ToDatetime() - after_rejection[0].event_time.ToDatetime()
             print(f"from the refusal to the next plan: {took.total_seconds():.2f} s")
-            assert not [one for one in between if one.HasField("timer_started_event_attributes")], "a batch window"
+            assert not [one for one in after_rejection if one.HasField("timer_started_event_attributes")], (
+                "a batch window"
+            )
             await scope.create_deployment(0, nodeSelector={}, affinity=either_nodepool(scope.name, other))
     finally:
         own_product.aws.clear_pools()
@@ -67,15 +71,15 @@ async def history(product: InstalledProduct) -> WorkflowHistory:
 
 
 def events_since_rejection(found: WorkflowHistory, scope: ClusterScope) -> list[HistoryEvent]:
-    """From the answer to this pool's last launch, or to its preparation, to the next plan that is asked for."""
+    """Events from the response to this NodePool's last launch or prepare call to the next `plan_capacity` call."""
     named = f'"pool":"{scope.name}"'.encode()
-    ours = set[int]()
+    launch_event_ids = set[int]()
     events = list[HistoryEvent]()
     for event in found.events:
         scheduled = event.activity_task_scheduled_event_attributes
         if scheduled.input.payloads and named in scheduled.input.payloads[0].data:
-            ours.add(event.event_id)
-        if event.activity_task_completed_event_attributes.scheduled_event_id in ours:
+            launch_event_ids.add(event.event_id)
+        if event.activity_task_completed_event_attributes.scheduled_event_id in launch_event_ids:
             events = [event]
         elif events:
             events.append(event)

@@ -1,4 +1,4 @@
-"""A NodeOverlay from its manifest to the instance: what is bought, what the NodeClaim says, and how a conflict ends."""
+"""A NodeOverlay from its manifest to the instance: launched type, NodeClaim status, and conflicts."""
 
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ CHEAPER, EXPENSIVE = "c6i.large", "m6i.large"
 FUSE = "example.com/fuse"
 
 
-async def test_what_an_overlay_makes_cheapest_is_bought(own_product: DedicatedProduct) -> None:
+async def test_type_that_an_overlay_makes_cheapest_is_launched(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker(FEATURE_GATES="NodeOverlay=true")
     async with own_product.scope("overlays", types=(CHEAPER, EXPENSIVE)) as scope:
         active_overlay = overlay(f"{scope.name}-b", scope.name, priceAdjustment="-50%", capacity={FUSE: "2"})

@@ -1,4 +1,4 @@
-"""A NodePool's limits hold while pods come faster than nodes, and say so to the pods that wait."""
+"""A NodePool's limits hold under concurrent launches, and pending pods get an event that names the limit."""
 
 from functools import partial
 
@@ -7,15 +7,15 @@ from tests.support.product.product import InstalledProduct
 from tests.support.product.scene import ClusterScope, object_names
 
 
-async def test_launches_at_the_same_time_stay_within_the_limits(product: InstalledProduct) -> None:
-    """Each pass of planning sees claims of the last one that have neither node nor capacity yet."""
+async def test_concurrent_launches_stay_within_nodepool_limits(product: InstalledProduct) -> None:
+    """Each planning pass sees NodeClaims of the previous one that have no node and no capacity yet."""
     async with product.scope("limits", limits={"cpu": "5"}) as scope:
         await scope.create_deployment(0)
-        there = 0
+        created = 0
         for pods in (2, 4, 6):
-            await wait_until(partial(_assert_pods_exist, scope, there))
+            await wait_until(partial(_assert_pods_exist, scope, created))
             await scope.scale_deployment(pods)
-            there = pods
+            created = pods
         pending = await wait_until(lambda: _assert_running_and_pending(scope, running=2, waiting=4))
         for pod in pending:
             await wait_until(partial(scope.assert_event, pod, "FailedScheduling", f"pool {scope.name}: limit cpu 5"))
@@ -31,9 +31,11 @@ async def _assert_pods_exist(scope: ClusterScope, pods: int) -> None:
 
 
 async def _assert_running_and_pending(scope: ClusterScope, *, running: int, waiting: int) -> list[str]:
-    """The names of those that wait."""
+    """Returns the names of the pending pods."""
     pods = await scope.pods()
-    run = [pod for pod in pods if pod["status"].get("phase") == "Running"]
-    wait = [pod for pod in pods if pod["status"].get("phase") == "Pending"]
-    assert (len(run), len(wait)) == (running, waiting), f"{len(run)} run, {len(wait)} wait"
-    return object_names(wait)
+    running_pods = [pod for pod in pods if pod["status"].get("phase") == "Running"]
+    pending_pods = [pod for pod in pods if pod["status"].get("phase") == "Pending"]
+    assert (len(running_pods), len(pending_pods)) == (running, waiting), (
+        f"{len(running_pods)} run, {len(pending_pods)} wait"
+    )
+    return object_names(pending_pods)

@@ -1,4 +1,4 @@
-"""Static pools on the real parts: scaled as with kubectl, kept whatever becomes of nodes and workers."""
+"""Static NodePools on real components: scaled as with kubectl, and kept across deleted nodes and killed workers."""
 
 from functools import partial
 
@@ -10,8 +10,8 @@ from tests.support.product.product import DedicatedProduct
 from tests.support.product.scene import ClusterScope, condition_reason, condition_status, object_names
 
 
-async def test_a_static_pool_has_as_many_nodes_as_it_is_scaled_to(own_product: DedicatedProduct) -> None:
-    """The worker is killed while it makes NodeClaims: none is made twice."""
+async def test_static_pool_has_the_scaled_number_of_nodes(own_product: DedicatedProduct) -> None:
+    """The worker is killed while it creates NodeClaims; none is created twice."""
     await own_product.ensure_worker(FEATURE_GATES="StaticCapacity=true", BATCH_IDLE_DURATION="5s")
     async with own_product.scope("static", replicas=0, limits={"nodes": "7"}) as scope:
         await _scale(scope, 3)
@@ -43,7 +43,7 @@ async def test_a_static_pool_has_as_many_nodes_as_it_is_scaled_to(own_product: D
         await wait_until(partial(_assert_status_nodes, scope, 7))
 
 
-async def test_a_static_pool_without_its_gate_makes_nothing_and_says_what_to_write(
+async def test_static_pool_without_feature_gate_creates_nothing(
     own_product: DedicatedProduct,
 ) -> None:
     await own_product.ensure_worker()
@@ -53,7 +53,7 @@ async def test_a_static_pool_without_its_gate_makes_nothing_and_says_what_to_wri
 
 
 async def _scale(scope: ClusterScope, replicas: int) -> None:
-    """As `kubectl scale nodepool` does it."""
+    """As `kubectl scale nodepool` does."""
     path = NODE_POOLS.path(scope.name, sub="scale")
     await scope.product.patch(path, {"spec": {"replicas": replicas}})
 
@@ -75,7 +75,7 @@ async def _assert_at_most(scope: ClusterScope, count: int) -> None:
 
 
 async def _assert_status_nodes(scope: ClusterScope, nodes: int) -> None:
-    """The NodePool's status follows its nodes within seconds."""
+    """The NodePool's status has this number of nodes."""
     pool = await scope.product.kube.request("GET", scope.pool_path)
     assert pool["status"].get("nodes") == nodes, pool["status"]
 

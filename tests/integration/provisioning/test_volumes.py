@@ -1,4 +1,4 @@
-"""Pods with volumes on the real parts: refused until their claim can be used, then on a node in the volume's zone."""
+"""Pods with volumes on real components: pending until their claim is usable, then on a node in the volume's zone."""
 
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from tests.support.product.scene import object_names
 ZONE = "us-west-2b"
 
 
-async def test_a_pod_waits_for_its_claim_and_runs_where_the_volume_is(product: InstalledProduct) -> None:
+async def test_pod_waits_for_its_claim_and_runs_in_the_volume_zone(product: InstalledProduct) -> None:
     async with product.scope("volumes") as scope:
         await scope.create_deployment(1, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": scope.name}}])
         pod = await wait_until(partial(_assert_one_pod, scope.pods))
@@ -34,8 +34,8 @@ async def _assert_one_pod(pods: Any) -> str:
 
 
 def _volume(name: str) -> dict[str, Any]:
-    """In one zone, as an EBS volume is, and with nothing to attach, since no driver runs here."""
-    here = {"key": labels.ZONE, "operator": "In", "values": [ZONE]}
+    """In one zone, as an EBS volume; nothing is attached, since no CSI driver runs here."""
+    in_zone = {"key": labels.ZONE, "operator": "In", "values": [ZONE]}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -45,7 +45,7 @@ def _volume(name: str) -> dict[str, Any]:
             "accessModes": ["ReadWriteOnce"],
             "nfs": {"server": "nowhere", "path": "/"},
             "claimRef": {"namespace": "default", "name": name},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [in_zone]}]}},
         },
     }
 

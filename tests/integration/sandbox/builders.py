@@ -1,4 +1,4 @@
-"""Nodes and pods made by hand, and waiting for what becomes of them."""
+"""Nodes and pods that tests create directly, and waits for their state."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -52,7 +52,7 @@ def condition(thing: Mapping[str, Any], kind: str) -> str | None:
 
 
 async def wait_until(condition: Callable[[], Awaitable[object]]) -> None:
-    """Until the answer is true. The test's own time-out is the end."""
+    """Wait until the result is true. Only the test's own timeout ends the wait."""
     while True:
         if await condition():
             return
@@ -60,7 +60,7 @@ async def wait_until(condition: Callable[[], Awaitable[object]]) -> None:
 
 
 async def wait_until_pod(api: KubeApi, name: str, *, phase: str | None = None, ready: str | None = None) -> None:
-    """Until the pod is there and so; with neither `phase` nor `ready`: until it is gone."""
+    """Wait until the pod has this phase and readiness; without both arguments, until it is deleted."""
 
     async def pod_matches() -> bool:
         pod = await find(api, f"{PODS}/{name}")

@@ -1,4 +1,4 @@
-"""A control plane of its own for the tests of the sandbox, so that they need neither CRDs nor the other parts."""
+"""A separate control plane for the tests of the sandbox, without CRDs and other components."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -19,7 +19,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 @pytest.fixture
 async def api(cluster: Sandbox) -> AsyncIterator[KubeApi]:
-    """The API server as admin. What a test made in the default namespace, and its nodes, are gone afterwards."""
+    """An admin client of the API server. Nodes and pods of the default namespace are deleted at the end."""
     async with cluster.cluster.client() as client:
         yield client
         for path in ("/api/v1/nodes", "/api/v1/namespaces/default/pods?gracePeriodSeconds=0"):

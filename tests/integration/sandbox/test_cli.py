@@ -28,7 +28,7 @@ async def run_cli(*arguments: str) -> tuple[int | None, str, str]:
 
 
 async def read_until(process: Process, text: str) -> str:
-    """What the process says, up to the line with this word. Fails when it ends before."""
+    """The process's output up to the line with this text. Fails if the process ends before."""
     assert process.stdout
     output = ""
     while text not in output:
@@ -38,24 +38,24 @@ async def read_until(process: Process, text: str) -> str:
     return output
 
 
-async def test_up_status_down(tmp_path: Path) -> None:
-    where = f"--dir={tmp_path}"
-    code, out, err = await run_cli("up", where, "--parts=temporal,aws", "--detach")
+async def test_sandbox_up_status_and_down(tmp_path: Path) -> None:
+    directory = f"--dir={tmp_path}"
+    code, out, err = await run_cli("up", directory, "--parts=temporal,aws", "--detach")
     assert (code, err) == (0, "")
     record = Record.read(tmp_path)
     assert record and f"export AWS_ENDPOINT_URL={record.environment['AWS_ENDPOINT_URL']}" in out
-    code, out, _ = await run_cli("status", where)
+    code, out, _ = await run_cli("status", directory)
     assert code == 0 and "temporal" in out and "ENDED" not in out
-    code, _, err = await run_cli("up", where, "--parts=temporal")
+    code, _, err = await run_cli("up", directory, "--parts=temporal")
     assert (code, err.count("\n")) == (2, 1) and str(tmp_path) in err
-    assert (await run_cli("down", where))[0] == 0
+    assert (await run_cli("down", directory))[0] == 0
     assert not any(map(is_alive, record.processes.values()))
-    code, out, _ = await run_cli("status", where)
+    code, out, _ = await run_cli("status", directory)
     assert code == 1 and str(tmp_path) in out
-    assert (await run_cli("down", where))[0] == 0
+    assert (await run_cli("down", directory))[0] == 0
 
 
-async def test_a_part_that_ended_shows(tmp_path: Path) -> None:
+async def test_sandbox_ends_when_a_component_ends(tmp_path: Path) -> None:
     up = await start_cli("up", f"--dir={tmp_path}", "--parts=temporal")
     await read_until(up, "Ctrl-C")
     record = Record.read(tmp_path)
@@ -67,7 +67,7 @@ async def test_a_part_that_ended_shows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_an_interrupt_ends_all_parts_and_nothing_is_left(tmp_path: Path, number: signal.Signals) -> None:
+async def test_interrupt_stops_all_components(tmp_path: Path, number: signal.Signals) -> None:
     up = await start_cli("up", f"--dir={tmp_path}", "--parts=temporal,kubernetes")
     await read_until(up, "Ctrl-C")
     record = Record.read(tmp_path)
@@ -79,8 +79,8 @@ async def test_an_interrupt_ends_all_parts_and_nothing_is_left(tmp_path: Path, n
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-async def test_a_part_that_a_script_put_in_the_background_ends_as_well(tmp_path: Path, number: signal.Signals) -> None:
-    """Without job control a shell's `&` starts it with SIGINT ignored."""
+async def test_component_started_in_the_background_handles_signals(tmp_path: Path, number: signal.Signals) -> None:
+    """Without job control, a shell starts a background command (`&`) with SIGINT ignored."""
     command = (sys.executable, "-m", "tenure", "sandbox", "aws", f"--dir={tmp_path}")
     ignoring = (
         "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
@@ -95,7 +95,7 @@ async def test_a_part_that_a_script_put_in_the_background_ends_as_well(tmp_path:
     assert not any(map(is_alive, record.processes.values()))
 
 
-async def test_an_interrupt_of_the_start_leaves_nothing_either(tmp_path: Path) -> None:
+async def test_interrupt_during_start_leaves_no_process(tmp_path: Path) -> None:
     up = await start_cli("up", f"--dir={tmp_path}", "--parts=temporal,kubernetes")
     await wait_until((tmp_path / "logs" / "kube-apiserver.log").exists)
     up.send_signal(signal.SIGINT)
@@ -115,7 +115,7 @@ def is_process_of(process: Path, directory: Path) -> bool:
         return False
 
 
-async def test_one_part_stands_on_the_port_that_it_is_given(tmp_path: Path) -> None:
+async def test_component_listens_on_the_given_port(tmp_path: Path) -> None:
     ports = Ports()
     port = ports.reserve()
     ports.close()
@@ -130,7 +130,7 @@ async def test_one_part_stands_on_the_port_that_it_is_given(tmp_path: Path) -> N
     assert await part.wait() == 0
 
 
-async def test_wrong_parts_are_one_line_and_exit_code_2() -> None:
+async def test_unknown_component_is_one_error_line_and_exit_code_2() -> None:
     code, _, err = await run_cli("up", "--parts=temporal,mesos")
     assert (code, err.count("\n")) == (2, 1)
     assert "mesos" in err

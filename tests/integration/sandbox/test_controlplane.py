@@ -1,4 +1,4 @@
-"""The binaries of the control plane."""
+"""Versions of the control plane's binaries."""
 
 import subprocess
 
@@ -6,7 +6,7 @@ from tenure.sandbox.controlplane import find_or_build
 from tenure.sandbox.controlplane.versions import ETCD, KUBERNETES, KWOK
 
 
-def test_the_binaries_are_of_the_versions_that_are_asked_for() -> None:
+def test_binaries_have_the_pinned_versions() -> None:
     found = find_or_build()
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
         result = subprocess.run([found[name], "--version"], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The sandbox as a whole: two at a time, state that is kept, nothing that is left."""
+"""The sandbox as a whole: two at a time, retained data, and cleanup."""
 
 import asyncio
 import base64
@@ -24,16 +24,16 @@ from tests.support.product.shared_sandbox import SharedSandbox
 BARE = Plan(parts=("temporal", "kubernetes"), manifests=())
 
 
-async def name_of_cluster(sandbox: Sandbox) -> str:
+async def cluster_uid(sandbox: Sandbox) -> str:
     async with sandbox.cluster.client() as api:
         found = await api.request("GET", "/api/v1/namespaces/kube-system")
     return str(found["metadata"]["uid"])
 
 
-async def test_two_sandboxes_live_side_by_side(cluster: Sandbox, tmp_path: Path) -> None:
+async def test_two_sandboxes_run_at_the_same_time(cluster: Sandbox, tmp_path: Path) -> None:
     async with Sandbox(tmp_path, plan=BARE) as other:
         assert not set(other.ports.values()) & set(cluster.ports.values())
-        assert await name_of_cluster(other) != await name_of_cluster(cluster)
+        assert await cluster_uid(other) != await cluster_uid(cluster)
         with pytest.raises(DirectoryInUse, match=str(tmp_path)):
             Sandbox(tmp_path, plan=BARE).start()
         pids = [part.pid for part in other.processes]
@@ -43,16 +43,16 @@ async def test_two_sandboxes_live_side_by_side(cluster: Sandbox, tmp_path: Path)
     cluster.check()
 
 
-async def test_what_is_kept_is_there_again_under_the_same_ports(tmp_path: Path) -> None:
+async def test_retained_data_is_loaded_under_the_same_ports(tmp_path: Path) -> None:
     persistent_plan = Plan(parts=("temporal", "kubernetes"), manifests=(), retain_data=True)
     async with Sandbox(tmp_path, plan=persistent_plan) as first:
-        cluster, ports, environment = await name_of_cluster(first), dict(first.ports), first.environment()
+        cluster, ports, environment = await cluster_uid(first), dict(first.ports), first.environment()
     async with Sandbox(tmp_path, plan=persistent_plan) as second:
-        assert await name_of_cluster(second) == cluster
+        assert await cluster_uid(second) == cluster
         assert (second.ports, second.environment()) == (ports, environment)
 
 
-async def test_a_part_that_was_stopped_is_there_again_with_its_data(tmp_path: Path) -> None:
+async def test_stopped_component_starts_again_with_its_data(tmp_path: Path) -> None:
     async with Sandbox(tmp_path, plan=Plan(parts=("temporal",))) as sandbox:
         client = await Client.connect(sandbox.temporal_address)
         await client.start_workflow("Waiting", id="kept", task_queue="nobody")
@@ -65,7 +65,7 @@ async def test_a_part_that_was_stopped_is_there_again_with_its_data(tmp_path: Pa
             sandbox.stop_part("etcd")
 
 
-def test_what_is_not_kept_is_removed_and_the_logs_stay(tmp_path: Path) -> None:
+def test_stop_removes_data_and_keeps_logs(tmp_path: Path) -> None:
     with Sandbox(tmp_path, plan=Plan(parts=("temporal",))) as sandbox:
         assert (tmp_path / "temporal" / "temporal.db").exists()
         assert sandbox.environment()["TEMPORAL_ADDRESS"] == sandbox.temporal_address
@@ -75,7 +75,7 @@ def test_what_is_not_kept_is_removed_and_the_logs_stay(tmp_path: Path) -> None:
     assert (tmp_path / "logs" / "temporal.log").exists()
 
 
-def test_a_part_that_cannot_start_takes_the_rest_down_with_it(tmp_path: Path) -> None:
+def test_failed_start_of_a_component_stops_the_others(tmp_path: Path) -> None:
     plan = Plan(parts=("temporal", "aws"), aws_arguments=("--no-such-flag",))
     sandbox = Sandbox(tmp_path, plan=plan)
     with pytest.raises(PartFailed, match="aws") as failed:
@@ -95,7 +95,7 @@ time.sleep(600)
 """
 
 
-async def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
+async def test_components_end_when_the_owner_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", OWNER, str(tmp_path)]
     owner = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=subprocess.PIPE)
     assert owner.stdout and await owner.stdout.readline() == b"up\n"
@@ -108,7 +108,7 @@ async def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
     assert not is_running(tmp_path)
 
 
-async def test_every_part_of_the_world_answers(shared_sandbox: SharedSandbox) -> None:
+async def test_every_component_responds(shared_sandbox: SharedSandbox) -> None:
     assert set(shared_sandbox.environment()) >= {"KUBECONFIG", "AWS_ENDPOINT_URL", "TEMPORAL_ADDRESS", "AWS_REGION"}
     async with aiohttp.ClientSession() as session:
         for url in (
@@ -127,7 +127,7 @@ async def test_every_part_of_the_world_answers(shared_sandbox: SharedSandbox) ->
     assert set(shared_sandbox.plan.search_attributes) <= set(known.custom_attributes)
 
 
-async def test_the_stand_in_describes_this_cluster(shared_sandbox: SharedSandbox) -> None:
+async def test_fake_eks_describes_this_cluster(shared_sandbox: SharedSandbox) -> None:
     eks = boto3.client(
         "eks",
         endpoint_url=shared_sandbox.aws_endpoint,

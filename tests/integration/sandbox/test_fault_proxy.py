@@ -1,4 +1,4 @@
-"""The proxy in front of the API server, without rules and with them."""
+"""The proxy in front of the API server, with and without fault rules."""
 
 import asyncio
 import json
@@ -28,12 +28,12 @@ def faults(cluster: Sandbox) -> Iterator[Faults]:
 
 @pytest.fixture
 async def proxied(cluster: Sandbox) -> AsyncIterator[KubeApi]:
-    """The API server as admin, through the proxy."""
+    """An admin client of the API server, through the proxy."""
     async with KubeApi(cluster.locations()["apiserver by proxy"], cluster.cluster.token, None) as client:
         yield client
 
 
-async def test_without_rules_it_only_passes_on(proxied: KubeApi, api: KubeApi) -> None:
+async def test_proxy_forwards_requests_without_rules(proxied: KubeApi, api: KubeApi) -> None:
     name = "passed-on"
     made = await proxied.request("POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {"text": "ä" * 300_000}})
     assert await api.request("GET", f"{CONFIG_MAPS}/{name}") == made
@@ -43,7 +43,7 @@ async def test_without_rules_it_only_passes_on(proxied: KubeApi, api: KubeApi) -
     await proxied.request("DELETE", f"{CONFIG_MAPS}/{name}")
 
 
-async def test_it_remembers_what_was_written(proxied: KubeApi, cluster: Sandbox) -> None:
+async def test_proxy_records_writes(proxied: KubeApi, cluster: Sandbox) -> None:
     before = len(cluster.written)
     await proxied.request("POST", CONFIG_MAPS, {"metadata": {"name": "written"}})
     await proxied.request("GET", f"{CONFIG_MAPS}/written")
@@ -51,7 +51,7 @@ async def test_it_remembers_what_was_written(proxied: KubeApi, cluster: Sandbox)
     assert cluster.written[before:] == [f"POST {CONFIG_MAPS}", f"DELETE {CONFIG_MAPS}/written"]
 
 
-async def test_it_answers_as_told_as_often_as_told(proxied: KubeApi, faults: Faults) -> None:
+async def test_error_response_applies_the_given_number_of_times(proxied: KubeApi, faults: Faults) -> None:
     rule = faults.add(ErrorResponse(429, retry_after=7), r"^/api/v1/nodes$", method="GET", times=2)
     for _ in range(2):
         with pytest.raises(ApiError, match="TooManyRequests") as exc_info:
@@ -61,13 +61,13 @@ async def test_it_answers_as_told_as_often_as_told(proxied: KubeApi, faults: Fau
     assert rule.hits == 2
 
 
-async def test_retry_after_is_a_header_too(proxied: KubeApi, faults: Faults, cluster: Sandbox) -> None:
+async def test_error_response_has_retry_after_header(proxied: KubeApi, faults: Faults, cluster: Sandbox) -> None:
     faults.add(ErrorResponse(429, retry_after=7))
     async with aiohttp.ClientSession() as session, session.get(cluster.locations()["apiserver by proxy"]) as response:
         assert (response.status, response.headers["Retry-After"]) == (429, "7")
 
 
-async def test_other_methods_and_paths_go_through(proxied: KubeApi, faults: Faults) -> None:
+async def test_rule_applies_only_to_its_method_and_path(proxied: KubeApi, faults: Faults) -> None:
     faults.add(ErrorResponse(500), r"^/api/v1/nodes", method="POST")
     assert (await proxied.request("GET", "/api/v1/nodes"))["kind"] == "NodeList"
     assert (await proxied.request("GET", PODS))["kind"] == "PodList"
@@ -75,28 +75,28 @@ async def test_other_methods_and_paths_go_through(proxied: KubeApi, faults: Faul
         await proxied.request("POST", "/api/v1/nodes", {"metadata": {"name": "refused"}})
 
 
-async def test_a_rule_holds_inside_its_block_only(proxied: KubeApi, faults: Faults) -> None:
+async def test_rule_applies_only_inside_its_block(proxied: KubeApi, faults: Faults) -> None:
     with faults.during(ErrorResponse(503)) as rule, pytest.raises(ApiError):
         await proxied.request("GET", PODS)
     await proxied.request("GET", PODS)
     assert rule.hits == 1
 
 
-async def test_a_delayed_request_is_done_later(proxied: KubeApi, faults: Faults) -> None:
+async def test_delayed_request_succeeds_later(proxied: KubeApi, faults: Faults) -> None:
     faults.add(Delay(0.3), times=1)
     began = time.monotonic()
     await proxied.request("GET", PODS)
     assert time.monotonic() - began >= 0.3
 
 
-async def test_a_cut_request_is_not_done(proxied: KubeApi, api: KubeApi, faults: Faults) -> None:
+async def test_cut_request_has_no_effect(proxied: KubeApi, api: KubeApi, faults: Faults) -> None:
     faults.add(Cut(), times=1)
     with pytest.raises(aiohttp.ClientError):
         await proxied.request("POST", CONFIG_MAPS, {"metadata": {"name": "never"}})
     assert await find(api, f"{CONFIG_MAPS}/never") is None
 
 
-async def test_a_request_whose_answer_is_lost_is_done(proxied: KubeApi, api: KubeApi, faults: Faults) -> None:
+async def test_request_with_dropped_response_takes_effect(proxied: KubeApi, api: KubeApi, faults: Faults) -> None:
     faults.add(DropResponse(), times=1)
     with pytest.raises(aiohttp.ClientError):
         await proxied.request("POST", CONFIG_MAPS, {"metadata": {"name": "done"}})
@@ -104,15 +104,15 @@ async def test_a_request_whose_answer_is_lost_is_done(proxied: KubeApi, api: Kub
     await api.request("DELETE", f"{CONFIG_MAPS}/done")
 
 
-def test_a_share_befalls_that_part_of_the_requests() -> None:
+def test_share_applies_to_that_fraction_of_requests() -> None:
     faults = Faults(Requests())
     rule = faults.add(ErrorResponse(500), share=0.3)
-    befallen = [faults.next_fault("GET", "/") is not None for _ in range(1000)]
-    assert sum(befallen) == rule.hits
+    faulted = [faults.next_fault("GET", "/") is not None for _ in range(1000)]
+    assert sum(faulted) == rule.hits
     assert 250 < rule.hits < 350
 
 
-async def test_a_watch_streams_until_it_is_cut(cluster: Sandbox, api: KubeApi, faults: Faults) -> None:
+async def test_watch_streams_until_cut(cluster: Sandbox, api: KubeApi, faults: Faults) -> None:
     url = f"{cluster.locations()['apiserver by proxy']}/api/v1/nodes?watch=true"
     headers = {"Authorization": f"Bearer {cluster.cluster.token}"}
     async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as watch:
@@ -124,7 +124,7 @@ async def test_a_watch_streams_until_it_is_cut(cluster: Sandbox, api: KubeApi, f
             await watch.content.read()
 
 
-async def test_a_watch_that_its_client_leaves_is_ended_upstream(cluster: Sandbox, faults: Faults) -> None:
+async def test_watch_closed_by_its_client_is_closed_upstream(cluster: Sandbox, faults: Faults) -> None:
     url = f"{cluster.locations()['apiserver by proxy']}/api/v1/pods?watch=true&labelSelector=left-alone"
     headers = {"Authorization": f"Bearer {cluster.cluster.token}"}
     async with aiohttp.ClientSession(headers=headers) as session, session.get(url):
@@ -132,7 +132,7 @@ async def test_a_watch_that_its_client_leaves_is_ended_upstream(cluster: Sandbox
     await wait_until(lambda: faults.open("left-alone") == 0)
 
 
-async def test_it_serves_tls_too(cluster: Sandbox) -> None:
+async def test_proxy_serves_tls(cluster: Sandbox) -> None:
     endpoint, ports = cluster.cluster, Ports()
     tls = serving_context(Certificates(endpoint.authority.parent))
     proxy = Proxy(endpoint.server, endpoint.authority, ports.reserve(), tls=tls)
@@ -143,7 +143,7 @@ async def test_it_serves_tls_too(cluster: Sandbox) -> None:
     ports.close()
 
 
-async def test_many_requests_at_once_go_through(proxied: KubeApi, api: KubeApi) -> None:
+async def test_proxy_forwards_concurrent_requests(proxied: KubeApi, api: KubeApi) -> None:
     await make_node(api, "first", ready=True)
     await make_pod(api, "one")
     responses = await asyncio.gather(*(proxied.request("GET", f"{PODS}/one") for _ in range(200)))

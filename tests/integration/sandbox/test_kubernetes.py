@@ -1,4 +1,4 @@
-"""The control plane: what nodes and pods do on it."""
+"""The sandbox's control plane: the behavior of its nodes and pods."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -25,14 +25,14 @@ TOLERATES_ALL = [{"operator": "Exists"}]
 
 
 async def wait_until_label(api: KubeApi, node: str, value: str) -> None:
-    async def has_it() -> bool:
+    async def has_label() -> bool:
         found = await api.request("GET", f"/api/v1/nodes/{node}")
         return bool(found["metadata"].get("labels", {}).get(RUNS_PODS) == value)
 
-    await wait_until(has_it)
+    await wait_until(has_label)
 
 
-async def test_a_pod_is_scheduled_runs_and_goes(api: KubeApi) -> None:
+async def test_pod_is_scheduled_runs_and_is_deleted(api: KubeApi) -> None:
     await make_node(api, "first", ready=True)
     await make_pod(api, "web")
     await wait_until_pod(api, "web", phase="Running", ready="True")
@@ -43,7 +43,7 @@ async def test_a_pod_is_scheduled_runs_and_goes(api: KubeApi) -> None:
     await wait_until_pod(api, "web")
 
 
-async def test_no_pod_starts_on_a_node_that_is_not_ready(api: KubeApi) -> None:
+async def test_pod_does_not_start_on_a_notready_node(api: KubeApi) -> None:
     await make_node(api, "booting", ready=False)
     await make_node(api, "other", ready=True)
     await make_pod(api, "early", nodeName="booting", tolerations=TOLERATES_ALL)
@@ -71,13 +71,13 @@ async def test_kwok_never_writes_the_ready_condition(api: KubeApi) -> None:
     await wait_until_pod(api, "during", phase="Running")
 
 
-async def test_a_pod_that_was_taken_out_of_service_with_its_node_comes_back_with_it(api: KubeApi) -> None:
+async def test_pod_becomes_ready_again_with_its_node(api: KubeApi) -> None:
     await make_node(api, "lost", ready=True)
     await make_pod(api, "steady", nodeName="lost", tolerations=TOLERATES_ALL)
     await wait_until_pod(api, "steady", phase="Running", ready="True")
     await set_ready(api, "lost", False)
     await wait_until_label(api, "lost", "false")
-    # As the node lifecycle controller does when a kubelet has been silent for too long.
+    # # The node lifecycle controller does this when a kubelet stops renewing its Lease.
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     out = {"status": {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": now}]}}
     await api.request("PATCH", f"{PODS}/steady/status", out, STRATEGIC)
@@ -86,7 +86,7 @@ async def test_a_pod_that_was_taken_out_of_service_with_its_node_comes_back_with
     await wait_until_pod(api, "steady", phase="Running", ready="True")
 
 
-async def test_every_node_has_a_lease_unless_its_kubelet_is_stopped(api: KubeApi) -> None:
+async def test_node_has_a_lease_unless_its_kubelet_is_stopped(api: KubeApi) -> None:
     leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
     stopped = {"metadata": {"name": "dead", "labels": {KUBELET: "stopped"}}}
     await api.request("POST", "/api/v1/nodes", stopped)
@@ -95,7 +95,7 @@ async def test_every_node_has_a_lease_unless_its_kubelet_is_stopped(api: KubeApi
     assert await find(api, f"{leases}/dead") is None
 
 
-async def test_no_pod_starts_where_the_kubelet_is_stopped(api: KubeApi) -> None:
+async def test_pod_does_not_start_on_a_stopped_kubelet(api: KubeApi) -> None:
     for name in ("dead", "alive"):
         await make_node(api, name, ready=True)
         await wait_until_label(api, name, "true")
@@ -112,7 +112,7 @@ async def test_no_pod_starts_where_the_kubelet_is_stopped(api: KubeApi) -> None:
     await wait_until_pod(api, "late", phase="Running")
 
 
-async def test_pods_behave_as_their_annotations_say(api: KubeApi) -> None:
+async def test_pod_annotations_control_its_behavior(api: KubeApi) -> None:
     await make_node(api, "first", ready=True)
     await make_pod(api, "never", annotations={"sandbox.tenure.sh/starts-after": "never"})
     await make_pod(api, "unready", annotations={"sandbox.tenure.sh/ready": "false"})
@@ -130,7 +130,7 @@ async def test_pods_behave_as_their_annotations_say(api: KubeApi) -> None:
     assert "deletionTimestamp" in stuck["metadata"]
 
 
-async def test_a_pod_may_use_all_of_its_grace_period(api: KubeApi) -> None:
+async def test_pod_can_use_its_whole_grace_period(api: KubeApi) -> None:
     await make_node(api, "first", ready=True)
     slow = {"sandbox.tenure.sh/stops-after": "grace"}
     await make_pod(api, "slow", annotations=slow, terminationGracePeriodSeconds=20)
@@ -144,7 +144,7 @@ async def test_a_pod_may_use_all_of_its_grace_period(api: KubeApi) -> None:
     await wait_until_pod(api, "slow")
 
 
-async def test_an_eviction_that_a_budget_forbids_is_refused(api: KubeApi) -> None:
+async def test_eviction_blocked_by_a_budget_is_rejected(api: KubeApi) -> None:
     await make_node(api, "first", ready=True)
     budget = {
         "apiVersion": "policy/v1",
@@ -166,7 +166,7 @@ async def test_an_eviction_that_a_budget_forbids_is_refused(api: KubeApi) -> Non
     await api.request("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web")
 
 
-async def test_a_service_account_may_do_what_rbac_allows_and_no_more(cluster: Sandbox, api: KubeApi) -> None:
+async def test_service_account_has_only_its_rbac_permissions(cluster: Sandbox, api: KubeApi) -> None:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "reader", "namespace": "kube-system"}}
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -1,9 +1,9 @@
-"""The planner against the real kube-scheduler: pods of all kinds are bound once the nodes that were planned are there.
+"""The planner against the real kube-scheduler: once the planned nodes exist, pods of all kinds are bound.
 
-kube-scheduler places pods one by one, in its own order and on nodes of its own liking; a plan only says that there is a
-way. Pods that keep company or keep apart are therefore told where they are expected, as the watch does it: without
-that, 3 to 5 % of the pods found no place at first. It is stopped while the nodes are made, which takes the longer the
-busier the machine is: it would fill the first ones with pods that the plan has elsewhere.
+kube-scheduler places pods one by one, in its own order and on its own choice of nodes; a plan only proves that a
+placement exists. Pods with affinity or spread constraints are therefore nominated to their planned nodes, as the watch
+does: without nominations, 3 to 5 % of the pods stayed unbound at first. kube-scheduler is stopped while the nodes are
+created, which takes longer on a busy machine: it would fill the first nodes with pods that the plan has on others.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ NominatePods = Callable[[Sequence[Object]], Awaitable[None]]
 NOW = datetime(2100, 1, 1, tzinfo=UTC)
 PODS_MADE = 300
 MAX_UNBOUND_SHARE = 0.02
-"""Of the pods, not bound in the first round: 0 to 4 of 300 in 19 runs, 15 where nothing is said to kube-scheduler."""
+"""Share of pods not bound in the first round: 0 to 4 of 300 in 19 runs, and 15 without nominations."""
 ROUNDS = 2
 SCHEDULER = "kube-scheduler"
 QUIET_SECONDS = 20.0
-"""Seconds without a new binding after which kube-scheduler has tried all; its own back-off ends at ten."""
+"""Seconds without a new binding after which kube-scheduler has tried all pods; its backoff ends at ten."""
 
 
 @pytest.fixture
@@ -48,16 +48,16 @@ async def pods(cluster: Sandbox) -> AsyncIterator[KubePods]:
     await client.close()
 
 
-async def test_the_real_scheduler_binds_what_was_planned(cluster: Sandbox, api: KubeApi, pods: KubePods) -> None:
+async def test_kube_scheduler_binds_planned_pods(cluster: Sandbox, api: KubeApi, pods: KubePods) -> None:
     inputs = make_scenario("diverse", PODS_MADE)
     types = {one.name: one for one in inputs.types}
     for number, zone in enumerate(("us-west-2a", "us-west-2b")):
         offering = next(o for o in types["m7i.2xlarge"].offerings if (o.zone, o.capacity_type) == (zone, ON_DEMAND))
         await _create(api, f"standing-{number}", types["m7i.2xlarge"], offering, {})
-    await _at_once(api.request("POST", PODS, one) for one in inputs.pods)
+    await _gather_limited(api.request("POST", PODS, one) for one in inputs.pods)
     await _wait_for_unbound_pods(api)
 
-    price, nodes, left, target_nodes = 0.0, list[int](), list[list[str]](), dict[str, str]()
+    price, nodes, unbound_by_round, target_nodes = 0.0, list[int](), list[list[str]](), dict[str, str]()
     for number in range(ROUNDS):
         plan = await _plan(api, inputs)
         assert not plan.unschedulable
@@ -70,17 +70,17 @@ async def test_the_real_scheduler_binds_what_was_planned(cluster: Sandbox, api: 
             await asyncio.to_thread(cluster.start_part, SCHEDULER)
         nodes.append(len(plan.claims))
         async with _nominating(api, nominate):
-            left.append(await _wait_for_unbound_pods(api, after_restart=True))
-        if not left[-1]:
+            unbound_by_round.append(await _wait_for_unbound_pods(api, after_restart=True))
+        if not unbound_by_round[-1]:
             break
-    found = f"{nodes} nodes at {price:.3f} $/h, not bound after each round: {left}"
+    found = f"{nodes} nodes at {price:.3f} $/h, not bound after each round: {unbound_by_round}"
     print(found)
-    assert len(left[0]) <= MAX_UNBOUND_SHARE * PODS_MADE, found
-    assert left[-1] == [], found
+    assert len(unbound_by_round[0]) <= MAX_UNBOUND_SHARE * PODS_MADE, found
+    assert unbound_by_round[-1] == [], found
 
 
 async def _plan(api: KubeApi, inputs: Scenario) -> Plan:
-    """Over the nodes and pods as the API server has them."""
+    """Plan for the nodes and pods of the API server."""
     state = ClusterState()
     state.set_catalogue(Catalogue(by_node_class={"default": inputs.types}))
     nodes, pods = await _items(api, "/api/v1/nodes"), await _items(api, PODS)
@@ -93,10 +93,11 @@ async def _plan(api: KubeApi, inputs: Scenario) -> Plan:
 async def _carry_out(
     api: KubeApi, plan: Plan, types: Mapping[str, InstanceType], name: str, nominate: NominatePods
 ) -> float:
-    """A Node of the cheapest type and offering for each claim, and those that are picky know where they are expected;
-    what the nodes cost together, in US dollars an hour."""
+    """Create a Node of the cheapest type and offering for each NodeClaim, and nominate pods with pod-dependent
+    constraints. Returns the total price of the nodes in USD/h.
+    """
     chosen = [_cheapest(claim, types) for claim in plan.claims]
-    await _at_once(
+    await _gather_limited(
         _create(api, f"{name}-{number}", kind, offering, claim.labels)
         for number, (claim, (kind, offering)) in enumerate(zip(plan.claims, chosen, strict=True))
     )
@@ -123,8 +124,8 @@ async def _create(
     offering: Offering,
     labels: Mapping[str, str],
 ) -> None:
-    single = {key: values[0] for key, values in kind.labels.items()}
-    own = {
+    type_labels = {key: values[0] for key, values in kind.labels.items()}
+    node_labels = {
         HOSTNAME: name,
         INSTANCE_TYPE: kind.name,
         ZONE: offering.zone,
@@ -138,33 +139,33 @@ async def _create(
         "conditions": [{"type": "Ready", "status": "True"}],
         "addresses": [{"type": "InternalIP", "address": "10.1.2.3"}],
     }
-    metadata = {"name": name, "labels": {**single, **labels, **own}}
+    metadata = {"name": name, "labels": {**type_labels, **labels, **node_labels}}
     spec = {"providerID": f"aws:///{offering.zone}/{name}"}
     body = {"metadata": metadata, "spec": spec, "status": status}
     await api.request("POST", "/api/v1/nodes", body)
 
 
 async def _nominate_pods(pods: KubePods, target_nodes: Mapping[str, str], found: Sequence[Object]) -> None:
-    """Those that are picky, where they are expected: also those from which a try that came too early took it."""
+    """Nominate pods with pod-dependent constraints, also those that lost their nomination in an early attempt."""
     facts = [pod_fact(one) for one in found if not one["spec"].get("nodeName")]
     due = [
         one
         for one in facts
         if one.has_pod_dependent_constraints and one.uid in target_nodes and not (one.expected_on or one.nominated_node)
     ]
-    await _at_once(pods.nominate(one, target_nodes[one.uid], now=NOW) for one in due)
+    await _gather_limited(pods.nominate(one, target_nodes[one.uid], now=NOW) for one in due)
 
 
 @asynccontextmanager
 async def _nominating(api: KubeApi, nominate: NominatePods) -> AsyncIterator[None]:
-    """Again and again, as fast as a watch would: what a nomination held is free from its loss to the next one."""
+    """Repeat nominations as fast as the watch does: a lost nomination frees its place until the next one."""
 
-    async def on_and_on() -> None:
+    async def nominate_repeatedly() -> None:
         while True:
             await nominate(await _items(api, f"{PODS}?fieldSelector=spec.nodeName%3D"))
             await asyncio.sleep(0.05)
 
-    task = asyncio.create_task(on_and_on())
+    task = asyncio.create_task(nominate_repeatedly())
     try:
         yield
     finally:
@@ -174,9 +175,9 @@ async def _nominating(api: KubeApi, nominate: NominatePods) -> AsyncIterator[Non
 
 
 async def _wait_for_unbound_pods(api: KubeApi, *, after_restart: bool = False) -> list[str]:
-    """The pods that are bound nowhere, once kube-scheduler has come to rest. Where it has just been started
-    `after_restart` it can rest only after a first binding: on a busy machine it takes longer to start than it rests
-    between tries."""
+    """The unbound pods, once kube-scheduler makes no more progress. `after_restart`: wait for a first binding, since
+    its start takes longer than its pauses between attempts on a busy machine.
+    """
     last, since, first = -1, 0.0, -1
     clock = asyncio.get_running_loop().time
     deadline = clock() + TIMEOUT_SECONDS
@@ -203,8 +204,8 @@ async def _items(api: KubeApi, path: str) -> list[Object]:
     return found
 
 
-async def _at_once(calls: Iterable[Coroutine[Any, Any, object]]) -> None:
-    """Some at a time."""
+async def _gather_limited(calls: Iterable[Coroutine[Any, Any, object]]) -> None:
+    """Await up to 20 at a time."""
     gate = asyncio.Semaphore(20)
 
     async def one(call: Coroutine[Any, Any, object]) -> None:

@@ -42,7 +42,7 @@ async def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie that nobody has reaped yet does not."""
+    """Whether the process runs; a zombie does not count."""
     stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
@@ -55,7 +55,7 @@ def python(code: str, log: Path, **options: object) -> Process:
     return Process("part", [sys.executable, "-c", code], log=log, **{"health": healthy} | options)  # type: ignore[arg-type]
 
 
-async def test_a_part_that_ends_at_once_is_named_with_its_log_and_its_last_words(tmp_path: Path) -> None:
+async def test_error_of_a_failed_start_has_the_log_path_and_last_output(tmp_path: Path) -> None:
     log = tmp_path / "part.log"
     part = python("print('first'); print('no such flag'); raise SystemExit(3)", log, health=never_healthy)
     with pytest.raises(PartFailed) as failed:
@@ -65,14 +65,14 @@ async def test_a_part_that_ends_at_once_is_named_with_its_log_and_its_last_words
     assert "no such flag" in str(failed.value)
 
 
-async def test_a_part_that_never_gets_healthy_is_given_up_and_ended(tmp_path: Path) -> None:
+async def test_process_that_never_becomes_healthy_is_stopped(tmp_path: Path) -> None:
     part = python(SLEEPS, tmp_path / "part.log", health=never_healthy, deadline=3)
     with pytest.raises(PartFailed, match=r"not healthy after 3 s \(the door is shut\)"):
         await part.start()
     assert not is_alive(part.pid)
 
 
-async def test_a_part_that_ends_later_is_noticed(tmp_path: Path) -> None:
+async def test_process_that_ends_later_is_detected(tmp_path: Path) -> None:
     part = python(SLEEPS, tmp_path / "part.log")
     await part.start()
     part.check()
@@ -82,7 +82,7 @@ async def test_a_part_that_ends_later_is_noticed(tmp_path: Path) -> None:
         part.check()
 
 
-async def test_a_part_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+async def test_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     part = python(STUBBORN, tmp_path / "part.log")
     await part.start()
     await wait_until_begun(tmp_path / "part.log")
@@ -90,7 +90,7 @@ async def test_a_part_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     assert not is_alive(part.pid)
 
 
-async def test_stopping_twice_does_no_harm(tmp_path: Path) -> None:
+async def test_stop_is_idempotent(tmp_path: Path) -> None:
     part = python(SLEEPS, tmp_path / "part.log")
     await part.start()
     await part.stop()
@@ -112,8 +112,8 @@ asyncio.run(main())
 """
 
 
-async def parent_and_child(log: Path, code: str, *before: str) -> tuple[asyncio.subprocess.Process, int]:
-    """A process with a part that runs the code, and the part's id."""
+async def start_parent_and_child(log: Path, code: str, *before: str) -> tuple[asyncio.subprocess.Process, int]:
+    """A process with a child that runs the code. Returns both, the child as its pid."""
     command = [*before, sys.executable, "-c", PARENT, str(log), code]
     parent = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=ROOT)
     assert parent.stdout
@@ -122,8 +122,8 @@ async def parent_and_child(log: Path, code: str, *before: str) -> tuple[asyncio.
     return parent, child
 
 
-async def test_no_orphan_stays_when_the_parent_is_killed(tmp_path: Path) -> None:
-    parent, child = await parent_and_child(tmp_path / "part.log", STUBBORN)
+async def test_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    parent, child = await start_parent_and_child(tmp_path / "part.log", STUBBORN)
     assert is_alive(child)
     parent.kill()
     await parent.wait()
@@ -131,8 +131,8 @@ async def test_no_orphan_stays_when_the_parent_is_killed(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(not AUTOGROUP.exists(), reason="this kernel does not share the processors out by session")
-async def test_a_part_takes_no_more_of_the_processors_than_its_parent(tmp_path: Path) -> None:
-    parent, child = await parent_and_child(tmp_path / "part.log", SLEEPS, "nice", "-n", "7")
+async def test_child_has_the_cpu_priority_of_its_parent(tmp_path: Path) -> None:
+    parent, child = await start_parent_and_child(tmp_path / "part.log", SLEEPS, "nice", "-n", "7")
     assert autogroup(child).endswith(f"nice {min(os.nice(0) + 7, 19)}")
     parent.kill()
     await parent.wait()

@@ -1,4 +1,4 @@
-"""Instances made by hand for a simulator that runs in the test's own process, against a real API server."""
+"""Instances that a test creates for a simulator in its own process, with a real API server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 
 class Cloud:
-    """Instances that the test makes and moves; a source for the simulator, and what they boot with."""
+    """Instances that the test changes: the simulator's source of instances and of their user data."""
 
     def __init__(self) -> None:
         self.instances: dict[str, Instance] = {}
@@ -41,7 +41,7 @@ class Cloud:
     def put(
         self, number: int, state: State = "running", *, instance_type: str = "m5.large", text: str = USER_DATA
     ) -> str:
-        """An instance in this state, new or as it was; its node's name."""
+        """Create an instance, or change its state. Returns the name of its node."""
         instance = Instance(
             id=f"i-{number:04}",
             state=state,
@@ -58,7 +58,7 @@ class Cloud:
         return instance.node_name
 
     def reboot(self, number: int) -> None:
-        """As EC2's RebootInstances."""
+        """As EC2's RebootInstances does."""
         before = self.instances[f"i-{number:04}"]
         self.instances[before.id] = before.model_copy(update={"reboots": before.reboots + 1})
         self._moved.set()
@@ -82,18 +82,18 @@ async def _machine_type(name: str) -> MachineType:
 
 @asynccontextmanager
 async def running_simulator(cloud: Cloud, kubeconfig: Path, **settings: float) -> AsyncIterator[Simulator]:
-    """A simulator at work. All its delays are nothing unless `settings` says otherwise."""
+    """A running simulator. All its delays are zero unless `settings` overrides them."""
     quick = {"boot_seconds": 0.0, "ready_seconds": 0.0, "device_seconds": 0.0}
     node_settings = NodesSettings(kubeconfig=kubeconfig, aws_endpoint="http://unused.invalid", **(quick | settings))
     cloud.put(250, "pending")
     async with KubeConnection(kubeconfig) as connection:
         simulator = Simulator(cloud, Facts(cloud.read_user_data, _machine_type), NodesApi(connection), node_settings)
-        work = asyncio.create_task(simulator.run())
+        running = asyncio.create_task(simulator.run())
         try:
             yield simulator
         finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
 
 def machine_stage(simulator: Simulator, number: int) -> str | None:

@@ -1,4 +1,4 @@
-"""A kubelet that runs goes on saying how it is: a Node that Kubernetes found Unknown comes back."""
+"""A running kubelet renews its conditions: a Node that Kubernetes set to Unknown becomes Ready again."""
 
 from collections.abc import AsyncIterator
 
@@ -26,7 +26,7 @@ async def simulator(cluster: Sandbox, cloud: Cloud) -> AsyncIterator[Simulator]:
         yield running
 
 
-async def test_a_node_that_was_found_unknown_is_ready_again(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
+async def test_node_set_to_unknown_becomes_ready_again(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
     name = cloud.put(1)
     await wait_until_ready(api, name)
     lost = {"status": {"conditions": [LOST]}}

@@ -1,4 +1,4 @@
-"""The simulator as a process beside the stand-in: a fleet's instances become nodes, and go as their instances go."""
+"""The simulator as a process next to the AWS stand-in: nodes appear and disappear with a fleet's instances."""
 
 import asyncio
 import base64
@@ -55,7 +55,7 @@ class Fleet:
         )
         return [name for group in response["Instances"] for name in group["InstanceIds"]]
 
-    def tidy(self, instance_ids: list[str]) -> None:
+    def terminate_all(self, instance_ids: list[str]) -> None:
         self._client.terminate_instances(InstanceIds=instance_ids)
         self._client.delete_launch_template(LaunchTemplateName=TEMPLATE)
 
@@ -79,7 +79,7 @@ async def nodes_of(admin: KubeApi, instance_ids: list[str]) -> dict[str, Any]:
     return {name: named[name] for name in instance_ids if name in named}
 
 
-async def test_a_fleet_joins_misbehaves_as_told_and_goes(
+async def test_fleet_registers_with_faults_and_is_deleted(
     shared_sandbox: SharedSandbox, control: NodesControl, admin: KubeApi
 ) -> None:
     fleet = Fleet(shared_sandbox.aws_endpoint, shared_sandbox.plan.region, shared_sandbox.plan.cluster_name)
@@ -107,5 +107,5 @@ async def test_a_fleet_joins_misbehaves_as_told_and_goes(
 
         await wait_until(one_is_not_ready)
     finally:
-        await asyncio.to_thread(fleet.tidy, instance_ids)
+        await asyncio.to_thread(fleet.terminate_all, instance_ids)
     await wait_until(all_deleted)

@@ -1,4 +1,4 @@
-"""Lives of machines on a real API server, and everything that rules can do to them."""
+"""Node lifecycles on a real API server, and all faults that rules can inject."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -28,8 +28,8 @@ from tests.integration.sandbox.nodes.instance_builders import USER_DATA, Cloud, 
 
 NODES = "/api/v1/nodes"
 MERGE = "application/merge-patch+json"
-A_WHILE = 10.0
-"""Seconds, so that a busy machine sees it too."""
+FAULT_SECONDS = 10.0
+"""Long enough for a busy machine to observe the fault."""
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def get_node(api: KubeApi, name: str) -> Json:
 
 
 async def wait_until_ready(api: KubeApi, name: str, status: str = "True") -> Json:
-    """The node, once its condition Ready has this status."""
+    """Wait until the condition Ready has this status. Returns the Node."""
 
     async def is_ready() -> bool:
         found = await find(api, f"{NODES}/{name}")
@@ -84,7 +84,9 @@ def taints_of(found: Json) -> set[str]:
     return {taint["key"] for taint in found["spec"].get("taints", [])}
 
 
-async def test_a_running_instance_joins_as_its_user_data_says(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
+async def test_running_instance_registers_as_its_user_data_says(
+    api: KubeApi, cloud: Cloud, simulator: Simulator
+) -> None:
     name = cloud.put(1)
     found = await wait_until_ready(api, name)
     assert found["spec"]["providerID"] == "aws:///us-west-2a/i-0001"
@@ -102,13 +104,11 @@ async def test_a_running_instance_joins_as_its_user_data_says(api: KubeApi, clou
     assert found["status"]["capacity"]["cpu"] == "2"
     assert found["status"]["allocatable"]["cpu"] == "1930m"
     assert found["status"]["capacity"]["pods"] == "29"
-    # The taint of NotReady is put and taken by Kubernetes' own controllers.
+    # # Kubernetes' own controllers add and remove the NotReady taint.
     await wait_until_taints(api, name, {"karpenter.sh/unregistered"})
 
 
-async def test_what_kwok_reads_as_yaml_cannot_be_taken_for_a_number(
-    api: KubeApi, cloud: Cloud, simulator: Simulator
-) -> None:
+async def test_node_info_strings_are_not_yaml_numbers(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
     found = await wait_until_ready(api, cloud.put(1))
     for text in found["status"]["nodeInfo"].values():
         if isinstance(text, str):
@@ -116,7 +116,7 @@ async def test_what_kwok_reads_as_yaml_cannot_be_taken_for_a_number(
                 float(text)
 
 
-async def test_an_instance_that_is_pending_has_no_node_yet(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
+async def test_pending_instance_has_no_node(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
     waiting, running = cloud.put(1, "pending"), cloud.put(2)
     await wait_until_ready(api, running)
     assert await find(api, f"{NODES}/{waiting}") is None
@@ -124,7 +124,7 @@ async def test_an_instance_that_is_pending_has_no_node_yet(api: KubeApi, cloud: 
     await wait_until_ready(api, waiting)
 
 
-async def test_a_node_is_not_ready_while_its_instance_shuts_down_and_goes_with_it(
+async def test_node_is_not_ready_during_shutdown_and_deleted_afterwards(
     api: KubeApi, cloud: Cloud, simulator: Simulator
 ) -> None:
     name = cloud.put(1)
@@ -137,7 +137,7 @@ async def test_a_node_is_not_ready_while_its_instance_shuts_down_and_goes_with_i
     await wait_until_stage(simulator, 1, None)
 
 
-async def test_a_finalizer_holds_the_node_of_a_gone_instance(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
+async def test_finalizer_keeps_the_node_of_a_removed_instance(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
     name = cloud.put(1)
     await wait_until_ready(api, name)
     with_finalizer = {"metadata": {"finalizers": ["karpenter.sh/termination"]}}
@@ -160,7 +160,7 @@ async def test_a_finalizer_holds_the_node_of_a_gone_instance(api: KubeApi, cloud
         (USER_DATA.replace("karpenter.sh/nodepool", "node-restriction.kubernetes.io/x"), "failed"),
     ],
 )
-async def test_an_instance_whose_boot_goes_wrong_never_joins(
+async def test_instance_with_a_failed_boot_never_registers(
     api: KubeApi, cloud: Cloud, simulator: Simulator, text: str, expected: str
 ) -> None:
     name = cloud.put(1, text=text)
@@ -168,7 +168,7 @@ async def test_an_instance_whose_boot_goes_wrong_never_joins(
     assert await find(api, f"{NODES}/{name}") is None
 
 
-async def test_never_register_befalls_as_many_as_it_says(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
+async def test_never_register_applies_to_count_instances(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
     simulator.add_rule(Rule(fault=NeverRegister(), count=1))
     silent = cloud.put(1)
     await wait_until_stage(simulator, 1, "silent")
@@ -176,7 +176,7 @@ async def test_never_register_befalls_as_many_as_it_says(api: KubeApi, cloud: Cl
     assert await find(api, f"{NODES}/{silent}") is None
 
 
-async def test_slow_ready_keeps_a_registered_node_waiting(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
+async def test_slow_ready_delays_ready_of_a_registered_node(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
     simulator.add_rule(Rule(fault=SlowReady(seconds=3600), match=Match(instance_id="i-0001")))
     slow = cloud.put(1)
     await wait_until_ready(api, slow, "False")
@@ -184,22 +184,18 @@ async def test_slow_ready_keeps_a_registered_node_waiting(api: KubeApi, cloud: C
     assert condition(await get_node(api, slow), "Ready") == "False"
 
 
-async def test_a_kubelet_restart_is_not_ready_for_a_while_with_another_boot_id(
-    api: KubeApi, cloud: Cloud, simulator: Simulator
-) -> None:
+async def test_not_ready_fault_ends_with_another_boot_id(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
     name = cloud.put(1)
     before = await wait_until_ready(api, name)
     await wait_until_stage(simulator, 1, "ready")
-    simulator.add_rule(Rule(fault=NotReady(for_seconds=A_WHILE, new_boot_id=True)))
+    simulator.add_rule(Rule(fault=NotReady(for_seconds=FAULT_SECONDS, new_boot_id=True)))
     await wait_until_ready(api, name, "False")
     after = await wait_until_ready(api, name)
     assert after["status"]["nodeInfo"]["bootID"] != before["status"]["nodeInfo"]["bootID"]
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
 
 
-async def test_a_reboot_puts_right_what_a_boot_can_and_changes_the_boot_id(
-    api: KubeApi, cloud: Cloud, simulator: Simulator
-) -> None:
+async def test_reboot_clears_faults_and_changes_the_boot_id(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
     name = cloud.put(1)
     before = await wait_until_ready(api, name)
     await wait_until_stage(simulator, 1, "ready")
@@ -214,12 +210,12 @@ async def test_a_reboot_puts_right_what_a_boot_can_and_changes_the_boot_id(
     assert (condition(after, "KernelReady"), condition(after, "StorageReady")) == ("True", "False")
 
 
-async def test_two_troubles_at_a_time_are_over_when_both_are(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
+async def test_node_recovers_after_both_of_two_faults(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
     name = cloud.put(1)
     await wait_until_ready(api, name)
     await wait_until_stage(simulator, 1, "ready")
     simulator.add_rule(Rule(fault=NotReady(status="Unknown", for_seconds=0.3)))
-    simulator.add_rule(Rule(fault=LoseCni(for_seconds=0.3 + A_WHILE)))
+    simulator.add_rule(Rule(fault=LoseCni(for_seconds=0.3 + FAULT_SECONDS)))
     await wait_until_ready(api, name, "False")
     found = await wait_until_ready(api, name)
     ready = next(one for one in found["status"]["conditions"] if one["type"] == "Ready")
@@ -227,11 +223,11 @@ async def test_two_troubles_at_a_time_are_over_when_both_are(api: KubeApi, cloud
     assert simulator.machines()[0].stage in ("ready", "waiting")
 
 
-async def test_a_startup_taint_is_there_from_the_first_moment_and_is_removed(
+async def test_startup_taint_exists_at_creation_and_is_removed(
     api: KubeApi, cloud: Cloud, simulator: Simulator
 ) -> None:
     cilium = Taint(key="node.cilium.io/agent-not-ready", value="true", effect="NoExecute")
-    simulator.add_rule(Rule(fault=AddTaint(taints=(cilium,), for_seconds=A_WHILE)))
+    simulator.add_rule(Rule(fault=AddTaint(taints=(cilium,), for_seconds=FAULT_SECONDS)))
     name = cloud.put(1)
     observed: list[Json] = []
 
@@ -245,7 +241,7 @@ async def test_a_startup_taint_is_there_from_the_first_moment_and_is_removed(
     await wait_until_taints(api, name, {"karpenter.sh/unregistered"})
 
 
-async def test_a_late_taint_falls_on_a_node_that_is_up(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
+async def test_taint_is_added_to_a_ready_node(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
     name = cloud.put(1)
     await wait_until_ready(api, name)
     await wait_until_stage(simulator, 1, "ready")
@@ -254,7 +250,7 @@ async def test_a_late_taint_falls_on_a_node_that_is_up(api: KubeApi, cloud: Clou
     await wait_until_taints(api, name, {"karpenter.sh/unregistered", "example.com/maintenance"})
 
 
-async def test_a_rule_for_new_instances_leaves_nodes_that_are_up_alone(
+async def test_rule_for_new_instances_does_not_apply_to_existing_nodes(
     api: KubeApi, cloud: Cloud, simulator: Simulator
 ) -> None:
     old = cloud.put(1)
@@ -266,30 +262,30 @@ async def test_a_rule_for_new_instances_leaves_nodes_that_are_up_alone(
     assert "example.com/new" not in taints_of(await get_node(api, old))
 
 
-async def test_less_memory_is_what_the_node_reports(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
+async def test_node_reports_reduced_memory(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
     simulator.add_rule(Rule(fault=LessMemory(mebibytes=7650)))
     found = await wait_until_ready(api, cloud.put(1))
     assert found["status"]["capacity"]["memory"] == "7650Mi"
 
 
-async def test_gpus_appear_when_their_plugin_runs_or_never(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
+async def test_gpus_appear_with_their_device_plugin(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
     simulator.add_rule(Rule(fault=LateDevices(seconds=None), match=Match(instance_id="i-0001")))
-    blind, seeing = cloud.put(1, instance_type="g5.xlarge"), cloud.put(2, instance_type="g5.xlarge")
-    await wait_until_ready(api, blind)
+    without_plugin, with_plugin = cloud.put(1, instance_type="g5.xlarge"), cloud.put(2, instance_type="g5.xlarge")
+    await wait_until_ready(api, without_plugin)
 
-    async def sees() -> bool:
-        found = await find(api, f"{NODES}/{seeing}")
+    async def has_gpu() -> bool:
+        found = await find(api, f"{NODES}/{with_plugin}")
         return bool(found and found["status"]["allocatable"].get("nvidia.com/gpu") == "1")
 
-    await wait_until(sees)
-    assert "nvidia.com/gpu" not in (await get_node(api, blind))["status"]["capacity"]
+    await wait_until(has_gpu)
+    assert "nvidia.com/gpu" not in (await get_node(api, without_plugin))["status"]["capacity"]
 
 
-async def test_a_condition_can_be_set_for_a_while(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
+async def test_condition_is_set_for_a_duration(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
     name = cloud.put(1)
     await wait_until_ready(api, name)
     await wait_until_stage(simulator, 1, "ready")
-    simulator.add_rule(Rule(fault=SetCondition(type="KernelReady", status="False", for_seconds=A_WHILE)))
+    simulator.add_rule(Rule(fault=SetCondition(type="KernelReady", status="False", for_seconds=FAULT_SECONDS)))
     for status in ("False", "True"):
 
         async def has_status(expected: str = status) -> bool:
@@ -298,20 +294,20 @@ async def test_a_condition_can_be_set_for_a_while(api: KubeApi, cloud: Cloud, si
         await wait_until(has_status)
 
 
-async def test_a_deregistered_node_is_gone_and_comes_back_when_told(
+async def test_deregistered_node_is_created_again_after_its_duration(
     api: KubeApi, cloud: Cloud, simulator: Simulator
 ) -> None:
     name = cloud.put(1)
     before = await wait_until_ready(api, name)
     await wait_until_stage(simulator, 1, "ready")
-    simulator.add_rule(Rule(fault=Deregister(for_seconds=A_WHILE)))
+    simulator.add_rule(Rule(fault=Deregister(for_seconds=FAULT_SECONDS)))
     await wait_until_deleted(api, name)
     after = await wait_until_ready(api, name)
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
     assert "karpenter.sh/unregistered" in taints_of(after)
 
 
-async def test_a_stopped_instance_keeps_its_node_and_boots_again(
+async def test_stopped_instance_keeps_its_node_and_boots_again(
     api: KubeApi, cloud: Cloud, simulator: Simulator
 ) -> None:
     name = cloud.put(1)
@@ -333,7 +329,7 @@ async def test_a_stopped_instance_keeps_its_node_and_boots_again(
     await wait_until_taints(api, name, {"karpenter.sh/unregistered"})
 
 
-async def test_a_new_simulator_adopts_what_stands_and_tidies_what_is_gone(
+async def test_new_simulator_adopts_nodes_and_deletes_orphaned_ones(
     api: KubeApi, cloud: Cloud, cluster: Sandbox
 ) -> None:
     async with running_simulator(cloud, cluster.kubeconfig):
@@ -349,12 +345,12 @@ async def test_a_new_simulator_adopts_what_stands_and_tidies_what_is_gone(
         await wait_until_deleted(api, retained)
 
 
-async def test_a_name_that_another_machine_still_holds_is_waited_for(
+async def test_registration_waits_while_another_node_has_the_name(
     api: KubeApi, cloud: Cloud, simulator: Simulator
 ) -> None:
     name = cloud.put(1, "pending")
-    stranger = {"metadata": {"name": name}, "spec": {"providerID": "aws:///us-west-2a/i-9999"}}
-    await api.request("POST", NODES, stranger)
+    foreign_node = {"metadata": {"name": name}, "spec": {"providerID": "aws:///us-west-2a/i-9999"}}
+    await api.request("POST", NODES, foreign_node)
     cloud.put(1)
     await wait_until_stage(simulator, 1, "booting")
     await asyncio.sleep(0.3)
@@ -369,7 +365,7 @@ def faults(cluster: Sandbox) -> Iterator[Faults]:
     cluster.faults.clear()
 
 
-async def test_an_instance_joins_once_the_api_server_can_be_reached(
+async def test_instance_registers_once_the_api_server_is_reachable(
     api: KubeApi, cloud: Cloud, cluster: Sandbox, faults: Faults
 ) -> None:
     proxied = write_kubeconfig(
@@ -383,10 +379,10 @@ async def test_an_instance_joins_once_the_api_server_can_be_reached(
         cut = faults.add(Cut())
         name = cloud.put(1)
 
-        async def is_trying() -> bool:
+        async def is_retrying() -> bool:
             return cut.hits > 1
 
-        await wait_until(is_trying)
+        await wait_until(is_retrying)
         assert await find(api, f"{NODES}/{name}") is None
         faults.clear()
         await wait_until_ready(api, name)
