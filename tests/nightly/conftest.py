@@ -1,4 +1,4 @@
-"""Loads the fixtures with real components, and reports the counts of the hostile values."""
+"""Loads the fixtures with real components, and prints the counts of hostile values."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""A few rows with the worker killed once at a random moment, for CI: `python -m tests.scenarios.sample`.
+"""Runs a few rows with the worker killed once at a random moment, for CI: `python -m tests.scenarios.sample`.
 
-`make scenarios` does it for all of them. Which rows, and when the worker dies, follows from the seed: that of the
-commit, or `--kill-seed N` to repeat a run.
+`make scenarios` does so for all rows. The seed determines the rows and the moment. It derives from the commit;
+`--kill-seed N` repeats a run.
 """
 
 import argparse
@@ -29,13 +29,13 @@ class Collected:
 
 
 def draw_sample(tests: Sequence[str], seed: int, rows: int = ROWS) -> list[str]:
-    """Some of the tests, the same for the same seed; in their order."""
+    """A random subset of the tests, in their order; reproducible by its seed."""
     chosen = set(random.Random(seed).sample(sorted(tests), min(rows, len(tests))))
     return [test for test in tests if test in chosen]
 
 
 def commit_seed(commit: str) -> int:
-    """Another one for each commit."""
+    """A seed that differs between commits."""
     return int(commit[:8], 16) % 10_000
 
 

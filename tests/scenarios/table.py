@@ -1,8 +1,8 @@
-"""Runs the scenarios and prints each row: what was given, and whether it is kept: `python -m tests.scenarios.table`.
+"""Runs the scenarios and prints each row with its verdict: `python -m tests.scenarios.table`.
 
-Rows that say nothing of restarts are run once more with the worker killed at a random moment; `--kill-seed N` repeats
-one. `--row 001-b --times 20` runs one row, each of its tests so often. Other arguments go to pytest. The exit code is 1
-if a row is broken; rows without a test are no failure.
+Rows that do not restart the worker are run once more with the worker killed at a random moment; `--kill-seed N` repeats
+such a run. `--row 001-b --times 20` runs each test of a row 20 times. Other arguments go to pytest. The exit code is 1
+if a row is broken; a row without a test is no failure.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from rich.table import Table
 
 HERE = Path(__file__).parent
 WORKERS = "8"
-"""Processes that run scenarios at the same time; most of their time they wait."""
+"""Concurrent processes that run scenarios, which mostly wait."""
 RESULTS = {"kept": "green", "broken": "red", "no test yet": "yellow"}
 
 
@@ -37,7 +37,7 @@ class Promise:
 
 
 def read_promises() -> tuple[Promise, ...]:
-    """From rows.yaml, in its order."""
+    """The promises of rows.yaml, in its order."""
     found = yaml.safe_load((HERE / "rows.yaml").read_text())
     return tuple(
         Promise(item["promise"], tuple(Row(number, **row) for number, row in item["rows"].items())) for item in found
@@ -46,7 +46,7 @@ def read_promises() -> tuple[Promise, ...]:
 
 @dataclass
 class Outcomes:
-    """A pytest plugin: the results of each row's tests."""
+    """A pytest plugin that collects the results of each row's tests."""
 
     passed: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
@@ -59,14 +59,14 @@ class Outcomes:
             self.passed |= rows
 
     def result(self, number: str) -> str:
-        """Kept only if no test of the row failed."""
+        """Kept if at least one test of the row passed and none failed."""
         if number in self.failed:
             return "broken"
         return "kept" if number in self.passed else "no test yet"
 
 
 def unknown_rows(outcomes: Outcomes) -> list[str]:
-    """Rows that tests name and rows.yaml does not have."""
+    """Rows that tests name but rows.yaml lacks."""
     known = {row.number for promise in read_promises() for row in promise.rows}
     return sorted((outcomes.passed | outcomes.failed) - known)
 
@@ -79,8 +79,12 @@ def print_table(outcomes: Outcomes, killed: Outcomes, only: str, console: Consol
         for row in promise.rows:
             if only not in ("", row.number):
                 continue
-            also = _color_result(killed.result(row.number)) if row.number in killed.passed | killed.failed else ""
-            table.add_row(row.number, row.situation, row.then, _color_result(outcomes.result(row.number)), also)
+            killed_result = (
+                _color_result(killed.result(row.number)) if row.number in killed.passed | killed.failed else ""
+            )
+            table.add_row(
+                row.number, row.situation, row.then, _color_result(outcomes.result(row.number)), killed_result
+            )
     console.print(table)
     rows = [row.number for promise in read_promises() for row in promise.rows]
     results = [outcomes.result(row) for row in rows if only in ("", row)]
@@ -97,18 +101,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--kill-seed", type=int, default=random.randrange(10_000))
     parser.add_argument("--row", default="")
     parser.add_argument("--times", type=int, default=1)
-    ours, rest = parser.parse_known_args(arguments)
-    if ours.row and ours.row not in {row.number for promise in read_promises() for row in promise.rows}:
-        parser.error(f"--row {ours.row}: there is no such row; rows.yaml has them")
-    often = [f"--times={ours.times}", f"--timeout={300 * ours.times}"] if ours.times > 1 else []
+    options, rest = parser.parse_known_args(arguments)
+    if options.row and options.row not in {row.number for promise in read_promises() for row in promise.rows}:
+        parser.error(f"--row {options.row}: there is no such row; rows.yaml has them")
+    repetition = [f"--times={options.times}", f"--timeout={300 * options.times}"] if options.times > 1 else []
     outcomes, killed = Outcomes(), Outcomes()
-    often += [f"--row={ours.row}"] if ours.row else []
+    repetition += [f"--row={options.row}"] if options.row else []
     codes = [
-        _run_tests(outcomes, "row", *often, *rest),
-        _run_tests(killed, "row and killable", f"--kill-seed={ours.kill_seed}", *often, *rest),
+        _run_tests(outcomes, "row", *repetition, *rest),
+        _run_tests(killed, "row and killable", f"--kill-seed={options.kill_seed}", *repetition, *rest),
     ]
-    print_table(outcomes, killed, ours.row, Console())
-    print(f"the worker was killed by --kill-seed={ours.kill_seed}")
+    print_table(outcomes, killed, options.row, Console())
+    print(f"the worker was killed by --kill-seed={options.kill_seed}")
     if unknown := unknown_rows(outcomes):
         print(f"tests name rows that do not exist: {', '.join(unknown)}", file=sys.stderr)
         return 1

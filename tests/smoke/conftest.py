@@ -1,6 +1,6 @@
 """Smoke scenarios: the promises that must hold before a commit, in one sandbox.
 
-Scenarios that start, stop and kill workers come first, one after the other. The others share one running worker.
+Tests that start, stop and kill workers run first, one after the other. The others share one running worker.
 """
 
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Objects with hostile values that the API server admits, next to ordinary pods that start and drain as usual."""
+"""Hostile objects that the API server accepts, next to ordinary pods that start and drain as usual."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ async def assert_pods_on_two_nodes(scope: ClusterScope) -> None:
 
 
 async def create_hostile_objects(product: InstalledProduct, scope: ClusterScope) -> list[Object]:
-    """Those that the API server admits."""
+    """Returns the objects that the API server accepts."""
     objects = [pending_pod(scope.name, f"hostile-{number}", **requests) for number, requests in enumerate(REQUESTS)]
     objects += [
         pending_pod(scope.name, f"hostile-{100 + number}", do_not_disrupt=text, memory="9e30")

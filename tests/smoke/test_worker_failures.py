@@ -1,4 +1,4 @@
-"""A worker that is killed, or that lacks a permission."""
+"""A worker that is killed or lacks a permission."""
 
 from typing import Any
 
@@ -56,12 +56,12 @@ async def test_rbac_denial_of_evictions_is_reported_and_drain_continues_when_gra
 ) -> None:
     await own_product.ensure_worker(**SHARED)
     role = await own_product.kube.request("GET", CLUSTER_ROLE)
-    without = [rule for rule in role["rules"] if "pods/eviction" not in rule.get("resources", ())]
-    assert len(without) == len(role["rules"]) - 1
+    reduced_rules = [rule for rule in role["rules"] if "pods/eviction" not in rule.get("resources", ())]
+    assert len(reduced_rules) == len(role["rules"]) - 1
     async with own_product.scope("rbac", after="Never") as scope:
         (claim,) = await scope.run_pods(1)
         (name,) = object_names([claim])
-        await own_product.patch(CLUSTER_ROLE, {"rules": without})
+        await own_product.patch(CLUSTER_ROLE, {"rules": reduced_rules})
         try:
             await own_product.delete(NODE_CLAIMS.path(name))
             await wait_until(lambda: scope.assert_conditions_mention(name, "pods/eviction"))

@@ -1,4 +1,4 @@
-"""Clusters cost less after Tenure's consolidation than after a model of Karpenter's, in fewer passes."""
+"""After Tenure's consolidation clusters cost less than after a model of Karpenter's, in fewer passes."""
 
 import pytest
 
@@ -10,20 +10,20 @@ from tenure.model.disruption.decision import DisruptionRequest
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("kind", ["on-demand", "spot"])
-def test_no_cluster_costs_more_than_after_karpenters_consolidation(kind: str, seed: int) -> None:
+def test_cluster_costs_no_more_than_after_karpenters_consolidation(kind: str, seed: int) -> None:
     row = measure_row(kind, 40, karpenter=True, seed=seed)
     assert row["after"] <= row["karpenter_after"] < row["price"]
     assert row["passes"] <= row["karpenter_passes"]
 
 
-def test_the_model_ends_where_nothing_is_worth_it() -> None:
+def test_karpenter_model_stops_when_no_command_saves_money() -> None:
     made = generate_cluster(20, seed=3)
     before = made.total_price()
     assert Karpenter(made).consolidate() > 0
     assert made.total_price() < before and Karpenter(made).consolidate() == 0
 
 
-def test_every_pod_is_still_there_when_commands_are_carried_out() -> None:
+def test_commands_keep_every_pod() -> None:
     made = generate_cluster(40, spread=True)
     pods = {pod.uid for found in made.pods.values() for pod in found}
     for command in made.state().disrupt(DisruptionRequest(now=NOW)).commands:

@@ -3,7 +3,7 @@
 from benchmarks.hostile_pods import hostile_pods, plan_pods
 
 
-def test_every_ordinary_pod_is_planned_among_as_many_hostile_pods() -> None:
+def test_ordinary_pods_are_planned_next_to_as_many_hostile_pods() -> None:
     plan, ordinary, _ = plan_pods(1_000, 1_000)
     planned = {pod for claim in plan.claims for pod in claim.pods}
     assert ordinary <= planned

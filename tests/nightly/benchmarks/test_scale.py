@@ -1,4 +1,4 @@
-"""The benchmark reads what processes really cost, and takes only steps that it can measure."""
+"""The scale benchmark measures the real cost of processes, and accepts only steps that it can measure."""
 
 import os
 import subprocess
@@ -22,36 +22,36 @@ input()
 """
 
 
-def test_cpu_of_a_child_counts_with_its_parent_and_is_not_lost_when_it_ends() -> None:
-    here = measure_usage({"me": [os.getpid()]})["me"]
+def test_cpu_of_a_child_counts_for_its_parent_also_after_its_end() -> None:
+    own_usage = measure_usage({"me": [os.getpid()]})["me"]
     child = subprocess.Popen([sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert child.stdout is not None and child.stdout.readline() == b"burnt\n"
     assert child.pid in children_of(os.getpid())
     both = measure_usage({"me": [os.getpid()], "child": [child.pid]})
     assert both["child"].cpu >= 0.25
-    assert both["me"].cpu >= here.cpu + both["child"].cpu
+    assert both["me"].cpu >= own_usage.cpu + both["child"].cpu
     assert both["me"].rss > both["child"].rss > 1_000_000
     child.communicate(b"\n")
     assert measure_usage({"me": [os.getpid()]})["me"].cpu >= both["me"].cpu
 
 
-def test_a_process_that_is_gone_costs_nothing() -> None:
+def test_usage_of_a_missing_process_is_zero() -> None:
     assert tree_usage([2**22 + 1], all_stats()) == Usage()
 
 
-def test_fresh_goes_back_to_zero_between_the_sizes_and_every_way_ends_at_zero() -> None:
+def test_fresh_returns_to_zero_between_sizes_and_all_runs_end_at_zero() -> None:
     assert sizes_of("100,500,1000,0", fresh=False) == [100, 500, 1000, 0]
     assert sizes_of("100,500,1000,0", fresh=True) == [100, 0, 500, 0, 1000, 0]
     assert sizes_of("100", fresh=False) == [100, 0]
 
 
 @pytest.mark.parametrize("steps", ["", "many", "-5", "0", "100,20000", "500,100", "100,100"])
-def test_steps_that_cannot_be_taken_are_refused_by_name(steps: str) -> None:
+def test_invalid_steps_are_rejected_by_option_name(steps: str) -> None:
     with pytest.raises(UsageError, match="--steps"):
         sizes_of(steps, fresh=False)
 
 
-def test_the_pool_is_the_examples_with_nothing_that_slows_it() -> None:
+def test_nodepool_is_the_example_without_limits_and_delays() -> None:
     spec = node_pool()["spec"]
     assert "limits" not in spec
     assert spec["disruption"]["consolidateAfter"] == "0s"
@@ -60,7 +60,7 @@ def test_the_pool_is_the_examples_with_nothing_that_slows_it() -> None:
     ]
 
 
-def test_the_report_puts_karpenters_figures_beside_ours_and_sums_the_rest() -> None:
+def test_report_compares_with_karpenter_and_sums_other_processes() -> None:
     up = Step(
         begin=0,
         end=100,

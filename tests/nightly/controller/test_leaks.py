@@ -1,4 +1,4 @@
-"""10,000 nodes come and go, and leave no entry in any container of the controller and its planner."""
+"""After 10,000 nodes launched and terminated, no container of the controller and its planner has entries left."""
 
 from tests.unit.controller.conftest import planner_in_a_thread
 from tests.unit.controller.node_lifecycles import assert_no_entries_remain
@@ -6,5 +6,5 @@ from tests.unit.controller.node_lifecycles import assert_no_entries_remain
 __all__ = ["planner_in_a_thread"]
 
 
-async def test_10000_lives_of_nodes_leave_no_entries() -> None:
+async def test_10000_node_lifecycles_leave_no_entries() -> None:
     await assert_no_entries_remain(batches=100, nodes=100)

@@ -1,4 +1,4 @@
-"""Renders the charts with Helm, which is built when it is not there yet."""
+"""Renders the charts with Helm, which is built if it is missing."""
 
 import subprocess
 from functools import cache
@@ -15,7 +15,7 @@ CRD_CHART = ROOT / "deploy" / "charts" / "tenure-crds"
 VALUES = Path(__file__).parent / "values"
 LEAST_VALUES, CLOUD_VALUES, ALL_VALUES = (VALUES / f"{name}.yaml" for name in ("least", "cloud", "all"))
 BUILD_SECONDS = 1200
-"""For the first test of a new machine, which builds Helm."""
+"""For the first test on a new machine, which builds Helm."""
 Document = dict[str, Any]
 
 
@@ -26,7 +26,7 @@ def run_helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def render_chart(
     values: Path = LEAST_VALUES, *more: str, chart: Path = CHART, namespace: str = "tenure"
 ) -> list[Document]:
-    """What an install of the release `tenure` would apply. `more`: flags of Helm."""
+    """The documents that an installation of the release `tenure` applies. `more`: flags of Helm."""
     result = run_helm("template", "tenure", chart, "--namespace", namespace, "--values", values, *more)
     assert result.returncode == 0, result.stderr
     return [document for document in yaml.safe_load_all(result.stdout) if document]
@@ -40,7 +40,7 @@ def render_crds(chart: Path = CRD_CHART) -> tuple[Document, ...]:
 
 
 def rejection_message(*flags: str) -> str:
-    """What Helm says to least values with these flags, which it has to refuse."""
+    """Helm's error for the least values with these flags, which it must reject."""
     result = run_helm("template", "tenure", CHART, "--values", LEAST_VALUES, *flags)
     assert result.returncode != 0, f"taken: {flags}"
     return result.stderr
@@ -57,6 +57,6 @@ def pod_of(documents: list[Document]) -> Document:
 
 
 def environment_of(documents: list[Document]) -> dict[str, str]:
-    """Variables with a plain value."""
+    """The container's environment variables with a literal value."""
     (container,) = pod_of(documents)["containers"]
     return {one["name"]: one["value"] for one in container["env"] if "value" in one}

@@ -1,4 +1,4 @@
-"""Reads a Dockerfile, and plays the steps of its build on this machine, where no container engine is needed."""
+"""Parses a Dockerfile, and runs the steps of its build on this machine without a container engine."""
 
 import json
 import os
@@ -23,7 +23,7 @@ class Step:
     rest: str
 
     def arguments(self) -> list[str]:
-        """Of the exec form. Raises ValueError for the shell's."""
+        """Arguments of the exec form. Raises ValueError for the shell form."""
         if not self.rest.startswith("["):
             raise ValueError(f"{self.instruction} {self.rest}: the shell's form")
         found: list[str] = json.loads(self.rest)
@@ -31,7 +31,7 @@ class Step:
 
 
 def parse_stages(text: str) -> list[list[Step]]:
-    """The steps of each stage, its FROM first."""
+    """The steps of each stage, starting with FROM."""
     text = re.sub(r"\\\n\s*", " ", re.sub(r"^\s*#.*\n", "", text, flags=re.M))
     steps = [Step(*line.split(maxsplit=1)) for line in text.splitlines() if line.strip()]
     found: list[list[Step]] = []
@@ -44,7 +44,7 @@ def parse_stages(text: str) -> list[list[Step]]:
 
 
 def context_files() -> list[Path]:
-    """The files that the build is sent: git's, less what .dockerignore leaves out."""
+    """Files of the build context: git's files without those that .dockerignore excludes."""
     listing = subprocess.run(
         ["git", "ls-files", "-zco", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
     )
@@ -64,7 +64,9 @@ def _ignored(name: str, rules: list[str]) -> bool:
 
 
 class BuildReplay:
-    """The build stage in a folder: the image's absolute paths lie under `root`, and `python` is a fresh environment."""
+    """Runs the build stage in a folder: the image's absolute paths are below `root`, and `python` is a new
+    environment.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -90,29 +92,31 @@ class BuildReplay:
         return self.root / path.lstrip("/")
 
     def _make_python(self) -> None:
-        """Like the base image's: the interpreter and pip."""
+        """A Python like the base image's, with interpreter and pip."""
         folder = self._python.parents[1]
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
         self._call([sys.executable, "-m", "pip", f"--python={self._python}", "install", "--quiet", "pip"])
 
     def _copy(self, *names: str) -> None:
-        *sources, goal = names
+        *sources, destination = names
         for file in context_files():
             for source in sources:
                 if source == "." or str(file) == source or Path(source) in file.parents:
                     inner = file if source == "." else file.relative_to(source)
-                    target = self._at / goal / inner
+                    target = self._at / destination / inner
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(ROOT / file, target)
 
     def _run(self, arguments: list[str]) -> None:
-        """What pip has in its cache is not downloaded again, which changes nothing of what is installed."""
+        """Ignores --no-cache-dir, so that pip does not download cached packages again; it installs the same."""
         moved = [re.sub(r"(^|=)/", rf"\g<1>{self.root}/", one) for one in arguments if one != "--no-cache-dir"]
         if moved[0] != "python":
             raise ValueError(f"{shlex.join(arguments)}: only python is there")
         self._call([self._python, *moved[1:]])
 
     def _call(self, command: list[str | Path]) -> None:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-        result = subprocess.run(command, cwd=self._at, env=clean, capture_output=True, text=True)
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))
+        }
+        result = subprocess.run(command, cwd=self._at, env=environment, capture_output=True, text=True)
         assert result.returncode == 0, f"{shlex.join(map(str, command))}\n{result.stdout}\n{result.stderr}"

@@ -1,4 +1,4 @@
-"""The alerts that ship: every metric and label they name is one that the worker really shows to Prometheus."""
+"""The shipped alerts: the worker exports every metric and label that they use."""
 
 import re
 import subprocess
@@ -38,7 +38,7 @@ def alert_rules() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def exported_samples() -> Samples:
-    """The labels of every sample, by name, as a worker's port shows them when something is overdue."""
+    """Labels of every sample by name, as the worker's port exports them when something is overdue."""
     port = Ports().reserve()
     runtime = Runtime(telemetry=TelemetryConfig(metrics=metrics_at(port)))
     meter = runtime.metric_meter
@@ -60,7 +60,7 @@ def message() -> QueueMessage:
 
 
 def read_metrics(port: int) -> str:
-    """The port is open a moment after the runtime is made."""
+    """The port opens shortly after the runtime is created, so retry."""
     for _ in range(100):
         with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics") as response:
             text: str = response.read().decode()
@@ -70,7 +70,7 @@ def read_metrics(port: int) -> str:
 
 
 @pytest.mark.parametrize("rule", list(alert_rules()), ids=lambda rule: rule["alert"])
-def test_an_alert_asks_for_metrics_and_labels_that_there_are(rule: dict[str, Any], exported_samples: Samples) -> None:
+def test_alert_uses_existing_metrics_and_labels(rule: dict[str, Any], exported_samples: Samples) -> None:
     names = set(METRIC.findall(rule["expr"]))
     assert names and names <= exported_samples.keys()
     grouped_labels = {label.strip() for labels in BY.findall(rule["expr"]) for label in labels.split(",")}
@@ -80,11 +80,11 @@ def test_an_alert_asks_for_metrics_and_labels_that_there_are(rule: dict[str, Any
         assert all(grouped_labels <= labels.keys() for labels in exported_samples[name])
 
 
-def test_no_alert_speaks_of_slow_nodes() -> None:
+def test_no_alert_fires_for_slow_nodes() -> None:
     assert not [rule for rule in alert_rules() if "slow" in rule["expr"] or STARTUP_DURATION.name in rule["expr"]]
 
 
-def test_start_up_times_are_told_apart_up_to_the_usual_deadlines(exported_samples: Samples) -> None:
+def test_startup_histogram_has_the_defined_buckets(exported_samples: Samples) -> None:
     ends = {labels["le"] for labels in exported_samples[f"{STARTUP_DURATION.name}_bucket"]}
     assert {float(one) for one in ends} == {*STARTUP_DURATION.buckets, float("inf")}
 
@@ -94,11 +94,11 @@ def test_start_up_times_are_told_apart_up_to_the_usual_deadlines(exported_sample
     [*(("check", "rules", str(file)) for file in FILES), ("test", "rules", str(HERE / "alerts_fire.yaml"))],
     ids=lambda arguments: arguments[0],
 )
-def test_prometheus_takes_the_alerts_and_fires_them_when_it_should(arguments: tuple[str, ...]) -> None:
+def test_prometheus_accepts_and_fires_the_alerts(arguments: tuple[str, ...]) -> None:
     assert_promtool(*arguments)
 
 
-def test_every_alert_is_seen_to_fire_and_not_to() -> None:
+def test_every_alert_has_firing_and_silent_cases() -> None:
     alert_tests = yaml.safe_load((HERE / "alerts_fire.yaml").read_text())["tests"]
     fires, silent = set[str](), set[str]()
     for one in alert_tests:
@@ -111,7 +111,7 @@ def test_every_alert_is_seen_to_fire_and_not_to() -> None:
 
 
 def assert_promtool(*arguments: str) -> None:
-    """By promtool, where there is one or it can be built."""
+    """Run promtool, if it exists or can be built."""
     tool = promtool.find_promtool()
     if tool is None:
         pytest.skip("promtool is not on this machine: `make tools` builds it")

@@ -1,4 +1,4 @@
-"""The chart of the worker, rendered by Helm: its rights, its settings, its place, and what it refuses."""
+"""The worker's chart, rendered by Helm: permissions, settings, placement, and rejected values."""
 
 import re
 import urllib.request
@@ -38,11 +38,11 @@ OURS = ("helm.sh/", "app.kubernetes.io/")
 RIGHTS = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount", "Namespace")
 INSTALL = (ROOT / "docs" / "install.md").read_text()
 WORKERS_PER_PROCESS = 3
-"""Workers that one process ends one after the other, each within GRACE: launches, drains, all else."""
+"""Workers that one process stops in sequence, each within GRACE: launches, drains, all others."""
 
 
 def without_helm_labels(documents: list[Document]) -> dict[tuple[str, str, str], Document]:
-    """By kind, namespace and name, without the labels that Helm's charts put on everything."""
+    """Documents by kind, namespace and name, without the labels that Helm adds."""
     found = {}
     for one in documents:
         meta = dict(one["metadata"])
@@ -53,34 +53,34 @@ def without_helm_labels(documents: list[Document]) -> dict[tuple[str, str, str],
 
 
 @pytest.mark.parametrize("values", [LEAST_VALUES, CLOUD_VALUES, ALL_VALUES], ids=lambda path: path.stem)
-def test_lint_finds_nothing(values: Path) -> None:
+def test_chart_has_no_lint_error(values: Path) -> None:
     result = run_helm("lint", "--strict", CHART, "--values", values)
     assert result.returncode == 0, result.stdout
 
 
-def test_lint_finds_nothing_in_the_chart_of_the_kinds() -> None:
+def test_crd_chart_has_no_lint_error() -> None:
     assert run_helm("lint", "--strict", CRD_CHART).returncode == 0
 
 
-def test_the_charts_rights_are_those_that_the_tests_run_under() -> None:
-    own = without_helm_labels([one for one in render_chart() if one["kind"] in RIGHTS])
+def test_chart_has_the_shipped_rbac() -> None:
+    rendered = without_helm_labels([one for one in render_chart() if one["kind"] in RIGHTS])
     shipped = without_helm_labels(rbac_documents())
-    del shipped["Namespace", "", "tenure"]  # Helm makes the release's.
-    assert own == shipped
+    del shipped["Namespace", "", "tenure"]  # # Helm creates the release's namespace.
+    assert rendered == shipped
 
 
 @pytest.mark.parametrize("setting", OPTIONAL_RBAC)
-def test_the_right_of_a_setting_is_granted_while_it_is_on(setting: str) -> None:
+def test_setting_grants_its_optional_right(setting: str) -> None:
     flags = ("--set", f"settings.{setting.upper()}=true")
-    own = without_helm_labels([one for one in render_chart(LEAST_VALUES, *flags) if one["kind"] in RIGHTS])
+    rendered = without_helm_labels([one for one in render_chart(LEAST_VALUES, *flags) if one["kind"] in RIGHTS])
     shipped = without_helm_labels(rbac_documents([setting]))
     del shipped["Namespace", "", "tenure"]
-    assert own == shipped and len(shipped) == len(rbac_documents()) + 1
+    assert rendered == shipped and len(shipped) == len(rbac_documents()) + 1
     without = render_chart(LEAST_VALUES, *flags, "--set", "rbac.create=false")
     assert not [one for one in without if one["kind"].startswith("ClusterRole")]
 
 
-def test_rights_follow_the_release_into_its_namespace() -> None:
+def test_rbac_uses_the_namespace_of_the_release() -> None:
     documents = render_chart(ALL_VALUES, namespace="nodes-of-prod")
     for binding in (one for one in documents if one["kind"].endswith("Binding")):
         assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "node-worker", "namespace": "nodes-of-prod"}]
@@ -91,7 +91,7 @@ def test_rights_follow_the_release_into_its_namespace() -> None:
     assert pause["rules"][0]["resourceNames"] == ["nodes-of-prod"]
 
 
-def test_the_kinds_are_those_of_deploy_crds_and_are_kept() -> None:
+def test_crd_chart_has_the_shipped_crds_and_keeps_them() -> None:
     shipped = [yaml.safe_load(file.read_text()) for file in sorted((ROOT / "deploy" / "crds").glob("*.yaml"))]
     found = {one["metadata"]["name"]: one for one in render_crds()}
     assert set(found) == {one["metadata"]["name"] for one in shipped}
@@ -102,15 +102,15 @@ def test_the_kinds_are_those_of_deploy_crds_and_are_kept() -> None:
 
 
 @pytest.mark.parametrize("values", [LEAST_VALUES, ALL_VALUES], ids=lambda path: path.stem)
-def test_no_worker_stands_on_a_node_that_it_manages(values: Path) -> None:
-    """Terms are alternatives: each has to say it."""
+def test_worker_is_not_scheduled_on_managed_nodes(values: Path) -> None:
+    """Terms are ORed, so each needs the expression."""
     affinity = pod_of(render_chart(values))["affinity"]["nodeAffinity"]
     terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert terms and all(UNMANAGED in term["matchExpressions"] for term in terms)
     assert len(terms) == (2 if values == ALL_VALUES else 1)
 
 
-def test_replicas_are_spread_and_one_may_be_away() -> None:
+def test_replicas_are_spread_and_one_may_be_unavailable() -> None:
     documents = render_chart()
     deployment, budget = single_document(documents, "Deployment"), single_document(documents, "PodDisruptionBudget")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
@@ -123,14 +123,14 @@ def test_replicas_are_spread_and_one_may_be_away() -> None:
     assert all(one["matchLabels"].items() <= labels.items() for one in selectors)
 
 
-def test_a_pod_has_time_to_end_what_is_under_way() -> None:
+def test_grace_period_suffices_to_stop_all_workers() -> None:
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
     least = schema["properties"]["terminationGracePeriodSeconds"]["minimum"]
     assert pod_of(render_chart())["terminationGracePeriodSeconds"] > least > WORKERS_PER_PROCESS * GRACE.total_seconds()
 
 
 @pytest.mark.parametrize("values", [LEAST_VALUES, ALL_VALUES], ids=lambda path: path.stem)
-async def test_probes_ask_what_the_worker_answers(values: Path) -> None:
+async def test_probes_use_the_ports_and_paths_of_the_worker(values: Path) -> None:
     documents = render_chart(values)
     (container,) = pod_of(documents)["containers"]
     ports = {one["name"]: one["containerPort"] for one in container["ports"]}
@@ -158,7 +158,7 @@ MONITORING = "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=prometheu
     ["metrics.service.enabled=true", "metrics.serviceMonitor.enabled=true", MONITORING],
     ids=lambda one: one[:24],
 )
-def test_a_value_exposes_the_metrics_port(flag: str) -> None:
+def test_value_exposes_the_metrics_port(flag: str) -> None:
     documents = render_chart(LEAST_VALUES, "--set", flag)
     (port,) = single_document(documents, "Service")["spec"]["ports"]
     (rule,) = single_document(documents, "NetworkPolicy")["spec"]["ingress"]
@@ -166,14 +166,14 @@ def test_a_value_exposes_the_metrics_port(flag: str) -> None:
     assert ("from" in rule) is (flag == MONITORING)
 
 
-def test_without_such_a_value_nothing_leads_to_the_metrics_port() -> None:
+def test_metrics_port_is_not_exposed_by_default() -> None:
     documents = render_chart(LEAST_VALUES)
     assert not [one for one in documents if one["kind"] == "Service"]
     policy = single_document(documents, "NetworkPolicy")["spec"]
     assert (policy["policyTypes"], policy["ingress"]) == (["Ingress", "Egress"], [])
 
 
-def test_metrics_port_0_leaves_no_port_in_the_pod() -> None:
+def test_metrics_port_0_removes_the_container_port() -> None:
     documents = render_chart(LEAST_VALUES, "--set", "settings.METRICS_PORT=0")
     (container,) = pod_of(documents)["containers"]
     assert [one["name"] for one in container["ports"]] == ["http-health"]
@@ -189,7 +189,7 @@ def load_with(variables: dict[str, str]) -> Settings:
         return load()
 
 
-def test_values_reach_the_worker_as_settings() -> None:
+def test_values_become_settings_of_the_worker() -> None:
     settings = load_with(environment_of(render_chart(ALL_VALUES)))
     assert settings.feature_gates["NodeRepair"] and not settings.feature_gates["ReservedCapacity"]
     assert settings.kube_client_burst == 2_000_000
@@ -199,8 +199,8 @@ def test_values_reach_the_worker_as_settings() -> None:
     assert settings.temporal_tls
 
 
-def test_every_setting_can_be_given_as_a_value(tmp_path: Path) -> None:
-    """Its default may be written out, and then nothing changes."""
+def test_every_setting_is_a_value_with_the_same_default(tmp_path: Path) -> None:
+    """Writing out the defaults changes nothing."""
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]["settings"]
     names = {name.upper() for name in Settings.model_fields} - NOT_VALUES
     assert set(schema["properties"]) == names
@@ -213,7 +213,7 @@ def test_every_setting_can_be_given_as_a_value(tmp_path: Path) -> None:
     assert load_with(variables) == load_with(environment_of(render_chart(LEAST_VALUES)))
 
 
-def test_secrets_are_named_and_never_written() -> None:
+def test_secrets_are_referenced_and_not_rendered() -> None:
     cloud, mutual = render_chart(CLOUD_VALUES), render_chart(ALL_VALUES)
     (container,) = pod_of(cloud)["containers"]
     (key,) = [one["secret"] for one in pod_of(cloud)["volumes"] if one["name"] == "temporal-key"]
@@ -236,12 +236,12 @@ DIGEST = "sha256:0123456789abcdef" + 48 * "0"
     ("flag", "build"),
     [("image.tag=v7", "v7"), (f"image.digest={DIGEST}", "0123456789ab"), ("workerVersioning=false", None)],
 )
-def test_a_build_is_known_by_its_image(flag: str, build: str | None) -> None:
+def test_build_id_derives_from_the_image(flag: str, build: str | None) -> None:
     documents = render_chart(LEAST_VALUES, "--set", flag)
     assert environment_of(documents).get("TEMPORAL_WORKER_BUILD_ID") == build
 
 
-def test_the_worker_may_call_the_ports_that_its_settings_name() -> None:
+def test_network_policy_allows_ports_of_the_settings() -> None:
     egress = single_document(render_chart(ALL_VALUES), "NetworkPolicy")["spec"]["egress"]
     ports = {port["port"] for rule in egress for port in rule["ports"]}
     assert ports == {53, 443, 3128, 9090, 80, 8443}
@@ -252,7 +252,7 @@ def test_the_worker_may_call_the_ports_that_its_settings_name() -> None:
     }
 
 
-def test_alerts_are_those_of_deploy_alerts() -> None:
+def test_chart_has_the_shipped_alerts() -> None:
     shipped = [
         group
         for file in sorted((ROOT / "deploy" / "alerts").glob("*.yaml"))
@@ -268,7 +268,7 @@ def test_alerts_are_those_of_deploy_alerts() -> None:
     assert not [one for one in render_chart() if one["apiVersion"].startswith("monitoring")]
 
 
-def test_dashboards_are_those_of_deploy_dashboards() -> None:
+def test_chart_has_the_shipped_dashboards() -> None:
     shipped = {one.name: one.read_text().rstrip() for one in (ROOT / "deploy" / "dashboards").glob("*.json")}
     maps = [one for one in render_chart(ALL_VALUES) if one["kind"] == "ConfigMap"]
     assert {name: text.rstrip() for one in maps for name, text in one["data"].items()} == shipped
@@ -304,7 +304,7 @@ REJECTED_VALUES = [
 
 
 @pytest.mark.parametrize(("flags", "expected_error"), REJECTED_VALUES, ids=[flags[1] for flags, _ in REJECTED_VALUES])
-def test_a_wrong_value_is_refused_by_name(flags: list[str], expected_error: str) -> None:
+def test_invalid_value_is_rejected_by_name(flags: list[str], expected_error: str) -> None:
     assert expected_error in rejection_message(*flags)
 
 
@@ -312,19 +312,19 @@ NAMED = sorted(set(re.findall(r"`((?:temporal|metrics|networkPolicy)\.[a-zA-Z.]+
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_the_page_on_installing_names_values_that_there_are(name: str) -> None:
+def test_install_page_names_existing_values(name: str) -> None:
     found = yaml.safe_load((CHART / "values.yaml").read_text())
     for part in name.split("."):
         assert part in found, name
         found = found[part]
 
 
-def test_the_page_on_installing_has_values_that_the_chart_takes(tmp_path: Path) -> None:
+def test_chart_accepts_the_values_of_the_install_page(tmp_path: Path) -> None:
     (block,) = [one for one in re.findall(r"```yaml\n(.*?)```", INSTALL, flags=re.S) if "settings:" in one]
     values = tmp_path / "values.yaml"
     values.write_text(block)
     assert environment_of(render_chart(values))["CLUSTER_NAME"] == "prod"
 
 
-def test_the_page_on_removing_names_every_kind() -> None:
+def test_install_page_names_every_crd() -> None:
     assert {one["metadata"]["name"] for one in render_crds()} <= set(re.findall(r"[a-z0-9]+(?:\.[a-z0-9-]+)+", INSTALL))

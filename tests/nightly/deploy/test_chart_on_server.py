@@ -1,4 +1,4 @@
-"""The charts in front of the real API server: all that they render is taken, by dry run, and pods are admitted."""
+"""The charts on a real API server: a dry run accepts all documents, and their pods are admitted."""
 
 from asyncio import to_thread
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ OPERATORS = (("ServiceMonitor", "servicemonitors"), ("PrometheusRule", "promethe
 
 
 def permissive_crd(kind: str, plural: str) -> Document:
-    """A kind of the Prometheus operator, which is not part of a cluster: here any object will do."""
+    """A CRD of the Prometheus operator that accepts any object; the cluster does not have the operator."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     group = "monitoring.coreos.com"
     return {
@@ -51,7 +51,7 @@ def permissive_crd(kind: str, plural: str) -> Document:
 
 @pytest_asyncio.fixture(scope="module")
 async def api(sandbox: Sandbox) -> AsyncIterator[KubeApi]:
-    """As admin, with a namespace as strict as Kubernetes has them, and what it takes for the operator's kinds."""
+    """An admin client, with a namespace that enforces the restricted pod security level, and the operator's CRDs."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
     made = [namespace, *(permissive_crd(*one) for one in OPERATORS)]
@@ -71,7 +71,7 @@ async def apply(api: KubeApi, document: Document, *, dry_run: bool = True) -> An
 
 
 @pytest.mark.parametrize("values", [LEAST_VALUES, CLOUD_VALUES, ALL_VALUES], ids=lambda path: path.stem)
-async def test_the_server_takes_all_that_the_chart_renders(api: KubeApi, values: Path) -> None:
+async def test_server_accepts_all_documents_of_the_chart(api: KubeApi, values: Path) -> None:
     documents = render_chart(values, namespace=NAMESPACE)
     assert len(documents) > 14
     for document in documents:
@@ -80,50 +80,48 @@ async def test_the_server_takes_all_that_the_chart_renders(api: KubeApi, values:
 
 
 @pytest.mark.parametrize("values", [LEAST_VALUES, CLOUD_VALUES, ALL_VALUES], ids=lambda path: path.stem)
-async def test_its_pods_are_admitted_where_pod_security_is_restricted(api: KubeApi, values: Path) -> None:
+async def test_pods_are_admitted_at_the_restricted_level(api: KubeApi, values: Path) -> None:
     documents = render_chart(values, namespace=NAMESPACE)
     template = single_document(documents, "Deployment")["spec"]["template"]
     pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": template["metadata"] | NAMED}
     account = await apply(api, single_document(documents, "ServiceAccount"), dry_run=False)
     response = await apply(api, pod)
     assert response["spec"]["securityContext"]["runAsNonRoot"]
-    # The level is really held: the same pod as root is refused.
+    # # The level is enforced: the same pod as root is rejected.
     pod["spec"]["securityContext"]["runAsNonRoot"] = False
     with pytest.raises(ApiError, match="violates PodSecurity"):
         await apply(api, pod)
     await api.request("DELETE", await api.path_of(account))
 
 
-async def test_the_server_takes_the_kinds(api: KubeApi) -> None:
+async def test_server_accepts_the_crds(api: KubeApi) -> None:
     for document in render_crds():
         await apply(api, document)
 
 
-async def test_a_release_comes_says_what_is_next_and_goes(api: KubeApi, sandbox: Sandbox) -> None:
-    there = ("--kubeconfig", str(sandbox.cluster.kubeconfig), "--namespace", NAMESPACE)
-    # That namespace is the world's already.
+async def test_release_installs_prints_next_steps_and_uninstalls(api: KubeApi, sandbox: Sandbox) -> None:
+    release_flags = ("--kubeconfig", str(sandbox.cluster.kubeconfig), "--namespace", NAMESPACE)
+    # # The sandbox already has that namespace.
     value_flags = ("--values", str(ALL_VALUES), "--set", "hooks.createNamespace=false")
-    installed = await to_thread(run_helm, "install", "nodes", CHART, *there, *value_flags)
+    installed = await to_thread(run_helm, "install", "nodes", CHART, *release_flags, *value_flags)
     assert installed.returncode == 0, installed.stderr
     assert f"kubectl -n {NAMESPACE} exec deploy/nodes -- tenure doctor" in installed.stdout
     deployment = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/nodes"
     assert (await api.request("GET", deployment))["spec"]["replicas"] == 3
-    went = await to_thread(run_helm, "uninstall", "nodes", *there, "--wait")
-    assert went.returncode == 0, went.stderr
+    uninstalled = await to_thread(run_helm, "uninstall", "nodes", *release_flags, "--wait")
+    assert uninstalled.returncode == 0, uninstalled.stderr
     with pytest.raises(ApiError, match="404"):
         await api.request("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/nodes")
 
 
-async def test_kinds_that_are_there_are_taken_over_and_stay_when_their_chart_goes(
-    api: KubeApi, sandbox: Sandbox
-) -> None:
-    there = ("--kubeconfig", str(sandbox.cluster.kubeconfig), "--namespace", NAMESPACE)
-    rejected = await to_thread(run_helm, "install", "kinds", CRD_CHART, *there)
+async def test_existing_crds_are_adopted_and_kept_after_uninstall(api: KubeApi, sandbox: Sandbox) -> None:
+    release_flags = ("--kubeconfig", str(sandbox.cluster.kubeconfig), "--namespace", NAMESPACE)
+    rejected = await to_thread(run_helm, "install", "kinds", CRD_CHART, *release_flags)
     assert "cannot be imported into the current release" in rejected.stderr
-    upgraded = await to_thread(run_helm, "upgrade", "--install", "kinds", CRD_CHART, *there, "--take-ownership")
+    upgraded = await to_thread(run_helm, "upgrade", "--install", "kinds", CRD_CHART, *release_flags, "--take-ownership")
     assert upgraded.returncode == 0, upgraded.stderr
-    went = await to_thread(run_helm, "uninstall", "kinds", *there)
-    assert went.returncode == 0, went.stderr
+    uninstalled = await to_thread(run_helm, "uninstall", "kinds", *release_flags)
+    assert uninstalled.returncode == 0, uninstalled.stderr
     for kind in render_crds():
         found = await api.request("GET", await api.path_of(kind))
         assert "deletionTimestamp" not in found["metadata"]

@@ -1,4 +1,4 @@
-"""cfn-lint accepts the CloudFormation templates that ship."""
+"""cfn-lint accepts the shipped CloudFormation templates."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Grafana reads the dashboard that ships, and Prometheus its queries."""
+"""Grafana accepts the shipped dashboard, and Prometheus its queries."""
 
 import json
 from pathlib import Path
@@ -16,21 +16,23 @@ DASHBOARD: dict[str, Any] = json.loads(FILE.read_text())
 
 
 def test_grafana_schema_has_every_field() -> None:
-    """Its models drop unknown fields and refuse values of another type."""
+    """Grafana's models drop unknown fields and reject values of another type."""
     register_default_plugins()
     read = Dashboard.from_json(DASHBOARD)
-    assert unknown(DASHBOARD, json.loads(JSONEncoder().encode(read))) == []
+    assert find_unknown_fields(DASHBOARD, json.loads(JSONEncoder().encode(read))) == []
 
 
-def unknown(ours: Any, theirs: Any, where: str = "") -> list[str]:
+def find_unknown_fields(ours: Any, theirs: Any, where: str = "") -> list[str]:
     """Paths of fields that only `ours` has."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         both = sorted(ours.keys() & theirs.keys())
-        inside = [found for key in both for found in unknown(ours[key], theirs[key], f"{where}/{key}")]
+        inside = [found for key in both for found in find_unknown_fields(ours[key], theirs[key], f"{where}/{key}")]
         return [*(f"{where}/{key}" for key in ours.keys() - theirs.keys()), *inside]
     if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         pairs = enumerate(zip(ours, theirs, strict=True))
-        return [found for number, (one, other) in pairs for found in unknown(one, other, f"{where}/{number}")]
+        return [
+            found for number, (one, other) in pairs for found in find_unknown_fields(one, other, f"{where}/{number}")
+        ]
     return [] if ours == theirs else [where]
 
 

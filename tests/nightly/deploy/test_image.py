@@ -1,4 +1,4 @@
-"""The image: its Dockerfile is linted, its build is played in a clean folder, and the result starts with no shell."""
+"""The image: its Dockerfile is linted, its build runs in an empty folder, and the result starts without a shell."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> BuildReplay:
 
 
 def start_image(image: BuildReplay, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """As the container starts it: the entry point alone on the path, and nothing of ours in the environment."""
+    """As the container starts it: only the entry point is on the path, and no variable of this process is inherited."""
     (entry,) = [step.arguments() for step in FINAL if step.instruction == "ENTRYPOINT"]
     programs = image.image_path("/opt/tenure/bin")
     environment = {"PATH": str(programs), "PYTHONDONTWRITEBYTECODE": "1", **settings}
@@ -36,20 +36,20 @@ def start_image(image: BuildReplay, *arguments: str, **settings: str) -> subproc
     return subprocess.run(command, env=environment, cwd=image.image_path("/"), capture_output=True, text=True)
 
 
-def test_the_linter_finds_nothing() -> None:
+def test_dockerfile_has_no_lint_error() -> None:
     linter = shutil.which("hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     assert linter, "hadolint is not installed: make setup"
     result = subprocess.run([linter, "--failure-threshold=warning", FILE], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout
 
 
-def test_no_step_needs_a_shell() -> None:
+def test_no_step_uses_a_shell() -> None:
     for step in (*BUILD, *FINAL):
         if step.instruction in ("RUN", "CMD", "ENTRYPOINT"):
             assert step.arguments()
 
 
-def test_the_image_is_the_environment_on_the_base_and_runs_as_nobody() -> None:
+def test_image_has_only_the_environment_and_runs_unprivileged() -> None:
     bases = {step.rest.split()[0] for step in (*BUILD, *FINAL) if step.instruction == "FROM"}
     copied = [step.rest for step in FINAL if step.instruction == "COPY"]
     assert len(bases) == 1
@@ -60,14 +60,14 @@ def test_the_image_is_the_environment_on_the_base_and_runs_as_nobody() -> None:
     assert {port for step in FINAL if step.instruction == "EXPOSE" for port in step.rest.split()} == ports
 
 
-def test_everything_is_installed_by_locks_with_hashes_or_from_the_source() -> None:
+def test_all_packages_are_locked_with_hashes_or_from_source() -> None:
     installs = [step.arguments() for step in BUILD if step.instruction == "RUN" and "install" in step.rest]
     assert len(installs) == 3
     for arguments in installs:
         assert {"--require-hashes", "--only-binary=:all:"} <= set(arguments) or "--no-index" in arguments
 
 
-def test_the_build_is_sent_no_more_than_it_needs() -> None:
+def test_build_context_has_only_needed_files() -> None:
     names = {path.parts[0] for path in context_files()}
     assert {"worker.py", "workflows", "deploy", "requirements"} <= names
     assert not names & {"tests", "docs", "benchmarks", ".ci", ".git", ".venv"}
@@ -75,13 +75,13 @@ def test_the_build_is_sent_no_more_than_it_needs() -> None:
     assert {name for name in reincluded if not (ROOT / name).exists()} == set()
 
 
-def test_the_command_starts_from_what_was_built(image: BuildReplay) -> None:
+def test_command_starts_from_the_built_image(image: BuildReplay) -> None:
     result = start_image(image, "version")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith("tenure 0.")
 
 
-def test_the_worker_starts_and_says_what_is_missing(image: BuildReplay) -> None:
+def test_worker_starts_and_reports_missing_settings(image: BuildReplay) -> None:
     (default_command,) = [step.arguments() for step in FINAL if step.instruction == "CMD"]
     helped = start_image(image, *default_command, "--help")
     assert helped.returncode == 0 and "--cluster-name" in helped.stdout, helped.stderr
@@ -100,18 +100,18 @@ def test_the_worker_starts_and_says_what_is_missing(image: BuildReplay) -> None:
     assert "connection refused" in unreachable.stderr
 
 
-def test_what_starts_writes_nothing(image: BuildReplay) -> None:
+def test_programs_write_no_files(image: BuildReplay) -> None:
     """The root file system may be read-only."""
-    before = files_of(image)
+    before = list_files(image)
     start_image(
         image, "worker", CLUSTER_NAME="prod", TEMPORAL_ADDRESS="127.0.0.1:1", METRICS_PORT="0", HEALTH_PROBE_PORT="0"
     )
     start_image(image, "--help")
-    assert files_of(image) == before
+    assert list_files(image) == before
 
 
-def test_what_starts_compiles_nothing(image: BuildReplay) -> None:
-    """The sources that Python says it took code from: there are none, of the standard library neither."""
+def test_programs_compile_no_modules(image: BuildReplay) -> None:
+    """Python reports no source file as the origin of code, also not of the standard library."""
     for arguments in (["version"], ["worker", "--help"]):
         result = start_image(image, *arguments, PYTHONVERBOSE="1")
         assert result.returncode == 0
@@ -119,11 +119,11 @@ def test_what_starts_compiles_nothing(image: BuildReplay) -> None:
         assert re.findall(r"^# code object from '?([^'\n]+\.py)'?$", result.stderr, flags=re.M) == []
 
 
-def files_of(image: BuildReplay) -> dict[Path, int]:
+def list_files(image: BuildReplay) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in image.root.rglob("*") if path.is_file()}
 
 
-def test_all_that_ships_beside_the_code_is_in_the_image(image: BuildReplay) -> None:
+def test_image_has_all_shipped_data_files(image: BuildReplay) -> None:
     (packages,) = image.image_path("/opt/tenure/lib").glob("python*/site-packages")
     for name in (
         "deploy/crds",

@@ -1,6 +1,6 @@
-"""The values for Temporal's own chart: its names are those that the chart has, and what they say is what Tenure needs.
+"""The values for Temporal's own chart: their names exist in the chart, and they meet Tenure's requirements.
 
-The chart itself is not here: what its templates read was looked up by name, and is the table of names below.
+The chart itself is not in this repository. The names below were looked up in its templates.
 """
 
 from collections.abc import Iterator
@@ -29,15 +29,15 @@ CHARTS_NAMES: Final = {
     *(f"server.{service}.{one}" for service in SERVICES for one in ("replicaCount", "podDisruptionBudget")),
     *(f"{part}.affinity" for part in ("server", "web", "admintools")),
 }
-"""Those of chart 1.x that are used: look one up in its templates before it is added."""
+"""Names of chart 1.x. Look up a new name in the chart's templates before you add it."""
 
 
-def test_every_name_was_looked_up_in_the_chart() -> None:
+def test_every_value_is_a_known_name_of_the_chart() -> None:
     assert set(paths_of(VALUES)) == CHARTS_NAMES
 
 
 def paths_of(values: dict[str, Any], above: str = "") -> Iterator[str]:
-    """Down to lists, and to what Kubernetes defines."""
+    """Dotted paths down to lists and to objects that Kubernetes defines."""
     for name, value in values.items():
         path = f"{above}{name}"
         if isinstance(value, dict) and name not in ("affinity", "podDisruptionBudget"):
@@ -46,13 +46,13 @@ def paths_of(values: dict[str, Any], above: str = "") -> Iterator[str]:
             yield path
 
 
-def test_each_service_has_a_budget_and_the_replicas_without_which_the_chart_makes_none() -> None:
+def test_each_service_has_a_budget_and_enough_replicas_for_it() -> None:
     for name in SERVICES:
         service = VALUES["server"][name]
         assert service["replicaCount"] > service["podDisruptionBudget"]["maxUnavailable"] > 0
 
 
-def test_temporals_values_keep_it_off_managed_nodes_and_histories_for_long() -> None:
+def test_temporal_avoids_managed_nodes_and_keeps_histories_30_days() -> None:
     server = VALUES["server"]
     for part in (server, VALUES["web"], VALUES["admintools"]):
         required = part["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]

@@ -18,14 +18,14 @@ _PARALLEL = 8
 
 
 class Check(NamedTuple):
-    """Seconds until an ordinary pod ran, and until the node of that pod was drained and replaced."""
+    """Seconds until an ordinary pod ran, and until its node was drained and replaced."""
 
     start_seconds: float
     drain_seconds: float
 
 
 class Batch:
-    """`accepted` are the objects that exist; `rejected` has the status that the API server answered."""
+    """`accepted` are the existing objects; `rejected` has the API server's status code per object."""
 
     def __init__(self, product: InstalledProduct) -> None:
         self.product = product
@@ -46,7 +46,7 @@ class Batch:
                 self.accepted.append(one)
 
     async def _create(self, one: HostileObject) -> None:
-        """Status is a subresource: apply ignores it."""
+        """Status is a subresource, which apply ignores."""
         if one.kind == MESSAGE:
             await asyncio.to_thread(self.product.aws.send_message, one.manifest)
             return
@@ -56,7 +56,7 @@ class Batch:
             await self.product.kube.request("PATCH", path, {"status": one.manifest["status"]}, MERGE)
 
     async def delete(self) -> None:
-        """Until no object of the batch is left; a failure names those that are."""
+        """Wait until no object of the batch is left; an error names the remaining ones."""
         paths = {one: await self.product.kube.path_of(one.manifest) for one in self._created()}
         await asyncio.gather(*(self._delete(path) for path in paths.values()))
         await wait_until(lambda: self._assert_deleted(paths), seconds=DELETION_SECONDS)
@@ -64,7 +64,7 @@ class Batch:
         self.accepted.clear()
 
     def _created(self) -> list[HostileObject]:
-        """A rejected status leaves its object."""
+        """An object exists even if its status was rejected."""
         rejected = [one for one in self.rejected if "status" in one.manifest]
         return [one for one in (*self.accepted, *rejected) if one.kind != MESSAGE]
 

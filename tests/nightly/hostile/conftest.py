@@ -1,4 +1,4 @@
-"""One sandbox with one worker for the file, and the pool and the PodTemplate that hostile objects name."""
+"""One sandbox with one worker for the session, and the NodePool and PodTemplate that hostile objects reference."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Hostile values in every field: ordinary pods get nodes next to them, and nodes drain, in the usual time."""
+"""Hostile values in every field: ordinary pods still get nodes, and nodes drain, in the usual time."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -15,10 +15,10 @@ OBJECTS: Final = build_hostile_objects()
 BATCH_SIZE: Final = 80
 BATCHES: Final = -(-len(OBJECTS) // BATCH_SIZE)
 REJECTION_STATUSES: Final = {400, 403, 409, 413, 422, 500, 504}
-"""Answers of the API server about the object.
+"""Status codes with which the API server may reject a hostile object.
 
-403 is an admission plugin's, 500 the answer to an apply of a wrong type. The API server itself reads `1e999999999` for
-so long that it answers 504.
+403 comes from admission plugins, 500 from an apply with a wrong type. The API server itself parses `1e999999999` for so
+long that it returns 504.
 """
 LEAST_ACCEPTED: Final = 300
 accepted, rejected = Counter[str](), Counter[str]()
@@ -26,7 +26,7 @@ accepted, rejected = Counter[str](), Counter[str]()
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("number", range(BATCHES))
-async def test_a_hostile_value_affects_only_its_own_object(
+async def test_hostile_value_affects_only_its_own_object(
     hostile_product: DedicatedProduct, record_property: RecordProperty, number: int
 ) -> None:
     objects = OBJECTS[number::BATCHES]
@@ -51,7 +51,7 @@ async def test_a_hostile_value_affects_only_its_own_object(
 
 
 @pytest.mark.usefixtures("hostile_product")
-def test_the_api_server_accepts_enough_hostile_values(record_property: RecordProperty) -> None:
+def test_api_server_accepts_enough_hostile_values(record_property: RecordProperty) -> None:
     if sum((accepted + rejected).values()) < len(OBJECTS):
         pytest.skip("needs all batches")
     for name, counts in (("accepted", accepted), ("rejected", rejected)):

@@ -1,4 +1,4 @@
-"""What an audit of the packages says, of pip-audit's own reports."""
+"""The summary of a package audit, from reports of pip-audit."""
 
 import json
 from pathlib import Path
@@ -8,22 +8,22 @@ import pytest
 
 from tools import audit
 
-WELL: dict[str, Any] = {"name": "boto3", "version": "1.40", "vulns": []}
+SECURE: dict[str, Any] = {"name": "boto3", "version": "1.40", "vulns": []}
 SKIPPED = {"name": "yarl", "skip_reason": "Dependency not found on PyPI"}
-WEAK = {**WELL, "name": "aiohttp", "vulns": [{"id": "PYSEC-2026-1", "fix_versions": ["3.14.6", "3.15.0"]}]}
-HOPELESS = {**WELL, "name": "yarl", "vulns": [{"id": "GHSA-1", "fix_versions": []}]}
+VULNERABLE = {**SECURE, "name": "aiohttp", "vulns": [{"id": "PYSEC-2026-1", "fix_versions": ["3.14.6", "3.15.0"]}]}
+UNFIXED = {**SECURE, "name": "yarl", "vulns": [{"id": "GHSA-1", "fix_versions": []}]}
 
 
-def test_each_weakness_is_named_with_what_mends_it() -> None:
-    assert audit.evaluate_report({"dependencies": [WELL, WEAK, SKIPPED, HOPELESS]}) == (
+def test_each_vulnerability_is_listed_with_its_fix() -> None:
+    assert audit.evaluate_report({"dependencies": [SECURE, VULNERABLE, SKIPPED, UNFIXED]}) == (
         True,
         "aiohttp 1.40: PYSEC-2026-1; lock 3.14.6 or 3.15.0\nyarl 1.40: GHSA-1; no version mends it yet",
     )
 
 
-def test_what_was_not_looked_up_is_not_called_well() -> None:
-    assert audit.evaluate_report({"dependencies": [WELL]}) == (False, "1 packages without a known weakness")
-    assert audit.evaluate_report({"dependencies": [WELL, SKIPPED]})[1].endswith(
+def test_skipped_package_is_reported_as_not_audited() -> None:
+    assert audit.evaluate_report({"dependencies": [SECURE]}) == (False, "1 packages without a known weakness")
+    assert audit.evaluate_report({"dependencies": [SECURE, SKIPPED]})[1].endswith(
         "1 not audited: the index has no advisories of them"
     )
 
@@ -31,13 +31,13 @@ def test_what_was_not_looked_up_is_not_called_well() -> None:
 @pytest.mark.parametrize(
     ("tool", "code", "expected_output"),
     [
-        (f"echo '{json.dumps({'dependencies': [WEAK]})}'; exit 1", 1, "PYSEC-2026-1"),
+        (f"echo '{json.dumps({'dependencies': [VULNERABLE]})}'; exit 1", 1, "PYSEC-2026-1"),
         ("echo 'ConnectionError: no route' >&2; exit 1", 0, "not audited: ConnectionError: no route"),
         ("sleep 30", 0, "not audited: the index did not answer"),
     ],
-    ids=["weak", "no answer", "silence"],
+    ids=["vulnerable", "connection error", "timeout"],
 )
-def test_only_a_weakness_fails_a_check(
+def test_only_a_vulnerability_fails_the_check(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -1,4 +1,4 @@
-"""The documentation builds in strict mode, its search finds pages, and links outside of it lead to files."""
+"""The documentation builds in strict mode, its search finds pages, and links of pages outside of it lead to files."""
 
 import functools
 import http.server
@@ -32,7 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def serve(folder: Path) -> Iterator[str]:
-    """The address of a server of the folder's files."""
+    """Serve the folder's files over HTTP. Yields the address."""
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -49,7 +49,7 @@ def serve(folder: Path) -> Iterator[str]:
         ("stuck node", "runbooks/node-overdue.html"),
     ],
 )
-async def test_search_finds_the_page_first(site: Path, query: str, page: str) -> None:
+async def test_search_lists_the_page_first(site: Path, query: str, page: str) -> None:
     try:
         program = find_chromium()
     except NoBrowser as absent:

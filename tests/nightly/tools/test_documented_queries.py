@@ -1,4 +1,4 @@
-"""Temporal accepts the visibility queries of the documentation, and they select the nodes that they name."""
+"""Temporal accepts the visibility queries of the documentation, and they select the right nodes."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -19,8 +19,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield from temporal_server(tmp_path_factory.mktemp("temporal"))
 
 
-async def test_documented_queries_select_the_nodes_that_they_name(address: str) -> None:
-    """Of ten nodes 7 are Ready, one each is in Launch, Initialization and Drain, the last overdue."""
+async def test_documented_queries_select_their_nodes(address: str) -> None:
+    """Of ten nodes, seven are Ready; one each is in Launch, Initialization and Drain. The last one is overdue."""
     now = datetime.now(UTC)
     async with running_workflows(address, [state_of(one, now, cluster="queries") for one in range(10)]):
         client = await Client.connect(address)

@@ -1,4 +1,4 @@
-"""Promise 4 over a whole day, on Temporal's time-skipping server with the ports faked."""
+"""Promise 4 over a whole day, on Temporal's time-skipping server with fake ports."""
 
 from datetime import timedelta
 from typing import Any
@@ -20,15 +20,15 @@ from workflows import ids
 from workflows.garbage_collection import GarbageCollectionWorkflow
 
 HOURS = 24
-LEFT = {
+STALE_STATUS = {
     "capacityReservations": [{"id": "cr-another"}],
     "conditions": [{"type": labels.CAPACITY_RESERVATIONS_READY, "status": "True"}],
 }
-"""What a worker with the gate on had written to the class's status."""
+"""The class's status as a worker with the gate on wrote it."""
 
 
 def in_open_reservation(instance_id: str, preference: str) -> InstanceFacts:
-    """As EC2 describes it, read with the gate off."""
+    """The facts that the worker reads of such an instance with the gate off."""
     raw: dict[str, Any] = {
         "InstanceId": instance_id,
         "State": {"Name": "running"},
@@ -44,10 +44,10 @@ def in_open_reservation(instance_id: str, preference: str) -> InstanceFacts:
 
 
 def drifts_with_reservation(preference: str) -> DriftHarness:
-    """The watch's look at such a node, whose class has a list that was left there."""
+    """The drift pass of the watch for such a node. Its class still has reservations in its status."""
     drifts = DriftHarness()
     drifts.apply_objects("nodepools", pool())
-    drifts.apply_objects("ec2nodeclasses", a_class(**LEFT))
+    drifts.apply_objects("ec2nodeclasses", a_class(**STALE_STATUS))
     drifts.launch(labels={labels.NODEPOOL: "general", labels.CAPACITY_TYPE: labels.ON_DEMAND})
     drifts.instances.running["i-c1"] = in_open_reservation("i-c1", preference)
     return drifts
@@ -55,7 +55,7 @@ def drifts_with_reservation(preference: str) -> DriftHarness:
 
 @pytest.mark.row("003-a")
 @pytest.mark.parametrize("preference", ["open", "capacity-reservations-only"])
-async def test_a_day_in_an_open_reservation_changes_nothing_of_a_node(preference: str) -> None:
+async def test_node_in_open_reservation_does_not_change_in_a_day(preference: str) -> None:
     drifts = drifts_with_reservation(preference)
     async with time_skipping() as skipping, WorkerHarness.on(skipping).running_worker() as fake:
         fake.reservations.enabled = False
@@ -70,10 +70,10 @@ async def test_a_day_in_an_open_reservation_changes_nothing_of_a_node(preference
             for minute in range(0, 60, 5):
                 assert await drifts.run_pass((hour * 60 + minute) * 60) == ""
             await fake.signal_observed(handle, **BUSY, drift=drifts.reason())
-            # Who waits for a result there has time run on, and this one comes by itself.
+            # # The server skips time while a client waits for a result; this workflow completes without it.
             with skipping.auto_time_skipping_disabled():
-                done = await _sync_capacity_types(fake)
-            assert (done.checked, done.collected, done.fault) == (0, 0, "")
+                result = await _sync_capacity_types(fake)
+            assert (result.checked, result.collected, result.fault) == (0, 0, "")
             await skipping.sleep(timedelta(hours=1))
         state = await query_state(handle)
         assert (state.phase, state.drift) == (Phase.READY, "")

@@ -20,99 +20,99 @@ async def switch_on(product: DedicatedProduct) -> None:
 
 
 @pytest.mark.row("003-a")
-async def test_an_instance_in_an_open_reservation_is_on_demand_while_the_gate_is_off(
+async def test_instance_in_open_reservation_is_on_demand_with_gate_off(
     own_product: DedicatedProduct,
 ) -> None:
     await own_product.ensure_worker(FEATURE_GATES="ReservedCapacity=true")
     await switch_off(own_product)
-    async with reservation_scope(own_product, "003-a", of_type="m5.large", criteria="open") as there:
-        claim = await there.start()
-        assert there.used_instances() == there.scope.alive_instances(), "EC2 put it into no reservation"
-        await there.assert_stays_labeled(claim, reserved=False)
-        await there.assert_reservation_count(0)
+    async with reservation_scope(own_product, "003-a", of_type="m5.large", criteria="open") as reservation:
+        claim = await reservation.start()
+        assert reservation.used_instances() == reservation.scope.alive_instances(), "EC2 put it into no reservation"
+        await reservation.assert_stays_labeled(claim, reserved=False)
+        await reservation.assert_reservation_count(0)
 
 
 @pytest.mark.row("003-b")
-async def test_an_instance_whose_preference_is_open_is_on_demand_while_the_gate_is_on(
+async def test_instance_with_preference_open_stays_on_demand_with_gate_on(
     own_product: DedicatedProduct,
 ) -> None:
     await own_product.ensure_worker(FEATURE_GATES="ReservedCapacity=true")
     await switch_off(own_product)
-    async with reservation_scope(own_product, "003-b", of_type="m5a.large", criteria="open") as there:
-        claim = await there.start()
-        assert there.used_instances() == there.scope.alive_instances(), "EC2 put it into no reservation"
+    async with reservation_scope(own_product, "003-b", of_type="m5a.large", criteria="open") as reservation:
+        claim = await reservation.start()
+        assert reservation.used_instances() == reservation.scope.alive_instances(), "EC2 put it into no reservation"
         await switch_on(own_product)
-        await there.reselect()
-        await wait_until(lambda: there.assert_reservation_count(3))
-        await there.sync()
-        await there.assert_stays_labeled(claim, reserved=False)
+        await reservation.reselect()
+        await wait_until(lambda: reservation.assert_reservation_count(3))
+        await reservation.sync()
+        await reservation.assert_stays_labeled(claim, reserved=False)
 
 
 @pytest.mark.row("003-c")
-async def test_a_targeted_launch_is_reserved_and_does_not_drift(product: InstalledProduct) -> None:
-    async with reservation_scope(product, "003-c") as there:
-        claim = await there.start()
-        assert there.used_instances() == there.scope.alive_instances()
-        await there.assert_stays_labeled(claim, reserved=True)
-        await there.scope.assert_one_node_launched()
+async def test_targeted_launch_is_reserved_and_does_not_drift(product: InstalledProduct) -> None:
+    async with reservation_scope(product, "003-c") as reservation:
+        claim = await reservation.start()
+        assert reservation.used_instances() == reservation.scope.alive_instances()
+        await reservation.assert_stays_labeled(claim, reserved=True)
+        await reservation.scope.assert_one_node_launched()
 
 
 @pytest.mark.row("003-d")
-async def test_a_reservation_that_is_no_longer_selected_is_drift(product: InstalledProduct) -> None:
-    async with reservation_scope(product, "003-d") as there:
-        claim = await there.start()
-        await there.assert_reserved(claim)
-        await there.select_reservations({"tags": {"tests.tenure.sh/of": "nobody"}})
-        await wait_until(partial(there.assert_drifted, claim, labels.CAPACITY_RESERVATION_DRIFT))
+async def test_deselected_reservation_is_drift(product: InstalledProduct) -> None:
+    async with reservation_scope(product, "003-d") as reservation:
+        claim = await reservation.start()
+        await reservation.assert_reserved(claim)
+        await reservation.select_reservations({"tags": {"tests.tenure.sh/of": "nobody"}})
+        await wait_until(partial(reservation.assert_drifted, claim, labels.CAPACITY_RESERVATION_DRIFT))
 
 
 @pytest.mark.row("003-e")
-async def test_a_node_whose_reservation_expired_is_on_demand_and_has_not_drifted(product: InstalledProduct) -> None:
-    async with reservation_scope(product, "003-e") as there:
-        claim = await there.start()
-        await there.assert_reserved(claim)
-        for one in there.reservations:
+async def test_node_of_expired_reservation_is_on_demand_and_does_not_drift(product: InstalledProduct) -> None:
+    async with reservation_scope(product, "003-e") as reservation:
+        claim = await reservation.start()
+        await reservation.assert_reserved(claim)
+        for one in reservation.reservations:
             product.aws.expire_reservation(one)
-        await there.sync()
-        await wait_until(partial(there.assert_on_demand, claim))
-        await wait_until(partial(there.scope.assert_event, claim, "CapacityReservationLost"))
-        await there.assert_stays_labeled(claim, reserved=False)
-        assert len(there.scope.alive_instances()) == 1
+        await reservation.sync()
+        await wait_until(partial(reservation.assert_on_demand, claim))
+        await wait_until(partial(reservation.scope.assert_event, claim, "CapacityReservationLost"))
+        await reservation.assert_stays_labeled(claim, reserved=False)
+        assert len(reservation.scope.alive_instances()) == 1
 
 
 @pytest.mark.row("003-f")
-async def test_reserved_nodes_outlive_the_gate_and_nothing_new_is_reserved(
+async def test_reserved_nodes_stay_with_gate_off_and_new_ones_are_on_demand(
     own_product: DedicatedProduct,
 ) -> None:
     await own_product.ensure_worker(FEATURE_GATES="ReservedCapacity=true")
-    async with reservation_scope(own_product, "003-f", count=2) as there:
-        claim = await there.start()
-        await there.assert_reserved(claim)
+    async with reservation_scope(own_product, "003-f", count=2) as reservation:
+        claim = await reservation.start()
+        await reservation.assert_reserved(claim)
         await switch_off(own_product)
-        await wait_until(lambda: there.assert_reservation_count(0))
-        await there.sync()
-        await there.assert_stays_labeled(claim, reserved=True)
-        another = await there.start(2)
-        await there.assert_on_demand(another)
-        await there.assert_not_drifted(claim)
+        await wait_until(lambda: reservation.assert_reservation_count(0))
+        await reservation.sync()
+        await reservation.assert_stays_labeled(claim, reserved=True)
+        another = await reservation.start(2)
+        await reservation.assert_on_demand(another)
+        await reservation.assert_not_drifted(claim)
         path = NODE_CLAIMS.path(another)
         values = [one["values"] for one in (await own_product.kube.request("GET", path))["spec"]["requirements"]]
         assert ["on-demand"] in values, values
 
 
 @pytest.mark.row("003-g")
-async def test_nodes_from_before_the_gate_keep_their_labels_and_new_ones_may_be_reserved(
+async def test_old_nodes_keep_their_labels_with_gate_on_and_new_ones_are_reserved(
     own_product: DedicatedProduct,
 ) -> None:
     await own_product.ensure_worker(FEATURE_GATES="ReservedCapacity=true")
     await switch_off(own_product)
-    async with reservation_scope(own_product, "003-g", of_type="m5n.large") as there:
-        claim = await there.start()
-        await there.assert_on_demand(claim)
+    async with reservation_scope(own_product, "003-g", of_type="m5n.large") as reservation:
+        claim = await reservation.start()
+        await reservation.assert_on_demand(claim)
         await switch_on(own_product)
-        await there.reselect()
-        await wait_until(lambda: there.assert_reservation_count(3))
-        await there.assert_stays_labeled(claim, reserved=False)
-        another = await there.start(2)
-        await there.assert_reserved(another)
-        await there.assert_on_demand(claim)
+        await reservation.reselect()
+        await wait_until(lambda: reservation.assert_reservation_count(3))
+        await reservation.assert_stays_labeled(claim, reserved=False)
+        another = await reservation.start(2)
+        await reservation.assert_reserved(another)
+        await reservation.assert_on_demand(claim)

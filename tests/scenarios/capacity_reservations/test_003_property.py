@@ -1,4 +1,4 @@
-"""Promise 4 as a property: with the gate off no public function of the AWS adapters sees a reservation."""
+"""Promise 4 as a property: with the gate off, no public function of the AWS adapters depends on reservations."""
 
 import asyncio
 import inspect
@@ -31,16 +31,16 @@ MISSING_INSTANCE = "i-0123456789abcdef0"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TYPES = ("m5.large", "c5.large", "m6g.large", "g4dn.xlarge")
 REQUESTED_CLAIM = build_nodeclaim((labels.CAPACITY_TYPE, "In", "reserved", "on-demand"), (labels.ARCH, "In", "amd64"))
-LEFT = {"id": "cr-0123456789abcdef0", "instanceType": "m5.large", "availabilityZone": "us-west-2a"}
+STALE_RESERVATION = {"id": "cr-0123456789abcdef0", "instanceType": "m5.large", "availabilityZone": "us-west-2a"}
 _UNUSED = {"close"}
-"""What asks nothing of AWS."""
+"""Functions that make no AWS calls."""
 
 
 def nodeclass_with_reservations() -> EC2NodeClass:
-    """It selects reservations, and a worker with the gate on has left one in its status."""
+    """The class selects reservations, and a worker with the gate on left one in its status."""
     return build_nodeclass(
         {
-            "capacityReservations": [LEFT],
+            "capacityReservations": [STALE_RESERVATION],
             "conditions": [{"type": labels.CAPACITY_RESERVATIONS_READY, "status": "True"}],
         },
         capacityReservationSelectorTerms=[{"tags": {"team": "a"}}],
@@ -48,7 +48,7 @@ def nodeclass_with_reservations() -> EC2NodeClass:
 
 
 class AdapterResults(dict[str, object]):
-    """Answers by the function's name."""
+    """Results by function name."""
 
     async def record(self, name: str, call: Awaitable[A]) -> A:
         found = await call
@@ -57,7 +57,7 @@ class AdapterResults(dict[str, object]):
 
 
 async def call_all_adapters(cloud: AwsAdapters) -> AdapterResults:
-    """What each public function of the adapters answers, in the order in which a class and its nodes live."""
+    """Results of all public functions of the adapters, called in the order of a class's and its nodes' lifecycle."""
     results = AdapterResults()
     await _call_nodeclass_adapters(cloud, results)
     one = _resolved_nodeclass(results["resolver.resolve"])
@@ -82,8 +82,8 @@ async def _call_nodeclass_adapters(cloud: AwsAdapters, results: AdapterResults) 
         "reservations.refresh_counts", cloud.reservations.refresh_counts([nodeclass_with_reservations()])
     )
     results["reservations.capacities"] = cloud.reservations.capacities([nodeclass_with_reservations()])
-    results["reservations.remaining"] = cloud.reservations.remaining(str(LEFT["id"]))
-    await results.record("reservations.find_ending", cloud.reservations.find_ending([str(LEFT["id"])]))
+    results["reservations.remaining"] = cloud.reservations.remaining(str(STALE_RESERVATION["id"]))
+    await results.record("reservations.find_ending", cloud.reservations.find_ending([str(STALE_RESERVATION["id"])]))
 
 
 async def _call_offering_adapters(cloud: AwsAdapters, one: EC2NodeClass, results: AdapterResults) -> None:
@@ -133,13 +133,13 @@ async def _call_event_adapters(cloud: AwsAdapters, results: AdapterResults) -> N
 
 
 def _resolved_nodeclass(resolved: Any) -> EC2NodeClass:
-    """As the API server would hold it, but for what the gate emptied, which is left there."""
+    """The class as the API server would store it, with the stale reservation that the gate would clear."""
     raw = nodeclass_with_reservations().to_object()
-    return EC2NodeClass.from_object({**raw, "status": {**resolved.status, "capacityReservations": [LEFT]}})
+    return EC2NodeClass.from_object({**raw, "status": {**resolved.status, "capacityReservations": [STALE_RESERVATION]}})
 
 
 class RecordedAdapters:
-    """The adapters of a fresh worker on recorded answers."""
+    """The adapters of a new worker with recorded AWS responses."""
 
     def __init__(self, clients: AwsClients, aws_settings: AwsSettings) -> None:
         self.clients, self.aws_settings, self.tape = clients, aws_settings, ResponseRecorder(_limit_types)
@@ -155,7 +155,7 @@ async def recorded_adapters(
     control: AwsControl,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[RecordedAdapters]:
-    """Recorded once from a worker with the gate off, in a region of few instance types."""
+    """Responses recorded from a worker with the gate off, in a region with few instance types."""
     monkeypatch.setitem(os.environ, "AWS_ACCESS_KEY_ID", WORKER_KEY)
     monkeypatch.setitem(os.environ, "AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setattr("tenure.aws.client.rate_limiter.TokenBucket.acquire", _skip_rate_limit)
@@ -167,7 +167,7 @@ async def recorded_adapters(
 
 
 async def _skip_rate_limit(_: object, *__: object) -> None:
-    """The pace of calls is no matter here."""
+    """Rate limits do not matter here."""
 
 
 def _limit_types(operation: str, response: Response) -> None:
@@ -213,11 +213,11 @@ TARGETED = {
     "CapacityReservations": [{"CapacityReservationId": "cr-1", "InstanceType": "m5.large", "State": "active"}],
     "InstanceLifecycle": "capacity-block",
 }
-"""As an instance looks that was launched into a reservation and nowhere else."""
+"""The fields of an instance that was launched into a reservation."""
 
 
 def scatter(data: Mapping[str, Any], seed: int, share: float) -> Any:
-    """Adds the data to a share of all the structures that an answer is made of, in the place of such that is there."""
+    """Merge the data into a share of all mappings of a response, replacing existing keys."""
     dice = Random(seed)
 
     def scatter_value(value: Any) -> Any:
@@ -232,7 +232,7 @@ def scatter(data: Mapping[str, Any], seed: int, share: float) -> Any:
 
 
 @pytest.mark.row("003-h")
-async def test_no_public_function_is_left_out(recorded_adapters: RecordedAdapters) -> None:
+async def test_all_public_functions_are_called(recorded_adapters: RecordedAdapters) -> None:
     cloud = recorded_adapters.adapters()
     recorded_adapters.tape.replay(lambda response: response)
     adapters = {one.name: getattr(cloud, one.name) for one in fields(cloud) if one.name != "clients"}
@@ -246,7 +246,7 @@ async def test_no_public_function_is_left_out(recorded_adapters: RecordedAdapter
 
 
 @pytest.mark.row("003-h")
-async def test_with_the_gate_off_reservations_in_answers_change_nothing(recorded_adapters: RecordedAdapters) -> None:
+async def test_reservations_in_responses_change_nothing_with_gate_off(recorded_adapters: RecordedAdapters) -> None:
     recorded_adapters.tape.replay(lambda response: response)
     expected = await call_all_adapters(recorded_adapters.adapters())
     loop = asyncio.new_event_loop()

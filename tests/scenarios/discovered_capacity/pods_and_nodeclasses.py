@@ -1,4 +1,4 @@
-"""What the rows of promise 5 share: pods of some memory, what was learnt, and EC2NodeClasses of their own."""
+"""Helpers for promise 5: pods with memory requests, discovered capacity, and EC2NodeClasses."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,12 +19,13 @@ from workflows import ids
 
 MIB = 1 << 20
 SMALL, REAL, LARGE = "1Gi", 7000, "6600Mi"
-"""A pod for any node; MiB of a machine with 8 GiB that leave 6326 MiB for pods; a pod that is between that and the 6903
-MiB that such a machine is estimated to leave."""
+"""SMALL fits any node. REAL is the memory in MiB that a machine with 8 GiB reports, which leaves 6326 MiB for pods.
+LARGE is between that and the estimate of 6903 MiB.
+"""
 
 
 async def deploy_pods(scope: ClusterScope, replicas: int, memory: str, name: str = "") -> str:
-    """A Deployment of pods that ask for so much memory."""
+    """A Deployment of pods with this memory request."""
     return await scope.create_deployment(
         replicas, name, containers=pod_spec(scope.name, cpu="1", memory=memory)["containers"]
     )
@@ -33,12 +34,12 @@ async def deploy_pods(scope: ClusterScope, replicas: int, memory: str, name: str
 async def inject_less_memory(
     scope: ClusterScope, instance_type: str, mebibytes: int = REAL, count: int | None = None
 ) -> None:
-    """Machines of this type report so much memory."""
+    """Nodes of this type report this much memory."""
     await scope.inject_node_fault(LessMemory(mebibytes=mebibytes), instance_type=instance_type, count=count)
 
 
 async def launched_types(scope: ClusterScope) -> list[str]:
-    """The instance types of all that was ever launched, in order."""
+    """Instance types of all nodes that were ever launched, in order."""
     nodeclaims = scope.product.nodeclaim_workflows
     return [
         nodeclaim.instance_type if nodeclaim.open else (await nodeclaims.fetch_outcome(nodeclaim)).instance_type
@@ -47,7 +48,7 @@ async def launched_types(scope: ClusterScope) -> list[str]:
 
 
 async def wait_until_launched_types(scope: ClusterScope, *types: str) -> None:
-    """These, and nothing else."""
+    """Exactly these types were launched."""
 
     async def check() -> None:
         found = await launched_types(scope)
@@ -58,20 +59,20 @@ async def wait_until_launched_types(scope: ClusterScope, *types: str) -> None:
 
 
 async def discovered_capacity(product: InstalledProduct) -> DiscoveredCapacity:
-    """What the Provisioning workflow keeps."""
+    """The discovered capacity in the Provisioning workflow's state."""
     handle = product.temporal.get_workflow_handle(ids.provisioning(product.sandbox.plan.cluster_name))
     state: ProvisioningState = await handle.query("state", result_type=ProvisioningState)
     return state.discovered_capacity.discovered
 
 
 async def assert_discovered(product: InstalledProduct, image: str, instance_type: str, memory: int) -> None:
-    """Bytes."""
+    """The Provisioning workflow has discovered this memory, in bytes."""
     found = (await discovered_capacity(product)).get_memory(image, instance_type)
     assert found == memory, f"{instance_type} of {image} is known to have {found}, not {memory}"
 
 
 async def node_memory(product: InstalledProduct, claim: Object) -> int:
-    """What its Node reports, in bytes."""
+    """The memory that the Node reports, in bytes."""
     node = await product.kube.request("GET", NODES.path(claim["status"]["nodeName"]))
     return parse_quantity(node["status"]["capacity"]["memory"])
 
@@ -86,7 +87,7 @@ def instance_type_of(thing: Object) -> str:
 
 @asynccontextmanager
 async def temporary_nodeclass(product: InstalledProduct, name: str, alias: str, **spec: Any) -> AsyncIterator[Object]:
-    """An EC2NodeClass that is Ready; it is gone at the end, and so are its launch templates."""
+    """An EC2NodeClass that is Ready. It is deleted at the end, with its launch templates."""
     path, manifest = EC2_NODE_CLASSES.path(name), node_class(name, alias)
     await product.kube.apply({**manifest, "spec": {**manifest["spec"], **spec}})
     try:

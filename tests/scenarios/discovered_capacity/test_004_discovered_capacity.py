@@ -24,12 +24,12 @@ from tests.support.product.objects import Object
 from tests.support.product.product import InstalledProduct
 from tests.support.product.scene import ClusterScope
 
-STAYS = "600s"
-"""consolidateAfter of nodes that are to stay for as long as the test looks at them."""
+LONG = "600s"
+"""consolidateAfter of nodes that must stay during the whole test."""
 
 
 @pytest.mark.row("004-a")
-async def test_of_four_images_the_one_that_the_node_runs_is_learnt_for(product: InstalledProduct) -> None:
+async def test_capacity_is_discovered_for_the_image_that_the_node_runs(product: InstalledProduct) -> None:
     async with temporary_nodeclass(product, "four-images", "bottlerocket@1.44.0") as found:
         amis = found["status"]["amis"]
         assert len({one["id"] for one in amis}) == 4 and "nvidia" in amis[0]["name"], "the NVIDIA image is the newest"
@@ -42,7 +42,7 @@ async def test_of_four_images_the_one_that_the_node_runs_is_learnt_for(product: 
 
 
 @pytest.mark.row("004-b")
-async def test_one_node_that_is_too_small_and_then_the_next_bigger_type(product: InstalledProduct) -> None:
+async def test_pod_on_an_undersized_node_gets_the_next_larger_type(product: InstalledProduct) -> None:
     async with product.scope("004-b", types=["m5.large", "m5.xlarge"]) as scope:
         await inject_less_memory(scope, "m5.large")
         await deploy_pods(scope, 1, LARGE)
@@ -57,9 +57,9 @@ async def test_one_node_that_is_too_small_and_then_the_next_bigger_type(product:
 
 
 @pytest.mark.row("004-b")
-async def test_pods_that_were_planned_together_are_each_placed_at_the_second_try(product: InstalledProduct) -> None:
-    """Before any of their nodes has shown its memory each may be bought one: but none of them a second."""
-    async with product.scope("004-b", types=["m5zn.large", "m5zn.xlarge"], after=STAYS) as scope:
+async def test_pods_of_one_plan_each_run_at_the_second_attempt(product: InstalledProduct) -> None:
+    """Each pod may get one undersized node before any node has reported its memory, but not a second."""
+    async with product.scope("004-b", types=["m5zn.large", "m5zn.xlarge"], after=LONG) as scope:
         await inject_less_memory(scope, "m5zn.large")
         await deploy_pods(scope, 3, LARGE)
         await wait_until(lambda: scope.assert_pods_running(3))
@@ -74,14 +74,14 @@ async def test_pods_that_were_planned_together_are_each_placed_at_the_second_try
 
 
 @pytest.mark.row("004-b")
-async def test_a_type_that_leaves_pods_less_than_its_class_promises_is_not_bought_for_them(
+async def test_type_with_less_allocatable_memory_than_estimated_is_not_launched(
     product: InstalledProduct,
 ) -> None:
-    """A threshold in percent is a share of the estimate to the planner, and of the real memory to the kubelet."""
-    tenth = {"evictionHard": {"memory.available": "10%", "nodefs.available": "10%"}}
+    """A percentage threshold applies to the estimate in the planner, and to the real memory in the kubelet."""
+    kubelet = {"evictionHard": {"memory.available": "10%", "nodefs.available": "10%"}}
     async with (
-        temporary_nodeclass(product, "thresholds", "al2023@v20250829", kubelet=tenth),
-        product.scope("004-b", of_class="thresholds", types=["m5ad.large", "m5ad.xlarge"], after=STAYS) as scope,
+        temporary_nodeclass(product, "thresholds", "al2023@v20250829", kubelet=kubelet),
+        product.scope("004-b", of_class="thresholds", types=["m5ad.large", "m5ad.xlarge"], after=LONG) as scope,
     ):
         await scope.create_deployment(1)
         (first,) = await wait_until(lambda: scope.assert_nodes_initialized(1))
@@ -98,7 +98,7 @@ async def test_a_type_that_leaves_pods_less_than_its_class_promises_is_not_bough
 
 
 @pytest.mark.row("004-d")
-async def test_machines_with_devices_run_the_image_for_their_devices(product: InstalledProduct) -> None:
+async def test_nodes_with_devices_run_the_image_for_their_devices(product: InstalledProduct) -> None:
     expected = {"g5.xlarge": "x86_64-nvidia", "inf2.xlarge": "x86_64-neuron", "g5g.xlarge": "arm64-nvidia"}
     async with temporary_nodeclass(product, "for-devices", "al2023@v20250829") as found:
         names = {one["id"]: one["name"] for one in found["status"]["amis"]}
@@ -109,8 +109,8 @@ async def test_machines_with_devices_run_the_image_for_their_devices(product: In
 
 
 @pytest.mark.row("004-e")
-async def test_the_smallest_of_three_nodes_of_a_type_is_remembered(product: InstalledProduct) -> None:
-    async with product.scope("004-e", types=["m5a.large"], after=STAYS) as scope:
+async def test_smallest_memory_of_three_nodes_of_a_type_is_kept(product: InstalledProduct) -> None:
+    async with product.scope("004-e", types=["m5a.large"], after=LONG) as scope:
         image = await _deploy_one_more(scope, 1, reports=7650)
         await wait_until(lambda: assert_discovered(product, image, "m5a.large", 7650 * MIB))
         await _deploy_one_more(scope, 2, reports=7640)
@@ -120,8 +120,8 @@ async def test_the_smallest_of_three_nodes_of_a_type_is_remembered(product: Inst
 
 
 @pytest.mark.row("004-g")
-async def test_what_a_node_has_shown_counts_in_the_next_plan(product: InstalledProduct) -> None:
-    async with product.scope("004-g", types=["m5d.large", "m5d.xlarge"], after=STAYS) as scope:
+async def test_discovered_memory_applies_to_the_next_plan(product: InstalledProduct) -> None:
+    async with product.scope("004-g", types=["m5d.large", "m5d.xlarge"], after=LONG) as scope:
         await inject_less_memory(scope, "m5d.large")
         await scope.create_deployment(1)
         first = await wait_until(lambda: _assert_registered(scope, 1))
@@ -132,7 +132,7 @@ async def test_what_a_node_has_shown_counts_in_the_next_plan(product: InstalledP
 
 
 @pytest.mark.row("004-h")
-async def test_each_kind_of_machine_launches_with_its_own_variant(product: InstalledProduct) -> None:
+async def test_each_kind_of_node_launches_with_its_image_variant(product: InstalledProduct) -> None:
     expected = {
         "m6a.large": "x86_64",
         "m6g.large": "arm64",
@@ -155,7 +155,7 @@ async def test_each_kind_of_machine_launches_with_its_own_variant(product: Insta
 
 
 async def _memory_between(product: InstalledProduct, claim: Object, memory: int) -> int:
-    """KiB that a node of its kind leaves for pods no more, and would by what its NodeClaim promised of its memory."""
+    """KiB between the real allocatable memory of such a node and the amount that its NodeClaim's overhead implies."""
     reported = {kind: parse_quantity(claim["status"][kind]["memory"]) for kind in ("capacity", "allocatable")}
     node = await product.kube.request("GET", NODES.path(claim["status"]["nodeName"]))
     real = parse_quantity(node["status"]["allocatable"]["memory"])
@@ -165,7 +165,7 @@ async def _memory_between(product: InstalledProduct, claim: Object, memory: int)
 
 
 async def _deploy_one_of_each(scope: ClusterScope, types: list[str]) -> dict[str, Object]:
-    """One pod for each instance type, which runs on it: NodeClaims by type."""
+    """One pod per instance type runs on a node of that type. Returns NodeClaims by type."""
     for number, one in enumerate(types):
         selector = {labels.NODEPOOL: scope.name, labels.INSTANCE_TYPE: one}
         await scope.create_deployment(1, f"{scope.name}-{number}", nodeSelector=selector)
@@ -177,7 +177,7 @@ async def _deploy_one_of_each(scope: ClusterScope, types: list[str]) -> dict[str
 
 
 async def _deploy_one_more(scope: ClusterScope, count: int, *, reports: int) -> str:
-    """Node number `count`, filled by a pod, reports so many MiB: the image that it runs."""
+    """Node number `count`, filled by a pod, reports this many MiB. Returns its image."""
     await scope.inject_node_fault(LessMemory(mebibytes=reports), count=1)
     await scope.create_deployment(1, f"{scope.name}-{count}")
     newest = await wait_until(lambda: _assert_registered(scope, count))
@@ -186,20 +186,21 @@ async def _deploy_one_more(scope: ClusterScope, count: int, *, reports: int) -> 
 
 
 async def _assert_registered(scope: ClusterScope, count: int) -> Object:
-    """The newest of so many NodeClaims that all have their Nodes."""
+    """The newest of this many NodeClaims, which all have Nodes."""
     claims = await scope.nodeclaims()
     assert len(claims) == count and all((claim.get("status") or {}).get("nodeName") for claim in claims)
     return claims[-1]
 
 
 def _image_variant(image: str) -> str:
-    """Of a name such as bottlerocket-aws-k8s-1.34-nvidia-x86_64-v1.46.0-abcd."""
+    """The variant in a name such as bottlerocket-aws-k8s-1.34-nvidia-x86_64-v1.46.0-abcd."""
     return image.partition("1.34-")[2].partition("-v")[0]
 
 
 async def _assert_one_template_for_each(scope: ClusterScope, images: set[str]) -> None:
-    """Of the NodePool's own templates, once those of a trial are gone: others play at the same time, and some with the
-    same images."""
+    """The NodePool has one launch template per image, once those of class validation are deleted. Other tests run at
+    the same time, some with the same images.
+    """
     made = await ExternalAws(scope.product).launch_templates(scope.name)
     found = await scope.product.launch_template_images(list(made.values()))
     assert sorted(found.values()) == sorted(images), f"launch templates of {found}"

@@ -1,4 +1,4 @@
-"""Promise 5: exactly one image for every type of machine, in whichever order the images come."""
+"""Promise 5: exactly one image for every instance type, in any order of images."""
 
 import asyncio
 from collections import defaultdict
@@ -30,9 +30,9 @@ ALIASES = {
 }
 DATES = ("2026-01-01T00:00:00.000Z", "2026-01-02T00:00:00.000Z")
 PAST = "2026-01-03T00:00:00.000Z"
-MACHINES = {"amd64": "x86_64", "arm64": "arm64"}
-FATES = st.tuples(st.sampled_from(DATES), st.booleans())
-"""When an image was made, and whether it is deprecated: few dates, so that many are equal."""
+EC2_ARCHITECTURES = {"amd64": "x86_64", "arm64": "arm64"}
+AGES = st.tuples(st.sampled_from(DATES), st.booleans())
+"""Creation date of an image, and whether it is deprecated. Few dates, so that many images have the same."""
 
 
 class Cluster:
@@ -45,7 +45,7 @@ class Cluster:
 
 @cache
 def types_by_requirements(family: str) -> dict[frozenset[tuple[str, tuple[str, ...]]], list[str]]:
-    """The types of the whole catalogue by what images can tell of them."""
+    """Types of the whole catalogue, grouped by the labels that image requirements can use."""
     keys = (labels.ARCH, labels.OS, labels.INSTANCE_GPU_COUNT, labels.INSTANCE_ACCELERATOR_COUNT)
     found = defaultdict(list)
     for name in all_types():
@@ -61,7 +61,7 @@ def resolve_amis(cloud: Cloud, version: str, **spec: Any) -> list[ResolvedAmi]:
 
 
 def fitting_ami_ids(amis: Sequence[ResolvedAmi], described: dict[str, tuple[str, ...]]) -> set[str]:
-    """The ids of all images that are strictly for such a machine."""
+    """The ids of all images that strictly fit such an instance type."""
     machine = Requirements.from_choices(described)
     return {ami.id for ami in amis if machine.is_strictly_compatible(requirements_of(ami))}
 
@@ -70,15 +70,15 @@ def fitting_ami_ids(amis: Sequence[ResolvedAmi], described: dict[str, tuple[str,
 @pytest.mark.parametrize("alias", ALIASES)
 @settings(max_examples=20)
 @given(data=st.data())
-def test_one_image_of_an_alias_is_for_every_type(alias: str, data: st.DataObject) -> None:
+def test_alias_has_one_image_for_every_type(alias: str, data: st.DataObject) -> None:
     family, version = ALIASES[alias]
     parameters = parameters_of(alias, version, int(version.partition(".")[2]))
     cloud = Cloud()
     for number, one in enumerate(data.draw(st.permutations(parameters))):
-        created, deprecated = data.draw(FATES)
+        created, deprecated = data.draw(AGES)
         arch = next(want.values[0] for want in one.variants[0] if want.key == labels.ARCH)
-        fate = {"DeprecationTime": PAST} if deprecated else {}
-        cloud.parameters[one.path] = cloud.image(f"ami-{number}", created=created, arch=MACHINES[arch], **fate)
+        age = {"DeprecationTime": PAST} if deprecated else {}
+        cloud.parameters[one.path] = cloud.image(f"ami-{number}", created=created, arch=EC2_ARCHITECTURES[arch], **age)
     amis = resolve_amis(cloud, version, amiSelectorTerms=[{"alias": alias}])
     shuffled = [ImageMap(data.draw(st.permutations(amis))) for _ in range(3)]
     for requirements, types in types_by_requirements(family).items():
@@ -94,33 +94,31 @@ def test_one_image_of_an_alias_is_for_every_type(alias: str, data: st.DataObject
 @pytest.mark.row("004-c")
 @settings(max_examples=50)
 @given(data=st.data())
-def test_one_image_of_explicit_terms_is_for_every_type_whatever_order_ec2_lists_them_in(data: st.DataObject) -> None:
-    fates = data.draw(
-        st.lists(st.tuples(st.sampled_from(("x86_64", "arm64")), st.sampled_from("ab"), FATES), min_size=1)
-    )
-    images = [(f"ami-{number}", *fate) for number, fate in enumerate(fates)]
+def test_selector_terms_have_one_image_for_every_type_in_any_order(data: st.DataObject) -> None:
+    ages = data.draw(st.lists(st.tuples(st.sampled_from(("x86_64", "arm64")), st.sampled_from("ab"), AGES), min_size=1))
+    images = [(f"ami-{number}", *age) for number, age in enumerate(ages)]
     selections = []
     for _ in range(3):
         cloud = Cloud()
         for name, arch, called, (created, deprecated) in data.draw(st.permutations(images)):
-            fate = {"DeprecationTime": PAST} if deprecated else {}
-            cloud.image(name, arch=arch, created=created, Name=called, **fate)
+            age = {"DeprecationTime": PAST} if deprecated else {}
+            cloud.image(name, arch=arch, created=created, Name=called, **age)
         terms = [{"tags": {"team": "a"}}]
         selections.append(resolve_amis(cloud, "1.34", amiFamily="AL2023", amiSelectorTerms=terms))
     assert selections[0] == selections[1] == selections[2]
-    there = {arch for _, arch, *_ in images}
+    available_architectures = {arch for _, arch, *_ in images}
     for requirements in types_by_requirements("AL2023"):
         described = dict(requirements)
         (arch,) = described[labels.ARCH]
-        expected = 1 if MACHINES[arch] in there else 0
+        expected = 1 if EC2_ARCHITECTURES[arch] in available_architectures else 0
         fits = fitting_ami_ids(selections[0], described)
         assert len(fits) == expected
         assert ImageMap(selections[0]).image_for(described) == next(iter(fits), "")
 
 
 @pytest.mark.row("004-c")
-def test_the_catalogue_has_machines_of_every_kind() -> None:
-    """Else the property above would say little."""
+def test_catalogue_has_types_of_every_kind() -> None:
+    """The properties above would otherwise prove little."""
     devices = {
         (
             dict(requirements)[labels.ARCH][0],

@@ -1,4 +1,4 @@
-"""Promise 5, across the ends of workers, nodes and of Temporal's store."""
+"""Promise 5, across worker restarts, deleted nodes and a lost Temporal store."""
 
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
@@ -19,7 +19,7 @@ from workflows import ids
 
 
 @pytest.mark.row("004-f")
-async def test_what_was_learnt_outlives_the_node_and_the_worker(own_product: DedicatedProduct) -> None:
+async def test_discovered_memory_outlives_the_node_and_the_worker(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker()
     async with own_product.scope("004-f", types=["m5n.large", "m5n.xlarge"]) as scope:
         await inject_less_memory(scope, "m5n.large")
@@ -36,7 +36,7 @@ async def test_what_was_learnt_outlives_the_node_and_the_worker(own_product: Ded
 
 
 @pytest.mark.row("004-f")
-async def test_live_nodes_teach_again_before_the_first_plan_when_temporals_store_is_lost(
+async def test_running_nodes_restore_discovered_memory_after_store_loss(
     own_product: DedicatedProduct,
 ) -> None:
     await own_product.ensure_worker()
@@ -55,7 +55,7 @@ async def test_live_nodes_teach_again_before_the_first_plan_when_temporals_store
 
 
 async def _delete_provisioning_workflow(product: InstalledProduct) -> None:
-    """The workflow is gone from the store, with all that it kept."""
+    """Delete the workflow with its state from Temporal's store."""
     name = ids.provisioning(product.sandbox.plan.cluster_name)
     request = DeleteWorkflowExecutionRequest(
         namespace=product.temporal.namespace, workflow_execution=WorkflowExecution(workflow_id=name)

@@ -88,10 +88,10 @@ class Month:
             yield self
 
     async def _restart_worker(self) -> None:
-        """The worker stops, and another one starts with an empty cache.
+        """Stop the worker and start another one with an empty cache.
 
-        No activity may be running: this server would hold its time lock for good, and hours would pass in real time
-        (temporalio/sdk-java#3088). `tests/chaos` and `tests/killed` kill workers in the middle of activities.
+        No activity may be running: this server would never release its time lock, and hours would pass in real time
+        (temporalio/sdk-java#3088). `tests/chaos` and the `test_*_killed.py` scenarios kill workers during activities.
         """
         self.kinds["restart"] += 1
         await self.wait_until_settled()
@@ -217,7 +217,7 @@ class Month:
             await self.watch.send_signal(slot, NodeClaimWorkflow.pause_disruption, self._pause_until(slot.paused))
 
     async def _delete_nodeclaim(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
-        """As a person does."""
+        """As a user does."""
         claim = self.fake.claims.found[slot.name]
         claim["metadata"].setdefault("deletionTimestamp", now.isoformat())
 

@@ -31,9 +31,9 @@ class NodeSlot:
     handle: Handle | None = None
     empty_since: datetime | None = None
     do_not_disrupt: bool = False
-    """By the annotation do-not-disrupt."""
+    """From the do-not-disrupt annotation."""
     paused: datetime | None = None
-    """Until then."""
+    """End of the pause."""
     last_observation: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -42,7 +42,7 @@ class NodeSlot:
 
 
 class FakeWatch:
-    """`after`: the NodePool's consolidateAfter, as it is now; `pool`: its workflow."""
+    """`after`: returns the NodePool's current consolidateAfter; `pool`: its workflow."""
 
     def __init__(
         self, fake: WorkerHarness, slots: list[NodeSlot], dice: random.Random, after: Callable[[], str]

@@ -1,4 +1,4 @@
-"""Promise 1: consolidation that keeps failing in one NodePool does not keep empty nodes of another."""
+"""Promise 1: repeated consolidation failures in one NodePool do not block empty nodes of another."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -27,8 +27,8 @@ BOUND = AFTER + 60
 @pytest.mark.row("000-f")
 async def test_failing_consolidation_does_not_block_other_nodepool(product: InstalledProduct) -> None:
     async with product.scope("000-f") as failing, product.scope("000-f-other", after=f"{AFTER:g}s") as other:
-        halves, claims = await make_underutilized_nodes(failing), await other.run_pods(2)
-        nodes = [one["status"]["nodeName"] for one in halves]
+        underutilized, claims = await make_underutilized_nodes(failing), await other.run_pods(2)
+        nodes = [one["status"]["nodeName"] for one in underutilized]
         faults = [failing.inject_api_fault(ErrorResponse(500), f"/nodes/{node}$", "PATCH") for node in nodes]
         await product.patch(failing.pool_path, {"spec": {"disruption": CONSOLIDATION}})
         await wait_until(partial(_assert_failed, faults, 3))
@@ -38,12 +38,12 @@ async def test_failing_consolidation_does_not_block_other_nodepool(product: Inst
         await wait_until(lambda: other.assert_nodeclaims_deleted(object_names(claims)))
         await assert_drained_within(other, object_names(claims), BOUND, since=scaled)
         await wait_until(partial(_assert_failed, faults, before + 1))
-        await failing.assert_nodeclaims_exist(object_names(halves))
+        await failing.assert_nodeclaims_exist(object_names(underutilized))
         for node in nodes:
             await failing.assert_node_not_disrupted(node)
         for rule in faults:
             failing.remove_api_fault(rule)
-        await wait_until(lambda: assert_one_remaining(failing, object_names(halves)))
+        await wait_until(lambda: assert_one_remaining(failing, object_names(underutilized)))
         await wait_until(lambda: failing.assert_pods_running(2, small_deployment_name(failing)))
 
 

@@ -13,9 +13,9 @@ from tests.support.product.scene import ClusterScope, object_names
 from tests.support.product.shared_sandbox import FaultRule
 
 NEVER = 3600.0
-"""Seconds that a request is delayed; the worker is killed before."""
+"""Seconds that a request is delayed, longer than the test: the worker is killed before."""
 LONG = timedelta(seconds=60)
-"""consolidateAfter of a node whose worker is stopped; a worker stops and starts in much less."""
+"""consolidateAfter of a node whose worker is stopped; a restart takes much less."""
 
 
 @pytest.mark.row("000-d")
@@ -29,12 +29,12 @@ async def test_worker_killed_between_taint_and_deletion_deletes_once(
         delete_fault = scope.inject_api_fault(Delay(NEVER), path, "DELETE")
         await scope.scale_deployment(0)
         await wait_until(lambda: _assert_tainted_and_not_deleted(scope, node, delete_fault))
-        stuck = scope.inject_api_fault(Cut(), f"/nodes/{node}$", "PATCH")
+        untaint_fault = scope.inject_api_fault(Cut(), f"/nodes/{node}$", "PATCH")
         await own_product.kill_worker()
         await scope.assert_nodeclaims_exist(object_names([claim]))
         await scope.assert_node_disrupted(node)
         scope.remove_api_fault(delete_fault)
-        scope.remove_api_fault(stuck)
+        scope.remove_api_fault(untaint_fault)
         deletions = scope.inject_api_fault(Delay(0), path, "DELETE")
         await own_product.resume_worker()
         await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names([claim])))

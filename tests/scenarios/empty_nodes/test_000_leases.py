@@ -36,7 +36,7 @@ async def test_only_leases_of_deleted_nodes_are_collected(product: InstalledProd
 
 
 async def create_orphaned_lease(scope: ClusterScope, node: str) -> None:
-    """As a kubelet leaves it that requested the Lease before its Node existed; last renewed an hour ago.
+    """A Lease, last renewed an hour ago, as a kubelet leaves it that requested it before its Node existed.
 
     An existing Lease of the node loses its owner.
     """

@@ -1,4 +1,4 @@
-"""Promise 6: an object or a message that cannot be read affects only itself, also when the worker is killed."""
+"""Promise 6: an unreadable object or message affects only itself, also when the worker is killed."""
 
 from functools import partial
 from typing import Final
@@ -20,7 +20,7 @@ HALF_NODE: Final = "600m"
 
 
 @pytest.mark.row("005-a")
-async def test_an_unreadable_annotation_protects_its_pod_and_no_other(product: InstalledProduct) -> None:
+async def test_unreadable_annotation_protects_only_its_pod(product: InstalledProduct) -> None:
     async with product.scope("005-a", after="Never") as scope:
         await scope.create_deployment(1, **pod_spec(scope.name, cpu=HALF_NODE))
         await wait_until(lambda: scope.assert_pods_running(1))
@@ -49,7 +49,7 @@ async def assert_on_node(scope: ClusterScope, pod: str, claim: Object) -> None:
 
 
 @pytest.mark.row("005-b")
-async def test_hostile_pending_pods_are_named_and_an_ordinary_pod_is_placed(product: InstalledProduct) -> None:
+async def test_hostile_pending_pods_are_reported_and_an_ordinary_pod_runs(product: InstalledProduct) -> None:
     async with product.scope("005-b") as scope:
         for pod in (
             pending_pod(scope.name, "memory", memory="9e30"),

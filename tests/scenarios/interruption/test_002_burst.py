@@ -1,4 +1,4 @@
-"""Many nodes at once: what replaces them is bought before they are empty, elsewhere, and budgets hold all the while."""
+"""A burst of interruptions: replacements launch before the nodes are empty, in other capacity pools, within budgets."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,25 +18,27 @@ from tests.support.product.product import InstalledProduct
 from tests.support.product.scene import ClusterScope
 
 NODES = 12
-"""Two more than make a storm: warnings of a busy machine come in two batches, and of exactly ten one may be late."""
+"""Two more than the threshold of a burst: on a busy machine the warnings arrive in two batches, and one of exactly
+ten might be late.
+"""
 MAX_UNAVAILABLE = 3
-SLOWLY = 20.0
-"""Seconds until a node that replaces another is Ready."""
+READY_DELAY_SECONDS = 20.0
+"""Seconds until the node of a replacement is Ready."""
 TWO_CPUS = ("m5.large", "m5a.large", "m6a.large", "m6i.large", "c5.large", "c6i.large")
 
 
 @pytest.mark.row("002-l")
-async def test_a_dozen_nodes_interrupted_together_are_replaced_at_once_and_from_elsewhere(
+async def test_interrupted_nodes_are_replaced_at_once_from_other_capacity_pools(
     product: InstalledProduct,
 ) -> None:
     async with product.scope("002-l-storm", types=TWO_CPUS, capacity_type="spot") as scope:
         claims = await run_pods_with_rules(scope, NODES)
         await scope.apply_manifest(pod_disruption_budget(scope.name, maxUnavailable=MAX_UNAVAILABLE))
         await wait_until(lambda: assert_budget_healthy(scope, NODES))
-        names, taken = [nodeclaim_name(one) for one in claims], {_capacity_pool(one) for one in claims}
+        names, interrupted_capacity = [nodeclaim_name(one) for one in claims], {_capacity_pool(one) for one in claims}
         pods = {one["metadata"]["uid"] for one in await scope.pods()}
-        # The warnings of a busy machine may come in two batches, and pods leave as soon as a first node can take them.
-        await scope.inject_node_fault(SlowReady(seconds=SLOWLY))
+        # # Warnings may arrive in two batches on a busy machine, and pods move as soon as a first replacement is Ready.
+        await scope.inject_node_fault(SlowReady(seconds=READY_DELAY_SECONDS))
         counting = asyncio.create_task(_min_running_pods(scope))
         try:
             send_spot_warning(product, *claims)
@@ -45,35 +47,37 @@ async def test_a_dozen_nodes_interrupted_together_are_replaced_at_once_and_from_
             await wait_until(lambda: scope.assert_pods_running(NODES))
         finally:
             counting.cancel()
-            fewest = await counting
-        assert fewest >= NODES - MAX_UNAVAILABLE
-        bought = [_capacity_pool(one) for one in await scope.nodeclaims()]
-        assert not taken.intersection(bought), (taken, bought)
-        assert len({zone for _, zone in bought}) > 1, bought
+            min_running = await counting
+        assert min_running >= NODES - MAX_UNAVAILABLE
+        launched_capacity = [_capacity_pool(one) for one in await scope.nodeclaims()]
+        assert not interrupted_capacity.intersection(launched_capacity), (interrupted_capacity, launched_capacity)
+        assert len({zone for _, zone in launched_capacity}) > 1, launched_capacity
         await wait_until(lambda: scope.wait_until_nodes_launched(2 * NODES))
 
 
 async def _assert_replaced_before_last_eviction(scope: ClusterScope, names: Sequence[str], pods: set[str]) -> None:
     new = [one for one in await scope.nodeclaims() if nodeclaim_name(one) not in names]
     assert len([one for one in new if one.get("status", {}).get("providerID")]) == NODES, len(new)
-    left = pods & {one["metadata"]["uid"] for one in await scope.pods()}
-    assert left, "the last pod has left before"
+    remaining = pods & {one["metadata"]["uid"] for one in await scope.pods()}
+    assert remaining, "the last pod has left before"
 
 
 async def _min_running_pods(scope: ClusterScope) -> int:
-    """Pods that ran at any look, until it is told to stop. A busy API server that refuses one shows nothing."""
-    fewest = NODES
+    """Minimum number of serving pods over all polls, until cancelled. A rejected request of a busy API server is
+    skipped.
+    """
+    min_running = NODES
     try:
         while True:
             with suppress(ApiError):
-                fewest = min(fewest, len([one for one in await scope.pods() if _is_serving(one)]))
+                min_running = min(min_running, len([one for one in await scope.pods() if _is_serving(one)]))
             await asyncio.sleep(0.2)
     except asyncio.CancelledError:
-        return fewest
+        return min_running
 
 
 def _is_serving(pod: Object) -> bool:
-    """By its containers: Ready is taken for a moment from pods that start just when their node turns Ready."""
+    """Checks ContainersReady: Ready is removed briefly from pods that start just when their node becomes Ready."""
     statuses = {one["type"]: one["status"] for one in pod.get("status", {}).get("conditions", ())}
     return statuses.get("ContainersReady") == "True" and "deletionTimestamp" not in pod["metadata"]
 

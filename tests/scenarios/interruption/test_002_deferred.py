@@ -1,6 +1,6 @@
-"""Promise 3 over days, on the time-skipping server with the ports faked: what is deferred happens once, and on time.
+"""Promise 3 over days, on the time-skipping server with fake ports: a deferred drain happens once and on time.
 
-The worker goes and comes again meanwhile, and runs are continued; clocks are put forward and back.
+Workers restart, runs continue as new, and daylight saving time starts or ends meanwhile.
 """
 
 from collections.abc import AsyncIterator
@@ -36,9 +36,9 @@ from tests.support.workflows.interruption_messages import (
 from tests.support.workflows.nodeclaim_workflows import BUSY
 
 RESTARTS = 14
-FEW = 100
-"""Events of a run: more than before it waits, so that it is continued between two restarts."""
-LASTS = timedelta(days=14)
+MAX_RUN_EVENTS = 100
+"""Events of a run: more than before the deferral, so that the run continues as new between two restarts."""
+NOTICE = timedelta(days=14)
 LEAD = timedelta(hours=1)
 BERLIN = ZoneInfo("Europe/Berlin")
 DEFER = {"action": "deferUntilEventStart", "lead": "1h"}
@@ -47,7 +47,7 @@ WINDOWS = {"action": "window", "windows": [WINDOW], "lead": "1h"}
 
 
 class RestartableWorker:
-    """A worker that is stopped, and another that takes its place, with nothing in its memory."""
+    """A worker that can be stopped and replaced by a new one with an empty cache."""
 
     def __init__(self, fake: WorkerHarness) -> None:
         self._fake, self._stack = fake, AsyncExitStack()
@@ -79,7 +79,7 @@ async def harness_with_workers(
 async def restart_workers(
     workers: RestartableWorker, skipping: WorkflowEnvironment, downtime: timedelta, fake: WorkerHarness, handle: Handle
 ) -> None:
-    """Nobody is at work for a while. What is begun is done before: this server's time stands still for it."""
+    """No worker runs during the downtime. Activities must complete before: this server's time stands still for them."""
     await wait_until_skipping_time(skipping, lambda: _is_idle(fake, handle))
     await workers.stop()
     while not await _is_idle(fake, handle):
@@ -96,13 +96,15 @@ async def _is_idle(fake: WorkerHarness, handle: Handle) -> bool:
 
 
 async def is_reported(handle: Handle, text: str) -> bool:
-    """It is shown, said and written down: nothing is under way, so that time can pass with nobody at work."""
+    """The deferral is published in details, event and annotation. Nothing is in progress, so time can pass without a
+    worker.
+    """
     state = await query_state(handle)
     return text in state.blocked_by and bool(state.published_event_versions) and bool(state.interruptions_annotation)
 
 
-async def drained_at(fake: WorkerHarness, skipping: WorkflowEnvironment, handle: Handle) -> datetime:
-    """When the drain began, which it did once."""
+async def read_drain_start(fake: WorkerHarness, skipping: WorkflowEnvironment, handle: Handle) -> datetime:
+    """When the drain started. It started exactly once."""
     await wait_until_skipping_time(skipping, lambda: is_completed(fake, handle), hours=2)
     outcome = await latest_run(fake.client, handle).result()
     at: datetime
@@ -116,8 +118,8 @@ async def is_completed(fake: WorkerHarness, handle: Handle) -> bool:
     return found.status is WorkflowExecutionStatus.COMPLETED
 
 
-async def before_summer_ends(skipping: WorkflowEnvironment, now: datetime, *, days: int = 7) -> datetime:
-    """Let time pass until so long before the clocks in Berlin are changed; the last moment of a day before that."""
+async def advance_to_clock_change(skipping: WorkflowEnvironment, now: datetime, *, days: int = 7) -> datetime:
+    """Advance to `days` before the next clock change in Berlin. Returns the end of the day before the change."""
     change = now + timedelta(days=days + 1)
     while (change + timedelta(days=1)).astimezone(BERLIN).utcoffset() == change.astimezone(BERLIN).utcoffset():
         change += timedelta(days=1)
@@ -127,31 +129,33 @@ async def before_summer_ends(skipping: WorkflowEnvironment, now: datetime, *, da
 
 @pytest.mark.row("002-c")
 @pytest.mark.timeout(900)
-async def test_what_is_deferred_for_two_weeks_happens_once_and_on_time_through_14_restarts(
+async def test_drain_deferred_for_two_weeks_starts_once_on_time_across_14_restarts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", FEW)
+    monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", MAX_RUN_EVENTS)
     async with harness_with_workers(monkeypatch) as (fake, skipping, workers):
-        change = await before_summer_ends(skipping, await skipping.get_current_time())
+        change = await advance_to_clock_change(skipping, await skipping.get_current_time())
         handle = await ready_with_rules(fake, scheduledChange=DEFER)
-        starts = await skipping.get_current_time() + LASTS
-        assert starts.astimezone(BERLIN).utcoffset() != change.astimezone(BERLIN).utcoffset(), "no change of clocks"
-        first = await send_message(fake, handle, starts=starts, source="status")
+        event_start = await skipping.get_current_time() + NOTICE
+        assert event_start.astimezone(BERLIN).utcoffset() != change.astimezone(BERLIN).utcoffset(), (
+            "no change of clocks"
+        )
+        first = await send_message(fake, handle, starts=event_start, source="status")
         await wait_until_skipping_time(skipping, lambda: is_reported(handle, "deferred until"))
         for number in range(RESTARTS):
             await restart_workers(workers, skipping, timedelta(hours=1), fake, handle)
             await _repeat_message(fake, handle, first, number)
-            await skipping.sleep(LASTS / RESTARTS - timedelta(hours=1, minutes=6))
+            await skipping.sleep(NOTICE / RESTARTS - timedelta(hours=1, minutes=6))
             assert await is_in_phase(latest_run(fake.client, handle), Phase.READY)
         assert await has_continued_as_new(fake.client, handle)
-        assert abs(await drained_at(fake, skipping, handle) - (starts - LEAD)) < timedelta(minutes=1)
+        assert abs(await read_drain_start(fake, skipping, handle) - (event_start - LEAD)) < timedelta(minutes=1)
         assert fake.events.reasons_for("a").count("InstanceUnhealthy") == 1
         assert fake.events.reasons_for("a").count("TerminatingOnInterruption") == 1
         assert len(fake.instances.terminated) == 1
 
 
 async def _repeat_message(fake: WorkerHarness, handle: Handle, first: InterruptionMessage, number: int) -> None:
-    """The status says it each minute; pods come and go."""
+    """EC2's status repeats the event every minute; pods are created and deleted."""
     for _ in range(3):
         await signal_interruption(fake, handle, first)
         await wait_until_idle(handle)
@@ -162,7 +166,7 @@ async def _repeat_message(fake: WorkerHarness, handle: Handle, first: Interrupti
 
 @pytest.mark.row("002-c")
 @pytest.mark.timeout(600)
-async def test_what_aws_cancels_while_nobody_is_at_work_does_not_happen(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_event_cancelled_without_a_worker_does_not_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     async with harness_with_workers(monkeypatch) as (fake, skipping, workers):
         handle = await ready_with_rules(fake, scheduledChange=DEFER)
         await send_message(fake, handle, starts=await skipping.get_current_time() + timedelta(hours=48))
@@ -180,12 +184,14 @@ async def test_what_aws_cancels_while_nobody_is_at_work_does_not_happen(monkeypa
 
 @pytest.mark.row("002-h")
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("days_before", [6, 8], ids=["in the week of the change", "a week before it"])
-async def test_a_drain_begins_inside_its_window_across_a_change_of_summer_time(
+@pytest.mark.parametrize(
+    "days_before", [6, 8], ids=["in the week of the clock change", "a week before the clock change"]
+)
+async def test_drain_starts_in_its_window_across_a_clock_change(
     monkeypatch: pytest.MonkeyPatch, days_before: int
 ) -> None:
     async with harness_with_workers(monkeypatch) as (fake, skipping, workers):
-        change = await before_summer_ends(skipping, await skipping.get_current_time(), days=days_before + 1)
+        change = await advance_to_clock_change(skipping, await skipping.get_current_time(), days=days_before + 1)
         sunday = _sunday(change)
         await skipping.sleep(sunday - timedelta(days=days_before) - await skipping.get_current_time())
         handle = await ready_with_rules(fake, scheduledChange=WINDOWS)
@@ -195,14 +201,14 @@ async def test_a_drain_begins_inside_its_window_across_a_change_of_summer_time(
         for _ in range(3):
             await restart_workers(workers, skipping, timedelta(minutes=20), fake, handle)
             assert await is_in_phase(handle, Phase.READY)
-        began = (await drained_at(fake, skipping, handle)).astimezone(BERLIN)
+        began = (await read_drain_start(fake, skipping, handle)).astimezone(BERLIN)
         assert began.weekday() == 6
         assert began.hour in (2, 3)
         assert began < now + timedelta(days=6, hours=11)
 
 
 def _sunday(change: datetime) -> datetime:
-    """02:00 of the Sunday on which clocks are changed."""
+    """02:00 of the Sunday of the clock change."""
     day = change.astimezone(BERLIN).date()
     while day.weekday() != 6:
         day += timedelta(days=1)
@@ -212,20 +218,20 @@ def _sunday(change: datetime) -> datetime:
 @pytest.mark.row("002-h")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("fallback", ["drain", "notify"])
-async def test_that_no_window_lies_before_aws_acts_is_said_at_once(
+async def test_missing_window_before_the_event_is_reported_at_once(
     monkeypatch: pytest.MonkeyPatch, fallback: str
 ) -> None:
     async with harness_with_workers(monkeypatch) as (fake, skipping, _):
-        half_a_year_on = ((await skipping.get_current_time()).month + 5) % 12 + 1
-        never: dict[str, Any] = {**WINDOW, "schedule": f"0 2 1 {half_a_year_on} *"}
+        month_in_half_a_year = ((await skipping.get_current_time()).month + 5) % 12 + 1
+        never: dict[str, Any] = {**WINDOW, "schedule": f"0 2 1 {month_in_half_a_year} *"}
         handle = await ready_with_rules(fake, scheduledChange={**WINDOWS, "windows": [never], "fallback": fallback})
         now = await skipping.get_current_time()
-        starts = now + timedelta(days=2)
-        await send_message(fake, handle, starts=starts)
+        event_start = now + timedelta(days=2)
+        await send_message(fake, handle, starts=event_start)
         await wait_until_skipping_time(skipping, lambda: is_reported(handle, "no window opens before"))
         assert any("no window opens before" in message for _, _, message in fake.events.published)
         if fallback == "drain":
-            assert abs(await drained_at(fake, skipping, handle) - (starts - LEAD)) < timedelta(minutes=1)
+            assert abs(await read_drain_start(fake, skipping, handle) - (event_start - LEAD)) < timedelta(minutes=1)
         else:
             await skipping.sleep(timedelta(days=3))
             assert await is_in_phase(handle, Phase.READY)

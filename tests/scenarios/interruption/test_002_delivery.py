@@ -1,4 +1,4 @@
-"""Promise 3, how events come: the shipped stack is all that is needed, and what is missing of it is named."""
+"""Promise 3, event delivery: the shipped stack suffices, and a missing part of it is reported."""
 
 import asyncio
 import json
@@ -17,16 +17,16 @@ from tests.support.product.product import InstalledProduct
 
 
 def create_stack(product: InstalledProduct, queue: str, **parameters: str) -> str:
-    """Makes what is shipped; the queue's URL."""
-    formation, name = product.admin_client("cloudformation"), f"events-{queue}"
+    """Create the shipped stack. Returns the queue's URL."""
+    cloudformation, name = product.admin_client("cloudformation"), f"events-{queue}"
     parameter_values = {"ClusterName": product.sandbox.plan.cluster_name, "InterruptionQueueName": queue, **parameters}
-    formation.create_stack(
+    cloudformation.create_stack(
         StackName=name,
         TemplateBody=EVENTS_STACK.read_text(),
         Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in parameter_values.items()],
         Capabilities=["CAPABILITY_IAM"],
     )
-    [made] = formation.describe_stacks(StackName=name)["Stacks"]
+    [made] = cloudformation.describe_stacks(StackName=name)["Stacks"]
     outputs = {one["OutputKey"]: one["OutputValue"] for one in made["Outputs"]}
     assert outputs["QueueName"] == queue
     url: str = product.admin_client("sqs").get_queue_url(QueueName=queue)["QueueUrl"]
@@ -34,14 +34,14 @@ def create_stack(product: InstalledProduct, queue: str, **parameters: str) -> st
 
 
 async def run_cli(product: InstalledProduct, *arguments: str, key: str = "admin", **variables: str) -> Any:
-    """What the command says as JSON; the exit code says more of the world than of the queue."""
-    world = product.sandbox
+    """The command's JSON output. The exit code is ignored, since it also covers problems other than the queue."""
+    sandbox = product.sandbox
     environment = {
         "AWS_ACCESS_KEY_ID": key,
         "AWS_SECRET_ACCESS_KEY": "secret",
-        "CLUSTER_NAME": world.plan.cluster_name,
-        "TEMPORAL_ADDRESS": world.temporal_address,
-        "KUBECONFIG": str(world.kubeconfig),
+        "CLUSTER_NAME": sandbox.plan.cluster_name,
+        "TEMPORAL_ADDRESS": sandbox.temporal_address,
+        "KUBECONFIG": str(sandbox.kubeconfig),
         **variables,
     }
     process = await asyncio.create_subprocess_exec(
@@ -56,15 +56,15 @@ async def run_cli(product: InstalledProduct, *arguments: str, key: str = "admin"
 
 
 async def find_problems(product: InstalledProduct, queue: str, key: str = "admin") -> dict[str, dict[str, str]]:
-    """What the doctor has to say of the queue and its rules, by subject."""
-    world = product.sandbox
-    aws = {"AWS_ENDPOINT_URL": world.aws_endpoint, "AWS_REGION": world.plan.region, "INTERRUPTION_QUEUE": queue}
+    """The doctor's findings about the queue and its rules, other than ok, by subject."""
+    sandbox = product.sandbox
+    aws = {"AWS_ENDPOINT_URL": sandbox.aws_endpoint, "AWS_REGION": sandbox.plan.region, "INTERRUPTION_QUEUE": queue}
     found = await run_cli(product, "doctor", key=key, **aws)
     return {one["subject"]: one for one in found if one["area"] == "events" and one["level"] != "ok"}
 
 
 def queued_event_types(product: InstalledProduct, url: str, instances: Sequence[str]) -> list[str]:
-    """The detail-types that the queue has for these instances."""
+    """Detail-types of the queued messages for these instances. The messages are deleted."""
     sqs, found = product.admin_client("sqs"), list[str]()
     while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
         for message in messages:
@@ -76,23 +76,23 @@ def queued_event_types(product: InstalledProduct, url: str, instances: Sequence[
 
 
 @pytest.mark.row("002-m")
-async def test_what_is_missing_of_the_shipped_stack_is_named(product: InstalledProduct) -> None:
+async def test_missing_parts_of_the_shipped_stack_are_reported(product: InstalledProduct) -> None:
     url = create_stack(product, "002-m")
     assert await find_problems(product, "002-m") == {}
     events, sqs = product.admin_client("events"), product.admin_client("sqs")
     arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     names = events.list_rule_names_by_target(TargetArn=arn)["RuleNames"]
-    [spot] = [one for one in names if "SpotInterruption" in one]
-    [ending] = [one for one in names if "InstanceTerminating" in one]
-    events.remove_targets(Rule=spot, Ids=["TenureQueue"])
-    events.delete_rule(Name=spot)
-    events.disable_rule(Name=ending)
+    [spot_rule] = [one for one in names if "SpotInterruption" in one]
+    [terminating_rule] = [one for one in names if "InstanceTerminating" in one]
+    events.remove_targets(Rule=spot_rule, Ids=["TenureQueue"])
+    events.delete_rule(Name=spot_rule)
+    events.disable_rule(Name=terminating_rule)
     found = await find_problems(product, "002-m")
     assert {subject: one["level"] for subject, one in found.items()} == {
         "rule for spotInterruption": "problem",
         "rule for instanceTerminating": "problem",
     }
-    assert ending in found["rule for instanceTerminating"]["message"]
+    assert terminating_rule in found["rule for instanceTerminating"]["message"]
 
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": ""})
     assert "sqs:SendMessage" in (await find_problems(product, "002-m"))["queue 002-m"]["todo"]
@@ -102,7 +102,7 @@ async def test_what_is_missing_of_the_shipped_stack_is_named(product: InstalledP
 
 
 @pytest.mark.row("002-m")
-async def test_what_nobody_wants_stays_out_of_the_queue_and_what_came_is_told(product: InstalledProduct) -> None:
+async def test_disabled_event_type_is_not_queued_and_received_events_are_listed(product: InstalledProduct) -> None:
     url = create_stack(product, "002-m-few", RebalanceRecommendation="false")
     async with product.scope("002-m") as scope:
         (claim,) = await run_pods_with_rules(scope, 1)

@@ -1,4 +1,4 @@
-"""Promise 3 at its end: a drain that a budget holds says so, forces nothing, and goes on when the budget is mended."""
+"""Promise 3, drains: a drain blocked by a budget reports it, forces nothing, and continues when the budget is fixed."""
 
 from functools import partial
 
@@ -12,11 +12,11 @@ from tests.support.product.product import InstalledProduct
 from tests.support.product.scene import ClusterScope
 
 SOON = 180.0
-"""Seconds; the promises are ten and five, on a machine that has nothing else to do."""
+"""Seconds. The promises are ten and five, on an idle machine."""
 
 
 @pytest.mark.row("002-j")
-async def test_a_budget_that_allows_nothing_is_named_and_the_drain_goes_on_when_it_is_mended(
+async def test_blocking_budget_is_reported_and_drain_continues_when_fixed(
     product: InstalledProduct,
 ) -> None:
     async with product.scope("held", after="Never") as scope:
@@ -51,9 +51,9 @@ async def nodeclaim_annotations(scope: ClusterScope, claim: str) -> dict[str, st
 
 
 async def assert_drained(scope: ClusterScope, node: str) -> None:
-    here = [
+    remaining = [
         one
         for one in await scope.pods()
         if one["spec"].get("nodeName") == node and "deletionTimestamp" not in one["metadata"]
     ]
-    assert not here
+    assert not remaining

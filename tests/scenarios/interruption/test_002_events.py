@@ -1,4 +1,6 @@
-"""Promise 3 on the real parts: AWS's word reaches the node by queue or status, and its pool's policy decides."""
+"""Promise 3 on real components: AWS events reach the node through queue or status, and the policy decides the
+action.
+"""
 
 from functools import partial
 
@@ -46,7 +48,7 @@ async def test_maintenance_without_a_policy_drains_the_node(product: InstalledPr
 
 
 @pytest.mark.row("002-b")
-async def test_maintenance_that_a_policy_only_wants_to_be_told_of(product: InstalledProduct) -> None:
+async def test_maintenance_with_a_notify_policy_keeps_the_node(product: InstalledProduct) -> None:
     async with product.scope("002-b") as scope:
         (claim,) = await run_pods_with_rules(scope, 1, MAINTENANCE)
         announce_maintenance(product, claim)
@@ -60,33 +62,33 @@ async def test_maintenance_that_a_policy_only_wants_to_be_told_of(product: Insta
 
 
 @pytest.mark.row("002-d")
-async def test_a_spot_interruption_drains_whatever_the_policy_says_of_maintenance(product: InstalledProduct) -> None:
-    async with product.scope("002-d") as scope, product.scope("002-d-ignores") as ignores:
+async def test_spot_interruption_drains_despite_a_maintenance_policy(product: InstalledProduct) -> None:
+    async with product.scope("002-d") as scope, product.scope("002-d-ignores") as ignoring:
         (claim,) = await run_pods_with_rules(scope, 1, MAINTENANCE)
-        (retained,) = await run_pods_with_rules(ignores, 1, {"spotInterruption": {"action": "ignore"}})
+        (retained,) = await run_pods_with_rules(ignoring, 1, {"spotInterruption": {"action": "ignore"}})
         announce_maintenance(product, claim)
         await wait_until(lambda: scope.assert_event(nodeclaim_name(claim), "InstanceUnhealthy"), seconds=SOON)
         send_spot_warning(product, claim, retained)
         await wait_until(lambda: scope.assert_event(nodeclaim_name(claim), "SpotInterrupted"), seconds=SOON)
         await wait_until(lambda: scope.assert_nodeclaims_deleted([nodeclaim_name(claim)]), seconds=SOON)
-        await assert_throughout(lambda: ignores.assert_nodeclaims_exist([nodeclaim_name(retained)]), seconds=5)
+        await assert_throughout(lambda: ignoring.assert_nodeclaims_exist([nodeclaim_name(retained)]), seconds=5)
 
 
 @pytest.mark.row("002-e")
-async def test_one_event_for_two_pools_follows_each_pool_s_policy(product: InstalledProduct) -> None:
-    async with product.scope("002-e") as drains, product.scope("002-e-stays") as stays:
-        (drained,) = await run_pods_with_rules(drains, 1)
-        (retained,) = await run_pods_with_rules(stays, 1, MAINTENANCE)
+async def test_one_event_for_two_pools_follows_the_policy_of_each(product: InstalledProduct) -> None:
+    async with product.scope("002-e") as draining, product.scope("002-e-stays") as retaining:
+        (drained,) = await run_pods_with_rules(draining, 1)
+        (retained,) = await run_pods_with_rules(retaining, 1, MAINTENANCE)
         announce_maintenance(product, drained, retained)
-        await wait_until(lambda: drains.assert_nodeclaims_deleted([nodeclaim_name(drained)]), seconds=SOON)
+        await wait_until(lambda: draining.assert_nodeclaims_deleted([nodeclaim_name(drained)]), seconds=SOON)
         await wait_until(
-            lambda: stays.assert_event(nodeclaim_name(retained), "InstanceUnhealthy", "no action"), seconds=SOON
+            lambda: retaining.assert_event(nodeclaim_name(retained), "InstanceUnhealthy", "no action"), seconds=SOON
         )
-        await assert_throughout(lambda: stays.assert_nodeclaims_exist([nodeclaim_name(retained)]), seconds=5)
+        await assert_throughout(lambda: retaining.assert_nodeclaims_exist([nodeclaim_name(retained)]), seconds=5)
 
 
 @pytest.mark.row("002-f")
-async def test_the_same_event_in_every_status_is_told_once(product: InstalledProduct) -> None:
+async def test_repeated_status_event_is_reported_once(product: InstalledProduct) -> None:
     async with product.scope("002-f") as scope:
         (claim,) = await run_pods_with_rules(scope, 1, MAINTENANCE)
         event = {"code": "instance-retirement", "id": "instance-event-002f", "not_before": "2036-12-01T04:00:00Z"}
@@ -104,7 +106,7 @@ async def test_the_same_event_in_every_status_is_told_once(product: InstalledPro
 
 
 @pytest.mark.row("002-g")
-async def test_a_failing_status_check_forces_the_node_unless_the_policy_only_wants_to_be_told(
+async def test_failed_status_check_forces_the_drain_unless_policy_is_notify(
     product: InstalledProduct,
 ) -> None:
     async with product.scope("002-g") as forced, product.scope("002-g-told") as notified:
@@ -123,7 +125,7 @@ async def test_a_failing_status_check_forces_the_node_unless_the_policy_only_wan
 
 
 @pytest.mark.row("002-i")
-async def test_a_node_waits_for_approval_and_says_until_when(product: InstalledProduct) -> None:
+async def test_node_waits_for_approval_and_reports_the_deadline(product: InstalledProduct) -> None:
     async with product.scope("002-i") as scope:
         approval = {"scheduledChange": {"action": "waitForApproval", "lead": "1h"}}
         (claim,) = await run_pods_with_rules(scope, 1, approval)
@@ -143,7 +145,7 @@ async def test_a_node_waits_for_approval_and_says_until_when(product: InstalledP
 
 
 @pytest.mark.row("002-l")
-async def test_a_budget_holds_for_what_is_voluntary_and_for_nothing_else(product: InstalledProduct) -> None:
+async def test_budget_limits_voluntary_interruptions_only(product: InstalledProduct) -> None:
     async with product.scope("002-l", budget="1") as scope:
         voluntary = {"rebalanceRecommendation": {"action": "drain", "voluntary": True}}
         claims = await run_pods_with_rules(scope, 5, voluntary)
@@ -166,15 +168,15 @@ async def _assert_has_deadline(scope: ClusterScope, name: str) -> NodeClaimSumma
 
 
 async def protect_all(scope: ClusterScope) -> None:
-    await _annotate(scope, "true")
+    await _annotate_do_not_disrupt(scope, "true")
 
 
 async def release_all(scope: ClusterScope) -> None:
-    await _annotate(scope, None)
+    await _annotate_do_not_disrupt(scope, None)
 
 
-async def _annotate(scope: ClusterScope, value: str | None) -> None:
-    """So that a drain that has begun does not end before it is looked at."""
+async def _annotate_do_not_disrupt(scope: ClusterScope, value: str | None) -> None:
+    """The annotation keeps a started drain from completing before the test observes it."""
     for pod in await scope.pods():
         path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
         await scope.product.patch(path, {"metadata": {"annotations": {DO_NOT_DISRUPT: value}}})
@@ -201,10 +203,10 @@ async def _assert_all_deleting(scope: ClusterScope, names: list[str]) -> None:
 
 
 @pytest.mark.row("002-n")
-async def test_an_instance_that_aws_stops_and_starts_is_kept_and_initialized_again(product: InstalledProduct) -> None:
+async def test_instance_stopped_and_started_by_aws_keeps_its_node(product: InstalledProduct) -> None:
     async with product.scope("002-n") as scope:
-        left = {"action": "ignore", "away": "10m"}
-        (claim,) = await run_pods_with_rules(scope, 1, {"instanceStopping": left, "scheduledChange": left})
+        rules = {"action": "ignore", "away": "10m"}
+        (claim,) = await run_pods_with_rules(scope, 1, {"instanceStopping": rules, "scheduledChange": rules})
         name = nodeclaim_name(claim)
         announce_maintenance(product, claim)
         stop_instance(product, claim)
@@ -220,7 +222,7 @@ async def test_an_instance_that_aws_stops_and_starts_is_kept_and_initialized_aga
 
 
 @pytest.mark.row("002-n")
-async def test_an_instance_is_stopped_and_started_before_aws_does_it_and_its_node_is_kept(
+async def test_instance_is_stopped_and_started_before_the_event_and_keeps_its_node(
     product: InstalledProduct,
 ) -> None:
     async with product.scope("002-n-moved", after="Never") as scope:
@@ -235,7 +237,7 @@ async def test_an_instance_is_stopped_and_started_before_aws_does_it_and_its_nod
         state = await nodeclaim_state(scope, claim)
         assert state.stop is not None and state.stop.step == "done" and state.launched is not None
         assert state.launched.provider_id == claim["status"]["providerID"]
-        # Its pod had to go elsewhere: nothing but that keeps it from going as an empty one.
+        # # Its pod had to move; only consolidateAfter keeps the empty node.
         await wait_until(lambda: scope.assert_blocked_by(name, "consolidateAfter of NodePool"))
 
 
@@ -256,13 +258,13 @@ async def _assert_rebooted(scope: ClusterScope, claim: dict[str, dict[str, str]]
 
 
 @pytest.mark.row("002-o")
-async def test_stateless_pods_leave_and_the_node_waits_for_the_stateful_ones(product: InstalledProduct) -> None:
+async def test_stateless_pods_are_evicted_and_stateful_ones_wait_for_approval(product: InstalledProduct) -> None:
     async with product.scope("002-o") as scope:
         rules = {"workloads": [{"matchLabels": {"app": "002-o-db"}, "action": "waitForApproval", "lead": "1h"}]}
         await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, interruption=rules))
-        small = pod_spec(scope.name, cpu="400m")["containers"]
-        await scope.create_deployment(2, containers=small)
-        await scope.create_deployment(1, "002-o-db", containers=small)
+        small_containers = pod_spec(scope.name, cpu="400m")["containers"]
+        await scope.create_deployment(2, containers=small_containers)
+        await scope.create_deployment(1, "002-o-db", containers=small_containers)
         await wait_until(lambda: scope.assert_pods_running(2))
         await wait_until(lambda: scope.assert_pods_running(1, "002-o-db"))
         (claim,) = await wait_until(lambda: scope.assert_nodes_initialized(1))
@@ -282,5 +284,5 @@ async def test_stateless_pods_leave_and_the_node_waits_for_the_stateful_ones(pro
 
 
 async def _assert_all_evicted(scope: ClusterScope, node: str) -> None:
-    here = [one["metadata"]["name"] for one in await scope.pods() if one["spec"].get("nodeName") == node]
-    assert not here, here
+    remaining = [one["metadata"]["name"] for one in await scope.pods() if one["spec"].get("nodeName") == node]
+    assert not remaining, remaining

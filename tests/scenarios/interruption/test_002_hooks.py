@@ -1,6 +1,6 @@
-"""Promise 3: a hook before the drain that takes a while, with the worker killed meanwhile; and what follows a failure.
+"""Promise 3: a slow hook before the drain, with the worker killed meanwhile; and the policy for failed hooks.
 
-The row speaks of three minutes; here it is the time that the worker is away and a Job's node takes to come.
+The row's three minutes are here the worker's downtime and the start of the Job's node.
 """
 
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ from tests.support.product.settings import HOOKS
 
 
 class HookService:
-    """Holds calls until it is `ready`; then answers with `status`."""
+    """Answers 202 with Retry-After until `ready`; then `status`."""
 
     def __init__(self, status: int = 200) -> None:
         self.status, self.ready = status, True
@@ -55,7 +55,7 @@ async def running_service(service: HookService) -> AsyncIterator[HookService]:
 
 
 async def run_pod_with_hooks(scope: ClusterScope, *hooks: dict[str, Any]) -> Object:
-    """A node with a pod, whose workflow knows these hooks: its NodeClaim."""
+    """A node with a pod, whose workflow has observed these hooks. Returns its NodeClaim."""
     rules = {"beforeDrain": list(hooks)}
     await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, hooks=rules))
     (claim,) = await scope.run_pods(1)
@@ -72,12 +72,12 @@ def http_hook(service: HookService, **fields: Any) -> dict[str, Any]:
     return {"name": "warn", "http": {"url": service.url}, **fields}
 
 
-async def jobs_of(product: InstalledProduct, claim: Object) -> list[Object]:
+async def list_jobs(product: InstalledProduct, claim: Object) -> list[Object]:
     return await product.items(JOBS.path(namespace=NAMESPACE), label=f"{HOOK_NODECLAIM}={nodeclaim_name(claim)}")
 
 
 async def _assert_one_job(product: InstalledProduct, claim: Object) -> Object:
-    found = await jobs_of(product, claim)
+    found = await list_jobs(product, claim)
     assert len(found) == 1, [job["metadata"]["name"] for job in found]
     return found[0]
 
@@ -89,16 +89,16 @@ async def _assert_succeeded_once(product: InstalledProduct, scope: ClusterScope,
 
 
 @pytest.mark.row("002-k")
-async def test_a_job_before_the_drain_is_made_once_although_the_worker_is_killed(
+async def test_job_before_the_drain_is_created_once_across_a_worker_kill(
     own_product: DedicatedProduct,
 ) -> None:
-    """The Job lasts until every other row of the act is where the worker is killed, too."""
+    """The Job runs long enough that the worker is killed while it runs."""
     await own_product.ensure_worker()
-    async with own_product.scope("002-k") as scope, own_product.scope("002-k-jobs") as where:
+    async with own_product.scope("002-k") as scope, own_product.scope("002-k-jobs") as job_scope:
         template = {
             "metadata": {"annotations": {"sandbox.tenure.sh/runs-for": "90s"}},
             "spec": {
-                "nodeSelector": {labels.NODEPOOL: where.name},
+                "nodeSelector": {labels.NODEPOOL: job_scope.name},
                 "containers": [{"name": "main", "image": PAUSE}],
             },
         }
@@ -123,13 +123,13 @@ async def test_a_job_before_the_drain_is_made_once_although_the_worker_is_killed
 
 
 async def _delete_jobs(product: InstalledProduct, claim: Object) -> None:
-    for job in await jobs_of(product, claim):
+    for job in await list_jobs(product, claim):
         path = JOBS.path(job["metadata"]["name"], namespace=NAMESPACE)
         await product.delete(f"{path}?propagationPolicy=Background")
 
 
 @pytest.mark.row("002-k")
-async def test_a_call_before_the_drain_has_one_key_although_the_worker_is_killed(
+async def test_call_before_the_drain_has_one_key_across_a_worker_kill(
     own_product: DedicatedProduct,
 ) -> None:
     await own_product.ensure_worker(**HOOKS)
@@ -154,14 +154,14 @@ async def test_a_call_before_the_drain_has_one_key_although_the_worker_is_killed
 
 
 @pytest.mark.row("002-k")
-async def test_what_follows_a_failure_is_what_the_policy_says(product: InstalledProduct) -> None:
+async def test_failed_hook_with_wait_blocks_the_drain_until_fixed(product: InstalledProduct) -> None:
     async with product.scope("002-k-waits") as scope, running_service(HookService(409)) as service:
         claim = await run_pod_with_hooks(scope, http_hook(service, onFailure="wait"))
         name = nodeclaim_name(claim)
         await product.delete(NODE_CLAIMS.path(name))
         await wait_until(lambda: scope.assert_event(name, "HookFailed", "answers 409", "the drain waits"), seconds=SOON)
-        waits = ("needs attention: fix the hook", "hook beforeDrain/warn failed, is tried again at")
-        await wait_until(lambda: scope.assert_blocked_by(name, *waits))
+        expected = ("needs attention: fix the hook", "hook beforeDrain/warn failed, is tried again at")
+        await wait_until(lambda: scope.assert_blocked_by(name, *expected))
         await wait_until(partial(_assert_stuck, product, name))
         await assert_throughout(lambda: scope.assert_pods_running(1), seconds=3)
         await scope.apply_manifest(
@@ -172,13 +172,13 @@ async def test_what_follows_a_failure_is_what_the_policy_says(product: Installed
 
 
 async def _assert_stuck(product: InstalledProduct, name: str) -> None:
-    """As `tenure stuck` lists it, long before its deadline."""
+    """`tenure stuck` lists it long before its deadline."""
     overdue, *_ = await find_stuck_nodes(product.temporal, product.connection.cluster)
     assert name in [nodeclaim.name for nodeclaim in overdue]
 
 
 @pytest.mark.row("002-k")
-async def test_a_hook_that_fails_keeps_a_node_that_nothing_forces_to_go(product: InstalledProduct) -> None:
+async def test_failed_hook_with_give_up_keeps_a_voluntarily_drained_node(product: InstalledProduct) -> None:
     async with product.scope("002-k-kept") as scope, running_service(HookService(409)) as service:
         claim = await run_pod_with_hooks(scope, http_hook(service, onFailure="giveUp"))
         name, node = nodeclaim_name(claim), claim["status"]["nodeName"]

@@ -1,4 +1,4 @@
-"""Promise 2 at the usual deadlines, which are too long to live through: on the time-skipping server."""
+"""Promise 2 with default deadlines, which are too long for real time: on the time-skipping server."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -17,12 +17,12 @@ from tests.support.workflows.eventually import query_state, wait_until_phase
 from tests.support.workflows.nodeclaim_workflows import BUSY, JOINED, create_nodeclaim
 
 DEFAULTS = Deadlines()
-UNKNOWN = PhaseDurations(
+UNKNOWN_DURATIONS = PhaseDurations(
     launch=default_expected_duration(DEFAULTS.launch),
     registration=default_expected_duration(DEFAULTS.registration),
     initialization=default_expected_duration(DEFAULTS.initialization),
 )
-"""What the watch hands to a first node, of which nothing is known."""
+"""The watch's expected durations for a first node, without measurements."""
 SLACK = timedelta(seconds=30)
 
 
@@ -34,21 +34,21 @@ async def skipping() -> AsyncIterator[WorkflowEnvironment]:
 
 @pytest.fixture
 async def fake(skipping: WorkflowEnvironment) -> AsyncIterator[WorkerHarness]:
-    async with WorkerHarness.on(skipping).running_worker() as working:
-        yield working
+    async with WorkerHarness.on(skipping).running_worker() as harness:
+        yield harness
 
 
 @pytest.mark.row("001-e")
 @pytest.mark.parametrize(
     ("group", "minutes", "reason"), [("group-1", 5, "LaunchTimeout"), ("", 15, "RegistrationTimeout")]
 )
-async def test_a_launch_has_5_minutes_and_a_registration_15_from_birth(
+async def test_launch_times_out_after_5_minutes_and_registration_after_15(
     fake: WorkerHarness, group: str, minutes: int, reason: str
 ) -> None:
-    """One whose launch group is never answered, and one whose instance never joins."""
+    """A NodeClaim whose launch group gets no result, and one whose instance never registers."""
     annotations = {"tenure.sh/launch-group": group} if group else {}
     claim = await create_nodeclaim(fake, annotations=annotations)
-    outcome = await (await fake.start(claim, expected=ExpectedDurations(default=UNKNOWN))).result()
+    outcome = await (await fake.start(claim, expected=ExpectedDurations(default=UNKNOWN_DURATIONS))).result()
     assert outcome.reason == reason and reason in fake.events.reasons_for("a")
     assert claim.metadata.creation_timestamp
     took = (
@@ -59,8 +59,8 @@ async def test_a_launch_has_5_minutes_and_a_registration_15_from_birth(
 
 
 @pytest.mark.row("001-h")
-async def test_a_node_that_is_ready_only_after_6_minutes_was_slow_and_never_stuck(fake: WorkerHarness) -> None:
-    handle = await fake.start(await create_nodeclaim(fake), expected=ExpectedDurations(default=UNKNOWN))
+async def test_node_ready_after_6_minutes_is_slow_but_not_overdue(fake: WorkerHarness) -> None:
+    handle = await fake.start(await create_nodeclaim(fake), expected=ExpectedDurations(default=UNKNOWN_DURATIONS))
     await wait_until_phase(handle, Phase.REGISTRATION)
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
     await fake.signal_observed(handle, **JOINED)

@@ -1,4 +1,4 @@
-"""Promise 2 on machines that cost the most: a GPU node that restarts its kubelet keeps its pending pod."""
+"""Promise 2 for expensive nodes: a GPU node whose kubelet restarts keeps its pending pod."""
 
 import pytest
 
@@ -9,16 +9,16 @@ from tests.support.product.objects import pod_spec
 from tests.support.product.product import InstalledProduct
 
 GPU = "nvidia.com/gpu"
-OUT_FOR = 15.0
-"""Seconds for which the node is NotReady; the consolidation after it could be emptied is later than that."""
+NOT_READY_SECONDS = 15.0
+"""Seconds for which the node is NotReady, less than consolidateAfter."""
 
 
 @pytest.mark.row("001-b")
-async def test_a_gpu_node_that_is_not_ready_for_a_while_buys_no_second_one(product: InstalledProduct) -> None:
+async def test_gpu_node_that_is_notready_for_a_short_time_is_not_replaced(product: InstalledProduct) -> None:
     async with product.scope("001-b", types=["g4dn.xlarge"], after="60s") as scope:
         (claim,) = await scope.run_pods(1, containers=pod_spec(scope.name, **{GPU: "1"})["containers"])
         node = claim["status"]["nodeName"]
-        await scope.inject_node_fault(NotReady(for_seconds=OUT_FOR), node=node)
+        await scope.inject_node_fault(NotReady(for_seconds=NOT_READY_SECONDS), node=node)
         await wait_until(lambda: scope.assert_node_not_ready(node))
         (pod,) = await scope.pods()
         await product.delete(PODS.path(pod["metadata"]["name"], namespace="default"))

@@ -1,4 +1,4 @@
-"""Promise 2, with the worker killed between CreateFleet and what is written down of it."""
+"""Promise 2, with the worker killed between CreateFleet and the write of its result."""
 
 import pytest
 
@@ -11,10 +11,10 @@ GROUP = 3
 
 
 @pytest.mark.row("001-g")
-async def test_killed_before_the_answer_a_claim_alone_repeats_the_call_and_gets_the_same_instance(
+async def test_single_launch_repeats_its_call_after_a_lost_response_and_worker_kill(
     own_product: DedicatedProduct,
 ) -> None:
-    """EC2 does the work, and its answer never arrives."""
+    """EC2 launches the instance, but its response never arrives."""
     await own_product.ensure_worker()
     async with own_product.scope("001-g") as scope:
         name = await scope.create_standalone_nodeclaim()
@@ -32,20 +32,20 @@ async def test_killed_before_the_answer_a_claim_alone_repeats_the_call_and_gets_
 
 
 @pytest.mark.row("001-g")
-async def test_killed_before_the_status_a_launch_group_gets_one_instance_per_claim(
+async def test_launch_group_has_one_instance_per_nodeclaim_after_a_worker_kill(
     own_product: DedicatedProduct,
 ) -> None:
-    """EC2's answer arrives, and not a word of it can be written down."""
+    """EC2's response arrives, but no status can be written."""
     await own_product.ensure_worker()
     async with own_product.scope("001-g") as scope:
-        mute = scope.inject_api_fault(Cut(), f"/nodeclaims/{scope.name}-[a-z0-9]+/status", "PATCH")
+        status_fault = scope.inject_api_fault(Cut(), f"/nodeclaims/{scope.name}-[a-z0-9]+/status", "PATCH")
         await scope.create_deployment(GROUP)
         await wait_until(lambda: scope.assert_instances_alive(GROUP))
-        await wait_until(lambda: _assert_tried(mute.hits))
+        await wait_until(lambda: _assert_tried(status_fault.hits))
         await own_product.kill_worker()
         claims = await scope.nodeclaims()
         assert len(claims) == GROUP and not any(claim.get("status", {}).get("providerID") for claim in claims)
-        scope.remove_api_fault(mute)
+        scope.remove_api_fault(status_fault)
         await own_product.resume_worker()
         await wait_until(lambda: scope.assert_pods_running(GROUP))
         await wait_until(lambda: scope.assert_nodes_initialized(GROUP))
@@ -53,7 +53,7 @@ async def test_killed_before_the_status_a_launch_group_gets_one_instance_per_cla
 
 
 async def _assert_one_instance_each(scope: ClusterScope, claims: list[str]) -> None:
-    """The same NodeClaims, as many instances, each its own, and one token for all of it."""
+    """The NodeClaims are unchanged, each has its own instance, and one client token was used."""
     found = await scope.nodeclaims()
     assert sorted(object_names(found)) == sorted(claims)
     instances = [claim["status"]["providerID"].rpartition("/")[2] for claim in found]

@@ -1,4 +1,4 @@
-"""Promise 2, for nodes that were up: taints that come late or come back, flapping, reboots."""
+"""Promise 2, for initialized nodes: late or returning taints, flapping, and reboots."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -18,39 +18,39 @@ from tests.support.product.settings import GRACE
 
 AGENT = {"key": "cni.example.com/agent-not-ready", "value": "true", "effect": "NoSchedule"}
 PROXY = {"key": "proxy.example.com/not-ready", "effect": "NoSchedule"}
-STRANGER = {"key": "stranger.example.com/keep-out", "effect": "NoSchedule"}
+UNDECLARED = {"key": "stranger.example.com/keep-out", "effect": "NoSchedule"}
 GPU = "nvidia.com/gpu"
-SHORT = 15
-"""Seconds for which a node of these tests is away at a time: less than half of the grace, and enough to be seen."""
+NOT_READY_SECONDS = 15
+"""Seconds of a NotReady interval: less than half of the grace period, and long enough to be observed."""
 
 
 @pytest.mark.row("001-a")
-async def test_startup_taints_may_go_in_any_order_and_come_late(product: InstalledProduct) -> None:
+async def test_startup_taints_can_be_removed_in_any_order_and_return(product: InstalledProduct) -> None:
     async with product.scope("001-a", startup_taints=[AGENT, PROXY]) as scope:
         await scope.create_deployment(1)
         (claim,) = await wait_until(lambda: scope.assert_initialization_waits(labels.STARTUP_TAINTS_EXIST))
         node = claim["status"]["nodeName"]
-        await _change_taints(scope, node, off=PROXY)
-        await _change_taints(scope, node, on=PROXY)
-        await _change_taints(scope, node, off=AGENT)
+        await _change_taints(scope, node, removed=PROXY)
+        await _change_taints(scope, node, added=PROXY)
+        await _change_taints(scope, node, removed=AGENT)
         (waiting,) = await wait_until(partial(_assert_waits_for_taint, scope, PROXY, AGENT))
         assert labels.STARTUP_TAINTS_EXIST in condition_reason(waiting, labels.INITIALIZED_CONDITION)
         await assert_throughout(scope.assert_one_node_launched, seconds=3)
-        await _change_taints(scope, node, off=PROXY)
+        await _change_taints(scope, node, removed=PROXY)
         await wait_until(lambda: scope.assert_pods_running(1))
         await scope.assert_one_node_launched()
 
 
 @pytest.mark.row("001-b")
-async def test_a_startup_taint_that_comes_back_keeps_the_pending_pod_waiting(product: InstalledProduct) -> None:
+async def test_returning_startup_taint_keeps_the_pod_pending_on_its_node(product: InstalledProduct) -> None:
     async with product.scope("001-b", after="60s", startup_taints=[AGENT]) as scope:
         claim, node = await _run_pod_on_initialized_node(scope)
-        await _change_taints(scope, node, on=AGENT)
+        await _change_taints(scope, node, added=AGENT)
         await _replace_pod(scope)
         await wait_until(lambda: _assert_pod_pending(scope))
         await wait_until(lambda: _read_intervals(scope, claim, lambda found: found.endswith("Z/")))
         await assert_throughout(scope.assert_one_node_launched, seconds=8)
-        await _change_taints(scope, node, off=AGENT)
+        await _change_taints(scope, node, removed=AGENT)
         await wait_until(lambda: scope.assert_pods_running(1))
         assert [pod["spec"]["nodeName"] for pod in await scope.pods()] == [node]
         await wait_until(lambda: _read_intervals(scope, claim, lambda found: not found.endswith("/")))
@@ -58,12 +58,12 @@ async def test_a_startup_taint_that_comes_back_keeps_the_pending_pod_waiting(pro
 
 
 @pytest.mark.row("001-c")
-async def test_a_startup_taint_that_comes_back_and_stays_is_a_real_one_after_the_grace(
+async def test_returning_startup_taint_counts_after_the_grace_period(
     product: InstalledProduct,
 ) -> None:
     async with product.scope("001-c", after="120s", startup_taints=[AGENT]) as scope:
         claim, node = await _run_pod_on_initialized_node(scope)
-        await _change_taints(scope, node, on=AGENT)
+        await _change_taints(scope, node, added=AGENT)
         began = _parse_time(
             (await wait_until(lambda: _read_intervals(scope, claim, bool))).rpartition(" ")[2].rstrip("/")
         )
@@ -71,19 +71,21 @@ async def test_a_startup_taint_that_comes_back_and_stays_is_a_real_one_after_the
         second = await wait_until(lambda: scope.assert_newest_nodeclaim(2))
         assert await _created_at(scope, second) - began >= timedelta(seconds=GRACE)
         await wait_until(lambda: scope.assert_event(claim, "NotReadyGraceOver", node, AGENT["key"]))
-        await _change_taints(scope, await wait_until(partial(_assert_node_waits_for_agent, scope, second)), off=AGENT)
+        await _change_taints(
+            scope, await wait_until(partial(_assert_node_waits_for_agent, scope, second)), removed=AGENT
+        )
         await wait_until(lambda: scope.assert_pods_running(1))
         await scope.wait_until_nodes_launched(2)
 
 
 @pytest.mark.row("001-c")
-async def test_a_node_that_flaps_uses_its_grace_up(product: InstalledProduct) -> None:
-    """No stretch is as long as the grace; together they are, and the third has no whole one left."""
+async def test_flapping_node_uses_up_its_grace_period(product: InstalledProduct) -> None:
+    """Each interval is shorter than the grace period, but together they exceed it during the third."""
     async with product.scope("001-c", after="120s") as scope:
         (claim,) = await scope.run_pods(1)
         name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
         for interval_count in (1, 2):
-            await scope.inject_node_fault(NotReady(for_seconds=SHORT), node=node)
+            await scope.inject_node_fault(NotReady(for_seconds=NOT_READY_SECONDS), node=node)
             await wait_until(lambda: scope.assert_node_not_ready(node))
             await wait_until(lambda: scope.assert_node_ready_status(node, ready="True"))
             await wait_until(partial(_read_intervals, scope, name, partial(_have_ended, interval_count)))
@@ -99,13 +101,13 @@ async def test_a_node_that_flaps_uses_its_grace_up(product: InstalledProduct) ->
 
 
 @pytest.mark.row("001-b")
-async def test_a_machine_that_reboots_keeps_its_pods_and_is_initialized_again(product: InstalledProduct) -> None:
+async def test_rebooted_node_keeps_its_pods_and_is_initialized_again(product: InstalledProduct) -> None:
     async with product.scope("001-b", after="60s") as scope:
         (claim,) = await scope.run_pods(1)
         name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
         before = object_names(await scope.pods())
         boot_id = (await scope.assert_node_ready_status(node, ready="True"))["status"]["nodeInfo"]["bootID"]
-        await scope.inject_node_fault(NotReady(for_seconds=SHORT, new_boot_id=True), node=node)
+        await scope.inject_node_fault(NotReady(for_seconds=NOT_READY_SECONDS, new_boot_id=True), node=node)
         await wait_until(lambda: scope.assert_node_not_ready(node))
         state = await wait_until(partial(_assert_reinitialized, scope, name))
         assert state.boot_id != boot_id and state.reboots == 1
@@ -118,11 +120,11 @@ async def test_a_machine_that_reboots_keeps_its_pods_and_is_initialized_again(pr
 
 
 @pytest.mark.row("001-b")
-async def test_a_gpu_that_goes_with_its_kubelet_is_waited_for(product: InstalledProduct) -> None:
+async def test_pod_waits_for_a_gpu_that_is_missing_after_a_kubelet_restart(product: InstalledProduct) -> None:
     async with product.scope("001-b", after="60s", types=["g4dn.xlarge"]) as scope:
         (claim,) = await scope.run_pods(1, containers=pod_spec(scope.name, **{GPU: "1"})["containers"])
         node = claim["status"]["nodeName"]
-        await scope.inject_node_fault(NotReady(for_seconds=SHORT), node=node)
+        await scope.inject_node_fault(NotReady(for_seconds=NOT_READY_SECONDS), node=node)
         await wait_until(lambda: scope.assert_node_not_ready(node))
         await product.patch_status(NODES.path(node), {"allocatable": {GPU: "0"}})
         await _replace_pod(scope)
@@ -135,37 +137,37 @@ async def test_a_gpu_that_goes_with_its_kubelet_is_waited_for(product: Installed
 
 
 @pytest.mark.row("001-d")
-async def test_a_taint_that_nobody_declared_and_that_comes_late_is_explained_too(product: InstalledProduct) -> None:
+async def test_undeclared_taint_on_an_initialized_node_is_explained(product: InstalledProduct) -> None:
     async with product.scope("001-d", after="30s") as scope:
         (claim,) = await scope.run_pods(1)
-        await _change_taints(scope, claim["status"]["nodeName"], on=STRANGER)
+        await _change_taints(scope, claim["status"]["nodeName"], added=UNDECLARED)
         await _replace_pod(scope)
         await wait_until(lambda: scope.assert_newest_nodeclaim(2))
         first = claim["metadata"]["name"]
-        await wait_until(lambda: scope.assert_event(first, "UndeclaredTaint", STRANGER["key"], "startupTaints"))
+        await wait_until(lambda: scope.assert_event(first, "UndeclaredTaint", UNDECLARED["key"], "startupTaints"))
         await wait_until(lambda: scope.assert_pods_running(1))
         await wait_until(lambda: scope.assert_nodeclaims_deleted([first]))
         await scope.wait_until_nodes_launched(2)
 
 
 async def _run_pod_on_initialized_node(scope: ClusterScope) -> tuple[str, str]:
-    """A pod runs on a node whose agent did its work: names of its NodeClaim and of the Node."""
+    """A pod runs on a node whose agent removed its taint. Returns the names of NodeClaim and Node."""
     await scope.create_deployment(1)
     (claim,) = await wait_until(lambda: scope.assert_initialization_waits(labels.STARTUP_TAINTS_EXIST))
-    await _change_taints(scope, claim["status"]["nodeName"], off=AGENT)
+    await _change_taints(scope, claim["status"]["nodeName"], removed=AGENT)
     await wait_until(lambda: scope.assert_pods_running(1))
     await wait_until(lambda: scope.assert_nodes_initialized(1))
     return claim["metadata"]["name"], claim["status"]["nodeName"]
 
 
 async def _change_taints(
-    scope: ClusterScope, node: str, *, on: Object | None = None, off: Object | None = None
+    scope: ClusterScope, node: str, *, added: Object | None = None, removed: Object | None = None
 ) -> None:
-    """As an agent on the node does it."""
+    """As an agent on the node does."""
     found = await scope.product.kube.request("GET", NODES.path(node))
-    keys = {one["key"] for one in (on, off) if one}
+    keys = {one["key"] for one in (added, removed) if one}
     remaining = [one for one in found["spec"].get("taints") or () if one["key"] not in keys]
-    await scope.product.patch(NODES.path(node), {"spec": {"taints": [*remaining, *([on] if on else [])]}})
+    await scope.product.patch(NODES.path(node), {"spec": {"taints": [*remaining, *([added] if added else [])]}})
 
 
 async def _replace_pod(scope: ClusterScope) -> None:
@@ -185,11 +187,11 @@ async def _assert_waits_for_taint(scope: ClusterScope, taint: Object, removed: O
     return claims
 
 
-async def _read_intervals(scope: ClusterScope, claim: str, good: Callable[[str], bool]) -> str:
-    """When its node was away, as the NodeClaim says."""
+async def _read_intervals(scope: ClusterScope, claim: str, accepts: Callable[[str], bool]) -> str:
+    """The NodeClaim's annotation with the NotReady intervals of its node."""
     (found,) = [one for one in await scope.nodeclaims() if one["metadata"]["name"] == claim]
     record = str(found["metadata"].get("annotations", {}).get(labels.NOT_READY_INTERVALS, ""))
-    assert good(record), f"{claim} was away {record!r}"
+    assert accepts(record), f"{claim} was away {record!r}"
     return record
 
 
@@ -198,7 +200,7 @@ def _have_ended(interval_count: int, record: str) -> bool:
 
 
 async def _assert_node_waits_for_agent(scope: ClusterScope, claim: str) -> str:
-    """The Node of a NodeClaim that has joined and waits for its agent."""
+    """The Node of a registered NodeClaim that waits for its agent."""
     (found,) = [one for one in await scope.nodeclaims() if one["metadata"]["name"] == claim]
     initialized_reason = condition_reason(found, labels.INITIALIZED_CONDITION)
     assert AGENT["key"] in initialized_reason, initialized_reason

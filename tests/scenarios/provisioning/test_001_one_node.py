@@ -1,4 +1,4 @@
-"""Promise 2: one need, one node."""
+"""Promise 2: each pending pod triggers at most one node."""
 
 from datetime import datetime, timedelta
 
@@ -19,16 +19,16 @@ CILIUM = "node.cilium.io/agent-not-ready"
 TAINTS = tuple(Taint(key=CILIUM, value="true", effect=effect) for effect in ("NoExecute", "NoSchedule"))
 DECLARED = [taint.to_object() for taint in TAINTS]
 FOREVER = 3600.0
-"""Seconds: the drivers are there when the test says so."""
+"""Seconds, longer than the test: it reports the drivers itself."""
 GPU = {"types": ["g4dn.xlarge"]}
 
 
-def needs_gpu(scope: ClusterScope) -> Object:
+def gpu_pod(scope: ClusterScope) -> Object:
     return {"containers": pod_spec(scope.name, **{"nvidia.com/gpu": "1"})["containers"]}
 
 
 @pytest.mark.row("001-a")
-async def test_a_startup_taint_that_lasts_buys_no_second_node(product: InstalledProduct) -> None:
+async def test_startup_taint_does_not_trigger_a_second_node(product: InstalledProduct) -> None:
     async with product.scope("001-a", startup_taints=DECLARED) as scope:
         await scope.inject_node_fault(AddTaint(taints=TAINTS))
         await scope.create_deployment(1)
@@ -41,7 +41,7 @@ async def test_a_startup_taint_that_lasts_buys_no_second_node(product: Installed
 
 
 @pytest.mark.row("001-b")
-async def test_a_node_that_is_not_ready_for_a_while_keeps_its_pending_pod(product: InstalledProduct) -> None:
+async def test_node_that_is_notready_for_a_short_time_keeps_its_pending_pod(product: InstalledProduct) -> None:
     async with product.scope("001-b", after="60s") as scope:
         (claim,) = await scope.run_pods(1)
         node = claim["status"]["nodeName"]
@@ -55,38 +55,38 @@ async def test_a_node_that_is_not_ready_for_a_while_keeps_its_pending_pod(produc
 
 
 @pytest.mark.row("001-c")
-async def test_a_node_that_does_not_come_back_is_replaced_after_the_grace_and_not_before(
+async def test_notready_node_is_replaced_only_after_the_grace_period(
     product: InstalledProduct,
 ) -> None:
     async with product.scope("001-c", after="120s") as scope:
         (claim,) = await scope.run_pods(1)
         node = claim["status"]["nodeName"]
         await scope.inject_node_fault(NotReady(), node=node)
-        lost = ready_changed_at(await wait_until(lambda: scope.assert_node_not_ready(node)))
+        not_ready_at = ready_changed_at(await wait_until(lambda: scope.assert_node_not_ready(node)))
         await _replace_pod(scope)
         second = await wait_until(lambda: scope.assert_newest_nodeclaim(2))
-        (born,) = [one for one in await scope.nodeclaims() if one["metadata"]["name"] == second]
-        assert _parse_time(born["metadata"]["creationTimestamp"]) - lost >= timedelta(seconds=GRACE)
+        (second_nodeclaim,) = [one for one in await scope.nodeclaims() if one["metadata"]["name"] == second]
+        assert _parse_time(second_nodeclaim["metadata"]["creationTimestamp"]) - not_ready_at >= timedelta(seconds=GRACE)
         await wait_until(lambda: scope.assert_event(claim["metadata"]["name"], "NotReadyGraceOver", node))
         await wait_until(lambda: scope.assert_pods_running(1))
         await scope.wait_until_nodes_launched(2)
 
 
 @pytest.mark.row("001-d")
-async def test_a_taint_that_nobody_declared_is_a_real_one_and_is_explained(product: InstalledProduct) -> None:
-    stranger = Taint(key="stranger.example.com/keep-out", effect="NoSchedule")
+async def test_undeclared_taint_is_explained_and_the_node_is_replaced(product: InstalledProduct) -> None:
+    undeclared = Taint(key="stranger.example.com/keep-out", effect="NoSchedule")
     async with product.scope("001-d", after="3s") as scope:
-        await scope.inject_node_fault(AddTaint(taints=(stranger,)), count=1)
+        await scope.inject_node_fault(AddTaint(taints=(undeclared,)), count=1)
         await scope.create_deployment(1)
         await wait_until(lambda: scope.assert_pods_running(1))
         await scope.wait_until_nodes_launched(2)
         first = (await scope.nodeclaim_workflows())[0].name
-        await wait_until(lambda: scope.assert_event(first, "UndeclaredTaint", stranger.key, "startupTaints"))
+        await wait_until(lambda: scope.assert_event(first, "UndeclaredTaint", undeclared.key, "startupTaints"))
         await wait_until(lambda: scope.assert_nodeclaims_deleted([first]))
 
 
 @pytest.mark.row("001-e")
-async def test_an_instance_that_never_registers_is_replaced_at_the_deadline(product: InstalledProduct) -> None:
+async def test_instance_that_never_registers_is_replaced_at_its_deadline(product: InstalledProduct) -> None:
     async with product.scope("001-e") as scope:
         await scope.inject_node_fault(NeverRegister(), count=1)
         await scope.create_deployment(1)
@@ -99,7 +99,7 @@ async def test_an_instance_that_never_registers_is_replaced_at_the_deadline(prod
 
 
 @pytest.mark.row("001-e")
-async def test_a_launch_that_hangs_is_given_up_at_its_deadline_and_another_follows(product: InstalledProduct) -> None:
+async def test_failing_launch_times_out_and_is_replaced(product: InstalledProduct) -> None:
     async with product.scope("001-e") as scope:
         fault = scope.inject_aws_fault("5xx", "CreateFleet")
         await scope.create_deployment(1)
@@ -112,10 +112,10 @@ async def test_a_launch_that_hangs_is_given_up_at_its_deadline_and_another_follo
 
 
 @pytest.mark.row("001-f")
-async def test_a_pod_waits_for_the_device_plugin_on_the_node_it_has(product: InstalledProduct) -> None:
+async def test_pod_waits_for_the_device_plugin_on_its_node(product: InstalledProduct) -> None:
     async with product.scope("001-f", **GPU) as scope:
         await scope.inject_node_fault(LateDevices(seconds=None))
-        await scope.create_deployment(1, **needs_gpu(scope))
+        await scope.create_deployment(1, **gpu_pod(scope))
         (claim,) = await wait_until(lambda: scope.assert_initialization_waits(labels.RESOURCE_NOT_REGISTERED))
         assert "nvidia.com/gpu" in condition_reason(claim, labels.INITIALIZED_CONDITION)
         await scope.assert_one_node_launched()
@@ -125,10 +125,10 @@ async def test_a_pod_waits_for_the_device_plugin_on_the_node_it_has(product: Ins
 
 
 @pytest.mark.row("001-h")
-async def test_a_gpu_node_that_installs_drivers_is_slow_and_not_stuck(product: InstalledProduct) -> None:
+async def test_gpu_node_that_installs_drivers_is_not_overdue(product: InstalledProduct) -> None:
     async with product.scope("001-h", **GPU) as scope:
         await scope.inject_node_fault(SlowReady(seconds=FOREVER))
-        await scope.create_deployment(1, **needs_gpu(scope))
+        await scope.create_deployment(1, **gpu_pod(scope))
         (claim,) = await wait_until(lambda: scope.assert_initialization_waits(labels.NODE_NOT_READY))
         name = claim["metadata"]["name"]
         await wait_until(lambda: scope.assert_blocked_by(name, labels.NODE_NOT_READY))
@@ -142,7 +142,7 @@ async def test_a_gpu_node_that_installs_drivers_is_slow_and_not_stuck(product: I
 
 
 @pytest.mark.row("001-i")
-async def test_a_startup_taint_that_stays_makes_the_node_overdue_everywhere(product: InstalledProduct) -> None:
+async def test_lasting_startup_taint_makes_the_node_overdue(product: InstalledProduct) -> None:
     async with product.scope("001-i", startup_taints=DECLARED) as scope:
         await scope.create_deployment(1)
         name = await wait_until(lambda: scope.assert_newest_nodeclaim(1))
@@ -159,7 +159,7 @@ async def test_a_startup_taint_that_stays_makes_the_node_overdue_everywhere(prod
 
 
 async def _replace_pod(scope: ClusterScope) -> None:
-    """Its successor has to wait, since the node is NotReady."""
+    """The new pod stays pending, since the node is NotReady."""
     (pod,) = await scope.pods()
     await scope.product.delete(PODS.path(pod["metadata"]["name"], namespace="default"))
 

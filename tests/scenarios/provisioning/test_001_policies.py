@@ -1,4 +1,6 @@
-"""Promise 2 where policies have a say: slow is not stuck, overdue is seen everywhere, what follows is the pool's."""
+"""Promise 2 with LifecyclePolicies: slow is not overdue, overdue is visible everywhere, and the policy decides the
+action.
+"""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -23,7 +25,7 @@ DECLARED = [taint.to_object() for taint in TAINTS]
 
 
 async def list_stuck(product: InstalledProduct) -> dict[str, list[str]]:
-    """What `tenure stuck` tells: names of NodeClaims, and what follows for the overdue ones."""
+    """Names of NodeClaims as `tenure stuck` lists them; `kept` are the overdue ones whose action is an alarm."""
     overdue, slow, follows, _ = await find_stuck_nodes(product.temporal, product.connection.cluster)
     return {
         "overdue": [one.name for one in overdue],
@@ -33,8 +35,8 @@ async def list_stuck(product: InstalledProduct) -> dict[str, list[str]]:
 
 
 @pytest.mark.row("001-h")
-async def test_a_node_slower_than_others_is_slow_and_neither_stuck_nor_alarmed(product: InstalledProduct) -> None:
-    """The worker's own deadline is 60 s; the pool's is longer, and counts."""
+async def test_slow_node_is_neither_overdue_nor_alarmed(product: InstalledProduct) -> None:
+    """The policy's deadline overrides the worker's 60 seconds."""
     async with product.scope("001-h") as scope:
         await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, initialization={"deadline": "5m"}))
         await scope.inject_node_fault(SlowReady(seconds=3600.0))
@@ -54,10 +56,10 @@ async def test_a_node_slower_than_others_is_slow_and_neither_stuck_nor_alarmed(p
         await wait_until(lambda: _assert_unblocked(scope, name))
 
 
-async def _assert_listed(product: InstalledProduct, how: str, name: str) -> dict[str, list[str]]:
-    """`tenure stuck` lists it so."""
+async def _assert_listed(product: InstalledProduct, category: str, name: str) -> dict[str, list[str]]:
+    """`tenure stuck` lists the NodeClaim in this category."""
     stuck_nodes = await list_stuck(product)
-    assert name in stuck_nodes[how], stuck_nodes
+    assert name in stuck_nodes[category], stuck_nodes
     return stuck_nodes
 
 
@@ -71,7 +73,7 @@ async def _assert_unblocked(scope: ClusterScope, name: str) -> None:
 
 
 @pytest.mark.row("001-i")
-async def test_what_is_overdue_is_seen_everywhere_until_it_is_so_no_more(product: InstalledProduct) -> None:
+async def test_overdue_node_is_visible_everywhere_until_it_recovers(product: InstalledProduct) -> None:
     async with product.scope("001-i", startup_taints=DECLARED) as scope:
         policy = await scope.apply_manifest(
             lifecycle_policy(scope.name, scope.name, initialization={"deadline": "25s"})
@@ -96,7 +98,7 @@ async def test_what_is_overdue_is_seen_everywhere_until_it_is_so_no_more(product
 
 
 @pytest.mark.row("001-i")
-async def test_a_pool_that_wants_overdue_nodes_replaced_gets_another(product: InstalledProduct) -> None:
+async def test_overdue_node_is_replaced_when_the_policy_says_so(product: InstalledProduct) -> None:
     async with product.scope("001-i") as scope:
         rules = {"deadline": "25s", "whenOverdue": "replace"}
         await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, initialization=rules))
@@ -110,7 +112,7 @@ async def test_a_pool_that_wants_overdue_nodes_replaced_gets_another(product: In
 
 
 @pytest.mark.row("001-e")
-async def test_a_deadline_that_a_person_shortens_holds_for_nodes_that_wait_already(product: InstalledProduct) -> None:
+async def test_changed_policy_applies_to_overdue_nodes(product: InstalledProduct) -> None:
     async with product.scope("001-e") as scope:
         await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, registration={"whenOverdue": "alarm"}))
         await scope.inject_node_fault(NeverRegister(), count=1)
@@ -125,7 +127,7 @@ async def test_a_deadline_that_a_person_shortens_holds_for_nodes_that_wait_alrea
 
 
 @pytest.mark.row("001-i")
-async def test_policies_that_contradict_each_other_say_so(product: InstalledProduct) -> None:
+async def test_conflicting_policies_report_each_other(product: InstalledProduct) -> None:
     async with product.scope("001-i") as scope:
         older, younger = f"{scope.name}-a", f"{scope.name}-b"
         await scope.apply_manifest(lifecycle_policy(older, scope.name, drain={"deadline": "1h"}))
@@ -137,7 +139,7 @@ async def test_policies_that_contradict_each_other_say_so(product: InstalledProd
 
 @pytest.mark.row("001-j")
 @pytest.mark.exact_counters
-async def test_start_up_times_are_measured_by_phase_pool_and_type_and_the_slowest_is_found(
+async def test_startup_durations_are_measured_and_the_slowest_node_is_found(
     product: InstalledProduct,
 ) -> None:
     async with product.scope("001-j") as scope:
