@@ -17,7 +17,7 @@ TIERS = ("unit", "replay", "adapters", "smoke", "integration", "scenarios", "cha
 """Folders below `tests/`. Every test gets the name of its folder as a marker."""
 REAL_COMPONENTS = {"adapters", "smoke", "integration", "scenarios", "chaos"}
 TIMEOUT_SECONDS = 900.0
-"""For one test with real components. Each wait inside the test has its own, shorter timeout."""
+"""Timeout of a test with real components. Each wait inside the test has its own, shorter timeout."""
 
 STOP_TIMEOUT_SECONDS = 90.0
 SHARED_SANDBOX = "shared-sandbox"
@@ -26,7 +26,7 @@ OWN_SANDBOXES = 3
 """Sandboxes that run at the same time for tests that start, stop and kill workers."""
 SLOW_TESTS: dict[str, str] = tomllib.loads((ROOT / "unit" / "slow_tests.toml").read_text())["slow"]
 SERIAL_FIXTURES = ("endpoint", "shared_kit", "cluster")
-"""Servers with one state each, which their tests reset."""
+"""Fixtures of servers with a single state, which their tests reset."""
 
 # The duration of an example depends on how busy the machine is, so no profile has a deadline.
 SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -63,7 +63,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests by folder, and group those that must run one after the other in one xdist worker."""
+    """Mark tests by folder, and group those that must run sequentially in one xdist worker."""
     if row := config.getoption("--row"):
         items[:] = [item for item in items if row in rows_of(item)]
     killed = config.getoption("--kill-seed") is not None
@@ -86,19 +86,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def rows_of(item: pytest.Item) -> list[str]:
-    """The rows of the scenarios that a test keeps."""
+    """The scenario rows that a test covers."""
     return [str(row) for mark in item.iter_markers("row") for row in mark.args]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """pytest-xdist ignores groups without a word where it does not fit the version of pytest."""
+    """Without this check, a pytest-xdist that does not fit the version of pytest would silently ignore groups."""
     if hasattr(session.config, "workerinput") and session.config.getoption("loadgroup"):
         grouped = [item.nodeid for item in session.items if item.get_closest_marker("xdist_group")]
         assert all("@" in nodeid for nodeid in grouped), "pytest-xdist does not group: pin another version of pytest"
 
 
 def group_of(item: pytest.Item, killed: bool, own: list[Path]) -> str:
-    """Empty for a test that may run next to any other."""
+    """The xdist group; empty for a test that may run next to any other."""
     fixtures = fixtures_of(item)
     if item.path in own and needs_own_sandbox(item, killed):
         return f"own-sandbox-{own.index(item.path) % OWN_SANDBOXES}"
@@ -143,14 +143,14 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def exclusive_tests_done(request: pytest.FixtureRequest) -> None:
     """Wait until no test uses the shared sandbox alone any more."""
     done = run_directory(request.config) / EXCLUSIVE_TESTS_DONE
-    give_up = time.monotonic() + TIMEOUT_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while any(map(is_exclusive, request.session.items)) and not done.exists():
-        assert time.monotonic() < give_up, "the tests that use the shared sandbox alone did not end"
+        assert time.monotonic() < deadline, "the tests that use the shared sandbox alone did not end"
         time.sleep(0.2)
 
 
 def run_directory(config: pytest.Config) -> Path:
-    """The temporary directory that all processes of the run have in common."""
+    """The temporary directory that all processes of the run share."""
     factory: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]
     base = factory.getbasetemp()
     return base.parent if hasattr(config, "workerinput") else base
@@ -165,8 +165,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     pid = directory / "server.pid"
     if pid.exists():
         os.kill(int(pid.read_text()), signal.SIGTERM)
-        give_up = time.monotonic() + STOP_TIMEOUT_SECONDS
-        while pid.exists() and time.monotonic() < give_up:
+        deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
+        while pid.exists() and time.monotonic() < deadline:
             time.sleep(0.1)
     if (failure := directory / "failure").exists():
         print(f"\nthe shared sandbox failed: {failure.read_text()}")

@@ -22,24 +22,24 @@ from tests.oracle.volumes import (
 
 @dataclass(frozen=True, kw_only=True)
 class PlanInputs:
-    """The world a plan was made in. `used` is what each pool's nodes have already."""
+    """The inputs of a plan. `used` is the usage of each NodePool's existing nodes."""
 
     pods: Mapping[str, PodFact]
-    """Those that want a place, by UID."""
+    """Pending pods by UID."""
     pools: Mapping[str, NodePoolFact] = field(default_factory=dict)
     types: Mapping[str, InstanceType] = field(default_factory=dict)
     nodes: Mapping[str, NodeFact] = field(default_factory=dict)
     bound: Mapping[str, Sequence[PodFact]] = field(default_factory=dict)
-    """Pods by the node they run on."""
+    """Running pods by node."""
     daemons: Sequence[DaemonSetFact] = ()
     used: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Labels of each."""
+    """Labels by namespace."""
     disks: StorageInputs = field(default_factory=StorageInputs)
 
 
 def find_violations(plan: Plan, inputs: PlanInputs) -> list[str]:
-    """Everything that is wrong with a plan, in words; empty for a valid one."""
+    """All violations of a plan as text; empty for a valid plan."""
     found = [*_counting_violations(plan, inputs), *_limit_violations(plan, inputs), *_volume_violations(plan, inputs)]
     for number, nodeclaim in enumerate(plan.claims):
         found += [f"claim {number}: {problem}" for problem in _nodeclaim_violations(nodeclaim, inputs)]
@@ -51,7 +51,7 @@ def find_violations(plan: Plan, inputs: PlanInputs) -> list[str]:
 
 
 def _build_spots(plan: Plan, inputs: PlanInputs) -> list[Spot]:
-    """Every node as it will be when the plan is carried out."""
+    """All nodes as they are after the plan is carried out."""
     planned = _nominated_pods(plan, inputs)
     spots = []
     for name, node in inputs.nodes.items():
@@ -77,7 +77,7 @@ def _build_spots(plan: Plan, inputs: PlanInputs) -> list[Spot]:
 
 
 def _admits_pod(pod: PodFact, spot: Spot) -> bool:
-    """For labels that are open, whether there is a choice that suits."""
+    """True if any combination of the spot's possible labels admits the pod."""
     keys = set(pod.node_selector) | {one.key for term in pod.required_terms for one in term}
     choices = [[(key, value) for value in spot.values(key)] for key in keys if spot.values(key)]
     return any(selects_node(pod, dict(label_choice)) for label_choice in product(*choices))
@@ -148,13 +148,15 @@ def _volume_violations(plan: Plan, inputs: PlanInputs) -> Iterator[str]:
 
 def _limit_violations(plan: Plan, inputs: PlanInputs) -> Iterator[str]:
     for pool in inputs.pools.values():
-        mine = [nodeclaim for nodeclaim in plan.claims if nodeclaim.pool == pool.name]
+        planned = [nodeclaim for nodeclaim in plan.claims if nodeclaim.pool == pool.name]
         for key, limit in pool.limits.items():
-            bought = (
-                len(mine) if key == "nodes" else sum(_largest_capacity(nodeclaim, key, inputs) for nodeclaim in mine)
+            launched = (
+                len(planned)
+                if key == "nodes"
+                else sum(_largest_capacity(nodeclaim, key, inputs) for nodeclaim in planned)
             )
-            total = bought + inputs.used.get(pool.name, {}).get(key, 0)
-            if mine and bought and total > limit:
+            total = launched + inputs.used.get(pool.name, {}).get(key, 0)
+            if planned and launched and total > limit:
                 yield f"pool {pool.name}: {key} {total} passes the limit {limit}"
 
 
@@ -215,7 +217,7 @@ def _outcome_violations(
 
 
 def _outcome_labels(nodeclaim: PlannedNodeClaim, instance_type: InstanceType, offering: Offering) -> dict[str, str]:
-    """The labels of the node if the claim gets this offering."""
+    """The node's labels if the NodeClaim launches with this offering."""
     single = {key: values[0] for key, values in instance_type.labels.items() if len(values) == 1}
     return {
         **nodeclaim.labels,
@@ -230,7 +232,7 @@ def _outcome_labels(nodeclaim: PlannedNodeClaim, instance_type: InstanceType, of
 
 
 def _launch_requirements(nodeclaim: PlannedNodeClaim, labels: Mapping[str, str]) -> list[Expression]:
-    """The claim's requirements that its launch decides by; a node gets a custom label from the claim itself."""
+    """The requirements that the launch has to satisfy. A node gets custom labels from the NodeClaim itself."""
     return [one for one in nodeclaim.requirements if one.key not in nodeclaim.labels]
 
 

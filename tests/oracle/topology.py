@@ -1,6 +1,6 @@
-"""Proof that a plan keeps topology spread, pod affinity, pod anti-affinity and host ports.
+"""Proof that a plan satisfies topology spread, pod affinity, pod anti-affinity and host ports.
 
-Preferences are not proved. A node whose zone is open counts in each zone that it may get.
+Preferences are not checked. A node with several possible zones counts in each of them.
 """
 
 from collections import defaultdict
@@ -16,20 +16,20 @@ Fits = Callable[[PodFact, "Spot"], bool]
 
 @dataclass(frozen=True)
 class Spot:
-    """A node, standing or planned, with the values that each of its labels may have."""
+    """An existing or planned node, with the possible values of each label."""
 
     name: str
     labels: Mapping[str, frozenset[str]]
     taints: tuple[Taint, ...]
     pods: Sequence[PodFact]
     planned: frozenset[str]
-    """UIDs of the pods that the plan put here."""
+    """UIDs of the pods that the plan places here."""
 
     def values(self, key: str) -> frozenset[str]:
         return frozenset({self.name}) if key == HOSTNAME else self.labels.get(key, frozenset())
 
     def domain_of(self, key: str) -> str | None:
-        """Where there is no doubt."""
+        """The label's value if it is certain."""
         values = self.values(key)
         return next(iter(values)) if len(values) == 1 else None
 
@@ -37,7 +37,9 @@ class Spot:
 def topology_violations(
     spots: Sequence[Spot], namespaces: Mapping[str, Mapping[str, str]], admits: Fits, tolerates: Fits
 ) -> Iterator[str]:
-    """`admits`: node selector and affinity let the pod onto the spot; `tolerates`: it tolerates the taints."""
+    """`admits`: whether node selector and affinity admit the pod to the spot; `tolerates`: whether it tolerates the
+    taints.
+    """
     everyone = [(pod, spot) for spot in spots for pod in spot.pods]
     index = _SelectorIndex(everyone)
     for spot in spots:
@@ -56,7 +58,7 @@ def topology_violations(
 
 
 class _SelectorIndex:
-    """Who a selector selects, found once for all pods that say the same."""
+    """Pods by selector, computed once per selector."""
 
     def __init__(self, everyone: Sequence[tuple[PodFact, Spot]]) -> None:
         self._everyone = everyone
@@ -101,10 +103,10 @@ def _selected_namespaces(
 def _anti_affinity_violations(
     pod: PodFact, spot: Spot, term: AffinityTerm, index: _SelectorIndex, namespaces: Mapping[str, Mapping[str, str]]
 ) -> Iterator[str]:
-    mine = spot.values(term.key)
+    domains = spot.values(term.key)
     for other, where in index.select(_selected_namespaces(term, pod.namespace, namespaces), term.selector):
         concerned = pod.uid in spot.planned or other.uid in where.planned
-        if other is not pod and concerned and mine & where.values(term.key):
+        if other is not pod and concerned and domains & where.values(term.key):
             yield f"{pod.name} on {spot.name} keeps {other.name} on {where.name} away by {term.key}"
 
 
@@ -122,10 +124,11 @@ def _affinity_violations(
 
 
 def _could_be_first(term: AffinityTerm, domain: str, chosen: Sequence[tuple[PodFact, Spot]]) -> bool:
-    """Somebody was there without asking for company; or these can be the first of their kind anywhere: whoever is
-    elsewhere is yet to come, and asks for none."""
-    there = [(pod, where) for pod, where in chosen if where.domain_of(term.key) == domain]
-    if any(not _has_affinity_term(pod, term) or pod.uid not in where.planned for pod, where in there):
+    """True if a pod in the domain has no such term or already ran. Otherwise these pods must be the first of their
+    kind: every selected pod elsewhere is planned and has no such term.
+    """
+    in_domain = [(pod, where) for pod, where in chosen if where.domain_of(term.key) == domain]
+    if any(not _has_affinity_term(pod, term) or pod.uid not in where.planned for pod, where in in_domain):
         return True
     elsewhere = [(pod, where) for pod, where in chosen if where.domain_of(term.key) != domain]
     return all(pod.uid in where.planned and not _has_affinity_term(pod, term) for pod, where in elsewhere)
@@ -159,7 +162,7 @@ def _skew_violation(
             counts[name] += 0
     selected = index.select(frozenset({pod.namespace}), one.selector)
     if any(not _has_spread_constraint(other, one) for other, where in selected if other.uid in where.planned):
-        # Pods that are counted and do not spread themselves may come later, wherever they like.
+        # # Selected pods without a spread constraint may be bound later, in any domain.
         return ""
     for _, where in selected:
         if where.name in counted_names and (name := where.domain_of(one.key)) is not None:
@@ -184,7 +187,7 @@ def _port_violations(spot: Spot) -> Iterator[str]:
 
 
 def one_value(labels: Iterable[Mapping[str, str]]) -> dict[str, frozenset[str]]:
-    """Every value that a label has among some outcomes."""
+    """All values of each label among some outcomes."""
     found: dict[str, set[str]] = defaultdict(set)
     for one in labels:
         for key, value in one.items():

@@ -1,4 +1,4 @@
-"""Proof that pods reach their volumes, and that CSI drivers can attach these.
+"""Proof that pods can use their volumes on their nodes, and that CSI drivers can attach them.
 
 A local volume is lost with its node. Attachment limits of planned nodes are unknown.
 """
@@ -13,13 +13,13 @@ from tenure.model.facts import CSINodeFact, Expression, PodFact, StorageClassFac
 Matches = Callable[[Mapping[str, str], Expression], bool]
 _ZONE: Final = "topology.kubernetes.io/zone"
 _EQUIVALENT_LABELS: Final = {"topology.ebs.csi.aws.com/zone": _ZONE, "failure-domain.beta.kubernetes.io/zone": _ZONE}
-"""Labels that come with the node under another name."""
+"""Labels that CSI drivers know under another name."""
 _AUTO_MODE: Final = ("ebs.csi.eks.amazonaws.com", "eks.amazonaws.com/compute-type")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StorageInputs:
-    """Storage of the world that a plan was made in: claims by `namespace/name`, the others by name."""
+    """Storage inputs of a plan: claims by `namespace/name`, other objects by name."""
 
     claims: Mapping[str, VolumeClaimFact] = field(default_factory=dict)
     volumes: Mapping[str, VolumeFact] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class StorageInputs:
 
 
 def find_unusable_volumes(pod: PodFact, disks: StorageInputs) -> Iterator[str]:
-    """Why the kube-scheduler would not even look for a node."""
+    """Reasons for which the kube-scheduler would not try any node."""
     for name in pod.volumes:
         claim = disks.claims.get(f"{pod.namespace}/{name}")
         if claim is None or claim.deleting or claim.lost:
@@ -52,7 +52,7 @@ def find_unusable_volumes(pod: PodFact, disks: StorageInputs) -> Iterator[str]:
 def unreachable_claims(
     pod: PodFact, labels: Mapping[str, str], disks: StorageInputs, matches: Matches
 ) -> Iterator[str]:
-    """The claims of a pod that cannot be used on a node with these labels."""
+    """Claims of a pod that are not usable on a node with these labels."""
     known = {**{other: labels[name] for other, name in _EQUIVALENT_LABELS.items() if name in labels}, **labels}
     for name in pod.volumes:
         claim = disks.claims.get(f"{pod.namespace}/{name}")
@@ -64,7 +64,7 @@ def unreachable_claims(
 def find_exceeded_limits(
     node: str, running: Sequence[PodFact], planned: Sequence[PodFact], disks: StorageInputs
 ) -> Iterator[tuple[str, int, int]]:
-    """The drivers that would have to attach more than they can: how many, and how many they can."""
+    """Drivers over their attachment limit, with the number of attached volumes and the limit."""
     limits = disks.csi_nodes[node].limits if node in disks.csi_nodes else {}
     before, after = _attached_claims(running, disks), _attached_claims([*running, *planned], disks)
     for driver, limit in limits.items():
@@ -73,13 +73,13 @@ def find_exceeded_limits(
 
 
 def _volume_terms(claim: VolumeClaimFact, disks: StorageInputs) -> list[Sequence[Expression]] | None:
-    """Alternatives; None for any node."""
+    """Topology terms, which are ORed; None if any node will do."""
     if claim.volume:
         volume = disks.volumes.get(claim.volume)
         if volume is None or volume.terms is None:
             return None
-        stuck = {"kubernetes.io/hostname"} if volume.local else set()
-        return [[one for one in term if one.key not in stuck] for term in volume.terms if term]
+        ignored_keys = {"kubernetes.io/hostname"} if volume.local else set()
+        return [[one for one in term if one.key not in ignored_keys] for term in volume.terms if term]
     storage_class = disks.classes.get(claim.storage_class)
     return list(storage_class.topologies) if storage_class and storage_class.topologies else None
 

@@ -1,4 +1,4 @@
-"""The paths of voluntary disruption: commands, done or undone, and the Cluster workflow that starts them."""
+"""Paths of voluntary disruption: completed and rolled-back commands, and the Cluster workflow that starts them."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ Runs = dict[str, WorkflowHandle[Any, Any]]
 
 
 async def disruption_done(fake: WorkerHarness) -> Runs:
-    """Permits come late, the host is not there at first, and the replacement's node is not Ready at once."""
+    """Permits arrive late, no planner host runs at first, and the replacement's node is not Ready at once."""
     add_nodes(fake, "a", "b")
     pools = await start_permit_granter(fake, rejected_uids=("uid-b",))
     fake.disruption.replace_rejections = [ReplacementResult(outcome="not now", why="caches are too old")]
@@ -50,7 +50,7 @@ async def disruption_done(fake: WorkerHarness) -> Runs:
 
 
 async def disruption_rolled_back(fake: WorkerHarness) -> Runs:
-    """A replacement ends early, and the API server refuses for a while to put a node back."""
+    """One replacement fails, and the API server at first rejects the removal of a node's taint."""
     add_nodes(fake, "a")
     await start_permit_granter(fake)
     async with fake.running_planner():
@@ -74,7 +74,7 @@ async def disruption_not_permitted(fake: WorkerHarness) -> Runs:
 
 
 async def cluster_computes_disruption(fake: WorkerHarness) -> Runs:
-    """One command is done, one comes to nothing, one is lost, and a pass fails in between."""
+    """One command completes, one fails, one is lost, and a pass fails in between."""
     add_nodes(fake, "a", "b", "c")
     await start_permit_granter(fake)
     fake.pods.add("node-b", "db", protected=True)

@@ -1,4 +1,4 @@
-"""The path of a question: asked, answered, over."""
+"""The path of a disruption preview."""
 
 from typing import Any
 

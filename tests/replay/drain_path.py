@@ -1,4 +1,4 @@
-"""Drains under a LifecyclePolicy: one that escalates after its rules changed, and one that is given up."""
+"""Rules of a drain under a LifecyclePolicy."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The path of upkeep: a run that collects something, and one whose task came to nothing."""
+"""Paths of garbage collection: a run that collects an object, and a run that fails."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from workflows.garbage_collection import GarbageCollectionWorkflow
 
 async def garbage_collection_run(fake: WorkerHarness) -> dict[str, WorkflowHandle[Any, Any]]:
     fake.inventory.lease("left")
-    well = await _run_collection(fake, "well")
+    completed = await _run_collection(fake, "well")
     fake.inventory.faults["list_leases"] = [BadInput("no such namespace")]
-    return {"": well, "failed": await _run_collection(fake, "failed")}
+    return {"": completed, "failed": await _run_collection(fake, "failed")}
 
 
 async def _run_collection(fake: WorkerHarness, name: str) -> WorkflowHandle[Any, Any]:

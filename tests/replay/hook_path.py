@@ -1,4 +1,4 @@
-"""Hooks of a node's end: a Job, a call that is run again after it failed, and one that gives a drain up."""
+"""Paths of hooks: a Job, a failed call that is retried, and a failed call that cancels the drain."""
 
 from typing import Any
 

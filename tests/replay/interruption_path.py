@@ -1,4 +1,4 @@
-"""The path of reading: a queue that is missing for a while, another name for it, and an instance that is not well."""
+"""The path of the queue consumer: a missing queue, a changed queue name, and an unhealthy instance."""
 
 from datetime import timedelta
 from typing import Any
@@ -25,22 +25,22 @@ async def interruption_consumes_queue(fake: WorkerHarness) -> dict[str, Workflow
         task_queue=ids.task_queue(fake.cluster),
     )
 
-    async def found_missing() -> bool:
+    async def has_failed_twice() -> bool:
         return (await handle.query(InterruptionWorkflow.state)).messages.failed_attempts == 2
 
-    async def reads_other() -> bool:
+    async def reads_second_queue() -> bool:
         return "two" in events.queue.polled_queues and events.queue.is_empty
 
-    async def one_is_ill() -> bool:
+    async def has_open_interruption() -> bool:
         return len((await handle.query(InterruptionWorkflow.state)).open_interruptions) == 1
 
     async with fake.running_planner():
-        await wait_until_skipping_time(fake, found_missing)
+        await wait_until_skipping_time(fake, has_failed_twice)
         check = FailedCheck(kind="systemStatus", since=utc_now() - timedelta(minutes=5))
         events.statuses.reports = [StatusReport(instance_id="i-a", failed_checks=(check,))]
         await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue="two"))
         events.queue.send("i-a")
-        await wait_until(reads_other)
+        await wait_until(reads_second_queue)
         await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue="two"))
-        await wait_until_skipping_time(fake, one_is_ill, seconds=5)
+        await wait_until_skipping_time(fake, has_open_interruption, seconds=5)
     return {"": handle}

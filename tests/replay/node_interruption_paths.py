@@ -1,4 +1,4 @@
-"""Nodes that AWS says something of: some go at once, one waits for a person, one is stopped and started."""
+"""Paths of interrupted nodes: deferred drain, approval, superseding events, and stop and start of the instance."""
 
 from datetime import timedelta
 from typing import Any
@@ -23,11 +23,11 @@ Runs = dict[str, WorkflowHandle[Any, Any]]
 
 async def nodeclaim_interrupted_early(fake: WorkerHarness) -> Runs:
     handle = await launched_nodeclaim(fake)
-    starts = await fake.now() + timedelta(minutes=6)
+    event_start = await fake.now() + timedelta(minutes=6)
     await fake.signal_observed(
         handle, **interruption_rules(scheduledChange={"action": "deferUntilEventStart", "lead": "1m"})
     )
-    await send_message(fake, handle, starts=starts)
+    await send_message(fake, handle, starts=event_start)
     await handle.result()
     return {"": handle}
 
@@ -36,8 +36,8 @@ async def nodeclaim_approved(fake: WorkerHarness) -> Runs:
     stateful = {"matchLabels": {"state": "kept"}, "action": "waitForApproval", "fallback": "notify"}
     handle = await ready_with_rules(fake, scheduledChange={"action": "waitForApproval"}, workloads=[stateful])
     fake.pods.add("node-a", "db", labels={"state": "kept"})
-    starts = await fake.now() + timedelta(hours=48)
-    await send_message(fake, handle, starts=starts)
+    event_start = await fake.now() + timedelta(hours=48)
+    await send_message(fake, handle, starts=event_start)
     await wait_until(lambda: is_blocked_by(handle, "waits for approval"))
     await handle.signal("reject_event", {"by": "ben"})
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "rejected by ben"))
@@ -51,7 +51,9 @@ async def nodeclaim_approved(fake: WorkerHarness) -> Runs:
 
 
 async def nodeclaim_event_superseded(fake: WorkerHarness) -> Runs:
-    """A drain that AWS recommended and that holds a pod goes on for a warning, and in the end for a failing check."""
+    """A drain for a rebalance recommendation waits for a pod; a spot warning and then a failed status check
+    supersede it.
+    """
     stateful = {"matchLabels": {"state": "kept"}, "action": "waitForApproval"}
     handle = await ready_with_rules(fake, rebalanceRecommendation={"action": "drain"}, workloads=[stateful])
     fake.pods.add("node-a", "db", labels={"state": "kept"})
@@ -70,8 +72,8 @@ async def nodeclaim_stop_start(fake: WorkerHarness) -> Runs:
     await send_message(fake, handle, starts=await fake.now() + timedelta(hours=48))
     await wait_until(lambda: _is_in_step(handle, "back"))
     fake.nodes.update_node("node-a", boot_id="boot-2")
-    back = {**BUSY, "boot_id": "boot-2", "ready_since": await fake.now()}
-    await fake.signal_observed(handle, **back)
+    ready_again = {**BUSY, "boot_id": "boot-2", "ready_since": await fake.now()}
+    await fake.signal_observed(handle, **ready_again)
     await wait_until(lambda: _is_in_step(handle, "done"))
     await wait_until_phase(handle, Phase.READY)
     await delete_nodeclaim(fake, handle)

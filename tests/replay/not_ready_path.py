@@ -1,4 +1,4 @@
-"""The path of a node that is away twice, reboots, and whose registration was doubtful at first."""
+"""The path of a node with an ambiguous registration, two NotReady intervals and a reboot."""
 
 from datetime import timedelta
 from functools import partial
@@ -20,13 +20,20 @@ async def nodeclaim_flaps(fake: WorkerHarness) -> dict[str, WorkflowHandle[Any, 
     await fake.signal_observed(handle, **BUSY)
     await wait_until_phase(handle, Phase.READY)
     for flaps, boot in ((1, "boot-1"), (2, "boot-2")):
-        left = (await fake.now()).replace(microsecond=0)
-        not_ready = {**BUSY, "node_ready": False, "not_ready_since": left, "not_ready_reason": "NotReady"}
-        await fake.signal_observed(handle, **not_ready)
+        not_ready_since = (await fake.now()).replace(microsecond=0)
+        observed_not_ready = {
+            **BUSY,
+            "node_ready": False,
+            "not_ready_since": not_ready_since,
+            "not_ready_reason": "NotReady",
+        }
+        await fake.signal_observed(handle, **observed_not_ready)
         await wait_until(partial(_has_reported_intervals, handle, flaps, lasts=True))
         await fake.sleep(seconds=50)
         fake.nodes.update_node("node-a", boot_id=boot)
-        await fake.signal_observed(handle, **{**BUSY, "boot_id": boot}, ready_since=left + timedelta(seconds=49))
+        await fake.signal_observed(
+            handle, **{**BUSY, "boot_id": boot}, ready_since=not_ready_since + timedelta(seconds=49)
+        )
         await wait_until(partial(_has_reported_intervals, handle, flaps, lasts=False))
     await wait_until(lambda: _has_rebooted(handle))
     await wait_until_phase(handle, Phase.READY)

@@ -1,6 +1,6 @@
-"""The paths that are recorded: one short play for each way that a workflow can go, on the in-memory world.
+"""The recorded paths: one scenario for each way through a workflow, with fake ports.
 
-Each plays on a world of its own and names the runs to keep: by the path's name, and a word where there are several.
+Each path has its own ports and returns the runs to record. A key names the run if a path has several.
 """
 
 from collections.abc import Awaitable, Callable
@@ -119,14 +119,14 @@ async def nodeclaim_no_capacity(fake: WorkerHarness) -> Runs:
 
 
 async def nodeclaim_overdue_retained(fake: WorkerHarness) -> Runs:
-    """A policy wants it kept past its deadline, moves that, and moves that of its drain while it drains."""
-    stays = {"registration": {"whenOverdue": "alarm"}}
+    """A policy keeps the overdue node; the deadlines of its registration and then of its drain change meanwhile."""
+    alarm_rules = {"registration": {"whenOverdue": "alarm"}}
     handle = await launched_nodeclaim(fake)
-    await fake.signal_observed(handle, rules=stays)
+    await fake.signal_observed(handle, rules=alarm_rules)
     await fake.sleep(minutes=16)
     await fake.signal_observed(handle, rules={"registration": {"whenOverdue": "alarm", "deadline": "2h"}})
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
-    await fake.signal_observed(handle, **BUSY, rules=stays)
+    await fake.signal_observed(handle, **BUSY, rules=alarm_rules)
     await wait_until_phase(handle, Phase.READY)
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "budget 0"
@@ -140,7 +140,7 @@ async def nodeclaim_overdue_retained(fake: WorkerHarness) -> Runs:
 
 
 async def nodeclaim_faults(fake: WorkerHarness) -> Runs:
-    """Launch overdue, registration and termination by faults that no retry helps."""
+    """An overdue launch, then registration and termination with non-retryable faults."""
     fake.fleet.faults["create"] = [TryLater("503") for _ in range(26)]
     fake.nodes.faults["register"] = [BadInput("no")]
     fake.instances.faults["terminate"] = [BadInput("no")]
@@ -166,7 +166,7 @@ async def nodeclaim_group_retries(fake: WorkerHarness) -> Runs:
 
 
 async def nodeclaim_joined(fake: WorkerHarness) -> Runs:
-    """Two of a pool that no plan made, and that are alike; there is room for one in the first type."""
+    """Two equal NodeClaims of a NodePool without a plan; the first instance type has capacity for one of them."""
     fake.fleet.types, fake.fleet.capacity_by_type = ("m5.large", "c5.large"), {"m5.large": 1}
     handle = await fake.client.start_workflow(
         ProvisioningWorkflow.run,
@@ -183,7 +183,7 @@ async def nodeclaim_joined(fake: WorkerHarness) -> Runs:
 
 
 async def nodeclaim_recovered(fake: WorkerHarness) -> Runs:
-    """Its workflow was lost with Temporal's store, and word comes that it is gone, which is not so."""
+    """The workflow was lost with Temporal's store; an observation then wrongly reports the NodeClaim as deleted."""
     first = await ready_nodeclaim(fake)
     await first.terminate()
     await fake.sleep(minutes=1)
@@ -195,7 +195,7 @@ async def nodeclaim_recovered(fake: WorkerHarness) -> Runs:
 
 
 async def nodeclaim_drifted(fake: WorkerHarness) -> Runs:
-    """From an image, then from a subnet, then not any more."""
+    """AMI drift, then subnet drift, then none, then AMI drift again."""
     handle = await ready_nodeclaim(fake)
     image = {"drift": "AMIDrift", "drift_message": "an old image"}
     for drift in (image, {"drift": "SubnetDrift", "drift_message": "another subnet"}, {}):
@@ -228,7 +228,7 @@ async def provisioning_rejected(fake: WorkerHarness) -> Runs:
 
 
 async def provisioning_member_deleted(fake: WorkerHarness) -> Runs:
-    """A member was deleted before its launch; one that no plan made waits as long as a batch of pods stays open."""
+    """One member is deleted before its launch; a NodeClaim without a plan waits for the batch window."""
     async with fake.running_planner():
         handle = await start_planned_group(fake, "a")
         fake.claims.set_status("a", deleting=True)
@@ -322,7 +322,7 @@ PATHS: dict[str, Path] = {
 
 
 async def start_planned_group(fake: WorkerHarness, *names: str) -> WorkflowHandle[Any, None]:
-    """Demand, and the group of NodeClaims that its plan makes."""
+    """Start the Provisioning workflow with pending pods, whose plan creates a group of these NodeClaims."""
     now = await fake.now()
     for name in names:
         fake.claims.add(name, born=now, labels={NODEPOOL: "default"}, annotations={LAUNCH_GROUP: "group-1"})

@@ -1,4 +1,4 @@
-"""The brake: a pool's pause calls a permit back and ends the drain that it was for; a node's own is written down."""
+"""The path of pauses: a NodePool's pause revokes a permit and cancels its drain; the node's own pause is reported."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The paths of permits: limits of all NodePools together, a roll-out that halts, a command that a person gives up."""
+"""Paths of permits: limits across NodePools, a halted rollout, and a command that a user cancels."""
 
 from datetime import timedelta
 from typing import Any
@@ -20,7 +20,7 @@ Runs = dict[str, WorkflowHandle[Any, Any]]
 
 
 async def nodepool_cluster_limit(fake: WorkerHarness) -> Runs:
-    """One of three NodePools gives the only permit; when that comes back another does."""
+    """One of three NodePools grants the only permit; after its release another NodePool does."""
     handle = await budget.start_cluster(fake)
     pools = await budget.start_limited_nodepools(fake, clusterNodes="1")
     await budget.request_permits(fake, pools)
@@ -33,7 +33,7 @@ async def nodepool_cluster_limit(fake: WorkerHarness) -> Runs:
 
 
 async def nodepool_rollout_halted(fake: WorkerHarness) -> Runs:
-    """A sick canary halts it, and somebody lets it go on."""
+    """An unhealthy canary halts the rollout, and a user approves its continuation."""
     nodepool = await rollout.start_rollout_nodepool(fake, **rollout.WAVES)
     await nodepool.drift()
     await nodepool.request_permits()

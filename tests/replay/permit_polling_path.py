@@ -1,5 +1,6 @@
-"""Waiting: a refused node asks again, its pool looks ever more slowly until room is told of; a NotReady node is looked
-after."""
+"""Paths of polling: a NodePool without headroom, whose interval grows until headroom is signaled, and a NotReady
+node.
+"""
 
 from typing import Any
 
@@ -21,17 +22,17 @@ Runs = dict[str, WorkflowHandle[Any, Any]]
 
 
 async def nodepool_waits_with_backoff(fake: WorkerHarness) -> Runs:
-    """Recorded since both come ever more slowly."""
+    """The node requests again and the NodePool polls, both at growing intervals."""
     return await _run_waiting_nodepool(fake)
 
 
 async def nodeclaim_not_ready(fake: WorkerHarness) -> Runs:
-    """Recorded while its instance was looked at every two minutes."""
+    """The instance is polled every two minutes while its node is NotReady."""
     return await _run_not_ready_nodeclaim(fake)
 
 
 async def _run_waiting_nodepool(fake: WorkerHarness) -> Runs:
-    """For a budget of nothing, then for one that another node uses up."""
+    """The budget is 0 at first; then another node uses up a budget of 1."""
     handle = await ready_nodeclaim(fake)
     fake.claims.add("b")
     fake.claims.set_status("b", provider_id="aws:///us-west-2a/i-b", Initialized="True")

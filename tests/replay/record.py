@@ -1,10 +1,11 @@
 """Records the histories that `test_replay.py` replays: `python -m tests.replay.record [PATH...]`.
 
-A stored history is a promise: a workflow that was started by the code of that day continues with the code of today.
-From the first release on, do not record a file again because a change broke it: guard the change with
-`workflow.patched`, and record the new path under a new name. Until then, record it again.
-The paths together execute every line of `workflows/` that any path executed when they were chosen.
-Without arguments only what is missing is recorded.
+A workflow that was started by recorded code must continue with today's code. From the first release on, do not record a
+file again because a change broke it: guard the change with `workflow.patched`, and record the new path under a new
+name. Until then, record it again.
+
+Together the paths execute every line of `workflows/` that any path executed when they were chosen. Without arguments
+only missing histories are recorded.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ HISTORIES = Path(__file__).with_name("histories")
 
 
 async def record(name: str) -> list[Path]:
-    """Play one path and store the runs that it names."""
+    """Run one path and store the runs that it returns."""
     async with time_skipping() as skipping, WorkerHarness.on(skipping, cluster="recorded").running_worker() as fake:
         runs = await PATHS[name](fake)
         found = {part: await handle.fetch_history() for part, handle in runs.items()}
@@ -32,7 +33,7 @@ async def record(name: str) -> list[Path]:
 
 
 def _store_history(name: str, history: WorkflowHistory) -> Path:
-    """One event a line, so that a change of a path can be read as a change of its file."""
+    """One event per line, so that diffs show changed events."""
     events = _without_host_details(json.loads(history.to_json())["events"])
     lines = ",\n".join(json.dumps(event, sort_keys=True, separators=(",", ":")) for event in events)
     path = HISTORIES / f"{name}.json"
@@ -41,7 +42,7 @@ def _store_history(name: str, history: WorkflowHistory) -> Path:
 
 
 def _without_host_details(found: Any) -> Any:
-    """Without what speaks of the machine: who ran it, and where its files stood."""
+    """Remove details of the recording machine: worker identity, stack traces and checksums."""
     if isinstance(found, list):
         return [_without_host_details(one) for one in found]
     if not isinstance(found, dict):
@@ -67,5 +68,5 @@ async def main(names: list[str]) -> None:
 if __name__ == "__main__":
     asyncio.run(main(sys.argv[1:]))
     sys.stdout.flush()
-    # The SDK's threads may still be there when the interpreter ends, and then abort it.
+    # # The SDK's threads may still run when the interpreter exits, and would abort it.
     os._exit(0)

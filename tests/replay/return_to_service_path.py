@@ -1,5 +1,6 @@
-"""Put back: a node was taken out of service, its permit lapsed before its NodeClaim could be deleted, and later it
-goes."""
+"""The path of a return to service: the permit expires before the NodeClaim can be deleted; later the node is
+disrupted.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The path of a static pool: made, replaced, held by a limit, scaled down in a pause, and a step that fails."""
+"""The path of a static NodePool: launch, replacement, limit, scale-down during a pause, and a failed step."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Paths of lives that end by their health or their age, and of a pool whose NodeClaims fail to start."""
+"""Paths of node repair, and of a NodePool whose NodeClaims fail to start."""
 
 from typing import Any
 
@@ -10,22 +10,24 @@ from tests.support.workflows.eventually import is_blocked_by, wait_until_phase, 
 from tests.support.workflows.nodeclaim_workflows import BUSY, create_nodeclaim, ready_nodeclaim, start_nodepool
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
-SICK = (("Ready", "True"), ("KernelReady", "False"))
-LADDER = {"repair": {"steps": ["reboot", "replace"], "rebootFor": "5m", "within": "2h"}}
+UNHEALTHY = (("Ready", "True"), ("KernelReady", "False"))
+REPAIR_RULES = {"repair": {"steps": ["reboot", "replace"], "rebootFor": "5m", "within": "2h"}}
 EXPIRY_RULES = {"expiry": {"jitter": "10%", "underBudget": True}}
 
 
 async def nodeclaim_repaired(fake: WorkerHarness) -> Runs:
-    """A reboot helps for a while; then the node is replaced."""
+    """A reboot helps for some time; then the node is replaced."""
     handle = await ready_nodeclaim(fake)
     for boot in ("boot-1", "boot-2"):
-        fake.nodes.update_node("node-a", conditions=SICK)
-        ill = {"type": "KernelReady", "status": "False", "since": await fake.now()}
-        await fake.signal_observed(handle, **{**BUSY, "boot_id": boot, "unhealthy": [ill], "rules": LADDER})
+        fake.nodes.update_node("node-a", conditions=UNHEALTHY)
+        unhealthy_condition = {"type": "KernelReady", "status": "False", "since": await fake.now()}
+        await fake.signal_observed(
+            handle, **{**BUSY, "boot_id": boot, "unhealthy": [unhealthy_condition], "rules": REPAIR_RULES}
+        )
         if boot == "boot-1":
             await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "rebooted for"), minutes=1)
             fake.nodes.update_node("node-a", conditions=(), boot_id="boot-2")
-            await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2", "rules": LADDER})
+            await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2", "rules": REPAIR_RULES})
             await fake.sleep(minutes=10)
             await wait_until_phase(handle, Phase.READY)
     await handle.result()
@@ -33,7 +35,7 @@ async def nodeclaim_repaired(fake: WorkerHarness) -> Runs:
 
 
 async def nodepool_failed_start(fake: WorkerHarness) -> Runs:
-    """Its NodeClaim never joins, and says so to the pool."""
+    """The NodeClaim never registers, and its workflow reports this to the NodePool."""
     pools = await start_nodepool(fake)
     handle = await fake.start(await create_nodeclaim(fake))
 

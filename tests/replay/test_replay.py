@@ -1,4 +1,4 @@
-"""Stored histories go on with the code of today; `record.py` says when to record anew and when to patch."""
+"""Today's code replays the stored histories; `record.py` describes when to record again and when to patch."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ STORED = sorted(HISTORIES.glob("*.json"))
 
 @pytest.fixture(scope="module")
 def replayer() -> Replayer:
-    """In debug mode a task may take longer than two seconds."""
+    """Debug mode disables the deadlock detector, which would fail a task after two seconds."""
     return Replayer(
         workflows=WORKFLOWS,
         data_converter=pydantic_data_converter,
@@ -28,11 +28,11 @@ def replayer() -> Replayer:
 
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
-async def test_a_stored_history_goes_on_with_the_code_of_today(replayer: Replayer, path: Path) -> None:
+async def test_stored_history_replays(replayer: Replayer, path: Path) -> None:
     await replayer.replay_workflow(load_history(path.stem))
 
 
-def test_every_path_is_stored_and_every_file_has_its_path() -> None:
+def test_every_path_has_histories_and_every_history_a_path() -> None:
     assert missing_paths() == []
     assert {path.name.partition(".")[0] for path in STORED} == set(PATHS)
 
@@ -43,13 +43,13 @@ def test_every_workflow_has_a_history() -> None:
     assert [name for name in names if f'"workflowType":{{"name":"{name}"}}' not in stored] == []
 
 
-async def test_a_history_that_the_code_would_not_have_written_is_refused(replayer: Replayer) -> None:
-    """Else none of the tests here could fail."""
+async def test_changed_history_is_nondeterministic(replayer: Replayer) -> None:
+    """Proves that the other tests can fail."""
     with pytest.raises(workflow.NondeterminismError):
         await replayer.replay_workflow(load_history("nodeclaim_vanished", register_node="another_activity"))
 
 
-def test_a_stored_history_says_nothing_of_the_machine_that_recorded_it() -> None:
+def test_stored_history_has_no_machine_details() -> None:
     for path in STORED:
         text = path.read_text()
         assert 'File \\"' not in text and str(ROOT) not in text

@@ -1,4 +1,4 @@
-"""Containers that an object of Tenure holds, at any depth, with the number of their entries."""
+"""Counts the entries of all containers that an object of Tenure holds, at any depth."""
 
 import asyncio
 import functools
@@ -14,7 +14,7 @@ _CONTAINERS: Final = (dict, set, frozenset, list, tuple, deque)
 
 
 def count_entries(root: object) -> Counter[str]:
-    """By the path of the attribute: how many entries its containers have. Immutable models are no containers."""
+    """Number of entries by attribute path. Immutable models do not count as containers."""
     counts: Counter[str] = Counter()
     visited = {id(root)}
     pending: list[tuple[str, Any]] = [(type(root).__name__, root)]

@@ -1,4 +1,4 @@
-"""Functions that raise an error: those of the product for some of their arguments, and name resolution."""
+"""Injected errors: functions that fail for some arguments, and name resolution that fails."""
 
 import socket
 from collections.abc import Callable
@@ -13,7 +13,7 @@ INJECTED: Final = ZeroDivisionError("injected")
 def fail_for(
     monkeypatch: pytest.MonkeyPatch, path: str, is_bad: Callable[[Any], bool], error: Exception = INJECTED
 ) -> None:
-    """The function at `path` raises an error where one of its arguments is bad."""
+    """The function at `path` raises `error` if one of its arguments is bad."""
     module, _, name = path.rpartition(".")
     original = getattr(import_module(module), name)
 

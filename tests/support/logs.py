@@ -8,7 +8,7 @@ import structlog
 
 @pytest.fixture
 def plain_log() -> Iterator[None]:
-    """structlog with its default configuration, whatever earlier tests configured."""
+    """structlog with its default configuration, independent of earlier tests."""
     before = structlog.get_config()
     structlog.reset_defaults()
     yield

@@ -1,4 +1,4 @@
-"""Where the repository is, for tests that read its files or start its programs."""
+"""The repository's root, for tests that read its files or start its programs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The number of examples of a property test, relative to the depth that `--property-depth` selects."""
+"""Numbers of property test examples, relative to `--property-depth`."""
 
 from hypothesis import settings
 

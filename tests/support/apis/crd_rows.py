@@ -1,4 +1,4 @@
-"""Rows of the accept/reject tables: a patch to a minimal object, and whether the API server takes it."""
+"""Rows of the accept/reject tables: a patch to a minimal object, and whether the API server accepts it."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 
 class _Absent:
-    """Its text is the same in every process: xdist compares the IDs of tests."""
+    """Its repr is the same in every process, since xdist compares test IDs."""
 
     def __repr__(self) -> str:
         return "absent"
@@ -81,7 +81,7 @@ RESOURCES: Final = {
 
 @dataclass(frozen=True)
 class Row:
-    """`rejection` is a part of the message; empty: accepted."""
+    """`rejection`: a part of the error message; empty if the object is accepted."""
 
     name: str
     patch: Mapping[str, Any]
@@ -92,16 +92,16 @@ class Row:
 
 
 def accepts(name: str, **patch: Any) -> Row:
-    return Row(f"takes {name}", patch)
+    return Row(f"accepts {name}", patch)
 
 
 def rejects(name: str, rejection: str, **patch: Any) -> Row:
     assert rejection
-    return Row(f"refuses {name}", patch, rejection)
+    return Row(f"rejects {name}", patch, rejection)
 
 
 class _RowLoader(yaml.SafeLoader):
-    """Understands `!times [count, item]`, where `#` in the item is its number."""
+    """Supports `!times [count, item]`, which repeats the item and replaces `#` by its number."""
 
 
 def _construct_times(loader: yaml.SafeLoader, node: yaml.SequenceNode) -> Any:
@@ -122,9 +122,9 @@ def load_table(path: Path) -> Object:
 
 
 def rows_of(table: Object) -> list[Row]:
-    """The rows that a table of one kind accepts and rejects."""
-    taken = [accepts(name, **_patch_of(values)) for name, values in table["accepts"].items()]
-    return taken + [
+    """The accepted and rejected rows of the table of one kind."""
+    accepted = [accepts(name, **_patch_of(values)) for name, values in table["accepts"].items()]
+    return accepted + [
         rejects(name, rejection, **_patch_of(values))
         for rejection, rows in table["rejects"].items()
         for name, values in rows.items()
@@ -136,7 +136,9 @@ def _patch_of(values: Object) -> Object:
 
 
 def apply_patch(base: Object, patch: Mapping[str, Any]) -> Object:
-    """`base` with values put at dotted paths below `spec`; ABSENT removes. `__` stands for the dot in keywords."""
+    """`base` with values set at dotted paths below `spec`; ABSENT removes a field. In keywords, `__` stands for a
+    dot.
+    """
     result = deepcopy(base)
     for path, value in patch.items():
         *parents, last = ("spec__" + path).split("__") if path != "spec" else ["spec"]

@@ -1,4 +1,4 @@
-"""Short ways to write the inputs of the AWS adapters' tests."""
+"""Builders of inputs for tests of the AWS adapters."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -43,7 +43,7 @@ def machine(name: str, family: str = "AL2023", settings: AwsSettings = SETTINGS,
 
 
 def build_nodeclass(status: Mapping[str, Any] | None = None, uid: str = "11112222-3333", **spec: Any) -> EC2NodeClass:
-    """Keys of the spec and of the status as in YAML."""
+    """Keys of spec and status as in YAML."""
     full_spec = {
         "role": "KarpenterNodeRole-demo",
         "amiSelectorTerms": [{"alias": "al2023@latest"}],
@@ -55,7 +55,7 @@ def build_nodeclass(status: Mapping[str, Any] | None = None, uid: str = "1111222
 
 
 def resolved_status(**more: Any) -> dict[str, Any]:
-    """Three subnets, one group, five images of AL2023 with the newest the NVIDIA ones."""
+    """Three subnets, one security group, and five AL2023 images, NVIDIA's the newest."""
     standard = [
         _instance_count_requirement("gpu", "DoesNotExist"),
         _instance_count_requirement("accelerator", "DoesNotExist"),
@@ -81,7 +81,7 @@ def resolved_status(**more: Any) -> dict[str, Any]:
 def build_nodeclaim(
     *requirements: tuple[Any, ...], requests: Mapping[str, str] | None = None, **meta: Any
 ) -> NodeClaim:
-    """Requirements as (key, operator, values...)."""
+    """Requirements as `(key, operator, values...)`."""
     return NodeClaim.from_object(
         {
             "metadata": {"name": "general-abc", "uid": "u1", "labels": {labels.NODEPOOL: "general"}} | meta,
@@ -95,7 +95,7 @@ def build_nodeclaim(
 
 
 def region(*names: str, spot: float = 0.3, on_demand: Mapping[str, float] | None = None) -> Region:
-    """Types in all zones; prices are estimates, spot a share of them."""
+    """Types that are offered in all zones. Prices are estimates; spot costs `spot` times the on-demand price."""
     types = {name: build_type_info(name) for name in names or all_types()}
     prices = dict(on_demand or {name: estimate_price(one) for name, one in types.items()})
     spots = {(name, zone): price * spot for name, price in prices.items() for zone in ZONES}

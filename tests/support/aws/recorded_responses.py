@@ -1,6 +1,6 @@
-"""AWS's answers on tape: recorded once from the stand-in, then played again, with or without something added to them.
+"""Records AWS responses from the stand-in and replays them, optionally transformed.
 
-It hooks into botocore's own events, so that all of the adapters is at work, their parsing of answers too.
+It uses botocore's event hooks, so that the adapters run completely, including their parsing of responses.
 """
 
 import copy
@@ -25,13 +25,13 @@ class _Http:
 
 @dataclass
 class ResponseRecorder:
-    """Answers by question. A question that was not recorded is an error, since then something else was asked."""
+    """Responses by request. An unknown request is an error, since the code then made another call than before."""
 
     truncate: Callable[[str, Response], None] = lambda operation, response: None
-    """What is left out of an answer when it is recorded."""
+    """Removes parts of a response before it is recorded."""
     recording: bool = True
     transform: Callable[[Response], Response] = lambda response: response
-    """What becomes of EC2's answers when they are played."""
+    """Changes EC2's responses during replay."""
     _responses: dict[str, list[tuple[int, Response]]] = field(default_factory=lambda: defaultdict(list))
     _replayed_counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     _lock: Lock = field(default_factory=Lock)
@@ -43,7 +43,7 @@ class ResponseRecorder:
             events.register("after-call", self._after_call)
 
     def replay(self, transform: Callable[[Response], Response]) -> None:
-        """From the beginning, with EC2's answers changed so."""
+        """Replay from the beginning, with EC2's responses transformed."""
         self.recording, self.transform = False, transform
         self._replayed_counts.clear()
 
@@ -54,7 +54,7 @@ class ResponseRecorder:
             return None
         with self._lock:
             responses = self._responses.get(request_key)
-            assert responses, f"this was not asked before: {request_key}"
+            assert responses, f"request was not recorded: {request_key}"
             index = min(self._replayed_counts[request_key], len(responses) - 1)
             self._replayed_counts[request_key] += 1
         status, response = copy.deepcopy(responses[index])
@@ -68,7 +68,7 @@ class ResponseRecorder:
 
 
 def _stable_body(params: Response) -> str:
-    """Without what is another at each call: the moment, and tokens that botocore makes up."""
+    """The body without fields that change with each call: times, and tokens that botocore generates."""
     body = params.get("body")
     if not isinstance(body, dict):
         return repr(body)

@@ -1,4 +1,4 @@
-"""Steps that the tests against the stand-in share: resolve, prepare, group, and try again as an activity would."""
+"""Steps of tests against the AWS stand-in: resolve, prepare, group, and retry as an activity would."""
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ NODECLAIM = build_nodeclaim(
 
 
 async def resolve_nodeclass(cloud: AwsAdapters, nodeclass: EC2NodeClass | None = None) -> EC2NodeClass:
-    """A class with its status written, as the API server would hold it."""
+    """The class with its status, as the API server would store it."""
     spec = nodeclass or build_nodeclass()
     found = await cloud.resolver.resolve(spec)
     if found.failed_lookups:
@@ -47,7 +47,7 @@ def make_launch_group(request: LaunchRequest, members: int = 1, attempt: int = 1
 
 
 async def launch(cloud: AwsAdapters, members: int = 1) -> FleetResult:
-    """With a class of its own, from its selectors to instances."""
+    """Resolve a default class and launch with it."""
     request = await prepare_launch(cloud, await resolve_nodeclass(cloud))
     return await cloud.fleet.create(make_launch_group(request, members))
 
@@ -58,7 +58,7 @@ def launch_template_data(endpoint: str, name: str) -> Any:
 
 
 def run_foreign_instances(endpoint: str, count: int = 1) -> list[str]:
-    """IDs of instances that nobody's cluster owns."""
+    """Launch instances that no cluster owns. Returns their IDs."""
     ec2 = admin_client(endpoint)
     subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
     image = next(one["ImageId"] for one in ec2.describe_images()["Images"] if one["Architecture"] == "x86_64")
@@ -67,17 +67,17 @@ def run_foreign_instances(endpoint: str, count: int = 1) -> list[str]:
 
 
 async def retry(step: Callable[[], Awaitable[T]]) -> T:
-    """As a retried activity would."""
+    """Retry as an activity would."""
     for _ in range(50):
         try:
             return await step()
         except (TryLater, Throttled):
             continue
-    raise AssertionError("fifty tries were not enough")
+    raise AssertionError("failed 50 times")
 
 
 def admin_client(endpoint: str, service: Any = "ec2") -> Any:
-    """EC2, or another service, for somebody whom no policy holds back."""
+    """A client without IAM policy."""
     return boto3.client(
         service, region_name="us-west-2", endpoint_url=endpoint, aws_access_key_id="any", aws_secret_access_key="any"
     )

@@ -1,4 +1,4 @@
-"""Prints the launch template names of fixed classes: run in processes of their own by the golden test."""
+"""Prints the launch template names of fixed classes. The golden test runs it in separate processes."""
 
 import sys
 from typing import Any
@@ -37,7 +37,7 @@ CLASSES: dict[str, dict[str, Any]] = {
 
 
 def reverse_order(value: Any) -> Any:
-    """The same object, written in the opposite order wherever order means nothing."""
+    """The same object with the order of its mapping keys reversed."""
     if isinstance(value, dict):
         return {key: reverse_order(one) for key, one in reversed(value.items())}
     return value

@@ -1,4 +1,4 @@
-"""Temporal's dev server alone, with workflows that no worker takes, for what reads visibility."""
+"""Temporal's dev server without workers, and workflows for tests that read visibility."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,14 +15,14 @@ from tenure.sandbox.spec import Plan
 
 
 def temporal_server(folder: Path) -> Iterator[str]:
-    """Its address."""
+    """Yields the server's address."""
     with Sandbox(folder, plan=Plan(parts=("temporal",), manifests=())) as sandbox:
         yield sandbox.temporal_address
 
 
 @asynccontextmanager
 async def running_workflows(address: str, states: Sequence[NodeClaimState]) -> AsyncIterator[Connection]:
-    """Workflows in these states, seen by visibility; ended when it is left."""
+    """Workflows in these states, visible in visibility; terminated at exit."""
     client = await Client.connect(address, data_converter=pydantic_data_converter)
     cluster = states[0].identity.cluster
     await start(client, states)

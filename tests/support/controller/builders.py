@@ -1,4 +1,4 @@
-"""Raw objects for the caches, and facts for pure decisions."""
+"""Raw objects for caches, and facts for pure decisions."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -47,11 +47,11 @@ def node_fact(**more: Any) -> NodeFact:
     return NodeFact.model_validate({**fields, **more})
 
 
-# --- raw, as the list-watch delivers ---
+# # --- raw objects, as list-watch delivers them ---
 
 
 def claim(name: str, *, phase: str = "", pool: str = "general", deleting: bool = False, **metadata: Any) -> Json:
-    """`phase`: empty, or Launched, Registered or Initialized, each with what comes before."""
+    """`phase`: empty, or the last true condition: Launched, Registered or Initialized."""
     reached = ("Launched", "Registered", "Initialized")
     raw = claim_json(name)
     raw["metadata"] |= {
@@ -78,7 +78,7 @@ def overdue_nodeclaim(name: str, phase: str, **more: Any) -> Json:
 
 
 def node(name: str, *, of: str = "", ready: bool = True, taints: list[Json] | None = None, **metadata: Any) -> Json:
-    """`of` is the name of the NodeClaim."""
+    """`of`: name of the NodeClaim."""
     raw = node_json(name, provider_id=f"aws:///us-west-2a/i-{of}" if of else f"other:///{name}", taints=taints)
     raw["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": stamp(-60), **metadata}
     raw["status"] = {
@@ -104,7 +104,7 @@ def pod(name: str, *, on: str = "", owner: str = "ReplicaSet", phase: str = "", 
 
 
 def with_binding(raw: Json, after: float) -> Json:
-    """The pod, bound `after` seconds from the beginning."""
+    """The pod, bound `after` seconds after NOW."""
     condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(after)}
     return {**raw, "status": {**raw["status"], "startTime": stamp(after + 2), "conditions": [condition]}}
 
@@ -124,7 +124,7 @@ def node_class(name: str = "default", *, generation: int = 1, deleting: bool = F
 
 
 class CacheHarness:
-    """Caches that are told things, and a clock that is set."""
+    """A cluster cache that gets its objects from the test, with a clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = NOW
@@ -143,5 +143,5 @@ class CacheHarness:
 
 
 def not_ready_tracker(harness: CacheHarness, grace: float = 300) -> NotReadyTracker:
-    """The same grace for every NodePool, in seconds."""
+    """A tracker with the same grace period, in seconds, for every NodePool."""
     return NotReadyTracker(harness.cache, lambda pool: timedelta(seconds=grace))

@@ -1,10 +1,10 @@
-"""A meter that keeps what is recorded."""
+"""A meter that stores its samples."""
 
 from collections.abc import Mapping
 from typing import Any
 
 Sample = tuple[str, tuple[str, ...], float]
-"""Name of the metric, label values in declared order, value."""
+"""Name of the metric, label values in declared order, and value."""
 
 
 class RecordingMeter:

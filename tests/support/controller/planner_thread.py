@@ -29,7 +29,7 @@ class PlannerThread:
     pid = None
 
     def __init__(self, pipe: Connection, settings: PlanSettings) -> None:
-        # The parent closes its copy of the connection once a child is started, so the thread has its own.
+        # # The parent closes its copy of the connection after the child has started, so the thread needs its own.
         self._pipe = Connection(os.dup(pipe.fileno()))
         self._state = ClusterState(settings)
         self._thread = threading.Thread(target=self._serve, name="planner", daemon=True)

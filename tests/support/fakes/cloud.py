@@ -1,4 +1,4 @@
-"""EC2 in memory: a fleet that honours its token, instances that are there or not."""
+"""EC2 in memory: a fleet with client tokens, and instances."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -49,9 +49,9 @@ class FakeInstances(FaultInjectable):
     terminated: list[str] = field(default_factory=list)
     rebooted: list[str] = field(default_factory=list)
     entered_states: list[str] = field(default_factory=list)
-    """States that instances were stopped or started into."""
+    """States that instances were stopped or started into, in order."""
     shutting_down_polls: int = 0
-    """For how many looks an instance is still listed as shutting down."""
+    """Number of polls for which a terminated instance is still listed as shutting down."""
 
     async def get(self, instance_id: str) -> InstanceFacts | None:
         if instance_id in self.terminated and self.shutting_down_polls > 0:
@@ -79,7 +79,7 @@ class FakeInstances(FaultInjectable):
         return self._enter(instance_id, "running")
 
     def _enter(self, instance_id: str, state: str) -> bool:
-        """Faults are Faulty's, by the method's name."""
+        """Faults are injected by the public method's name, see FaultInjectable."""
         if instance_id not in self.running:
             return False
         self.running[instance_id] = self.running[instance_id].model_copy(update={"state": state})
@@ -106,33 +106,33 @@ class FakeReservations(FaultInjectable):
 class FakeFleet(FaultInjectable):
     instances: FakeInstances
     capacity: int = 1000
-    """Instances that can still be had."""
+    """Instances that can still be launched."""
     types: tuple[str, ...] = ("m5.large",)
     capacity_type: str = REQUEST.capacity_type
     capacity_by_type: dict[str, int] = field(default_factory=dict)
-    """How many of a type can be had at once, where that is bounded."""
+    """Remaining capacity of types with a limit."""
     excluded_types: list[list[str]] = field(default_factory=list)
-    """The types that each request had to leave out."""
+    """The excluded types of each prepare call."""
     created_count: int = 0
-    """Instances so far: EC2 gives no id twice, whatever became of the instance."""
+    """Number of instances so far: EC2 never reuses an id."""
     extra_instances: int = 0
-    """Instances that it gives beyond what was asked for."""
+    """Instances that it launches beyond the requested number."""
     rejection: LaunchRejection | None = None
     next_error: FleetError | None = None
-    """Answered in place of instances, once, for each token that is new."""
+    """Returned once instead of instances, for the next new token."""
     lost_responses: list[Fault] = field(default_factory=list)
-    """Raised one after the other, *after* the fleet was made: the answer is lost."""
+    """Raised one after the other, *after* the fleet was created: the response is lost."""
     gate: asyncio.Event | None = None
-    """Where set, calls wait for it."""
+    """If set, calls wait for it."""
     results: dict[str, FleetResult] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
     discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY
-    """What the last launch was prepared with, ..."""
+    """What the last launch was prepared with."""
     described_with: DiscoveredCapacity = NO_DISCOVERED_CAPACITY
-    """... and its instances were described with."""
+    """What its instances were described with."""
 
     def fail_once(self) -> None:
-        """The next fleet fails for a reason that may pass."""
+        """The next fleet fails with a retryable error."""
         self.next_error = FleetError(code="InternalError", message="try again")
 
     async def prepare(
@@ -145,7 +145,7 @@ class FakeFleet(FaultInjectable):
         unavailable: Sequence[UnavailableOffering] = (),
         is_retry: bool = False,
     ) -> LaunchPreparation:
-        """One type at a time: the first that is not known to be refused."""
+        """Prepares one type at a time: the first that is not known to be unavailable."""
         self.discovered = discovered
         self.excluded_types.append([offering.instance_type for offering in unavailable])
         zone, market = REQUEST.overrides[0].zone, self.capacity_type
@@ -234,10 +234,10 @@ class FakeResolver(FaultInjectable):
     retry_after: timedelta | None = None
     resolve_count: int = 0
     pools: list[str] = field(default_factory=list)
-    """That it was told of when it was last asked."""
+    """NodePools of the last resolve call."""
     cleaned: list[str] = field(default_factory=list)
     gate: asyncio.Event | None = None
-    """Where set, resolving waits for it."""
+    """If set, resolving waits for it."""
 
     async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> ResolvedNodeClass:
         self.resolve_count += 1

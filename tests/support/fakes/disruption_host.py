@@ -1,4 +1,4 @@
-"""Voluntary disruption by the planner's host: what `FakeHost` decides and creates."""
+"""Voluntary disruption by the planner's host, for `FakeHost`."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,10 +18,10 @@ from tests.support.fakes.kubernetes import FakeNodeClaims
 class FakeDisruption(FaultInjectable):
     claims: FakeNodeClaims = field(default_factory=FakeNodeClaims)
     results: list[DisruptionDecision] = field(default_factory=list)
-    """Answered one after the other; after that, there is nothing to do."""
+    """Returned one after the other; afterwards there is nothing to do."""
     decide_requests: list[DisruptionDecisionRequest] = field(default_factory=list)
     replace_rejections: list[ReplacementResult] = field(default_factory=list)
-    """Answered before replacements are made."""
+    """Returned before replacements are created."""
     replace_requests: list[ReplacementRequest] = field(default_factory=list)
 
     async def compute_disruption(self, request: DisruptionDecisionRequest) -> DisruptionDecision:
@@ -29,7 +29,7 @@ class FakeDisruption(FaultInjectable):
         return self.results.pop(0) if self.results else DisruptionDecision()
 
     async def create_replacements(self, replace_request: ReplacementRequest) -> ReplacementResult:
-        """Names come of the plan's id, and what is there already stays."""
+        """Names derive from the plan's id; an existing NodeClaim stays."""
         self.replace_requests.append(replace_request)
         if self.replace_rejections:
             return self.replace_rejections.pop(0)

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets and Deployments in memory, as far as drains look at them."""
+"""PodDisruptionBudgets and Deployments in memory, as far as drains read them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ class FakeBudgets(FaultInjectable):
     found: list[EvictionBudget] = field(default_factory=list)
 
     def add(self, name: str, **fields: Any) -> None:
-        """One that selects every pod of its namespace."""
+        """A budget that selects every pod of its namespace by default."""
         self.found.append(EvictionBudget(namespace="default", name=name, **{"selector": (), **fields}))
 
     async def in_namespace(self, namespace: str) -> Sequence[EvictionBudget]:
@@ -24,9 +24,9 @@ class FakeBudgets(FaultInjectable):
 @dataclass
 class FakeRollouts(FaultInjectable):
     found: dict[str, DeploymentRollout] = field(default_factory=dict)
-    """By the pod's name."""
+    """By pod name."""
     restarts: list[str] = field(default_factory=list)
-    """The stamps of restarts that did something."""
+    """Timestamps of restarts that had an effect."""
 
     def add(self, pod: str, **fields: Any) -> None:
         made = {"namespace": "default", "name": pod, "uid": f"uid-deployment-{pod}", "replicas": 1, "surges": True}

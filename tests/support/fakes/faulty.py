@@ -1,4 +1,4 @@
-"""What makes a fake fail: faults by method name, raised one after the other before anything is done."""
+"""Fault injection for fakes: faults by method name, raised one after the other before the method runs."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -11,10 +11,10 @@ from tenure.model.errors import Fault
 
 @dataclass(kw_only=True)
 class FaultInjectable:
-    """Every async method of a fake looks here first, so that a port's every call can be made to fail."""
+    """Every async method of a subclass checks `faults` first, so that each call of a port can fail."""
 
     faults: dict[str, list[Fault | None]] = field(default_factory=dict)
-    """None lets one call pass."""
+    """None lets one call succeed."""
 
     def __init_subclass__(cls) -> None:
         for name, method in list(vars(cls).items()):

@@ -1,4 +1,4 @@
-"""What upkeep sees, in memory: marks of the fake world's objects, Leases, and what is left over in the cloud."""
+"""Inventory and orphaned resources of garbage collection, in memory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class FakeInventory(FaultInjectable):
     known_leases: dict[str, InventoryLease] = field(default_factory=dict)
 
     def lease(self, name: str, *, renewed_ago: float = 3600, owner: str = "") -> None:
-        """`renewed_ago` in seconds."""
+        """`renewed_ago`: seconds."""
         until = datetime.now(UTC) - timedelta(seconds=renewed_ago - 60)
         self.known_leases[name] = InventoryLease(
             name=name, uid=f"lease-{name}", version="1", owners=(owner,) if owner else (), alive_until=until

@@ -1,4 +1,4 @@
-"""Jobs and services in memory, as hooks see them: a Job ends when a test says so, a service answers as it is told."""
+"""Jobs and HTTP services of hooks, in memory."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,10 +12,10 @@ from tests.support.fakes.faulty import FaultInjectable
 @dataclass
 class FakeJobs(FaultInjectable):
     found: dict[str, JobFact] = field(default_factory=dict)
-    """By namespace/name."""
+    """By `namespace/name`."""
     created: list[DesiredJob] = field(default_factory=list)
     next_outcome: JobFact | None = None
-    """How those end at once that are made from now on; None: they run."""
+    """Outcome of each new Job; with None it runs until `finish_running`."""
 
     async def get(self, namespace: str, name: str) -> JobFact | None:
         return self.found.get(f"{namespace}/{name}")
@@ -29,7 +29,7 @@ class FakeJobs(FaultInjectable):
         return self.found[name]
 
     def finish_running(self, outcome: str = "succeeded", why: str = "") -> None:
-        """All that run."""
+        """Finish all running Jobs."""
         for name, one in self.found.items():
             if one.outcome is None:
                 self.found[name] = JobFact.model_validate({"key": one.key, "outcome": outcome, "why": why})
@@ -44,11 +44,11 @@ def _set_event() -> asyncio.Event:
 @dataclass
 class FakeHookClient(FaultInjectable):
     responses: list[CallResult] = field(default_factory=list)
-    """In order; then 200."""
+    """Returned in order; afterwards 200."""
     responding: asyncio.Event = field(default_factory=_set_event)
-    """Nobody answers while it is not set."""
+    """Calls wait until it is set."""
     received: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
-    """URL, key and body of each call."""
+    """URL, idempotency key and body of each call."""
 
     async def post(self, url: str, *, key: str, body: Mapping[str, Any], seconds: float) -> CallResult:
         self.received.append((url, key, dict(body)))

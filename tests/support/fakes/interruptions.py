@@ -1,4 +1,4 @@
-"""What AWS says of instances, in memory: the queue, instances' status, and nodes that are told."""
+"""Interruptions in memory: the queue, instance statuses, and the notification of nodes."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -18,7 +18,7 @@ from tests.support.fakes.faulty import FaultInjectable
 from tests.support.fakes.ports import FakePorts
 
 WAIT_SPEEDUP = 1000.0
-"""Waiting for messages is so many times shorter than SQS's."""
+"""Long polls are this many times shorter than SQS's."""
 
 
 def utc_now() -> datetime:
@@ -30,7 +30,7 @@ def spot_interruption(at: datetime | None = None) -> InterruptionMessage:
 
 
 def scheduled_change(number: int) -> InterruptionMessage:
-    """One of several."""
+    """One of several, by number."""
     starts = datetime(2026, 6, 1, tzinfo=UTC) + timedelta(hours=number)
     return InterruptionMessage(
         kind="scheduledChange", id=f"event-{number}", at=starts - timedelta(days=14), starts=starts
@@ -43,19 +43,19 @@ def rebalance_recommendation(at: datetime | None = None) -> InterruptionMessage:
 
 @dataclass
 class FakeQueue(FaultInjectable):
-    """Shows what was sent until it is deleted; what was read is hidden until `make_visible`."""
+    """A message is visible until it is received, and hidden until it is deleted or `make_visible` is called."""
 
     visible: list[QueueMessage] = field(default_factory=list)
     hidden: dict[str, QueueMessage] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
     polled_queues: list[str] = field(default_factory=list)
-    """The name of the queue, for each poll."""
+    """The queue name of each poll."""
     polling: int = 0
     max_concurrent_polls: int = 0
     sent: int = 0
 
     def send(self, *instances: str, message: InterruptionMessage | None = None, **more: Any) -> str:
-        """One message about these instances; its id."""
+        """Send one message about these instances. Returns its id."""
         now = utc_now()
         messages = tuple(
             InstanceInterruption(instance_id=one, message=message or spot_interruption(now)) for one in instances
@@ -107,16 +107,16 @@ class FakeStatuses(FaultInjectable):
 
 @dataclass
 class FakeInterruptionNotifier:
-    """Remembers who was told what. Instances of nobody's begin with `x`."""
+    """Records the notification of nodes. Instance ids that begin with `x` are foreign."""
 
     notified: list[tuple[str, InterruptionMessage]] = field(default_factory=list)
     outcomes: dict[str, list[NotifyOutcome]] = field(default_factory=dict)
-    """By instance, answered one after the other before it is told; `*` for any."""
+    """By instance or `*` for any: outcomes that are returned in order instead of a notification."""
     failing_instances: set[str] = field(default_factory=set)
     early_evictions: dict[str, InterruptedNode] = field(default_factory=dict)
-    """Nodes whose pods have to go before they are told, by instance."""
+    """By instance: nodes whose pods are evicted before the notification."""
     early_evicted_pods: dict[str, list[str]] = field(default_factory=dict)
-    """The pods that each was told of."""
+    """By instance: evicted pods of its notifications."""
     gate: asyncio.Event | None = None
     max_in_flight: int = 0
     in_flight: int = 0
@@ -164,7 +164,7 @@ class FakeInterruptionNotifier:
 
 
 class CountingMetrics(InterruptionMetrics):
-    """Adds up what is counted."""
+    """Counts the recorded metrics."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -194,7 +194,7 @@ class CountingMetrics(InterruptionMetrics):
 
 @dataclass
 class FakeInterruptions:
-    """All that the activities of the Interruption workflow touch."""
+    """All dependencies of the Interruption workflow's activities."""
 
     queue: FakeQueue = field(default_factory=FakeQueue)
     statuses: FakeStatuses = field(default_factory=FakeStatuses)

@@ -1,4 +1,4 @@
-"""NodeClaims, Nodes, pods and events in memory, with the API server's rules that matter: finalizers and UIDs."""
+"""NodeClaims, Nodes, pods and events in memory, with the API server's rules for finalizers and UIDs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ def matches(labels: Mapping[str, str], selector: Mapping[str, str] | None) -> bo
 
 
 def merge_labels(current: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """Labels with some set, and those that are None taken off."""
+    """The current labels with these changes; None removes a label."""
     return {key: value for key, value in {**current, **changes}.items() if value is not None}
 
 
@@ -43,7 +43,7 @@ class FakeAnnotated(FaultInjectable, ABC):
 
     @abstractmethod
     def _annotations(self, name: str) -> tuple[str, Mapping[str, str]] | None:
-        """The UID and the annotations; None for an object that does not exist."""
+        """UID and annotations; None if the object does not exist."""
 
     @abstractmethod
     def _write(self, name: str, annotations: dict[str, str]) -> None: ...
@@ -82,7 +82,7 @@ class FakeNodeClaims(FakeAnnotated):
         return [self._read(one) for one, got in self.found.items() if matches(got["metadata"]["labels"], labels)]
 
     async def create(self, claim: NodeClaim) -> NodeClaim:
-        """As the API server completes an object; one that is there already stays as it is."""
+        """Completes the object as the API server does; an existing object stays unchanged."""
         name, made = claim.metadata.name, claim.to_object()
         made["metadata"] = {"uid": f"uid-{name}", "creationTimestamp": BORN.isoformat(), **made["metadata"]}
         self.found.setdefault(name, {"status": {"conditions": []}, **made})
@@ -149,7 +149,7 @@ class FakeNodeClaims(FakeAnnotated):
         return True
 
     def set_status(self, name: str, *, provider_id: str = "", deleting: bool = False, **conditions: str) -> None:
-        """Put an instance, a deletion or conditions on a NodeClaim, as if its life had come so far."""
+        """Set provider ID, deletion or conditions, as at a later point of the lifecycle."""
         claim = self.found[name]
         if provider_id:
             claim["status"]["providerID"] = provider_id
@@ -160,7 +160,7 @@ class FakeNodeClaims(FakeAnnotated):
         ]
 
     def condition_message(self, name: str, kind: str) -> str:
-        """Of a condition; empty where there is none."""
+        """Message of a condition; empty if it does not exist."""
         conditions = self.found[name]["status"]["conditions"]
         return next((one.get("message", "") for one in conditions if one["type"] == kind), "")
 
@@ -252,10 +252,10 @@ class FakeNodes(FakeAnnotated):
 class FakePods(FaultInjectable):
     by_node: dict[str, list[DrainPod]] = field(default_factory=dict)
     blocked: dict[str, str] = field(default_factory=dict)
-    """Pod name to the PodDisruptionBudget that refuses its eviction."""
+    """PodDisruptionBudget that blocks the eviction, by pod name."""
     evicted: list[str] = field(default_factory=list)
     forced: list[tuple[str, int]] = field(default_factory=list)
-    """Pods deleted whatever held them, and the grace in seconds that each was given."""
+    """Force-deleted pods, and the grace period of each in seconds."""
     volumes: list[str] = field(default_factory=list)
 
     def add(self, node: str, name: str, **fields: Any) -> None:
@@ -326,7 +326,7 @@ class FakeNodePools(FakeAnnotated):
         )
 
     def set_annotations(self, name: str, annotations: Mapping[str, str]) -> None:
-        """With these annotations and no others."""
+        """Replace all annotations."""
         self._write(name, dict(annotations))
 
     async def get(self, name: str) -> NodePool | None:
@@ -370,7 +370,7 @@ class FakeNodeClasses(FaultInjectable):
     finalizers: set[str] = field(default_factory=set)
 
     def add(self, name: str, *, ready: str = "True", deleting: bool = False, **others: str) -> None:
-        """`others`: conditions, as "status reason"."""
+        """`others`: conditions as `status reason`."""
         meta: dict[str, Any] = {"name": name, "uid": f"uid-{name}", "generation": 1}
         if deleting:
             meta["deletionTimestamp"] = BORN.isoformat()
@@ -415,7 +415,7 @@ class FakeNodeClasses(FaultInjectable):
 
 @dataclass
 class FakeNamespaces(FakeAnnotated):
-    """Annotations by namespace; there is the worker's own."""
+    """Annotations by namespace; only the worker's own namespace exists."""
 
     found: dict[str, dict[str, str]] = field(default_factory=lambda: {"tenure": {}})
 

@@ -1,4 +1,4 @@
-"""What nodes carry, by the pods that `FakePods` has on them."""
+"""Loads of nodes, from the pods of `FakePods`."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from tests.support.fakes.kubernetes import FakePods
 class FakeLoads(FaultInjectable):
     pods: FakePods
     weights: dict[str, MovedPod] = field(default_factory=dict)
-    """By pod name, what its eviction costs; the others cost what is usual."""
+    """Eviction costs by pod name; other pods have the default cost."""
 
     async def on_nodes(self, names: Collection[str], *, now: datetime) -> Mapping[str, NodeLoad]:
         return {name: self._on(name) for name in names}

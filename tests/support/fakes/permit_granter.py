@@ -1,4 +1,4 @@
-"""A workflow in the place of a NodePool's: it grants every permit at once, but those that it was told to refuse."""
+"""A workflow instead of a NodePool's that grants every permit at once, except for rejected UIDs."""
 
 from datetime import timedelta
 
@@ -14,7 +14,7 @@ class PermitRules(Message):
     rejected_uids: tuple[str, ...] = ()
     """UIDs of NodeClaims."""
     ignores_requests: bool = False
-    """Nobody is answered at all."""
+    """No request gets a decision."""
     lease: timedelta = timedelta(minutes=2)
 
 
@@ -37,7 +37,7 @@ class PermitGranterWorkflow:
 
     @workflow.signal
     async def change_rules(self, rules: PermitRules) -> None:
-        """Whoever was refused and need not be is answered again."""
+        """NodeClaims that are no longer rejected get another decision."""
         before, self._rules = self._rules, rules
         for one in {one.claim_uid: one for one in self._requests}.values():
             if one.claim_uid in before.rejected_uids and one.claim_uid not in rules.rejected_uids:

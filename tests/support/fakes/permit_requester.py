@@ -1,4 +1,4 @@
-"""A workflow that asks a NodePool for permits and writes down what it is answered, in the place of a NodeClaim's."""
+"""A workflow instead of a NodeClaim's that records the NodePool's decisions on its permit requests."""
 
 from temporalio import workflow
 

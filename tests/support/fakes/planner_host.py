@@ -1,4 +1,4 @@
-"""The process that hosts the watch and its planner, as workflows see it: `activities.planner_host.PlannerHost`."""
+"""The process that hosts watch and planner, for workflows: implements `activities.planner_host.PlannerHost`."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,16 +21,16 @@ from tests.support.fakes.faulty import FaultInjectable
 class FakeHost(FaultInjectable):
     disruption: FakeDisruption = field(default_factory=FakeDisruption)
     outcomes: list[PlanOutcome] = field(default_factory=list)
-    """Answered one after the other; after that, passes have nothing to do."""
+    """Returned one after the other; afterwards passes have nothing to do."""
     planned: list[PlanRequest] = field(default_factory=list)
     gate: asyncio.Event | None = None
-    """Where set, planning waits for it."""
+    """If set, planning waits for it."""
     carried: list[WatchProgress | None] = field(default_factory=list)
-    """One entry for every time the watch was started here: what its predecessor left."""
+    """The progress of the previous host, for each start of the watch."""
     ends: int = 0
-    """How often the watch returns at once before it stays."""
+    """Number of times that the watch returns at once before it keeps running."""
     silent: bool = False
-    """The process hangs: no heartbeat comes any more."""
+    """The process hangs and sends no heartbeats."""
 
     async def run(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
         self.carried.append(carried)

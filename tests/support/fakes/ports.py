@@ -1,4 +1,4 @@
-"""The outside world of activities in memory: every port as a fake."""
+"""All ports of the activities as fakes."""
 
 from collections.abc import Set
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ from tests.support.fakes.node_loads import FakeLoads
 
 @dataclass
 class FakeWorkflowClient(FaultInjectable, WorkflowClient):
-    """Records calls in place of signals and queries."""
+    """Records calls instead of sending signals and queries."""
 
     results: dict[str, GroupResult] = field(default_factory=dict)
     """By UID."""

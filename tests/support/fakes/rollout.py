@@ -1,4 +1,4 @@
-"""A pool that a rollout goes through, as activities find it, and a workflow at work on it."""
+"""Activities of a rollout as fakes, and a NodePool workflow that uses them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -31,7 +31,7 @@ QUEUE = "rolling"
 
 @dataclass
 class FakeRolloutActivities:
-    """What activities find, and what they were told."""
+    """Returns prepared observations, and records notifications and pins."""
 
     observed: ObservedRollout = field(default_factory=ObservedRollout)
     gate_result: GateResult = field(default_factory=lambda: GateResult(outcome="passed", value=0))
@@ -40,9 +40,9 @@ class FakeRolloutActivities:
     observe_count: int = 0
     queried_gates: list[str] = field(default_factory=list)
     fails_to_observe: bool = False
-    """Looks fail."""
+    """Observations fail."""
     observe_gate: asyncio.Event | None = None
-    """Looks wait for it."""
+    """If set, observations wait for it."""
 
     @activity.defn
     async def observe_rollout(self, request: RolloutRequest) -> ObservedRollout:
@@ -73,7 +73,7 @@ class FakeRolloutActivities:
         self.observed = self.observed.model_copy(update=fields)
 
     def replace_drifted(self, *uids: str) -> None:
-        """These are gone, and a new node stands for each."""
+        """The nodes with these UIDs are replaced by new ones."""
         remaining = tuple(one for one in self.observed.drifted if one not in uids)
         new = self.observed.updated_nodes + len(uids)
         self.set_observed(drifted=remaining, updated_nodes=new, ready=new)
@@ -84,7 +84,7 @@ class FakeRolloutActivities:
 
 @dataclass
 class RolloutHarness:
-    """A pool, and its workflow at work."""
+    """A running NodePool workflow with its fake activities."""
 
     activities: FakeRolloutActivities
     handle: WorkflowHandle[RolloutOnlyWorkflow, None]

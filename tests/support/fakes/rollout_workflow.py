@@ -1,4 +1,4 @@
-"""A NodePool's workflow with nothing but its rollout and its permits."""
+"""A NodePool workflow with only its rollout and its permits."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -16,7 +16,7 @@ from workflows.rollout import RolloutController
 
 @workflow.defn
 class RolloutOnlyWorkflow(RolloutApprovals):
-    """Grants what the rollout leaves of a budget of ten, as often as something is due or somebody wishes."""
+    """Grants the permits that the rollout leaves of a budget of ten, whenever a step is due or a request arrives."""
 
     @workflow.init
     def __init__(self, state: NodePoolState) -> None:

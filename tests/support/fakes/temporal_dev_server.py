@@ -1,4 +1,4 @@
-"""Temporal's own dev server in memory, with the search attributes that the workflows set."""
+"""Temporal's dev server in memory, with the workflows' search attributes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ from workflows.search_attributes import DEADLINE, KEYWORDS, OVERDUE, PAUSED, PHA
 
 @asynccontextmanager
 async def served_by_temporal() -> AsyncIterator[WorkflowEnvironment]:
-    """Time runs as on the wall."""
+    """A server whose time is real time."""
     async with await WorkflowEnvironment.start_local(
         interceptors=[RepeatLostQueries()],
         data_converter=pydantic_data_converter,

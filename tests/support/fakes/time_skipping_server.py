@@ -1,4 +1,4 @@
-"""The time-skipping server, with the search attributes that the workflows set."""
+"""The time-skipping server, with the workflows' search attributes."""
 
 import shutil
 import sys
@@ -26,7 +26,7 @@ INDEXED_VALUE_TYPES = {
 
 @asynccontextmanager
 async def time_skipping(converter: DataConverter = pydantic_data_converter) -> AsyncIterator[WorkflowEnvironment]:
-    """Time runs only while something is to be done: hours pass in milliseconds."""
+    """The server skips time while nothing is to be done: hours pass in milliseconds."""
     binary = Path(sys.executable).with_name("temporal-test-server")
     path = str(binary) if binary.exists() else shutil.which("temporal-test-server")
     async with await WorkflowEnvironment.start_time_skipping(

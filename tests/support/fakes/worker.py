@@ -1,4 +1,4 @@
-"""A worker for one test: the real workflows and activities, the fake world, its own task queue."""
+"""A worker for one test: real workflows and activities, fake ports, and its own task queues."""
 
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -33,16 +33,16 @@ from workflows.runner import WORKFLOWS, OrderedWorkflowRunner
 from workflows.visibility import WorkflowNames, claim_start
 
 IDLE_TIMEOUT_SECONDS = 20.0
-"""Real seconds; nobody may be at work."""
+"""Real seconds. The wait is short, since no worker may be running."""
 
 
 HEARTBEAT_INTERVAL = timedelta(seconds=0.2)
-"""An activity hears of its cancellation with its next heartbeat, and no test has to wait for that."""
+"""An activity learns of its cancellation with its next heartbeat, so a short interval saves time."""
 
 
 @dataclass
 class WorkerHarness(FakePorts):
-    """Everything the activities touch, and a client to talk to the workflows."""
+    """Fake ports of the activities, and a client of the workflows."""
 
     client: Client
     cluster: str = field(default_factory=lambda: f"test-{uuid.uuid4().hex[:8]}")
@@ -52,7 +52,7 @@ class WorkerHarness(FakePorts):
     """The time-skipping server of `client`."""
     number: int = 0
     max_cached_workflows: int = 1000
-    """Workflows that a worker remembers; none where one that is gone must not be waited for."""
+    """Size of the worker's workflow cache; 0 if the server must not wait for a stopped worker."""
     runner: WorkflowRunner = field(default_factory=OrderedWorkflowRunner)
 
     def __post_init__(self) -> None:
@@ -67,13 +67,13 @@ class WorkerHarness(FakePorts):
         return await self.environment.get_current_time()
 
     async def sleep(self, duration: timedelta = timedelta(0), **parts: float) -> None:
-        """Skip a duration, or the `parts` of one: `hours=1`."""
+        """Skip a duration, or one given in parts such as `hours=1`."""
         assert self.environment
         await self.environment.sleep(duration + timedelta(**parts))
 
     @classmethod
     def on(cls, environment: WorkflowEnvironment, **fields: Any) -> "WorkerHarness":
-        """On a time-skipping server."""
+        """A harness on a time-skipping server."""
         return cls(environment.client, environment=environment, **fields)
 
     async def start(
@@ -85,8 +85,9 @@ class WorkerHarness(FakePorts):
         discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY,
         **observed: object,
     ) -> WorkflowHandle[NodeClaimWorkflow, NodeClaimOutcome]:
-        """`alike`: for a NodeClaim that no plan made; `expected`: the durations of its type; `observed`: signalled with
-        the start, as by the watch."""
+        """`alike`: launch hash of a NodeClaim without a plan; `expected`: durations of its type; `observed`: sent
+        with signal-with-start, as by the watch.
+        """
         identity = self.workflows.build_identity(claim).model_copy(update={"launch_hash": alike})
         return await self.client.start_workflow(
             NodeClaimWorkflow.run,
@@ -99,7 +100,7 @@ class WorkerHarness(FakePorts):
         )
 
     def workflow_handle(self, claim: NodeClaim) -> WorkflowHandle[NodeClaimWorkflow, NodeClaimOutcome]:
-        """The life of a claim that somebody else started."""
+        """The workflow of a NodeClaim that was started elsewhere."""
         identity = self.workflows.build_identity(claim)
         name = ids.nodeclaim(self.cluster, identity.name, identity.uid)
         return self.client.get_workflow_handle(name, result_type=NodeClaimOutcome)
@@ -111,7 +112,7 @@ class WorkerHarness(FakePorts):
     async def signal_observed(
         self, handle: WorkflowHandle[NodeClaimWorkflow, NodeClaimOutcome], **observed: object
     ) -> None:
-        """As the watch tells it, but not while a run may just be being continued: see `idle`."""
+        """Signal an observation as the watch does, but not while the run continues as new: see `wait_until_idle`."""
         await wait_until_idle(handle, timeout=IDLE_TIMEOUT_SECONDS)
         await handle.signal(NodeClaimWorkflow.observe, self.make_observation(**observed))
 
@@ -123,7 +124,7 @@ class WorkerHarness(FakePorts):
 
     @asynccontextmanager
     async def running_worker(self) -> AsyncIterator["WorkerHarness"]:
-        """A replica that polls the cluster's task queues."""
+        """A worker replica that polls the cluster's task queues."""
         launches = Worker(
             self.client, task_queue=ids.launch_queue(self.cluster), activities=list_launch_activities(self.ports())
         )
@@ -151,7 +152,7 @@ class WorkerHarness(FakePorts):
 
     @asynccontextmanager
     async def running_planner(self) -> AsyncIterator["WorkerHarness"]:
-        """The process that hosts the watch polls the plan queue too."""
+        """A process that hosts the watch, which also polls the plan queue."""
         events = self.interruptions.activities()
         async with Worker(
             self.client,

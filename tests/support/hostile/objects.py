@@ -1,6 +1,6 @@
-"""The valid object of each kind into which one hostile value is put, and the hostile objects of `fields.yaml`.
+"""A valid object of each kind, and the hostile objects of `fields.yaml`, each with one hostile value.
 
-None of them selects the ordinary pool: a DaemonSet or a PodDisruptionBudget that does so affects it by design.
+No object selects the ordinary pool: such a DaemonSet or PodDisruptionBudget would affect it by design.
 """
 
 import copy
@@ -29,10 +29,10 @@ from tests.support.product.objects import (
 MESSAGE: Final = "Message"
 """A message of the interruption queue, which has no API version."""
 POOL: Final = "hostile"
-"""The NodePool that hostile pods run in."""
+"""The NodePool that hostile pods select."""
 VALUES_PER_FIELD: Final = 6
 _STEP: Final = 5
-"""Neighbouring fields of one family begin at other values."""
+"""Adjacent fields of one family start with different values."""
 _SEGMENT: Final = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")
 
 
@@ -50,7 +50,7 @@ class HostileObject:
 
 @lru_cache
 def list_fields(kind: str = "") -> tuple[tuple[str, str, str], ...]:
-    """Kind, family of values and path of each field, of one kind or of all kinds."""
+    """Kind, family and path of each field, of one kind or of all kinds."""
     fields = yaml.safe_load((Path(__file__).parent / "fields.yaml").read_text())
     return tuple(
         (found, family, path)
@@ -62,13 +62,13 @@ def list_fields(kind: str = "") -> tuple[tuple[str, str, str], ...]:
 
 
 def build_hostile_objects() -> list[HostileObject]:
-    """The same in every process; objects of one kind and field are far apart."""
+    """The same objects in every process. Objects of one kind and field are far apart in the list."""
     numbers = count()
     found = []
-    for turn in range(VALUES_PER_FIELD):
+    for round_number in range(VALUES_PER_FIELD):
         for position, (kind, family, path) in enumerate(list_fields()):
             values = FAMILIES[family]
-            name = list(values)[(position * _STEP + turn) % len(values)]
+            name = list(values)[(position * _STEP + round_number) % len(values)]
             found.append(HostileObject(kind, path, name, _build(kind, path, values[name], next(numbers))))
     return found
 
@@ -82,7 +82,7 @@ def _build(kind: str, path: str, value: Any, number: int) -> Object:
 
 
 def put(target: Any, path: str, value: Any) -> None:
-    """Set the field at `path`; lists and maps on the way are made."""
+    """Set the field at `path`, and create missing lists and mappings."""
     segments = [bracketed or plain for bracketed, plain in _SEGMENT.findall(path)]
     for segment, following in pairwise(segments):
         empty: Any = [] if following.isdigit() else {}

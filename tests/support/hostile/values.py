@@ -1,10 +1,10 @@
-"""Hostile values by family. `fields.yaml` says which fields get values of which family."""
+"""Hostile values by family. `fields.yaml` assigns families to fields."""
 
 from typing import Any, Final
 
 ARABIC_THREE: Final = "\u0663"
 LONG: Final = "x" * 200_000
-"""An annotation may hold 256 KiB."""
+"""Near the limit of 256 KiB for annotations."""
 
 
 def _nest(depth: int) -> Any:

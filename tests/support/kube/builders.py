@@ -1,4 +1,4 @@
-"""Kubernetes objects as JSON, as small as the API server allows."""
+"""Minimal Kubernetes objects as JSON."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def node_json(name: str, *, provider_id: str = "", taints: list[Json] | None = N
 
 
 def pod_json(name: str, *, node: str = "", **more: Any) -> Json:
-    """`more` goes into the spec, `metadata` into the metadata."""
+    """`more`: fields of the spec; `metadata`: fields of the metadata."""
     metadata = more.pop("metadata", {})
     return {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""A scene with capacity reservations and an EC2NodeClass that selects them, and looks at what became of both."""
+"""A scope with capacity reservations and an EC2NodeClass that selects them, and assertions about both."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -14,14 +14,14 @@ from tests.support.product.product import InstalledProduct
 from tests.support.product.scene import ClusterScope, conditions_by_type
 
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
-HOLD = 15.0
-"""Seconds for which nothing may drift or be relabelled."""
+UNCHANGED_SECONDS = 15.0
+"""Seconds for which drift and labels must not change."""
 OF = "tests.tenure.sh/of"
 EITHER = ("reserved", "on-demand")
 
 
 class ReservationScope:
-    """One pool on a class of its own, whose reservations stand in every zone, each with room for `count`."""
+    """A NodePool with its own class, and one reservation per zone with `count` instances."""
 
     def __init__(
         self, product: InstalledProduct, scope: ClusterScope, of_class: str, reservations: Sequence[str]
@@ -31,7 +31,7 @@ class ReservationScope:
         self._term = {"tags": {OF: of_class}}
 
     async def start(self, pods: int = 1) -> str:
-        """The newest of so many nodes, each with its pod: the name of its NodeClaim."""
+        """Scale to this number of pods, each on its own node. Returns the newest NodeClaim's name."""
         if await self.scope.nodeclaims():
             await self.scope.scale_deployment(pods)
             await wait_until(lambda: self.scope.assert_pods_running(pods))
@@ -41,7 +41,7 @@ class ReservationScope:
         return await self.scope.assert_newest_nodeclaim(pods)
 
     async def assert_reserved(self, claim: str, kind: str = "default") -> None:
-        """NodeClaim and Node say in which reservation the instance is, and it is."""
+        """The labels of NodeClaim and Node name one of the reservations."""
         found = await self._labels(claim)
         expected = (labels.RESERVED, kind, "false")
         keys = (labels.CAPACITY_TYPE, labels.CAPACITY_RESERVATION_TYPE, labels.CAPACITY_RESERVATION_INTERRUPTIBLE)
@@ -50,7 +50,7 @@ class ReservationScope:
             assert object_labels.get(labels.CAPACITY_RESERVATION_ID) in self.reservations, object_labels
 
     async def assert_on_demand(self, claim: str) -> None:
-        """Neither NodeClaim nor Node has a label of a reservation."""
+        """Neither NodeClaim nor Node has a reservation label."""
         for object_labels in await self._labels(claim):
             three = {key: object_labels[key] for key in labels.RESERVATION_LABELS if key in object_labels}
             assert (object_labels.get(labels.CAPACITY_TYPE), three) == (labels.ON_DEMAND, {}), object_labels
@@ -61,9 +61,9 @@ class ReservationScope:
         assert drifted is None and not found["metadata"].get("deletionTimestamp"), drifted
 
     async def assert_stays_labeled(self, claim: str, *, reserved: bool) -> None:
-        """As it is labelled, and without drift."""
+        """The labels stay unchanged, without drift."""
         check = self.assert_reserved if reserved else self.assert_on_demand
-        await assert_throughout(partial(check, claim), seconds=HOLD)
+        await assert_throughout(partial(check, claim), seconds=UNCHANGED_SECONDS)
         await self.assert_not_drifted(claim)
 
     async def assert_drifted(self, claim: str, reason: str) -> None:
@@ -71,12 +71,12 @@ class ReservationScope:
         assert (found.get("status"), found.get("reason")) == ("True", reason), found
 
     def used_instances(self) -> list[str]:
-        """The instances that EC2 has in the reservations."""
+        """Instances that EC2 counts in the reservations."""
         reservations = self.product.aws.list_reservations()
         return [instance for one in self.reservations for instance in reservations[one]["instances"]]
 
     async def assert_reservation_count(self, count: int) -> None:
-        """The class's status names so many reservations, and has the condition only while it names any."""
+        """The class's status has this number of reservations, and the condition only if there are any."""
         found = await self.product.kube.request("GET", self.class_path)
         listed = (found.get("status") or {}).get("capacityReservations") or []
         has_condition = labels.CAPACITY_RESERVATIONS_READY in conditions_by_type(found)
@@ -86,11 +86,13 @@ class ReservationScope:
         await self.product.patch(self.class_path, {"spec": {"capacityReservationSelectorTerms": list(terms)}})
 
     async def reselect(self) -> None:
-        """The same in other words, so that the class is resolved at once and not within a minute."""
+        """Select the same reservations with another spec, so that the class is resolved at once and not within a
+        minute.
+        """
         await self.select_reservations(self._term, {"tags": {OF: "nobody"}})
 
     async def sync(self) -> None:
-        """Upkeep's look at capacity types, now; it is over when this returns."""
+        """Run the garbage collection task that synchronizes capacity types."""
         await collect_garbage(self.product, "capacity-types")
 
     async def _labels(self, claim: str) -> list[dict[str, str]]:
@@ -106,7 +108,7 @@ class ReservationScope:
 async def reservation_scope(
     product: InstalledProduct, row: str, *, of_type: str = TWO_CPUS, count: int = 1, **reservation: Any
 ) -> AsyncIterator[ReservationScope]:
-    """`reservation` as in the stand-in's `make_reservation`."""
+    """`reservation`: arguments of the stand-in's `make_reservation`."""
     of_class = f"t{row.replace('-', '')}-class"
     tags = {OF: of_class}
     made = [product.aws.make_reservation(of_type, zone, count=count, tags=tags, **reservation) for zone in ZONES]

@@ -1,4 +1,4 @@
-"""What tests of drains do and look at: budgets, protected pods, rules of a node's drain, and how long things took."""
+"""Helpers for tests of drains: budgets, protected pods, drain rules, and durations."""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -20,16 +20,16 @@ from tests.support.product.product import InstalledProduct
 from tests.support.product.scene import ClusterScope
 
 POD_GRACE_SECONDS = 600
-"""Seconds that a pod may take to end: a drain waits for it for as long, and no more than a minute beyond."""
+"""Termination grace period of a pod in seconds. A drain waits for it, and at most a minute longer."""
 
 
 SURGE = {"SURGE_SINGLE_REPLICAS": "true"}
-"""Settings of a worker; `optional_right` grants what it needs."""
+"""Settings of a worker; `optional_right` grants the right that they need."""
 
 
 @asynccontextmanager
 async def optional_right(product: InstalledProduct, setting: str) -> AsyncIterator[None]:
-    """Inside it the worker has the right of this setting, as deploy/rbac/optional grants it."""
+    """The worker has this setting's right inside the block, as deploy/rbac/optional grants it."""
     documents = [one for one in yaml.safe_load_all(OPTIONAL_RBAC[setting].read_text()) if one]
     for document in documents:
         await product.kube.apply(document)
@@ -41,7 +41,7 @@ async def optional_right(product: InstalledProduct, setting: str) -> AsyncIterat
 
 
 def pod_disruption_budget(name: str, **spec: Any) -> Object:
-    """A PodDisruptionBudget of this scene's pods."""
+    """A PodDisruptionBudget for this scope's pods."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -55,20 +55,20 @@ def budget_path(name: str) -> str:
 
 
 async def assert_budget_healthy(scope: ClusterScope, healthy: int) -> None:
-    """Its controller has seen that many healthy pods."""
+    """The disruption controller has counted this number of healthy pods."""
     found = await scope.product.kube.request("GET", budget_path(scope.name))
     assert found.get("status", {}).get("currentHealthy") == healthy, found.get("status")
 
 
 async def single_pod(scope: ClusterScope) -> Object:
-    """The scene's only pod that is not going."""
+    """The scope's only pod that is not terminating."""
     found = [one for one in await scope.pods() if "deletionTimestamp" not in one["metadata"]]
     assert len(found) == 1, [one["metadata"]["name"] for one in found]
     return found[0]
 
 
 async def annotate_do_not_disrupt(scope: ClusterScope, value: str) -> Object:
-    """The scene's only pod is annotated do-not-disrupt."""
+    """Set the do-not-disrupt annotation of the scope's only pod."""
     pod = await single_pod(scope)
     await set_do_not_disrupt(scope, pod["metadata"]["name"], value)
     return pod
@@ -82,12 +82,12 @@ async def set_do_not_disrupt(scope: ClusterScope, pod: str, value: str | None) -
 
 @asynccontextmanager
 async def terminating_pod(scope: ClusterScope) -> AsyncIterator[str]:
-    """Inside it a pod of nobody, which was deleted and does not end, is on the scene's first node: its path."""
+    """Inside the block, a deleted pod that does not end is on the scope's first node. Yields its path."""
     name = f"{scope.name}-leaving"
     claim = (await scope.nodeclaims())[0]
-    where = {"nodeName": claim["status"]["nodeName"], "terminationGracePeriodSeconds": POD_GRACE_SECONDS}
+    pod_fields = {"nodeName": claim["status"]["nodeName"], "terminationGracePeriodSeconds": POD_GRACE_SECONDS}
     metadata = {"name": name, "namespace": "default", "annotations": {"sandbox.tenure.sh/stops-after": "never"}}
-    spec = pod_spec(scope.name, cpu="10m") | where
+    spec = pod_spec(scope.name, cpu="10m") | pod_fields
     await scope.apply_manifest({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     path = PODS.path(name, namespace="default")
     await scope.product.delete(path)
@@ -98,14 +98,14 @@ async def terminating_pod(scope: ClusterScope) -> AsyncIterator[str]:
 
 
 async def delete_with_drain_rules(scope: ClusterScope, claim: Object, **drain: Any) -> None:
-    """Delete a NodeClaim whose drain is under these rules."""
+    """Delete a NodeClaim, with these rules for its drain."""
     name = claim["metadata"]["name"]
     await apply_drain_rules(scope, name, **drain)
     await scope.product.delete(NODE_CLAIMS.path(name))
 
 
 async def apply_drain_rules(scope: ClusterScope, nodeclaim_name: str, **drain: Any) -> None:
-    """These rules hold for its drain, and its workflow has been told."""
+    """Apply these drain rules, and wait until the NodeClaim's workflow has observed them."""
     await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, drain=drain))
     expected = DrainRules.model_validate(drain)
 
@@ -117,7 +117,7 @@ async def apply_drain_rules(scope: ClusterScope, nodeclaim_name: str, **drain: A
 
 
 async def time_until(check: Callable[[], Awaitable[Any]], description: str, *, within: float) -> float:
-    """How long until it holds; the number is printed, and the bound is generous."""
+    """Wait until the check succeeds. Returns and prints the duration; `within` is a generous limit."""
     started_at = time.monotonic()
     await wait_until(check, seconds=within)
     elapsed = time.monotonic() - started_at
@@ -126,20 +126,20 @@ async def time_until(check: Callable[[], Awaitable[Any]], description: str, *, w
 
 
 async def read_phase_times(scope: ClusterScope, nodeclaim: NodeClaimSummary) -> dict[Phase, datetime]:
-    """When a life that is over came to each of its phases."""
+    """When a completed NodeClaim entered each phase."""
     return {step.phase: step.at for step in (await scope.product.nodeclaim_workflows.fetch_outcome(nodeclaim)).history}
 
 
 async def assert_drained_within(
     scope: ClusterScope, nodeclaim_names: Sequence[str], seconds: float, *, since: datetime
 ) -> None:
-    """NodeClaims that are gone: the last of their drains began at most so long after."""
+    """All NodeClaims are deleted, and the last drain started at most this long after `since`."""
     nodeclaims = [nodeclaim for nodeclaim in await scope.nodeclaim_workflows() if nodeclaim.name in nodeclaim_names]
     assert len(nodeclaims) == len(nodeclaim_names), (
-        f"{scope.name}: of {nodeclaim_names} there are lives {[nodeclaim.name for nodeclaim in nodeclaims]}"
+        f"{scope.name}: workflows of {nodeclaim_names} are {[nodeclaim.name for nodeclaim in nodeclaims]}"
     )
     last = max([(await read_phase_times(scope, nodeclaim))[Phase.DRAIN] for nodeclaim in nodeclaims])
-    assert last - since <= timedelta(seconds=seconds), f"{scope.name}: the last drain began {last - since} after"
+    assert last - since <= timedelta(seconds=seconds), f"{scope.name}: the last drain started after {last - since}"
 
 
 def started_at(pod: Object) -> datetime:

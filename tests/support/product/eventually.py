@@ -1,4 +1,4 @@
-"""Waiting in tests: an assertion that is to become true, and one that is to stay true."""
+"""Assertions that must become true, and assertions that must stay true."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from tenure.sandbox.errors import ApiError
 
 T = TypeVar("T")
 TIMEOUT_SECONDS = 150.0
-"""Seconds; far beyond what anything takes here, so that a slow machine fails no test."""
+"""Seconds, far more than any wait needs, so that a slow machine fails no test."""
 POLL_INTERVAL_SECONDS = 0.4
 TRANSIENT_STATUSES = (
     RPCStatusCode.CANCELLED,
@@ -23,16 +23,17 @@ TRANSIENT_STATUSES = (
     503,
     504,
 )
-"""Of Temporal, or the API server's."""
+"""Status codes of Temporal and of the API server."""
 
 
 async def wait_until(
     check: Callable[[], Awaitable[T]], *, seconds: float = TIMEOUT_SECONDS, poll_interval: float = POLL_INTERVAL_SECONDS
 ) -> T:
-    """Repeat `check` until it raises no AssertionError, and answer what it answers; else its last error is raised.
+    """Repeat `check` until it raises no AssertionError. Returns its result, or raises its last error.
 
-    A service that did not answer in time was no look. The last look begins when the time is over: one before it may
-    have looked for long."""
+    A transient error counts as a failed attempt. The last attempt starts after the timeout, since the one before may
+    have taken long.
+    """
     deadline = time.monotonic() + seconds
     while True:
         last = time.monotonic() > deadline
@@ -51,7 +52,7 @@ async def wait_until(
 
 
 async def assert_throughout(check: Callable[[], Awaitable[object]], *, seconds: float) -> None:
-    """`check` holds now and at every look for so long."""
+    """`check` succeeds now and at every poll in this time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         await check()

@@ -23,7 +23,7 @@ from tests.support.product.product import DedicatedProduct, InstalledProduct
 from tests.support.product.shared_sandbox import SharedSandbox, sandbox_plan
 
 KILL_WITHIN_SECONDS = (3.0, 25.0)
-"""After a scenario begins: from its first launches until most of its nodes are gone."""
+"""Seconds after the start of a scenario: from its first launches until most of its nodes are deleted."""
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +61,7 @@ async def own_product(sandbox: Sandbox) -> AsyncIterator[DedicatedProduct]:
 
 @pytest_asyncio.fixture(scope="session")
 async def shared_product(request: pytest.FixtureRequest) -> AsyncIterator[InstalledProduct]:
-    """In a run with --kill-seed, a sandbox of this xdist worker: the other tests must not see the kill."""
+    """In a run with --kill-seed, a sandbox of this xdist worker, so that the kill affects no other test."""
     async with AsyncExitStack() as stack:
         if request.config.getoption("--kill-seed") is not None:
             own = await stack.enter_async_context(DedicatedProduct(request.getfixturevalue("sandbox")))

@@ -1,4 +1,4 @@
-"""Leftovers as the world makes them, and upkeep run at once: its own Schedule is asked for a run more."""
+"""Orphaned resources for tests, and garbage collection on request by triggering its Schedules."""
 
 import asyncio
 import base64
@@ -19,40 +19,41 @@ from tests.support.product.eventually import wait_until
 from tests.support.product.product import InstalledProduct
 from workflows import ids
 
-TRIES = 5
-"""Runs that are begun until one can be asked."""
+MAX_RUNS = 5
+"""Runs that are started until the result of one can be read."""
 
 
 async def collect_garbage(product: InstalledProduct, task: str) -> GarbageCollectionResult:
-    """A run of this task that begins now: what it answered. Nothing may have gone wrong in it.
+    """Start a run of this task. Returns its result, which must have no fault.
 
-    One that had nothing to do is deleted by the next, be it before it was asked: then another one is begun."""
-    for _ in range(TRIES):
+    The next run deletes an uneventful one, maybe before its result is read; then another run is started.
+    """
+    for _ in range(MAX_RUNS):
         run = product.temporal.get_workflow_handle(
             await _trigger_run(product, task), result_type=GarbageCollectionResult
         )
         try:
-            done: GarbageCollectionResult = await wait_until(run.result)
+            result: GarbageCollectionResult = await wait_until(run.result)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             continue
-        assert (done.task, done.fault) == (task, ""), done
-        return done
-    raise AssertionError(f"upkeep {task}: {TRIES} runs were deleted before they could be asked")
+        assert (result.task, result.fault) == (task, ""), result
+        return result
+    raise AssertionError(f"task {task}: {MAX_RUNS} runs were deleted before their results were read")
 
 
 async def _trigger_run(product: InstalledProduct, task: str) -> str:
-    """The workflow id of a run of this task that begins now."""
+    """Start a run of this task. Returns its workflow id."""
     handle = product.temporal.get_schedule_handle(ids.garbage_collection(product.sandbox.plan.cluster_name, task))
     requested_at = datetime.now(UTC)
 
     async def assert_started() -> str:
-        """While a run is under way another one is not started, and so has to be asked for again."""
+        """The Schedule starts no run while another one is running, so the trigger is repeated."""
         await handle.trigger()
         await asyncio.sleep(1)
         actions = [one for one in (await handle.describe()).info.recent_actions if one.started_at >= requested_at]
-        assert actions, f"upkeep {task} has not started"
+        assert actions, f"task {task} has not started"
         assert isinstance(actions[-1].action, ScheduleActionExecutionStartWorkflow)
         return actions[-1].action.workflow_id
 
@@ -60,16 +61,16 @@ async def _trigger_run(product: InstalledProduct, task: str) -> str:
 
 
 async def collect_garbage_with_fresh_lists(product: InstalledProduct, task: str) -> GarbageCollectionResult:
-    """By lists that are made after this was asked for: what other tasks have read shortly before may be used again."""
+    """A run that uses no lists older than this call, which other tasks may have cached."""
     await asyncio.sleep(CACHE_SECONDS)
     return await collect_garbage(product, task)
 
 
 @asynccontextmanager
 async def paused_schedule(product: InstalledProduct, task: str) -> AsyncIterator[None]:
-    """Inside it this task runs only when a test asks for it."""
+    """Inside the block, this task runs only when a test triggers it."""
     handle = product.temporal.get_schedule_handle(ids.garbage_collection(product.sandbox.plan.cluster_name, task))
-    await handle.pause(note="a test looks on")
+    await handle.pause(note="paused by a test")
     try:
         yield
     finally:
@@ -77,7 +78,7 @@ async def paused_schedule(product: InstalledProduct, task: str) -> AsyncIterator
 
 
 class ExternalAws:
-    """AWS in the hands of somebody whom no policy holds back, and who leaves things behind."""
+    """AWS clients without IAM policy, for resources outside of Tenure."""
 
     def __init__(self, product: InstalledProduct) -> None:
         session = boto3.session.Session("admin", "admin", region_name=product.sandbox.plan.region)
@@ -87,7 +88,7 @@ class ExternalAws:
         self._product, self._cluster = product, product.sandbox.plan.cluster_name
 
     async def launch_instance(self, like: str, *, cluster: str = "", **tags: str) -> str:
-        """One that nobody asked for, which boots as that one did, with its tags and others."""
+        """Launch an instance outside of Tenure, with the boot settings and NodePool tags of another one."""
         return await asyncio.to_thread(self._launch_instance, like, cluster or self._cluster, tags)
 
     def _launch_instance(self, like: str, cluster: str, tags: dict[str, str]) -> str:
@@ -119,19 +120,19 @@ class ExternalAws:
         return tags
 
     async def launch_templates(self, pool: str) -> dict[str, str]:
-        """Of a NodePool: names by id."""
+        """Names by id, of one NodePool."""
         filters = [{"Name": f"tag:{labels.TAG_NODEPOOL}", "Values": [pool]}]
         found = await asyncio.to_thread(self.ec2.describe_launch_templates, Filters=filters)
         return {one["LaunchTemplateId"]: one["LaunchTemplateName"] for one in found["LaunchTemplates"]}
 
     async def instance_profiles(self) -> dict[str, str]:
-        """Of this cluster: paths by name."""
+        """Paths by name, of this cluster."""
         prefix = f"/karpenter/{self._product.sandbox.plan.region}/{self._cluster}/"
         found = await asyncio.to_thread(self.iam.list_instance_profiles, PathPrefix=prefix)
         return {one["InstanceProfileName"]: one["Path"] for one in found["InstanceProfiles"]}
 
     async def create_instance_profile(self, name: str, *, path: str, role: str) -> str:
-        """Made for a class, as for a role that it had before: its name."""
+        """Create an instance profile of the shared class, as for a former role. Returns its name."""
         tags = {
             f"kubernetes.io/cluster/{self._cluster}": "owned",
             labels.TAG_EKS_CLUSTER_NAME: self._cluster,
@@ -150,5 +151,5 @@ def tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
 
 
 def user_data_text(encoded: str) -> str:
-    """RunInstances encodes what it is given."""
+    """RunInstances encodes its argument again."""
     return base64.b64decode(encoded).decode()

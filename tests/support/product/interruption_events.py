@@ -1,4 +1,4 @@
-"""What rows of AWS's events do and look at: rules of a pool, messages, and what a node's workflow knows."""
+"""Helpers for tests of AWS events: rules of a NodePool, messages, and the state of a NodeClaim workflow."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -12,13 +12,15 @@ from tests.support.product.product import InstalledProduct
 from tests.support.product.scene import ClusterScope
 
 SOON = 180.0
-"""Seconds from AWS's word to what follows."""
+"""Seconds from an AWS event to its effect."""
 
 
 async def run_pods_with_rules(
     scope: ClusterScope, pods: int, interruption: dict[str, Any] | None = None, **pod: Any
 ) -> list[Object]:
-    """So many nodes, with a pod each, whose workflows know these rules of their pool: their NodeClaims."""
+    """Run pods on nodes of their own, whose workflows have observed these interruption rules. Returns the
+    NodeClaims.
+    """
     if interruption:
         await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, interruption=interruption))
     claims = await scope.run_pods(pods, **pod)
@@ -53,27 +55,27 @@ def instance_id(claim: Object) -> str:
 
 
 def announce_maintenance(product: InstalledProduct, *claims: Object, **ahead: float) -> datetime:
-    """AWS Health tells of maintenance of these nodes' instances; when it begins."""
-    starts = (datetime.now(UTC) + timedelta(**(ahead or {"days": 2}))).replace(microsecond=0)
+    """Send an AWS Health event for maintenance of these nodes' instances. Returns its start."""
+    event_start = (datetime.now(UTC) + timedelta(**(ahead or {"days": 2}))).replace(microsecond=0)
     product.aws.health_event(
-        [instance_id(one) for one in claims], startTime=starts.strftime("%a, %d %b %Y %H:%M:%S GMT")
+        [instance_id(one) for one in claims], startTime=event_start.strftime("%a, %d %b %Y %H:%M:%S GMT")
     )
-    return starts
+    return event_start
 
 
 def send_spot_warning(product: InstalledProduct, *claims: Object) -> None:
-    """A spot interruption warning for each, be it a spot instance or not."""
+    """Send a spot interruption warning for each, even if its instance is not a spot instance."""
     for claim in claims:
         product.aws.send_message(spot_warning(claim))
 
 
 def spot_warning(claim: Object, **fields: object) -> Object:
-    """The envelope of EventBridge, with other values in some fields."""
+    """The EventBridge envelope, with some fields replaced."""
     return _event(claim, "EC2 Spot Instance Interruption Warning", {"instance-action": "terminate"}) | fields
 
 
 def stop_instance(product: InstalledProduct, claim: Object) -> None:
-    """AWS stops the instance, and says so."""
+    """AWS stops the instance and sends the event."""
     product.aws.stop_instance(instance_id(claim))
     product.aws.send_message(_event(claim, "EC2 Instance State-change Notification", {"state": "stopping"}))
 
@@ -94,6 +96,6 @@ def _event(claim: Object, about: str, detail: dict[str, str]) -> Object:
 
 
 async def count_events(scope: ClusterScope, about: str, reason: str) -> int:
-    """Of events of this reason, each occurrence once."""
+    """Number of events with this reason, with each repetition counted."""
     found = [one for one in await scope.events_of(about) if one["reason"] == reason]
     return sum((one.get("series") or {}).get("count") or one.get("count") or 1 for one in found)

@@ -1,10 +1,10 @@
-"""The interruption queue of the sandbox, as nobody but its owner sees it."""
+"""The sandbox's interruption queue from outside."""
 
 from tests.support.product.product import InstalledProduct
 
 
 def queued_message_count(product: InstalledProduct) -> int:
-    """Messages in the queue: also those that were received and are not deleted yet."""
+    """Number of messages, including received ones that are not deleted yet."""
     return product.aws.count_queued_messages()
 
 

@@ -1,7 +1,7 @@
-"""Karpenter as Tenure finds it: its Deployment with a leader, and objects exactly as Karpenter v1 writes them.
+"""Karpenter for adoption tests: its Deployment with a leader Lease, and objects exactly as Karpenter v1 writes them.
 
-Nodes of a scene are made over: their NodeClaims are replaced by Karpenter's own, Tenure's marks go from Nodes, pools,
-classes and instances, and no workflow has ever heard of any of it.
+A conversion replaces the NodeClaims of a scope's nodes by Karpenter's, removes Tenure's annotations and tags from
+Nodes, NodePools, classes and instances, and deletes all workflows.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ NAME: Final = "karpenter-leader-election"
 LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"
 HOLDER: Final = "karpenter-7d9c4f2a"
 LEASE_DURATION_SECONDS: Final = 10
-"""Seconds after the last renewal; it comes every second, and later on a busy machine."""
+"""Seconds. The Lease is renewed every second, and later on a busy machine."""
 RENEW_INTERVAL_SECONDS: Final = 1.0
 PROFILE: Final = "demo_4067990795380418201"
 TEMPLATE: Final = "karpenter.k8s.aws/8191247135283937043"
@@ -52,13 +52,13 @@ CHART_ENVIRONMENT: Final = {
     "VM_MEMORY_OVERHEAD_PERCENT": "0.075",
     "RESERVED_ENIS": "0",
 }
-"""What Karpenter's chart sets, beside the cluster's name."""
+"""Environment that Karpenter's chart sets, besides the cluster's name."""
 KARPENTER_DEPLOYMENT_PATH: Final = WORKLOADS["Deployment"].path("karpenter", namespace="kube-system")
 TENURE_DEPLOYMENT_PATH: Final = WORKLOADS["Deployment"].path("tenure", namespace="tenure")
 
 
 def deployment(namespace: str, name: str, replicas: int, image: str, environment: Mapping[str, str]) -> Object:
-    """Its pods keep off nodes of NodePools, as both charts have it, and so stay Pending here."""
+    """As in both charts, its pods do not tolerate nodes of NodePools, so they stay Pending here."""
     match_labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/instance": name}
     no_nodepool = {"matchExpressions": [{"key": labels.NODEPOOL, "operator": "DoesNotExist"}]}
     node_affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [no_nodepool]}}
@@ -80,16 +80,16 @@ def deployment(namespace: str, name: str, replicas: int, image: str, environment
 
 
 SetLeading = Callable[[bool], Awaitable[None]]
-"""Told again and again whether Karpenter is to lead."""
+"""Called repeatedly with whether Karpenter should lead."""
 
 
 @asynccontextmanager
 async def karpenter_and_tenure_deployed(
     product: DedicatedProduct, set_leading: SetLeading | None = None
 ) -> AsyncIterator[None]:
-    """Both Deployments, Karpenter's with two replicas and Tenure's with none. What their pods would do is done by
-    others: while Karpenter has replicas its lease is renewed, or what `set_leading` does; while Tenure has, a worker
-    runs."""
+    """Both Deployments: Karpenter's with two replicas, Tenure's with none. The test replaces their pods. While
+    Karpenter has replicas, its Lease is renewed or `set_leading` is called; while Tenure has, a worker runs.
+    """
     name = product.sandbox.plan.cluster_name
     image = "public.ecr.aws/karpenter/controller:1.14.1"
     await product.kube.apply(
@@ -135,7 +135,7 @@ async def _run_tenure(product: DedicatedProduct) -> None:
 
 
 async def renew_lease(product: DedicatedProduct) -> None:
-    """The leader's lease, once."""
+    """Renew the leader's Lease once."""
     spec = {
         "holderIdentity": HOLDER,
         "leaseDurationSeconds": LEASE_DURATION_SECONDS,
@@ -146,7 +146,7 @@ async def renew_lease(product: DedicatedProduct) -> None:
 
 
 class KarpenterConversion:
-    """A scene's nodes, as if Karpenter had made them. No worker may run."""
+    """Converts a scope's nodes as if Karpenter had created them. No worker may run."""
 
     def __init__(self, scope: ClusterScope, node_class: str) -> None:
         self.scope, self.product = scope, scope.product
@@ -154,7 +154,7 @@ class KarpenterConversion:
         self._node_class = node_class
 
     async def convert_nodes(self) -> list[str]:
-        """The names of Karpenter's NodeClaims."""
+        """Returns the names of Karpenter's NodeClaims."""
         claims = await self.scope.nodeclaims()
         await self._delete_workflows(claims)
         await self._annotate_nodepool_and_nodeclass()
@@ -165,14 +165,14 @@ class KarpenterConversion:
         return made
 
     async def _delete_workflows(self, claims: list[Object]) -> None:
-        """No workflow of the scene was ever there."""
+        """Delete all workflows of the scope."""
         cluster = self.product.sandbox.plan.cluster_name
         nodeclaim_ids = [ids.nodeclaim(cluster, one["metadata"]["name"], one["metadata"]["uid"]) for one in claims]
         for one in (*nodeclaim_ids, ids.nodepool(cluster, self.scope.name), ids.nodeclass(cluster, self._node_class)):
             await wait_until(partial(self._assert_workflow_deleted, one))
 
     async def _assert_workflow_deleted(self, workflow_id: str) -> None:
-        """Temporal deletes it some time after it was asked to."""
+        """Temporal deletes a workflow some time after the request, so retry."""
         client = self.product.temporal
         request = DeleteWorkflowExecutionRequest(
             namespace=client.namespace, workflow_execution=WorkflowExecution(workflow_id=workflow_id)
@@ -187,16 +187,16 @@ class KarpenterConversion:
 
     async def _annotate_nodepool_and_nodeclass(self) -> None:
         pool = await self.product.kube.request("GET", self.scope.pool_path)
-        stamps = {key: HASH_ANNOTATIONS[key] for key in (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION)}
-        await self._annotate(self.scope.pool_path, pool, stamps)
+        hashes = {key: HASH_ANNOTATIONS[key] for key in (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION)}
+        await self._annotate(self.scope.pool_path, pool, hashes)
         node_class = await self.product.kube.request("GET", self.class_path)
-        stamps = {key: HASH_ANNOTATIONS[key] for key in (labels.NODECLASS_HASH, labels.NODECLASS_HASH_VERSION)}
-        await self._annotate(self.class_path, node_class, stamps)
+        hashes = {key: HASH_ANNOTATIONS[key] for key in (labels.NODECLASS_HASH, labels.NODECLASS_HASH_VERSION)}
+        await self._annotate(self.class_path, node_class, hashes)
         await asyncio.to_thread(self._create_instance_profile, node_class["metadata"]["uid"])
         await self._patch_status(self.class_path, {"instanceProfile": PROFILE})
 
     async def _convert_nodeclaim(self, claim: Object, name: str) -> str:
-        """Karpenter's NodeClaim of the same instance; the Node is its own, and Tenure's goes without a word."""
+        """Create Karpenter's NodeClaim for the same instance, make it the Node's owner, and delete Tenure's."""
         old, node = claim["metadata"]["name"], NODES.path(claim["status"]["nodeName"])
         pool = await self.product.kube.request("GET", self.scope.pool_path)
         made = await self.product.kube.request(
@@ -237,9 +237,9 @@ class KarpenterConversion:
         }
 
     async def _annotate(self, path: str, found: Object, annotations: Mapping[str, str]) -> None:
-        """With these, and with nothing of Tenure's."""
-        ours = [key for key in found["metadata"].get("annotations") or {} if key.startswith(labels.TENURE_GROUP)]
-        await self.product.patch(path, {"metadata": {"annotations": dict.fromkeys(ours) | dict(annotations)}})
+        """Set these annotations, and remove Tenure's."""
+        tenure_keys = [key for key in found["metadata"].get("annotations") or {} if key.startswith(labels.TENURE_GROUP)]
+        await self.product.patch(path, {"metadata": {"annotations": dict.fromkeys(tenure_keys) | dict(annotations)}})
 
     async def _patch_status(self, path: str, status: Object) -> None:
         await self.product.kube.request("PATCH", f"{path}/status", {"status": status}, MERGE)
@@ -247,9 +247,9 @@ class KarpenterConversion:
     def _retag(self, instance: str, claim: str, node: str) -> None:
         ec2 = self.product.admin_client("ec2")
         tags = self.instance_tags(instance)
-        ours = [{"Key": key} for key in tags if key.startswith(labels.TENURE_GROUP)]
-        if ours:
-            ec2.delete_tags(Resources=[instance], Tags=ours)
+        tenure_keys = [{"Key": key} for key in tags if key.startswith(labels.TENURE_GROUP)]
+        if tenure_keys:
+            ec2.delete_tags(Resources=[instance], Tags=tenure_keys)
         names = {labels.TAG_NODECLAIM: claim, labels.TAG_NAME: node}
         ec2.create_tags(Resources=[instance], Tags=[{"Key": key, "Value": value} for key, value in names.items()])
 
@@ -258,7 +258,7 @@ class KarpenterConversion:
         return {one["Key"]: one["Value"] for one in response["Reservations"][0]["Instances"][0].get("Tags", [])}
 
     def _create_instance_profile(self, uid: str) -> None:
-        """As Karpenter names one: by a hash with something in it that nobody can reckon again."""
+        """Karpenter's name of a profile has a hash with a random part, so it cannot be computed again."""
         plan, iam = self.product.sandbox.plan, self.product.admin_client("iam")
         tags = {**self._owner_tags(), labels.REGION: plan.region}
         with contextlib.suppress(iam.exceptions.EntityAlreadyExistsException):
@@ -289,7 +289,7 @@ class KarpenterConversion:
         }
 
     def delete_launch_template(self) -> None:
-        """The instance profile goes with its class."""
+        """The instance profile is deleted with its class."""
         self.product.admin_client("ec2").delete_launch_template(LaunchTemplateName=TEMPLATE)
 
 
@@ -304,7 +304,7 @@ def _owner_reference(of: Object) -> Object:
 
 
 def _conditions() -> list[Object]:
-    """With the reasons and the empty messages of Karpenter's condition library."""
+    """Conditions with reason and empty message, as Karpenter's condition library writes them."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     types = (*labels.NODECLAIM_CONDITIONS, labels.CONSISTENT_STATE_FOUND, labels.READY)
     stamp = {"status": "True", "message": "", "lastTransitionTime": now, "observedGeneration": 1}

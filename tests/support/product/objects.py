@@ -1,6 +1,6 @@
-"""Builders of the objects that tests apply: a NodePool, an EC2NodeClass, Deployments, and hand-made NodeClaims.
+"""Builders of the objects that tests apply: NodePools, EC2NodeClasses, Deployments, and standalone NodeClaims.
 
-Everything of one test bears one name: the NodePool's, which its pods select nodes by.
+All objects of a test have the NodePool's name, which its pods select nodes by.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from tenure.apis import labels
 
 Object = dict[str, Any]
 NODE_CLASS = "shared"
-"""The EC2NodeClass of all tests that say nothing of it; each pool's instances carry its own tag all the same."""
+"""The default EC2NodeClass of tests. Instances of different NodePools differ by their NodePool tag."""
 TWO_CPUS = "m6i.large"
 PAUSE = "public.ecr.aws/eks-distro/kubernetes/pause:3.10"
 DISCOVERY = {"tags": {"karpenter.sh/discovery": "demo"}}
@@ -42,7 +42,7 @@ def node_pool(
     of_class: str = NODE_CLASS,
     replicas: int | None = None,
 ) -> Object:
-    """WhenEmpty, of few instance types, so that a test knows what it will get; with `replicas` a static one."""
+    """A WhenEmpty NodePool with few instance types, so that launches are predictable; static with `replicas`."""
     return {
         "apiVersion": labels.NODEPOOL_API_VERSION,
         "kind": "NodePool",
@@ -75,7 +75,7 @@ def requirements(types: Sequence[str], capacity_type: str | Sequence[str] = "on-
 
 
 def node_claim(name: str) -> Object:
-    """As a person writes one: of no pool, with a label for its test to find it by."""
+    """A standalone NodeClaim without NodePool, with a label by which its test finds it."""
     return {
         "apiVersion": labels.NODEPOOL_API_VERSION,
         "kind": "NodeClaim",
@@ -92,7 +92,7 @@ OF_TEST = "tests.tenure.sh/of"
 
 
 def deployment(name: str, *, pool: str, replicas: int = 0, pod: Object | None = None) -> Object:
-    """Its pods fill a node of two CPUs each, unless `pod` says something else of their spec."""
+    """Each pod fills a node of two CPUs, unless `pod` overrides its spec."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -112,7 +112,7 @@ def daemon_set(name: str, *, pool: str) -> Object:
 
 
 def pod_spec(pool: str, *, cpu: str = "1500m", **more: str) -> Object:
-    """`more` are resources beside CPU, such as a GPU."""
+    """`more`: other resources, such as a GPU."""
     requests = {"cpu": cpu, "memory": "256Mi"} | more
     extended = {key: amount for key, amount in more.items() if "/" in key}
     return {
@@ -123,7 +123,7 @@ def pod_spec(pool: str, *, cpu: str = "1500m", **more: str) -> Object:
 
 
 def pending_pod(pool: str, name: str, *, do_not_disrupt: str = "", **requests: str) -> Object:
-    """More CPU than a node has keeps it pending: kube-scheduler reads an amount above 64 bits as zero."""
+    """A pod that requests more CPU than a node has. kube-scheduler reads an amount above 64 bits as zero."""
     requests = {"cpu": "3500m", **requests}
     container = {"name": "main", "image": PAUSE, "resources": {"requests": requests, "limits": requests}}
     return {
@@ -139,7 +139,7 @@ def pending_pod(pool: str, name: str, *, do_not_disrupt: str = "", **requests: s
 
 
 def static_pod(name: str, node: Object) -> Object:
-    """The mirror of a pod that the kubelet runs by itself."""
+    """The mirror pod of a static pod."""
     spec = {
         "nodeName": node["metadata"]["name"],
         "containers": [{"name": "pause", "image": PAUSE}],
@@ -171,7 +171,7 @@ def _node_class_ref(name: str = NODE_CLASS) -> Object:
 
 
 def lifecycle_policy(name: str, *pools: str, **spec: Any) -> Object:
-    """For these NodePools, by name; for all where none is named."""
+    """A policy for these NodePools, or for all NodePools."""
     selector = {"nodePoolSelector": {"names": list(pools)}} if pools else {}
     return {
         "apiVersion": labels.LIFECYCLEPOLICY_API_VERSION,

@@ -1,7 +1,7 @@
-"""The product at work in the tests' world: workers under the rights that ship with them, and eyes on everything.
+"""The product in the sandbox: workers with the shipped permissions, and access to all components.
 
-One for the whole run. Workers reach the API server through the sandbox's proxy, so that its rules befall them alone.
-`scene.py` gives each test a corner of its own in it.
+One instance serves the whole run. Workers reach the API server through the sandbox's proxy, so that fault rules affect
+only them. `cluster_scope.py` gives each test its own objects.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ Object = dict[str, Any]
 
 
 class InstalledProduct:
-    """An async context manager. Many tests use it at the same time, so a test changes only what is in its own scene.
+    """An async context manager. Many tests use it at the same time, so a test changes only objects of its own scope.
 
     `worker` is the running worker of the sandbox, which no test may stop.
     """
@@ -58,7 +58,7 @@ class InstalledProduct:
         self._stack = AsyncExitStack()
         self._serial = 0
         self.samples_before_kill: list[str] = []
-        """Metrics of a worker that was killed: counters start at zero in each process."""
+        """Metrics of a killed worker, since counters start at zero in each process."""
         self.kube: KubeApi
         self.temporal: Client
         self.nodeclaim_workflows: NodeClaimVisibility
@@ -66,14 +66,14 @@ class InstalledProduct:
         self._kubeconfig: Path
 
     async def __aenter__(self) -> Self:
-        world = self.sandbox
-        self.kube = await self._stack.enter_async_context(world.cluster.client())
-        self.nodes = await self._stack.enter_async_context(NodesControl(world.nodes_endpoint))
-        self.temporal = await world.temporal_client()
-        self.nodeclaim_workflows = NodeClaimVisibility(self.temporal, world.plan.cluster_name)
+        sandbox = self.sandbox
+        self.kube = await self._stack.enter_async_context(sandbox.cluster.client())
+        self.nodes = await self._stack.enter_async_context(NodesControl(sandbox.nodes_endpoint))
+        self.temporal = await sandbox.temporal_client()
+        self.nodeclaim_workflows = NodeClaimVisibility(self.temporal, sandbox.plan.cluster_name)
         namespace, name = service_account()
         self._kubeconfig = await asyncio.to_thread(
-            world.service_account_kubeconfig, namespace, name, through_proxy=True
+            sandbox.service_account_kubeconfig, namespace, name, through_proxy=True
         )
         await self.kube.apply(node_class())
         return self
@@ -83,14 +83,14 @@ class InstalledProduct:
 
     @property
     def connection(self) -> Connection:
-        """As a command has it whose options say how this Temporal is reached."""
-        world = self.sandbox
+        """A Connection as a command creates it from its options for Temporal."""
+        sandbox = self.sandbox
         return Connection(
-            world.temporal_address, world.plan.namespace, world.plan.cluster_name, world.temporal_security
+            sandbox.temporal_address, sandbox.plan.namespace, sandbox.plan.cluster_name, sandbox.temporal_security
         )
 
     async def run_cli(self, *arguments: str) -> tuple[int, Any]:
-        """The exit code of a command that has the worker's settings and rights, and what it says as JSON."""
+        """Run a command with the worker's settings and permissions. Returns its exit code and JSON output."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tenure", *arguments, "-o", "json"),
             env=clean_environment() | self.sandbox.environment() | {"KUBECONFIG": str(self._kubeconfig)},
@@ -103,19 +103,18 @@ class InstalledProduct:
 
     @property
     def worker(self) -> WorkerAddresses | WorkerUnderTest:
-        """The running worker."""
         assert self._worker is not None, "no worker was started"
         return self._worker
 
     @property
     def faults(self) -> Faults | SharedFaults:
-        """Of the API server, as workers see it."""
+        """Fault rules of the API server, which affect workers only."""
         return self.sandbox.faults
 
-    # --- looking ---
+    # # --- reads ---
 
     async def find(self, path: str) -> Object | None:
-        """The object, or None when it is not there."""
+        """The object, or None if it does not exist."""
         try:
             return await self.kube.request("GET", path)
         except ApiError as error:
@@ -124,7 +123,7 @@ class InstalledProduct:
             return None
 
     async def items(self, path: str, **selectors: str) -> list[Object]:
-        """`label` and `field` selectors."""
+        """`selectors`: `label` and `field`."""
         query = "&".join(f"{kind}Selector={selector}" for kind, selector in selectors.items())
         found: list[Object] = (await self.kube.request("GET", f"{path}?{query}")).get("items") or []
         return found
@@ -133,11 +132,11 @@ class InstalledProduct:
         await self.kube.request("PATCH", path, body, MERGE)
 
     async def patch_status(self, path: str, status: Object) -> None:
-        """Conditions merge by type, resources by name."""
+        """Conditions are merged by type, resources by name."""
         await self.kube.request("PATCH", f"{path}/status", {"status": status}, STRATEGIC)
 
     async def delete(self, path: str) -> None:
-        """It may be gone already."""
+        """The object may already be deleted."""
         await wait_until(lambda: self._delete(path))
 
     async def _delete(self, path: str) -> None:
@@ -165,21 +164,21 @@ class InstalledProduct:
         return [one async for one in self.temporal.list_workflows("ExecutionStatus = 'Running'")]
 
     async def failed_workflows(self) -> list[str]:
-        """Ids of this cluster's workflows that ended in another way than of themselves or by being asked to.
+        """Ids of this cluster's workflows that failed, timed out or were terminated.
 
-        Tests of the watch alone have clusters of their own in the same namespace, and terminate what they started.
+        Tests of the watch have other clusters in the same namespace, and terminate their workflows.
         """
-        bad = "ExecutionStatus IN ('Failed', 'TimedOut', 'Terminated')"
-        ours = f"{self.sandbox.plan.cluster_name}/"
-        return [one.id async for one in self.temporal.list_workflows(bad) if one.id.startswith(ours)]
+        query = "ExecutionStatus IN ('Failed', 'TimedOut', 'Terminated')"
+        prefix = f"{self.sandbox.plan.cluster_name}/"
+        return [one.id async for one in self.temporal.list_workflows(query) if one.id.startswith(prefix)]
 
     async def launch_template_names(self) -> list[str]:
-        """By name, whoever made them."""
+        """Names of all launch templates, including foreign ones."""
         response = await asyncio.to_thread(self._ec2().describe_launch_templates)
         return [one["LaunchTemplateName"] for one in response["LaunchTemplates"]]
 
     async def launch_template_images(self, names: Sequence[str]) -> dict[str, str]:
-        """The image that each launch template starts, by name; those that are gone meanwhile are left out."""
+        """The image of each launch template by name, without templates that were deleted meanwhile."""
         ec2 = self._ec2()
         response = await asyncio.to_thread(ec2.describe_launch_templates)
         existing = [
@@ -192,11 +191,11 @@ class InstalledProduct:
         return found
 
     async def cancel_singletons(self) -> None:
-        """End what runs for the whole cluster, upkeep, the watch and provisioning, as the demo does at its end."""
+        """Stop the cluster-wide workflows: garbage collection, watch and provisioning, as the demo does at its end."""
         await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
         await wait_until(self._assert_only_singletons_run)
         for one in await self.open_workflows():
-            # One that visibility still has may be over.
+            # # Visibility may still list a completed workflow.
             with contextlib.suppress(RPCError):
                 await self.temporal.get_workflow_handle(one.id).cancel()
         await wait_until(self._assert_no_workflow_runs)
@@ -215,29 +214,29 @@ class InstalledProduct:
         return self.admin_client("ec2")
 
     def admin_client(self, service: Any) -> Any:
-        """A client of AWS for somebody whom no policy holds back."""
+        """An AWS client without IAM policy."""
         session = boto3.session.Session("admin", "admin", region_name=self.sandbox.plan.region)
         return session.client(service, endpoint_url=self.sandbox.aws_endpoint)
 
     async def watch_hosts(self) -> list[str]:
-        """The Temporal identities, `pid@host`, of workers that host the watch at this moment."""
+        """Temporal identities (`pid@host`) of workers that host the watch now."""
         description = await self.temporal.get_workflow_handle(ids.watch(self.sandbox.plan.cluster_name)).describe()
         pending = description.raw_description.pending_activities
         return [one.last_worker_identity for one in pending if one.state == _STARTED]
 
     async def watch_host(self) -> str:
-        """The identity of the one that does."""
+        """The identity of the only watch host."""
         hosts = await self.watch_hosts()
         assert len(hosts) == 1, f"{hosts} host the watch"
         return hosts[0]
 
     async def probe_response(self, worker: WorkerAddresses | WorkerUnderTest, probe: str = "readyz") -> str:
-        """What a worker answers to a probe."""
+        """The worker's response to a probe."""
         async with aiohttp.ClientSession() as session, session.get(f"{worker.probes}/{probe}") as response:
             return await response.text()
 
     async def metric_value(self, name: str, **labels: str) -> float:
-        """A sample that the worker exports; asserts that it is there and above zero."""
+        """Value of a sample that the worker exports, which must exist and be above zero."""
         lines = [line for line in await self.metric_samples() if line.startswith(name)]
         if name.endswith(("_total", "_count")):
             lines += [line for line in self.samples_before_kill if line.startswith(name)]
@@ -251,10 +250,10 @@ class InstalledProduct:
         async with aiohttp.ClientSession() as session, session.get(self.worker.metrics) as response:
             return (await response.text()).splitlines()
 
-    # --- scenes ---
+    # # --- scopes ---
 
     def scope(self, row: str, **pool: Any) -> "ClusterScope":
-        """A corner for one test, of a name nobody else has; `pool` as in `objects.node_pool`."""
+        """A scope with a unique name for one test; `pool`: arguments of `objects.node_pool`."""
         self._serial += 1
         return ClusterScope(
             self, f"t{row.replace('-', '')}-{os.environ.get('PYTEST_XDIST_WORKER', '')}{self._serial}", pool
@@ -262,18 +261,18 @@ class InstalledProduct:
 
 
 class DedicatedProduct(InstalledProduct):
-    """A sandbox of one xdist worker: its tests run one after the other, and start, stop and kill workers."""
+    """A sandbox of one xdist worker. Its tests run sequentially, and start, stop and kill workers."""
 
     def __init__(self, sandbox: Sandbox | SharedSandbox) -> None:
         super().__init__(sandbox)
         self._ports = Ports()
         self._settings: Mapping[str, str] = {}
         self.workers: list[WorkerUnderTest] = []
-        """All that were ever started, the newest last."""
+        """All started workers, the newest last."""
 
     @property
     def own_sandbox(self) -> Sandbox:
-        """With what only the process that hosts the sandbox can do, such as stopping one of its components."""
+        """The sandbox with operations of its host process, such as stopping a component."""
         assert isinstance(self.sandbox, Sandbox)
         return self.sandbox
 
@@ -288,7 +287,7 @@ class DedicatedProduct(InstalledProduct):
         return self.workers[-1]
 
     def add_worker(self, **settings: str) -> WorkerUnderTest:
-        """One more worker, not started. Settings by the names of their environment variables."""
+        """Add a worker without starting it. `settings`: by environment variable."""
         worker = WorkerUnderTest(
             self.sandbox.logs / f"worker-{len(self.workers) + 1}.log",
             environment=self.sandbox.environment() | SETTINGS | settings,
@@ -299,7 +298,7 @@ class DedicatedProduct(InstalledProduct):
         return worker
 
     async def ensure_worker(self, **settings: str) -> WorkerUnderTest:
-        """A worker with exactly these settings is at work; one with others is stopped first."""
+        """Ensure that a worker with exactly these settings runs; one with other settings is stopped first."""
         if self.workers and self.worker.is_running and self._settings == settings:
             return self.worker
         await self.stop_workers()
@@ -311,16 +310,16 @@ class DedicatedProduct(InstalledProduct):
         return worker
 
     async def resume_worker(self) -> WorkerUnderTest:
-        """A worker as the last one was."""
+        """Start a worker with the previous settings."""
         return await self.ensure_worker(**self._settings)
 
     async def stop_workers(self) -> None:
-        """Stop all workers as an operator would; they end well."""
+        """Stop all workers as an operator would; they must exit with 0."""
         for worker in [one for one in self.workers if one.is_running]:
             assert await worker.stop_gracefully() == 0, f"the worker did not end well, see {worker.log}"
 
     async def kill_worker(self, worker: WorkerUnderTest | None = None) -> None:
-        """SIGKILL: the process alone, at this very moment, without a word to what it has started."""
+        """SIGKILL to the worker process only, without its children."""
         target = worker or self.worker
         os.kill(target.pid, signal.SIGKILL)
         await asyncio.to_thread(target.wait)

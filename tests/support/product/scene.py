@@ -1,7 +1,7 @@
-"""One test's own corner of the product: a NodePool, and what runs, is launched and is told in its name.
+"""A test's own part of the cluster: a NodePool with its pods, NodeClaims, instances, workflows and faults.
 
-Looks are live; assertions are coroutines, for `wait_until` to repeat. At its end it removes what it made, and nothing
-of it may be left.
+Reads are live. Assertions are coroutines, which `wait_until` repeats. At its end the scope deletes all its objects and
+asserts that none is left.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ALIVE = ("pending", "running", "stopping", "stopped")
 
 
 class ClusterScope:
-    """An async context manager: the NodePool is there and Ready inside it."""
+    """An async context manager that creates the NodePool at entry."""
 
     def __init__(self, product: InstalledProduct, name: str, pool: dict[str, Any]) -> None:
         self.product, self.name = product, name
@@ -48,16 +48,16 @@ class ClusterScope:
         await self.apply_manifest(node_pool(self.name, **self._pool))
         return self
 
-    async def __aexit__(self, *failed: object) -> None:
-        """Remove all of it; a failed test leaves nothing either, but is not told so twice."""
-        if isinstance(failed[1], Exception):
-            failed[1].add_note(await self.describe())
+    async def __aexit__(self, *error_info: object) -> None:
+        """Delete all objects. After a failed test, the deletion is not asserted."""
+        if isinstance(error_info[1], Exception):
+            error_info[1].add_note(await self.describe())
         await self._remove_all_faults()
         for path in reversed(self._paths):
             await self.product.delete(path)
         for claim in await self.nodeclaims():
             await self.product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
-        if not any(failed):
+        if not any(error_info):
             await self._wait_until_removed()
 
     async def _wait_until_removed(self) -> None:
@@ -67,16 +67,16 @@ class ClusterScope:
             error.add_note(await self.describe())
             raise
 
-    # --- doing ---
+    # # --- changes ---
 
     async def apply_manifest(self, manifest: Object) -> Object:
-        """Apply it; it goes when the scene ends."""
+        """Apply the manifest, and delete it at the scope's end."""
         applied = await self.product.kube.apply(manifest)
         self._paths.append(await self.product.kube.path_of(manifest))
         return applied
 
     async def create_deployment(self, replicas: int, name: str = "", **pod: Any) -> str:
-        """A Deployment of this scene's pool: its name. `pod` is laid over the pods' spec."""
+        """Create a Deployment for the NodePool. `pod` is merged into the pods' spec. Returns its name."""
         deployment_name = name or self.name
         await self.apply_manifest(deployment(deployment_name, pool=self.name, replicas=replicas, pod=pod))
         return deployment_name
@@ -86,13 +86,13 @@ class ClusterScope:
         await self.product.patch(path, {"spec": {"replicas": replicas}})
 
     async def run_pods(self, pods: int, **pod: Any) -> list[Object]:
-        """So many pods are Running, each on a node of its own that is initialized: their NodeClaims."""
+        """Run this number of pods, each on its own initialized node. Returns the NodeClaims."""
         await self.create_deployment(pods, **pod)
         await wait_until(lambda: self.assert_pods_running(pods))
         return await wait_until(lambda: self.assert_nodes_initialized(pods))
 
     async def report_kubelet_ready(self, node: str) -> None:
-        """Said in the place of a machine that was told to take very long for it."""
+        """Set Ready for a node whose simulated kubelet would take very long."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         ready_condition = {
             "type": "Ready",
@@ -104,7 +104,7 @@ class ClusterScope:
         await self.product.patch_status(NODES.path(node), {"conditions": [ready_condition | timestamps]})
 
     async def create_standalone_nodeclaim(self) -> str:
-        """A NodeClaim that a person makes, of no pool: its name."""
+        """Create a NodeClaim without NodePool. Returns its name."""
         name = f"{self.name}-hand"
         await self.apply_manifest(node_claim(name))
         return name
@@ -112,14 +112,14 @@ class ClusterScope:
     async def inject_node_fault(
         self, fault: InjectedFault, *, node: str = "", instance_type: str = "", count: int | None = None
     ) -> Rule:
-        """Befalls this scene's machines, or those of one instance type, or one of its nodes."""
+        """The fault affects this scope's instances, those of one instance type, or one node."""
         match = Match(node_name=node) if node else Match(nodepool=self.name, instance_type=instance_type)
         rule = await self.product.nodes.add(fault, match=match, count=count)
         self._rules.append(rule)
         return rule
 
     async def report_node_recovered(self, name: str) -> datetime:
-        """The kubelet of a node in trouble says that it is over: when."""
+        """Set Ready for a node with a fault. Returns the time."""
         now = datetime.now(UTC).replace(microsecond=0)
         ready_condition = {
             "type": "Ready",
@@ -131,30 +131,30 @@ class ClusterScope:
         return now
 
     def inject_api_fault(self, fault: ApiFault, path: str, method: str) -> FaultRule:
-        """Befalls workers' requests to paths that `path` is found in."""
+        """The fault affects workers' requests whose path contains `path`."""
         rule = self.product.faults.add(fault, path, method=method)
         self._api_rules.append(rule)
         return rule
 
     def remove_api_fault(self, rule: FaultRule) -> None:
-        """That fault of the API server is over."""
         self._api_rules.remove(rule)
         self.product.faults.remove(rule)
 
     def aws_fault_hits(self, rule_id: str) -> int:
-        """How many calls an AWS fault has befallen."""
+        """Number of calls that the AWS fault affected."""
         (found,) = [rule["hits"] for rule in self.product.aws.list_faults() if rule["id"] == rule_id]
         return int(found)
 
     def inject_aws_fault(self, kind: str, action: str, value: str = "", **rule: Any) -> str:
-        """Befalls calls with this pool, or `value`, in a parameter called Value or InstanceId: the rule's id."""
+        """The fault affects calls with this NodePool, or `value`, in a parameter Value or InstanceId. Returns the
+        rule's id.
+        """
         parameters = {"InstanceId": value} if value.startswith("i-") else {"Value": value or self.name}
         rule_id = self.product.aws.add_fault(kind, service="ec2", action=action, match=parameters, **rule)
         self._aws_rules.append(rule_id)
         return rule_id
 
     def remove_aws_fault(self, rule_id: str) -> None:
-        """That AWS fault is over."""
         self._aws_rules.remove(rule_id)
         self.product.aws.remove_fault(rule_id)
 
@@ -167,55 +167,57 @@ class ClusterScope:
             self.remove_api_fault(api_rule)
         self._rules = []
 
-    # --- looking ---
+    # # --- reads ---
 
     async def nodeclaims(self) -> list[Object]:
-        """NodeClaims of the pool, and those made by hand; in order of birth."""
+        """NodeClaims of the NodePool and standalone ones, by creation time."""
         found = await self.product.items(NODE_CLAIMS.path(), label=f"{labels.NODEPOOL}={self.name}")
         found += await self.product.items(NODE_CLAIMS.path(), label=f"{OF_TEST}={self.name}-hand")
         return sorted(found, key=lambda claim: (claim["metadata"]["creationTimestamp"], claim["metadata"]["name"]))
 
     async def nodes(self) -> list[Object]:
-        ours = {claim["status"].get("nodeName") for claim in await self.nodeclaims() if claim.get("status")}
+        own_names = {claim["status"].get("nodeName") for claim in await self.nodeclaims() if claim.get("status")}
         found = await self.product.items(NODES.path())
-        return [one for one in found if _object_name(one) in ours or _label(one, labels.NODEPOOL) == self.name]
+        return [one for one in found if _object_name(one) in own_names or _label(one, labels.NODEPOOL) == self.name]
 
     async def pods(self, name: str = "") -> list[Object]:
         return await self.product.items(PODS.path(namespace="default"), label=f"app={name or self.name}")
 
     async def nodeclaim_workflows(self) -> list[NodeClaimSummary]:
-        """Workflows of the pool's NodeClaims, ended ones too."""
+        """Workflows of the NodePool's NodeClaims, including completed ones."""
         return await self.product.nodeclaim_workflows.list_all(f"TenureNodePool = '{self.name}'")
 
     async def nodeclaim_workflow(self, claim: str) -> NodeClaimSummary:
-        """As the visibility store has it, which a new one comes to a moment later."""
+        """The NodeClaim's workflow from visibility, which lags."""
         found = [
             nodeclaim for nodeclaim in await self.product.nodeclaim_workflows.list_all() if nodeclaim.name == claim
         ]
-        assert len(found) == 1, f"{claim} has {len(found)} lives"
+        assert len(found) == 1, f"{claim} has {len(found)} workflows"
         return found[0]
 
     def launched_instances(self) -> list[str]:
-        """Every instance that EC2 ever gave this scene."""
-        ours = [fleet for fleet in self.product.aws.list_fleets() if self._has_own_tag(fleet["tags"])]
-        return [instance for fleet in ours for instance in fleet["instances"]]
+        """All instances that EC2 ever launched for this scope."""
+        own_names = [fleet for fleet in self.product.aws.list_fleets() if self._has_own_tag(fleet["tags"])]
+        return [instance for fleet in own_names for instance in fleet["instances"]]
 
     def client_tokens(self) -> list[str]:
-        """The client tokens that EC2 launched anything for."""
+        """Client tokens of all launches."""
         return [fleet["client_token"] for fleet in self.product.aws.list_fleets() if self._has_own_tag(fleet["tags"])]
 
     def alive_instances(self) -> list[str]:
-        """Instances that are paid for."""
+        """Instances that EC2 charges for."""
         found = self.product.aws.list_instances()["instances"]
         return [one["id"] for one in found if one["state"] in ALIVE and self._has_own_tag(one["tags"])]
 
     async def workflow_handle(self, claim: str) -> WorkflowHandle[Any, Any]:
-        """Of a NodeClaim's life, once visibility has it."""
+        """Handle of the NodeClaim's workflow, once visibility lists it."""
         found = await wait_until(lambda: self.nodeclaim_workflow(claim))
         return self.product.temporal.get_workflow_handle(found.workflow_id)
 
     async def nodeclaim_state(self, claim: str) -> NodeClaimState:
-        """As its workflow has it. One that is asked just as a worker that is new hears news of it is asked again."""
+        """State of the NodeClaim's workflow. A worker that just loaded the run may reject the query with
+        REPEAT_QUERY; then it is repeated.
+        """
         handle = await self.workflow_handle(claim)
 
         async def query_state() -> NodeClaimState:
@@ -229,7 +231,7 @@ class ClusterScope:
         return await wait_until(query_state)
 
     async def describe(self) -> str:
-        """Every NodeClaim's life so far, for whoever has to find out why a test failed."""
+        """Text about all NodeClaims, pods and events, for the diagnosis of a failed test."""
         found = await self.nodeclaim_workflows()
         workflow_lines = [f"{one.name} {one.phase} on {one.node_name}: {one.blocked_by}" for one in found]
         claims = [
@@ -245,17 +247,17 @@ class ClusterScope:
             for one in found
             for event in await self.events_of(one.name)
         ]
-        return "\n".join(["lives", *workflow_lines, "NodeClaims", *claims, "pods", *pods, "events", *events])
+        return "\n".join(["workflows", *workflow_lines, "NodeClaims", *claims, "pods", *pods, "events", *events])
 
     async def events_of(self, about: str) -> list[Object]:
-        """Kubernetes events about an object of this name."""
+        """Kubernetes events about an object with this name."""
         return await self.product.items(EVENTS.path(namespace="default"), field=f"involvedObject.name={about}")
 
     def _has_own_tag(self, tags: dict[str, str]) -> bool:
         hand = f"{self.name}-hand"
         return tags.get(labels.TAG_NODEPOOL) == self.name or tags.get(labels.TAG_NODECLAIM) == hand
 
-    # --- asserting ---
+    # # --- assertions ---
 
     async def assert_pods_running(self, pods: int, name: str = "") -> None:
         phases = [one["status"].get("phase") for one in await self.pods(name) if not _is_deleting(one)]
@@ -268,11 +270,11 @@ class ClusterScope:
         return claims
 
     async def assert_one_node_launched(self) -> None:
-        """One NodeClaim, one instance, since the beginning."""
+        """Exactly one NodeClaim and one instance were ever launched."""
         await self.wait_until_nodes_launched(1)
 
     async def wait_until_nodes_launched(self, count: int) -> None:
-        """Since the beginning, and there are never fewer; visibility comes to the newest a moment later."""
+        """Wait until exactly this number of NodeClaims and instances were ever launched; visibility lags."""
         await wait_until(lambda: self._assert_nodes_launched(count))
 
     async def _assert_nodes_launched(self, count: int) -> None:
@@ -285,57 +287,57 @@ class ClusterScope:
         assert len(self.alive_instances()) == count, f"{self.name}: instances {self.alive_instances()}"
 
     async def assert_newest_nodeclaim(self, count: int) -> str:
-        """The name of the youngest of so many."""
+        """There are this many NodeClaims. Returns the newest one's name."""
         found = [_object_name(claim) for claim in await self.nodeclaims()]
         assert len(found) == count, f"{self.name}: NodeClaims {found}"
         return found[-1]
 
     async def assert_nodeclaims_exist(self, names: Sequence[str]) -> None:
         existing = [_object_name(claim) for claim in await self.nodeclaims() if not _is_deleting(claim)]
-        assert set(names) <= set(existing), f"{self.name}: of {names} only {existing} stand"
+        assert set(names) <= set(existing), f"{self.name}: of {names} only {existing} exist"
 
     async def assert_nodeclaim_deleting(self, claim: Object) -> None:
         found = await self.product.find(NODE_CLAIMS.path(_object_name(claim)))
         assert found is not None and _is_deleting(found), f"{_object_name(claim)} is not being deleted"
 
     async def assert_node_ready_status(self, name: str, *, ready: str) -> Object:
-        """The Node, whose condition Ready has this status."""
+        """The condition Ready has this status. Returns the Node."""
         node = await self.product.kube.request("GET", NODES.path(name))
         assert condition_status(node, "Ready") == ready, f"{name}: {conditions_by_type(node).get('Ready')}"
         return node
 
     async def assert_node_not_ready(self, name: str) -> Object:
-        """NotReady, and the taint that keeps new pods away is there."""
+        """The Node is NotReady and has the taint that repels new pods."""
         node = await self.assert_node_ready_status(name, ready="False")
         assert labels.NOT_READY_TAINT_KEY in {key.partition(":")[0] for key in taint_texts(node)}, taint_texts(node)
         return node
 
     async def assert_node_disrupted(self, name: str) -> None:
-        """Taken out of service, to be disrupted."""
+        """The Node has the disruption taint."""
         assert DISRUPTED in taint_texts(await self.product.kube.request("GET", NODES.path(name))), (
-            f"{name} is not marked"
+            f"{name} has no disruption taint"
         )
 
     async def assert_node_not_disrupted(self, name: str) -> None:
         assert DISRUPTED not in taint_texts(await self.product.kube.request("GET", NODES.path(name))), (
-            f"{name} is marked"
+            f"{name} has a disruption taint"
         )
 
     async def assert_initialization_waits(self, why: str) -> list[Object]:
-        """For this reason, as every NodeClaim of the scene says: these."""
+        """Every NodeClaim of the scope waits for initialization for this reason. Returns the NodeClaims."""
         claims = await self.nodeclaims()
         reasons = [condition_reason(claim, "Initialized") for claim in claims]
         assert reasons and all(why in one for one in reasons), f"{self.name}: Initialized waits for {reasons}"
         return claims
 
     async def assert_conditions_mention(self, claim: str, *texts: str) -> None:
-        """A NodeClaim says this in its conditions."""
+        """The NodeClaim's conditions contain these texts."""
         found = await self.product.kube.request("GET", NODE_CLAIMS.path(claim))
         reasons = " | ".join(condition_reason(found, kind) for kind in conditions_by_type(found))
         assert all(text in reasons for text in texts), f"{claim} has conditions {reasons}"
 
     async def assert_blocked_by(self, claim: str, *texts: str) -> None:
-        """Its workflow says so."""
+        """The NodeClaim's workflow is blocked, with these texts."""
         blocked = describe_blocker(await self.nodeclaim_state(claim))
         assert all(text in blocked for text in texts), f"{claim} is blocked by {blocked!r}"
 
@@ -344,7 +346,7 @@ class ClusterScope:
         assert not remaining, f"{self.name}: NodeClaims {remaining} are still there"
 
     async def assert_event(self, about: str, reason: str, *texts: str) -> Object:
-        """An event of this reason, with these words in its message."""
+        """An event has this reason, and these texts in its message."""
         found = await self.events_of(about)
         for one in found:
             if one["reason"] == reason and all(text in one["message"] for text in texts):
@@ -358,7 +360,7 @@ class ClusterScope:
         assert pool not in [one.id for one in await self.product.open_workflows()], f"workflow {pool} is open"
 
     async def assert_no_nodes(self) -> None:
-        """No node in any shape: NodeClaim, Node, instance, workflow."""
+        """No NodeClaim, Node, instance or open workflow is left."""
         claims = [_object_name(claim) for claim in await self.nodeclaims()]
         assert not claims, f"{self.name}: NodeClaims {claims} are left"
         nodes = [_object_name(node) for node in await self.nodes()]
@@ -368,41 +370,41 @@ class ClusterScope:
         assert not running, f"{self.name}: workflows of {running} are open"
 
 
-def condition_status(thing: Object, kind: str) -> str:
-    """Its status; empty when it is not there."""
-    return str(conditions_by_type(thing).get(kind, {}).get("status", ""))
+def condition_status(obj: Object, kind: str) -> str:
+    """Status of a condition; empty if it does not exist."""
+    return str(conditions_by_type(obj).get(kind, {}).get("status", ""))
 
 
-def condition_reason(thing: Object, kind: str) -> str:
+def condition_reason(obj: Object, kind: str) -> str:
     """Reason and message of a condition."""
-    found = conditions_by_type(thing).get(kind, {})
+    found = conditions_by_type(obj).get(kind, {})
     return f"{found.get('reason', '')}: {found.get('message', '')}"
 
 
 def ready_changed_at(node: Object) -> datetime:
-    """When the condition Ready last changed."""
+    """Last transition of the condition Ready."""
     return datetime.fromisoformat(conditions_by_type(node)["Ready"]["lastTransitionTime"])
 
 
-def conditions_by_type(thing: Object) -> dict[str, Object]:
-    return {one["type"]: one for one in (thing.get("status") or {}).get("conditions") or ()}
+def conditions_by_type(obj: Object) -> dict[str, Object]:
+    return {one["type"]: one for one in (obj.get("status") or {}).get("conditions") or ()}
 
 
 def taint_texts(node: Object) -> set[str]:
     return {f"{one['key']}:{one['effect']}" for one in node["spec"].get("taints") or ()}
 
 
-def object_names(things: Sequence[Object]) -> list[str]:
-    return [_object_name(one) for one in things]
+def object_names(objects: Sequence[Object]) -> list[str]:
+    return [_object_name(one) for one in objects]
 
 
-def _object_name(thing: Object) -> str:
-    return str(thing["metadata"]["name"])
+def _object_name(obj: Object) -> str:
+    return str(obj["metadata"]["name"])
 
 
-def _label(thing: Object, key: str) -> str:
-    return str((thing["metadata"].get("labels") or {}).get(key, ""))
+def _label(obj: Object, key: str) -> str:
+    return str((obj["metadata"].get("labels") or {}).get(key, ""))
 
 
-def _is_deleting(thing: Object) -> bool:
-    return "deletionTimestamp" in thing["metadata"]
+def _is_deleting(obj: Object) -> bool:
+    return "deletionTimestamp" in obj["metadata"]

@@ -1,7 +1,7 @@
 """One sandbox for all xdist workers of a run: a server process hosts it, and each worker is a client.
 
-The first test that needs the sandbox starts the server. `tests/conftest.py` stops it at the end of the run. It also
-stops when the pytest process that owns the run is gone.
+The first test that needs the sandbox starts the server. `tests/conftest.py` stops it at the end of the run. The server
+also stops when the pytest process that owns the run is gone.
 """
 
 import os
@@ -43,7 +43,7 @@ def sandbox_plan(temporal: Temporals = "dev", *, encrypted: bool = False) -> Pla
 
 @dataclass(frozen=True)
 class SandboxAddresses:
-    """What a client has to know to reach each component itself."""
+    """Addresses with which a client reaches each component directly."""
 
     plan: Plan
     logs: Path
@@ -104,7 +104,7 @@ class SandboxService:
         return list(self._sandbox.written)
 
     def start_worker(self, settings: dict[str, str]) -> WorkerAddresses:
-        """The worker that all shared tests use. The first call starts it."""
+        """The worker that all shared tests use; the first call starts it."""
         with self._lock:
             if self._worker is None:
                 kubeconfig = self._sandbox.service_account_kubeconfig("tenure", "tenure", through_proxy=True)
@@ -118,7 +118,7 @@ class SandboxService:
             return self._worker.addresses
 
     def stop_worker(self) -> int | None:
-        """Its exit code; 0 when none runs."""
+        """The worker's exit code; 0 if none runs."""
         with self._lock:
             if self._worker is None:
                 return 0
@@ -131,7 +131,7 @@ class _Manager(BaseManager):
 
 
 class FaultRule(Protocol):
-    """Of either sandbox. `hits` counts the requests that the fault was applied to."""
+    """A fault rule of either sandbox. `hits`: number of affected requests."""
 
     @property
     def hits(self) -> int: ...
@@ -179,7 +179,7 @@ class SharedFaults:
 
 @dataclass
 class SharedSandbox:
-    """The client: the part of `Sandbox` that does not depend on the process it runs in."""
+    """The client: the part of `Sandbox` that works in other processes."""
 
     service: SandboxService
     addresses: SandboxAddresses = field(init=False)
@@ -195,7 +195,7 @@ class SharedSandbox:
 
     @classmethod
     def attach(cls, directory: Path, *, owner: int, temporal: Temporals, encrypted: bool) -> Self:
-        """Start the server unless another xdist worker has. `owner`: the process whose end ends the server."""
+        """Start the server unless another xdist worker has. `owner`: the server ends with this process."""
         directory.mkdir(parents=True, exist_ok=True)
         with FileLock(directory / "start.lock"):
             if not (directory / READY).exists():
@@ -230,9 +230,9 @@ def _start_server(directory: Path, owner: int, temporal: Temporals, encrypted: b
         server = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
-    give_up = time.monotonic() + START_TIMEOUT_SECONDS
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
     while not (directory / READY).exists():
-        if server.poll() is not None or time.monotonic() > give_up:
+        if server.poll() is not None or time.monotonic() > deadline:
             server.kill()
             raise RuntimeError(
                 f"the shared sandbox did not start, see {directory / LOG}:\n{(directory / LOG).read_text()}"
@@ -241,7 +241,7 @@ def _start_server(directory: Path, owner: int, temporal: Temporals, encrypted: b
 
 
 def serve(directory: Path, owner: int, plan: Plan) -> None:
-    """Host the sandbox until SIGTERM, or until the owner is gone. A component that ended early is a failure."""
+    """Host the sandbox until SIGTERM, or until the owner is gone. A component that ended early is an error."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     (directory / PID).write_text(str(os.getpid()))
@@ -278,7 +278,7 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    # Pickled objects name the module that defines them, which is not `__main__` for the clients.
+    # # Pickle stores the name of the defining module, which is not `__main__` for the clients.
     from tests.support.product import shared_sandbox
 
     shared_sandbox.main(sys.argv[1:])

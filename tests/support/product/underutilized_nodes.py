@@ -1,20 +1,20 @@
-"""Two nodes that one would do for."""
+"""Two nodes whose pods fit on one."""
 
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object, pod_spec
 from tests.support.product.scene import ClusterScope
 
 CONSOLIDATION = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "5s"}
-"""For a NodePool's `disruption`, once they are to become one."""
+"""A NodePool's `disruption` that consolidates them."""
 
 
 def small_deployment_name(scope: ClusterScope) -> str:
-    """The Deployment that is left: its name."""
+    """Name of the Deployment that stays."""
     return f"{scope.name}-small"
 
 
 async def make_underutilized_nodes(scope: ClusterScope) -> list[Object]:
-    """Their NodeClaims. What filled them goes; two small pods, one on each, stay."""
+    """Create two nodes with one small pod each; the pods that filled them are deleted. Returns their NodeClaims."""
     big, small = f"{scope.name}-big", small_deployment_name(scope)
     await scope.create_deployment(2, big, **pod_spec(scope.name, cpu="1400m"))
     await wait_until(lambda: scope.assert_pods_running(2, big))
@@ -26,7 +26,7 @@ async def make_underutilized_nodes(scope: ClusterScope) -> list[Object]:
 
 
 async def assert_one_remaining(scope: ClusterScope, before: list[str]) -> str:
-    """The name of the NodeClaim that is."""
+    """Only one of the NodeClaims is left. Returns its name."""
     remaining = [str(one["metadata"]["name"]) for one in await scope.nodeclaims()]
     assert len(remaining) == 1 and {*remaining} <= {*before}, f"{scope.name}: NodeClaims {remaining}"
     return remaining[0]

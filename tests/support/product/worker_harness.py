@@ -9,7 +9,7 @@ from tenure.sandbox.ports import Ports
 from tests.support.product.eventually import TIMEOUT_SECONDS
 
 SETTINGS = {"BATCH_IDLE_DURATION": "500ms", "LOG_LEVEL": "info"}
-"""Of every worker in tests: a shorter batch saves time in each test."""
+"""Settings of every worker in tests. A shorter batch saves time in each test."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class WorkerAddresses:
 
 
 class WorkerUnderTest(WorkerProcess):
-    """A worker with the rights that Tenure ships: its ServiceAccount, and the access key that its IAM policy limits."""
+    """A worker with the shipped permissions: its ServiceAccount, and an access key with the shipped IAM policy."""
 
     READY_WITHIN = TIMEOUT_SECONDS
 
@@ -43,11 +43,11 @@ class WorkerUnderTest(WorkerProcess):
         return WorkerAddresses(self.log, self.pid, self.probes, self.metrics)
 
     def wait(self) -> int:
-        """Wait for its end. Returns the exit code."""
+        """Wait for the process to end. Returns its exit code."""
         assert self._child is not None
         return self._child.wait()
 
     @property
     def session(self) -> int:
-        """The process session of the worker and its children; the number stays when the worker ends."""
+        """Process session of the worker and its children; the number is valid after the worker ends."""
         return self.pid

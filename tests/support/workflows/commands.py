@@ -1,4 +1,4 @@
-"""Nodes that could go, and commands that take them away, for tests of voluntary disruption."""
+"""Candidates and disruption commands, for tests of voluntary disruption."""
 
 from datetime import timedelta
 from typing import Any
@@ -18,7 +18,7 @@ CommandHandle = WorkflowHandle[DisruptionWorkflow, CommandFinished]
 
 
 def add_nodes(fake: WorkerHarness, *names: str) -> None:
-    """Initialized, each with a pod."""
+    """Add initialized nodes, each with a pod."""
     for name in names:
         provider = f"aws:///us-west-2a/i-{name}"
         fake.claims.add(name)
@@ -40,7 +40,7 @@ def make_proposal(*names: str, replacements: int = 1, pool: str = "default", **f
 
 
 async def start_permit_granter(fake: WorkerHarness, pool: str = "default", **rules: Any) -> PermitGranterHandle:
-    """In the place of the NodePool's workflow."""
+    """Start a permit granter instead of the NodePool's workflow."""
     return await fake.client.start_workflow(
         PermitGranterWorkflow.run, PermitRules(**rules), id=ids.nodepool(fake.cluster, pool), task_queue=fake.cluster
     )
@@ -56,7 +56,7 @@ async def start_command(fake: WorkerHarness, proposal: Proposal) -> CommandHandl
 
 
 async def is_in_step(handle: CommandHandle, step: str) -> bool:
-    """False also for one that was not started yet."""
+    """False if the workflow was not started yet."""
     try:
         return (await handle.query(DisruptionWorkflow.state)).step == step
     except RPCError as error:
@@ -66,7 +66,7 @@ async def is_in_step(handle: CommandHandle, step: str) -> bool:
 
 
 async def command_duration(handle: CommandHandle) -> timedelta:
-    """How long a command took that is over."""
+    """Duration of a completed command."""
     state = await handle.query(DisruptionWorkflow.state)
     assert state.step == "Over" and state.since and state.created_at
     return state.since - state.created_at
@@ -77,7 +77,7 @@ async def replacement_names(handle: CommandHandle) -> tuple[str, ...]:
 
 
 def initialize_replacements(fake: WorkerHarness, *names: str, ready: bool = True) -> None:
-    """Each replacement's node is initialized; nobody is told."""
+    """Initialize the replacements' nodes without notifying the command."""
     for name in names:
         provider = f"aws:///us-west-2a/i-{name}"
         fake.claims.found[name]["status"]["nodeName"] = f"node-{name}"
@@ -86,7 +86,7 @@ def initialize_replacements(fake: WorkerHarness, *names: str, ready: bool = True
 
 
 async def report_replacements_ready(fake: WorkerHarness, handle: CommandHandle) -> None:
-    """As their workflows do."""
+    """Signal that replacements are ready, as their workflows do."""
     for name in await replacement_names(handle):
         initialize_replacements(fake, name)
         await handle.signal(DisruptionWorkflow.replacement_status, ReplacementMessage(claim=name, ready=True))
@@ -97,7 +97,7 @@ def is_deleted(fake: WorkerHarness, name: str) -> bool:
 
 
 def is_disrupted(fake: WorkerHarness, name: str) -> bool:
-    """Out of service, or said to be."""
+    """The Node has the disruption taint, or the NodeClaim the condition."""
     taints = [key for key, _, _ in fake.nodes.found[f"node-{name}"].taints]
     return DISRUPTED_TAINT_KEY in taints or bool(fake.claims.condition_text(name, DISRUPTION_REASON))
 

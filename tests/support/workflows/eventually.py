@@ -1,4 +1,4 @@
-"""Waiting in tests for what a workflow is about to do."""
+"""Waiting for workflows in tests."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 
 MAX_ATTEMPTS = 200
 TIMEOUT_SECONDS = 120.0
-"""Real seconds; the tests beside these may have both processors."""
+"""Real seconds; other tests may use both processors."""
 POLL_INTERVAL_SECONDS = 0.05
 Handle = WorkflowHandle[NodeClaimWorkflow, Any]
 Condition = Callable[[], bool | Awaitable[bool]]
@@ -31,7 +31,7 @@ class Clock(Protocol):
 
 
 async def wait_until(condition: Condition) -> None:
-    """Looks again and again in real time: for what follows without a timer."""
+    """Poll in real time, for conditions that need no timer."""
     deadline, last = time.monotonic() + TIMEOUT_SECONDS, False
     while not await _holds(condition):
         if last:
@@ -41,7 +41,7 @@ async def wait_until(condition: Condition) -> None:
 
 
 async def _holds(condition: Condition) -> bool:
-    """A server that did not answer in time was no look."""
+    """A transient error of the server counts as false."""
     try:
         result = condition()
         return result if isinstance(result, bool) else await result
@@ -52,8 +52,9 @@ async def _holds(condition: Condition) -> bool:
 
 
 async def wait_until_skipping_time(clock: Clock, condition: Condition, **step: float) -> None:
-    """Looks again and again while the server's clock moves on by a second, or by `step`; at last without moving it:
-    the server skips time also while a word is on its way from one workflow to another."""
+    """Poll while the server's clock advances by a second, or by `step`. At last poll in real time, since the server
+    also skips time while a signal is on its way between workflows.
+    """
     for _ in range(MAX_ATTEMPTS):
         if await _holds(condition):
             return
@@ -67,8 +68,9 @@ async def query_state(handle: Handle) -> NodeClaimState:
 
 
 async def wait_until_idle(handle: WorkflowHandle[Any, Any], *, timeout: float = TIMEOUT_SECONDS) -> None:
-    """No workflow task is under way. What is asked or told of a run that is just being continued may be lost. Only a
-    real server says whether one is pending: the time-skipping one never does, so that nothing is waited for there."""
+    """Wait until no workflow task is pending. A query or signal to a run that just continues as new may be lost. The
+    time-skipping server never reports pending tasks, so this waits only for a real server.
+    """
     client, deadline = handle._client, time.monotonic() + timeout
     request = DescribeWorkflowExecutionRequest(
         namespace=client.namespace, execution=WorkflowExecution(workflow_id=handle.id, run_id=handle.run_id or "")
@@ -97,7 +99,7 @@ async def is_blocked_by(handle: Handle, text: str) -> bool:
 
 
 async def has_state(handle: Handle, **fields: object) -> bool:
-    """Its state has these values."""
+    """The workflow's state has these values."""
     state = await query_state(handle)
     return all(getattr(state, name) == value for name, value in fields.items())
 
@@ -107,13 +109,13 @@ async def is_overdue(handle: Handle) -> bool:
 
 
 async def count_scheduled(handle: WorkflowHandle[Any, Any], activity: str) -> int:
-    """How often a run asked for an activity of this name."""
+    """Number of times that a run scheduled this activity."""
     events = (await handle.fetch_history()).events
     return sum(event.activity_task_scheduled_event_attributes.activity_type.name == activity for event in events)
 
 
 async def non_task_event_types(handle: WorkflowHandle[Any, Any]) -> list[str]:
-    """The types of a run's events without its workflow tasks, of which each query may bring one more."""
+    """Event types of a run without workflow tasks, since each query may add one."""
     return [one for one in await _event_types(handle) if not one.startswith("EVENT_TYPE_WORKFLOW_TASK_")]
 
 
@@ -126,8 +128,9 @@ async def _event_types(handle: WorkflowHandle[Any, Any]) -> list[str]:
 
 
 async def has_continued_as_new(client: Client, handle: WorkflowHandle[Any, Any]) -> bool:
-    """The run that the handle was made with has continued as new. Its own history may not say so: on a busy machine the
-    test server leaves out its end, and the next run says whom it continues."""
+    """True if the run of this handle has continued as new. On a busy machine the test server omits the last event of
+    its history; then the next run names the run that it continues.
+    """
     first = client.get_workflow_handle(handle.id, run_id=handle.result_run_id)
     events = (await first.fetch_history()).events
     if events[-1].event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
@@ -139,5 +142,5 @@ async def has_continued_as_new(client: Client, handle: WorkflowHandle[Any, Any])
 
 
 def latest_run(client: Client, handle: Handle) -> Handle:
-    """Whichever run of a life is open now."""
+    """A handle of the current run."""
     return client.get_workflow_handle(handle.id, result_type=NodeClaimOutcome)

@@ -1,4 +1,4 @@
-"""Nodes that AWS says something of, as the queue and the instance's status would have it."""
+"""Interruption messages for NodeClaim workflows, as from the queue or the instance status."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from workflows.nodeclaim import NodeClaimWorkflow
 
 
 def interruption_rules(**interruption: Any) -> dict[str, Any]:
-    """What the watch says of a node's rules."""
+    """Fields of an observation with these interruption rules."""
     return {"rules": LifecycleRules.model_validate({"interruption": interruption}).to_object()}
 
 
 async def ready_with_rules(fake: WorkerHarness, **interruption: Any) -> Handle:
-    """A node under these rules that runs a pod."""
+    """A Ready node with a pod and these interruption rules."""
     handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     await fake.signal_observed(handle, **BUSY, **interruption_rules(**interruption))
@@ -26,7 +26,7 @@ async def ready_with_rules(fake: WorkerHarness, **interruption: Any) -> Handle:
 async def send_message(
     fake: WorkerHarness, handle: Handle, kind: EventKind = "scheduledChange", **fields: Any
 ) -> InterruptionMessage:
-    """AWS says it, now."""
+    """Signal a message with the current time. Returns it."""
     at = await fake.now()
     message = InterruptionMessage.model_validate({"kind": kind, "id": f"id-{kind}", "at": at, **fields})
     await signal_interruption(fake, handle, message)
@@ -36,7 +36,7 @@ async def send_message(
 async def signal_interruption(
     fake: WorkerHarness, handle: Handle, *messages: InterruptionMessage, early_evicted_pods: tuple[str, ...] = ()
 ) -> None:
-    """`early_evicted_pods`: pods that were told to go before."""
+    """`early_evicted_pods`: pods that were evicted before the signal."""
     provider: str = fake.claims.found["a"]["status"].get("providerID", "/i-unknown")
     interruption = InterruptionMessages(
         instance_id=provider.rpartition("/")[2], messages=messages, evicted_pods=early_evicted_pods

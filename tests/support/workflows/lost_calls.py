@@ -1,7 +1,7 @@
-"""Calls that are repeated where the time-skipping server or a worker without its history gives no answer.
+"""Repeats calls to which the time-skipping server, or a worker without the history, gives no response.
 
-The server answers no query that arrives while the run continues as new. A client waits half a minute for the answer.
-A worker that loads a run for a query refuses it when unhandled events came with it, and says so with `REPEAT_QUERY`.
+The server answers no query that arrives while the run continues as new, and a client waits half a minute. A worker that
+loads a run for a query rejects it with `REPEAT_QUERY` if unhandled events came with it.
 """
 
 import time
@@ -29,20 +29,20 @@ class _RepeatLostQueries(OutboundInterceptor):
     async def query_workflow(self, input: QueryWorkflowInput) -> Any:  # noqa: A002
         if input.rpc_timeout is not None:
             return await super().query_workflow(input)
-        give_up = time.monotonic() + GIVE_UP_SECONDS
+        deadline = time.monotonic() + GIVE_UP_SECONDS
         while True:
             try:
                 return await super().query_workflow(replace(input, rpc_timeout=QUERY_TIMEOUT))
             except RPCError as error:
-                if error.status not in LOST_STATUSES or time.monotonic() > give_up:
+                if error.status not in LOST_STATUSES or time.monotonic() > deadline:
                     raise
             except WorkflowQueryFailedError as error:
-                if REPEAT_QUERY not in str(error) or time.monotonic() > give_up:
+                if REPEAT_QUERY not in str(error) or time.monotonic() > deadline:
                     raise
 
 
 def resume_broken_sleeps(environment: WorkflowEnvironment) -> None:
-    """Let `environment.sleep` skip the rest of its time when the connection breaks meanwhile."""
+    """Let `environment.sleep` skip the rest of its time after a broken connection."""
     sleep = environment.sleep
 
     async def resumed(duration: timedelta | float) -> None:

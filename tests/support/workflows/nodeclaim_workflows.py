@@ -1,4 +1,4 @@
-"""Nodes brought to where a test begins, and what the watch would say of them."""
+"""NodeClaim workflows in the phase in which a test begins, and observations of the watch."""
 
 from datetime import timedelta
 from typing import Any
@@ -19,7 +19,7 @@ from workflows.nodepool import NodePoolWorkflow
 NodeClass = WorkflowHandle[NodeClassWorkflow, None]
 JOINED: dict[str, Any] = {"node_name": "node-a", "node_count": 1}
 BUSY: dict[str, Any] = {**JOINED, "node_ready": True, "boot_id": "boot-1"}
-"""A node that is Ready and runs a pod."""
+"""Observation of a Ready node with a pod."""
 ALL_PHASES = [
     Phase.LAUNCH,
     Phase.REGISTRATION,
@@ -36,14 +36,14 @@ async def create_nodeclaim(fake: WorkerHarness, **spec: Any) -> NodeClaim:
 
 
 async def launched_nodeclaim(fake: WorkerHarness, **spec: Any) -> Handle:
-    """A hand-made NodeClaim whose instance runs."""
+    """A standalone NodeClaim with a running instance."""
     handle = await fake.start(await create_nodeclaim(fake, **spec))
     await wait_until_phase(handle, Phase.REGISTRATION)
     return handle
 
 
 async def registered_nodeclaim(fake: WorkerHarness, **spec: Any) -> Handle:
-    """One whose Node registered and is not Ready yet."""
+    """A NodeClaim whose Node is registered but not Ready."""
     handle = await launched_nodeclaim(fake, **spec)
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
     await fake.signal_observed(handle, **JOINED)
@@ -52,7 +52,7 @@ async def registered_nodeclaim(fake: WorkerHarness, **spec: Any) -> Handle:
 
 
 async def ready_nodeclaim(fake: WorkerHarness, **spec: Any) -> Handle:
-    """One whose node is initialized and runs a pod."""
+    """A NodeClaim whose node is initialized and runs a pod."""
     handle = await registered_nodeclaim(fake, **spec)
     fake.nodes.update_node("node-a", ready=True)
     await fake.signal_observed(handle, **BUSY)
@@ -61,19 +61,19 @@ async def ready_nodeclaim(fake: WorkerHarness, **spec: Any) -> Handle:
 
 
 async def observe_empty(fake: WorkerHarness, handle: Handle, consolidation: str = "WhenEmpty/30s") -> None:
-    """The last pod left just now."""
+    """Observe that the last pod was just deleted."""
     now = await fake.now()
     await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, consolidation=consolidation)
 
 
 async def delete_nodeclaim(fake: WorkerHarness, handle: Handle) -> None:
-    """As with kubectl."""
+    """As kubectl does."""
     await fake.claims.delete("a", "uid-a")
     await fake.signal_observed(handle, **BUSY, deleting=True)
 
 
 async def start_nodepool(fake: WorkerHarness, **disruption: Any) -> Any:
-    """The NodePool `default` and its workflow, which has seen it."""
+    """The NodePool `default` and its workflow, which has observed it."""
     fake.pools.add("default", disruption=disruption)
     handle = await fake.client.start_workflow(
         NodePoolWorkflow.run,
@@ -86,7 +86,7 @@ async def start_nodepool(fake: WorkerHarness, **disruption: Any) -> Any:
 
 
 async def start_nodeclass(fake: WorkerHarness, **observed_fields: object) -> NodeClass:
-    """The workflow of EC2NodeClass `default`, started as the watch does it: by the signal that says what it saw."""
+    """The workflow of EC2NodeClass `default`, started with its first observation as by the watch."""
     return await fake.client.start_workflow(
         NodeClassWorkflow.run,
         NodeClassState(cluster=fake.cluster, name="default"),

@@ -1,4 +1,4 @@
-"""A static pool and a watch of it that says what it sees when it is asked to."""
+"""A static NodePool, and observations of the watch on request."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,13 +26,13 @@ class StaticNodePool:
     gate: str = "on"
 
     async def scale(self, replicas: int, **spec: Any) -> None:
-        """As with `kubectl scale`."""
+        """As `kubectl scale` does."""
         self.fake.pools.add("default", replicas=replicas, **spec)
         self.generation += 1
         await self.signal_observed()
 
     async def signal_observed(self, **more: Any) -> None:
-        """Not while a run may just be being continued: see `idle`."""
+        """Signal an observation, but not while the run continues as new: see `wait_until_idle`."""
         await wait_until_idle(self.handle, timeout=IDLE_TIMEOUT_SECONDS)
         self.number += 1
         found = self.fake.claims.found.values()
@@ -54,7 +54,7 @@ class StaticNodePool:
         return await self.handle.query(NodePoolWorkflow.state)
 
     async def current_details(self) -> str:
-        """As the Temporal UI asks for them."""
+        """As the Temporal UI requests them."""
         metadata = await self.handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
         return str(metadata.current_details)
 
@@ -88,7 +88,7 @@ async def start_static_nodepool(fake: WorkerHarness, replicas: int, *, gate: str
 
 
 async def static_nodepool(fake: WorkerHarness, replicas: int, **spec: Any) -> StaticNodePool:
-    """One that has all its NodeClaims, which the watch has seen."""
+    """A static NodePool with all its NodeClaims, which the watch has observed."""
     pool = await start_static_nodepool(fake, replicas, **spec)
     await wait_until(lambda: pool.has_existing(replicas))
     await pool.signal_observed()

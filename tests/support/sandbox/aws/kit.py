@@ -1,4 +1,4 @@
-"""A running stand-in for these tests, with the few calls that nearly all of them begin with."""
+"""A client of a running AWS stand-in, with the calls that most of its tests need."""
 
 import base64
 import subprocess
@@ -18,12 +18,12 @@ from tests.support.paths import ROOT
 
 AL2023 = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023"
 USER_DATA = base64.b64encode(b"MIME-Version: 1.0").decode()
-USUAL_TEMPLATE = "karpenter.k8s.aws/1"
+DEFAULT_TEMPLATE = "karpenter.k8s.aws/1"
 Json = dict[str, Any]
 
 
 def start_fake_aws(*arguments: str) -> tuple[subprocess.Popen[str], str]:
-    """A stand-in of its own process, and its URL."""
+    """Start a stand-in as a process. Returns the process and its URL."""
     command = [sys.executable, "-m", "tenure.sandbox.aws", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stdout is not None
@@ -39,7 +39,7 @@ def stop_process(process: subprocess.Popen[str]) -> None:
 
 @contextmanager
 def raises_code(code: str) -> Iterator[pytest.ExceptionInfo[ClientError]]:
-    """Like pytest.raises, for an error of AWS with this code."""
+    """Like pytest.raises, for an AWS error with this code."""
     with pytest.raises(ClientError) as caught:
         yield caught
     assert caught.value.response["Error"]["Code"] == code
@@ -50,7 +50,7 @@ def tag_list(**found: str) -> list[Json]:
 
 
 class FakeAwsClient:
-    """`ec2` never retries, so that what the stand-in answers is what the test sees."""
+    """`ec2` never retries, so that a test sees every response of the stand-in."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -74,7 +74,7 @@ class FakeAwsClient:
         return str(self.client("ssm").get_parameter(Name=name)["Parameter"]["Value"])
 
     def subnets(self) -> list[Json]:
-        """The seeded subnets, by zone."""
+        """The seeded subnets, sorted by zone."""
         filters = [{"Name": "tag:karpenter.sh/discovery", "Values": ["demo"]}]
         found: list[Json] = self.ec2.describe_subnets(Filters=filters)["Subnets"]
         return sorted(found, key=lambda subnet: str(subnet["AvailabilityZone"]))
@@ -83,8 +83,8 @@ class FakeAwsClient:
         filters = [{"Name": "tag:karpenter.sh/discovery", "Values": ["demo"]}]
         return str(self.ec2.describe_security_groups(Filters=filters)["SecurityGroups"][0]["GroupId"])
 
-    def create_template(self, name: str = USUAL_TEMPLATE, **data: Any) -> str:
-        """A launch template with the seeded group and image, and `data` on top; its id."""
+    def create_template(self, name: str = DEFAULT_TEMPLATE, **data: Any) -> str:
+        """Create a launch template with the seeded image and security group, overridden by `data`. Returns its id."""
         full = {
             "ImageId": self.image_id(),
             "UserData": USER_DATA,
@@ -96,7 +96,7 @@ class FakeAwsClient:
         return str(response["LaunchTemplate"]["LaunchTemplateId"])
 
     def overrides(self, *types: str, zones: str = "abc", **extra: Any) -> list[Json]:
-        """One override for each type in each of the zones."""
+        """One override per type and zone."""
         return [
             {"InstanceType": one, "SubnetId": s["SubnetId"], "AvailabilityZone": s["AvailabilityZone"], **extra}
             for one in types
@@ -110,11 +110,11 @@ class FakeAwsClient:
         count: int = 1,
         *,
         capacity_type: str = "on-demand",
-        template: str = USUAL_TEMPLATE,
+        template: str = DEFAULT_TEMPLATE,
         **request: Any,
     ) -> Json:
-        """Makes the usual template if there is none."""
-        if template == USUAL_TEMPLATE and not self.ec2.describe_launch_templates()["LaunchTemplates"]:
+        """Creates the default template if no template exists."""
+        if template == DEFAULT_TEMPLATE and not self.ec2.describe_launch_templates()["LaunchTemplates"]:
             self.create_template()
         target = {"TotalTargetCapacity": count, "DefaultTargetCapacityType": capacity_type}
         specification = {"LaunchTemplateName": template, "Version": "$Latest"}
@@ -124,7 +124,7 @@ class FakeAwsClient:
         return response
 
     def launch_instances(self, *types: str, count: int = 1, **request: Any) -> list[str]:
-        """Ids of instances of these types."""
+        """Launch instances of these types. Returns their ids."""
         return instance_ids(self.create_fleet(self.overrides(*(types or ("m5.large",))), count, **request))
 
     def describe_instance(self, instance_id: str) -> Json:
@@ -138,7 +138,7 @@ class FakeAwsClient:
         return [instance["InstanceId"] for one in found for instance in one["Instances"]]
 
     def create_instance_profile(self, name: str = "nodes", path: str = "/", key: str = "test", **request: Any) -> str:
-        """An instance profile with the node role; its ARN."""
+        """Create an instance profile with the node role. Returns its ARN."""
         iam = self.client("iam", key=key)
         made = iam.create_instance_profile(InstanceProfileName=name, Path=path, **request)
         iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName="KarpenterNodeRole-demo")
@@ -163,7 +163,7 @@ def error_codes(response: Json) -> dict[str, str]:
 
 
 def wait_until_state(kit: FakeAwsClient, instance_id: str, state: str, timeout: float = 60.0) -> Json:
-    """The instance once it is in a state; fails when that does not come."""
+    """Wait until the instance is in this state, or fail after `timeout` seconds."""
     end = time.monotonic() + timeout
     while (found := kit.describe_instance(instance_id))["State"]["Name"] != state:
         assert time.monotonic() < end, f"{instance_id} is {found['State']['Name']}, not {state}"
