@@ -8,9 +8,9 @@ from typing import Any
 
 from tenure.apis import labels
 from tenure.cli.sandbox.worker_process import clean_environment
+from tests.support.product.cluster_scope import ClusterScope, condition_status
 from tests.support.product.objects import Object
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, condition_status
 
 
 class AdoptionRunner:

@@ -10,8 +10,8 @@ from itertools import cycle, islice
 
 from tenure.kube.client.resources import NODE_CLAIMS, NODES
 from tenure.sandbox.nodes.fault_rules import NotReady
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
-from tests.support.product.scene import ClusterScope, object_names
 
 TIMEOUT_SECONDS = 900.0
 """Seconds. The worker is killed repeatedly meanwhile, often before it has planned anything."""

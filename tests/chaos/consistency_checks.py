@@ -6,9 +6,9 @@ from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.client.resources import NODES
 from tenure.model.base import parse_instance_id
 from tenure.model.nodeclaim.state import Phase
+from tests.support.product.cluster_scope import ClusterScope, object_names, taint_texts
 from tests.support.product.objects import Object
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, object_names, taint_texts
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 

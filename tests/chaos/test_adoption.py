@@ -10,6 +10,7 @@ from tenure.apis.hash import HASH_VERSION
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NAMESPACES, NODE_CLAIMS, NODE_POOLS
 from tests.chaos.adopter import AdoptionRunner
 from tests.support.product import karpenter
+from tests.support.product.cluster_scope import ClusterScope, condition_status, object_names
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.karpenter import (
     KARPENTER_DEPLOYMENT_PATH,
@@ -19,7 +20,6 @@ from tests.support.product.karpenter import (
 )
 from tests.support.product.objects import node_class
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, condition_status, object_names
 
 CLASS = "of-karpenter"
 READER = "adopter"

@@ -10,12 +10,12 @@ import os
 
 import pytest
 
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.interruption_events import nodeclaim_state, send_spot_warning
 from tests.support.product.interruption_queue import assert_queue_empty, queued_message_count
 from tests.support.product.objects import Object
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, object_names
 
 TEMPORAL = "temporal"
 SECONDS = float(os.environ.get("TENURE_OUTAGE", "30"))

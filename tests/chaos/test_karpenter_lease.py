@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.karpenter import HOLDER, NAME, RENEW_INTERVAL_SECONDS, renew_lease
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope
 
 
 async def test_worker_waits_until_karpenters_lease_expires(product: DedicatedProduct) -> None:

@@ -5,10 +5,10 @@ Two tests, since concurrent terminations share one call, and the fault of one sc
 
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.nodeclaim.state import Phase
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, object_names
 
 
 async def test_worker_killed_before_ec2_terminates_the_instance(product: DedicatedProduct) -> None:

@@ -1,6 +1,7 @@
 """The worker is killed during a blocked drain: nothing is forced, and nothing happens twice."""
 
 from tenure.kube.client.resources import NODE_CLAIMS, WORKLOADS
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.drains import (
     SURGE,
     annotate_do_not_disrupt,
@@ -12,7 +13,6 @@ from tests.support.product.drains import (
 )
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, object_names
 
 
 async def test_drain_blocked_by_a_budget_continues_after_a_worker_kill(

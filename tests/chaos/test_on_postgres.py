@@ -16,9 +16,9 @@ from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.nodeclaim.state import Phase
 from tenure.sandbox.spec import Plan
 from tenure.sandbox.temporal.server import TemporalServer
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, object_names
 
 pytestmark = pytest.mark.timeout(900)
 RESYNC = 400.0

@@ -16,9 +16,9 @@ from tenure.controller.cache.nominations import NOMINATION_TTL
 from tenure.kube.client.resources import NODE_CLAIMS, PODS
 from tenure.model.nodeclaim.state import Phase
 from tenure.sandbox.nodes.fault_rules import SlowBoot
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, object_names
 
 TEMPORAL, API_SERVER, SCHEDULER = "temporal", "kube-apiserver", "kube-scheduler"
 SECONDS = float(os.environ.get("TENURE_OUTAGE", "30"))

@@ -14,10 +14,10 @@ from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.nodeclaim.state import Phase
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.spec import Plan
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.drains import annotate_do_not_disrupt
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, object_names
 from workflows import ids
 
 pytestmark = pytest.mark.timeout(600)

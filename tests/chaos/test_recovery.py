@@ -5,10 +5,10 @@
 
 import asyncio
 
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.garbage_collection import paused_schedule
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, object_names
 
 NODES = 30
 QUIET_SECONDS = 8.0

@@ -6,10 +6,10 @@ from functools import partial
 
 from tenure.kube.client.resources import NODE_CLAIMS, NODES
 from tests.support.paths import ROOT
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import node_pool
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, object_names
 
 
 async def test_pods_created_and_deleted_during_downtime_are_handled(

@@ -7,10 +7,10 @@ from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionR
 
 from tenure.controller.temporal.worker_versioning import current_build
 from tenure.kube.client.resources import NODE_CLAIMS
+from tests.support.product.cluster_scope import object_names
 from tests.support.product.drains import annotate_do_not_disrupt
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import object_names
 from workflows import ids
 
 

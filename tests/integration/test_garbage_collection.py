@@ -7,6 +7,7 @@ from functools import partial
 from activities.garbage_collection.base import CACHE_SECONDS
 from tenure.apis import labels
 from tenure.kube.client.resources import NODE_CLAIMS
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.garbage_collection import (
     ExternalAws,
@@ -15,7 +16,6 @@ from tests.support.product.garbage_collection import (
     paused_schedule,
 )
 from tests.support.product.product import DedicatedProduct, InstalledProduct
-from tests.support.product.scene import ClusterScope, object_names
 
 OLD = 3 * 3600.0
 """Seconds, more than any grace period."""

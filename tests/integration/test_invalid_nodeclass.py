@@ -11,10 +11,10 @@ import pytest
 from tenure.apis import labels
 from tenure.kube.client.resources import EC2_NODE_CLASSES
 from tenure.sandbox.errors import ApiError
+from tests.support.product.cluster_scope import ClusterScope, condition_reason, condition_status, conditions_by_type
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import node_class
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope, condition_reason, condition_status, conditions_by_type
 
 
 @dataclass(frozen=True)

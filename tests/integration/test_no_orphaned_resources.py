@@ -6,10 +6,10 @@ from pathlib import Path
 from tenure.cli.sandbox.worker_process import WORKER_KEY
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
 from tests.integration.test_invalid_nodeclass import GOOD
+from tests.support.product.cluster_scope import ALIVE, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import NODE_CLASS
 from tests.support.product.product import DedicatedProduct, InstalledProduct
-from tests.support.product.scene import ALIVE, object_names
 
 
 async def test_no_resource_remains(own_product: DedicatedProduct) -> None:

@@ -2,12 +2,12 @@
 
 from tenure.kube.adapters.workloads import RESTARTED_AT
 from tenure.kube.client.resources import LIFECYCLE_POLICIES, NODE_CLAIMS, WORKLOADS
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.drains import SURGE, delete_with_drain_rules, optional_right, single_pod
 from tests.support.product.eventually import wait_until
 from tests.support.product.interruption_events import count_events
 from tests.support.product.objects import Object, lifecycle_policy
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope
 
 
 async def test_single_replica_is_surged_before_its_node_is_drained(own_product: DedicatedProduct) -> None:

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from tenure.apis import labels
 from tenure.cli.disruption.pause import Target, build_pause, send_request
 from tenure.model.signals import Resume
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.drains import apply_drain_rules, terminating_pod
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope, object_names
 
 BOTH_REPLACED_SECONDS = 240.0
 

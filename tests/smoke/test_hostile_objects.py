@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.drains import set_do_not_disrupt
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import NODE_CLASS, Object, node_pool, pending_pod, pod_spec
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope, object_names
 
 ARABIC_THREE = "\u0663"
 ANNOTATIONS = (

@@ -2,11 +2,11 @@
 
 from tenure.apis import labels
 from tenure.model.nodeclaim.state import Phase
+from tests.support.product.cluster_scope import object_names
 from tests.support.product.drains import assert_budget_healthy, budget_path, pod_disruption_budget
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import pod_spec
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import object_names
 
 CHEAP, NEXT = "c5.large", "m5.large"
 

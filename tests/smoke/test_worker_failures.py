@@ -4,10 +4,10 @@ from typing import Any
 
 from tenure.cli.sandbox.worker_process import WORKER_KEY
 from tenure.kube.client.resources import NODE_CLAIMS
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.drains import assert_budget_healthy, budget_path, pod_disruption_budget
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, object_names
 from tests.support.product.settings import SHARED
 
 CLUSTER_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tenure"

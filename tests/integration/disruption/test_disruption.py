@@ -9,10 +9,10 @@ from temporalio.service import RPCError
 from tenure.apis import labels
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.disruption.commands import DisruptionState
+from tests.support.product.cluster_scope import ClusterScope, condition_status, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope, condition_status, object_names
 from tests.support.product.underutilized_nodes import (
     CONSOLIDATION,
     assert_one_remaining,

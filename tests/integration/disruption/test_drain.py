@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.sandbox.nodes.fault_rules import NotReady
+from tests.support.product.cluster_scope import object_names
 from tests.support.product.drains import annotate_do_not_disrupt, delete_with_drain_rules, single_pod, started_at
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import object_names
 
 
 async def test_pod_with_temporary_protection_is_evicted_when_it_ends(product: InstalledProduct) -> None:

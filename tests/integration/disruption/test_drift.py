@@ -14,10 +14,10 @@ import boto3
 from tenure.apis import labels
 from tenure.apis.hash import HASH_VERSION
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS
+from tests.support.product.cluster_scope import ClusterScope, condition_status, conditions_by_type
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import DISCOVERY, Object, node_class
 from tests.support.product.product import DedicatedProduct, InstalledProduct
-from tests.support.product.scene import ClusterScope, condition_status, conditions_by_type
 
 NO_DRIFT_SECONDS = 15.0
 """Seconds for which nothing may drift."""

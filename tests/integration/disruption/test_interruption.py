@@ -6,10 +6,10 @@ from typing import Any
 from temporalio.api.enums.v1 import EventType
 
 from tenure.model.interruption.messages import InterruptionMessage, InterruptionMessages
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import wait_until
 from tests.support.product.interruption_queue import assert_queue_empty
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope
 from workflows import ids
 
 SIGNALED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED

@@ -13,10 +13,10 @@ from tenure.kube.client.resources import NAMESPACES, NODE_CLAIMS, NODES
 from tenure.model.disruption.drain import DrainState
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import Resume
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.drains import apply_drain_rules, terminating_pod
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.product import DedicatedProduct, InstalledProduct
-from tests.support.product.scene import ClusterScope
 
 WorkflowRef = WorkflowHandle[Any, Any]
 

@@ -7,9 +7,9 @@ from tenure.cli.nodes.history import read as history
 from tenure.cli.nodes.why import explain_nodes_or_pod, format_explanations
 from tenure.cli.temporal_client import Connection
 from tenure.kube.client.resources import NODES
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope, object_names
 
 
 async def test_blocker_of_a_node_is_shown_in_events_and_commands(product: InstalledProduct) -> None:

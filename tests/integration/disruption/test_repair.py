@@ -5,10 +5,10 @@ from typing import Any
 
 from tenure.kube.client.resources import LIFECYCLE_POLICIES, NODES
 from tenure.sandbox.nodes.fault_rules import NotReady, SetCondition
+from tests.support.product.cluster_scope import ClusterScope, condition_status
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import Object, lifecycle_policy
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, condition_status
 
 
 def unhealthy_condition(type_: str = "KernelReady", toleration: str = "3s") -> dict[str, Any]:

@@ -7,10 +7,10 @@ from tenure.cli.disruption.approve import send_rollout_decision
 from tenure.model.disruption.commands import CommandState
 from tenure.model.rollout import ApproveRollout
 from tenure.sandbox.nodes.fault_rules import NeverRegister
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import lifecycle_policy
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope, object_names
 from workflows import search_attributes
 
 ROLLOUT_TIMEOUT_SECONDS = 240.0

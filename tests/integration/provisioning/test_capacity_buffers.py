@@ -4,10 +4,10 @@ from functools import partial
 from typing import Any
 
 from tenure.apis import labels
+from tests.support.product.cluster_scope import ClusterScope, condition_reason, condition_status
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import pod_spec
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, condition_reason, condition_status
 
 
 async def test_buffer_capacity_exists_before_pods_and_is_refilled(own_product: DedicatedProduct) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 from tenure.apis import labels
 from tenure.kube.client.resources import EC2_NODE_CLASSES
+from tests.support.product.cluster_scope import taint_texts
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object, node_class
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import taint_texts
 
 TOML = '[settings.kubernetes.node-labels]\nmine = "1"\n[settings.ntp]\ntime-servers = ["169.254.169.123"]\n'
 JOIN = """\

@@ -15,10 +15,10 @@ from math import ceil
 from tenure.apis import labels
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.sandbox.nodes.fault_rules import NeverRegister
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import OF_TEST, node_claim
 from tests.support.product.product import DedicatedProduct, InstalledProduct
-from tests.support.product.scene import ClusterScope
 
 LAUNCHES = int(os.environ.get("TENURE_LAUNCHES", "60"))
 LAUNCH_TIMEOUT_SECONDS = 150.0 + LAUNCHES

@@ -6,10 +6,10 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
 
 from tenure.apis import labels
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import TWO_CPUS, node_pool
 from tests.support.product.product import DedicatedProduct, InstalledProduct
-from tests.support.product.scene import ClusterScope
 from workflows import ids
 
 OTHER_TYPE = "m5.large"

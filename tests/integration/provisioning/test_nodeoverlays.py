@@ -4,9 +4,9 @@ from functools import partial
 from typing import Any
 
 from tenure.apis import labels
+from tests.support.product.cluster_scope import ClusterScope, condition_reason, condition_status
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, condition_reason, condition_status
 
 CHEAPER, EXPENSIVE = "c6i.large", "m6i.large"
 FUSE = "example.com/fuse"

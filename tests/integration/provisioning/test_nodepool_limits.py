@@ -2,9 +2,9 @@
 
 from functools import partial
 
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope, object_names
 
 
 async def test_concurrent_launches_stay_within_nodepool_limits(product: InstalledProduct) -> None:

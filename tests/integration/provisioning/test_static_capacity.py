@@ -4,10 +4,10 @@ from functools import partial
 
 from tenure.apis import labels
 from tenure.kube.client.resources import NODE_CLAIMS, NODE_POOLS
+from tests.support.product.cluster_scope import ClusterScope, condition_reason, condition_status, object_names
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import Object
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, condition_reason, condition_status, object_names
 
 
 async def test_static_pool_has_the_scaled_number_of_nodes(own_product: DedicatedProduct) -> None:

@@ -4,9 +4,9 @@ from functools import partial
 from typing import Any
 
 from tenure.apis import labels
+from tests.support.product.cluster_scope import object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import object_names
 
 ZONE = "us-west-2b"
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from tenure.sandbox.errors import ApiError
 from tests.support.hostile.objects import MESSAGE, HostileObject
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.interruption_queue import assert_queue_empty
 from tests.support.product.product import MERGE, InstalledProduct
-from tests.support.product.scene import ClusterScope, object_names
 
 DELETION_SECONDS = 150.0
 _PARALLEL = 8

@@ -11,10 +11,10 @@ from tenure.kube.client.resources import EC2_NODE_CLASSES, NODES
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.workflow_states import ProvisioningState
 from tenure.sandbox.nodes.fault_rules import LessMemory
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object, node_class, pod_spec
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope
 from workflows import ids
 
 MIB = 1 << 20

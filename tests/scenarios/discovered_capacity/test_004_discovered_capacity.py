@@ -18,11 +18,11 @@ from tests.scenarios.discovered_capacity.pods_and_nodeclasses import (
     temporary_nodeclass,
     wait_until_launched_types,
 )
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.garbage_collection import ExternalAws
 from tests.support.product.objects import Object
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope
 
 LONG = "600s"
 """consolidateAfter of nodes that must stay during the whole test."""

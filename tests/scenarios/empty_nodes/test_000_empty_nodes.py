@@ -12,11 +12,11 @@ from tenure.kube.client.resources import NODES
 from tenure.model.nodeclaim.state import Phase
 from tenure.sandbox.fault_proxy import ErrorResponse
 from tenure.sandbox.nodes.fault_rules import NeverRegister, NotReady
+from tests.support.product.cluster_scope import object_names
 from tests.support.product.drains import assert_drained_within, read_phase_times, terminating_pod
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import daemon_set, pod_spec, static_pod
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import object_names
 from tests.support.product.shared_sandbox import FaultRule
 
 AFTER = 4.0

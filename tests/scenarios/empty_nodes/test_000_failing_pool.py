@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 
 from tenure.sandbox.fault_proxy import ErrorResponse
+from tests.support.product.cluster_scope import object_names
 from tests.support.product.drains import assert_drained_within
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import object_names
 from tests.support.product.shared_sandbox import FaultRule
 from tests.support.product.underutilized_nodes import (
     CONSOLIDATION,

@@ -7,9 +7,9 @@ import pytest
 
 from tenure.model.nodeclaim.state import Phase
 from tenure.sandbox.fault_proxy import Cut, Delay
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, object_names
 from tests.support.product.shared_sandbox import FaultRule
 
 NEVER = 3600.0

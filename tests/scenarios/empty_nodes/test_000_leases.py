@@ -6,11 +6,11 @@ import pytest
 
 from tenure.kube.adapters.garbage_collection import NODE_LEASES
 from tenure.kube.client.resources import LEASES
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.garbage_collection import collect_garbage
 from tests.support.product.objects import Object
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope, object_names
 
 
 @pytest.mark.row("000-j")

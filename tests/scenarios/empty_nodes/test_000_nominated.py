@@ -9,10 +9,10 @@ import pytest
 from tenure.controller.cache.nominations import NOMINATION_TTL
 from tenure.kube.client.resources import PODS
 from tenure.model.nodeclaim.state import Phase
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import pod_spec
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope, object_names
 
 AFTER = timedelta(seconds=3)
 EVERY = 3.0

@@ -10,12 +10,12 @@ import pytest
 from tenure.apis import labels
 from tenure.sandbox.errors import ApiError
 from tenure.sandbox.nodes.fault_rules import SlowReady
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.drains import assert_budget_healthy, pod_disruption_budget
 from tests.support.product.eventually import wait_until
 from tests.support.product.interruption_events import SOON, nodeclaim_name, run_pods_with_rules, send_spot_warning
 from tests.support.product.objects import Object
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope
 
 NODES = 12
 """Two more than the threshold of a burst: on a busy machine the warnings arrive in two batches, and one of exactly

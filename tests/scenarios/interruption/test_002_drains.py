@@ -6,10 +6,10 @@ import pytest
 
 from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP
 from tenure.kube.client.resources import NODE_CLAIMS
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.drains import assert_budget_healthy, budget_path, pod_disruption_budget, time_until
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope
 
 SOON = 180.0
 """Seconds. The promises are ten and five, on an idle machine."""

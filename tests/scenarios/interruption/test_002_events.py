@@ -11,6 +11,7 @@ from tenure.cli.disruption.approve import send_node_decision
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.model.interruption.records import ApproveEvent, RejectEvent
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.drains import annotate_do_not_disrupt
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.interruption_events import (
@@ -28,7 +29,6 @@ from tests.support.product.interruption_events import (
 from tests.support.product.interruption_queue import assert_queue_empty
 from tests.support.product.objects import lifecycle_policy, pod_spec
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope
 
 NOTIFY = {"action": "notify"}
 MAINTENANCE = {"scheduledChange": NOTIFY, "instanceStatus": NOTIFY, "systemStatus": NOTIFY}

@@ -17,11 +17,11 @@ from tenure.apis.lifecyclepolicy_events import HookRules
 from tenure.cli.nodes.stuck import find_stuck_nodes
 from tenure.kube.client.resources import JOBS, NODE_CLAIMS
 from tenure.model.hooks import HOOK_NODECLAIM, NAMESPACE
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.interruption_events import SOON, count_events, nodeclaim_name, nodeclaim_state
 from tests.support.product.objects import PAUSE, Object, lifecycle_policy
 from tests.support.product.product import DedicatedProduct, InstalledProduct
-from tests.support.product.scene import ClusterScope
 from tests.support.product.settings import HOOKS
 
 

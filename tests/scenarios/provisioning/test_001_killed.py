@@ -3,9 +3,9 @@
 import pytest
 
 from tenure.sandbox.fault_proxy import Cut
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import DedicatedProduct
-from tests.support.product.scene import ClusterScope, object_names
 
 GROUP = 3
 

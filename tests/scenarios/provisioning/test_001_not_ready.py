@@ -10,10 +10,10 @@ from tenure.apis import labels
 from tenure.kube.client.resources import NODES, PODS
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.sandbox.nodes.fault_rules import NotReady
+from tests.support.product.cluster_scope import ClusterScope, condition_reason, conditions_by_type, object_names
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import Object, pod_spec
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope, condition_reason, conditions_by_type, object_names
 from tests.support.product.settings import GRACE
 
 AGENT = {"key": "cni.example.com/agent-not-ready", "value": "true", "effect": "NoSchedule"}

@@ -9,10 +9,10 @@ from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.client.resources import PODS
 from tenure.sandbox.nodes.fault_rules import AddTaint, LateDevices, NeverRegister, NotReady, SlowReady
 from tenure.sandbox.nodes.userdata.kubelet_join import Taint
+from tests.support.product.cluster_scope import ClusterScope, condition_reason, ready_changed_at
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import Object, pod_spec
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope, condition_reason, ready_changed_at
 from tests.support.product.settings import GRACE
 
 CILIUM = "node.cilium.io/agent-not-ready"

@@ -14,10 +14,10 @@ from tenure.kube.client.resources import LIFECYCLE_POLICIES, NODE_CLAIMS
 from tenure.metrics import NODECLAIMS_OVERDUE, STARTUP_DURATION
 from tenure.sandbox.nodes.fault_rules import AddTaint, NeverRegister, SlowReady
 from tenure.sandbox.nodes.userdata.kubelet_join import Taint
+from tests.support.product.cluster_scope import ClusterScope, condition_reason, condition_status
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import TWO_CPUS, lifecycle_policy
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope, condition_reason, condition_status
 
 CILIUM = "node.cilium.io/agent-not-ready"
 TAINTS = tuple(Taint(key=CILIUM, value="true", effect=effect) for effect in ("NoExecute", "NoSchedule"))

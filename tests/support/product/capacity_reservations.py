@@ -7,11 +7,11 @@ from typing import Any
 
 from tenure.apis import labels
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODES
+from tests.support.product.cluster_scope import ClusterScope, conditions_by_type
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.garbage_collection import collect_garbage
 from tests.support.product.objects import TWO_CPUS, Object, node_class
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope, conditions_by_type
 
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
 UNCHANGED_SECONDS = 15.0

@@ -14,10 +14,10 @@ from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.client.resources import NODE_CLAIMS, PODS
 from tenure.model.nodeclaim.state import Phase
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object, lifecycle_policy, pod_spec
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope
 
 POD_GRACE_SECONDS = 600
 """Termination grace period of a pod in seconds. A drain waits for it, and at most a minute longer."""

@@ -6,10 +6,10 @@ from typing import Any
 
 from tenure.apis.lifecyclepolicy_events import InterruptionRules
 from tenure.model.nodeclaim.state import NodeClaimState
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object, lifecycle_policy
 from tests.support.product.product import InstalledProduct
-from tests.support.product.scene import ClusterScope
 
 SOON = 180.0
 """Seconds from an AWS event to its effect."""

@@ -18,10 +18,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.apis import labels
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODES, WORKLOADS
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object
 from tests.support.product.product import MERGE, DedicatedProduct
-from tests.support.product.scene import ClusterScope
 from workflows import ids
 
 NAME: Final = "karpenter-leader-election"

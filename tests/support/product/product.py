@@ -33,9 +33,9 @@ from tenure.sandbox.fault_proxy import Faults
 from tenure.sandbox.kube_client import KubeApi
 from tenure.sandbox.nodes.control_api import NodesControl
 from tenure.sandbox.ports import Ports
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import NODE_CLASS, node_class
-from tests.support.product.scene import ClusterScope
 from tests.support.product.shared_sandbox import SharedFaults, SharedSandbox
 from tests.support.product.worker_harness import SETTINGS, WorkerAddresses, WorkerUnderTest
 from workflows import ids

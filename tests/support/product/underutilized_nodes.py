@@ -1,8 +1,8 @@
 """Two nodes whose pods fit on one."""
 
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object, pod_spec
-from tests.support.product.scene import ClusterScope
 
 CONSOLIDATION = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "5s"}
 """A NodePool's `disruption` that consolidates them."""
