@@ -1,6 +1,6 @@
-"""CapacityBuffer (`autoscaling.x-k8s.io/v1beta1`): room that is kept free for pods that are yet to come. Alpha.
+"""CapacityBuffer (`autoscaling.x-k8s.io/v1beta1`): spare capacity for pods that do not exist yet. Alpha.
 
-The kind is shared with the cluster-autoscaler. `tenure/policy/capacity_buffer.py` says how much room a buffer asks for.
+The kind is shared with the cluster-autoscaler. `tenure/policy/capacity_buffer.py` computes the size of a buffer.
 """
 
 from typing import Annotated, Final
@@ -23,7 +23,7 @@ class ScalableRef(KubeModel):
     """Names a workload in the buffer's namespace."""
 
     api_group: str = ""
-    """API group of the workload; apps, or empty for the same."""
+    """API group of the workload: apps. Empty means apps."""
     kind: Annotated[str, Crd({"minLength": 1}, required=True)] = ""
     """Kind of the workload: Deployment, StatefulSet or ReplicaSet."""
     name: Annotated[str, Crd({"minLength": 1}, required=True)] = ""
@@ -31,32 +31,32 @@ class ScalableRef(KubeModel):
 
 
 class CapacityBufferSpec(KubeModel):
-    """How many pods of which shape there is to be room for."""
+    """Number and shape of the pods to keep capacity for."""
 
     provisioning_strategy: Annotated[
-        str, Crd({"default": ACTIVE}, doc=f"How the room is kept; only {ACTIVE} is known here, by nodes that run.")
+        str, Crd({"default": ACTIVE}, doc=f"How capacity is provided. Tenure supports only {ACTIVE}: running nodes.")
     ] = ACTIVE
     pod_template_ref: PodTemplateRef | None = None
     """The PodTemplate of the pods; needs 'replicas' or 'limits'."""
     scalable_ref: ScalableRef | None = None
-    """The workload whose pods they are like."""
+    """The workload whose pod template is used."""
     replicas: Annotated[int | None, Crd({**INT32, "minimum": 0})] = None
-    """For so many pods."""
+    """Number of pods."""
     percentage: Annotated[int | None, Crd({**INT32, "minimum": 0})] = None
-    """For so many pods in a hundred of the workload's replicas, rounded up, at least one; of this and 'replicas' the
-    larger number counts."""
+    """Percentage of the workload's replicas, rounded up, at least one pod. If 'replicas' is set too, the larger number
+    applies."""
     limits: Quantities = {}
-    """No more pods than ask for this together; alone: as many as do."""
+    """Limits of the pods' total requests. Without 'replicas' and 'percentage': as many pods as fit."""
 
 
 SPEC_RULES: Final = (
     Rule(
         "!has(self.podTemplateRef) || has(self.replicas) || has(self.limits)",
-        "with 'podTemplateRef' nothing says how many pods: add 'replicas' or 'limits'",
+        "podTemplateRef: the number of pods is not set, add 'replicas' or 'limits'",
     ),
     Rule(
         "!(has(self.podTemplateRef) && has(self.scalableRef))",
-        "the pods are like one thing: remove 'podTemplateRef' or 'scalableRef'",
+        "'podTemplateRef' and 'scalableRef' are mutually exclusive: remove 'podTemplateRef' or 'scalableRef'",
     ),
 )
 
@@ -65,19 +65,19 @@ class CapacityBufferStatus(KubeStatus):
     """Observed state of the buffer."""
 
     pod_template_ref: PodTemplateRef | None = None
-    """The PodTemplate that was found."""
+    """The resolved PodTemplate."""
     replicas: Annotated[int | None, Crd(INT32)] = None
-    """For how many pods there is to be room."""
+    """Number of pods to keep capacity for."""
     pod_template_generation: Annotated[int | None, Crd(INT64)] = None
-    """Generation of that PodTemplate."""
+    """Generation of the resolved PodTemplate."""
     provisioning_strategy: str | None = None
-    """The strategy that is followed."""
+    """The strategy in use."""
     conditions: Annotated[tuple[Condition, ...], Crd(BY_TYPE)] = ()
     """Whether the buffer's size is resolved, and whether its capacity is available."""
 
 
 class CapacityBuffer(KubeObject):
-    """Room for pods that are yet to come, on nodes that run already."""
+    """Spare capacity on running nodes for pods that do not exist yet."""
 
     api_version: str = labels.CAPACITYBUFFER_API_VERSION
     kind: str = "CapacityBuffer"

@@ -1,4 +1,4 @@
-"""Status conditions by Karpenter's rules: the dependents of `Ready`, transition times, and order."""
+"""Karpenter's rules for status conditions: dependents of `Ready`, transition times and order."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from tenure.apis.meta import Condition
 
 Status = Literal["True", "False", "Unknown"]
 MAX_MESSAGE: Final = 4_096
-"""Characters. The API server refuses a status with a message of over 32,768."""
-AWAITING_MESSAGE: Final = "not looked at yet"
+"""Characters. The API server rejects a status with a message of more than 32,768."""
+AWAITING_MESSAGE: Final = "object is awaiting reconciliation"
 
 DEPENDENTS: Final[dict[str, tuple[str, ...]]] = {
     "NodePool": labels.NODEPOOL_CONDITIONS,
@@ -24,7 +24,7 @@ DEPENDENTS: Final[dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The object that has the conditions: dependents of its `Ready`, its generation and its age."""
+    """The object with the conditions. Its `Ready` is True while all `dependents` are True."""
 
     dependents: tuple[str, ...]
     generation: int = 0
@@ -33,7 +33,10 @@ class Subject:
 
 
 def initial_conditions(conditions: Sequence[Condition], subject: Subject, now: datetime) -> tuple[Condition, ...]:
-    """The conditions with `Ready` and its dependents present; of a deleting object all speak of its last generation."""
+    """Add `Ready` and its dependents as Unknown where they are missing.
+
+    A deleting object gets its generation as the observed generation of every condition.
+    """
     known = {one.type for one in conditions}
     result = tuple(conditions)
     for missing in (one for one in (labels.READY, *subject.dependents) if one not in known):
@@ -53,10 +56,10 @@ def set_condition(
     reason: str = "",
     message: str = "",
 ) -> tuple[Condition, ...]:
-    """Set one condition and recompute `Ready`; equal to the input when nothing changes.
+    """Set one condition and recompute `Ready`; the result equals the input if nothing changes.
 
-    The transition time moves only with the status. True without a reason has the type's name as reason, and
-    Unknown without one `AwaitingReconciliation`; False needs a reason. Raises ValueError without one.
+    Only a new status changes the transition time. The default reason is the type's name for True and
+    `AwaitingReconciliation` for Unknown. Raises ValueError for False without a reason.
     """
     condition = Condition(
         type=condition_type,
@@ -70,9 +73,9 @@ def set_condition(
 
 
 def clear_condition(conditions: Sequence[Condition], subject: Subject, condition_type: str) -> tuple[Condition, ...]:
-    """Remove a condition that `Ready` does not depend on; the rest is sorted by type. Raises ValueError for others."""
+    """Remove a condition and sort the rest by type. Raises ValueError for `Ready` and its dependents."""
     if condition_type == labels.READY or condition_type in subject.dependents:
-        raise ValueError(f"condition {condition_type} feeds Ready and cannot be cleared: set it to Unknown")
+        raise ValueError(f"condition {condition_type}: Ready depends on it and it cannot be cleared, set it to Unknown")
     if all(one.type != condition_type for one in conditions):
         return tuple(conditions)
     return tuple(sorted((one for one in conditions if one.type != condition_type), key=lambda one: one.type))
@@ -80,7 +83,7 @@ def clear_condition(conditions: Sequence[Condition], subject: Subject, condition
 
 def _default_reason(condition_type: str, status: Status) -> str:
     if status == "False":
-        raise ValueError(f"condition {condition_type} is set to False without a reason: hand one in")
+        raise ValueError(f"condition {condition_type}: status False requires a reason")
     return condition_type if status == "True" else labels.AWAITING_RECONCILIATION
 
 
@@ -106,7 +109,7 @@ def _upsert(
 
 
 def _transition_time(old: Condition | None, new: Condition, subject: Subject, now: datetime) -> datetime:
-    # A dependent counts as present from the start, so its first appearance is dated by the object's creation.
+    # A dependent exists from the start, so its first transition time is the object's creation.
     moved = now.replace(microsecond=0)
     if old is None:
         return (subject.created or moved) if new.type in subject.dependents else moved
@@ -138,12 +141,12 @@ def _with_root(conditions: tuple[Condition, ...], subject: Subject, now: datetim
 
 
 def _not_true(conditions: Iterable[Condition], subject: Subject) -> list[Condition]:
-    """Dependents that are not True at the current generation, the latest transition first, as in the message."""
+    """Dependents that are not True at the current generation, latest transition first."""
     found = [
         one
         for one in conditions
         if one.type in subject.dependents and not (one.is_true and one.observed_generation == subject.generation)
     ]
-    # Reversed before the stable sort: of two that moved in the same second, the one set last comes first.
+    # Reversed before the stable sort: of two transitions in the same second, the later one comes first.
     found.reverse()
     return sorted(found, key=lambda one: -_sort_key(one)[1])

@@ -1,7 +1,7 @@
-"""CRD schema of a field beyond its Python type, written next to the field.
+"""CRD schema annotations of model fields, in addition to the Python types.
 
-The models do not check it (the API server does): `tools/crds/schema.py` reads these notes and writes the CRDs.
-Keywords are those of OpenAPI and Kubernetes; patterns and limits are Karpenter's, so that the same input is accepted.
+The models do not enforce them; the API server does. `tools/crds/schema.py` generates the CRDs from them. Keywords are
+those of OpenAPI and Kubernetes. Patterns and limits are Karpenter's, so that the CRDs accept the same input.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from tenure.apis.durations import MAX_LENGTH
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A CEL rule, and its message with the expected form."""
+    """A CEL rule, and a message with the expected form."""
 
     rule: str
     message: str
@@ -22,8 +22,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Crd:
-    """A field's constraints; `items` speaks of list items, `fields` of an object's fields by alias. The description
-    is the docstring below the field, or `doc` where several fields have the same."""
+    """Constraints of a field; `items` applies to list items or map values, `fields` to an object's fields by alias.
+
+    The description is the docstring below the field, or `doc` if several fields share one.
+    """
 
     schema: Mapping[str, Any] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
@@ -46,7 +48,7 @@ QUALIFIED_NAME: Final = (
 LABEL_VALUE: Final = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
 DURATION: Final = r"^([0-9]+(s|m|h))+$"
 DURATION_SCHEMA: Final[dict[str, Any]] = {"pattern": DURATION, "maxLength": MAX_LENGTH}
-"""For Tenure's own kinds: Karpenter's have no `maxLength`, and accept the same objects as Karpenter."""
+"""For Tenure's own kinds. Karpenter's kinds have no `maxLength`, so that they accept the same objects as Karpenter."""
 DURATION_OR_NEVER: Final = r"^(([0-9]+(s|m|h))+|Never)$"
 CRON: Final = r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly))|((.+)\s(.+)\s(.+)\s(.+)\s(.+))$"
 INT32: Final[Mapping[str, Any]] = {"format": "int32"}
@@ -66,24 +68,24 @@ def label_key_rules(*, of_each_key: bool, pool: bool) -> tuple[Rule, ...]:
     reserved = [
         Rule(
             _expression_for(of_each_key, f"KEY in [{_CORE_KEYS}] || !KEY.split('/')[0].endsWith('karpenter.sh')"),
-            "the label domain karpenter.sh is reserved: of it, only karpenter.sh/capacity-type can be chosen; "
-            "give your own label another domain, such as example.com/team",
+            "label domain karpenter.sh is restricted: expected karpenter.sh/capacity-type or another domain, "
+            "e.g. example.com/team",
         ),
         Rule(
             _expression_for(of_each_key, f"KEY in [{_AWS_KEYS}] || !KEY.split('/')[0].endsWith('karpenter.k8s.aws')"),
-            "the label domain karpenter.k8s.aws is reserved for what instances are known by, such as "
-            "karpenter.k8s.aws/instance-family; give your own label another domain, such as example.com/team",
+            "label domain karpenter.k8s.aws is restricted: expected a well-known label, "
+            "e.g. karpenter.k8s.aws/instance-family, or another domain, e.g. example.com/team",
         ),
         Rule(
             _expression_for(of_each_key, "KEY != 'kubernetes.io/hostname'"),
-            "kubernetes.io/hostname is set when the node starts: leave it out, and choose nodes by another label",
+            "label kubernetes.io/hostname is restricted, because the node sets it at startup: use another label",
         ),
     ]
     if pool:
         reserved.append(
             Rule(
                 _expression_for(of_each_key, "KEY != 'karpenter.sh/nodepool'"),
-                "karpenter.sh/nodepool is always this pool's own name: leave it out",
+                "label karpenter.sh/nodepool is restricted, because it is always the NodePool's name: remove it",
             )
         )
     return tuple(reserved)
@@ -98,17 +100,17 @@ def _expression_for(each_key: bool, expression: str) -> str:
 REQUIREMENT_RULES: Final = (
     Rule(
         "self.all(r, r.operator != 'In' || (has(r.values) && size(r.values) > 0))",
-        "operator In needs at least one entry in 'values'; to ask only that the label is there, write operator: Exists",
+        "requirements with operator 'In' must have a value defined; to match any value, use operator: Exists",
     ),
     Rule(
         "self.all(r, !(r.operator in ['Gt', 'Lt', 'Gte', 'Lte']) || (has(r.values) && size(r.values) == 1 "
         "&& int(r.values[0]) >= 0))",
-        "operators Gt, Lt, Gte and Lte compare with one whole number that is not negative: "
-        "write exactly one, as text, such as values: ['4']",
+        "requirements with operator 'Gt', 'Lt', 'Gte' or 'Lte' must have a single non-negative integer value, "
+        "e.g. values: ['4']",
     ),
     Rule(
         "self.all(r, r.operator != 'In' || !has(r.minValues) || !has(r.values) || size(r.values) >= r.minValues)",
-        "with operator In, 'values' must list at least 'minValues' entries: "
-        "add values, lower minValues, or write operator: Exists",
+        "requirements with 'minValues' must have at least that many values specified in the 'values' field; "
+        "add values, lower minValues, or use operator: Exists",
     ),
 )

@@ -1,7 +1,7 @@
-"""Cron schedules as Karpenter reads them: `ParseStandard` of robfig/cron v3, which Karpenter calls in UTC.
+"""Cron schedules as Karpenter parses them: `ParseStandard` of robfig/cron v3, which Karpenter evaluates in UTC.
 
-Day of month and day of week are alternatives when both are restricted. `*/2` restricts; `*`, `?` and `*/1` do not.
-A 7 in the day of week means Sunday, which Karpenter refuses. A schedule that never fires is valid.
+If day of month and day of week are both restricted, either may match. `*/2` is a restriction; `*`, `?` and `*/1` are
+not. A day of week of 7 means Sunday; Karpenter rejects it. A schedule that never fires is valid.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from cronsim import CronSim, CronSimError
 from tenure.apis.durations import quote
 
 MAX_LENGTH: Final = 200
-"""Characters. A longer text is refused before it is parsed."""
+"""Characters. Longer text is rejected before parsing."""
 MACROS: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -27,7 +27,7 @@ MACROS: Final = {
 
 
 class ScheduleError(ValueError):
-    """The text is no schedule; the message has the expected form."""
+    """Invalid schedule; the message has the expected form."""
 
 
 class _Field(NamedTuple):
@@ -36,7 +36,7 @@ class _Field(NamedTuple):
     maximum: int
     names: Mapping[str, int] = {}
     aliases: Mapping[int, int] = {}
-    """Numbers above the maximum, and the numbers that they stand for."""
+    """Accepted numbers above the maximum, and the numbers that they mean."""
 
     @property
     def largest(self) -> int:
@@ -65,7 +65,7 @@ def next_time(schedule: str, after: datetime) -> datetime | None:
 
 @lru_cache(maxsize=1024)
 def _parse(schedule: str) -> str:
-    """The schedule in CronSim's syntax, where both mean the same; empty for a field without any value."""
+    """Translate a schedule into the syntax that CronSim shares; empty if a field has no values."""
     if len(schedule) > MAX_LENGTH:
         raise ScheduleError(f"{quote(schedule)} has {len(schedule)} characters, a schedule has at most {MAX_LENGTH}")
     parts = MACROS.get(schedule.strip(), schedule).split()
@@ -89,7 +89,7 @@ def _parse_field(text: str, field: _Field) -> str:
 
 
 def _parse_range(text: str, field: _Field) -> tuple[range, bool]:
-    """The numbers of `2`, `1-5`, `*`, `?`, `1-9/2`, `*/2` or `3/2`, and whether they leave the field unrestricted."""
+    """Parse `2`, `1-5`, `*`, `?`, `1-9/2`, `*/2` or `3/2` into its numbers, and whether the field is unrestricted."""
     bounds, *steps = text.split("/")
     low, *high = bounds.split("-")
     star = low in ("*", "?")

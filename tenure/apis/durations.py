@@ -1,7 +1,4 @@
-"""Durations as Karpenter's API writes them: Go's `1h30m`, and `Never`.
-
-`parse_duration` reads, `format_duration` writes Go's canonical form. `Never` is None throughout the model.
-"""
+"""Durations of Karpenter's API: Go's format, such as `1h30m`, and `Never`, which is None throughout the model."""
 
 import re
 from datetime import timedelta
@@ -19,7 +16,7 @@ _MICROSECONDS: Final[dict[str, int]] = {
     "h": 3_600_000_000,
 }
 MAX_LENGTH: Final = 64
-"""Characters. A longer text is refused unread: it could take long, or have more digits than Python reads as an int."""
+"""Characters. Longer text is rejected before parsing: it could be slow, or exceed Python's limit for int digits."""
 _PART: Final = r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)"
 _DURATION: Final = re.compile(rf"[+-]?(?:{_PART})+")
 _PARTS: Final = re.compile(_PART)
@@ -27,14 +24,14 @@ _LONGEST: Final = timedelta(microseconds=(2**63 - 1) // 1000)
 
 
 class DurationError(ValueError):
-    """The text is no duration; the message has the expected form."""
+    """Invalid duration; the message has the expected form."""
 
 
 @lru_cache(maxsize=1024)
 def parse_duration(text: str) -> timedelta | None:
     """The duration of `text`, truncated to microseconds; None for `Never`.
 
-    Raises DurationError for a text that Go's parser refuses or that is longer than MAX_LENGTH.
+    Raises DurationError for text that Go's parser rejects or that is longer than MAX_LENGTH.
     """
     if len(text) > MAX_LENGTH:
         raise DurationError(f"{quote(text)} has {len(text)} characters, a duration has at most {MAX_LENGTH}")
@@ -52,7 +49,7 @@ def parse_duration(text: str) -> timedelta | None:
 
 
 def parse_duration_or_none(text: str | None) -> timedelta | None:
-    """None for `Never`, and for a text that is absent or cannot be read."""
+    """None for `Never`, and for missing or invalid text."""
     try:
         return parse_duration(text) if text else None
     except DurationError:
@@ -60,7 +57,7 @@ def parse_duration_or_none(text: str | None) -> timedelta | None:
 
 
 def format_duration(duration: timedelta | None) -> str:
-    """Go's canonical text of a duration, such as `1h30m0s`, `45s`, `1.5s` or `100ms`; `Never` for None."""
+    """Go's canonical form of a duration, such as `1h30m0s`, `45s`, `1.5s` or `100ms`; `Never` for None."""
     if duration is None:
         return NEVER
     micros = duration // timedelta(microseconds=1)
@@ -71,7 +68,7 @@ def format_duration(duration: timedelta | None) -> str:
 
 
 def quote(text: str, length: int = 40) -> str:
-    """`text` in quotes for a message of one line: cut at `length` characters, with control characters escaped."""
+    """Quote `text` for a one-line message: truncated to `length` characters, control characters escaped."""
     shown = text if len(text) <= length else f"{text[:length]}..."
     return repr(shown) if shown.isprintable() else ascii(shown)
 
@@ -112,7 +109,7 @@ def _format_decimal(value: int, unit: int) -> str:
 def _error_message(text: str) -> str:
     days = re.fullmatch(r"([0-9]+)\s*d(ays?)?", text.strip())
     if days:
-        return f"{quote(text)}: invalid duration, days are no unit, expected '{int(days[1]) * 24}h'"
+        return f"{quote(text)}: invalid duration, days are not a unit, expected '{int(days[1]) * 24}h'"
     if re.fullmatch(r"[0-9]+", text.strip()):
         return f"{quote(text)} has no unit: write '{text.strip()}s', '{text.strip()}m' or '{text.strip()}h'"
     if text.strip().lower() == NEVER.lower():

@@ -1,4 +1,4 @@
-"""EC2NodeClass (`karpenter.k8s.aws/v1`): how instances are made: images, networks, disks, roles, user data."""
+"""EC2NodeClass (`karpenter.k8s.aws/v1`): configuration of instances: images, networks, disks, roles, user data."""
 
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -17,9 +17,9 @@ _METADATA_DEFAULT: Final = {
     "httpPutResponseHopLimit": 1,
     "httpTokens": "required",
 }
-_OWN_TAGS: Final = "the controller sets this tag itself, with the value that fits: remove it from 'tags'"
+_OWN_TAGS: Final = "restricted tag, which the controller sets: remove it from 'tags'"
 TAG_RULES: Final = (
-    Rule("self.all(k, k != '')", "a tag needs a key: write one, or remove the tag"),
+    Rule("self.all(k, k != '')", "empty tag keys aren't supported: add a key or remove the tag"),
     Rule("self.all(k, k != 'eks:eks-cluster-name')", f"eks:eks-cluster-name: {_OWN_TAGS}"),
     Rule("self.all(k, !k.startsWith('kubernetes.io/cluster'))", f"kubernetes.io/cluster/...: {_OWN_TAGS}"),
     Rule("self.all(k, k != 'karpenter.sh/nodepool')", f"karpenter.sh/nodepool: {_OWN_TAGS}"),
@@ -29,22 +29,23 @@ TAG_RULES: Final = (
 SPEC_RULES: Final = (
     Rule(
         "has(self.role) != has(self.instanceProfile)",
-        "write either 'role', for which instance profiles are made, or 'instanceProfile', which you made yourself",
+        "must specify exactly one of 'role', for which Tenure creates the instance profile, and 'instanceProfile', "
+        "an existing one",
     ),
     Rule(
         "!has(self.amiFamily) || self.amiFamily == 'Custom' || self.amiSelectorTerms.all(t, !has(t.alias) "
         "|| t.alias.startsWith(self.amiFamily.lowerAscii() + '@'))",
-        "amiFamily and the alias differ: write the alias's own family, write Custom, or leave amiFamily out",
+        "amiFamily does not match the alias: expected the alias's family or Custom, or remove amiFamily",
     ),
     Rule(
         "has(self.amiFamily) || self.amiSelectorTerms.exists(t, has(t.alias))",
-        "without an alias in amiSelectorTerms the form of the user data is not known: write amiFamily, such as AL2023",
+        "must specify amiFamily if amiSelectorTerms does not contain an alias, because it sets the user data format",
     ),
 )
 
 
 class EC2NodeClassSpec(KubeModel):
-    """How the instances are to be."""
+    """Configuration of the instances."""
 
     subnet_selector_terms: Annotated[
         tuple[selectors.SubnetTerm, ...], Crd(selectors.MAX_TERMS, selectors.SUBNET_RULES, required=True)
@@ -53,7 +54,7 @@ class EC2NodeClassSpec(KubeModel):
     security_group_selector_terms: Annotated[
         tuple[selectors.SecurityGroupTerm, ...], Crd(selectors.MAX_TERMS, selectors.SECURITY_GROUP_RULES, required=True)
     ] = ()
-    """The instances' security groups."""
+    """Security groups of the instances."""
     capacity_reservation_selector_terms: Annotated[
         tuple[selectors.CapacityReservationTerm, ...], Crd(selectors.MAX_TERMS, selectors.CAPACITY_RESERVATION_RULES)
     ] = ()
@@ -62,31 +63,34 @@ class EC2NodeClassSpec(KubeModel):
         selectors.PlacementGroupSelector | None, Crd(rules=selectors.PLACEMENT_GROUP_RULES)
     ] = None
     associate_public_ip_address: Annotated[bool | None, Field(alias="associatePublicIPAddress")] = None
-    """Whether instances get a public IP address; unset: as the subnet says."""
+    """Whether instances get a public IP address; unset: the subnet decides."""
     ip_prefix_count: Annotated[int | None, Crd({**INT32, "minimum": 0})] = None
-    """How many address prefixes each network interface gets."""
+    """Number of IP address prefixes per network interface."""
     ami_selector_terms: Annotated[
         tuple[selectors.AmiTerm, ...], Crd({**selectors.MAX_TERMS, "minItems": 1}, selectors.AMI_RULES, required=True)
     ] = ()
-    """The images."""
+    """Images to launch."""
     ami_family: Annotated[str | None, Crd({"enum": list(AMI_FAMILIES)})] = None
-    """Format of the images' user data; optional with an alias, which implies it."""
+    """Format of the user data. Optional with an alias, which implies it."""
     user_data: str | None = None
-    """Your part of the user data, in the form the family reads; it is merged."""
-    role: Annotated[str, Crd(rules=not_empty("role may not be empty: write the name of the nodes' IAM role"))] = ""
+    """Custom user data in the format of the image family; merged with Tenure's user data."""
+    role: Annotated[str, Crd(rules=not_empty("role cannot be empty: expected the name of the nodes' IAM role"))] = ""
     """The IAM role of the nodes."""
     instance_profile: Annotated[
-        str | None, Crd(rules=not_empty("instanceProfile may not be empty: write its name, or use 'role'"))
+        str | None,
+        Crd(
+            rules=not_empty("instanceProfile cannot be empty: expected the name of an instance profile, or use 'role'")
+        ),
     ] = None
-    """An instance profile of your own."""
+    """An existing instance profile."""
     tags: Annotated[dict[str, str], Crd(rules=TAG_RULES)] = {}
-    """Tags of all that is made in EC2."""
+    """Tags of all EC2 resources that Tenure creates for the class."""
     kubelet: dict[str, Any] | None = None
-    """KubeletConfiguration fields, as kubelet names them; the status reports invalid fields."""
+    """KubeletConfiguration fields, by kubelet's names; the status reports invalid fields."""
     block_device_mappings: Annotated[
         tuple[instance.BlockDeviceMapping, ...], Crd({"maxItems": 50}, instance.BLOCK_DEVICE_RULES)
     ] = ()
-    """Disks; unset: as the family needs them."""
+    """Disks; unset: the defaults of the image family."""
     instance_store_policy: Annotated[str | None, Crd({"enum": ["RAID0"]})] = None
     """Use of the instance store volumes."""
     network_interfaces: Annotated[
@@ -94,7 +98,7 @@ class EC2NodeClassSpec(KubeModel):
     ] = ()
     """Network interfaces; unset: one."""
     detailed_monitoring: bool | None = None
-    """Whether EC2 measures every minute."""
+    """Whether EC2 publishes metrics every minute."""
     metadata_options: Annotated[instance.MetadataOptions, Crd(schema={"default": _METADATA_DEFAULT})] = (
         instance.MetadataOptions()
     )
@@ -102,75 +106,75 @@ class EC2NodeClassSpec(KubeModel):
         instance.ConnectionTracking | None, Crd(rules=instance.CONNECTION_TRACKING_RULES)
     ] = None
     context: str | None = None
-    """Passed on to CreateFleet; reserved by EC2."""
+    """Passed to CreateFleet; reserved by EC2."""
     cpu_options: instance.CpuOptions | None = None
 
 
 class ResolvedSubnet(KubeModel):
-    """A subnet that was found."""
+    """A resolved subnet."""
 
     id: Annotated[str, Crd(required=True)]
-    """Its id."""
+    """ID of the subnet."""
     zone: Annotated[str, Crd(required=True)] = ""
-    """Its availability zone."""
+    """Availability zone of the subnet."""
     zone_id: Annotated[str, Field(alias="zoneID")] = ""
-    """The zone's id."""
+    """ID of the availability zone."""
 
 
 class ResolvedSecurityGroup(KubeModel):
-    """A security group that was found."""
+    """A resolved security group."""
 
     id: Annotated[str, Crd(required=True)]
-    """Its id."""
+    """ID of the security group."""
     name: str = ""
-    """Its name."""
+    """Name of the security group."""
 
 
 class ResolvedAmi(KubeModel):
-    """An image that was found, and the instance types it fits."""
+    """A resolved image, and the instance types that can run it."""
 
     id: Annotated[str, Crd(required=True)]
-    """Its id."""
+    """ID of the image."""
     name: str = ""
-    """Its name."""
+    """Name of the image."""
     deprecated: bool = False
-    """Whether its owner calls it deprecated."""
+    """Whether the image is deprecated."""
     requirements: Annotated[tuple[Requirement, ...], Crd(required=True)] = ()
     """Requirements that an instance type must satisfy to run the image."""
 
 
 class ResolvedCapacityReservation(KubeModel):
-    """A capacity reservation that was found."""
+    """A resolved capacity reservation."""
 
     availability_zone: Annotated[str, Crd(required=True)] = ""
-    """Its zone."""
+    """Availability zone of the reservation."""
     end_time: datetime | None = None
-    """When it ends; unset: never."""
+    """End of the reservation; unset: never."""
     id: Annotated[str, Crd({"pattern": "^cr-[0-9a-z]+$"}, required=True)]
-    """Its id."""
+    """ID of the reservation."""
     instance_match_criteria: Annotated[str, Crd({"enum": ["open", "targeted"]}, required=True)] = ""
-    """Which launches it takes."""
+    """Which launches use the reservation."""
     instance_type: Annotated[str, Crd(required=True)] = ""
-    """Its instance type."""
+    """Instance type of the reservation."""
     owner_id: Annotated[str, Field(alias="ownerID"), Crd({"pattern": "^[0-9]{12}$"}, required=True)] = ""
-    """The account that owns it."""
+    """Account that owns the reservation."""
     reservation_type: Annotated[str, Crd({"default": "default", "enum": ["default", "capacity-block"]})] = "default"
-    """Kind of reservation."""
+    """Type of the reservation."""
     interruptible: bool | None = None
-    """Whether EC2 may take the capacity back."""
+    """Whether EC2 may reclaim the capacity."""
     state: Annotated[str, Crd({"default": "active", "enum": ["active", "expiring"]})] = "active"
-    """Whether it is about to end."""
+    """Whether the reservation is about to end."""
 
 
 class EC2NodeClassStatus(KubeStatus):
     """Resources that the selectors resolved to."""
 
     subnets: tuple[ResolvedSubnet, ...] = ()
-    """Subnets, the one with most free addresses first."""
+    """Subnets, most free IP addresses first."""
     security_groups: tuple[ResolvedSecurityGroup, ...] = ()
     """Security groups."""
     amis: tuple[ResolvedAmi, ...] = ()
-    """Images, the newest first."""
+    """Images, newest first."""
     capacity_reservations: tuple[ResolvedCapacityReservation, ...] = ()
     """Capacity reservations."""
     instance_profile: str = ""
@@ -180,7 +184,7 @@ class EC2NodeClassStatus(KubeStatus):
 
 
 class EC2NodeClass(KubeObject):
-    """How EC2 instances are made for nodes."""
+    """Configuration of the EC2 instances of nodes."""
 
     api_version: str = "karpenter.k8s.aws/v1"
     kind: str = "EC2NodeClass"
@@ -189,14 +193,14 @@ class EC2NodeClass(KubeObject):
 
     @property
     def alias(self) -> tuple[str, str] | None:
-        """Family in small letters and version of the image alias, such as ('al2023', 'latest'); None without one."""
+        """Lower-case family and version of the image alias, such as ('al2023', 'latest'); None without an alias."""
         found = next((term.alias for term in self.spec.ami_selector_terms if term.alias), "")
         family, at, version = found.partition("@")
         return (family, version) if at else None
 
     @property
     def ami_family(self) -> str:
-        """The family that decides the form of the user data: amiFamily, else the alias's, else Custom."""
+        """The family that determines the user data format: amiFamily, else the alias's, else Custom."""
         if self.spec.ami_family:
             return self.spec.ami_family
         family = self.alias[0] if self.alias else ""

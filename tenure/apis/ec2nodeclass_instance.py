@@ -1,4 +1,4 @@
-"""The parts of an EC2NodeClass that shape an instance: disks, network interfaces, metadata service, processor."""
+"""Instance configuration of an EC2NodeClass: disks, network interfaces, metadata service, processor."""
 
 from typing import Annotated, Final
 
@@ -7,7 +7,7 @@ from pydantic import Field
 from tenure.apis.crd_schema import INT32, INT64, Crd, Rule
 from tenure.apis.meta import KubeModel
 
-# From Karpenter's CRD, letter for letter in what it accepts: 1 to 59000Gi, 64000G, 58Ti, 64T.
+# Accepts exactly the values that Karpenter's CRD accepts: 1 to 59000Gi, 64000G, 58Ti, 64T.
 _VOLUME_SIZE: Final = (
     r"^((?:[1-9][0-9]{0,3}|[1-4][0-9]{4}|[5][0-8][0-9]{3}|59000)Gi"
     r"|(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|[6][0-3][0-9]{3}|64000)G"
@@ -20,15 +20,15 @@ class BlockDevice(KubeModel):
     """An EBS volume. `throughput` and `volume_initialization_rate` are in MiB per second."""
 
     delete_on_termination: bool | None = None
-    """Whether the volume goes with the instance."""
+    """Whether the volume is deleted with the instance."""
     encrypted: bool | None = None
     """Whether the volume is encrypted."""
     iops: Annotated[int | None, Crd(INT64)] = None
     """I/O operations per second, for gp3, io1 and io2."""
     kms_key_id: Annotated[str | None, Field(alias="kmsKeyID")] = None
-    """The KMS key to encrypt with: id, alias or ARN of either."""
+    """KMS key for encryption: ID, alias, or ARN of either."""
     snapshot_id: Annotated[str | None, Field(alias="snapshotID")] = None
-    """The snapshot the volume starts from."""
+    """Snapshot that the volume is created from."""
     throughput: Annotated[int | None, Crd(INT64)] = None
     """MiB per second, for gp3."""
     volume_initialization_rate: Annotated[int | None, Crd({**INT32, "minimum": 100, "maximum": 300})] = None
@@ -36,17 +36,17 @@ class BlockDevice(KubeModel):
     volume_size: Annotated[str | None, Crd({"pattern": _VOLUME_SIZE})] = None
     """Size in Gi, G, Ti or T, such as '100Gi'."""
     volume_type: Annotated[str | None, Crd({"enum": ["standard", "io1", "io2", "gp2", "sc1", "st1", "gp3"]})] = None
-    """Kind of volume."""
+    """Type of the volume."""
 
 
 EBS_RULES: Final = (
     Rule(
         "has(self.snapshotID) || has(self.volumeSize)",
-        "a volume needs a size: write 'volumeSize', such as 100Gi, or 'snapshotID'",
+        "'snapshotID' or 'volumeSize' must be defined, e.g. volumeSize: 100Gi",
     ),
     Rule(
         "!has(self.volumeInitializationRate) || (has(self.snapshotID) && self.snapshotID != '')",
-        "volumeInitializationRate is the rate of loading a snapshot: write 'snapshotID' too, or remove the rate",
+        "'snapshotID' must be set when 'volumeInitializationRate' is set: the rate applies to loading a snapshot",
     ),
 )
 
@@ -57,15 +57,15 @@ class BlockDeviceMapping(KubeModel):
     device_name: str | None = None
     """Name of the device, such as /dev/xvda."""
     ebs: Annotated[BlockDevice | None, Crd(rules=EBS_RULES)] = None
-    """The EBS volume behind it."""
+    """EBS volume of the device."""
     root_volume: bool = False
-    """Whether the kubelet's directories are on it."""
+    """Whether the volume holds the kubelet's directories."""
 
 
 BLOCK_DEVICE_RULES: Final = (
     Rule(
         "self.filter(m, has(m.rootVolume) && m.rootVolume).size() <= 1",
-        "an instance has one root volume: leave rootVolume: true in one entry of blockDeviceMappings",
+        "must have only one blockDeviceMappings with rootVolume",
     ),
 )
 
@@ -74,27 +74,27 @@ class NetworkInterface(KubeModel):
     """A network interface of the instance."""
 
     network_card_index: Annotated[int, Crd({**INT32, "minimum": 0}, required=True)] = 0
-    """The network card it is on."""
+    """Index of the network card."""
     device_index: Annotated[int, Crd({**INT32, "minimum": 0}, required=True)] = 0
-    """Its place on the card."""
+    """Index of the interface on the network card."""
     interface_type: Annotated[str, Crd({"enum": ["interface", "efa-only"]}, required=True)] = "interface"
-    """With an IP address (interface), or for EFA traffic alone (efa-only)."""
+    """With an IP address (interface), or only for EFA traffic (efa-only)."""
 
 
 NETWORK_INTERFACE_RULES: Final = (
     Rule(
         "self.exists(i, i.networkCardIndex == 0 && i.deviceIndex == 0 && i.interfaceType == 'interface')",
-        "networkInterfaces needs the primary one: "
-        "add networkCardIndex: 0, deviceIndex: 0, interfaceType: interface, or leave the field out",
+        "networkInterfaces must contain the primary interface: "
+        "add networkCardIndex: 0, deviceIndex: 0, interfaceType: interface, or remove the field",
     ),
     Rule(
         "self.all(i, self.exists_one(j, i.networkCardIndex == j.networkCardIndex && i.deviceIndex == j.deviceIndex))",
-        "two networkInterfaces have the same place: give each its own networkCardIndex and deviceIndex",
+        "networkInterfaces must not share a place: expected a unique pair of networkCardIndex and deviceIndex each",
     ),
     Rule(
         "self.all(i, i.interfaceType != 'efa-only' "
         "|| self.exists_one(j, j.interfaceType == 'efa-only' && i.networkCardIndex == j.networkCardIndex))",
-        "a network card takes one efa-only interface: give the others another networkCardIndex",
+        "networkInterfaces may contain only one efa-only interface per networkCardIndex",
     ),
 )
 
@@ -103,24 +103,24 @@ class MetadataOptions(KubeModel):
     """The instance metadata service."""
 
     http_endpoint: Annotated[str, Crd({"default": "enabled", "enum": _ON_OR_OFF})] = "enabled"
-    """Whether instances can ask about themselves."""
+    """Whether the metadata service is enabled."""
     http_protocol_ipv6: Annotated[
         str, Field(alias="httpProtocolIPv6"), Crd({"default": "disabled", "enum": _ON_OR_OFF})
     ] = "disabled"
-    """Whether also by IPv6."""
+    """Whether the metadata service has an IPv6 endpoint."""
     http_put_response_hop_limit: Annotated[int, Crd({**INT64, "default": 1, "minimum": 1, "maximum": 64})] = 1
-    """How many network hops an answer may take; 2 lets pods ask."""
+    """Maximum number of network hops of a response; 2 gives pods access."""
     http_tokens: Annotated[str, Crd({"default": "required", "enum": ["required", "optional"]})] = "required"
-    """Whether a session token is needed (IMDSv2)."""
+    """Whether a session token is required (IMDSv2)."""
 
 
 class ConnectionTracking(KubeModel):
-    """Idle time-outs of tracked connections, in seconds."""
+    """Idle timeouts of tracked connections, in seconds."""
 
     tcp_established_timeout: Annotated[int | None, Crd({**INT32, "minimum": 60, "maximum": 432000})] = None
     """Established TCP connections, in seconds."""
     udp_stream_timeout: Annotated[int | None, Crd({**INT32, "minimum": 60, "maximum": 180})] = None
-    """UDP flows that saw answers, in seconds."""
+    """UDP flows with more than one request and response, in seconds."""
     udp_timeout: Annotated[int | None, Crd({**INT32, "minimum": 30, "maximum": 60})] = None
     """Other UDP flows, in seconds."""
 
@@ -128,8 +128,8 @@ class ConnectionTracking(KubeModel):
 CONNECTION_TRACKING_RULES: Final = (
     Rule(
         "has(self.tcpEstablishedTimeout) || has(self.udpStreamTimeout) || has(self.udpTimeout)",
-        "connectionTracking needs one of 'tcpEstablishedTimeout', 'udpStreamTimeout', 'udpTimeout': "
-        "write it, in seconds, or leave the field out",
+        "connectionTracking: expected at least one of 'tcpEstablishedTimeout', 'udpStreamTimeout' and 'udpTimeout', "
+        "in seconds, or remove the field",
     ),
 )
 
@@ -138,4 +138,4 @@ class CpuOptions(KubeModel):
     """Options of the processor."""
 
     nested_virtualization: Annotated[str | None, Crd({"enum": _ON_OR_OFF})] = None
-    """Whether instances can run virtual machines themselves."""
+    """Whether instances can run nested virtual machines."""

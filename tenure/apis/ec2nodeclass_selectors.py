@@ -1,8 +1,8 @@
-"""The selector terms of an EC2NodeClass: subnets, security groups, reservations, placement group, images.
+"""Selector terms of an EC2NodeClass: subnets, security groups, reservations, placement group, images.
 
-Terms of a list are ORed, the fields of a term ANDed. For subnets, groups and reservations, the rules that forbid other
-fields next to `id` or `name` apply to the list: it passes when at least one term is clean. For images they apply to
-each term. Karpenter's CRD does the same. `aws/` uses `id` before `name` before `tags`.
+Terms of a list are ORed, the fields of a term ANDed. Rules forbid other fields next to `id` or `name`. For images they
+apply to each term; for subnets, groups and reservations the list passes if one term satisfies them. Karpenter's CRD
+does the same. In such a mixed term, `tenure/aws` uses `id` before `name` before `tags`.
 """
 
 from typing import Annotated, Any, Final
@@ -18,10 +18,10 @@ _TAGS: Final = Crd(
     (
         Rule(
             "self.all(k, k != '' && self[k] != '')",
-            "a tag needs a key and a value: write the value, or '*' for any value",
+            "empty tag keys or values aren't supported: expected a value, or '*' for any value",
         ),
     ),
-    doc="Tags the resource has; the value '*' means any value.",
+    doc="Tags of the resource; the value '*' matches any value.",
 )
 _ALIAS_FAMILIES: Final = "['al2', 'al2023', 'bottlerocket', 'windows2019', 'windows2022', 'windows2025']"
 
@@ -31,20 +31,18 @@ class SubnetTerm(KubeModel):
 
     tags: Annotated[dict[str, str], _TAGS] = {}
     id: Annotated[str, Crd({"pattern": "subnet-[0-9a-z]+"})] = ""
-    """The subnet's id."""
+    """ID of the subnet."""
 
 
 SUBNET_RULES: Final = (
-    Rule(
-        "size(self) > 0", "subnetSelectorTerms needs at least one term: write tags or an id, such as - id: subnet-0123"
-    ),
+    Rule("size(self) > 0", "subnetSelectorTerms cannot be empty: expected tags or an id, e.g. - id: subnet-0123"),
     Rule(
         "self.all(t, has(t.tags) || has(t.id))",
-        "each term of subnetSelectorTerms needs 'tags' or 'id': fill the empty term or remove it",
+        "each term of subnetSelectorTerms must have 'tags' or 'id'",
     ),
     Rule(
         "size(self) == 0 || self.exists(t, !(has(t.id) && has(t.tags)))",
-        "in subnetSelectorTerms an 'id' stands alone: remove 'tags' there, or write them as a term of their own",
+        "'id' is mutually exclusive with other fields in a term of subnetSelectorTerms: move 'tags' to another term",
     ),
 )
 
@@ -54,29 +52,29 @@ class SecurityGroupTerm(KubeModel):
 
     tags: Annotated[dict[str, str], _TAGS] = {}
     id: Annotated[str, Crd({"pattern": "sg-[0-9a-z]+"})] = ""
-    """The group's id."""
+    """ID of the security group."""
     name: str = ""
-    """The group's name; not its Name tag."""
+    """Name of the security group; not its Name tag."""
 
 
 SECURITY_GROUP_RULES: Final = (
     Rule(
         "size(self) > 0",
-        "securityGroupSelectorTerms needs at least one term: write tags, a name or an id, such as - id: sg-0123",
+        "securityGroupSelectorTerms cannot be empty: expected tags, a name or an id, e.g. - id: sg-0123",
     ),
     Rule(
         "self.all(t, has(t.tags) || has(t.id) || has(t.name))",
-        "each term of securityGroupSelectorTerms needs 'tags', 'id' or 'name': fill the empty term or remove it",
+        "each term of securityGroupSelectorTerms must have 'tags', 'id' or 'name'",
     ),
     Rule(
         "size(self) == 0 || self.exists(t, !(has(t.id) && (has(t.tags) || has(t.name))))",
-        "in securityGroupSelectorTerms an 'id' stands alone: remove the other fields from that term, "
-        "or write them as a term of their own",
+        "'id' is mutually exclusive with other fields in a term of securityGroupSelectorTerms: "
+        "move them to another term",
     ),
     Rule(
         "size(self) == 0 || self.exists(t, !(has(t.name) && (has(t.tags) || has(t.id))))",
-        "in securityGroupSelectorTerms a 'name' stands alone: remove the other fields from that term, "
-        "or write them as a term of their own",
+        "'name' is mutually exclusive with other fields in a term of securityGroupSelectorTerms: "
+        "move them to another term",
     ),
 )
 
@@ -86,28 +84,27 @@ class CapacityReservationTerm(KubeModel):
 
     tags: Annotated[dict[str, str], _TAGS] = {}
     id: Annotated[str, Crd({"pattern": "^cr-[0-9a-z]+$"})] = ""
-    """The reservation's id."""
+    """ID of the reservation."""
     owner_id: Annotated[str, Field(alias="ownerID"), Crd({"pattern": "^[0-9]{12}$"})] = ""
-    """The account that owns the reservation."""
+    """Account that owns the reservation."""
     instance_match_criteria: Annotated[str, Crd({"enum": ["open", "targeted"]})] = ""
-    """Which launches the reservation takes."""
+    """Which launches use the reservation."""
 
 
 CAPACITY_RESERVATION_RULES: Final = (
     Rule(
         "size(self) > 0",
-        "capacityReservationSelectorTerms may not be an empty list: write a term, or leave the field out",
+        "capacityReservationSelectorTerms cannot be empty: add a term or remove the field",
     ),
     Rule(
         "self.all(t, has(t.tags) || has(t.id) || has(t.instanceMatchCriteria))",
-        "each term of capacityReservationSelectorTerms needs 'tags', 'id' or 'instanceMatchCriteria': "
-        "add one of them or remove the term",
+        "each term of capacityReservationSelectorTerms must have 'tags', 'id' or 'instanceMatchCriteria'",
     ),
     Rule(
         "size(self) == 0 || self.exists(t, !(has(t.id) && (has(t.tags) || has(t.ownerID) "
         "|| has(t.instanceMatchCriteria))))",
-        "in capacityReservationSelectorTerms an 'id' stands alone: remove the other fields from that term, "
-        "or write them as a term of their own",
+        "'id' is mutually exclusive with other fields in a term of capacityReservationSelectorTerms: "
+        "move them to another term",
     ),
 )
 
@@ -116,13 +113,13 @@ class PlacementGroupSelector(KubeModel):
     """Selects one placement group, in which all instances are placed."""
 
     name: Annotated[str, Crd({"minLength": 1})] = ""
-    """The group's name."""
+    """Name of the placement group."""
     id: Annotated[str, Crd({"pattern": "^pg-[0-9a-z]+$"})] = ""
-    """The group's id."""
+    """ID of the placement group."""
 
 
 PLACEMENT_GROUP_RULES: Final = (
-    Rule("has(self.name) != has(self.id)", "placementGroupSelector names one group: write either 'name' or 'id'"),
+    Rule("has(self.name) != has(self.id)", "placementGroupSelector: expected either 'name' or 'id'"),
 )
 
 
@@ -136,16 +133,16 @@ class AmiTerm(KubeModel):
             (
                 Rule(
                     "self.matches('^[a-zA-Z0-9]+@.+$')",
-                    "write the alias as family@version, such as al2023@v20250701 or bottlerocket@latest",
+                    "alias must match the format 'family@version', e.g. al2023@v20250701 or bottlerocket@latest",
                 ),
                 Rule(
                     f"self.split('@')[0] in {_ALIAS_FAMILIES}",
-                    "the alias's family is not known: write al2, al2023, bottlerocket, windows2019, windows2022 or "
-                    "windows2025, in small letters, or select the image by id, name, tags or ssmParameter",
+                    "family is not supported, must be one of the following: al2, al2023, bottlerocket, windows2019, "
+                    "windows2022, windows2025; select other images by id, name, tags or ssmParameter",
                 ),
                 Rule(
                     "!self.startsWith('windows') || self.split('@').size() < 2 || self.split('@')[1] == 'latest'",
-                    "a Windows alias has no pinned versions: write @latest, or select a certain image by id",
+                    "windows families may only specify version 'latest'; select a pinned image by id",
                 ),
             ),
         ),
@@ -153,32 +150,30 @@ class AmiTerm(KubeModel):
     """EKS's own image as family@version, such as al2023@v20250701 or bottlerocket@latest."""
     tags: Annotated[dict[str, str], _TAGS] = {}
     id: Annotated[str, Crd({"pattern": "ami-[0-9a-z]+"})] = ""
-    """The image's id."""
+    """ID of the image."""
     name: str = ""
-    """The image's name; not its Name tag."""
+    """Name of the image; not its Name tag."""
     owner: str = ""
-    """Owner of the image: account ids, self, amazon or aws-marketplace."""
+    """Owner of the image: account IDs, self, amazon or aws-marketplace."""
     ssm_parameter: str = ""
-    """Name or ARN of the SSM parameter that holds the image's id."""
+    """Name or ARN of the SSM parameter with the ID of the image."""
 
 
 AMI_RULES: Final = (
     Rule(
         "self.all(t, has(t.tags) || has(t.id) || has(t.name) || has(t.alias) || has(t.ssmParameter))",
-        "each term of amiSelectorTerms needs 'alias', 'id', 'name', 'tags' or 'ssmParameter': "
-        "add one of them or remove the term",
+        "each term of amiSelectorTerms must have 'alias', 'id', 'name', 'tags' or 'ssmParameter'",
     ),
     Rule(
         "self.all(t, !has(t.id) || !(has(t.alias) || has(t.tags) || has(t.name) || has(t.owner)))",
-        "in amiSelectorTerms an 'id' stands alone: remove the other fields from that term, "
-        "or write them as a term of their own",
+        "'id' is mutually exclusive with other fields in a term of amiSelectorTerms: move them to another term",
     ),
     Rule(
         "self.all(t, !has(t.alias) || !(has(t.id) || has(t.tags) || has(t.name) || has(t.owner)))",
-        "in amiSelectorTerms an 'alias' stands alone: remove the other fields from that term",
+        "'alias' is mutually exclusive with other fields in a term of amiSelectorTerms: remove them",
     ),
     Rule(
         "size(self) == 1 || self.all(t, !has(t.alias))",
-        "an 'alias' is the only term of amiSelectorTerms: remove the other terms, or write all terms without one",
+        "'alias' is mutually exclusive with other terms of amiSelectorTerms: expected one term",
     ),
 )

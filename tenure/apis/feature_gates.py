@@ -1,4 +1,4 @@
-"""The feature gates. The settings, docs/settings.md, the chart's schema and `tenure adopt` are made of this table.
+"""The feature gates: source of the settings, docs/settings.md, the chart's schema and `tenure adopt`.
 
 Names and defaults are Karpenter's (reference 1.14).
 """
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class FeatureGate(StrEnum):
-    """Equal to its name. `description` is in Markdown, with links relative to docs/."""
+    """The value is the gate's name. `description` is Markdown with links relative to docs/."""
 
     default: bool
     description: str
@@ -25,7 +25,7 @@ class FeatureGate(StrEnum):
 
     @property
     def example(self) -> str:
-        """The setting that switches it on."""
+        """The setting that enables the gate."""
         return f"{self.variable}={self.value}=true"
 
     NODE_REPAIR = "NodeRepair", False, "[replace nodes that stay unhealthy](repair.md)"
@@ -43,5 +43,5 @@ class FeatureGate(StrEnum):
 
 
 def gate_defaults(variable: str) -> dict[str, bool]:
-    """The gates of one setting, by name."""
+    """Defaults of the gates of one environment variable, by gate name."""
     return {gate.value: gate.default for gate in FeatureGate if gate.variable == variable}

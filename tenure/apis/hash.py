@@ -1,8 +1,8 @@
-"""Static hash of a NodePool's template and of an EC2NodeClass: a node with another hash has drifted.
+"""Static hashes of a NodePool's template and of an EC2NodeClass. A node with a different hash has drifted.
 
-Covers exactly the fields of Karpenter's hash, but has its own algorithm and version, so that Karpenter's and Tenure's
-stamps are never compared (docs/decisions/static-hash.md). Lists count as sets, durations by their length, and unset or
-zero values as absent; an explicit optional `false_condition` or `0` counts.
+The hash covers exactly the fields of Karpenter's hash. It has its own algorithm and version, so that Karpenter's and
+Tenure's annotations are never compared (docs/decisions/static-hash.md). Lists count as sets and durations by their
+length. Unset and zero values are absent, but an explicit `false` or `0` of an optional field counts.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
 
 HASH_VERSION: Final = "tenure-v1"
-"""Value of both hash-version annotations. A new default, a new covered field or a dropped one needs a new value."""
+"""Value of both hash-version annotations. A new default, or adding or removing a covered field, needs a new value."""
 
 _NODECLASS_UNCOVERED: Final = frozenset(
     {
@@ -28,7 +28,7 @@ _NODECLASS_UNCOVERED: Final = frozenset(
         "security_group_selector_terms",
         "capacity_reservation_selector_terms",
         "ami_selector_terms",
-        # The resolved family is covered instead, so that spelling out what the alias says changes nothing.
+        # The resolved family is covered instead, so that writing the alias's family explicitly changes nothing.
         "ami_family",
         "ip_prefix_count",
         "kubelet",
@@ -37,9 +37,9 @@ _NODECLASS_UNCOVERED: Final = frozenset(
 
 
 def nodepool_hash(nodepool: NodePool) -> str:
-    """Decimal text of 64 bits over labels, annotations, taints, nodeClassRef, grace period and expiry of the template.
+    """Hash labels, annotations, taints, nodeClassRef, grace period and expiry of the template: 64 bits, in decimal.
 
-    Raises DurationError if the template holds a text that is no duration.
+    Raises DurationError if the template has an invalid duration.
     """
     template = nodepool.spec.template
     spec = template.spec
@@ -57,9 +57,9 @@ def nodepool_hash(nodepool: NodePool) -> str:
 
 
 def nodeclass_hash(nodeclass: EC2NodeClass, *, ca_bundle: str = "") -> str:
-    """Decimal text of 64 bits over the fields that shape instances; of selectors only the implied family counts.
+    """Hash the fields that configure instances: 64 bits, in decimal. Of the selectors only the implied family counts.
 
-    `ca_bundle` is the cluster's certificate for node boot; its line breaks are ignored.
+    `ca_bundle` is the cluster's CA certificate in the user data; its line breaks are ignored.
     """
     return _hash_parts(
         {

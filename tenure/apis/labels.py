@@ -1,7 +1,7 @@
-"""Every label, annotation, taint key, finalizer, condition type and reason that Tenure reads or writes.
+"""Labels, annotations, taint keys, finalizers, condition types and reasons, and the rules for restricted labels.
 
-The names are Karpenter's, Kubernetes' and EC2's own, so that manifests and dashboards carry over; Tenure's
-own stand at the end. Restricted-label rules are here too. Taints as objects are in `tenure/apis/resources.py`.
+The names are those of Karpenter, Kubernetes and EC2, so that manifests and dashboards carry over. Tenure's own names
+are at the end. `tenure/apis/resources.py` has the taints as objects.
 """
 
 from typing import Final, NamedTuple
@@ -115,7 +115,7 @@ AWS_WELL_KNOWN: Final = frozenset(
 )
 WELL_KNOWN: Final = CORE_WELL_KNOWN | AWS_WELL_KNOWN
 
-# Older names that mean one of the above; they are translated before any decision.
+# Deprecated aliases of the labels above; they are translated before any decision.
 NORMALIZED: Final[dict[str, str]] = {
     "failure-domain.beta.kubernetes.io/zone": ZONE,
     "failure-domain.beta.kubernetes.io/region": REGION,
@@ -126,7 +126,7 @@ NORMALIZED: Final[dict[str, str]] = {
 }
 RESTRICTED_DOMAINS: Final = frozenset({KARPENTER_GROUP, AWS_GROUP})
 RESTRICTED_LABELS: Final = frozenset({HOSTNAME})
-# The keys that have a closed list of values; a requirement with none of them is an error.
+# Keys with a closed list of values; a requirement that allows none of them is an error.
 WELL_KNOWN_VALUES: Final[dict[str, frozenset[str]]] = {
     CAPACITY_TYPE: frozenset(CAPACITY_TYPES),
     INSTANCE_TENANCY: frozenset(TENANCIES),
@@ -219,8 +219,8 @@ CAPACITY_RESERVATIONS_READY: Final = "CapacityReservationsReady"
 READY_FOR_PROVISIONING: Final = "ReadyForProvisioning"
 PROVISIONING: Final = "Provisioning"
 
-# What feeds the root condition `Ready`, in Karpenter's order. CapacityReservationsReady joins the NodeClass
-# list only while the gate ReservedCapacity is on.
+# Dependents of the condition `Ready`, in Karpenter's order. CapacityReservationsReady is a dependent of the
+# NodeClass only while the gate ReservedCapacity is enabled.
 NODEPOOL_CONDITIONS: Final = (VALIDATION_SUCCEEDED, NODECLASS_READY)
 NODEOVERLAY_CONDITIONS: Final = (VALIDATION_SUCCEEDED,)
 LIFECYCLEPOLICY_CONDITIONS: Final = (VALIDATION_SUCCEEDED,)
@@ -306,7 +306,7 @@ BUFFER_EMPTY: Final = "BufferEmpty"
 
 # --- Tenure's own -------------------------------------------------------------------------------------
 class OwnName(NamedTuple):
-    """A name under `tenure.sh/`; docs/reference/annotations.md is made of these."""
+    """A name under `tenure.sh/`; source of docs/reference/annotations.md."""
 
     name: str
     objects: str
@@ -324,19 +324,22 @@ def _own_name(name: str, objects: str, description: str, example: str) -> str:
 
 
 LAUNCH_GROUP: Final = _own_name(
-    "launch-group", "NodeClaim, instance tag", "the group that it launches with", "4nmqjrc67h-0"
+    "launch-group", "NodeClaim, instance tag", "launch group of the NodeClaim", "4nmqjrc67h-0"
 )
 OFFERING_SHARD: Final = _own_name(
-    "offering-shard", "NodeClaim", "capacity pools requested first, in a storm", "us-west-2a/0/3"
+    "offering-shard", "NodeClaim", "capacity pools to request first in a burst", "us-west-2a/0/3"
 )
 PLAN: Final = _own_name("plan", "NodeClaim", "planning pass that created it", "4nmqjrc67h")
 LAUNCH_REASON: Final = _own_name(
-    "launch-reason", "NodeClaim", "pods that it is for, and why this type", "one of spec.replicas=3"
+    "launch-reason", "NodeClaim", "its pods, and why this instance type", "one of spec.replicas=3"
 )
 REPLACES: Final = _own_name("replaces", "NodeClaim", "workflow whose nodes it replaces", "demo/disruption/1f0c22d4")
-REPLACEMENTS: Final = _own_name("replacements", "NodeClaim", "replacements of that workflow", "2")
+REPLACEMENTS: Final = _own_name("replacements", "NodeClaim", "number of replacements of that workflow", "2")
 PAUSE: Final = _own_name(
-    "pause", "NodePool, NodeClaim, Node, Namespace", "a pause", "until=2026-06-01T18:00:00Z, by=ann, reason=upgrade"
+    "pause",
+    "NodePool, NodeClaim, Node, Namespace",
+    "active pause",
+    "until=2026-06-01T18:00:00Z, by=ann, reason=upgrade",
 )
 INTERRUPTIONS: Final = _own_name(
     "interruptions", "NodeClaim", "AWS events and approvals, JSON", '[{"message":{"kind":"systemStatus"}}]'
@@ -345,26 +348,22 @@ MAINTENANCE_UNTIL: Final = _own_name(
     "maintenance-until", "NodeClaim", "end of the wait for a stopped instance", "2026-06-01T13:00:00+00:00"
 )
 NOT_READY_INTERVALS: Final = _own_name(
-    "not-ready-intervals", "NodeClaim", "NotReady since initialization", "2026-06-01T12:00:00Z/2026-06-01T12:00:10Z"
+    "not-ready-intervals", "NodeClaim", "NotReady intervals", "2026-06-01T12:00:00Z/2026-06-01T12:00:10Z"
 )
 REBOOTED: Final = _own_name(
-    "rebooted", "NodeClaim", "repair step that rebooted it, and when", "0@2026-06-01T12:00:00+00:00"
+    "rebooted", "NodeClaim", "repair step and time of the last reboot", "0@2026-06-01T12:00:00+00:00"
 )
-OVERDUE: Final = _own_name("Overdue", "NodeClaim condition", "phase that is past its deadline", "Drain")
+OVERDUE: Final = _own_name("Overdue", "NodeClaim condition", "phase past its deadline", "Drain")
 IMAGE_PIN: Final = _own_name(
     "image-pin", "EC2NodeClass", "images kept after a rollback, JSON", '{"images":{"ami-2":"ami-1"},"by":"tenure"}'
 )
 ROLLOUT: Final = _own_name("rollout", "NodePool", "progress of the rollout, for recovery, JSON", '{"wave":1,"done":3}')
-EARLY_EVICTED_AT: Final = _own_name(
-    "early-evicted-at", "Node", "eviction ahead of its workflow", "2026-06-01T12:00:00Z"
-)
+EARLY_EVICTED_AT: Final = _own_name("early-evicted-at", "Node", "time of an early eviction", "2026-06-01T12:00:00Z")
 RECENT_DISRUPTIONS: Final = _own_name(
-    "recent-disruptions", "NodePool", "disruptions that rates count, JSON", '[["Drifted","2026-06-01T12:00:00Z","uid"]]'
+    "recent-disruptions", "NodePool", "disruptions for rates, JSON", '[["Drifted","2026-06-01T12:00:00Z","uid"]]'
 )
-REPLICAS_BEFORE: Final = _own_name("replicas-before", "Deployment", "replicas before `tenure adopt` stopped it", "2")
-NOMINATED: Final = _own_name(
-    "Nominated", "Pod condition", "node on which a plan expects it", "ip-10-0-1-2.ec2.internal"
-)
+REPLICAS_BEFORE: Final = _own_name("replicas-before", "Deployment", "replicas before `tenure adopt`", "2")
+NOMINATED: Final = _own_name("Nominated", "Pod condition", "node that the plan nominated", "ip-10-0-1-2.ec2.internal")
 
 # Reasons of events and conditions.
 HAS_REBOOTED: Final = "Rebooted"
@@ -378,7 +377,7 @@ DRY_RUN_FAILED: Final = "DryRunFailed"
 USER_DATA_NEAR_LIMIT: Final = "UserDataNearLimit"
 AWS_UNREACHABLE: Final = "AWSNotAnswering"
 CLEAN_UP_FAILED: Final = "CleanUpFailed"
-# Conditions of an EC2NodeClass that do not feed `Ready`.
+# Conditions of an EC2NodeClass that `Ready` does not depend on.
 IMAGES_PINNED: Final = "ImagesPinned"
 AWS_REACHABLE: Final = "AWSAnswers"
 
@@ -395,13 +394,16 @@ def nodeclass_label(group: str, kind: str) -> str:
 
 
 def normalize_label_key(key: str) -> str:
-    """The current name of a label key that may be an older alias."""
+    """The current name of a label key that may be a deprecated alias."""
     return NORMALIZED.get(key, key)
 
 
 def is_restricted(key: str) -> bool:
-    """Whether users may not set this label: the hostname, or in a reserved domain or subdomain and not well-known.
-    Kubernetes' own domains are allowed."""
+    """Whether users may not set this label.
+
+    Restricted are the hostname, and labels of restricted domains and their subdomains that are not well-known.
+    Kubernetes' own domains are allowed.
+    """
     if key in WELL_KNOWN:
         return False
     domain = domain_of(key)
@@ -410,5 +412,5 @@ def is_restricted(key: str) -> bool:
 
 
 def is_injected_elsewhere(key: str) -> bool:
-    """Whether planning must not write this label onto a NodeClaim: restricted, or set by the provider at launch."""
+    """Whether planning must not set this label on a NodeClaim: it is restricted, or the provider sets it at launch."""
     return key in WELL_KNOWN or is_restricted(key)

@@ -1,7 +1,7 @@
-"""LifecyclePolicy (`tenure.sh/v1alpha1`): phase deadlines and other rules for nodes of its NodePools.
+"""LifecyclePolicy (`tenure.sh/v1alpha1`): phase deadlines and other rules for the nodes of its NodePools.
 
-The same models are read from the API server and sent to NodeClaim workflows. An unset field falls back to a less
-specific policy, and then to the defaults in `tenure/policy/lifecycle/deadlines.py`.
+NodeClaim workflows receive these models as they are read from the API server. An unset field falls back to a less
+specific policy, then to the defaults in `tenure/policy/lifecycle/deadlines.py`.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -14,9 +14,9 @@ from tenure.apis.meta import Condition, KubeModel, KubeObject, KubeStatus
 
 Overdue = Literal["alarm", "replace", "terminate"]
 _ACTIONS: Final = (
-    "Action when the deadline passes. alarm: it is kept until an operator acts; replace: its NodeClaim is "
-    "deleted, the node is drained as usual, and its pods are rescheduled; terminate: its NodeClaim is deleted and "
-    "nothing delays the termination of its instance."
+    "Action when the deadline passes. alarm: the node is kept until an operator acts; replace: the NodeClaim is "
+    "deleted, the node is drained as usual, and its pods are rescheduled; terminate: the NodeClaim is deleted, and "
+    "nothing delays the termination of the instance."
 )
 _PERCENT: Final = r"^((100|[0-9]{1,2})%)$"
 _INT_OR_PERCENT: Final = r"^((100|[0-9]{1,2})%|[0-9]+)$"
@@ -31,10 +31,10 @@ class PhaseRules(KubeModel):
 
 
 class TerminationRules(KubeModel):
-    """Termination is tried for as long as it takes: its deadline only raises the alarm."""
+    """Deadline of termination. Termination is retried until it succeeds; the deadline only raises an alarm."""
 
     deadline: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
-    """How long EC2 may take to end the instance, such as 15m."""
+    """How long EC2 may take to terminate the instance, such as 15m."""
 
 
 class DrainRules(KubeModel):
@@ -47,79 +47,76 @@ class DrainRules(KubeModel):
     action; escalate: pods are deleted with their own grace period, regardless of blockers; giveUp: the node is
     uncordoned and kept if still possible. With giveUp, nodes are drained before their NodeClaim is deleted."""
     blocked_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
-    """How long a drain is held before that follows, such as 2h."""
+    """How long a drain must be blocked before that action, such as 2h."""
     node_not_ready: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
-    """How long a drain waits for pods on a node that is not Ready: its kubelet is dead, and cannot end them. Unset:
-    5m."""
+    """How long a drain waits for pods on a NotReady node, whose kubelet cannot terminate them. Unset: 5m."""
     surge_single_replicas: bool | None = None
-    """Before the only pod of a Deployment is evicted its rollout is restarted, so that the new pod is Ready before the
-    old one goes; for 10m at most, then it is evicted as others are. In force while the worker's setting
-    SURGE_SINGLE_REPLICAS is on."""
+    """Whether to restart the rollout of a Deployment before its only pod is evicted, so that the new pod is Ready
+    first. The eviction waits for at most 10m. Requires the worker's setting SURGE_SINGLE_REPLICAS."""
 
 
 DRAIN_RULES: Final = (
     Rule(
         "!has(self.whenBlocked) || self.whenBlocked == 'wait' || has(self.blockedFor)",
-        "drain.whenBlocked needs a time: write drain.blockedFor, such as blockedFor: 2h",
+        "drain.whenBlocked requires drain.blockedFor, e.g. blockedFor: 2h",
     ),
 )
 
 
 class ExpiryRules(KubeModel):
-    """How a NodePool's `expireAfter` is kept."""
+    """How a NodePool's `expireAfter` is applied."""
 
     jitter: Annotated[str | None, Crd({"pattern": _PERCENT})] = None
-    """By how much of expireAfter a node may expire sooner, so that nodes born together do not go together."""
+    """Share of expireAfter by which a node may expire early, so that nodes created together do not expire together."""
     under_budget: bool | None = None
-    """An expired node asks its NodePool's disruption budgets before it goes."""
+    """Whether the NodePool's disruption budgets apply to expired nodes."""
 
 
 class RepairCondition(KubeModel):
-    """A condition of a Node that means that it is unhealthy."""
+    """A Node condition that marks the node as unhealthy."""
 
     type: Annotated[str, Crd({"minLength": 1}, required=True)]
-    """The Node's condition, such as Ready or KernelReady."""
+    """Type of the Node condition, such as Ready or KernelReady."""
     status: Annotated[Literal["True", "False", "Unknown"], Crd(required=True)]
-    """Its status while the node is unhealthy."""
+    """Status of the condition while the node is unhealthy."""
     toleration: Annotated[str, Crd(DURATION_SCHEMA, required=True)]
-    """How long that is tolerated, such as 30m."""
+    """How long the status is tolerated, such as 30m."""
 
 
 class RepairRules(KubeModel):
     """Repair of unhealthy nodes; requires the gate NodeRepair."""
 
     conditions: Annotated[tuple[RepairCondition, ...] | None, Crd({"maxItems": 50})] = None
-    """The conditions that count; unset: Karpenter's. An empty list: none."""
+    """Conditions that mark a node as unhealthy. Unset: Karpenter's. Empty list: none."""
     within: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
-    """A condition that comes and goes counts with all the time that it lasted within this span; unset: only the present
-    stretch counts."""
+    """Window over which the duration of an intermittent condition is summed. Unset: only the current interval
+    counts."""
     steps: Annotated[tuple[Literal["reboot", "replace"], ...] | None, Crd({"minItems": 1, "maxItems": 5})] = None
     """Repair steps in order, each tried after the previous one has not helped; unset: replace."""
     reboot_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
-    """How long a reboot may take until the node is well again; then the next step. Unset: 10m."""
+    """How long a node may take to recover after a reboot before the next step. Unset: 10m."""
     drain: Literal["force", "graceful"] | None = None
-    """force: pods are deleted at once, as Karpenter does; graceful: they are evicted while the node answers, until the
-    time in 'drainFor' is over."""
+    """force: pods are deleted at once, as in Karpenter; graceful: pods of a Ready node are evicted for up to
+    'drainFor'."""
     drain_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """How long a graceful drain for repair may take, such as 30m."""
     max_unhealthy: Annotated[str | None, Crd({"pattern": _INT_OR_PERCENT})] = None
-    """While more nodes of the NodePool than this are unhealthy none is repaired; unset: 20%."""
+    """No node is repaired while more nodes of the NodePool than this number or share are unhealthy. Unset: 20%."""
 
 
 class LifecycleRules(KubeModel):
     """Lifecycle rules for nodes."""
 
     launch: PhaseRules | None = None
-    """From the NodeClaim to its instance."""
+    """From the creation of the NodeClaim until its instance is launched."""
     registration: PhaseRules | None = None
-    """From the NodeClaim's birth until its Node has joined."""
+    """From the creation of the NodeClaim until its Node has joined."""
     initialization: PhaseRules | None = None
-    """From the Node's joining until pods may run there."""
+    """From the registration of the Node until it is initialized."""
     drain: Annotated[DrainRules | None, Crd(rules=DRAIN_RULES)] = None
     termination: TerminationRules | None = None
     not_ready_grace: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
-    """How long a node that is NotReady, or carries a taint that will pass, still counts as the home of its pods, such
-    as 5m."""
+    """How long a NotReady node, or a node with a temporary taint, still counts as capacity for its pods, such as 5m."""
     expiry: ExpiryRules | None = None
     repair: RepairRules | None = None
     disruption: DisruptionRules | None = None
@@ -128,7 +125,7 @@ class LifecycleRules(KubeModel):
     hooks: HookRules | None = None
 
     def merged_over(self, other: "LifecycleRules") -> "LifecycleRules":
-        """These rules, and where they are silent the other's, field by field."""
+        """These rules, with unset fields taken from `other`."""
         return LifecycleRules.model_validate(_deep_merge(other.to_object(), self.to_object()))
 
 
@@ -146,21 +143,20 @@ def _is_map(value: object) -> bool:
 
 
 class PoolSelector(KubeModel):
-    """Which NodePools a policy is for."""
+    """The NodePools that a policy applies to."""
 
     names: Annotated[tuple[str, ...], Crd({"minItems": 1, "maxItems": 100}, items=Crd(schema={"minLength": 1}))] = ()
-    """NodePools by name."""
+    """Names of the NodePools."""
     match_labels: Annotated[
         dict[str, str], Crd({"minProperties": 1, "maxProperties": 50}, items=Crd(schema={"pattern": LABEL_VALUE}))
     ] = {}
-    """NodePools that carry all of these labels."""
+    """NodePools with all of these labels."""
 
 
 _SELECTOR_RULES: Final = (
     Rule(
         "has(self.names) != has(self.matchLabels)",
-        "nodePoolSelector chooses by one of the two: write 'names' or 'matchLabels'; for every NodePool leave "
-        "nodePoolSelector out",
+        "nodePoolSelector must have either 'names' or 'matchLabels'; to select every NodePool, remove nodePoolSelector",
     ),
 )
 
@@ -169,8 +165,8 @@ class LifecyclePolicySpec(LifecycleRules):
     """The selected NodePools, and the rules for their nodes."""
 
     node_pool_selector: Annotated[PoolSelector | None, Crd(rules=_SELECTOR_RULES)] = None
-    """Which NodePools. Unset: all. Where policies differ the more precise one counts, field by field: names before
-    labels before all."""
+    """The NodePools that the policy applies to. Unset: all. If several policies set a field, the most specific one
+    applies: names before labels before all."""
 
     @property
     def rules(self) -> LifecycleRules:
@@ -184,11 +180,11 @@ class LifecyclePolicyStatus(KubeStatus):
     conditions: tuple[Condition, ...] = ()
     """Whether the policy is in effect, and why not."""
     node_pools: tuple[str, ...] = ()
-    """The NodePools for which it counts at present."""
+    """The NodePools that the policy currently applies to."""
 
 
 class LifecyclePolicy(KubeObject):
-    """Deadlines for the phases of nodes, and the actions when they pass."""
+    """Deadlines and actions for the phases of a node's lifecycle, and rules for repair, disruption and AWS events."""
 
     api_version: str = labels.LIFECYCLEPOLICY_API_VERSION
     kind: str = "LifecyclePolicy"

@@ -1,6 +1,6 @@
 """LifecyclePolicy rules for voluntary disruption and rollouts, in addition to the budgets of Karpenter's NodePool.
 
-Every rule restricts: a node is disrupted if the NodePool's own budgets allow it and no rule here forbids it.
+Rules only restrict: a node is disrupted if the NodePool's budgets allow it and no rule forbids it.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -14,34 +14,34 @@ _NUMBER: Final[dict[str, Any]] = {"pattern": r"^-?[0-9]+(\.[0-9]+)?([eE]-?[0-9]+
 
 
 class RolloutWave(KubeModel):
-    """A part of the drifted nodes, and how long the new ones are watched before more go."""
+    """A group of drifted nodes, and how long the rollout must stay healthy before the next wave."""
 
     nodes: Annotated[str | None, Crd(_COUNT)] = None
-    """How many of the drifted nodes have gone by the end of this wave, those of earlier waves among them: a number such
-    as '1', or a share such as 20%, rounded up. Unset: all."""
+    """Drifted nodes replaced by the end of this wave, including earlier waves: a number such as '1', or a share such as
+    20%, rounded up. Unset: all."""
     soak: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """How long the rollout must stay healthy after the last node of the wave, such as 30m."""
 
 
 class RolloutQuery(KubeModel):
-    """A question to Prometheus. Of several series in the answer the worst one counts; none is no answer."""
+    """A Prometheus query. Of several series in the result, the worst one counts. An empty result is no answer."""
 
     name: Annotated[str | None, Crd({"minLength": 1, "maxLength": 60})] = None
     """Display name."""
     query: Annotated[str, Crd({"minLength": 1, "maxLength": 4000}, required=True)]
-    """In PromQL."""
+    """PromQL expression."""
     below: Annotated[str | None, Crd(_NUMBER)] = None
-    """It passes while the answer is below, such as '0.01'."""
+    """The query passes while the result is below this number, such as '0.01'."""
     above: Annotated[str | None, Crd(_NUMBER)] = None
-    """It passes while the answer is above, such as '0.99'."""
+    """The query passes while the result is above this number, such as '0.99'."""
     timeout: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
-    """How long Prometheus may take, such as 5s; unset: 10s."""
+    """How long Prometheus may take, such as 5s. Unset: 10s."""
 
 
 _QUERY_RULES: Final = (
     Rule(
         "has(self.below) != has(self.above)",
-        "a query passes by one of the two: write below, such as below: '0.01', or above, such as above: '0.99'",
+        "a query must have either 'below', e.g. below: '0.01', or 'above', e.g. above: '0.99'",
     ),
 )
 
@@ -54,53 +54,55 @@ class RolloutHealth(KubeModel):
     pods_ready: Annotated[str | None, Crd(_PERCENT)] = None
     """Share of pods on new nodes that must be Ready, such as 90%; unset: not checked."""
     failed_starts: Annotated[int | None, Crd({"format": "int32", "minimum": 1, "maximum": 4})] = None
-    """So many new NodeClaims that did not come to be nodes, of the last four, are a failure; unset: 2."""
+    """The check fails if this many of the last four new NodeClaims did not become nodes. Unset: 2."""
     queries: Annotated[
         tuple[RolloutQuery, ...] | None, Crd({"maxItems": 10, **ATOMIC}, items=Crd(rules=_QUERY_RULES))
     ] = None
     """Prometheus queries."""
     every: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
-    """How often it is looked at while a wave is under way, such as 30s; unset: 1m."""
+    """How often health is checked during a wave, such as 30s. Unset: 1m."""
     failing_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
-    """For how long it may fail before the rollout has failed, such as 5m; unset: 2m."""
+    """How long health may fail before the rollout fails, such as 5m. Unset: 2m."""
 
 
 class RolloutApproval(KubeModel):
     """Approval required before a wave."""
 
     required: bool | None = None
-    """No wave begins before its plan is approved."""
+    """Whether the plan of a wave must be approved before the wave starts."""
     approvers: Annotated[int | None, Crd({"format": "int32", "minimum": 1, "maximum": 5})] = None
     """Number of different approvers; unset: 1."""
     expires: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
-    """For how long a plan can be approved, and an approval is good, such as 24h; unset: 24h."""
+    """How long a plan can be approved, and how long an approval is valid, such as 24h. Unset: 24h."""
     stale_after: Annotated[str | None, Crd(_PERCENT)] = None
-    """A plan is void when the number of drifted nodes is another by more than this share; unset: 20%."""
+    """A plan becomes void if the number of drifted nodes changes by more than this share. Unset: 20%."""
 
 
 class RolloutRules(KubeModel):
-    """How drifted nodes are replaced: in waves, watched, and with a way back."""
+    """How drifted nodes are replaced: waves, health checks, approval, and the action after a failure."""
 
     waves: Annotated[tuple[RolloutWave, ...] | None, Crd({"maxItems": 20, **ATOMIC})] = None
-    """One after the other; the last takes all that are left. Unset: one."""
+    """Waves in order; the last one replaces all remaining nodes. Unset: one wave."""
     health: RolloutHealth | None = None
     on_failure: Literal["halt", "rollBack"] | None = None
     """Action after a failure. halt: no further node is disrupted until an operator acts; rollBack: if only the image
-    has changed, the last good image is restored, else as halt. Unset: halt."""
+    changed, the last good image is restored, otherwise as halt. Unset: halt."""
     approval: RolloutApproval | None = None
 
 
-ZONE_DOC: Final = "The time zone, by its name in the IANA database, such as Europe/Berlin. Unset: UTC."
+ZONE_DOC: Final = "IANA name of the time zone, such as Europe/Berlin. Unset: UTC."
 
 
 class Window(KubeModel):
-    """A time in which nodes may go."""
+    """A recurring period in which nodes may be disrupted."""
 
     schedule: Annotated[str, Crd({"pattern": CRON, "maxLength": 100}, required=True)]
-    """When the window opens, as a cron line or a macro such as @daily."""
+    """When the window opens: a cron schedule, or a macro such as @daily."""
     duration: Annotated[str, Crd(DURATION_SCHEMA, required=True)]
-    """How long it is open, such as 4h or 1h30m."""
-    time_zone: Annotated[str | None, Crd({"minLength": 1}, doc=ZONE_DOC + " Cron lines follow its summer time.")] = None
+    """How long the window is open, such as 4h or 1h30m."""
+    time_zone: Annotated[
+        str | None, Crd({"minLength": 1}, doc=ZONE_DOC + " Schedules follow its daylight saving time.")
+    ] = None
 
 
 Reason = Literal["Underutilized", "Empty", "Drifted"]
@@ -108,31 +110,32 @@ _TIMESTAMP: Final[dict[str, Any]] = {
     "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})?)?$"
 }
 _REASONS: Final = Crd(
-    {"minItems": 1, "maxItems": 3, "x-kubernetes-list-type": "set"}, doc="Which disruptions it is about; unset: all."
+    {"minItems": 1, "maxItems": 3, "x-kubernetes-list-type": "set"},
+    doc="Disruption reasons that it applies to; unset: all.",
 )
 
 
 class DisruptionWindow(Window):
-    """A time in which nodes may go. Where there are windows for a reason, nodes go for it in one of them alone."""
+    """A recurring period in which nodes may be disrupted. A reason with windows applies only during one of them."""
 
     reasons: Annotated[tuple[Reason, ...] | None, _REASONS] = None
 
 
 class DisruptionFreeze(KubeModel):
-    """A time, once, in which no node goes."""
+    """A one-time period in which no node is disrupted."""
 
     start: Annotated[str, Crd(_TIMESTAMP, required=True)]
-    """From when, such as 2026-12-20 or 2026-12-20T18:00 or 2026-12-20T18:00:00Z."""
+    """Start, such as 2026-12-20 or 2026-12-20T18:00 or 2026-12-20T18:00:00Z."""
     end: Annotated[str, Crd(_TIMESTAMP, required=True)]
-    """The end; a date alone is the beginning of that day."""
-    time_zone: Annotated[str | None, Crd(doc=ZONE_DOC + " A moment with an offset of its own needs none.")] = None
+    """End; a date without a time means the start of that day."""
+    time_zone: Annotated[str | None, Crd(doc=ZONE_DOC + " A time with an offset needs none.")] = None
     reasons: Annotated[tuple[Reason, ...] | None, _REASONS] = None
     why: Annotated[str | None, Crd({"maxLength": 200})] = None
-    """Shown wherever a node waits for the end."""
+    """Explanation, shown wherever a node waits for the end."""
 
 
 class DisruptionRate(KubeModel):
-    """How many nodes go in a span of time, whether they are back or not."""
+    """Limit of disrupted nodes per time span, whether or not they have been replaced."""
 
     nodes: Annotated[str, Crd(_COUNT, required=True)]
     """A number of nodes, or a share of the NodePool's nodes such as 10%, rounded up."""
@@ -142,34 +145,34 @@ class DisruptionRate(KubeModel):
 
 
 class ZoneBudget(KubeModel):
-    """How disruption goes through the zones."""
+    """Limits of disruption per zone."""
 
     nodes: Annotated[str | None, Crd(_COUNT)] = None
-    """How many nodes of the NodePool may be on their way out or NotReady in one zone at once, or which share of its
+    """How many nodes of the NodePool may be terminating or NotReady in one zone at once: a number, or a share of its
     nodes in the zone, rounded up."""
     zones_at_once: Annotated[int | None, Crd({"format": "int32", "minimum": 1, "maximum": 20})] = None
-    """In how many zones at once nodes of the NodePool may be on their way out or NotReady."""
+    """In how many zones at once nodes of the NodePool may be terminating or NotReady."""
 
 
 _ZONE_RULES: Final = (
     Rule(
         "has(self.nodes) || has(self.zonesAtOnce)",
-        "perZone needs one of the two: write nodes, such as nodes: '1', or zonesAtOnce, such as zonesAtOnce: 1",
+        "perZone must have 'nodes', e.g. nodes: '1', or 'zonesAtOnce', e.g. zonesAtOnce: 1",
     ),
 )
 
 
 class DisruptionRules(KubeModel):
-    """When and how many nodes may go voluntarily: by consolidation and drift."""
+    """When and how many nodes may be disrupted voluntarily: by consolidation and drift."""
 
     minimum_node_age: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
-    """A younger node is left alone, such as 30m."""
+    """Minimum age of a disrupted node, such as 30m."""
     windows: Annotated[tuple[DisruptionWindow, ...] | None, Crd({"maxItems": 50, **ATOMIC})] = None
-    """When nodes may go; unset: always."""
+    """When nodes may be disrupted; unset: always."""
     freezes: Annotated[tuple[DisruptionFreeze, ...] | None, Crd({"maxItems": 50, **ATOMIC})] = None
-    """When, once, no node goes."""
+    """One-time periods in which no node is disrupted."""
     rates: Annotated[tuple[DisruptionRate, ...] | None, Crd({"maxItems": 20, **ATOMIC})] = None
-    """How many nodes go per hour or day."""
+    """Limits of disrupted nodes per time span."""
     per_zone: Annotated[ZoneBudget | None, Crd(rules=_ZONE_RULES)] = None
     cluster_nodes: Annotated[str | None, Crd(_COUNT)] = None
     """No node of the NodePool is disrupted while this number or share of the nodes of all NodePools is terminating or

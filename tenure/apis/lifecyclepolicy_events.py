@@ -1,6 +1,6 @@
 """LifecyclePolicy rules for AWS events, per kind, and for termination hooks.
 
-Without rules Karpenter's action table applies (karpenter-aws 5.3). `tenure/policy/interruption/rules.py` and
+Without rules, Karpenter's action table applies (karpenter-aws 5.3). `tenure/policy/interruption/rules.py` and
 `tenure/policy/hooks/rules.py` have the defaults.
 """
 
@@ -17,32 +17,32 @@ Action = Literal[
 event. ignore: no action. deferUntilEventStart: drain `lead` before AWS acts. window: drain in one of `windows`.
 waitForApproval: drain after an operator's approval. stopStart: drain, stop, start again, and keep the node."""
 _DO_NOT_DISRUPT: Final = Crd(
-    doc="Whether pods with the annotation karpenter.sh/do-not-disrupt hold the drain. Unset: they do, but where the "
-    "node is terminated; 'honour' makes a drain of that."
+    doc="Whether pods with the annotation karpenter.sh/do-not-disrupt block the drain. Unset: they block a drain, but "
+    "not a termination; 'honour' turns a termination into a drain."
 )
 _MAX_STOPPED_DOC: Final = (
-    "For ignore and stopStart: how long an instance that was stopped may be away. Until then its node is kept, and its "
-    "pods wait for it; then it is drained. Unset, under ignore: for good"
+    "For ignore and stopStart: how long an instance may be stopped. Until then its node is kept, and its pods wait for "
+    "it; afterwards it is drained. Unset: for ignore, without limit"
 )
 _EXAMPLE: Final = "windows: [{schedule: '0 2 * * 0', duration: 2h, timeZone: Europe/Berlin}]"
 
 
 class Timing(KubeModel):
-    """When something happens that AWS's event asks for."""
+    """When the action for an AWS event takes place."""
 
     lead: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
-    """How long before AWS acts the drain begins at the latest, such as 30m. Unset: 10m."""
+    """Latest start of the drain, as a time before AWS acts, such as 30m. Unset: 10m."""
     windows: Annotated[tuple[Window, ...] | None, Crd({"minItems": 1, "maxItems": 20, **ATOMIC})] = None
-    """For window and stopStart: when nodes may go."""
+    """For window and stopStart: when nodes may be drained."""
     deadline: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """For waitForApproval: how long to wait for approval. Unset: until 'lead' before AWS acts."""
     fallback: Literal["drain", "notify"] | None = None
-    """For window and waitForApproval: the action without an approval in time, or without a window before AWS acts.
-    drain: it is drained 'lead' before AWS acts, or at the deadline; notify: it is left to AWS. Unset: drain."""
+    """For window and waitForApproval: action if no approval is given in time or no window opens before AWS acts. drain:
+    the node is drained 'lead' before AWS acts, or at the deadline; notify: the node is left to AWS. Unset: drain."""
 
 
 class EventRules(KubeModel):
-    """Action for an event without notice: handle it, or ignore it."""
+    """Action for an event that cannot be deferred."""
 
     action: Literal["drain", "terminate", "ignore"] | None = None
     """drain: the NodeClaim is deleted, its pods are evicted; terminate: the same, and nothing delays it; ignore: no
@@ -69,7 +69,7 @@ class TimedRules(Timing):
     operator's approval. Unset: notify for rebalanceRecommendation, else terminate."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
     voluntary: bool | None = None
-    """For drains: the node needs its NodePool's disruption budgets until AWS's deadline. Without an action, it turns a
+    """For drains: whether the NodePool's disruption budgets apply until AWS's deadline. Without an action, it turns a
     termination into a drain."""
 
 
@@ -83,40 +83,39 @@ class ScheduledRules(Timing):
     instance is stopped and started again on other hardware, and the node is kept. Unset: drain."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
     voluntary: bool | None = None
-    """For drains, and not for stopStart: the node asks its NodePool's disruption budgets before it goes, until AWS's
-    time is up."""
-    away: Annotated[str | None, Crd(DURATION_SCHEMA, doc=_MAX_STOPPED_DOC + "; under stopStart: 15m.")] = None
+    """For drains, not for stopStart: whether the NodePool's disruption budgets apply until AWS's deadline."""
+    away: Annotated[str | None, Crd(DURATION_SCHEMA, doc=_MAX_STOPPED_DOC + "; for stopStart, 15m.")] = None
 
 
 class WorkloadRules(Timing):
-    """Pods that leave later than the others of their node. Other pods leave at once; the node waits for these."""
+    """Pods that are evicted later than the other pods of their node. The node waits for these pods."""
 
     match_labels: Annotated[
         dict[str, str],
         Crd({"minProperties": 1, "maxProperties": 20}, required=True, items=Crd(schema={"pattern": LABEL_VALUE})),
     ]
-    """Pods that carry all of these labels."""
+    """Pods with all of these labels."""
     action: Annotated[Literal["deferUntilEventStart", "window", "waitForApproval"], Crd(required=True)]
-    """When these pods go."""
+    """When these pods are evicted."""
 
 
 _TIMES: Final = (
     Rule(
         "!has(self.action) || self.action != 'window' || has(self.windows)",
-        f"action window needs windows: write when nodes may go, such as {_EXAMPLE}",
+        f"action window requires windows, e.g. {_EXAMPLE}",
     ),
     Rule(
         "!has(self.deadline) || !has(self.action) || self.action == 'waitForApproval'",
-        "deadline is for action waitForApproval: write action: waitForApproval, or leave deadline out",
+        "deadline is only valid with action waitForApproval: set action: waitForApproval or remove deadline",
     ),
     Rule(
         "!has(self.fallback) || !has(self.action) || self.action in ['window', 'waitForApproval']",
-        "fallback is for the actions window and waitForApproval: write one of them, or leave fallback out",
+        "fallback is only valid with actions window and waitForApproval: set one of them or remove fallback",
     ),
 )
 _WINDOWS: Final = Rule(
     "!has(self.windows) || !has(self.action) || self.action == 'window'",
-    "windows is for action window: write action: window, or leave windows out",
+    "windows is only valid with action window: set action: window or remove windows",
 )
 _LEAD: Final = (
     "!has(self.lead) || !has(self.action) || (self.action == 'drain' ? has(self.voluntary) && self.voluntary : "
@@ -126,41 +125,42 @@ _OF_TIMED: Final = (
     _WINDOWS,
     Rule(
         _LEAD + "self.action in ['window', 'waitForApproval'])",
-        "lead is for drains that wait: write action window or waitForApproval, or drain with voluntary: true, or leave "
-        "lead out",
+        "lead is only valid with deferred drains: set action window or waitForApproval, or drain with voluntary: true, "
+        "or remove lead",
     ),
     Rule(
         _VOLUNTARY + "'drain', 'window', 'waitForApproval']",
-        "voluntary is for drains: write action drain, window or waitForApproval, or leave voluntary out",
+        "voluntary is only valid with drains: set action drain, window or waitForApproval, or remove voluntary",
     ),
 )
 _OF_SCHEDULED: Final = (
     Rule(
         "!has(self.windows) || !has(self.action) || self.action in ['window', 'stopStart']",
-        "windows is for the actions window and stopStart: write one of them, or leave windows out",
+        "windows is only valid with actions window and stopStart: set one of them or remove windows",
     ),
     Rule(
         _LEAD + "self.action == 'stopStart' ? has(self.windows) : "
         "self.action in ['deferUntilEventStart', 'window', 'waitForApproval'])",
-        "lead is for what waits: write action deferUntilEventStart, window or waitForApproval, or drain with "
-        "voluntary: true, or stopStart with windows, or leave lead out",
+        "lead is only valid with deferred actions: set action deferUntilEventStart, window or waitForApproval, or "
+        "drain with voluntary: true, or stopStart with windows, or remove lead",
     ),
     Rule(
         _VOLUNTARY + "'drain', 'deferUntilEventStart', 'window', 'waitForApproval']",
-        "voluntary is for drains, and stopStart asks no budget: write action drain, deferUntilEventStart, window or "
-        "waitForApproval, or leave voluntary out",
+        "voluntary is only valid with drains, and stopStart ignores budgets: set action drain, deferUntilEventStart, "
+        "window or waitForApproval, or remove voluntary",
     ),
 )
 _HONOUR_NEEDS_DRAIN: Final = (
     Rule(
         "!has(self.doNotDisrupt) || self.doNotDisrupt != 'honour' || !has(self.action) || self.action != 'terminate'",
-        "nothing holds up action terminate: write action: drain, or leave doNotDisrupt out",
+        "doNotDisrupt: honour is not valid with action terminate, which pods cannot block: set action: drain or remove "
+        "doNotDisrupt",
     ),
 )
 _RETURN_ACTIONS: Final = (
     Rule(
         "!has(self.away) || !has(self.action) || self.action in ['ignore', 'stopStart']",
-        "away is for the actions ignore and stopStart: write one of them, or leave away out",
+        "away is only valid with actions ignore and stopStart: set one of them or remove away",
     ),
 )
 
@@ -171,7 +171,7 @@ class InterruptionRules(KubeModel):
     spot_interruption: Annotated[EventRules | None, Crd(rules=_HONOUR_NEEDS_DRAIN)] = None
     """AWS reclaims a spot instance in two minutes."""
     capacity_reservation_interruption: Annotated[EventRules | None, Crd(rules=_HONOUR_NEEDS_DRAIN)] = None
-    """An interruptible reservation takes its instance back."""
+    """AWS reclaims an instance of an interruptible capacity reservation."""
     rebalance_recommendation: Annotated[TimedRules | None, Crd(rules=(*_TIMES, *_OF_TIMED, *_HONOUR_NEEDS_DRAIN))] = (
         None
     )
@@ -179,11 +179,11 @@ class InterruptionRules(KubeModel):
     scheduled_change: Annotated[
         ScheduledRules | None, Crd(rules=(*_TIMES, *_OF_SCHEDULED, *_HONOUR_NEEDS_DRAIN, *_RETURN_ACTIONS))
     ] = None
-    """AWS will stop, reboot or retire the instance, as AWS Health says, or the instance's status."""
+    """AWS Health or the instance's status announces a stop, reboot or retirement of the instance."""
     instance_stopping: Annotated[StoppingRules | None, Crd(rules=(*_HONOUR_NEEDS_DRAIN, *_RETURN_ACTIONS))] = None
-    """The instance is being stopped, or is."""
+    """The instance is stopping or stopped."""
     instance_terminating: Annotated[EventRules | None, Crd(rules=_HONOUR_NEEDS_DRAIN)] = None
-    """The instance is being terminated, or is."""
+    """The instance is shutting down or terminated."""
     instance_status: Annotated[TimedRules | None, Crd(rules=(*_TIMES, *_OF_TIMED, *_HONOUR_NEEDS_DRAIN))] = None
     """The instance status check fails."""
     system_status: Annotated[TimedRules | None, Crd(rules=(*_TIMES, *_OF_TIMED, *_HONOUR_NEEDS_DRAIN))] = None
@@ -191,56 +191,55 @@ class InterruptionRules(KubeModel):
     workloads: Annotated[
         tuple[WorkloadRules, ...] | None, Crd({"maxItems": 10, **ATOMIC}, items=Crd(rules=(*_TIMES, _WINDOWS)))
     ] = None
-    """Pods that leave later than the others when a node is drained for rebalanceRecommendation, scheduledChange or a
-    status check. The first that matches a pod counts."""
+    """Pods that are evicted later than the others when a node is drained for rebalanceRecommendation, scheduledChange
+    or a status check. The first entry that matches a pod applies."""
 
 
 _NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 
 class HttpHook(KubeModel):
-    """A POST of JSON that says which node it is about."""
+    """An HTTP POST with JSON that identifies the node."""
 
     url: Annotated[str, Crd({"pattern": r"^https?://[^\s]+$", "maxLength": 2048}, required=True)]
-    """URL with http:// or https://. It must contain no secrets: policies are recorded in workflow histories."""
+    """URL with http:// or https://. It must not contain secrets: policies are recorded in workflow histories."""
 
 
 class JobHook(KubeModel):
-    """A Job of Kubernetes, made once."""
+    """A Kubernetes Job, created once."""
 
     namespace: Annotated[str | None, Crd({"pattern": _NAME, "maxLength": 63})] = None
-    """Where it is made. Unset: tenure-hooks, the only namespace in which the worker may make Jobs as shipped."""
+    """Namespace of the Job. Unset: tenure-hooks, the only namespace in which the shipped RBAC lets the worker create
+    Jobs."""
     template: Annotated[dict[str, Any], Crd(required=True)]
-    """Its pods, as in a Job's spec.template. restartPolicy unset: Never."""
+    """Pod template, as in a Job's spec.template. If restartPolicy is unset, it is Never."""
 
 
 class Hook(KubeModel):
-    """One thing that is done at a point."""
+    """A hook: an HTTP call or a Job."""
 
     name: Annotated[str, Crd({"pattern": _NAME, "maxLength": 40}, required=True)]
     """Name of the hook, unique at its point."""
     http: HttpHook | None = None
     job: JobHook | None = None
     timeout: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
-    """How long it may take, tries and pauses included. Unset: 5m."""
+    """How long the hook may take, including retries and their intervals. Unset: 5m."""
     attempts: Annotated[int | None, Crd({"minimum": 1, "maximum": 100})] = None
-    """How often it is tried. Unset: a call as often as it fits into the timeout, a Job with up to 7 pods."""
+    """Maximum number of attempts. Unset: a call is retried until the timeout, and a Job creates up to 7 pods."""
     on_failure: Literal["proceed", "wait", "giveUp"] | None = None
     """Action after a failure or a timeout. proceed: the node continues; wait: the hook is retried with backoff until
-    it succeeds or the policy changes; giveUp: the drain is cancelled and the node kept, if still possible. AWS does not
-    wait. Unset: proceed."""
+    it succeeds or the policy changes; giveUp: the drain is cancelled and the node kept, if still possible. Hooks do not
+    delay AWS's own actions. Unset: proceed."""
 
 
-_ONE: Final = Rule(
-    "has(self.http) != has(self.job)", "a hook is either a call or a Job: write one of 'http' and 'job', not both"
-)
+_ONE: Final = Rule("has(self.http) != has(self.job)", "a hook must have exactly one of 'http' and 'job'")
 _CANCEL_NOT_ALLOWED: Final = Rule(
     "!has(self.onFailure) || self.onFailure != 'giveUp'",
-    "once pods have left there is nothing to give up: write onFailure: proceed, or wait",
+    "onFailure: giveUp is only valid before the drain: set onFailure: proceed, or wait",
 )
 _NAMES: Final = Rule(
     "self.all(one, self.exists_one(other, other.name == one.name))",
-    "two hooks of one point have the same name: give each a name of its own",
+    "hook names must be unique: two hooks of the list have the same name",
 )
 
 
@@ -249,15 +248,16 @@ def _hooks_schema(doc: str, *rules: Rule) -> Crd:
 
 
 class HookRules(KubeModel):
-    """Hooks at points of a node's termination, run in order."""
+    """Hooks of a node's drain and termination. The hooks of a list run in order."""
 
     before_drain: Annotated[
-        tuple[Hook, ...] | None, _hooks_schema("Before pods are evicted. No new ones come to the node meanwhile.")
+        tuple[Hook, ...] | None,
+        _hooks_schema("Before pods are evicted. The node is tainted, so that no new pods are scheduled to it."),
     ] = None
-    after_drain: Annotated[tuple[Hook, ...] | None, _hooks_schema("When its pods have left.", _CANCEL_NOT_ALLOWED)] = (
-        None
-    )
+    after_drain: Annotated[
+        tuple[Hook, ...] | None, _hooks_schema("After the node is drained.", _CANCEL_NOT_ALLOWED)
+    ] = None
     before_terminate: Annotated[
         tuple[Hook, ...] | None,
-        _hooks_schema("Before its instance is ended, be it one that was never drained.", _CANCEL_NOT_ALLOWED),
+        _hooks_schema("Before the instance is terminated, also without a drain.", _CANCEL_NOT_ALLOWED),
     ] = None

@@ -1,7 +1,7 @@
-"""Base of every API object: metadata, conditions, references.
+"""Base models of API objects: metadata, conditions, taints, requirements and references.
 
-These models are lenient readers: the API server has validated its objects, and an object that an older version stored
-must still parse. Unknown fields are kept, and absent fields are not written.
+The models parse leniently, because the API server validates objects and an object that an older version stored must
+still parse. Unknown fields are kept, and absent fields are not written.
 """
 
 from datetime import datetime
@@ -13,11 +13,11 @@ from pydantic.alias_generators import to_camel
 from tenure.apis.crd_schema import ATOMIC, INT64, QUALIFIED_NAME, Crd, not_empty
 
 Quantities = dict[str, str | int]
-"""A Kubernetes ResourceList as written; `model.quantity.parse_resources` makes integers of it."""
+"""A Kubernetes ResourceList as written; `tenure.apis.quantity.parse_resources` converts it to integers."""
 
 
 class KubeModel(BaseModel):
-    """Part of a Kubernetes object: frozen, camelCase outside, unknown fields kept, unset fields never written."""
+    """Part of a Kubernetes object: frozen, serialized in camelCase, with unknown fields and without unset fields."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -43,12 +43,12 @@ class KubeModel(BaseModel):
         return cls.model_validate(found)
 
     def to_object(self) -> dict[str, Any]:
-        """The object as JSON values, camelCase: equal to the input if unchanged."""
+        """The object as JSON values in camelCase; equal to the parsed input."""
         return self.model_dump(mode="json", by_alias=True)
 
 
 class ObjectMeta(KubeModel):
-    """The used metadata of any object; absent maps and lists read as empty."""
+    """The metadata fields that Tenure uses; absent maps and lists are empty."""
 
     name: str = ""
     namespace: str = ""
@@ -82,18 +82,18 @@ class Condition(KubeModel):
     ]
     """Type of the condition."""
     status: Annotated[str, Crd({"enum": ["True", "False", "Unknown"]}, required=True)]
-    """Whether it holds."""
+    """Status of the condition."""
     reason: Annotated[
         str,
         Crd({"minLength": 1, "maxLength": 1024, "pattern": r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"}, required=True),
     ] = ""
-    """Why, in one word for programs."""
+    """Machine-readable reason, one word."""
     message: Annotated[str, Crd({"maxLength": 32768}, required=True)] = ""
     """Human-readable details."""
     last_transition_time: Annotated[datetime | None, Crd(required=True)] = None
     """When 'status' last changed."""
     observed_generation: Annotated[int, Crd({**INT64, "minimum": 0})] = 0
-    """The generation of the object that this speaks of."""
+    """Generation of the object that the condition describes."""
 
     @property
     def is_true(self) -> bool:
@@ -112,16 +112,16 @@ class Taint(KubeModel):
     """Keeps pods away from a node unless they tolerate it."""
 
     key: Annotated[str, Crd({"minLength": 1, "pattern": QUALIFIED_NAME}, required=True)]
-    """The taint's key."""
+    """Key of the taint."""
     value: Annotated[str, Crd({"pattern": QUALIFIED_NAME})] = ""
-    """The taint's value; leave it out for none."""
+    """Value of the taint; omit it for none."""
     effect: Annotated[str, Crd({"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]}, required=True)]
     """Effect on pods that do not tolerate the taint."""
     time_added: datetime | None = None
-    """When it was added; written for NoExecute alone."""
+    """When the taint was added; only set for NoExecute."""
 
     def matches(self, other: "Taint") -> bool:
-        """Same key and effect: Kubernetes allows one taint of each such pair."""
+        """Whether key and effect are equal; Kubernetes allows one taint per key and effect."""
         return self.key == other.key and self.effect == other.effect
 
 
@@ -130,39 +130,40 @@ LabelOperator = Annotated[
     Crd(
         {"enum": ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"]},
         required=True,
-        doc="How the label relates to 'values'.",
+        doc="Relation of the label to 'values'.",
     ),
 ]
 LabelValues = Annotated[
     tuple[str, ...],
-    Crd(ATOMIC, doc="For In and NotIn any of them; for Gt, Lt, Gte and Lte one whole number; otherwise none."),
+    Crd(ATOMIC, doc="In, NotIn: a list of values; Gt, Lt, Gte, Lte: one whole number; Exists, DoesNotExist: empty."),
 ]
 
 
 class Requirement(KubeModel):
-    """A condition on a label of the node, and on how many of its values must stay possible."""
+    """A requirement for a label of the node, and for the flexibility of its values."""
 
     key: Annotated[str, Crd({"maxLength": 316, "pattern": QUALIFIED_NAME}, required=True)]
-    """The label."""
+    """Key of the label."""
     operator: LabelOperator
     values: LabelValues = ()
     min_values: Annotated[int | None, Crd({"minimum": 1, "maximum": 50})] = None
-    """At least so many different values must remain to choose from. Alpha."""
+    """Minimum number of different values among the possible instance types. Alpha."""
 
 
 class NodeClassRef(KubeModel):
-    """Names the NodeClass that says how instances are made."""
+    """Reference to the NodeClass that configures the instances."""
 
     group: Annotated[
-        str, Crd({"pattern": r"^[^/]*$"}, not_empty("group may not be empty: write karpenter.k8s.aws"), required=True)
+        str,
+        Crd({"pattern": r"^[^/]*$"}, not_empty("group may not be empty: expected karpenter.k8s.aws"), required=True),
     ] = ""
     """API group of the NodeClass, without a version."""
-    kind: Annotated[str, Crd(rules=not_empty("kind may not be empty: write EC2NodeClass"), required=True)] = ""
+    kind: Annotated[str, Crd(rules=not_empty("kind may not be empty: expected EC2NodeClass"), required=True)] = ""
     """Kind of the NodeClass."""
     name: Annotated[
         str,
         Crd(
-            rules=not_empty("name may not be empty: write the name of an EC2NodeClass, such as default"), required=True
+            rules=not_empty("name may not be empty: expected the name of an EC2NodeClass, e.g. default"), required=True
         ),
     ] = ""
     """Name of the NodeClass."""

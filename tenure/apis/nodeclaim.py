@@ -10,7 +10,7 @@ from tenure.apis.crd_schema import ATOMIC, BY_TYPE, DURATION, DURATION_OR_NEVER,
 from tenure.apis.durations import parse_duration_or_none
 from tenure.apis.meta import Condition, KubeModel, KubeObject, KubeStatus, NodeClassRef, Quantities, Requirement, Taint
 
-# A NodeClaim's condition may have no reason or message: while a node starts, there often is none to give.
+# Reason and message of a NodeClaim's condition may be empty, as they often are while a node starts.
 _CONDITION: Final = Crd(
     fields={
         "reason": Crd(schema={"minLength": None, "pattern": r"^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)$"}),
@@ -24,37 +24,37 @@ class ResourceRequests(KubeModel):
     """Minimum resources of the node."""
 
     requests: Quantities = {}
-    """The least the node must offer."""
+    """Minimum of each resource."""
 
 
 class NodeSpec(KubeModel):
     """Common fields of a NodeClaim and of a NodePool's template."""
 
     startup_taints: Annotated[tuple[Taint, ...], Crd(ATOMIC)] = ()
-    """Taints the node starts with and that something else, usually a DaemonSet, takes away. Pods need not tolerate them
-    to have a node made; the node is initialized when they are gone."""
+    """Taints that the node starts with and another component, usually a DaemonSet, removes. Pods need not tolerate them
+    to trigger a launch. The node is initialized once they are removed."""
     termination_grace_period: Annotated[str | None, Crd({"pattern": DURATION})] = None
-    """How long the drain may last, counted from the deletion, such as '24h'. Then the remaining pods are deleted in
-    spite of budgets and annotations, and the instance is terminated. Unset: as long as it takes."""
+    """Maximum duration of the drain, from the deletion of the NodeClaim, such as '24h'. Afterwards the remaining pods
+    are deleted regardless of budgets and annotations, and the instance is terminated. Unset: no limit."""
     expire_after: Annotated[str, Crd({"default": "720h", "pattern": DURATION_OR_NEVER})] = "720h"
-    """The age at which a node is deleted, such as '720h', or 'Never'."""
+    """Age at which a node is deleted, such as '720h', or 'Never'."""
 
     @property
     def termination_grace_delta(self) -> timedelta | None:
-        """None: wait for ever. The CRD admits durations that cannot be read; a drain is never forced for these."""
+        """None: no limit, also for an invalid duration that the CRD accepts."""
         return parse_duration_or_none(self.termination_grace_period)
 
     @property
     def expire_after_delta(self) -> timedelta | None:
-        """None: never, also for a duration that cannot be read."""
+        """None: never, also for an invalid duration that the CRD accepts."""
         return parse_duration_or_none(self.expire_after)
 
 
 class NodeClaimSpec(NodeSpec):
-    """The node that is asked for."""
+    """The requested node."""
 
     taints: Annotated[tuple[Taint, ...], Crd(ATOMIC)] = ()
-    """Taints the node keeps."""
+    """Permanent taints of the node."""
     requirements: Annotated[
         tuple[Requirement, ...],
         Crd(
@@ -67,14 +67,14 @@ class NodeClaimSpec(NodeSpec):
     """Requirements that the node must satisfy."""
     resources: ResourceRequests = ResourceRequests()
     node_class_ref: Annotated[NodeClassRef, Crd(required=True)] = NodeClassRef()
-    """The NodeClass that says how the instance is made."""
+    """The NodeClass that configures the instance."""
 
 
 SPEC_RULES: Final = (
     Rule(
         "self == oldSelf",
-        "the spec of a NodeClaim never changes: delete it and make another, or change the NodePool, "
-        "whose nodes then follow by drift",
+        "spec is immutable: delete the NodeClaim and create another one, or change the NodePool, "
+        "whose nodes are then replaced by drift",
     ),
 )
 
@@ -85,21 +85,21 @@ class NodeClaimStatus(KubeStatus):
     node_name: str = ""
     """Name of the Node."""
     provider_id: Annotated[str, Field(alias="providerID")] = ""
-    """The instance, as the Node names it."""
+    """Provider ID of the instance, as in the Node's spec."""
     image_id: Annotated[str, Field(alias="imageID")] = ""
-    """The image the instance runs."""
+    """Image of the instance."""
     capacity: Quantities = {}
     """Estimated full capacity of the node."""
     allocatable: Quantities = {}
     """Estimated allocatable capacity of the node."""
     last_pod_event_time: datetime | None = None
-    """When a pod last came to the node, ended on it or left it."""
+    """When a pod was last bound to the node, finished on it or was removed from it."""
     conditions: Annotated[tuple[Condition, ...], Crd(BY_TYPE, items=_CONDITION)] = ()
     """Progress and health of the node."""
 
 
 class NodeClaim(KubeObject):
-    """One node that is wanted, and its life."""
+    """A requested node and its lifecycle."""
 
     api_version: str = "karpenter.sh/v1"
     kind: str = "NodeClaim"
@@ -113,7 +113,7 @@ class NodeClaim(KubeObject):
 
     @property
     def expires_at(self) -> datetime | None:
-        """When it is to go whatever it runs; None for never."""
+        """When the node expires, regardless of its pods; None for never."""
         after, born = self.spec.expire_after_delta, self.metadata.creation_timestamp
         return born + after if after is not None and born is not None else None
 

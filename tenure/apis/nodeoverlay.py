@@ -1,4 +1,4 @@
-"""NodeOverlay (`karpenter.sh/v1alpha1`): actual prices and additional resources of instance types. Alpha."""
+"""NodeOverlay (`karpenter.sh/v1alpha1`): adjusted prices and additional resources of instance types. Alpha."""
 
 from typing import Annotated, Final
 
@@ -13,20 +13,20 @@ _KEY_RULES: Final = (
     Rule(
         "self in ['karpenter.sh/capacity-type', 'karpenter.sh/nodepool'] "
         "|| !self.split('/')[0].endsWith('karpenter.sh')",
-        "the label domain karpenter.sh is reserved: of it, write karpenter.sh/capacity-type or karpenter.sh/nodepool",
+        "label domain karpenter.sh is restricted: expected karpenter.sh/capacity-type or karpenter.sh/nodepool",
     ),
     Rule(
         "self != 'kubernetes.io/hostname'",
-        "kubernetes.io/hostname is set when the node starts: leave it out, and choose by another label",
+        "label kubernetes.io/hostname is restricted, because the node sets it at startup: use another label",
     ),
 )
 
 
 class OverlayRequirement(KubeModel):
-    """A condition on a label of the instance type, of its offering, or of the NodePool's nodes."""
+    """A requirement for a label of the instance type, of its offering, or of the NodePool's nodes."""
 
     key: Annotated[str, Crd({"maxLength": 316, "pattern": QUALIFIED_NAME}, _KEY_RULES, required=True)]
-    """The label."""
+    """Key of the label."""
     operator: LabelOperator
     values: LabelValues = ()
 
@@ -34,14 +34,14 @@ class OverlayRequirement(KubeModel):
 _REQUIREMENT_RULES: Final = (
     Rule(
         "self.all(r, !(r.operator in ['In', 'NotIn']) || (has(r.values) && size(r.values) > 0))",
-        "operators In and NotIn need at least one entry in 'values'; to ask only whether the label is there, "
-        "write operator: Exists or DoesNotExist",
+        "requirements with operator 'In' or 'NotIn' must have a value defined; to match any or no value, "
+        "use operator: Exists or DoesNotExist",
     ),
     Rule(
         "self.all(r, !(r.operator in ['Gt', 'Lt', 'Gte', 'Lte']) || (has(r.values) && size(r.values) == 1 "
         "&& int(r.values[0]) >= 0))",
-        "operators Gt, Lt, Gte and Lte compare with one whole number that is not negative: "
-        "write exactly one, as text, such as values: ['4']",
+        "requirements with operator 'Gt', 'Lt', 'Gte' or 'Lte' must have a single non-negative integer value, "
+        "e.g. values: ['4']",
     ),
 )
 
@@ -52,35 +52,35 @@ class NodeOverlaySpec(KubeModel):
     requirements: Annotated[
         tuple[OverlayRequirement, ...], Crd({"maxItems": 100}, _REQUIREMENT_RULES, required=True)
     ] = ()
-    """Which instance types and offerings, by labels that nodes are known by and by labels of the NodePool's template;
-    an empty list: all."""
+    """Instance types and offerings, selected by well-known labels and by labels of the NodePool's template. Empty list:
+    all."""
     price: Annotated[str | None, Crd({"pattern": PRICE})] = None
-    """Price in US dollars an hour, such as '0.25'."""
+    """Price in US dollars per hour, such as '0.25'."""
     price_adjustment: Annotated[str | None, Crd({"pattern": ADJUSTMENT})] = None
-    """By how much its price changes: dollars an hour such as '+0.05' or '-0.1', or a share such as '+10%' or '-25%';
-    never below nothing."""
+    """Change of the price: US dollars per hour such as '+0.05' or '-0.1', or a share such as '+10%' or '-25%'. The
+    price is never negative."""
     capacity: Annotated[
         Quantities,
         Crd(
             rules=(
                 Rule(
                     "self.all(x, !(x in ['cpu', 'memory', 'ephemeral-storage', 'pods']))",
-                    "cpu, memory, ephemeral-storage and pods are what the instance type has: remove them from "
-                    "'capacity', which adds extended resources alone",
+                    "cpu, memory, ephemeral-storage and pods are restricted: remove them from 'capacity', which adds "
+                    "only extended resources",
                 ),
             )
         ),
     ] = {}
-    """Extended resources that the nodes have in addition to known ones, such as smarter-devices/fuse: 1."""
+    """Additional extended resources of the nodes, such as smarter-devices/fuse: 1."""
     weight: Annotated[int | None, Crd({**INT32, "minimum": 1, "maximum": 10000})] = None
-    """Of two overlays for the same thing the one with more weight counts; with the same weight they are in conflict.
+    """Of overlays that set the same value, the one with the largest weight applies; equal weights are a conflict.
     Unset: 0."""
 
 
 SPEC_RULES: Final = (
     Rule(
         "!has(self.price) || !has(self.priceAdjustment)",
-        "a price is set or adjusted: remove 'price' or 'priceAdjustment'",
+        "cannot set both 'price' and 'priceAdjustment'",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""NodePool (`karpenter.sh/v1`): allowed nodes, their number, and their disruption."""
+"""NodePool (`karpenter.sh/v1`): requirements, limits and disruption of a pool's nodes."""
 
 from typing import Annotated, Final
 
@@ -9,14 +9,14 @@ from tenure.apis.nodeclaim import NodeSpec
 
 
 class Budget(KubeModel):
-    """How many nodes of the pool may go at once, always or while a schedule is active."""
+    """How many nodes of the pool may be disrupted at once, always or while a schedule is active."""
 
     nodes: Annotated[str, Crd({"default": "10%", "pattern": r"^((100|[0-9]{1,2})%|[0-9]+)$"}, required=True)] = "10%"
     """A number of nodes such as '5', or a share of the pool's nodes such as '10%', rounded up."""
     schedule: Annotated[str | None, Crd({"pattern": CRON})] = None
-    """When the budget begins to hold, as a cron line in UTC or a macro such as @hourly."""
+    """When the budget becomes active: a cron schedule in UTC, or a macro such as @hourly."""
     duration: Annotated[str | None, Crd({"pattern": r"^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$"})] = None
-    """How long it then holds, in hours and minutes such as '8h' or '1h30m'."""
+    """How long the budget stays active, in hours and minutes such as '8h' or '1h30m'."""
     reasons: Annotated[
         tuple[str, ...] | None,
         Crd(
@@ -24,18 +24,19 @@ class Budget(KubeModel):
             items=Crd({"enum": ["Underutilized", "Empty", "Drifted"]}, doc="A reason to disrupt."),
         ),
     ] = None
-    """Which disruptions it counts; unset: all."""
+    """Disruption reasons that the budget applies to; unset: all."""
 
 
 class Disruption(KubeModel):
     """Voluntary replacement and removal of nodes."""
 
     consolidate_after: Annotated[str, Crd({"pattern": DURATION_OR_NEVER}, required=True)] = "0s"
-    """How long a node must have had no pod come or go before it is considered, such as '30s', or 'Never'."""
+    """How long no pod may have been added to or removed from a node before it is considered for consolidation, such as
+    '30s', or 'Never'."""
     consolidation_policy: Annotated[
         str, Crd({"default": "WhenEmptyOrUnderutilized", "enum": ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"]})
     ] = "WhenEmptyOrUnderutilized"
-    """Which nodes are considered."""
+    """Which nodes are considered for consolidation."""
     budgets: Annotated[
         tuple[Budget, ...],
         Crd(
@@ -43,13 +44,13 @@ class Disruption(KubeModel):
             (
                 Rule(
                     "self.all(b, has(b.schedule) == has(b.duration))",
-                    "a budget has both 'schedule' and 'duration', or neither: add the missing one, such as "
-                    "duration: 8h, or remove the other so that the budget always holds",
+                    "'schedule' must be set with 'duration': add the missing one, e.g. duration: 8h, or remove the "
+                    "other so that the budget is always active",
                 ),
             ),
         ),
     ] = (Budget(),)
-    """How many nodes may go at once. Of several that are active the tightest counts."""
+    """How many nodes may be disrupted at once. Of the active budgets, the most restrictive one applies."""
 
 
 class TemplateMeta(KubeModel):
@@ -72,7 +73,7 @@ class TemplateSpec(NodeSpec):
     """Template of the pool's NodeClaims."""
 
     taints: Annotated[tuple[Taint, ...], Crd(ATOMIC)] = ()
-    """Taints the nodes keep."""
+    """Permanent taints of the nodes."""
     requirements: Annotated[
         tuple[Requirement, ...],
         Crd(
@@ -82,24 +83,24 @@ class TemplateSpec(NodeSpec):
             items=Crd(fields={"key": Crd(rules=crd_schema.label_key_rules(of_each_key=False, pool=True))}),
         ),
     ] = ()
-    """Requirements of every node; pods narrow them."""
+    """Requirements of every node; pods can narrow them."""
     node_class_ref: Annotated[
         NodeClassRef,
         Crd(
             rules=(
                 Rule(
                     "self.group == oldSelf.group",
-                    "the group of nodeClassRef never changes: write the old group again, or make a new NodePool",
+                    "nodeClassRef.group is immutable: restore the old group or create a new NodePool",
                 ),
                 Rule(
                     "self.kind == oldSelf.kind",
-                    "the kind of nodeClassRef never changes: write the old kind again, or make a new NodePool",
+                    "nodeClassRef.kind is immutable: restore the old kind or create a new NodePool",
                 ),
             ),
             required=True,
         ),
     ] = NodeClassRef()
-    """The NodeClass that says how instances are made."""
+    """The NodeClass that configures the instances."""
 
 
 class NodeClaimTemplate(KubeModel):
@@ -110,32 +111,32 @@ class NodeClaimTemplate(KubeModel):
 
 
 class NodePoolSpec(KubeModel):
-    """Nodes that the pool may have."""
+    """Template, disruption and limits of the pool's nodes."""
 
     template: Annotated[NodeClaimTemplate, Crd(required=True)] = NodeClaimTemplate()
     disruption: Annotated[Disruption, Crd(schema={"default": {"consolidateAfter": "0s"}})] = Disruption()
     limits: Quantities = {}
-    """No more nodes are made once the pool's capacity reaches these; 'nodes' limits their number."""
+    """No more nodes are created once the pool's capacity reaches the limits; 'nodes' limits their number."""
     weight: Annotated[int | None, Crd({**INT32, "minimum": 1, "maximum": 100})] = None
-    """Pools with more weight are tried first; unset: 0."""
+    """Pools with a larger weight are tried first; unset: 0."""
     replicas: Annotated[
-        int | None, Crd({**INT64, "minimum": 0}, doc="A static pool of this many nodes, whatever the pods need. Alpha.")
+        int | None, Crd({**INT64, "minimum": 0}, doc="A static pool of this many nodes, regardless of pods. Alpha.")
     ] = None
-    """Set: a static pool of that many nodes."""
 
 
 SPEC_RULES: Final = (
     Rule(
         "has(self.replicas) == has(oldSelf.replicas)",
-        "a NodePool stays static (with 'replicas') or dynamic (without): to change it, make a new NodePool",
+        "cannot transition a NodePool between static ('replicas' set) and dynamic ('replicas' unset): "
+        "create a new NodePool",
     ),
     Rule(
         "!has(self.replicas) || !has(self.limits) || self.limits.all(r, r == 'nodes')",
-        "a NodePool with 'replicas' can be limited in 'limits.nodes' alone: remove the other limits",
+        "only 'limits.nodes' is supported on NodePools with 'replicas': remove the other limits",
     ),
     Rule(
         "!has(self.replicas) || !has(self.weight)",
-        "'weight' means nothing for a NodePool with 'replicas': remove it",
+        "'weight' is not supported on NodePools with 'replicas': remove it",
     ),
 )
 

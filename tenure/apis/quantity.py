@@ -1,7 +1,7 @@
-"""Kubernetes quantities (`100m`, `1.5Gi`, `2e3`), parsed and written exactly, in whole numbers.
+"""Kubernetes quantities (`100m`, `1.5Gi`, `2e3`), parsed and formatted exactly, with integer arithmetic.
 
-Mirrors `resource.Quantity`: fractions below a billionth round away from zero, as does reading an integer. The
-canonical text keeps the family (decimal, binary, exponent) of the input.
+Follows `resource.Quantity`: fractions below a billionth round away from zero, as do conversions to integers. The
+canonical form keeps the format (decimal, binary, exponent) of the input.
 """
 
 import re
@@ -32,24 +32,24 @@ _BINARY_SUFFIX: Final = ("", *_BINARY)
 _TEXT: Final = re.compile(
     r"([+-]?)(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]+))?", re.ASCII
 )
-# The API server cuts binary texts beyond 64 bits to this, and decimal ones not.
+# The API server caps binary quantities at this, but not decimal ones.
 _LARGEST_BINARY: Final = (2**63 - 1) * NANO
 MAX_KEY: Final = 100
 """Characters of a resource name in an error."""
 MAX_LENGTH: Final = 64
-"""Characters. A longer text is refused before it is parsed."""
+"""Characters. Longer text is rejected before parsing."""
 MAX_AMOUNT: Final = 2**53
-"""Larger amounts count as this one: no instance type has as much, and 1,000 of them add up below 64 bits."""
-# A larger exponent would let a short text fill the memory.
+"""Larger amounts are capped at this: no instance type has as much, and the sum of 1,000 stays below 64 bits."""
+# A larger exponent would let a short text exhaust the memory.
 _MAX_EXPONENT: Final = 1000
 
 
 class QuantityError(ValueError):
-    """The text is no quantity; the message has the expected form."""
+    """Invalid quantity; the message has the expected form."""
 
 
 class Quantity(NamedTuple):
-    """An exact amount: `nano` billionths of the base unit (core, byte, piece), and how to write it."""
+    """An exact amount: `nano` billionths of the base unit (core, byte, piece), and its format."""
 
     nano: int
     format: Format = "DecimalSI"
@@ -67,9 +67,9 @@ class Quantity(NamedTuple):
 
 
 def parse(text: str | float) -> Quantity:
-    """The exact quantity of a text, or of a plain number as manifests may have it.
+    """Parse text, or a plain number as in manifests.
 
-    Raises QuantityError for any other value, and for a text longer than MAX_LENGTH.
+    Raises QuantityError for any other value, and for text longer than MAX_LENGTH.
     """
     if isinstance(text, int) and not isinstance(text, bool):
         return Quantity(text * NANO)
@@ -103,13 +103,13 @@ def cpu_millis(text: str | float) -> int:
 
 
 def parse_amount(resource: str, text: str | float) -> int:
-    """Millicores for `cpu`, base units for all else, between -MAX_AMOUNT and MAX_AMOUNT. Raises QuantityError."""
+    """Millicores for `cpu`, else base units, between -MAX_AMOUNT and MAX_AMOUNT. Raises QuantityError."""
     amount = cpu_millis(text) if resource == "cpu" else parse_quantity(text)
     return max(-MAX_AMOUNT, min(amount, MAX_AMOUNT))
 
 
 def parse_resources(resources: Mapping[str, str | float] | None) -> dict[str, int]:
-    """A Kubernetes ResourceList as plain integers; empty for None. Raises QuantityError naming the resource."""
+    """A Kubernetes ResourceList as integers; empty for None. Raises QuantityError with the name of the resource."""
     amounts: dict[str, int] = {}
     for resource, text in (resources or {}).items():
         try:
@@ -120,17 +120,17 @@ def parse_resources(resources: Mapping[str, str | float] | None) -> dict[str, in
 
 
 def format_quantity(value: int, form: Format = "DecimalSI") -> str:
-    """The canonical text of a number of whole base units."""
+    """The canonical form of whole base units."""
     return _write(value * NANO, form)
 
 
 def format_cpu(millis: int) -> str:
-    """The canonical text of millicores: `1500m`, `2`."""
+    """The canonical form of millicores: `1500m`, `2`."""
     return _write(millis * (NANO // 1000), "DecimalSI")
 
 
 def format_amount(resource: str, amount: int) -> str:
-    """The canonical text of an amount counted as `model.resources` does: memory and storage in Ki, Mi, Gi."""
+    """The canonical form of an amount of `tenure.apis.resources`: memory and storage in Ki, Mi, Gi."""
     if resource == "cpu":
         return format_cpu(amount)
     binary = resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
@@ -138,7 +138,7 @@ def format_amount(resource: str, amount: int) -> str:
 
 
 def format_resources(amounts: Mapping[str, int]) -> dict[str, str]:
-    """A Kubernetes ResourceList from plain integers, in the order of the keys given."""
+    """A Kubernetes ResourceList from integers; keeps the order of the keys."""
     return {resource: format_amount(resource, amount) for resource, amount in amounts.items()}
 
 
@@ -147,7 +147,7 @@ def _parse_magnitude(integer: str, fraction: str, suffix: str, exponent: str) ->
     if suffix in _BINARY:
         shift = _BINARY[suffix]
         nano = _divide_rounding_outward((digits << shift) * NANO, 10 ** len(fraction))
-        # A fraction of one byte is written in decimals, there being no binary suffix for it.
+        # There is no binary suffix for a fraction of a byte, so it is formatted as a decimal.
         form: Format = "DecimalSI" if 0 < nano < NANO else "BinarySI"
         return min(nano, _LARGEST_BINARY), form
     scale = max(-_MAX_EXPONENT, min(_MAX_EXPONENT, int(exponent))) if exponent else _DECIMAL[suffix]
@@ -157,7 +157,6 @@ def _parse_magnitude(integer: str, fraction: str, suffix: str, exponent: str) ->
 
 
 def _divide_rounding_outward(number: int, by: int) -> int:
-    """Division that rounds away from zero."""
     return -(-number // by) if number >= 0 else number // by
 
 

@@ -1,4 +1,4 @@
-"""Amounts of resources as plain integers, and the taints that Tenure sets, waits for or ignores.
+"""Amounts of resources as integers, and the taints that Tenure sets, waits for or ignores.
 
 `cpu` is in millicores; `memory`, `ephemeral-storage` and hugepages in bytes; everything else is a count.
 """
@@ -47,19 +47,19 @@ def elementwise_max(*many: Resources) -> dict[str, int]:
 
 
 def fits(request: Resources, available: Resources) -> bool:
-    """True when every amount asked for is there; an amount of zero asks for nothing."""
+    """Whether every requested amount is available; an amount of zero or less requests nothing."""
     return all(amount <= available.get(key, 0) for key, amount in request.items() if amount > 0)
 
 
 def exceeded_resources(usage: Resources, limits: Resources) -> tuple[str, ...]:
-    """The keys in which usage is above its limit, sorted."""
+    """The resources whose usage exceeds the limit, sorted."""
     return tuple(sorted(key for key, limit in limits.items() if usage.get(key, 0) > limit))
 
 
 DISRUPTED: Final = Taint(key=labels.DISRUPTED_TAINT_KEY, effect=labels.NO_SCHEDULE)
 UNREGISTERED: Final = Taint(key=labels.UNREGISTERED_TAINT_KEY, effect=labels.NO_EXECUTE)
-# Present on a node while it starts: planning looks through them until the node is initialized, and
-# initialization waits until all are gone.
+# Taints of a node during startup. Planning ignores them until the node is initialized, and initialization waits until
+# all are removed.
 KNOWN_EPHEMERAL: Final = (
     Taint(key=labels.NOT_READY_TAINT_KEY, effect=labels.NO_SCHEDULE),
     Taint(key=labels.NOT_READY_TAINT_KEY, effect=labels.NO_EXECUTE),
@@ -85,16 +85,16 @@ TRANSIENT: Final = frozenset(
         labels.SHUTDOWN_TAINT_KEY,
     }
 )
-"""Keys of taints that come and go with a node's health, whatever their effect."""
+"""Keys of taints that reflect a node's health, with any effect."""
 
 
 def is_transient_taint(key: str) -> bool:
-    """Whether a taint of this key is temporary on any node; so are the startup taints of a NodePool."""
+    """Whether taints with this key are temporary on any node. A NodePool's startup taints are temporary too."""
     return key in TRANSIENT or key.startswith(labels.READINESS_TAINT_PREFIX)
 
 
 def merge(existing: Iterable[Taint], added: Iterable[Taint]) -> tuple[Taint, ...]:
-    """The existing taints, and those of `added` whose key and effect are not among them."""
+    """The existing taints, and the taints of `added` with a new key and effect."""
     merged = list(existing)
     for taint in added:
         if not any(taint.matches(one) for one in merged):

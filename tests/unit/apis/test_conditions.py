@@ -81,7 +81,7 @@ def test_unknown_without_a_reason_awaits_reconciliation() -> None:
 
 
 def test_false_needs_a_reason() -> None:
-    with pytest.raises(ValueError, match="Launched is set to False without a reason"):
+    with pytest.raises(ValueError, match="Launched: status False requires a reason"):
         set_status((), "Launched", "False")
 
 

@@ -90,7 +90,7 @@ def test_what_follows_a_deadline_is_the_policy_s_where_it_says(phase: Phase) -> 
     ("fields", "problem"),
     [
         ({"launch": {"deadline": "0s"}}, "launch.deadline: '0s': invalid duration, expected"),
-        ({"drain": {"deadline": "2d"}}, "drain.deadline: '2d': invalid duration, days are no unit, expected '48h'"),
+        ({"drain": {"deadline": "2d"}}, "drain.deadline: '2d': invalid duration, days are not a unit, expected '48h'"),
         ({"notReadyGrace": "Never"}, "notReadyGrace: 'Never' has no end"),
         (
             {"launch": {"deadline": "10m"}, "registration": {"deadline": "9m59s"}},

@@ -83,7 +83,7 @@ def test_the_goal_of_a_wave(nodes: str | None, size: int, goal: int) -> None:
         ),
         (
             {"waves": [{"soak": "1d"}]},
-            "spec.rollout.waves[0].soak: '1d': invalid duration, days are no unit, expected '24h'",
+            "spec.rollout.waves[0].soak: '1d': invalid duration, days are not a unit, expected '24h'",
         ),
         ({"health": {"every": "1s"}}, "spec.rollout.health.every: '1s': too short, expected e.g. 1m"),
         (
