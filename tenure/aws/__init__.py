@@ -1,1 +1,1 @@
-"""boto3 adapters: they satisfy the ports in `activities/ports/core.py` and raise `model.faults`."""
+"""boto3 adapters. They implement the ports in `activities/ports/core.py` and raise the faults of `model/errors.py`."""

@@ -1,4 +1,4 @@
-"""Puts the AWS adapters together. `worker.py` gives them to the activities, and mypy proves the fit there."""
+"""Constructs the AWS adapters. `worker.py` passes them to the activities, where mypy checks them against the ports."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ from tenure.aws.settings import AwsSettings
 
 @dataclass(frozen=True, slots=True)
 class AwsAdapters:
-    """The AWS adapters of the process; they share clients, rate limits and cached subnets."""
+    """The AWS adapters of a process, with shared clients, rate limits and cached subnets."""
 
     clients: AwsClients
     fleet: AwsFleet
@@ -49,9 +49,9 @@ def build(
     clients: AwsClients | None = None,
     overlays: ReadAcceptedOverlays | None = None,
 ) -> AwsAdapters:
-    """Opens no connection; takes some tenths of a second where it makes the clients itself.
+    """Opens no connection; takes some tenths of a second without `clients`.
 
-    `region`: as read by an earlier one. `overlays`: None where nothing is launched."""
+    `region`: data from earlier adapters. `overlays`: None if the process launches no instances."""
     clients = clients or AwsClients(settings)
     clusters = Clusters(clients, settings)
     templates = LaunchTemplates(clients, settings)

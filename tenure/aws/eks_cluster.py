@@ -1,4 +1,4 @@
-"""The cluster as nodes must know it: given by the settings, or read from eks:DescribeCluster."""
+"""The cluster facts that nodes need to join, from the settings or from eks:DescribeCluster."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -30,7 +30,7 @@ class ClusterFacts(Value):
 
 
 class Clusters:
-    """Raises model.faults if EKS must be queried and fails."""
+    """Raises model.faults if a query to EKS is needed and fails."""
 
     def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
         self._clients, self._settings = clients, settings

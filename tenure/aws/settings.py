@@ -1,4 +1,4 @@
-"""Start settings of the AWS adapters; `worker.py` fills them from its settings."""
+"""Settings of the AWS adapters; `worker.py` fills them from its own settings."""
 
 from tenure.apis.feature_gates import FeatureGate
 from tenure.model.base import Value
@@ -11,15 +11,15 @@ class AwsSettings(Value):
     region: str
     cluster_endpoint: str = ""
     cluster_ca_bundle: str = ""
-    """Base64 of the PEM, as EKS gives it."""
+    """Base64 of the PEM, as EKS returns it."""
     kubernetes_version: str = ""
     """Major and minor, such as 1.34."""
     cluster_cidr: str = ""
-    """The range of Service addresses."""
+    """CIDR of Service addresses."""
     cluster_dns: str = ""
-    """Address of kube-dns; one of IPv6 makes the cluster an IPv6 one."""
+    """Address of kube-dns. An IPv6 address means an IPv6 cluster."""
     endpoint_url: str = ""
-    """All services at one address; empty leaves it to AWS_ENDPOINT_URL, which boto3 reads itself."""
+    """Endpoint of all AWS services. If empty, boto3 reads AWS_ENDPOINT_URL."""
     vm_memory_overhead_percent: float = 0.075
     reserved_enis: int = 0
     isolated_vpc: bool = False
@@ -30,7 +30,7 @@ class AwsSettings(Value):
     feature_gates: dict[str, bool] = {}
     disable_dry_run: bool = False
     pool_size: int = 16
-    """Threads and connections to AWS; every other size derives from it."""
+    """Number of threads for AWS calls, and of connections per client."""
 
     def is_gate_enabled(self, gate: FeatureGate) -> bool:
         return self.feature_gates.get(gate, False)

@@ -1,6 +1,6 @@
-"""The tags of everything that Tenure makes in AWS, as the IAM policy demands them.
+"""Tags of the AWS resources that Tenure creates, as the IAM policy requires them.
 
-Discovery, permissions and clean-up rest on them, so that they win over the tags of an EC2NodeClass.
+Discovery, permissions and garbage collection depend on them, so they override the tags of an EC2NodeClass.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ def cluster_tag(settings: AwsSettings) -> str:
 
 
 def node_tags(settings: AwsSettings, node_class: EC2NodeClass, pool: str) -> dict[str, str]:
-    """Of fleets, instances, volumes, network interfaces, spot requests and launch templates."""
+    """Tags of fleets, instances, volumes, network interfaces, spot requests and launch templates."""
     return _class_tags(settings, node_class) | {labels.TAG_NODEPOOL: pool}
 
 
@@ -38,7 +38,7 @@ def _class_tags(settings: AwsSettings, node_class: EC2NodeClass) -> dict[str, st
 
 
 def as_list(tags: Mapping[str, str]) -> list[Any]:
-    """As the APIs take them, in a fixed order."""
+    """The tags as the APIs accept them, sorted by key."""
     return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
 
 
@@ -47,12 +47,12 @@ def tag_specifications(kinds: Iterable[str], tags: Mapping[str, str]) -> list[An
 
 
 def as_dict(tags: Any) -> dict[str, str]:
-    """As the APIs answer them, or nothing."""
+    """Parse tags of an API response, which may be None."""
     return {tag["Key"]: tag.get("Value", "") for tag in tags or ()}
 
 
 def tag_filters(tags: Mapping[str, str]) -> list[Any]:
-    """Filters for a selector's tags; the value `*` asks for the key alone."""
+    """Filters for a selector's tags; the value `*` matches any value."""
     return [
         {"Name": "tag-key", "Values": [key]} if value == "*" else {"Name": f"tag:{key}", "Values": [value]}
         for key, value in sorted(tags.items())

@@ -1,4 +1,4 @@
-"""The image families that an EC2NodeClass can name, one row each, and the SSM parameters of their aliases.
+"""The image families of an EC2NodeClass, and the SSM parameters of their aliases.
 
 The paths are those that AWS publishes for EKS, Bottlerocket and Windows.
 """
@@ -22,13 +22,13 @@ class DefaultDisk:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One image family. `data_device` is the disk that pods' ephemeral storage lies on."""
+    """One image family. `data_device` is the disk with the ephemeral storage of pods."""
 
     name: str
     disks: tuple[DefaultDisk, ...]
     data_device: str = ""
     eni_limited_overhead: bool = False
-    """kube-reserved memory counts the pods that the interfaces allow, whatever maxPods says."""
+    """kube-reserved memory is computed from the pods that the interfaces allow, regardless of maxPods."""
     pods_per_core: bool = True
     eni_limited_pods: bool = True
     any_kubelet_key: bool = False
@@ -76,7 +76,7 @@ _BY_ALIAS: Final = {name.lower(): family for name, family in FAMILIES.items() if
 
 
 def family_of_alias(alias: str) -> Family | None:
-    """The family that `family@version` names."""
+    """The family of an alias `family@version`; None if unknown."""
     return _BY_ALIAS.get(alias.partition("@")[0].lower())
 
 
@@ -99,24 +99,24 @@ _LATEST: Final = "latest"
 
 @dataclass(frozen=True, slots=True)
 class AliasParameter:
-    """A parameter that names an image, and the requirements of each kind of node that the image is for."""
+    """An SSM parameter with an image ID, and the requirements of each node variant that the image supports."""
 
     path: str
     variants: tuple[tuple[Requirement, ...], ...]
     moves: bool = True
-    """It names another image from time to time; that of a version never does."""
+    """Whether AWS updates the parameter. The parameter of a pinned version never changes."""
 
 
 class AliasError(ValueError):
-    """The alias cannot be used; the message says why."""
+    """The alias cannot be used; the message has the reason."""
 
 
 def parameters_of(alias: str, version: str, minor: int) -> tuple[AliasParameter, ...]:
-    """For Kubernetes `version` (such as 1.34), whose minor is given too. Raises AliasError."""
+    """The parameters for Kubernetes `version`, such as 1.34, with minor version `minor`. Raises AliasError."""
     name, at, image_version = alias.partition("@")
     family = family_of_alias(alias)
     if family is None or not at or not image_version or "@" in image_version:
-        raise AliasError(f"alias {alias!r} is not of the form family@version, such as al2023@latest")
+        raise AliasError(f"alias {alias!r}: invalid format, expected family@version, e.g. al2023@latest")
     if family is AL2 and minor >= 33:
         raise AliasError(f"AL2 images end with Kubernetes 1.32, the cluster runs {version}; use al2023@latest")
     if family.os == "windows":
@@ -164,7 +164,7 @@ _PARAMETERS: Final[dict[str, tuple[tuple[str, str, str, tuple[str, ...]], ...]]]
         (*_bottlerocket("-nvidia", "arm64"), _ARM64, (_NVIDIA,)),
     ),
 }
-"""By family: the path of the latest image and of a version's, the architecture, and the kinds of node."""
+"""By family: path of the latest image, path of a pinned version, architecture, and node variants."""
 
 
 def _windows_parameters(
@@ -172,7 +172,7 @@ def _windows_parameters(
 ) -> tuple[AliasParameter, ...]:
     year = name.lower().removeprefix("windows")
     if image_version != _LATEST:
-        raise AliasError(f"Windows images are published as latest alone; write {name}@latest")
+        raise AliasError(f"alias {name}@{image_version}: Windows images cannot be pinned, expected {name}@latest")
     if year == "2025" and 0 < minor < 35:
         raise AliasError(f"Windows 2025 images begin with Kubernetes 1.35, the cluster runs {version}")
     path = f"/aws/service/ami-windows-latest/Windows_Server-{year}-English-Core-EKS_Optimized-{version}/image_id"
@@ -184,7 +184,7 @@ def _windows_parameters(
 
 
 def _variant_requirements(architecture: str, variant: str) -> tuple[Requirement, ...]:
-    """Keys by length and then by alphabet, as the status shows them."""
+    """Sorted by length of the key, then by key, as in the status."""
     arch = Requirement(key=labels.ARCH, operator="In", values=(architecture,))
     gpus = Requirement(key=labels.INSTANCE_GPU_COUNT, operator="Exists" if variant == _NVIDIA else "DoesNotExist")
     chips = Requirement(

@@ -1,7 +1,7 @@
-"""The images that `amiSelectorTerms` select, and the one that each instance type boots.
+"""Resolves `amiSelectorTerms` to images, and chooses the image of each instance type.
 
-Of images for the same kind of node the newest that is not deprecated is kept. An image that asks for a label is not for
-a type that lacks it; the first that fits in `status.amis` is taken.
+For each set of requirements the newest image that is not deprecated is kept. An instance type boots the first image of
+`status.amis` whose requirements it satisfies; a required label that the type lacks is not satisfied.
 """
 
 import asyncio
@@ -58,14 +58,17 @@ class Images:
         self._parameters = Parameters(clients, clock)
 
     async def resolve(self, node_class: EC2NodeClass) -> Sequence[ResolvedAmi]:
-        """Newest first; empty when nothing is found."""
+        """The images, newest first."""
         key = (node_class.uid, node_class.metadata.generation)
         return await get_or_load(self._resolved, key, lambda: self._find_amis(node_class.spec.ami_selector_terms))
 
     async def apply_pin(
         self, pin: ImagePin, found: Sequence[ResolvedAmi]
     ) -> tuple[Sequence[ResolvedAmi], Sequence[str]]:
-        """The images with pinned ones replaced, and the pinned images that no longer exist; these are not replaced."""
+        """Replace the images that the pin maps to another image.
+
+        Returns the images, and the IDs of replacements that no longer exist, which are not applied.
+        """
         image_ids = {pin.images[one.id] for one in found if one.id in pin.images}
         there = {image.id: image for image in await self._by_id(image_ids)}
         instead = {bad: there[good] for bad, good in pin.images.items() if good in there}
@@ -93,13 +96,13 @@ class Images:
         return [(image, variant) for one in parameters if (image := images.get(one.path)) for variant in one.variants]
 
     async def _published_images(self, parameters: Sequence[AliasParameter]) -> dict[str, FoundImage | None]:
-        """Images by the path of their parameter, of those that exist; None where the image is gone."""
+        """Images by parameter path. Missing parameters are left out; None if the image no longer exists."""
         ids = await asyncio.gather(*(self._parameters.get_published(one.path) for one in parameters))
         images = {image.id: image for image in await self._by_id(set(filter(None, ids)))}
         return {one.path: images.get(name) for one, name in zip(parameters, ids, strict=True) if name}
 
     async def _of_terms(self, terms: Sequence[AmiTerm]) -> list[tuple[FoundImage, tuple[Requirement, ...]]]:
-        """Of a term `id` counts before `ssmParameter`, and that before the others."""
+        """Resolve each term by its `id`, else by `ssmParameter`, else by the other fields."""
         by_parameter = [term.ssm_parameter for term in terms if term.ssm_parameter and not term.id]
         named = await asyncio.gather(*(self._read_parameter(name) for name in by_parameter))
         ids = {term.id for term in terms if term.id} | {one for one in named if one.startswith("ami-")}
@@ -118,7 +121,7 @@ class Images:
             return await self._parameters.get_custom(name)
         except BadInput as fault:
             raise BadInput(
-                f"spec.amiSelectorTerms: ssmParameter {name!r} is no name or ARN of a parameter: {fault.message}",
+                f"spec.amiSelectorTerms: ssmParameter {name!r} is not a parameter name or ARN: {fault.message}",
                 code=fault.code,
             ) from fault
 
@@ -127,8 +130,8 @@ class Images:
         return await self._describe_images([{"Name": "image-id", "Values": image_ids}], ()) if image_ids else []
 
     async def _search_images(self, term: AmiTerm) -> list[FoundImage]:
-        """By name, tags and owner. A name without an owner uses default owners, since any account may publish under
-        it."""
+        """Search by name, tags and owner. A name without an owner is limited to the default owners, because any account
+        can publish an image under that name."""
         filters = tag_filters(term.tags) + ([{"Name": "name", "Values": [term.name]}] if term.name else [])
         owners = (term.owner,) if term.owner else _DEFAULT_OWNERS if term.name else ()
         if not filters and not owners:
@@ -137,7 +140,7 @@ class Images:
             return await self._describe_images(filters, owners)
         except BadInput as fault:
             raise BadInput(
-                f"spec.amiSelectorTerms: EC2 refuses the search for name {term.name!r}, owner {term.owner!r}, tags "
+                f"spec.amiSelectorTerms: EC2 rejected the search for name {term.name!r}, owner {term.owner!r}, tags "
                 f"{dict(term.tags)}: {fault.message}",
                 code=fault.code,
             ) from fault
@@ -170,7 +173,7 @@ def _parse_image(raw: Mapping[str, Any]) -> FoundImage:
 
 
 def _is_stale(image: FoundImage | None) -> bool:
-    """Gone or deprecated: its parameter may name another by now."""
+    """Missing or deprecated images, whose parameter may have a new image by now."""
     return image is None or image.deprecated
 
 
@@ -181,7 +184,10 @@ def _is_past(text: str) -> bool:
 
 
 def _is_better(left: FoundImage, right: FoundImage) -> bool:
-    """The newer, then the larger name; of copies with one date and name the one that the status would list first."""
+    """Prefer images that are not deprecated, then newer ones, then larger names.
+
+    Of copies with the same date and name, the status lists the one with the smaller ID first.
+    """
     if left.deprecated != right.deprecated:
         return right.deprecated
     if (left.created, left.name) != (right.created, right.name):
@@ -190,7 +196,10 @@ def _is_better(left: FoundImage, right: FoundImage) -> bool:
 
 
 class ImageMap:
-    """Built once per class; types with the same values of the keys that images ask for share an answer."""
+    """Chooses images for the instance types of one class.
+
+    Types with equal values of all labels that the images require share a cached result.
+    """
 
     def __init__(self, amis: Iterable[ResolvedAmi]) -> None:
         self._images = [(ami.id, requirements_of(ami)) for ami in amis]
@@ -198,7 +207,7 @@ class ImageMap:
         self._image_by_values: dict[tuple[tuple[str, ...], ...], str] = {}
 
     def image_for(self, labels: Mapping[str, tuple[str, ...]]) -> str:
-        """The image's id; empty when none fits."""
+        """The ID of the image; empty if none fits."""
         values = tuple(labels.get(key, ()) for key in self._keys)
         if values not in self._image_by_values:
             self._image_by_values[values] = self._first_fit(dict(zip(self._keys, values, strict=True)))

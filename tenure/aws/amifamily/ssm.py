@@ -1,6 +1,6 @@
 """SSM parameters with image IDs, published by AWS or by the user.
 
-A missing parameter is a valid answer; while a parameter cannot be read, its last known value holds.
+A missing parameter is a valid result. While a parameter cannot be read, its last known value is used.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ _PUBLISHED_SECONDS: Final = 24 * 3600.0
 _CUSTOM_SECONDS: Final = 300.0
 _MISSING_SECONDS: Final = 300.0
 _INVALIDATION_SECONDS: Final = 1800.0
-"""A parameter is asked for again out of turn at most once in that time."""
+"""Minimum interval between early refreshes of a parameter."""
 
 
 class Parameters:
-    """Raises model.faults where nothing is known of a parameter and SSM does not answer."""
+    """Raises model.faults if a parameter has no known value and cannot be read."""
 
     def __init__(self, clients: AwsClients, clock: Callable[[], float] = time.monotonic) -> None:
         self._clients = clients
@@ -38,15 +38,18 @@ class Parameters:
         self._read_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def get_published(self, path: str) -> str:
-        """Of AWS's own parameters, good for a day. Empty when there is none of this name."""
+        """Value of one of AWS's parameters, cached for a day. Empty if the parameter does not exist."""
         return await self._get_value(path, self._published)
 
     async def get_custom(self, name: str) -> str:
-        """Of a parameter that a class names, by name or ARN, good for five minutes. Empty when there is none."""
+        """Value of an EC2NodeClass's parameter, by name or ARN, cached for five minutes. Empty if it does not exist."""
         return await self._get_value(name, self._custom)
 
     def invalidate(self, path: str) -> bool:
-        """The image that it named is deprecated or gone: whether it is to be asked for again now."""
+        """Drop the cached value, because its image is deprecated or missing.
+
+        False if the parameter was invalidated within the last half hour: its cached value stays.
+        """
         if self._invalidated.get(path):
             return False
         self._invalidated[path] = True
@@ -66,7 +69,7 @@ class Parameters:
             except (Throttled, TryLater) as fault:
                 if name not in self._last:
                     raise
-                _log.warning("parameter not read; its last value stands", parameter=name, reason=fault.message)
+                _log.warning("failed to read parameter, using its last value", parameter=name, reason=fault.message)
                 return self._last[name]
 
     async def _read(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""AWS's answers, used again for a while. Only speed depends on them: an answer that is gone is requested again."""
+"""Caches of AWS responses. They only save calls: a missing entry is requested again."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Final, TypeVar
@@ -10,7 +10,6 @@ MAX_ENTRIES: Final = 4096
 
 
 async def get_or_load(cache: MutableMapping[K, V], key: K, load: Callable[[], Awaitable[V]]) -> V:
-    """The cached answer, or the one that `load` returns, which is then cached."""
     value = cache.get(key)
     if value is None:
         value = cache[key] = await load()

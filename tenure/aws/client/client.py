@@ -1,8 +1,8 @@
-"""boto3's clients of one region: calls in threads, botocore's errors as faults of the model.
+"""boto3 clients of one region. Calls run in threads, and botocore's errors become faults of the model.
 
-With botocore's own session, six services' models take 36 MB, and listing instances takes six times as long
-(docs/decisions/worker-memory.md). This one drops documentation, reads times by their form, and of an instance
-only the members that are read.
+With botocore's default session, the models of six services take 36 MB, and listing instances takes six times as long
+(docs/decisions/worker-memory.md). This session drops documentation, parses timestamps by their format, and parses only
+the used members of an instance.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ OF_AN_INSTANCE: Final = frozenset(
     SubnetId Tags
     """.split()  # noqa: SIM905
 )
-"""Used members of EC2's Instance; others are not parsed. A test compares them with the readers."""
+"""The members of EC2's Instance that Tenure uses; others are not parsed. A test compares them with the code."""
 
 
 def new_session() -> Session:
@@ -57,10 +57,10 @@ def new_session() -> Session:
 
 
 class Terse(JSONFileLoader):
-    """Files of botocore's data, in plain dicts."""
+    """Loads botocore's data files as plain dicts, without documentation."""
 
     def load_file(self, file_path: str) -> Any:
-        """None where there is none, as botocore asks for."""
+        """None if the file does not exist, as botocore expects."""
         for ending, opened in _OPENED_BY.items():
             if Path(file_path + ending).is_file():
                 with opened(file_path + ending, "rb") as file:
@@ -69,7 +69,7 @@ class Terse(JSONFileLoader):
 
 
 def parse_datetime(value: Any) -> datetime:
-    """Of EC2's `2026-06-01T12:00:00.000Z`; all else is botocore's to read. Raises ValueError."""
+    """Parse EC2's format, such as `2026-06-01T12:00:00.000Z`, directly and others with botocore. Raises ValueError."""
     if isinstance(value, str) and value[4:5] == "-":
         try:
             return datetime.fromisoformat(value)
@@ -87,7 +87,7 @@ def _of_use(loaded: Any) -> Any:
 
 
 def _without_prose(one: dict[str, Any]) -> dict[str, Any]:
-    """A shape's member may be called documentation too, and is no text."""
+    """Clear documentation. A member of a shape that is called `documentation` is not a string, and stays."""
     if isinstance(one.get("documentation"), str):
         one["documentation"] = ""
     return one
@@ -99,11 +99,11 @@ R = TypeVar("R")
 _CONNECT_SECONDS = 5
 _READ_SECONDS = 30
 _LONG_CALLS = 16
-"""Threads for calls that wait at the service; idle ones are not made."""
+"""Maximum threads for calls that block at the service; they are started as needed."""
 
 
 class AwsClients:
-    """The clients of one region. Attempts are few here, since Temporal retries with the whole activity in view."""
+    """The clients of one region. They retry only once, because Temporal retries the whole activity."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class AwsClients:
         observe_throttled: Callable[[str], None] = lambda operation: None,
         endpoints: Endpoints | None = None,
     ) -> None:
-        """`observe_wait` receives each call's wait for its turn, in seconds."""
+        """`observe_wait` receives the time that each call waited for the rate limiter, in seconds."""
         self.region = settings.region
         self._endpoint = settings.endpoint_url or None
         self._session: Any = boto3.session.Session(botocore_session=new_session(), region_name=settings.region)
@@ -133,7 +133,7 @@ class AwsClients:
 
     @cached_property
     def ec2_without_retries(self) -> "EC2Client":
-        """For calls of which each try is to be counted: no second one is made unseen."""
+        """For calls whose attempts are counted, so that botocore must not retry."""
         config = self._config.merge(Config(retries={"total_max_attempts": 1, "mode": "standard"}))
         client: EC2Client = self._client("ec2", config=config)
         return client
@@ -142,7 +142,7 @@ class AwsClients:
     ssm: "cached_property[SSMClient]" = cached_property(lambda self: self._client("ssm"))
     eks: "cached_property[EKSClient]" = cached_property(lambda self: self._client("eks"))
     sqs: "cached_property[SQSClient]" = cached_property(lambda self: self._client("sqs"))
-    # The types of these are not among those that are installed.
+    # Type stubs of these services are not installed.
     sts: "cached_property[Any]" = cached_property(lambda self: self._client("sts"))
     events: "cached_property[Any]" = cached_property(lambda self: self._client("events"))
     kms: "cached_property[Any]" = cached_property(lambda self: self._client("kms"))
@@ -164,7 +164,7 @@ class AwsClients:
         return await self._call_rate_limited(operation, call, endpoint=_endpoint_of(method))
 
     async def long_call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """The same for a call that the service may hold open: it takes no thread from the others."""
+        """Like `call`, for a call that the service may hold open: it uses a separate thread pool."""
         operation = method.__name__
         call = partial(_invoke, operation, method, *args, **kwargs)
         return await self._call_rate_limited(operation, call, self._waiting, endpoint=_endpoint_of(method))
@@ -176,9 +176,9 @@ class AwsClients:
         pick: Callable[[Mapping[str, Any]], R],
         **request: Any,
     ) -> list[R]:
-        """Every item under `key` of every page, each run through `pick` in the thread. Raises model.faults.
+        """Every item under `key` of every page, converted by `pick` in the thread. Raises model.faults.
 
-        Each page waits its turn, so that long lists and short ones take turns."""
+        Each page waits for the rate limiter, so that a long list does not block others."""
         client, operation = method.__self__, method.__name__  # type: ignore[attr-defined]
         pages: Iterator[Mapping[str, Any]] = iter(client.get_paginator(operation).paginate(**request))
 
@@ -194,7 +194,7 @@ class AwsClients:
         return found
 
     def set_replicas(self, replicas: int) -> None:
-        """Number of workers that call AWS concurrently: each gets an equal share of every rate."""
+        """Set the number of workers that call AWS concurrently; each gets an equal share of every rate."""
         self._buckets.set_replicas(replicas)
 
     async def _call_rate_limited(

@@ -1,6 +1,6 @@
-"""EC2's, IAM's and SSM's error codes, and the faults of the model that botocore's errors become.
+"""Maps error codes of AWS and botocore's errors to faults of the model.
 
-Codes decide; texts do only for two codes that AWS uses for many things.
+The message is only used for two codes that AWS uses for several causes.
 """
 
 from typing import Final
@@ -42,7 +42,7 @@ RESERVATION_UNUSABLE: Final = _codes(
     InvalidCapacityReservationId.NotFound
     """
 )
-"""The reservation is full or has changed: launch another offering instead."""
+"""The reservation is full or has changed, so another offering is launched instead."""
 INSUFFICIENT: Final = (
     SUBNET_FULL
     | SERVICE_LINKED_ROLE
@@ -61,9 +61,9 @@ THROTTLED: Final = _codes(
     ProvisionedThroughputExceededException TransactionInProgressException TooManyRequestsException SlowDown
     """
 )
-"""With all of botocore's own list (`botocore.retries.standard`)."""
+"""Includes botocore's list (`botocore.retries.standard`)."""
 CLOCK: Final = _codes("RequestExpired RequestTimeTooSkewed RequestInTheFuture InvalidSignatureException")
-"""AWS refuses a request whose time differs from its own by over five minutes (for some services fifteen)."""
+"""AWS rejects a request whose time differs from its own by more than five minutes (some services: fifteen)."""
 FORBIDDEN: Final = _codes(
     """
     UnauthorizedOperation AccessDenied AccessDeniedException AuthFailure InvalidClientTokenId
@@ -83,14 +83,14 @@ CONFLICT: Final = _codes(
 )
 DRY_RUN: Final = "DryRunOperation"
 BOTO_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError)
-"""All that a call of botocore raises; the last is for an answer that is cut off or no answer of AWS's."""
+"""Every error of a botocore call; ResponseParserError is raised for truncated responses and responses not from AWS."""
 TOKEN_MISMATCH: Final = _codes("IdempotentParameterMismatch IdempotentInstanceTerminated")
 
 _PROFILE_TEXT: Final = "Invalid IAM Instance Profile"
 
 
 def names_missing_profile(fault: Fault) -> bool:
-    """EC2 does not know the instance profile, or does not know it yet."""
+    """Whether EC2 does not know the instance profile, possibly not yet."""
     return fault.code == "InvalidParameterValue" and _PROFILE_TEXT in fault.message
 
 
@@ -111,7 +111,7 @@ def _fault_of_response(error: ClientError, operation: str) -> Fault:
     code, status = error_body.get("Code", ""), error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     text = f"{operation}: {error_body.get('Message', '')}"
     if code in CLOCK or (code == "SignatureDoesNotMatch" and _is_clock_skew(text)):
-        return Throttled(f"{text}; retried: check that the worker's clock is right", code=code)
+        return Throttled(f"{text}; check the worker's clock", code=code)
     return _class_of(code, status)(text, code=code)
 
 

@@ -1,7 +1,7 @@
-"""One token bucket per API, at the rates that AWS grants an account in a region by default, shared by the replicas.
+"""One token bucket per API, with AWS's default rates for an account and region, shared by the replicas.
 
-Where EC2 refuses sooner the pace falls, and rises again while nothing is refused (docs/decisions/aws-call-rates.md).
-aiolimiter does not fit: neither rate nor level of its AsyncLimiter can be changed, and no token can be returned.
+If EC2 throttles earlier, the rate drops, and recovers while nothing is throttled (docs/decisions/aws-call-rates.md).
+aiolimiter does not fit: rate and level of its AsyncLimiter cannot be changed, and tokens cannot be returned.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 class Rate(NamedTuple):
     per_second: float
     burst: float
-    """Calls that may go out together; less than AWS grants, which leaves some for others in the account."""
+    """Size of the bucket. Lower than AWS's limit, to leave calls to others in the account."""
 
 
 READS: Final = Rate(20, 20)
@@ -29,22 +29,22 @@ _RATES: Final[dict[str, Rate]] = {
     "delete_message_batch": Rate(300, 300),
 }
 _FALLS_TO: Final = 0.7
-"""The share of the pace that is left after a refusal."""
+"""Factor of the rate after a throttled call."""
 _FALLS_EVERY: Final = 1.0
-"""Seconds: refusals that come together are one."""
+"""Seconds. Throttled calls within this time lower the rate once."""
 _RISES: Final = 0.02
-"""Share of the full pace that comes back each second."""
+"""Share of the full rate that is regained per second."""
 _SLOWEST: Final = 0.02
 
 
 def rate_of(operation: str) -> Rate:
-    """By the name of the boto3 method."""
+    """`operation` is the name of the boto3 method."""
     reads = operation.startswith(("describe_", "get_", "list_"))
     return _RATES.get(operation, READS if reads else WRITES)
 
 
 class TokenBucket:
-    """`acquire` waits until a call may go out; calls go in the order in which they asked."""
+    """`acquire` waits for a token; waiting callers are served in order."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class TokenBucket:
 
     @property
     def per_second(self) -> float:
-        """Sustained calls per second at present."""
+        """The current sustained rate."""
         return self._rate.per_second / self._replicas * self._rate_factor
 
     @property
@@ -87,7 +87,7 @@ class TokenBucket:
         self._tokens = min(self._max_tokens, self._tokens + 1)
 
     def on_throttled(self) -> None:
-        """AWS throttled a call: the remaining burst is void, and the granted rate is lower than assumed."""
+        """Drop the remaining tokens and lower the rate, after AWS throttled a call."""
         self._refill()
         self._tokens = min(self._tokens, 0.0)
         if self._filled - self._fell >= _FALLS_EVERY:

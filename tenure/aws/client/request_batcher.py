@@ -1,6 +1,6 @@
-"""Batches the calls of many callers into one.
+"""Batches the requests of many callers into one call.
 
-A window closes after `idle` seconds without a request, at the latest after `longest` seconds or at `size` items.
+A window closes after `idle` seconds without a request, after `longest` seconds, or at `size` keys.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 class Batcher(Generic[K, R]):
-    """`run` answers for many keys at once; a key that it leaves out is answered with None."""
+    """`run` returns the results of many keys; callers of a missing key get None."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Batcher(Generic[K, R]):
         self._running: set[asyncio.Task[None]] = set()
 
     async def fetch(self, key: K) -> R | None:
-        """The answer for one key. Callers with the same key in one window share it; a cancelled caller does not affect
+        """The result of one key. Callers with the same key in one window share it; a cancelled caller does not affect
         the others."""
         loop = asyncio.get_running_loop()
         future = self._waiting.get(key)
@@ -63,7 +63,7 @@ class Batcher(Generic[K, R]):
             for future in batch.values():
                 if not future.done():
                     future.set_exception(error)
-                    # The caller may be cancelled; its fault is then unused.
+                    # Marks the error as retrieved, because the caller may be cancelled.
                     future.exception()
             if isinstance(error, Exception):
                 return

@@ -1,1 +1,1 @@
-"""Checks of the AWS side of an installation. Nothing here changes anything: reads, dry runs and simulations only."""
+"""Checks of the AWS side of an installation, with reads, dry runs and simulations only."""

@@ -1,4 +1,4 @@
-"""Checks of the credentials, the cluster in EKS, and the vCPU quotas."""
+"""Checks of the credentials, the zonal shift, the EKS cluster and the vCPU quotas."""
 
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ from tenure.model.errors import BadInput, Fault, Finding, Forbidden, NotFound, S
 
 AREA: Final = "account"
 OLDEST, NEWEST = 26, 36
-"""Minor versions of Kubernetes that Karpenter's kinds are made for (reference 10.4)."""
+"""Minor versions of Kubernetes that Karpenter's kinds support (reference 10.4)."""
 
 
 class Caller(Value):
@@ -34,20 +34,18 @@ class Caller(Value):
 
 
 async def check_caller(clients: AwsClients) -> tuple[Caller, list[Finding]]:
-    """The caller; an empty one when AWS does not know the credentials."""
+    """The caller; empty if the credentials are invalid."""
     at = Subject(AREA, "credentials")
     try:
         response = await clients.call(clients.sts.get_caller_identity)
     except Fault as fault:
-        return Caller(), [
-            at.problem(fault.message, "give the role's credentials: environment, profile or pod identity")
-        ]
+        return Caller(), [at.problem(fault.message, "set the role's credentials: environment, profile or pod identity")]
     caller = Caller(account=response["Account"], arn=response["Arn"])
     return caller, [at.ok(f"{caller.arn} in {clients.region}")]
 
 
 async def check_zones(zones: ZonalShifts) -> list[Finding]:
-    """Nothing where the setting is off."""
+    """No findings if zonal shift is disabled."""
     at = Subject(AREA, "zonal shift")
     try:
         await zones.check()
@@ -57,8 +55,8 @@ async def check_zones(zones: ZonalShifts) -> list[Finding]:
     except Fault as fault:
         return [at.unknown(fault.message, "try again")]
     if shifted_zones:
-        todo = "nothing, if that is meant: the shift ends at its time, or when a person ends it"
-        return [at.advice(f"nothing is bought in {', '.join(shifted_zones)}", todo)]
+        todo = "no action if the shift is intended; it ends when it expires or is cancelled"
+        return [at.advice(f"no instances are launched in {', '.join(shifted_zones)}", todo)]
     return []
 
 
@@ -67,24 +65,24 @@ async def check_cluster(clusters: Clusters, name: str) -> list[Finding]:
     try:
         facts = await clusters.facts()
     except NotFound as fault:
-        return [at.problem(fault.message, "set CLUSTER_NAME to its name, AWS_REGION to its region")]
+        return [at.problem(fault.message, "set CLUSTER_NAME and AWS_REGION to the cluster's name and region")]
     except Forbidden as fault:
-        return [at.problem(fault.message, "allow eks:DescribeCluster, or set CLUSTER_ENDPOINT and the rest")]
+        return [at.problem(fault.message, "allow eks:DescribeCluster, or set CLUSTER_ENDPOINT and its other settings")]
     except Fault as fault:
         return [at.unknown(fault.message, "try again")]
     fields = {"endpoint": facts.endpoint, "certificate": facts.ca_bundle, "Service range": facts.cidr}
     missing = [field for field, value in fields.items() if not value]
     if missing:
-        return [at.problem(f"EKS does not tell its {', '.join(missing)}", "wait until it is ACTIVE")]
+        return [at.problem(f"EKS returned no {', '.join(missing)}", "wait until the cluster is ACTIVE")]
     if not OLDEST <= facts.minor <= NEWEST:
-        message = f"Kubernetes {facts.version}; tried with 1.{OLDEST} to 1.{NEWEST}"
-        return [at.problem(message, "bring the cluster to a version in that range")]
+        message = f"Kubernetes {facts.version} is not supported, expected 1.{OLDEST} to 1.{NEWEST}"
+        return [at.problem(message, "upgrade the cluster to a supported version")]
     return [at.ok(f"Kubernetes {facts.version}, {facts.endpoint}")]
 
 
 QUOTAS_AREA: Final = "quotas"
 _LITTLE: Final = 0.2
-"""Less room than this share of the quota is worth a word."""
+"""Share of the quota: the check warns if less is free."""
 _RUNNING: Final[list[Any]] = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
 
 
@@ -107,16 +105,16 @@ _CLASSES: Final = (
     VcpuClass("X", r"x[0-9]", {"on-demand": "L-7295265B", "spot": "L-E3A00192"}),
     VcpuClass("Standard", r"(a|c|d|h|im?|is|m|r|t|z)[0-9]", {"on-demand": "L-1216C47A", "spot": "L-34B43A08"}),
 )
-"""The first that matches; others (high memory, Mac) have quotas of their own that no NodePool meets by chance."""
+"""The first match applies. Other types (high memory, Mac) have their own quotas, and NodePools rarely use them."""
 
 
 def class_of(instance_type: str) -> str:
-    """The class's name; empty for types outside all of them."""
+    """The name of the class; empty for other types."""
     return next((one.name for one in _CLASSES if re.match(one.pattern, instance_type)), "")
 
 
 async def check_quotas(clients: AwsClients, pools: Sequence[NodePool]) -> list[Finding]:
-    """For launches that the pools allow, and for running instances."""
+    """Check the quotas of the classes that the pools can launch or that running instances use."""
     try:
         used = await _count_used_vcpus(clients)
     except Fault as fault:
@@ -137,12 +135,12 @@ async def _check_quota(
     try:
         response = await clients.call(clients.quotas.get_service_quota, ServiceCode="ec2", QuotaCode=code)
     except NotFound:
-        return at.unknown(f"quota {code} is not served in this region", "look in the console")
+        return at.unknown(f"quota {code} is not available in this region", "check the quota in the AWS console")
     except Fault as fault:
         return at.unknown(fault.message, "run the doctor once with servicequotas:GetServiceQuota")
     limit, running = response["Quota"]["Value"], used.get((name, capacity_type), 0)
     message = f"{format_number(running, 6)} of {format_number(limit, 6)} vCPUs are in use"
-    todo = f"ask for more: quota {code} of service ec2 in Service Quotas"
+    todo = f"request an increase of quota {code} of service ec2 in Service Quotas"
     if limit - running < 1:
         return at.problem(message, todo)
     if limit - running < limit * _LITTLE:
@@ -151,7 +149,7 @@ async def _check_quota(
 
 
 async def _count_used_vcpus(clients: AwsClients) -> Mapping[tuple[str, str], int]:
-    """vCPUs by class and capacity type, of every instance of the account in the region."""
+    """vCPUs by class and capacity type, of all pending and running instances in the region."""
     found = await clients.paginate(
         clients.ec2.describe_instances,
         "Reservations",
@@ -174,14 +172,14 @@ def _instance_vcpus(raw: Mapping[str, Any]) -> tuple[tuple[str, str], int]:
 
 
 def _reachable_classes(pool: NodePool) -> set[tuple[str, str]]:
-    """Class and capacity type of the types in the pool's requirements; of the standard types if it names none."""
+    """Class and capacity type of the types in the pool's requirements; without any, of the standard types."""
     requirements = {one.key: one for one in pool.spec.template.spec.requirements if one.operator == "In"}
     named = [
         value
         for key in (labels.INSTANCE_TYPE, labels.INSTANCE_FAMILY, labels.INSTANCE_CATEGORY)
         for value in (requirements[key].values if key in requirements else ())
     ]
-    # A category is letters alone; a digit makes it look like the family that the patterns are written for.
+    # A category has only letters; with a digit it matches the patterns, which are for families.
     classes = {class_of(one if any(c.isdigit() for c in one) else f"{one}1") for one in named} - {""} or {"Standard"}
     capacity_types = requirements.get(labels.CAPACITY_TYPE)
     types = capacity_types.values if capacity_types else (labels.SPOT, labels.ON_DEMAND)

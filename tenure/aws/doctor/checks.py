@@ -1,4 +1,4 @@
-"""All AWS checks of `tenure doctor`, put together."""
+"""All AWS checks of `tenure doctor`."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -24,26 +24,28 @@ from tenure.model.interruption.messages import EventKind
 async def check_events(
     clients: AwsClients, queue: str, *, ignored: frozenset[EventKind] = frozenset()
 ) -> list[Finding]:
-    """An empty name: nothing is read, which is a choice and has a price. `ignored`: kinds that every NodePool's
-    LifecyclePolicies ignore, which need no rule."""
+    """Check the queue and its rules. Without a queue, advise to create one.
+
+    `ignored`: kinds of events that every NodePool's LifecyclePolicies ignore, which need no rule.
+    """
     if not queue:
-        todo = f"make the queue and its rules ({TEMPLATE}), and set INTERRUPTION_QUEUE to its name"
-        return [advice_finding(AREA, "INTERRUPTION_QUEUE", "not set: spot interruptions come unannounced", todo)]
+        todo = f"create the queue and its rules ({TEMPLATE}), and set INTERRUPTION_QUEUE to its name"
+        return [advice_finding(AREA, "INTERRUPTION_QUEUE", "not set: no notice of spot interruptions", todo)]
     at = Subject(AREA, f"queue {queue}")
     try:
         url = (await clients.call(clients.sqs.get_queue_url, QueueName=queue))["QueueUrl"]
     except NotFound as fault:
-        todo = f"make it there ({TEMPLATE}), or correct INTERRUPTION_QUEUE or AWS_REGION"
-        return [at.problem(f"not in {clients.region}: {fault.message}", todo)]
+        todo = f"create the queue ({TEMPLATE}), or correct INTERRUPTION_QUEUE or AWS_REGION"
+        return [at.problem(f"not found in {clients.region}: {fault.message}", todo)]
     except Forbidden as fault:
-        return [at.problem(fault.message, "allow sqs:GetQueueUrl on it: deploy/iam/interruption.json")]
+        return [at.problem(fault.message, "allow sqs:GetQueueUrl on the queue: deploy/iam/interruption.json")]
     except Fault as fault:
         return [at.unknown(fault.message, "try again")]
     try:
         response = await clients.call(clients.sqs.get_queue_attributes, QueueUrl=url, AttributeNames=["All"])
     except Fault as fault:
         todo = "run the doctor once with credentials that may sqs:GetQueueAttributes"
-        return [at.unknown(f"it is there; its attributes cannot be read: {fault.message}", todo)]
+        return [at.unknown(f"the queue exists, but its attributes cannot be read: {fault.message}", todo)]
     attributes = {str(key): str(value) for key, value in response.get("Attributes", {}).items()}
     itself = [check_retention(queue, attributes), *await check_key(clients, queue, attributes)]
     where = QueueTarget(queue=queue, arn=attributes["QueueArn"])
@@ -51,19 +53,17 @@ async def check_events(
         rules = await rules_targeting(clients, where.arn)
     except Fault as fault:
         todo = "run the doctor once with credentials that may events:ListRuleNamesByTarget and events:DescribeRule"
-        found = [unknown_finding(AREA, "rules", f"they cannot be read: {fault.message}", todo)]
+        found = [unknown_finding(AREA, "rules", f"the rules cannot be read: {fault.message}", todo)]
         return [*check_policy(queue, attributes, {}), *itself, *found]
     allowed = check_policy(queue, attributes, {one.name: one.arn for one in rules if one.arn})
     return [*allowed, *itself, *await check_rules(clients, where, rules, ignored)]
 
 
 Policies = Callable[[Caller], Sequence[Mapping[str, Any]]]
-"""The shipped statements, rendered for the caller's account."""
+"""The shipped IAM statements, rendered for the caller's account."""
 
 
 class AwsDoctor:
-    """Reads only. Close it when done."""
-
     def __init__(self, settings: AwsSettings) -> None:
         self._settings = settings
         self._clients = AwsClients(settings)
@@ -79,7 +79,7 @@ class AwsDoctor:
         pools: Sequence[NodePool],
         ignored: frozenset[EventKind] = frozenset(),
     ) -> list[Finding]:
-        """In the order in which an operator would fix them; invalid credentials stop the checks.
+        """Findings in the order in which an operator would fix them; invalid credentials stop the checks.
 
         `ignored`: kinds of events that every NodePool's LifecyclePolicies ignore.
         """

@@ -1,7 +1,7 @@
-"""The EventBridge rules that fill the queue: each kind of event needs a rule that matches, is enabled and targets it.
+"""Checks of the EventBridge rules: each kind of event needs an enabled rule that matches it and targets the queue.
 
-AWS's own events come to the default bus of the queue's region only. Pattern operators for numbers and addresses, which
-no such event has, and patterns that cannot be read match nothing.
+AWS sends its own events only to the default bus of the region. Invalid patterns match nothing, and neither do pattern
+operators for numbers and addresses, which these events do not have.
 """
 
 import json
@@ -46,19 +46,19 @@ _EVENTS: Final[Mapping[EventKind, tuple[_Event, ...]]] = {
         (_EC2, _STATE_CHANGE, {"state": "terminated"}),
     ),
 }
-"""Source, detail-type and detail of events that `tenure/aws/interruption/parser.py` reads (reference 5.1)."""
+"""Source, detail-type and detail of the events that `tenure/aws/interruption/parser.py` parses (reference 5.1)."""
 KINDS: Final = tuple(_EVENTS)
-"""Those that come by the queue."""
+"""The kinds of events that the queue delivers."""
 
 
 def describe_event(kind: EventKind) -> str:
-    """Source and detail-type, as a rule has them."""
+    """Source and detail-type, as in a rule's pattern."""
     source, detail_type, _ = _EVENTS[kind][0]
     return f"source {source}, detail-type {detail_type}"
 
 
 def events_of(kind: EventKind, *, account: str = "", region: str = "") -> tuple[Mapping[str, Any], ...]:
-    """Envelopes; a rule that sends one of them sends the kind."""
+    """Sample envelopes; a rule that matches one of them delivers the kind."""
     return tuple(
         {
             "version": "0",
@@ -74,7 +74,7 @@ def events_of(kind: EventKind, *, account: str = "", region: str = "") -> tuple[
 
 
 def matches_pattern(pattern: str, event: Mapping[str, Any]) -> bool:
-    """`pattern` as `describe_rule` has it; a rule of a schedule has none, and matches nothing."""
+    """`pattern`: JSON of DescribeRule. A schedule rule has no pattern, and matches nothing."""
     try:
         parsed = json.loads(pattern) if pattern else None
     except ValueError:
@@ -135,17 +135,17 @@ def _operator_matches(name: str, operand: Any, value: str) -> bool:
 
 DEFAULT_BUS: Final = "default"
 _MISSED: Final[Mapping[EventKind, str]] = {
-    "spotInterruption": "spot interruptions come unannounced",
-    "capacityReservationInterruption": "interruptions of reserved capacity come unannounced",
-    "rebalanceRecommendation": "rebalance recommendations do not come",
-    "scheduledChange": "maintenance is known from instances' status alone, up to a minute later",
-    "instanceStopping": "instances that somebody stops are found late",
-    "instanceTerminating": "instances that somebody terminates are found late",
+    "spotInterruption": "no notice of spot interruptions",
+    "capacityReservationInterruption": "no notice of interruptions of reserved capacity",
+    "rebalanceRecommendation": "no notice of rebalance recommendations",
+    "scheduledChange": "maintenance is only detected from the instance status, up to a minute later",
+    "instanceStopping": "instances stopped outside Tenure are detected late",
+    "instanceTerminating": "instances terminated outside Tenure are detected late",
 }
 _VITAL: Final = frozenset({"spotInterruption", "instanceStopping", "instanceTerminating"})
-"""Without these pods die unannounced."""
+"""Without these events, pods are killed without notice."""
 _MAX_LISTED: Final = 3
-"""Rules for others that match the same."""
+"""Rules with other targets that a message lists."""
 
 
 class Rule(Value):
@@ -166,7 +166,7 @@ class QueueTarget(Value):
         return self.arn.split(":")[3]
 
     def is_meant_by(self, rule: Rule) -> bool:
-        """Whether a rule without this target was likely to have it: it has none, or a queue of this name elsewhere."""
+        """Whether a rule probably lacks this target by mistake: it has none, or a queue with this name elsewhere."""
         return not rule.targets or any(":sqs:" in one and one.endswith(f":{self.queue}") for one in rule.targets)
 
     def accepts_kind(self, rule: Rule, kind: EventKind) -> bool:
@@ -177,7 +177,7 @@ class QueueTarget(Value):
 async def check_rules(
     clients: AwsClients, where: QueueTarget, rules: Sequence[Rule], ignored: frozenset[EventKind]
 ) -> list[Finding]:
-    """A finding for each kind. `ignored`: those that every NodePool's policies ignore."""
+    """One finding per kind. `ignored`: kinds that every NodePool's policies ignore."""
     silent = [kind for kind in KINDS if kind not in ignored and not any(where.accepts_kind(one, kind) for one in rules)]
     near = await _find_near_misses(clients, where, silent, {one.name for one in rules}) if silent else []
     return [_check_kind(kind, where, rules, near, ignored) for kind in KINDS]
@@ -188,10 +188,10 @@ def _check_kind(
 ) -> Finding:
     at, found = Subject(AREA, f"rule for {kind}"), [one for one in rules if where.accepts_kind(one, kind)]
     if at_work := next((one for one in found if one.on), None):
-        needless = ", though every NodePool's LifecyclePolicies ignore them" if kind in ignored else ""
+        needless = ", although every NodePool's LifecyclePolicies ignore them" if kind in ignored else ""
         return at.ok(f"rule {at_work.name} sends them{needless}")
     if kind in ignored:
-        return at.ok("none, and every NodePool's LifecyclePolicies ignore them")
+        return at.ok("no rule, and every NodePool's LifecyclePolicies ignore them")
     level = at.problem if kind in _VITAL else at.advice
     if found:
         todo = f"aws events enable-rule --name {found[0].name} --region {where.region}"
@@ -201,16 +201,16 @@ def _check_kind(
 
 
 def _explain_missing_rule(kind: EventKind, where: QueueTarget, near: Sequence[Rule]) -> tuple[str, str]:
-    """The problem and the remedy. Rules of other clusters in the region match the same events, and are valid."""
+    """The problem and the remedy. Rules of other clusters in the region match the same events and are not a problem."""
     if meant := next((one for one in near if one.bus != DEFAULT_BUS or where.is_meant_by(one)), None):
         if meant.bus != DEFAULT_BUS:
-            message = f"rule {meant.name} is on the bus {meant.bus}, where AWS's own events do not come"
-            return message, f"make it on the default bus of {where.region}"
+            message = f"rule {meant.name} is on the bus {meant.bus}, which does not receive AWS's own events"
+            return message, f"create the rule on the default bus of {where.region}"
         put = f"aws events put-targets --rule {meant.name} --region {where.region} --targets Id=tenure,Arn={where.arn}"
         return f"rule {meant.name} sends them to {_join_targets(meant.targets)}, not to this queue", put
     elsewhere = "; ".join(f"{one.name} sends them to {_join_targets(one.targets)}" for one in near[:_MAX_LISTED])
     shipped = f"{TEMPLATE} with {kind[0].upper()}{kind[1:]}=true"
-    todo = f"make a rule in {where.region} for {describe_event(kind)}, whose target is {where.arn}: {shipped}"
+    todo = f"create a rule in {where.region} for {describe_event(kind)} with target {where.arn}: {shipped}"
     return "no rule sends them here" + (f" ({elsewhere})" if elsewhere else ""), todo
 
 
@@ -221,7 +221,7 @@ def _join_targets(targets: Sequence[str]) -> str:
 async def _find_near_misses(
     clients: AwsClients, where: QueueTarget, kinds: Sequence[EventKind], known: set[str]
 ) -> list[Rule]:
-    """Rules for these kinds with a wrong bus or target. Rules that these credentials cannot read are left out."""
+    """Rules for these kinds with another bus or target. Rules that the credentials cannot read are left out."""
     found = []
     try:
         for rule in await _default_bus_rules(clients):
@@ -241,7 +241,7 @@ async def _find_near_misses(
 
 
 async def rules_targeting(clients: AwsClients, arn: str, bus: str = DEFAULT_BUS) -> list[Rule]:
-    """Those on the bus that have the queue as a target. Raises model.faults."""
+    """The rules on the bus that target the queue. Raises model.faults."""
     names = await _paginate(
         clients, clients.events.list_rule_names_by_target, "RuleNames", TargetArn=arn, EventBusName=bus
     )
@@ -254,7 +254,7 @@ async def _default_bus_rules(clients: AwsClients) -> list[Rule]:
 
 
 async def _paginate(clients: AwsClients, method: Any, key: str, **request: Any) -> list[Any]:
-    """Of calls that botocore has no paginator for, or not in every version."""
+    """For calls without a botocore paginator, at least in some versions."""
     found, token = list[Any](), ""
     while True:
         response = await clients.call(method, **request, **({"NextToken": token} if token else {}))

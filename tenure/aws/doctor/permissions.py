@@ -41,7 +41,7 @@ Statement = Mapping[str, Any]
 async def check_permissions(
     clients: AwsClients, caller: Caller, statements: Sequence[Statement], *, role: str = ""
 ) -> list[Finding]:
-    """`statements` of the shipped policy, rendered for the cluster; `role`: ARN, the caller's own when empty."""
+    """`statements`: shipped policy, rendered for the cluster. `role`: ARN; empty for the caller's role."""
     reads = await asyncio.gather(*(_dry_read(clients, name) for name in _READS))
     found = [one for one in reads if one.level != "ok"] or [
         ok_finding(AREA, "ec2:Describe*", f"all {len(_READS)} answer a dry run")
@@ -52,7 +52,7 @@ async def check_permissions(
         return found + await _simulate_all(clients, arn, statements)
     except (Forbidden, NotFound) as fault:
         todo = "run the doctor once with an administrator's credentials and --role ARN of the worker's role"
-        return [*found, writing.unknown(f"IAM's simulator is not open here: {fault.message}", todo)]
+        return [*found, writing.unknown(f"IAM's policy simulator is not available: {fault.message}", todo)]
     except Fault as fault:
         return [*found, writing.unknown(fault.message, "try again")]
 
@@ -70,7 +70,7 @@ async def _dry_read(clients: AwsClients, method: str) -> Finding:
 
 
 async def _arn_of(clients: AwsClients, caller: Caller) -> str:
-    """The ARN of a session says nothing of its role's path, so IAM is asked for it."""
+    """The caller's role ARN, read from IAM, because a session's ARN does not contain the path of the role."""
     if ":assumed-role/" not in caller.arn:
         return caller.arn
     response = await clients.call(clients.iam.get_role, RoleName=caller.role)
@@ -94,7 +94,7 @@ async def _simulate_all(clients: AwsClients, arn: str, statements: Sequence[Stat
             AREA,
             statement["Sid"],
             f"{arn} is denied {', '.join(denied)}",
-            f"attach the statement {statement['Sid']} of deploy/iam, or take away the Deny that overrules it",
+            f"attach the statement {statement['Sid']} of deploy/iam, or remove the Deny that overrides it",
         )
         for statement, denied in zip(statements, results, strict=True)
         if denied
@@ -107,7 +107,7 @@ async def _simulate_all(clients: AwsClients, arn: str, statements: Sequence[Stat
 
 
 async def _denied_actions(clients: AwsClients, arn: str, statement: Statement) -> list[str]:
-    """The actions of the statement that IAM would refuse on one of its resources."""
+    """The actions of the statement that IAM would deny on any of its resources."""
     denied: set[str] = set()
     for resource in _sample_resources(statement):
         response = await clients.call(
@@ -129,7 +129,7 @@ def _sample_resources(statement: Statement) -> list[str]:
 
 
 def _sample_context(statement: Statement) -> Iterable[Any]:
-    """A request that meets the statement's conditions: their own first values, a sample where anything goes."""
+    """Context of a request that meets the statement's conditions: their first values, with samples for wildcards."""
     for operator, keys in (statement.get("Condition") or {}).items():
         for key, values in keys.items():
             listed = as_list(values)

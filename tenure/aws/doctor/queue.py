@@ -1,7 +1,7 @@
-"""Checks of the queue of EC2's events: its retention, policy and key.
+"""Checks of the SQS queue for EC2's events: retention, policy and KMS key.
 
-No simulator judges resource policies for services, so that their few conditions are judged here. An unknown condition
-counts as met in a statement that allows, and as not met in one that denies.
+IAM's simulator does not support resource policies for service principals, so this module evaluates them. An unknown
+condition counts as met in an Allow statement, and as not met in a Deny statement.
 """
 
 import json
@@ -19,7 +19,7 @@ Statement = Mapping[str, Any]
 
 
 def statements_of(policy: str) -> list[Statement]:
-    """None where there is no policy, or none that can be read."""
+    """The statements of a policy; empty for a missing or invalid policy."""
     try:
         statements = json.loads(policy).get("Statement", []) if policy else []
     except (ValueError, AttributeError):
@@ -28,7 +28,7 @@ def statements_of(policy: str) -> list[Statement]:
 
 
 def denial_reason(statements: list[Statement], action: str, resource: str, context: Mapping[str, str]) -> str:
-    """Why EventBridge may not; empty when it may. `context`: the request's keys, in lower case."""
+    """Why EventBridge is not allowed; empty if it is. `context`: the request's condition keys in lower case."""
     spoken = [one for one in statements if _is_about(one, action, resource)]
     for one in spoken:
         if one.get("Effect") == "Deny" and _is_met(one, context, unknown=False):
@@ -67,7 +67,7 @@ def _principals(statement: Statement, kind: str) -> list[str]:
 
 
 def _covers(statement: Statement, field: str, value: str) -> bool:
-    """A queue's policy may leave the resource out: it is the queue."""
+    """A policy without a resource applies to the queue itself."""
     patterns = as_list(statement.get(field, "*" if field == "Resource" else []))
     return any(fnmatchcase(value.lower(), one.lower()) for one in patterns)
 
@@ -107,9 +107,9 @@ AREA: Final = "events"
 TEMPLATE: Final = "deploy/cloudformation/events.yaml"
 SEND: Final = "sqs:SendMessage"
 LONG: Final = timedelta(days=1)
-"""Outages of Temporal that last a night are outlived."""
+"""Minimum retention, so that messages survive an outage of Temporal overnight."""
 RECEIPTS_A_MINUTE: Final = 2
-"""Of each message while Temporal is unavailable."""
+"""Receives per message and minute while Temporal is unavailable."""
 MOST_RECEIVES: Final = 1000
 """The largest maxReceiveCount that SQS allows."""
 _AWS_OWN: Final = "alias/aws/sqs"
@@ -122,18 +122,18 @@ def check_retention(queue: str, attributes: Mapping[str, str]) -> Finding:
     moved = timedelta(minutes=redrive / RECEIPTS_A_MINUTE) if redrive else retention
     message = f"messages survive an outage of Temporal of {_format_span(min(retention, moved))}"
     if moved < retention:
-        message += ": then they go to the dead-letter queue"
+        message += ", then they move to the dead-letter queue"
         if redrive < MOST_RECEIVES:
             todo = f"set maxReceiveCount of its RedrivePolicy to {MOST_RECEIVES}, the most that SQS allows"
             return at.advice(message, todo)
     if retention < LONG:
-        todo = f"set its MessageRetentionPeriod to 345600 (4 days), as {TEMPLATE} does; keeping costs nothing"
-        return at.advice(f"{message}, and are lost then", todo)
+        todo = f"set MessageRetentionPeriod to 345600 (4 days), as {TEMPLATE} does; retention is free"
+        return at.advice(f"{message}, then they are lost", todo)
     return at.ok(message)
 
 
 def check_policy(queue: str, attributes: Mapping[str, str], rules: Mapping[str, str]) -> list[Finding]:
-    """`rules`: the ARNs, by name, of those that send to it. Where there is none any rule of the account is meant."""
+    """`rules`: ARNs by name of the rules that target the queue; if empty, any rule of the account is checked."""
     arn, at = attributes["QueueArn"], Subject(AREA, f"queue {queue}")
     statements = statements_of(attributes.get("Policy", ""))
     partition, region, account = arn.split(":")[1], *arn.split(":")[3:5]
@@ -147,22 +147,22 @@ def check_policy(queue: str, attributes: Mapping[str, str], rules: Mapping[str, 
     if denials:
         who = "EventBridge" if len(denials) == len(rule_arns) else f"the rules {', '.join(denials)}"
         todo = f"allow events.amazonaws.com {SEND} in the queue's policy, as {TEMPLATE} does"
-        return [at.problem(f"its policy lets {who} send nothing: {next(iter(denials.values()))}", todo)]
-    found = [at.ok("there, and EventBridge may send to it")]
+        return [at.problem(f"its policy does not allow {who} to send: {next(iter(denials.values()))}", todo)]
+    found = [at.ok("exists, and EventBridge may send to it")]
     if open_to_all(statements, SEND):
         todo = "allow only events.amazonaws.com and sqs.amazonaws.com to send: Tenure trusts its messages"
-        found.append(at.advice("its policy lets anybody send to it", todo))
+        found.append(at.advice("its policy allows everyone to send to it", todo))
     return found
 
 
 async def check_key(clients: AwsClients, queue: str, attributes: Mapping[str, str]) -> list[Finding]:
-    """Nothing where SQS encrypts with its own key, or not at all: EventBridge can use that."""
+    """No findings with SSE-SQS or without encryption, which EventBridge supports."""
     key, at = attributes.get("KmsMasterKeyId", ""), Subject(AREA, f"queue {queue} key")
     if not key:
         return []
-    own = "give it a key whose policy allows events.amazonaws.com kms:GenerateDataKey and kms:Decrypt, or SSE-SQS"
+    own = "use a key whose policy allows events.amazonaws.com kms:GenerateDataKey and kms:Decrypt, or SSE-SQS"
     if key.endswith(_AWS_OWN):
-        return [at.problem(f"EventBridge cannot use {_AWS_OWN}: nothing arrives", own)]
+        return [at.problem(f"EventBridge cannot use {_AWS_OWN}: no messages arrive", own)]
     try:
         metadata = (await clients.call(clients.kms.describe_key, KeyId=key))["KeyMetadata"]
         response = await clients.call(clients.kms.get_key_policy, KeyId=metadata["KeyId"], PolicyName="default")
@@ -170,13 +170,13 @@ async def check_key(clients: AwsClients, queue: str, attributes: Mapping[str, st
         return [at.problem(f"{key}: {fault.message}", own)]
     except Fault as fault:
         todo = "run the doctor once with credentials that may kms:DescribeKey and kms:GetKeyPolicy on it"
-        return [at.unknown(f"{key} cannot be looked at: {fault.message}", todo)]
+        return [at.unknown(f"{key} cannot be read: {fault.message}", todo)]
     return [_check_key_policy(at, key, metadata, response["Policy"], attributes["QueueArn"], own)]
 
 
 def _check_key_policy(at: Subject, key: str, metadata: Mapping[str, Any], policy: str, queue: str, own: str) -> Finding:
     if (state := metadata.get("KeyState", "Enabled")) != "Enabled":
-        return at.problem(f"{key} is {state}: nothing can be sent or read", f"enable it, or {own}")
+        return at.problem(f"{key} is {state}: no messages can be sent or received", f"enable it, or {own}")
     context = {"aws:sourceaccount": queue.split(":")[4], "kms:encryptioncontext:aws:sqs:arn": queue}
     denials = {
         action: why

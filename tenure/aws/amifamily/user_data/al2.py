@@ -1,4 +1,4 @@
-"""AL2: MIME with a shell script that calls the image's bootstrap.sh. The user's parts come first."""
+"""AL2: MIME with a shell script that calls the image's bootstrap.sh. Custom user data comes first."""
 
 import shlex
 from typing import Final
@@ -10,7 +10,7 @@ _LOG: Final = "exec > >(tee /var/log/user-data.log | logger -t user-data -s 2>/d
 
 
 def render_al2(bootstrap: Bootstrap) -> str:
-    """Raises UserDataError for MIME that is none."""
+    """Raises UserDataError for invalid MIME."""
     custom = bootstrap.custom
     own = [] if not custom.strip() else parts_of(custom) if is_mime(custom) else [make_part(SHELL_TYPE, custom)]
     return join_parts([*own, make_part(SHELL_TYPE, _render_script(bootstrap))])

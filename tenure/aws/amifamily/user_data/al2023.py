@@ -1,4 +1,4 @@
-"""AL2023: MIME with a NodeConfig that nodeadm reads. The user's parts come first, so that ours, being last, wins."""
+"""AL2023: MIME with a NodeConfig for nodeadm. Custom user data comes first, because the last NodeConfig wins."""
 
 from email.message import Message
 from typing import Any, Final
@@ -14,9 +14,9 @@ _API_VERSION: Final = "node.eks.aws/v1alpha1"
 
 
 def render_al2023(bootstrap: Bootstrap) -> str:
-    """Raises UserDataError for MIME that is none, or while the cluster's address range is not known."""
+    """Raises UserDataError for invalid MIME, or if the CIDR of Service addresses is unknown."""
     if not bootstrap.cluster.cidr:
-        raise UserDataError("the range of the cluster's Service addresses is not known; set CLUSTER_CIDR")
+        raise UserDataError("the cluster's Service CIDR is unknown; set CLUSTER_CIDR")
     document = "# Made by Tenure\n" + yaml.safe_dump(node_config(bootstrap), sort_keys=False, width=10_000)
     return join_parts([*_own_parts(bootstrap.custom), make_part(NODE_CONFIG_TYPE, document)])
 
@@ -51,7 +51,7 @@ def _own_parts(custom: str) -> list[Message]:
 
 
 def _is_node_config(text: str) -> bool:
-    """Whether its first document is one; a script may happen to be YAML too, but never a map of this kind."""
+    """Whether the first YAML document is a NodeConfig. A script may be valid YAML too, but not a map of this kind."""
     try:
         found = load_yaml(text)
     except UserDataError:

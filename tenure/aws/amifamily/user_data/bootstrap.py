@@ -1,4 +1,4 @@
-"""Values that user data is made from. All dialects but Custom's register the Node with `karpenter.sh/unregistered`."""
+"""Input of user data. Every format except Custom registers the Node with the taint `karpenter.sh/unregistered`."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -44,12 +44,14 @@ _KUBELET_LABELS: Final = frozenset(
 
 
 def render(family: Family, bootstrap: Bootstrap) -> str:
-    """The text before base64. Raises UserDataError for text that EC2 or the node would refuse."""
+    """Render user data, before base64. Raises UserDataError for user data that EC2 or the node would reject."""
     dialect = _DIALECTS.get(family.name)
     text = dialect(bootstrap) if dialect else bootstrap.custom
     size = len(text.encode())
     if size > LIMIT:
-        message = f"spec.userData: the whole is {size} bytes, EC2 takes {LIMIT}; move some into the image"
+        message = (
+            f"spec.userData: {size} bytes with Tenure's additions, expected at most {LIMIT}; move parts into the image"
+        )
         raise UserDataTooLarge(message)
     return text
 
@@ -64,7 +66,7 @@ def bootstrap_of(
     max_pods: int,
     computed: Mapping[str, Any] | None = None,
 ) -> Bootstrap:
-    """Boot configuration of the NodeClaim's node. `computed`: spec.kubelet with the values of expressions."""
+    """Input of the NodeClaim's user data. `computed`: spec.kubelet with the values of its expressions."""
     raw: Mapping[str, Any] = _in_order(computed or node_class.spec.kubelet or {})
     return Bootstrap(
         cluster=cluster,
@@ -80,9 +82,9 @@ def bootstrap_of(
 
 
 def image_versions(node_class: EC2NodeClass) -> tuple[str, ...]:
-    """Versions in the alias or the images' names, such as v1.46.0 in bottlerocket-aws-k8s-1.34-x86_64-v1.46.0-1a2b.
+    """The alias's version, or the versions in the images' names; empty if an image has none.
 
-    Empty if any of them has none.
+    An example is v1.46.0 in bottlerocket-aws-k8s-1.34-x86_64-v1.46.0-1a2b.
     """
     if node_class.alias:
         return (node_class.alias[1],)
@@ -91,7 +93,7 @@ def image_versions(node_class: EC2NodeClass) -> tuple[str, ...]:
 
 
 def node_labels(node_class: EC2NodeClass, claim: NodeClaim, family: Family, capacity_type: str) -> dict[str, str]:
-    """The NodeClaim's labels and those known at launch, without labels a kubelet may not set; sorted."""
+    """The NodeClaim's labels and the labels known at launch, sorted, without labels that a kubelet may not set."""
     found = {
         **claim.metadata.labels,
         labels.NODECLASS: node_class.name,
@@ -103,14 +105,17 @@ def node_labels(node_class: EC2NodeClass, claim: NodeClaim, family: Family, capa
 
 
 def _in_order(value: Any) -> Any:
-    """Sort maps by key: the order of keys must not change the launch template."""
+    """Sort maps by key, so that the order of keys does not change the launch template."""
     if isinstance(value, Mapping):
         return {key: _in_order(value[key]) for key in sorted(value)}
     return [_in_order(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def kubelet_may_set(key: str) -> bool:
-    """The API server's NodeRestriction: of Kubernetes' own domains a kubelet may set a few labels only."""
+    """Whether the admission plugin NodeRestriction lets a kubelet set the label.
+
+    Of Kubernetes' own domains, a kubelet may set only a few labels.
+    """
     domain = domain_of(key)
     if domain == "node-restriction.kubernetes.io" or domain.endswith(".node-restriction.kubernetes.io"):
         return False

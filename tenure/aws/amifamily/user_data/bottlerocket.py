@@ -1,6 +1,6 @@
-"""Bottlerocket: settings in TOML. The user's other settings stay.
+"""Bottlerocket: TOML settings, merged into the custom user data.
 
-Bottlerocket refuses to boot with a setting that it does not know: unknown ones of `settings.kubernetes` are left out.
+Bottlerocket does not boot with unknown settings, so unknown keys of `settings.kubernetes` are dropped.
 """
 
 import re
@@ -31,11 +31,11 @@ _KNOWN: Final = frozenset(
 )
 _RAID_DIRS: Final = ["--dirs", "/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"]
 _KNOWS_DIRS_FROM: Final = (1, 46)
-"""From this version on it binds the right directories by itself."""
+"""First version that binds these directories by default."""
 
 
 def render_bottlerocket(bootstrap: Bootstrap) -> str:
-    """Raises UserDataError for custom user data that is no TOML, or of another shape than the settings have."""
+    """Raises UserDataError if the custom user data is not TOML, or a table of the settings has another type."""
     document = _parse_custom(bootstrap.custom)
     settings = _require_table(document, "settings", "settings")
     kubernetes = _require_table(settings, "kubernetes", "settings.kubernetes")
@@ -53,7 +53,7 @@ def _parse_custom(custom: str) -> dict[str, Any]:
     try:
         return load_toml(custom.replace("\r", ""))
     except UserDataError as error:
-        raise UserDataError(f"spec.userData: not TOML, which Bottlerocket reads: {error}") from None
+        raise UserDataError(f"spec.userData: invalid TOML, which Bottlerocket requires: {error}") from None
 
 
 def _drop_unknown(kubernetes: dict[str, Any]) -> None:
@@ -61,7 +61,7 @@ def _drop_unknown(kubernetes: dict[str, Any]) -> None:
     for key in unknown:
         del kubernetes[key]
     if unknown:
-        _log.warning("unknown settings left out of user data", table="settings.kubernetes", settings=unknown)
+        _log.warning("dropped unknown settings from user data", table="settings.kubernetes", settings=unknown)
 
 
 def _cluster_settings(bootstrap: Bootstrap) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _binds_by_itself(version: str) -> bool:
 
 
 def _require_table(parent: dict[str, Any], key: str, path: str) -> dict[str, Any]:
-    """The table at this key, created if missing. Raises UserDataError if the value is no table."""
+    """The table at this key, created if missing. Raises UserDataError if the value is not a table."""
     found = parent.setdefault(key, {})
     if not isinstance(found, dict):
         raise UserDataError(f"spec.userData: {path} must be a table, such as [{path}]")

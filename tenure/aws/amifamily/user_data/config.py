@@ -1,4 +1,4 @@
-"""The value that all dialects render, and kubelet's flags, which more than one of them passes on."""
+"""The input of all user data formats, and the kubelet flags that several of them use."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -9,11 +9,11 @@ from tenure.aws.kubelet.config import Kubelet
 from tenure.model.base import Value
 
 LIMIT: Final = 16384
-"""Bytes of user data that EC2 takes, before base64."""
+"""Maximum size of user data in EC2, in bytes before base64."""
 
 
 class UserDataError(ValueError):
-    """The user's own user data is invalid; the message names the field and the problem."""
+    """The custom user data is invalid; the message has the field and the problem."""
 
 
 class UserDataTooLarge(UserDataError):
@@ -32,7 +32,7 @@ class Bootstrap(Value):
     max_pods: int
     raid0: bool = False
     image_versions: tuple[str, ...] = ()
-    """Of the images that it may boot, as far as they are known; only Bottlerocket's user data depends on them."""
+    """Versions of the images that the node may boot, if known. Only Bottlerocket's user data depends on them."""
     custom: str = ""
 
     @property
@@ -45,20 +45,20 @@ class Bootstrap(Value):
 
 
 def join_pairs(values: Mapping[str, str], sign: str = "=") -> str:
-    """`a=1,b=2`, sorted, as kubelet's flags take maps."""
+    """`a=1,b=2`, sorted: the format of maps in kubelet flags."""
     return ",".join(f"{key}{sign}{values[key]}" for key in sorted(values))
 
 
 def taint_text(taint: Taint) -> str:
-    """`key=value:Effect`, or `key:Effect` without a value, as kubelet's flag takes it."""
+    """`key=value:Effect`, or `key:Effect` without a value: the format of kubelet's flag."""
     pair = f"{taint.key}={taint.value}" if taint.value else taint.key
     return f"{pair}:{taint.effect}"
 
 
 def kubelet_flags(bootstrap: Bootstrap) -> Sequence[str]:
-    """For families whose script passes flags on: labels, taints and the managed keys of spec.kubelet.
+    """Kubelet flags for bootstrap scripts: labels, taints and the managed keys of spec.kubelet.
 
-    Texts stand in double quotes, for the script hands them to a shell once more.
+    String values are double-quoted, because the script passes them to a shell again.
     """
     kubelet = bootstrap.kubelet
     flags: dict[str, object] = {

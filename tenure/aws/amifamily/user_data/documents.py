@@ -1,7 +1,7 @@
-"""YAML and TOML in user data: any text has a document or one error, within bounds of length and nesting.
+"""Parses YAML and TOML of user data, with limits of length and nesting. Any invalid text raises UserDataError.
 
-EC2 refuses user data of more than 16 KiB, so a longer text is refused unread. Deep nesting would take the parsers
-quadratic time and end in a RecursionError.
+EC2 rejects user data of more than 16 KiB, so longer text is rejected before parsing. Deep nesting would take the
+parsers quadratic time and end in a RecursionError.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def load_toml(text: str) -> dict[str, Any]:
 
 def _load(text: str, parse: Callable[[], Any]) -> Any:
     if len(text) > LIMIT:
-        raise UserDataError(f"{len(text)} characters, EC2 takes {LIMIT}")
+        raise UserDataError(f"{len(text)} characters, expected at most {LIMIT}")
     if _nesting(text) > MAX_NESTING:
         raise UserDataError(f"nested deeper than {MAX_NESTING} levels")
     try:
@@ -40,12 +40,12 @@ def _load(text: str, parse: Callable[[], Any]) -> Any:
         message = str(error)
     except Exception as error:
         # PyYAML raises ValueError, KeyError, AttributeError and more for values such as `2026-13-45` or `!!bool x`.
-        message = f"a value that cannot be read: {error}"
+        message = f"invalid value: {error}"
     raise UserDataError(" ".join(message.split())[:300])
 
 
 def _nesting(text: str) -> int:
-    """The deepest nesting of brackets; those in texts count too, which is on the safe side."""
+    """The maximum nesting of brackets. Brackets in strings count too, so the result may be too high."""
     depth = deepest = 0
     for character in text:
         if character in "[{":

@@ -1,6 +1,6 @@
-"""MIME user data, as AL2 and AL2023 read it: the user's parts in their order, then ours.
+"""MIME user data for AL2 and AL2023: the custom parts in their order, then Tenure's part.
 
-Parts keep their headers, since cloud-init reads more of them than the content type.
+Custom parts keep all headers, because cloud-init reads more than the content type.
 """
 
 import io
@@ -30,15 +30,18 @@ def make_part(content_type: str, body: str) -> Message:
 
 
 def parts_of(text: str) -> list[Message]:
-    """The leaves of a multipart message, in order. Raises UserDataError when it is none."""
+    """The leaves of a multipart message, in order. Raises UserDataError for other text."""
     parsed = message_from_string(text.lstrip())
     if not parsed.is_multipart():
-        raise UserDataError("spec.userData: begins like MIME and is no multipart message; check its boundary lines")
+        raise UserDataError("spec.userData: MIME, but not a multipart message; check its boundary lines")
     return [leaf for leaf in parsed.walk() if not leaf.is_multipart()]
 
 
 def join_parts(parts: Iterable[Message]) -> str:
-    """One multipart message, without carriage returns: the same for the same parts, since a template is named by it."""
+    """Join parts into a multipart message without carriage returns.
+
+    The result is deterministic, because the launch template's name is a hash of it.
+    """
     part_list = list(parts)
     message = Message()
     message["MIME-Version"] = "1.0"
@@ -49,14 +52,14 @@ def join_parts(parts: Iterable[Message]) -> str:
 
 
 def _choose_boundary(parts: Iterable[Message]) -> str:
-    """One that no line of any part begins with, which would end the part there."""
+    """Choose a boundary that no line of a part starts with; such a line would end the part."""
     lines = [line for one in parts for line in str(one.get_payload()).splitlines()]
     candidates = itertools.chain((_BOUNDARY,), (f"{_BOUNDARY}{number}" for number in itertools.count(1)))
     return next(one for one in candidates if not any(line.startswith(f"--{one}") for line in lines))
 
 
 def _message_text(message: Message) -> str:
-    """Unchanged text: no line folding, and no escaping of lines that begin with From."""
+    """Render without changes to the text: no line folding, and no escaping of lines that start with From."""
     out = io.StringIO()
     Generator(out, mangle_from_=False, maxheaderlen=0).flatten(message)
     return out.getvalue()

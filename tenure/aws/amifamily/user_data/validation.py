@@ -1,6 +1,7 @@
-"""Whether `spec.userData` is in a form that the image family reads.
+"""Validates that `spec.userData` has a format of its image family.
 
-A script passes, since its effect is unknown; another family's form, or a broken one, does not. Custom takes anything.
+Scripts are not checked, because their effect is unknown. Invalid MIME, YAML or TOML and the formats of other families
+are rejected. The family Custom accepts any text.
 """
 
 from email import errors, message_from_string
@@ -37,18 +38,17 @@ def why_unreadable(text: str, family: Family) -> str:
 
 
 def why_near_limit(size: int) -> str:
-    """`size` in bytes, of all that the instance will be given."""
+    """A warning if the rendered user data is close to EC2's limit. `size`: bytes, with Tenure's additions."""
     if not _NEAR * LIMIT <= size <= LIMIT:
         return ""
-    return f"{FIELD}: {size} bytes with Tenure's additions, at most {LIMIT} are allowed; move some into the image"
+    return f"{FIELD}: {size} bytes with Tenure's additions, close to the limit of {LIMIT}; move parts into the image"
 
 
 def _why_no_settings(text: str) -> str:
-    """Bottlerocket reads TOML, of which it knows `settings`."""
     try:
         document = load_toml(text)
     except UserDataError as error:
-        return f"no TOML, which Bottlerocket reads: {error}"
+        return f"invalid TOML, which Bottlerocket requires: {error}"
     settings = document.get("settings", {})
     if not isinstance(settings, dict):
         return "settings must be a table, such as [settings.kubernetes]"
@@ -60,10 +60,10 @@ def _why_no_settings(text: str) -> str:
 def _why_no_powershell(text: str) -> str:
     other = "MIME" if is_mime(text) else _other_form(text, ())
     if other:
-        return f"{other}, and Windows reads PowerShell in a <powershell> block"
+        return f"{other}, but Windows requires PowerShell in a <powershell> block"
     opened, closed = text.count("<powershell>"), text.count("</powershell>")
     if opened != closed or opened > 1:
-        return f"{opened} times <powershell> and {closed} times </powershell>; write one of each, or none"
+        return f"found {opened} <powershell> and {closed} </powershell> tags, expected one of each, or none"
     return ""
 
 
@@ -72,9 +72,9 @@ def _why_no_mime(text: str, family: Family) -> str:
     broken = next((one for one in parsed.defects if isinstance(one, _BROKEN)), None)
     if broken is not None:
         defect_name = type(broken).__name__.removesuffix("Defect")
-        return f"MIME that cannot be taken apart ({defect_name}); check its boundary lines, the last with -- at its end"
+        return f"invalid MIME ({defect_name}); check its boundary lines, of which the last ends with --"
     if not parsed.is_multipart():
-        return "begins like MIME and is no multipart message; check its boundary lines"
+        return "MIME, but not a multipart message; check its boundary lines"
     for number, part in enumerate((one for one in parsed.walk() if not one.is_multipart()), 1):
         body = part.get_payload(decode=True)
         content = body.decode(errors="replace") if isinstance(body, bytes) else ""
@@ -85,20 +85,20 @@ def _why_no_mime(text: str, family: Family) -> str:
 
 
 def _why_no_part(text: str, family: Family) -> str:
-    """Neither MIME: a NodeConfig where the family reads one, else a shell script."""
+    """Check text that is not MIME: a NodeConfig if the family supports it, else a shell script."""
     if _NODE_CONFIG in text.partition("spec:")[0] and not text.lstrip().startswith("#!"):
         return _why_no_node_config(text, family)
     other = _other_form(text, ("<powershell>", "settings"))
-    return f"{other}, and {family.name} reads a shell script or MIME" if other else ""
+    return f"{other}, but {family.name} requires a shell script or MIME" if other else ""
 
 
 def _why_no_node_config(text: str, family: Family) -> str:
     if family.name != "AL2023":
-        return f"a NodeConfig, which only AL2023 reads; {family.name} reads a shell script or MIME"
+        return f"NodeConfig is only supported by AL2023, {family.name} requires a shell script or MIME"
     try:
         found = load_yaml(text)
     except UserDataError as error:
-        return f"a NodeConfig that is no YAML: {error}"
+        return f"invalid YAML in the NodeConfig: {error}"
     if not isinstance(found, dict) or found.get("kind") != "NodeConfig":
         return "a part for nodeadm must be YAML of kind NodeConfig"
     if not isinstance(found.get("spec") or {}, dict):
@@ -107,14 +107,17 @@ def _why_no_node_config(text: str, family: Family) -> str:
 
 
 def _other_form(text: str, more: tuple[str, ...]) -> str:
-    """The name of a form that is plainly none of a script's; empty when it may be one."""
+    """Name a format that is certainly not a shell script; empty for text that may be one.
+
+    `more`: further formats to detect; without them, a #! line counts as another format.
+    """
     head = text.lstrip()
     if head.startswith("#!") and not more:
         return "a script with a #! line"
     if head.startswith("#cloud-config"):
         return "cloud-config outside of a MIME part"
     if "<powershell>" in more and head.startswith(("<powershell>", "<script>")):
-        return "a block for Windows"
+        return "a PowerShell block for Windows"
     if _is_settings(head):
         return "TOML settings for Bottlerocket"
     return ""

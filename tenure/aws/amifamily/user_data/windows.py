@@ -1,4 +1,4 @@
-"""Windows: one PowerShell block. The user's lines come first, then the image's own bootstrap script."""
+"""Windows: one PowerShell block. Custom user data comes first, then the image's bootstrap script."""
 
 from tenure.aws.amifamily.user_data.config import Bootstrap, kubelet_flags
 
@@ -6,7 +6,7 @@ _SCRIPT = r'[string]$EKSBootstrapScriptFile = "$env:ProgramFiles\Amazon\EKS\Star
 
 
 def render_windows(bootstrap: Bootstrap) -> str:
-    """A block of its own in the user's data is taken off, since there can be one only."""
+    """Remove the tags of a block in the custom user data, because only one block is allowed."""
     custom = bootstrap.custom.strip().removeprefix("<powershell>").removesuffix("</powershell>").strip()
     cluster = bootstrap.cluster
     arguments = {
@@ -26,5 +26,5 @@ def render_windows(bootstrap: Bootstrap) -> str:
 
 
 def _quote_powershell(value: str) -> str:
-    """As a PowerShell literal, in which a quote is doubled."""
+    """Format as a PowerShell literal, in which quotes are doubled."""
     return "'" + value.replace("'", "''") + "'"

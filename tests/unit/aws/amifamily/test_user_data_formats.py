@@ -447,7 +447,7 @@ def test_every_family_joins_with_the_claims_labels_and_taints(family: str) -> No
     ("family", "own", "expected"),
     [
         ("AL2023", "MIME-Version: 1.0\n\nno parts", "boundary"),
-        ("Bottlerocket", "<powershell>", "not TOML"),
+        ("Bottlerocket", "<powershell>", "invalid TOML"),
         ("AL2023", "#!/bin/sh\n" + "x" * 16384, "16384"),
     ],
 )
@@ -457,7 +457,7 @@ def test_user_data_that_no_machine_reads_is_refused(family: str, own: str, expec
 
 
 def test_al2023_needs_the_address_range() -> None:
-    with pytest.raises(UserDataError, match="Service addresses"):
+    with pytest.raises(UserDataError, match="Service CIDR"):
         rendered("AL2023", CLUSTER.model_copy(update={"cidr": ""}))
 
 

@@ -68,7 +68,7 @@ def test_codes_become_faults(code: str, status: int, kind: type[Fault]) -> None:
 def test_a_wrong_clock_is_retried_and_the_text_says_so(code: str, message: str) -> None:
     fault = fault_of(client_error(code, 400, message), "create_fleet")
     assert type(fault) is Throttled
-    assert fault.message == f"create_fleet: {message}; retried: check that the worker's clock is right"
+    assert fault.message == f"create_fleet: {message}; check the worker's clock"
 
 
 def test_a_wrong_secret_is_forbidden() -> None:

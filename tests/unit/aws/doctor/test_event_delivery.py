@@ -249,13 +249,15 @@ async def test_a_policy_that_lets_eventbridge_send_nothing_says_why(
     account.policy(*statements)
     one = await find_problem(account)
     assert (one.level, one.subject) == ("problem", "queue demo")
-    assert "lets EventBridge send nothing" in one.message and message in one.message and "sqs:SendMessage" in one.todo
+    assert (
+        "does not allow EventBridge to send" in one.message and message in one.message and "sqs:SendMessage" in one.todo
+    )
 
 
 async def test_a_policy_for_some_rules_names_those_that_it_forgets(account: Account) -> None:
     account.policy(allow(ArnEquals={"aws:SourceArn": [RULE + name for name in RULES if name != "health"]}))
     one = await find_problem(account)
-    assert "lets the rules health send nothing" in one.message
+    assert "does not allow the rules health to send" in one.message
     account.policy(allow(ArnLike={"aws:SourceArn": RULE + "*"}))
     assert (await findings(account))["queue demo"].level == "ok"
 
@@ -272,18 +274,30 @@ async def test_a_statement_without_resource_allows_the_queue_but_one_without_act
 async def test_a_queue_that_anybody_may_send_to_is_told(account: Account) -> None:
     account.policy(allow() | {"Principal": "*"})
     found = await check_events(cast(AwsClients, account), "demo")
-    assert [one.message for one in found if one.level == "advice"] == ["its policy lets anybody send to it"]
+    assert [one.message for one in found if one.level == "advice"] == ["its policy allows everyone to send to it"]
 
 
 @pytest.mark.parametrize(
     ("more", "level", "minutes"),
     [
-        ({"MessageRetentionPeriod": "300"}, "advice", "of 5 minutes, and are lost then"),
+        ({"MessageRetentionPeriod": "300"}, "advice", "of 5 minutes, then they are lost"),
         ({"MessageRetentionPeriod": "345600"}, "ok", "of 5760 minutes (4 days)"),
-        ({"RedrivePolicy": '{"maxReceiveCount": 10}'}, "advice", "of 5 minutes: then they go to the dead-letter queue"),
-        ({"RedrivePolicy": '{"maxReceiveCount": 1000}'}, "ok", "of 500 minutes: then they go to the dead-letter queue"),
+        (
+            {"RedrivePolicy": '{"maxReceiveCount": 10}'},
+            "advice",
+            "of 5 minutes, then they move to the dead-letter queue",
+        ),
+        (
+            {"RedrivePolicy": '{"maxReceiveCount": 1000}'},
+            "ok",
+            "of 500 minutes, then they move to the dead-letter queue",
+        ),
         *(({"RedrivePolicy": unreadable}, "ok", "of 5760 minutes") for unreadable in ("{", "[]", "{}")),
-        ({"MessageRetentionPeriod": "300", "RedrivePolicy": '{"maxReceiveCount": 100}'}, "advice", "of 5 minutes, and"),
+        (
+            {"MessageRetentionPeriod": "300", "RedrivePolicy": '{"maxReceiveCount": 100}'},
+            "advice",
+            "of 5 minutes, then",
+        ),
     ],
 )
 async def test_how_long_an_outage_messages_survive_is_said_in_minutes(
