@@ -1,6 +1,6 @@
-"""Checks of the resources an EC2NodeClass selects, and dry runs of launches and clean-ups with it.
+"""Checks of the resources that an EC2NodeClass selects, and dry runs of launches and deletions.
 
-A dry run verifies that image, subnet, groups and profile are compatible and that the role may be passed.
+A dry run of a launch verifies that image, subnet, security groups and profile fit together, and iam:PassRole.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class Selectors:
         self._clients, self._networks, self._images = clients, networks, images
 
     async def check(self, node_class: EC2NodeClass) -> list[Finding]:
-        """Each part by itself: one that cannot be looked at hides no other."""
+        """Check every part, even if the check of another part fails."""
         parts = (self._check_subnets, self._check_security_groups, self._check_amis, self._check_identity)
         found = await asyncio.gather(*(_run_guarded(part, node_class) for part in parts))
         return [one for part in found for one in part]
@@ -37,24 +37,24 @@ class Selectors:
         at = Subject(AREA, f"EC2NodeClass {node_class.name} subnets")
         subnets = await self._networks.find_subnets(node_class)
         if not subnets:
-            return [at.problem("none match", _tagging_advice("spec.subnetSelectorTerms", "subnets"))]
+            return [at.problem("no subnets match", _tagging_advice("spec.subnetSelectorTerms", "subnets"))]
         zones = sorted({one.zone for one in subnets})
         message = f"{len(subnets)} in {', '.join(zones)} with {sum(one.free for one in subnets)} free addresses"
         tight = [one.id for one in subnets if one.free < _FEW_ADDRESSES]
         if len(tight) == len(subnets):
-            return [at.problem(f"{message}: hardly any room", "add subnets or a secondary range")]
+            return [at.problem(f"{message}: almost exhausted", "add subnets or a secondary CIDR")]
         if tight:
-            todo = "add subnets or a secondary range, or free addresses"
+            todo = "add subnets or a secondary CIDR, or free addresses"
             return [at.advice(f"{message}; few are left in {', '.join(tight)}", todo)]
         if len(zones) == 1:
-            return [at.advice(message, "name subnets of another zone too: capacity differs by zone")]
+            return [at.advice(message, "select subnets of other zones too: capacity differs by zone")]
         return [at.ok(message)]
 
     async def _check_security_groups(self, node_class: EC2NodeClass) -> list[Finding]:
         at = Subject(AREA, f"EC2NodeClass {node_class.name} security groups")
         groups = await self._networks.find_security_groups(node_class)
         if not groups:
-            return [at.problem("none match", _tagging_advice("spec.securityGroupSelectorTerms", "groups"))]
+            return [at.problem("no groups match", _tagging_advice("spec.securityGroupSelectorTerms", "groups"))]
         return [at.ok(", ".join(one.id for one in groups))]
 
     async def _check_amis(self, node_class: EC2NodeClass) -> list[Finding]:
@@ -64,14 +64,14 @@ class Selectors:
         except AliasError as error:
             return [at.problem(str(error), "correct the alias in spec.amiSelectorTerms")]
         if not images:
-            return [at.problem("none match", "correct spec.amiSelectorTerms: owner, name, tags or alias")]
+            return [at.problem("no images match", "correct spec.amiSelectorTerms: owner, name, tags or alias")]
         old = [one.id for one in images if one.deprecated]
         if old:
             return [at.advice(f"deprecated: {', '.join(old)}", "select a newer image")]
         return [at.ok(f"{len(images)} found, newest {images[0].id}")]
 
     async def _check_identity(self, node_class: EC2NodeClass) -> list[Finding]:
-        """Users create the role, and the profile if the class names one."""
+        """Check the role, or the instance profile if the class has one; users create both."""
         role, profile = node_class.spec.role.rpartition("/")[2], node_class.spec.instance_profile
         iam, at = self._clients.iam, Subject(AREA, f"EC2NodeClass {node_class.name} role")
         try:
@@ -82,10 +82,10 @@ class Selectors:
         except NotFound as fault:
             field = "instanceProfile" if profile else "role"
             at = Subject(AREA, f"EC2NodeClass {node_class.name} {field}")
-            return [at.problem(fault.message, f"make it, or correct spec.{field}")]
+            return [at.problem(fault.message, f"create it, or correct spec.{field}")]
         except Forbidden:
-            todo = f"see with an administrator's credentials whether {profile or role} exists"
-            return [at.unknown("these credentials may not look", todo)]
+            todo = f"check with an administrator's credentials whether {profile or role} exists"
+            return [at.unknown("the credentials do not allow the check", todo)]
         return [at.ok(profile or role)]
 
 
@@ -95,12 +95,12 @@ async def _run_guarded(
     try:
         return await part(node_class)
     except Fault as fault:
-        todo = "allow the call to these credentials" if isinstance(fault, Forbidden) else "try again"
+        todo = "allow the call for these credentials" if isinstance(fault, Forbidden) else "try again"
         return [Subject(AREA, f"EC2NodeClass {node_class.name}").unknown(fault.message, todo)]
 
 
 def _tagging_advice(field: str, what: str) -> str:
-    return f"tag the {what} as {field} says, or correct {field}"
+    return f"tag the {what} as {field} requires, or correct {field}"
 
 
 TRIAL_AREA: Final = "trial"
@@ -113,7 +113,7 @@ class PermissionDryRuns:
         self._clients, self._settings = clients, settings
 
     async def launch(self, node_class: EC2NodeClass) -> list[Finding]:
-        """RunInstances and CreateLaunchTemplate as this class would have them; nothing before it is resolved."""
+        """Dry runs of RunInstances and CreateLaunchTemplate; none before the class is resolved."""
         status = node_class.status
         if not (status.amis and status.subnets and status.security_groups):
             return []
@@ -129,7 +129,7 @@ class PermissionDryRuns:
         return list(found)
 
     async def clean_up(self) -> list[Finding]:
-        """TerminateInstances, CreateTags and DeleteLaunchTemplate on one that is there; nothing where none is."""
+        """Dry runs of TerminateInstances, CreateTags and DeleteLaunchTemplate with existing resources, if any."""
         ours = [{"Name": f"tag:{cluster_tag(self._settings)}", "Values": ["owned"]}]
         ec2, found = self._clients.ec2, list[Awaitable[Finding]]()
         for instance_id in (await self._find_ids("describe_instances", "Reservations", ours))[:1]:
@@ -184,11 +184,11 @@ class PermissionDryRuns:
         try:
             await self._clients.call(method, DryRun=True, **request)
         except Forbidden as fault:
-            todo = "attach the policies in deploy/iam to the role, and let it pass on the nodes' role (iam:PassRole)"
+            todo = "attach the policies in deploy/iam to the role, and allow iam:PassRole for the nodes' role"
             return at.problem(fault.message, todo)
         except (Throttled, TryLater) as fault:
             return at.unknown(fault.message, "try again")
         except Fault as fault:
             if fault.code != DRY_RUN and fault.code not in INSUFFICIENT:
-                return at.problem(f"{fault.code}: {fault.message}", "fix the cause that EC2 names")
+                return at.problem(f"{fault.code}: {fault.message}", "fix the cause that EC2 reports")
         return at.ok("a dry run would have succeeded")

@@ -1,7 +1,7 @@
-"""CreateFleet with a launch group's token: the request, the call, and the answer as values.
+"""CreateFleet for a launch group: the request with the group's client token, the call, and the parsed result.
 
-The request is made of nothing but the group, so that a repetition is identical. A refusal of the whole call is an
-answer; a fault is raised only where it is unknown whether instances were made, and the same call is to be repeated.
+The request depends only on the group, so that a retry is identical. A rejected call is a result. A fault is raised only
+if instances may have been launched; then the caller repeats the same call.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ _TARGETS: Final[dict[str, str]] = {
     "capacity-block": "capacity-block",
     "interruptible": "reserved-capacity",
 }
-"""Fleet name of reserved capacity, by kind of reservation."""
+"""Target capacity type of reserved capacity, by kind of reservation."""
 UNFULFILLABLE: Final = "UnfulfillableCapacity"
 
 
@@ -63,7 +63,7 @@ def create_fleet_request(group: LaunchGroup) -> dict[str, Any]:
 
 
 def _allocation_options(request: LaunchRequest) -> dict[str, Any]:
-    """How EC2 is to choose; a capacity block leaves nothing to choose."""
+    """Allocation strategy; a capacity block has a single offering and needs none."""
     if request.capacity_type == labels.SPOT:
         strategy = "capacity-optimized-prioritized" if request.prioritized else "price-capacity-optimized"
         return {"SpotOptions": {"AllocationStrategy": strategy}}
@@ -75,9 +75,9 @@ def _allocation_options(request: LaunchRequest) -> dict[str, Any]:
 
 
 def parse_fleet_result(group: LaunchGroup, raw: Mapping[str, Any]) -> FleetResult:
-    """Instances in the order of the answer, and errors with the most specific first.
+    """Instances in the order of the response, and errors, most specific first.
 
-    An answer with too few instances and no errors is reported as such.
+    A response with too few instances and without errors gets an UnfulfillableCapacity error.
     """
     instances = tuple(
         _parse_instance(group.request, item, instance_id)
@@ -138,7 +138,7 @@ def _override_request(one: LaunchOverride) -> dict[str, Any]:
 
 
 def _instance_tags(group: LaunchGroup) -> dict[str, str]:
-    """The token finds instances whose answer was lost; a claim that is alone is named."""
+    """Tags of the instances. The token finds instances of a lost response; a single claim is tagged at launch."""
     tags = {**group.request.tags, TAG_LAUNCH_GROUP: group.group_id, TAG_LAUNCH_TOKEN: group.client_token()}
     if len(group.members) == 1:
         tags[labels.TAG_NODECLAIM] = group.members[0].name
@@ -185,13 +185,13 @@ def _chosen_override(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _override_of(request: LaunchRequest, chosen: Mapping[str, Any]) -> LaunchOverride | None:
-    """The override that EC2 chose, since its answer may omit fields."""
+    """The override that EC2 chose. Its fields complete the response, which may omit some."""
     subnet, name = chosen.get("SubnetId"), chosen.get("InstanceType")
     return next((one for one in request.overrides if one.subnet_id == subnet and one.instance_type == name), None)
 
 
 _REJECTIONS = (Forbidden, BadInput, NotFound)
-"""EC2 looked at the call and will not do it; nothing was made by this one."""
+"""EC2 rejected the call, which launched no instances."""
 _MAX_ATTEMPTS: Final = 5
 
 
@@ -212,7 +212,7 @@ class FleetCalls:
         self._unavailable, self._free, self._counts = unavailable, free, counts
 
     async def create(self, group: LaunchGroup) -> FleetResult:
-        """A refused call is answered with the instances that an earlier one with this token made, if it made any."""
+        """Launch the group. A rejected call returns the instances of an earlier call with this token, if any."""
         try:
             raw = await self._call_create_fleet(group)
         except Fault as fault:
@@ -225,12 +225,12 @@ class FleetCalls:
         return result
 
     async def find(self, group: LaunchGroup) -> FleetResult:
-        """The instances that carry this token and run, by id: for when no answer is to be had any more."""
+        """The pending and running instances with this token, by ID, after the response of the call was lost."""
         found = await self._instances.find_by_tag(TAG_LAUNCH_TOKEN, group.client_token())
         return FleetResult(instances=_fleet_instances(found, group))
 
     async def _call_create_fleet(self, group: LaunchGroup) -> Mapping[str, Any]:
-        """A template that is missing is made again where this process knows it, and the call repeated once."""
+        """Recreate missing launch templates if this process knows their content, and repeat the call once."""
         request = create_fleet_request(group)
         try:
             return await self._create_with_retries(request)
@@ -241,7 +241,7 @@ class FleetCalls:
         return await self._create_with_retries(request)
 
     async def _create_with_retries(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """One that is throttled waits for its next turn here; a fault would send it to the end of a longer queue."""
+        """Retry a throttled call here: after a fault it would wait at the end of a longer queue."""
         for _ in range(_MAX_ATTEMPTS - 1):
             try:
                 return await self._clients.call(self._clients.ec2_without_retries.create_fleet, **request)
@@ -250,7 +250,10 @@ class FleetCalls:
         return await self._clients.call(self._clients.ec2_without_retries.create_fleet, **request)
 
     async def _made_before(self, group: LaunchGroup) -> FleetResult | None:
-        """Permissions, templates and words may have changed since a call whose answer was lost."""
+        """The instances of an earlier call whose response was lost.
+
+        A retry may be rejected although that call succeeded: permissions or templates may have changed since.
+        """
         found = await self.find(group)
         return found if found.instances else None
 

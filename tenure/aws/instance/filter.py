@@ -1,4 +1,4 @@
-"""Instance types and offerings for a NodeClaim: Karpenter's filters in its order (reference 2.4), and reservations."""
+"""Filters instance types and offerings for a NodeClaim, in Karpenter's order (reference 2.4), and reservations."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from tenure.model.requirements import Requirements
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An instance type with those of its offerings that may be launched, cheapest first."""
+    """An instance type with its launchable offerings, cheapest first."""
 
     type: InstanceType
     offerings: tuple[Offering, ...]
@@ -43,14 +43,14 @@ def _offering_order(offering: Offering) -> tuple[float, str, str, str, str]:
 
 
 Remaining = Callable[[str], int]
-"""How many instances a reservation has room for."""
+"""Free capacity of a reservation in instances, by its ID."""
 
 _PREFERRED: Final[tuple[Market, ...]] = ("default", "capacity-block", "interruptible")
-"""Where prices are equal. One request buys one of these kinds only."""
+"""Order of the kinds at equal prices. A request launches only one of them."""
 
 
 def reserved_only(found: Sequence[Candidate], remaining: Remaining) -> Sequence[Candidate]:
-    """The candidates with reserved offerings of one kind; empty when none has room."""
+    """The candidates with reserved offerings of the cheapest kind; empty if no reservation has free capacity."""
     reserved = filter_offerings(found, lambda one: _has_capacity(one, remaining))
     kinds = {kind: of for kind in _PREFERRED if (of := _of_kind(reserved, kind))}
     if not kinds:
@@ -77,14 +77,14 @@ def _lowest_price(found: Sequence[Candidate]) -> float:
 
 
 def _cheapest_block(found: Sequence[Candidate]) -> Sequence[Candidate]:
-    """A request for a capacity block names a single one."""
+    """A request can only name one capacity block."""
     cheapest = min(found, key=lambda one: (one.price, one.type.name))
     reservation = cheapest.offerings[0].reservation_id
     return filter_offerings([cheapest], lambda one: one.reservation_id == reservation)
 
 
 def _one_per_zone(found: Candidate, remaining: Remaining) -> Candidate | None:
-    """The reservation with most room in each zone: an override can name a type and subnet once only."""
+    """Keep the reservation with the most free capacity per zone: only one override may have a type and subnet."""
     fullest: dict[str, Offering] = {}
     for one in found.offerings:
         known = fullest.get(one.zone)
@@ -99,7 +99,7 @@ ALL_TYPES_UNAVAILABLE: Final = "all requested instance types were unavailable du
 _EXOTIC: Final = (labels.NVIDIA_GPU, labels.AMD_GPU, labels.NEURON, labels.NEURON_CORE, labels.GAUDI)
 
 IsUnavailable = Callable[[str, str, str, str], bool]
-"""(instance type, zone, capacity type, partition) was refused lately; the partition may be empty."""
+"""Whether EC2 recently had no capacity for (instance type, zone, capacity type, partition or empty)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,9 @@ class Selection:
     tenancy: str
     candidates: tuple[Candidate, ...]
     market: Market = ""
-    """The kind of its reservations, where it is reserved."""
+    """The kind of the reservations, if reserved."""
     partition: str = ""
-    """Of the placement group; empty leaves it to EC2."""
+    """Partition of the placement group; if empty, EC2 chooses one."""
 
 
 def select_offerings(
@@ -120,9 +120,9 @@ def select_offerings(
     is_unavailable: IsUnavailable,
     remaining: Remaining = lambda _: 0,
 ) -> Selection | None:
-    """`zones`: zones with a usable subnet; `remaining`: free capacity of reservations. None if nothing is left.
+    """The offerings of one capacity type to request; None if no offering is left.
 
-    Raises RequirementError.
+    `zones`: zones with a usable subnet. Raises RequirementError.
     """
     requirements = requirements_of(claim)
     requests = parse_resources(claim.spec.resources.requests)
@@ -134,7 +134,7 @@ def select_offerings(
         and fits(requests, one.allocatable())
     ]
     minimum = {key: one.min_values for key, one in requirements.items() if one.min_values}
-    # Reservations are few, so that they may not have the variety that minValues asks for: then without them.
+    # Reservations may not satisfy minValues, because they are few. Then the launch does without them.
     choices = (
         _restrict_candidates(some, requirements, minimum, claim)
         for some in (reserved_only(found, remaining), unreserved_only(found))
@@ -168,13 +168,13 @@ def requirements_of(claim: NodeClaim) -> Requirements:
 
 
 def tenancy_of(requirements: Requirements) -> str:
-    """`dedicated` only where the claim leaves no other choice."""
+    """`default` if the claim allows it, else `dedicated`."""
     default, dedicated = labels.TENANCIES
     return default if _allows(requirements, labels.INSTANCE_TENANCY, default) else dedicated
 
 
 def _named_types(types: ResolvedTypes, requirements: Requirements) -> Iterable[InstanceType]:
-    """Where the claim names its types, the others need not be looked at."""
+    """The types that the claim names; all types if it names none."""
     named = requirements.get(labels.INSTANCE_TYPE)
     if named is None or named.complement:
         return types.types
@@ -208,7 +208,7 @@ def _allows(requirements: Requirements, key: str, value: str) -> bool:
 
 
 def _allows_optional(requirements: Requirements, key: str, value: str) -> bool:
-    """As `_allows`, for a label that the offering lacks where the value is empty."""
+    """Like `_allows`; an empty value means that the offering does not have the label."""
     return _allows(requirements, key, value) if value else key not in requirements or not requirements[key].present
 
 
@@ -224,7 +224,7 @@ def _is_exotic(one: InstanceType) -> bool:
 
 
 def _without_expensive_spot(found: Sequence[Candidate]) -> Sequence[Candidate]:
-    """Spot that costs more than the cheapest on-demand is no bargain."""
+    """Exclude spot offerings that cost more than the cheapest on-demand offering."""
     on_demand = [o.price for one in found for o in one.offerings if o.capacity_type == labels.ON_DEMAND]
     if not on_demand:
         return found
@@ -233,7 +233,8 @@ def _without_expensive_spot(found: Sequence[Candidate]) -> Sequence[Candidate]:
 
 
 def _take_cheapest(found: Sequence[Candidate], minimum: Mapping[str, int]) -> Sequence[Candidate]:
-    """At most so many types as one request takes; those that bring values which minValues asks for come first."""
+    """The cheapest types, at most as many as one request may have; types with values that minValues needs come
+    first."""
     ordered = sorted(found, key=lambda one: (one.price, one.type.name))
     if len(ordered) <= MOST_TYPES or not minimum:
         return ordered[:MOST_TYPES]
@@ -255,7 +256,7 @@ def _is_relaxed(claim: NodeClaim) -> bool:
 
 
 def _adds_missing_value(one: InstanceType, missing: Mapping[str, tuple[int, set[str]]]) -> bool:
-    """Whether it has a value of which there are too few still; notes it if so."""
+    """Whether the type has a value that minValues still needs; adds its values to `missing` if so."""
     useful = False
     for key, (count, have) in missing.items():
         new = set(one.labels.get(key, ())) - have
@@ -271,7 +272,7 @@ def _capacity_type(found: Sequence[Candidate]) -> str:
 
 
 def _in_partition(found: Sequence[Candidate], requirements: Requirements) -> tuple[str, Sequence[Candidate]]:
-    """The lowest partition that the claim names, by the order of strings; one that names none leaves it to EC2."""
+    """The lowest partition, in string order, if the claim has a requirement for partitions; else EC2 chooses."""
     partitions = {offering.partition for one in found for offering in one.offerings}
     if labels.PLACEMENT_GROUP_PARTITION in requirements:
         lowest = min(partitions)

@@ -1,4 +1,4 @@
-"""The port `Fleet`: prepare and freeze a launch, call CreateFleet, describe the instances."""
+"""The port `Fleet`: prepares the fixed request of a launch, calls CreateFleet, and describes the instances."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -51,12 +51,12 @@ from tenure.model.requirements import RequirementError
 
 ReadAcceptedOverlays = Callable[[], Awaitable[Sequence[OverlayFact]]]
 """Returns the valid NodeOverlays; raises model.faults."""
-_Use = tuple[str, str]
-"""An instance type's name, and the id of the reservation that it is launched into or nothing."""
+_LaunchTarget = tuple[str, str]
+"""Name of the instance type, and ID of the reservation, which is empty if not reserved."""
 
 
-class _Numbers(NamedTuple):
-    """On which the templates of one launch differ."""
+class _TemplateKey(NamedTuple):
+    """The values in which the launch templates of one launch differ."""
 
     image_id: str
     placement_group: str
@@ -64,7 +64,7 @@ class _Numbers(NamedTuple):
     pods: int
     efa: int
     kubelet: str
-    """spec.kubelet as JSON where expressions in it were computed; else empty."""
+    """JSON of spec.kubelet with the values of its expressions; empty without expressions."""
 
 
 class AwsFleet:
@@ -106,11 +106,10 @@ class AwsFleet:
         unavailable: Sequence[UnavailableOffering] = (),
         is_retry: bool = False,
     ) -> LaunchPreparation:
-        """A rejection if no offering is left or the request is invalid; otherwise the launch, with its templates
-        created.
+        """The launch request, after its templates are created; a rejection if no offering is left or it is invalid.
 
-        `unavailable` offerings are excluded. `is_retry`: an attempt failed, so the templates are looked up regardless
-        of the cache.
+        `unavailable` offerings are excluded. `is_retry`: an attempt failed, so templates are looked up without the
+        cache.
         """
         types = await self._resolve_types(claim, node_class, discovered)
         unavailable_offerings = self._unavailable.for_nodeclass(
@@ -145,11 +144,11 @@ class AwsFleet:
         )
 
     async def create(self, group: LaunchGroup) -> FleetResult:
-        """A rejection by EC2 is a result; a fault means that the outcome of the call is unknown."""
+        """A rejection by EC2 is a result. A fault means that the outcome of the call is unknown."""
         return await self._calls.create(group)
 
     async def find(self, group: LaunchGroup) -> FleetResult:
-        """Running instances of this attempt; launches nothing."""
+        """The pending and running instances of this attempt."""
         return await self._calls.find(group)
 
     async def describe(
@@ -167,14 +166,14 @@ class AwsFleet:
     async def _resolve_types(
         self, claim: NodeClaim, node_class: EC2NodeClass, discovered: DiscoveredCapacity
     ) -> ResolvedTypes:
-        """As the plan saw them that the claim came from."""
+        """The types as the plan of the claim saw them, with discovered capacity and NodeOverlays."""
         types = (await self._offerings.types_for(node_class)).with_discovered(discovered, _spec_hash(node_class))
         if self._overlays is None or not self._is_overlaid(claim):
             return types
         return types.with_overlays(await self._overlays(), claim.metadata.labels)
 
     def _is_overlaid(self, claim: NodeClaim) -> bool:
-        """A plan marks its NodeClaims, regardless of this worker's gates."""
+        """Whether NodeOverlays apply: the plan annotated the claim, or this worker's gate is enabled."""
         overlay_annotations = claim.metadata.annotations.keys() & {
             labels.PRICE_OVERLAY_APPLIED,
             labels.CAPACITY_OVERLAY_APPLIED,
@@ -188,31 +187,31 @@ class AwsFleet:
         node_class: EC2NodeClass,
         cluster: ClusterFacts,
         kubelets: Mapping[str, Mapping[str, Any]],
-    ) -> Mapping[_Use, LaunchTemplate]:
-        """Types with one image and the same numbers in user data share a template; each reservation has its own."""
-        passed_on = not family_of(node_class).syncs_taints_itself
+    ) -> Mapping[_LaunchTarget, LaunchTemplate]:
+        """Types with the same image and user data share a template; each reservation has its own."""
+        is_custom = not family_of(node_class).syncs_taints_itself
         requests_efa = bool(parse_resources(claim.spec.resources.requests).get(labels.EFA))
-        made: dict[_Numbers, LaunchTemplate] = {}
-        by_use: dict[_Use, LaunchTemplate] = {}
+        by_key: dict[_TemplateKey, LaunchTemplate] = {}
+        by_target: dict[_LaunchTarget, LaunchTemplate] = {}
         for one, reservation in _type_reservations(selection):
             computed = kubelets.get(one.name)
-            # Custom user data is passed on as it is, so that no number of ours is in it.
-            numbers = _Numbers(
+            # The user data of the family Custom is not rendered, so these values do not occur in it.
+            key = _TemplateKey(
                 image_id=one.image_id,
                 placement_group=one.placement_group,
                 reservation=reservation,
-                pods=0 if passed_on else one.capacity.get(labels.PODS, 0),
+                pods=0 if is_custom else one.capacity.get(labels.PODS, 0),
                 efa=one.capacity.get(labels.EFA, 0) if requests_efa else 0,
-                kubelet=json.dumps(computed, sort_keys=True) if computed and not passed_on else "",
+                kubelet=json.dumps(computed, sort_keys=True) if computed and not is_custom else "",
             )
-            if numbers not in made:
-                made[numbers] = self._build_template(numbers, selection, claim, node_class, cluster)
-            by_use[one.name, reservation] = made[numbers]
-        return by_use
+            if key not in by_key:
+                by_key[key] = self._build_template(key, selection, claim, node_class, cluster)
+            by_target[one.name, reservation] = by_key[key]
+        return by_target
 
     def _build_template(
         self,
-        numbers: _Numbers,
+        key: _TemplateKey,
         selection: Selection,
         claim: NodeClaim,
         node_class: EC2NodeClass,
@@ -226,28 +225,28 @@ class AwsFleet:
             family,
             cluster,
             capacity_type=selection.capacity_type,
-            max_pods=numbers.pods,
-            computed=json.loads(numbers.kubelet) if numbers.kubelet else None,
+            max_pods=key.pods,
+            computed=json.loads(key.kubelet) if key.kubelet else None,
         )
-        placement = Placement(tenancy=selection.tenancy, group=numbers.placement_group, partition=selection.partition)
+        placement = Placement(tenancy=selection.tenancy, group=key.placement_group, partition=selection.partition)
         return launch_template(
             node_class,
             family,
             self._settings,
-            image_id=numbers.image_id,
+            image_id=key.image_id,
             user_data=render(family, bootstrap),
             tags=node_tags(self._settings, node_class, claim.nodepool),
             capacity_type=selection.capacity_type,
             placement=placement,
-            reservation=ReservationTarget(reservation_id=numbers.reservation, market=selection.market),
-            efa_interfaces=numbers.efa,
+            reservation=ReservationTarget(reservation_id=key.reservation, market=selection.market),
+            efa_interfaces=key.efa,
             enclaves=bool(parse_resources(claim.spec.resources.requests).get(labels.NITRO_SANDBOX_RESOURCE)),
         )
 
     def _request(
         self,
         selection: Selection,
-        templates: Mapping[_Use, LaunchTemplate],
+        templates: Mapping[_LaunchTarget, LaunchTemplate],
         subnets: Mapping[str, str],
         claim: NodeClaim,
         node_class: EC2NodeClass,
@@ -271,14 +270,14 @@ class AwsFleet:
 
 
 def _type_reservations(selection: Selection) -> Iterator[tuple[InstanceType, str]]:
-    """Each type, with each reservation that it may be launched into; with none where it is not reserved."""
+    """Each type with each of its reservations; with an empty ID if not reserved."""
     for candidate in selection.candidates:
         for reservation in dict.fromkeys(offering.reservation_id for offering in candidate.offerings):
             yield candidate.type, reservation
 
 
 def _launch_overrides(
-    candidate: Candidate, templates: Mapping[_Use, LaunchTemplate], subnets: Mapping[str, str]
+    candidate: Candidate, templates: Mapping[_LaunchTarget, LaunchTemplate], subnets: Mapping[str, str]
 ) -> list[LaunchOverride]:
     found: InstanceType = candidate.type
     return [
@@ -296,7 +295,7 @@ def _launch_overrides(
 
 
 def _nodeclass_stamp(node_class: EC2NodeClass, cluster: ClusterFacts) -> str:
-    """Hash of the class from which the templates were made, which may be newer than the stamp on the class."""
+    """Hash version and hash of the class as used for the templates; it may be newer than the class's annotation."""
     return f"{HASH_VERSION}/{nodeclass_hash(node_class, ca_bundle=cluster.ca_bundle)}"
 
 

@@ -1,6 +1,6 @@
-"""The port `Instances`: describes and terminates in batches across all NodeClaims.
+"""The port `Instances`: describes and terminates instances, in batches across all NodeClaims.
 
-An instance that EC2 lists as terminated, or does not list at all, is gone.
+An instance is gone if EC2 lists it as terminated or does not list it.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ _TERMINATED: Final = "terminated"
 _ALL: Final = "all of this cluster"
 _ENDING: Final = ("shutting-down", _TERMINATED)
 _FILTER_VALUES: Final = 200
-"""EC2 takes no more values in one filter."""
+"""Maximum number of values in a filter of EC2."""
 _PAGE: Final = {"PageSize": 250}
-"""EC2 gives 1,000, whose XML and dicts take 17 MB until they are read."""
+"""Smaller than EC2's maximum of 1,000, which takes 17 MB as XML and dicts until it is parsed."""
 _ONLY_RESERVATIONS: Final = "capacity-reservations-only"
 
 
@@ -48,13 +48,15 @@ class AwsInstances:
     async def get(self, instance_id: str) -> InstanceFacts | None:
         """The live instance; None once it is terminated or no longer listed.
 
-        During a zonal shift, an instance that EC2 omits may be in that zone: raises TryLater, since its node's
-        termination depends on the answer.
+        Raises TryLater for a missing instance during a zonal shift, because EC2 may omit instances of that zone and the
+        node's termination depends on the result.
         """
         found = await self._gets.fetch(instance_id)
         if found is None and (shifted_zones := await self._zones.fetch_shifted_zones()):
             zones = ", ".join(sorted(shifted_zones))
-            raise TryLater(f"EC2 does not list {instance_id}: not taken for its end while {zones} is shifted away from")
+            raise TryLater(
+                f"EC2 does not list {instance_id}: not considered terminated during a zonal shift of {zones}"
+            )
         if found is None or found.state == _TERMINATED:
             self._counts.record_termination(instance_id)
             return None
@@ -62,7 +64,7 @@ class AwsInstances:
         return found
 
     async def list_managed(self) -> Sequence[InstanceFacts]:
-        """Instances that are not terminated. Concurrent callers share one list, started after the last call."""
+        """Instances that are not terminated. Concurrent callers share one list call, which starts after they call."""
         return await self._lists.fetch(_ALL) or ()
 
     async def _list(self, keys: Sequence[str]) -> Mapping[str, Sequence[InstanceFacts]]:
@@ -75,8 +77,11 @@ class AwsInstances:
         return dict.fromkeys(keys, found)
 
     async def find_by_nodeclaim(self, claim: str) -> Sequence[InstanceFacts]:
-        """Those with this NodeClaim's name that run or are about to. Hundreds of lives may ask, of which few have one:
-        EC2 looks, since to read a list of all costs seconds for each thousand."""
+        """Pending and running instances with this NodeClaim's name.
+
+        Hundreds of NodeClaims may call this, and few have an instance. EC2 filters, because parsing a list of all
+        instances takes seconds per thousand.
+        """
         return await self._names.fetch(claim) or ()
 
     async def _list_named(self, claims: Sequence[str]) -> Mapping[str, Sequence[InstanceFacts]]:
@@ -97,7 +102,7 @@ class AwsInstances:
         )
 
     async def terminate(self, instance_id: str) -> bool:
-        """False when it is gone already; one that is shutting down counts as asked for."""
+        """False if the instance is already gone; True also if it is already shutting down."""
         result = await self._ends.fetch(instance_id)
         if isinstance(result, Fault):
             raise result
@@ -110,11 +115,11 @@ class AwsInstances:
         return await self._call_for_instance(self._clients.ec2.stop_instances, instance_id)
 
     async def start(self, instance_id: str) -> bool:
-        """Raises a Fault with EC2's code where it has no room for it now."""
+        """Raises a Fault with EC2's code if EC2 has no capacity for the instance."""
         return await self._call_for_instance(self._clients.ec2.start_instances, instance_id)
 
     async def _call_for_instance(self, method: Callable[..., Any], instance_id: str) -> bool:
-        """One by one: these calls are rare, and a rejection affects only its own instance. False if it is gone."""
+        """Not batched: these calls are rare, and a rejection must not affect others. False if the instance is gone."""
         try:
             await self._clients.call(method, InstanceIds=[instance_id])
         except NotFound:
@@ -122,7 +127,7 @@ class AwsInstances:
         return True
 
     async def _describe_batch(self, ids: Sequence[str]) -> Mapping[str, InstanceFacts]:
-        """By filter, which omits unknown ids; an omitted id is queried once more separately."""
+        """Describe with a filter, which omits unknown IDs. Each omitted ID is described once more by itself."""
         chunks = [ids[start : start + _FILTER_VALUES] for start in range(0, len(ids), _FILTER_VALUES)]
         chunk_results = await asyncio.gather(
             *(self._describe_filtered({"Name": "instance-id", "Values": list(c)}) for c in chunks)
@@ -150,7 +155,7 @@ class AwsInstances:
         return [one for reservation in reservations for one in reservation]
 
     async def _terminate(self, ids: Sequence[str]) -> Mapping[str, bool | Fault]:
-        """In one call; if EC2 rejects it for one instance, those that exist, and finally one by one.
+        """Terminate in one call. If EC2 rejects it, terminate the existing instances one by one.
 
         Single calls separate the faults: an instance that may not be terminated does not block others.
         """
@@ -193,7 +198,7 @@ class AwsInstances:
 
 
 def instance_facts(raw: Mapping[str, Any], *, reserved: bool) -> InstanceFacts:
-    """`reserved`: the gate ReservedCapacity is on; off, nothing of a reservation is looked at."""
+    """`reserved`: the gate ReservedCapacity is enabled; otherwise reservations are ignored."""
     placement, capacity_type = raw.get("Placement") or {}, capacity_type_of(raw, reserved=reserved)
     return InstanceFacts(
         instance_id=raw["InstanceId"],
@@ -215,7 +220,7 @@ def instance_facts(raw: Mapping[str, Any], *, reserved: bool) -> InstanceFacts:
 
 
 def _reservation_facts(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """For an instance that counts as reserved; the lifecycle gives the kind."""
+    """The reservation of an instance that counts as reserved; its lifecycle determines the kind."""
     lifecycle = raw.get("InstanceLifecycle")
     return {
         "reservation_id": raw["CapacityReservationId"],
@@ -225,7 +230,7 @@ def _reservation_facts(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def capacity_type_of(raw: Mapping[str, Any], *, reserved: bool) -> str:
-    """An instance counts as reserved only if it was launched into that reservation and no other way."""
+    """An instance counts as reserved only if its launch was restricted to reservations."""
     if raw.get("SpotInstanceRequestId") or raw.get("InstanceLifecycle") == "spot":
         return labels.SPOT
     preference = (raw.get("CapacityReservationSpecification") or {}).get("CapacityReservationPreference")

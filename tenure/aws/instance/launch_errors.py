@@ -1,7 +1,7 @@
-"""Reasons of failed launches, and remedies, by EC2's codes and texts.
+"""Reasons and remedies of failed launches, by EC2's error codes and messages.
 
-The reasons are Karpenter's and so is their order: of several errors the first in this table is reported.
-Codes decide; a text only where AWS uses one code for many things.
+Reasons and order are Karpenter's: of several errors, the first one in this table is reported. The message is only used
+if AWS uses a code for several causes.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _DENIED: Final = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeni
 class _Case(NamedTuple):
     reason: str
     codes: Iterable[str] = ()
-    """Any of these; none for any code."""
+    """Matches any of these codes; if empty, any code."""
     text: str = ""
     """Text that the message must contain, ignoring case."""
     remedy: str = ""
@@ -44,8 +44,7 @@ _CASES: Final = (
     _Case(
         "Unauthorized",
         _DENIED,
-        remedy="let the controller's role do it: the policies in deploy/iam are what it needs, with iam:PassRole "
-        "for the role of the nodes",
+        remedy="attach the policies in deploy/iam to the controller's role, with iam:PassRole for the nodes' role",
     ),
     _Case(
         "AMIAuthorizationFailure",
@@ -53,22 +52,23 @@ _CASES: Final = (
         "image",
         "share the image with this account, or select another one in spec.amiSelectorTerms",
     ),
-    _Case("Unauthorized", {"AuthFailure"}, remedy="let the controller's role do it"),
+    _Case("Unauthorized", {"AuthFailure"}, remedy="allow the action for the controller's role"),
     _Case(
         "SecurityGroupSubnetVPCMismatch",
         text="belong to different networks",
-        remedy="let spec.subnetSelectorTerms and spec.securityGroupSelectorTerms select within one VPC",
+        remedy="select subnets and security groups of one VPC in spec.subnetSelectorTerms and "
+        "spec.securityGroupSelectorTerms",
     ),
     _Case(
         "InstanceProfileNameInvalid",
         {"InvalidParameterValue"},
         "invalid iam instance profile",
-        "EC2 does not know the instance profile, or not yet: it is tried again; see status.instanceProfile",
+        "EC2 does not know the instance profile yet: the launch is retried; see status.instanceProfile",
     ),
     _Case(
         "InstanceProfileNameInvalid", {"InvalidParameterValue"}, "iaminstanceprofile.name", "see spec.instanceProfile"
     ),
-    _Case("LaunchTemplateNotFound", LAUNCH_TEMPLATE_NOT_FOUND, remedy="somebody deleted it; it is made again"),
+    _Case("LaunchTemplateNotFound", LAUNCH_TEMPLATE_NOT_FOUND, remedy="the template was deleted and is recreated"),
     _Case(
         "UserDataSizeLimitExceeded",
         {"InvalidUserData.Malformed"},
@@ -76,21 +76,19 @@ _CASES: Final = (
         "shorten spec.userData: the rendered user data may have 16384 bytes",
     ),
     _Case("InvalidAMIID", {"InvalidAMIID.Malformed", "InvalidAMIID.Unavailable"}, remedy="see spec.amiSelectorTerms"),
-    _Case("AMINotFound", {"InvalidAMIID.NotFound"}, remedy="the image is gone; see spec.amiSelectorTerms"),
+    _Case("AMINotFound", {"InvalidAMIID.NotFound"}, remedy="the image no longer exists; see spec.amiSelectorTerms"),
     _Case("RequestLimitExceeded", {"RequestLimitExceeded"}),
     _Case("InternalError", {"InternalError"}),
-    _Case(
-        "FreeTierIneligible", {"FreeTierRestrictionError"}, remedy="the account may launch types of the free tier only"
-    ),
-    _Case("FreeTierIneligible", text="free tier", remedy="the account may launch types of the free tier only"),
-    _Case("FleetQuotaExceeded", {"MaxFleetCountExceeded"}, remedy="ask AWS for a higher quota of EC2 fleets"),
-    _Case("AccountPendingVerification", {"PendingVerification"}, remedy="AWS verifies the account; wait, or ask AWS"),
-    _Case("SpotQuotaExceeded", {"MaxSpotInstanceCountExceeded"}, remedy="ask AWS for a higher quota of spot instances"),
-    _Case("VCPULimitExceeded", {"VcpuLimitExceeded"}, remedy="ask AWS for a higher quota of running instances"),
+    _Case("FreeTierIneligible", {"FreeTierRestrictionError"}, remedy="the account may only launch free tier types"),
+    _Case("FreeTierIneligible", text="free tier", remedy="the account may only launch free tier types"),
+    _Case("FleetQuotaExceeded", {"MaxFleetCountExceeded"}, remedy="request a higher quota of EC2 fleets"),
+    _Case("AccountPendingVerification", {"PendingVerification"}, remedy="wait until AWS has verified the account"),
+    _Case("SpotQuotaExceeded", {"MaxSpotInstanceCountExceeded"}, remedy="request a higher quota of spot instances"),
+    _Case("VCPULimitExceeded", {"VcpuLimitExceeded"}, remedy="request a higher vCPU quota of running instances"),
     _Case(
         "InsufficientFreeAddressesInSubnet",
         SUBNET_FULL,
-        remedy="select subnets with free addresses, or make them larger",
+        remedy="select subnets with free addresses, or larger subnets",
     ),
 )
 _LAST: Final = _Case(LAUNCH_FAILED)
@@ -102,7 +100,7 @@ def create_error_reason(code: str, message: str) -> str:
 
 
 def error_remedy(code: str, message: str) -> str:
-    """A clause with the remedy; empty if none is needed or known."""
+    """The remedy as a clause; empty if none is needed or known."""
     return _match_case(code, message)[1].remedy
 
 

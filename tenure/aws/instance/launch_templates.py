@@ -1,6 +1,6 @@
-"""Launch templates: one for each image and set of numbers in the user data, named by a hash of their content.
+"""Launch templates, named by a hash of their content.
 
-One that this process saw lately is taken to exist; one that CreateFleet misses is made again.
+A template that this process recently used is assumed to exist. If CreateFleet does not find it, it is recreated.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _MARKET_TYPES: Final[dict[Market, str]] = {
 
 
 class Placement(Value):
-    """Where in EC2's buildings: tenancy, placement group by id, and its partition by number, where it has any."""
+    """Tenancy, and optionally the ID of a placement group and the number of its partition."""
 
     tenancy: str = "default"
     group: str = ""
@@ -55,7 +55,7 @@ class ReservationTarget(Value):
     market: Market = ""
 
     def to_request(self) -> dict[str, Any]:
-        """With the gate ReservedCapacity on; without it EC2's default applies, and the field is absent."""
+        """The options while the gate ReservedCapacity is enabled. Without the gate, EC2's default applies."""
         if not self.reservation_id:
             # Otherwise an instance could use an open reservation by accident.
             return {"CapacityReservationSpecification": {"CapacityReservationPreference": "none"}}
@@ -100,7 +100,7 @@ def launch_template(
     efa_interfaces: int = 0,
     enclaves: bool = False,
 ) -> LaunchTemplate:
-    """The template of one image. `efa_interfaces` is zero unless the claim asks for EFA."""
+    """`efa_interfaces`: zero unless the claim requests EFA."""
     data = {
         "ImageId": image_id,
         "UserData": base64.b64encode(user_data.encode()).decode(),
@@ -147,7 +147,7 @@ def _metadata_options(node_class: EC2NodeClass, settings: AwsSettings) -> dict[s
 
 
 def _network_interfaces(node_class: EC2NodeClass, settings: AwsSettings, efa: int) -> list[dict[str, Any]]:
-    """Always at least one: groups on an interface and on the instance exclude each other."""
+    """At least one interface, because security groups are set there: EC2 accepts no other groups next to interfaces."""
     groups = [group.id for group in node_class.status.security_groups]
     named = node_class.spec.network_interfaces
     places: list[tuple[int, int, str]] = (
@@ -229,11 +229,11 @@ def _without_none(named: Mapping[str, Any]) -> dict[str, Any]:
 
 _EXISTENCE_SECONDS: Final = 60.0
 _FILTER_VALUES: Final = 200
-"""EC2 takes no more values in one filter."""
+"""Maximum number of values in a filter of EC2."""
 
 
 class LaunchTemplates:
-    """Raises model.faults. Templates are only deleted with their class: another worker may be about to use them."""
+    """Raises model.faults. Templates are only deleted with their class, because other workers may use them."""
 
     def __init__(
         self, clients: AwsClients, settings: AwsSettings, *, clock: Callable[[], float] = time.monotonic
@@ -250,15 +250,15 @@ class LaunchTemplates:
             if unsure:
                 found = await self._find_existing(sorted(unsure))
                 await asyncio.gather(*(self._create(one) for name, one in unsure.items() if name not in found))
-            # A use renews the entry.
+            # Use extends the lifetime of the entries.
             self._existing.update((one.name, True) for one in templates)
 
     def used_lately(self, name: str) -> bool:
-        """Whether a launch of this process has asked for it in the last half hour."""
+        """Whether a launch of this process used the template in the last half hour."""
         return name in self._known
 
     def forget(self, names: Iterable[str]) -> None:
-        """EC2 says that they are not there: look before they are used again."""
+        """Check the existence of these templates before their next use, for example because EC2 did not find them."""
         for name in names:
             self._existing.pop(name, None)
 

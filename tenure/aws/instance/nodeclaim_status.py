@@ -1,4 +1,4 @@
-"""Labels, capacity and allocatable of a NodeClaim whose instance runs."""
+"""Labels, annotations, capacity and allocatable of a NodeClaim after its launch."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,13 +14,13 @@ from tenure.model.provider_results import LaunchFacts
 from tenure.model.requirements import RequirementError
 
 _OF_THE_INSTANCE: Final = (*labels.RESERVATION_LABELS, labels.PLACEMENT_GROUP_PARTITION)
-"""Labels whose values describe the type's options rather than the instance."""
+"""Labels that describe the options of the type, and not the instance."""
 
 
 def launch_facts(
     instance: FleetInstance, found: InstanceType | None, node_class: EC2NodeClass, claim: NodeClaim
 ) -> LaunchFacts:
-    """For a type that is no longer listed, only EC2's data of the instance."""
+    """`found` is None for a type that is no longer listed: then only EC2's data of the instance is used."""
     requests_efa = bool(parse_resources(claim.spec.resources.requests).get(labels.EFA))
     return LaunchFacts(
         provider_id=f"aws:///{instance.zone}/{instance.instance_id}",
@@ -52,7 +52,7 @@ def _node_labels(
 
 
 def _placement_labels(instance: FleetInstance, found: InstanceType | None) -> dict[str, str]:
-    """Of its reservation, and the partition: empty while only EC2 knows which one it chose."""
+    """Labels of the reservation and the partition; the partition is empty if EC2 chose it."""
     reserved = reservation_labels(instance.reservation_id, instance.market) if instance.reservation_id else {}
     if found is None or labels.PLACEMENT_GROUP_PARTITION not in found.labels:
         return reserved
@@ -67,7 +67,10 @@ def _claim_tenancy(claim: NodeClaim) -> str:
 
 
 def _launch_annotations(instance: FleetInstance, node_class: EC2NodeClass) -> dict[str, str]:
-    """The class at launch, for drift and for the clean-up of profiles; the current class if unknown."""
+    """Hash and instance profile of the class at launch, for drift and for garbage collection of profiles.
+
+    If unknown, those of the current class.
+    """
     keys = (labels.NODECLASS_HASH_VERSION, labels.NODECLASS_HASH)
     found = dict(zip(keys, instance.node_class_stamp.partition("/")[::2], strict=True))
     if not instance.node_class_stamp:

@@ -1,4 +1,4 @@
-"""The port `OrphanedResources`: lists and deletes resources that launches created in AWS; names instances."""
+"""The port `OrphanedResources`: lists and deletes AWS resources that launches created, and tags instances."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -26,7 +26,7 @@ class AwsOrphanedResources:
         self._templates, self._profiles = templates, profiles
 
     async def list_launch_templates(self) -> Sequence[InventoryLaunchTemplate]:
-        """By the tags that the IAM policy lets them be deleted by, and by how their names begin."""
+        """Templates with Tenure's name prefix and the tags that the IAM policy requires for their deletion."""
         found = await self._clients.paginate(
             self._clients.ec2.describe_launch_templates,
             "LaunchTemplates",
@@ -41,7 +41,7 @@ class AwsOrphanedResources:
         return [one for one in found if one.name.startswith(NAME_PREFIX)]
 
     async def delete_template(self, template: InventoryLaunchTemplate) -> None:
-        """One that is gone already counts as deleted; a launch that needs it after all makes it again."""
+        """Delete a template; a missing one counts as deleted. A launch that still needs it recreates it."""
         with suppress(NotFound):
             await self._clients.call(self._clients.ec2.delete_launch_template, LaunchTemplateId=template.id)
         self._templates.forget([template.name])

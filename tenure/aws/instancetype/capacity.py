@@ -1,4 +1,4 @@
-"""Capacity of an instance type and the overhead that pods do not get, by Karpenter's formulas."""
+"""Capacity and overhead of an instance type, by Karpenter's formulas."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _EFA_ONLY: Final = "efa-only"
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """An instance type under an EC2NodeClass: all that capacity and overhead are computed from."""
+    """The input of capacity and overhead: an instance type under an EC2NodeClass."""
 
     info: TypeInfo
     family: Family
@@ -34,11 +34,11 @@ class Machine:
     spec: EC2NodeClassSpec
     settings: AwsSettings
     strategy: str = ""
-    """Of the placement group; empty for none."""
+    """Strategy of the placement group; empty without a group."""
 
 
 def capacity_of(machine: Machine) -> dict[str, int]:
-    """Millicores, bytes and counts; resources that the machine does not have are left out."""
+    """Millicores, bytes and counts; missing resources are left out."""
     found = {
         labels.CPU: machine.info.vcpus * 1000,
         labels.MEMORY: estimate_memory(machine),
@@ -50,16 +50,16 @@ def capacity_of(machine: Machine) -> dict[str, int]:
 
 
 def estimate_memory(machine: Machine) -> int:
-    """Estimate in bytes until a node of this type and image has reported its capacity."""
+    """Estimate in bytes, used until a node of this type and image has reported its capacity."""
     info = machine.info
     mib = info.memory_mib - (_ARM_RESERVED_MIB if info.architecture == "arm64" else 0)
     return (mib - ceil(mib * machine.settings.vm_memory_overhead_percent)) * MIB
 
 
 def storage_of(machine: Machine) -> int:
-    """Bytes of the disk, or the RAID of local disks, for pods.
+    """Bytes of ephemeral storage on the data disk, or on the RAID of local disks.
 
-    A mapping with a snapshot and without a size leaves the size unknown: the family's default is used.
+    For a mapping with a snapshot and without a size, the family's default is used.
     """
     if machine.spec.instance_store_policy == "RAID0" and machine.info.local_disk_gb:
         return machine.info.local_disk_gb * 10**9
@@ -85,7 +85,7 @@ def pods_of(machine: Machine) -> int:
 
 
 def eni_limited_pods(machine: Machine, reserved: int) -> int:
-    """Pods that get an address from the VPC CNI without prefixes: each interface keeps one address for itself."""
+    """Pods that get an address from the VPC CNI without prefixes; each interface uses one address itself."""
     efa_only = sum(
         1 for one in machine.spec.network_interfaces if one.network_card_index == 0 and one.interface_type == _EFA_ONLY
     )
@@ -94,7 +94,7 @@ def eni_limited_pods(machine: Machine, reserved: int) -> int:
 
 
 def _data_disks(machine: Machine) -> list[BlockDeviceMapping]:
-    """The mappings that may say the size, the first that does counts: the root volume, then the family's own disk."""
+    """The mappings that may have the size, in order: the root volume, then the family's data disk."""
     mappings = machine.spec.block_device_mappings
     root = [one for one in mappings if one.root_volume]
     if not machine.family.data_device:
@@ -121,7 +121,7 @@ def _device_capacity(machine: Machine) -> Mapping[str, int]:
     return found
 
 
-# Millicores reserved per thousand, of: the first core, the second, the third and fourth, all others.
+# Number of cores, and millicores reserved per core: the first core, the second, the third and fourth.
 _CPU_BANDS: Final = ((1, 60), (1, 10), (2, 5))
 _CPU_REST_PER_MILLE: Final = 2.5
 _EVICTION_MEMORY: Final = 100 * MIB
@@ -129,7 +129,7 @@ _SIGNALS: Final = {"memory.available": labels.MEMORY, "nodefs.available": labels
 
 
 def overhead_of(machine: Machine, capacity: Mapping[str, int]) -> dict[str, int]:
-    """All three together, in millicores and bytes."""
+    """The sum of kube-reserved, system-reserved and eviction threshold, in millicores and bytes."""
     system = parse_resources(machine.kubelet.system_reserved)
     found = add(kube_reserved(machine, capacity), system, eviction_overhead(machine, capacity))
     return {key: amount for key, amount in found.items() if amount and key != "pid"}
@@ -147,7 +147,7 @@ def kube_reserved(machine: Machine, capacity: Mapping[str, int]) -> dict[str, in
 
 
 def reserved_millicores(vcpus: int) -> int:
-    """6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest, each band cut to a whole."""
+    """6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest, truncated."""
     total, left = 0, vcpus
     for cores, per_mille in _CPU_BANDS:
         total += min(left, cores) * per_mille
@@ -170,7 +170,7 @@ def eviction_overhead(machine: Machine, capacity: Mapping[str, int]) -> dict[str
 
 
 def parse_threshold(text: str, capacity: int) -> int | None:
-    """A quantity, or a percentage of capacity rounded up, where 100 % switches the signal off; None for neither."""
+    """A quantity, or a percentage of the capacity, rounded up; None for other text. 100 % disables the signal."""
     try:
         if not text.endswith("%"):
             return parse_quantity(text)

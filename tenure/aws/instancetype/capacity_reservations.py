@@ -1,8 +1,8 @@
-"""Capacity reservations that an EC2NodeClass selects, the room in each, and the offerings and labels that they add.
+"""Capacity reservations of EC2NodeClasses: their free capacity, and the offerings and labels that they add.
 
-Counts are EC2's last answer and this process's own launches since. Rather too many than too few: a launch that finds no
-room is refused and planned again, while unseen room is paid for and unused. With the gate ReservedCapacity off nothing
-is asked.
+A count is EC2's last response, adjusted by the launches and terminations that this process has seen since. It is rather
+too high than too low: a launch without capacity is rejected and replanned, while unused capacity is paid for. Without
+the gate ReservedCapacity, EC2 is not queried.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from tenure.model.instance_types import Offering, ReservationHeadroom
 from tenure.model.launch import FleetResult
 
 _COUNT_TTL: Final = timedelta(hours=24)
-"""A count that is not renewed for this long expires."""
+"""Lifetime of a count without a new response."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class _Count:
 
 
 class ReservationCounts:
-    """By reservation id. One that EC2 was never asked about has room for none."""
+    """Counts by reservation ID. A reservation without a count has no free capacity."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
@@ -49,7 +49,7 @@ class ReservationCounts:
         self._running: TTLCache[str, str] = TTLCache(MAX_ENTRIES, _COUNT_TTL.total_seconds())
 
     def record_counts(self, available: Mapping[str, int], requested_at: datetime) -> None:
-        """EC2's counts; `asked` is when the query started, and later launches are counted in addition."""
+        """Store EC2's counts. Changes since `requested_at`, the start of the query, still apply."""
         for key, count in available.items():
             previous = self._counts.get(key)
             later = [one for one in previous.changes if one[0] > requested_at] if previous else []
@@ -58,7 +58,7 @@ class ReservationCounts:
         self._counts = {key: one for key, one in self._counts.items() if requested_at - one.at < _COUNT_TTL}
 
     def record_launch_result(self, result: FleetResult) -> None:
-        """The result of CreateFleet. Only a capacity error makes a reservation full; a throttled call does not."""
+        """Record a result of CreateFleet. Only a capacity error marks a reservation as full."""
         for instance in result.instances:
             self.record_launch(instance.reservation_id)
         for error in result.errors:
@@ -69,19 +69,19 @@ class ReservationCounts:
         self._record_change(reservation_id, -1)
 
     def record_running(self, instance_id: str, reservation_id: str) -> None:
-        """Seen running there by the component that also observes its termination."""
+        """Remember the reservation of a running instance, for `record_termination`."""
         if reservation_id:
             self._running[instance_id] = reservation_id
 
     def record_termination(self, instance_id: str) -> None:
-        """It runs no more: its place is free, if it was seen to have one."""
+        """Free the capacity of a terminated instance, if its reservation is known."""
         reservation_id = self._running.get(instance_id)
         if reservation_id is not None:
             self._running.pop(instance_id, None)
             self._record_change(reservation_id, 1)
 
     def set_full(self, reservation_id: str) -> None:
-        """EC2 reported no capacity: zero until its next count."""
+        """Count zero until EC2's next response, because a launch found no capacity."""
         if count := self._counts.get(reservation_id):
             count.full_at = self._clock()
 
@@ -92,7 +92,7 @@ class ReservationCounts:
         return max(0, count.available + sum(change for _, change in count.changes))
 
     def last_reported(self, reservation_id: str) -> ReservationHeadroom | None:
-        """EC2's own last count; None when it is not known. One that is full has none."""
+        """EC2's last count, without changes since; zero if full, None if unknown."""
         count = self._counts.get(reservation_id)
         if count is None:
             return None
@@ -109,9 +109,9 @@ FRESH_SECONDS: Final = 60.0
 BLOCK: Final = "capacity-block"
 EXPIRING: Final = "expiring"
 BLOCK_LEAD: Final = timedelta(minutes=40)
-"""EC2 ends the instances of a capacity block before its end; nodes must be drained by then (reference 6.4)."""
+"""EC2 terminates the instances of a capacity block before its end; nodes must be drained by then (reference 6.4)."""
 _REFRESH_TIMEOUT_SECONDS: Final = 5.0
-"""Seconds that a launch or a plan waits for fresh counts before it takes the last ones."""
+"""Maximum time that a launch or a plan waits for new counts before it uses the last ones."""
 _ACTIVE: Final = {"Name": "state", "Values": ["active"]}
 
 
@@ -119,10 +119,10 @@ class FoundReservation(Value):
     resolved: ResolvedCapacityReservation
     active: bool
     available: int
-    """Instances that still fit in."""
+    """Free capacity, in instances."""
 
     def resolve_at(self, now: datetime) -> ResolvedCapacityReservation | None:
-        """As the status shows it at this time; None once it is over."""
+        """The reservation as shown in the status at this time; None after its end."""
         one = self.resolved
         if not self.active or (one.end_time is not None and one.end_time <= now):
             return None
@@ -130,7 +130,7 @@ class FoundReservation(Value):
 
 
 class Reservations:
-    """Answers are used again for a minute. Raises model.faults."""
+    """Responses are cached for a minute. Raises model.faults."""
 
     def __init__(self, clients: AwsClients, settings: AwsSettings, *, clock: Callable[[], datetime] = utc_now) -> None:
         self._clients, self._clock = clients, clock
@@ -138,10 +138,10 @@ class Reservations:
         self._cache: TTLCache[Hashable, Sequence[FoundReservation]] = TTLCache(MAX_ENTRIES, FRESH_SECONDS)
         self.counts = ReservationCounts(clock)
         self._known: dict[str, FoundReservation] = {}
-        """As EC2 last described each."""
+        """EC2's last description of each reservation, by ID."""
 
     async def resolve(self, node_class: EC2NodeClass) -> Sequence[ResolvedCapacityReservation]:
-        """By id; none that is over, and none at all with the gate off."""
+        """Current reservations, sorted by ID; none if the gate is disabled."""
         if not self.enabled:
             return ()
         found = await self._find_by_terms(node_class.spec.capacity_reservation_selector_terms)
@@ -150,11 +150,11 @@ class Reservations:
         return [resolved[key] for key in sorted(resolved)]
 
     def for_nodeclass(self, node_class: EC2NodeClass) -> Sequence[ResolvedCapacityReservation]:
-        """Reservations in the class's status; none with the gate off, whatever an earlier worker wrote."""
+        """Reservations in the class's status; none if the gate is disabled, even if an earlier worker wrote some."""
         return node_class.status.capacity_reservations if self.enabled else ()
 
     async def refresh_counts(self, node_classes: Iterable[EC2NodeClass]) -> None:
-        """Refresh counts older than a minute; a failed query keeps the last count."""
+        """Refresh counts that are older than a minute. After a failed query, the last counts are used."""
         due = [one for one in node_classes if self.for_nodeclass(one)]
         if not due:
             return
@@ -162,10 +162,10 @@ class Reservations:
         try:
             await asyncio.wait_for(requests, _REFRESH_TIMEOUT_SECONDS)
         except (Fault, TimeoutError) as error:
-            _log.warning("capacity reservations could not be counted", reason=str(error))
+            _log.warning("failed to refresh capacity reservations, using the last counts", reason=str(error))
 
     def capacities(self, node_classes: Iterable[EC2NodeClass]) -> Mapping[str, ReservationHeadroom]:
-        """EC2's counts without this process's launches: the planner counts NodeClaims itself."""
+        """EC2's counts, without the launches of this process, because the planner counts NodeClaims itself."""
         reserved = {one.id for node_class in node_classes for one in self.for_nodeclass(node_class)}
         known = {one: capacity for one in sorted(reserved) if (capacity := self.counts.last_reported(one)) is not None}
         return {
@@ -177,13 +177,13 @@ class Reservations:
         return self.counts.remaining(reservation_id) if self._is_usable(reservation_id) else 0
 
     def _is_usable(self, reservation_id: str) -> bool:
-        """By the clock, and not by a status that was written before it ended."""
+        """Whether the reservation is usable now; the status may have been written before its end."""
         known = self._known.get(reservation_id)
         resolved = known.resolve_at(self._clock()) if known else None
         return resolved is not None and resolved.state != EXPIRING
 
     async def find_ending(self, reservation_ids: Collection[str]) -> Mapping[str, datetime]:
-        """Capacity blocks among them whose instances EC2 will end soon, with their ends; asked of EC2 now."""
+        """Ends of the capacity blocks whose instances EC2 will terminate soon, by ID, from a new query."""
         if not self.enabled or not reservation_ids:
             return {}
         found = [one.resolved for one in await self._describe_by_ids(sorted(reservation_ids))]
@@ -201,7 +201,7 @@ class Reservations:
         return await get_or_load(self._cache, str(filters), lambda: self._describe(Filters=list(filters)))
 
     async def _describe_by_ids(self, ids: Sequence[str]) -> Sequence[FoundReservation]:
-        """EC2 refuses all for one that is not there: then each is asked for by itself."""
+        """Describe together; if one does not exist and EC2 rejects the request, describe each by itself."""
         try:
             return await self._describe(CapacityReservationIds=list(ids))
         except NotFound:
@@ -225,7 +225,7 @@ class Reservations:
 
 
 def ends_soon(one: ResolvedCapacityReservation, now: datetime) -> bool:
-    """A capacity block near its end; other reservations leave their instances running."""
+    """Whether the reservation is a capacity block near its end. Other reservations leave their instances running."""
     return one.reservation_type == BLOCK and one.end_time is not None and now >= one.end_time - BLOCK_LEAD
 
 
@@ -254,7 +254,7 @@ def _parse_reservation(raw: Mapping[str, Any]) -> FoundReservation:
 
 
 PRICE_PART: Final = 10_000_000
-"""A reserved instance is paid for already: it costs this part of on-demand, so that larger ones still cost more."""
+"""Divisor of the on-demand price. Reserved instances are already paid for, but larger ones must still cost more."""
 
 
 def reserved_offerings(
@@ -263,7 +263,10 @@ def reserved_offerings(
     zone_ids: Mapping[str, str],
     launchable: Collection[str],
 ) -> list[Offering]:
-    """One for each reservation of the type whose other offerings are `base`; those about to end are not available."""
+    """One offering per reservation of the type; `base`: its other offerings, for prices.
+
+    Reservations that are about to end are not available.
+    """
     prices = {one.zone: one.price for one in base if one.capacity_type == labels.ON_DEMAND}
     return [
         Offering(
@@ -283,7 +286,7 @@ def reserved_offerings(
 def reserved_labels(
     described: Mapping[str, tuple[str, ...]], reservations: Sequence[ResolvedCapacityReservation]
 ) -> dict[str, tuple[str, ...]]:
-    """The type's labels with the values of nodes in these reservations."""
+    """The labels of the type, with the values of nodes in these reservations added."""
     if not reservations:
         return dict(described)
     return {

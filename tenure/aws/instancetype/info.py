@@ -1,6 +1,6 @@
-"""DescribeInstanceTypes, pruned to the fields for labels, capacity and compatibility, and labels by Karpenter's rules.
+"""The used fields of DescribeInstanceTypes, and the labels of a type by Karpenter's rules.
 
-A well-known key that is not among the labels does not exist on such a node.
+Nodes of a type do not have the well-known labels that the type lacks.
 """
 
 import re
@@ -18,7 +18,7 @@ _MEBIBYTE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """An accelerator as EC2 lists it: GPU, inference chip or Neuron device."""
+    """An accelerator in EC2's terms: GPU, inference accelerator or Neuron device."""
 
     name: str
     manufacturer: str
@@ -35,13 +35,13 @@ class NetworkCard:
 
 @dataclass(frozen=True, slots=True)
 class TypeInfo:
-    """An EC2 instance type. Memory in MiB, storage in GB, bandwidth in Mbit/s; zero and empty: it has none."""
+    """An EC2 instance type. Memory in MiB, storage in GB, bandwidth in Mbit/s; zero or empty if missing."""
 
     name: str
     vcpus: int
     memory_mib: int
     architecture: str
-    """amd64 or arm64; empty for one that no node can run on."""
+    """amd64 or arm64; empty for an architecture that no node supports."""
     usage_classes: tuple[str, ...]
     hypervisor: str
     cpu_manufacturer: str
@@ -50,7 +50,7 @@ class TypeInfo:
     network_mbps: int
     local_disk_gb: int
     nvme_gb: int
-    """Of the local disks, where they are NVMe."""
+    """Size of the local disks if they are NVMe."""
     gpus: tuple[Device, ...]
     accelerators: tuple[Device, ...]
     neuron: tuple[Device, ...]
@@ -118,7 +118,7 @@ def _network_cards(network: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _ebs_mbps(ebs: Mapping[str, Any]) -> int:
-    """The most that EBS gets; only where it is optimized by default is it known to be there."""
+    """Maximum EBS bandwidth. Zero unless the type is EBS-optimized by default, because otherwise it is not certain."""
     if ebs.get("EbsOptimizedSupport") != "default":
         return 0
     return int((ebs.get("EbsOptimizedInfo") or {}).get("MaximumBandwidthInMbps", 0))
@@ -144,11 +144,11 @@ def _label_form(text: str) -> str:
 _CATEGORY: Final = re.compile(r"(^[a-z]+)(-[0-9]+tb)?([0-9]+).*\.")
 
 TYPE_KEYS: Final = (labels.AWS_WELL_KNOWN | {labels.WINDOWS_BUILD}) - {labels.ZONE_ID}
-"""Keys whose absence from a type means that its nodes do not have them."""
+"""Keys that nodes do not have if the type lacks them."""
 
 
 def type_labels(info: TypeInfo, family: Family, region: str, zones: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """`zones`: those that offer the type and have a subnet, each with its id (which may be unknown)."""
+    """`zones`: zone to zone ID, which may be empty, of the zones that offer the type and have a subnet."""
     found: dict[str, tuple[str, ...]] = {
         labels.INSTANCE_TYPE: (info.name,),
         labels.ARCH: (info.architecture,),
@@ -170,7 +170,7 @@ def type_labels(info: TypeInfo, family: Family, region: str, zones: Mapping[str,
 
 
 def _os(info: TypeInfo, family: Family) -> tuple[str, ...]:
-    """No Windows image runs on arm64, so that nothing fits there."""
+    """Empty for Windows on arm64, because no Windows image supports arm64: then nothing fits the type."""
     return () if family.os == "windows" and info.architecture != "amd64" else (family.os,)
 
 

@@ -1,8 +1,8 @@
 """Branch interfaces (`vpc.amazonaws.com/pod-eni`) and baseline bandwidth in Mbit/s (`instance-network-bandwidth`).
 
-`tools/aws_data.py` makes `branch_interfaces.txt`; a type that is not in it cannot be a trunk. EC2's API gives
-the bandwidth of each card. Karpenter took it from EC2's user guide, which counts one card of several for some types
-and has no number for old ones; selectors that work there must work here, so those differ.
+`tools/aws_data.py` generates `branch_interfaces.txt`; missing types do not support trunk interfaces. EC2's API returns
+the bandwidth per card. Karpenter has it from EC2's user guide, which counts only one of several cards for some types
+and has no number for old types. Those types use the guide's values, so that the same selectors work.
 """
 
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from typing import Any, Final
 
 
 def branch_interfaces(instance_type: str) -> int:
-    """Zero where there is no trunk."""
+    """Number of branch interfaces; zero without support for trunk interfaces."""
     return _parse_counts().get(instance_type, 0)
 
 
 @cache
 def _parse_counts() -> dict[str, int]:
-    """Each line has the families that are alike, a colon, and the count of each size."""
+    """Parse lines of the form `family family: size=count size=count`."""
     found = {}
     for line in files(__package__).joinpath("branch_interfaces.txt").read_text().splitlines():
         families, _, sizes = line.partition(":")
@@ -28,7 +28,7 @@ def _parse_counts() -> dict[str, int]:
 
 
 _TWO_DECIMALS_FROM: Final = 20_000
-"""Mbit/s. From here on the guide gives Gbit/s with two decimals, cut: 33.33 for a third of a hundred."""
+"""Mbit/s. From here on the guide has Gbit/s, truncated to two decimals: 33.33 for a third of a hundred."""
 _GUIDE: Final = {
     3_120: "vt1.3xlarge",
     10_000: "c3.8xlarge h1.8xlarge i3.8xlarge r3.8xlarge r4.8xlarge",
@@ -48,7 +48,7 @@ _BY_NAME: Final = {name: mbps for mbps, names in _GUIDE.items() for name in name
 
 
 def network_mbps(instance_type: str, network: Mapping[str, Any]) -> int:
-    """From `NetworkInfo` of DescribeInstanceTypes. Zero where only words such as "Moderate" are known."""
+    """`network`: `NetworkInfo` of DescribeInstanceTypes. Zero if only a description such as "Moderate" is known."""
     if not any(character.isdigit() for character in network.get("NetworkPerformance", "")):
         return 0
     if instance_type in _BY_NAME:

@@ -1,7 +1,7 @@
-"""Prices per hour in US dollars (in China: yuan): on-demand from the price list, spot from its history.
+"""Prices per hour in US dollars (in China: yuan): on-demand prices from the price list, spot prices from the history.
 
-Without a price list the static table applies; spot without a history has the on-demand price. A type missing in the
-price list, such as one in preview, has no price and cannot be launched.
+Without a price list, static estimates apply. Without a spot history, spot has the on-demand price. A type that the
+price list lacks, such as a type in preview, has no price and cannot be launched.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _SPOT_PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """Empty maps mean that AWS has not been asked yet, or did not answer."""
+    """Empty maps: not read yet, or not available."""
 
     on_demand: Mapping[str, float] = field(default_factory=dict)
     spot: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -44,19 +44,19 @@ class PriceTable:
     estimates: Mapping[str, float] = field(default_factory=dict)
 
     def price(self, instance_type: str, zone: str, capacity_type: str) -> float | None:
-        """None: not known, so that nothing is bought there."""
+        """None if unknown: such an offering is not launched."""
         if capacity_type == labels.SPOT and self.spot:
             return self.spot.get((instance_type, zone))
         return (self.on_demand or self.estimates).get(instance_type)
 
     def merge(self, read: "PricesRead") -> "PriceTable":
-        """Merge new prices over old ones: an absent price keeps its last value."""
+        """Update prices; a price that was not read keeps its last value."""
         return PriceTable({**self.on_demand, **read.on_demand}, {**self.spot, **read.spot}, self.estimates)
 
 
 @dataclass(frozen=True, slots=True)
 class PricesRead:
-    """Result of one refresh; incomplete if AWS did not answer all queries, or returned no on-demand price."""
+    """Result of a refresh; incomplete if a query failed or returned no on-demand price."""
 
     on_demand: Mapping[str, float]
     spot: Mapping[tuple[str, str], float]
@@ -64,7 +64,7 @@ class PricesRead:
 
 
 async def read_prices(clients: AwsClients, settings: AwsSettings) -> PricesRead:
-    """Both kinds at a time; a fault of one costs that one alone, and is logged."""
+    """Read both kinds concurrently. A fault of one is logged and does not affect the other."""
     has_price_list = price_list_is_there(settings)
     on_demand, spot = await asyncio.gather(
         _or_none(read_on_demand(clients, settings.region)) if has_price_list else _no_prices(),
@@ -74,12 +74,12 @@ async def read_prices(clients: AwsClients, settings: AwsSettings) -> PricesRead:
 
 
 def price_list_is_there(settings: AwsSettings) -> bool:
-    """Without a way out of the VPC, or in GovCloud, there is no price list to ask."""
+    """Whether the price list API is reachable: not in an isolated VPC, and not in GovCloud."""
     return not settings.isolated_vpc and not settings.region.startswith("us-gov")
 
 
 async def read_on_demand(clients: AwsClients, region: str) -> dict[str, float]:
-    """pricing:GetProducts, shared machines and bare metal. Raises model.faults."""
+    """pricing:GetProducts, for shared tenancy and bare metal. Raises model.faults."""
     currency = "CNY" if region.startswith("cn-") else "USD"
     found: dict[str, float] = {}
     for tenancy, family in _PRODUCTS:
@@ -97,7 +97,7 @@ async def read_on_demand(clients: AwsClients, region: str) -> dict[str, float]:
 
 
 async def read_spot(clients: AwsClients, now: datetime | None = None) -> dict[tuple[str, str], float]:
-    """ec2:DescribeSpotPriceHistory from now on: the latest price of each type and zone. Raises model.faults."""
+    """ec2:DescribeSpotPriceHistory: the current price of each type and zone. Raises model.faults."""
     rows = await clients.paginate(
         clients.ec2.describe_spot_price_history,
         "SpotPriceHistory",
@@ -117,7 +117,7 @@ async def _or_none(reading: Awaitable[T]) -> T | None:
     try:
         return await reading
     except Fault as fault:
-        _log.warning("prices could not be read; the last known ones stand", reason=fault.message)
+        _log.warning("failed to read prices, using the last known ones", reason=fault.message)
         return None
 
 
@@ -130,7 +130,7 @@ def _spot_row(row: Mapping[str, Any]) -> tuple[tuple[str, str], datetime, float]
 
 
 def _parse_product(product: Any, currency: str) -> tuple[str, float]:
-    """(instance type, dollars an hour); zero where the product has no such price."""
+    """(instance type, price per hour); zero if the product has no price in this currency."""
     parsed = json.loads(product)
     name = parsed.get("product", {}).get("attributes", {}).get("instanceType", "")
     for term in parsed.get("terms", {}).get("OnDemand", {}).values():

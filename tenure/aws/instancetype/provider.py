@@ -1,6 +1,6 @@
-"""The port `Offerings`: the region's instance types, offerings and prices, read once and kept.
+"""The port `Offerings`: the region's instance types, offerings and prices, read periodically.
 
-Resolved types are kept by all that they depend on, so that classes share them and nothing stale is found.
+Resolved types are cached by everything that they depend on, so that classes share them and no entry is outdated.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def key_of(
     group: PlacementGroup | None,
     reserved: Sequence[ResolvedCapacityReservation],
 ) -> str:
-    """`epoch`: of the region's types and prices. Images count in their order, which decides between them."""
+    """Cache key. `epoch`: version of the region's types and prices. Images are ordered, because the first fit wins."""
     status = node_class.status
     zones = sorted({(subnet.zone, subnet.zone_id) for subnet in status.subnets})
     parts = (
@@ -58,7 +58,7 @@ def key_of(
 
 
 class TypeCache:
-    """Types that no class uses any more are dropped."""
+    """Resolved types by UID of the class. Classes with an equal key share an entry."""
 
     def __init__(self) -> None:
         self._by_class: dict[str, tuple[str, ResolvedTypes]] = {}
@@ -80,11 +80,11 @@ _log = structlog.get_logger(__name__)
 
 _REFRESH_SECONDS: Final = 12 * 3600.0
 _RETRY_SECONDS: Final = 600.0
-"""After prices could not be read."""
+"""Retry interval after a failed read."""
 
 
 class AwsOfferings:
-    """One for the process. All methods raise model.faults."""
+    """One instance per process. All methods raise model.faults."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class AwsOfferings:
         region: Region | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`region`: data already read, which avoids a second read."""
+        """`region`: data that was already read."""
         self._clients, self._settings, self._clock = clients, settings, clock
         self._placement, self._zones, self._reservations = placement, zones, reservations
         self._region, self._epoch = region, 0
@@ -107,7 +107,7 @@ class AwsOfferings:
         self._resolved = TypeCache()
 
     async def refresh(self) -> None:
-        """Refresh due data. Types must be read; prices that cannot be read keep their last value."""
+        """Refresh types and prices if due. Raises if types cannot be read; unread prices keep their last value."""
         async with self._reading:
             await self._read_what_is_due()
 
@@ -115,19 +115,19 @@ class AwsOfferings:
         return (await self.types_for(node_class)).types
 
     async def catalogue(self, node_classes: Sequence[EC2NodeClass]) -> Catalogue:
-        """One that cannot be resolved now is left out: a class in trouble stops no other."""
+        """Types of the classes. A class that cannot be resolved is left out and does not affect others."""
         await self.region()
         found: dict[str, tuple[InstanceType, ...]] = {}
         for node_class in node_classes:
             try:
                 found[node_class.name] = (await self.types_for(node_class)).types
             except Fault as fault:
-                _log.warning("no instance types for a class", node_class=node_class.name, reason=fault.message)
+                _log.warning("failed to resolve instance types", node_class=node_class.name, reason=fault.message)
         self._resolved.retain_only({node_class.uid for node_class in node_classes})
         return Catalogue(by_node_class=found)
 
     async def reservation_capacities(self, node_classes: Sequence[EC2NodeClass]) -> Mapping[str, ReservationHeadroom]:
-        """Capacity of the classes' reservations by EC2, at most a minute old unless EC2 did not answer."""
+        """EC2's counts of the classes' reservations, at most a minute old unless queries fail."""
         await self._reservations.refresh_counts(node_classes)
         return self._reservations.capacities(node_classes)
 
@@ -135,7 +135,7 @@ class AwsOfferings:
         return await self._zones.fetch_shifted_zones()
 
     async def types_for(self, node_class: EC2NodeClass) -> ResolvedTypes:
-        """The class's types, with their requirements; kept until something that they depend on changes."""
+        """The class's types; cached until something that they depend on changes."""
         region = await self.region()
         epoch = self._epoch
         group = await self._placement.resolve(node_class)
@@ -150,7 +150,7 @@ class AwsOfferings:
         return types
 
     async def region(self) -> Region:
-        """Types, zones and prices. Waits for the first read only; later reads run in the background."""
+        """Types, zones and prices. Only the first call waits for a read; later reads run in the background."""
         if self._region is None:
             await self.refresh()
         elif self._clock() >= self._due and (self._refreshing is None or self._refreshing.done()):
@@ -163,7 +163,7 @@ class AwsOfferings:
             await self.refresh()
         except Fault as fault:
             self._due = self._clock() + _RETRY_SECONDS
-            _log.warning("instance types could not be read again; the last known ones stand", reason=fault.message)
+            _log.warning("failed to refresh instance types, using the last known ones", reason=fault.message)
 
     async def _read_what_is_due(self) -> None:
         if self._region is not None and self._clock() < self._due:

@@ -1,4 +1,7 @@
-"""The instance types of the region under one EC2NodeClass. Incompatible types stay listed, with nothing available."""
+"""Resolves the instance types of the region under one EC2NodeClass.
+
+Incompatible types stay listed, without available offerings.
+"""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +30,7 @@ from tenure.model.requirements import Requirements
 
 
 def why_incompatible(machine: Machine) -> str:
-    """Empty when the type can be launched under the class."""
+    """Why the type cannot be launched under the class; empty if it can."""
     info, spec = machine.info, machine.spec
     if not info.architecture:
         return "its architecture is neither amd64 nor arm64"
@@ -35,18 +38,18 @@ def why_incompatible(machine: Machine) -> str:
         return "AL2023 does not boot on the a1 family"
     nested = spec.cpu_options.nested_virtualization if spec.cpu_options else None
     if nested == "enabled" and "nested-virtualization" not in info.processor_features:
-        return "its processor has no nested virtualization"
+        return "its processor does not support nested virtualization"
     if spec.connection_tracking and info.hypervisor != "nitro":
-        return "connection tracking can be set on Nitro machines only"
+        return "connection tracking requires a Nitro instance"
     if machine.strategy and machine.strategy not in info.strategies:
-        return f"it cannot stand in a placement group of strategy {machine.strategy}"
+        return f"it does not support placement groups of strategy {machine.strategy}"
     if 0 < (spec.ip_prefix_count or 0) >= _address_slots(machine):
-        return "its interfaces take fewer addresses than spec.ipPrefixCount asks for"
+        return "its interfaces support fewer addresses than spec.ipPrefixCount"
     return _why_interfaces(machine) if spec.network_interfaces else ""
 
 
 def _address_slots(machine: Machine) -> int:
-    """Addresses of an interface; a prefix takes the place of one, and the interface's own address one more."""
+    """Addresses per interface. A prefix uses one of them, and so does the interface itself."""
     info = machine.info
     return info.ipv6_per_interface if machine.settings.is_ipv6 else info.ipv4_per_interface
 
@@ -55,11 +58,11 @@ def _why_interfaces(machine: Machine) -> str:
     info, interfaces = machine.info, machine.spec.network_interfaces
     limits = {card.index: card.interfaces for card in info.cards}
     if not info.ena:
-        return "its network has no ENA"
+        return "its network does not support ENA"
     if any(_exceeds_limit(limits, one) for one in interfaces):
-        return "it has fewer network cards or interfaces than spec.networkInterfaces names"
+        return "it has fewer network cards or interfaces than spec.networkInterfaces"
     if sum(1 for one in interfaces if one.interface_type == "efa-only") > info.efa_interfaces:
-        return "it has fewer EFA interfaces than spec.networkInterfaces names"
+        return "it has fewer EFA interfaces than spec.networkInterfaces"
     return ""
 
 
@@ -67,16 +70,16 @@ def _exceeds_limit(limits: dict[int, int], one: NetworkInterface) -> bool:
     return one.device_index >= limits.get(one.network_card_index, 0)
 
 
-_Laid = tuple[tuple[OverlayFact, ...], dict[str, str]]
-"""NodeOverlays, and the labels of nodes that they ask for."""
-_MOST_LAID: Final = 8
-_OFFERING_DECIDES: Final = (*labels.RESERVATION_LABELS, labels.PLACEMENT_GROUP_PARTITION)
-"""Keys on which the offerings of one type differ: the type's values exclude none of its offerings."""
+_OverlayKey = tuple[tuple[OverlayFact, ...], dict[str, str]]
+"""NodeOverlays, and the node labels that their requirements use."""
+_MAX_OVERLAID: Final = 8
+_OFFERING_KEYS: Final = (*labels.RESERVATION_LABELS, labels.PLACEMENT_GROUP_PARTITION)
+"""Keys that differ between the offerings of a type, so the type's requirements leave them out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Data of the region, read at the start and every few hours."""
+    """Data of the region, refreshed every few hours."""
 
     types: Mapping[str, TypeInfo]
     zones_of: Mapping[str, frozenset[str]]
@@ -85,24 +88,24 @@ class Region:
     prices: PriceTable
 
     def with_prices(self, prices: PriceTable) -> "Region":
-        """Prices of AWS from `prices`, with the present estimates."""
+        """Replace AWS's prices and keep the estimates."""
         return replace(self, prices=replace(prices, estimates=self.prices.estimates))
 
 
 class ResolvedTypes:
-    """The types of one EC2NodeClass. Requirements are made when first asked for and then kept."""
+    """The types of one EC2NodeClass. Requirements are built on first use and cached."""
 
     def __init__(self, types: Iterable[InstanceType], kubelets: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self.types = tuple(types)
         self.kubelets = kubelets if kubelets is not None else {}
-        """spec.kubelet by type, where expressions in it have been computed."""
+        """spec.kubelet by type, with the values of its expressions; empty without expressions."""
         self._requirements: dict[str, Requirements] = {}
         self._discovered_variant: tuple[DiscoveredCapacity, str, ResolvedTypes] | None = None
-        self._overlaid: deque[tuple[_Laid, ResolvedTypes]] = deque(maxlen=_MOST_LAID)
+        self._overlaid: deque[tuple[_OverlayKey, ResolvedTypes]] = deque(maxlen=_MAX_OVERLAID)
 
     @property
     def placement_group(self) -> str:
-        """Id of the group that all of them are launched into; empty without one."""
+        """ID of the placement group of all types; empty without a group."""
         return self.types[0].placement_group if self.types else ""
 
     @cached_property
@@ -110,7 +113,7 @@ class ResolvedTypes:
         return {one.name: one for one in self.types}
 
     def with_discovered(self, discovered: DiscoveredCapacity, spec_hash: str = "") -> "ResolvedTypes":
-        """The same types with discovered memory; their labels are reused."""
+        """The types with discovered memory."""
         if not discovered.images:
             return self
         if self._discovered_variant is None or self._discovered_variant[:2] != (discovered, spec_hash):
@@ -122,7 +125,7 @@ class ResolvedTypes:
         return self._discovered_variant[2]
 
     def with_overlays(self, overlays: Sequence[OverlayFact], labels: Mapping[str, str]) -> "ResolvedTypes":
-        """The same types as NodeOverlays say they are on nodes with these labels. Raises RequirementError."""
+        """The types with the NodeOverlays that apply to nodes with these labels. Raises RequirementError."""
         if not overlays:
             return self
         required_keys = {requirement.key for one in overlays for requirement in one.requirements}
@@ -135,10 +138,10 @@ class ResolvedTypes:
         return known
 
     def requirements(self, instance_type: InstanceType) -> Requirements:
-        """Labels of a node of this type as requirements; well-known keys it lacks are DoesNotExist."""
+        """Labels of nodes of this type as requirements; missing well-known keys are DoesNotExist."""
         found = self._requirements.get(instance_type.name)
         if found is None:
-            found = Requirements.from_choices(instance_type.labels, absent=TYPE_KEYS).without(*_OFFERING_DECIDES)
+            found = Requirements.from_choices(instance_type.labels, absent=TYPE_KEYS).without(*_OFFERING_KEYS)
             self._requirements[instance_type.name] = found
         return found
 
@@ -150,9 +153,9 @@ def resolve_types(
     group: PlacementGroup | None = None,
     reservations: Sequence[ResolvedCapacityReservation] = (),
 ) -> ResolvedTypes:
-    """Every type of the region, with only those offerings available that could really be launched.
+    """Every type of the region. Only launchable offerings are available.
 
-    Reserved ones are, whatever room is left in their reservations: that changes with every launch.
+    Reserved offerings are available regardless of free capacity, which changes with every launch.
     """
     resolver = _Resolver(region, node_class, settings, group, reservations)
     return ResolvedTypes([resolver.resolve(info) for info in region.types.values()], resolver.kubelets)
@@ -202,7 +205,7 @@ class _Resolver:
         )
 
     def _with_expressions(self, machine: Machine) -> tuple[Machine, bool]:
-        """False for a type on which an expression has no value: it alone is not launched."""
+        """Apply the expressions of spec.kubelet; False if one has no value for this type, which is then unavailable."""
         if not self._computed:
             return machine, True
         try:

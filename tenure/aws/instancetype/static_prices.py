@@ -1,6 +1,7 @@
 """Approximate prices, for GovCloud, isolated VPCs, and while the price list cannot be read.
 
-Public on-demand prices of us-east-1, autumn of 2026 (docs/prices.md; `tools/aws_data.py` makes `prices_per_large.txt`).
+Based on public on-demand prices of us-east-1 in autumn 2026 (docs/prices.md). `tools/aws_data.py` generates
+`prices_per_large.txt`.
 """
 
 import re
@@ -11,11 +12,11 @@ from tenure.aws.instancetype.info import TypeInfo
 
 _TABLE: Final = files(__package__).joinpath("prices_per_large.txt").read_text()
 _LARGES: Final = {family: float(price) for family, _, price in (one.partition("=") for one in _TABLE.split())}
-"""Family to the price of its large; the other sizes cost in proportion."""
+"""Price of the size large by family; the prices of other sizes are proportional."""
 _SIZES: Final = {"nano": 0.0625, "micro": 0.125, "small": 0.25, "medium": 0.5, "large": 1.0, "xlarge": 2.0}
 _MULTIPLE: Final = re.compile(r"(\d+)xlarge")
 _CORES_OF_A_LARGE: Final = 2
-# For all other types: a core, a GiB, a GB of local disk; then each device, by its name or by its memory.
+# For other families: prices per core, per GiB of memory, per GB of local disk, and per device by name or by memory.
 _PER_CORE: Final = 0.03
 _PER_GIB: Final = 0.004
 _PER_DISK_GB: Final = 0.00008
@@ -37,18 +38,18 @@ _DEVICES: Final = {
     "trainium": 0.95,
 }
 _PER_DEVICE_GIB: Final = 0.05
-# GovCloud costs a fifth more; prices in China are in yuan.
+# GovCloud is about 20 % more expensive; prices in China are in yuan.
 _REGIONS: Final = {"us-gov-": 1.2, "cn-": 10.0}
 
 
 def estimate_price(info: TypeInfo, region: str = "") -> float:
-    """An hour in US dollars (in China: yuan)."""
+    """US dollars (in China: yuan) per hour."""
     share = next((factor for prefix, factor in _REGIONS.items() if region.startswith(prefix)), 1.0)
     return round((_by_family(info) or _by_parts(info)) * share, 5)
 
 
 def larges_in(size: str) -> float:
-    """How many larges cost as much as one of this size; zero for metal, whose name does not tell."""
+    """Price of the size as a multiple of large; zero for metal, whose name does not show its size."""
     multiple = _MULTIPLE.fullmatch(size)
     return 2.0 * int(multiple[1]) if multiple else _SIZES.get(size, 0.0)
 

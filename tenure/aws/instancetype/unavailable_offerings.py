@@ -1,6 +1,6 @@
-"""Offerings that EC2 refused lately, as the caller knows them and as this process heard.
+"""Offerings that recently had no capacity, from the caller and from launches of this process.
 
-The Provisioning workflow keeps the durable marks; those kept here only spare other pools a call.
+The Provisioning workflow stores them durably. The ones in this process only save calls for other pools.
 """
 
 from collections.abc import Collection, Iterable
@@ -35,7 +35,10 @@ class UnavailableForNodeClass:
         }
 
     def covers(self, instance_type: str, zone: str, capacity_type: str, partition: str = "") -> bool:
-        """A mark without a partition covers all of them. Reservations are distinguished by capacity, not here."""
+        """Whether the offering is unavailable. An entry without a partition covers all partitions.
+
+        Reservations do not count here, because their free capacity is known.
+        """
         if not self._unavailable:
             return False
         keys = product((instance_type, "*"), (zone, "*"), (capacity_type, "*"), {partition, ""})
@@ -43,7 +46,7 @@ class UnavailableForNodeClass:
 
 
 class UnavailableOfferings:
-    """Each new refusal renews its mark."""
+    """A new rejection extends the entry of its offering."""
 
     def __init__(self) -> None:
         self._offerings: tuple[UnavailableOffering, ...] = ()

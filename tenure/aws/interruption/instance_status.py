@@ -1,6 +1,7 @@
-"""The port `InstanceStatuses`: DescribeInstanceStatus, three lists of impaired instances (reference 2.2, 5.1).
+"""The port `InstanceStatuses`: three filtered lists of DescribeInstanceStatus (reference 2.2, 5.1).
 
-In an account with thousands of instances they are nearly empty, and no instance that is gone can make them fail.
+The lists are almost empty even in an account with thousands of instances, and a terminated instance cannot make a call
+fail.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ _PAGE: Final = 1000
 _CHECKS: Final[Mapping[str, CheckKind]] = {"InstanceStatus": "instanceStatus", "SystemStatus": "systemStatus"}
 _FAILED: Final = "failed"
 _PREFIXES: Final[Mapping[str, str]] = {"[completed]": "over", "[canceled]": "withdrawn", "[cancelled]": "withdrawn"}
-"""For up to a week EC2 still lists completed or cancelled events, with this prefix in their description."""
+"""Prefix of the description of completed and cancelled events, which EC2 lists for up to a week."""
 
 
 class AwsInstanceStatuses:
@@ -32,7 +33,7 @@ class AwsInstanceStatuses:
         self._clients = clients
 
     async def read(self) -> Sequence[StatusReport]:
-        """Every instance in the region that has a failing check or a scheduled event, once each."""
+        """Every instance in the region with a failing status check or a scheduled event."""
         found = await asyncio.gather(*(self._list(name, values) for name, values in _FILTERS))
         now = utc_now()
         raw = {one["InstanceId"]: one for listed in found for one in listed}
@@ -57,7 +58,7 @@ def _report(raw: Mapping[str, Any], now: datetime) -> StatusReport:
 
 
 def _failed_checks(raw: Mapping[str, Any]) -> Iterator[FailedCheck]:
-    """Of each kind the check that has failed longest; checks of attached volumes do not count."""
+    """The longest failing check per kind. Checks of attached EBS volumes do not count."""
     for name, kind in _CHECKS.items():
         details = [one for one in (raw.get(name) or {}).get("Details") or () if one.get("Status") == _FAILED]
         if details:

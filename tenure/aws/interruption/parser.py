@@ -1,6 +1,6 @@
-"""EventBridge envelopes of the queue, parsed into messages per instance (reference 5.1).
+"""Parses EventBridge envelopes of the queue into messages per instance (reference 5.1).
 
-The kinds are Karpenter's, found by version, source and detail-type. Any other envelope becomes a value that says so.
+Version, source and detail-type determine the kind; the kinds are Karpenter's. Any other envelope is a dropped event.
 """
 
 import json
@@ -13,7 +13,7 @@ from tenure.model.interruption.messages import EventKind, InterruptionMessage
 from tenure.model.interruption.records import Dropped, InstanceInterruption, ParsedEvent
 
 _TEXT: Final = 300
-"""Characters of a description that are kept."""
+"""Maximum length of a description, in characters."""
 _STATES: Final[Mapping[str, EventKind]] = {
     "stopping": "instanceStopping",
     "stopped": "instanceStopping",
@@ -22,7 +22,7 @@ _STATES: Final[Mapping[str, EventKind]] = {
 }
 _CLOSED: Final = "closed"
 _RESOLVED: Final = "RESOLVED"
-"""Of one affected entity: the change is over for it, whatever becomes of the others."""
+"""Status of an affected entity for which the change is over, regardless of other entities."""
 
 Detail = Mapping[str, Any]
 
@@ -34,7 +34,7 @@ class _MessageDropped(Exception):
 
 
 def parse(body: str, *, sent: datetime) -> ParsedEvent:
-    """Never raises: a body that cannot be read is `malformed`. `sent` is the time where the envelope has none."""
+    """Never raises: an invalid body is `malformed`. `sent` is used if the envelope has no time."""
     at = sent
     try:
         envelope = _require_object(_parse_json(body), "the body")
@@ -54,15 +54,15 @@ def _parse_json(body: str) -> Any:
             json.dumps(found, ensure_ascii=False).encode()
         return found
     except UnicodeEncodeError as error:
-        raise _MessageDropped("malformed", "the body has half of a surrogate pair, which no text can hold") from error
+        raise _MessageDropped("malformed", "the body has an unpaired surrogate, expected Unicode text") from error
     except (ValueError, RecursionError) as error:
-        raise _MessageDropped("malformed", f"the body is no JSON: {str(error)[:100]}") from error
+        raise _MessageDropped("malformed", f"the body is not JSON: {str(error)[:100]}") from error
 
 
 def _find_parser(envelope: Detail) -> Callable[[Detail, datetime], tuple[InstanceInterruption, ...]]:
     key = tuple(envelope.get(name) for name in ("version", "source", "detail-type"))
     if not all(isinstance(part, str) and part for part in key):
-        raise _MessageDropped("malformed", "no version, source or detail-type: not a message of EventBridge")
+        raise _MessageDropped("malformed", "no version, source or detail-type: not an EventBridge message")
     found = _PARSERS.get(key)
     if found is None:
         raise _MessageDropped("unknown", " ".join(str(part)[:100] for part in key))
@@ -70,7 +70,7 @@ def _find_parser(envelope: Detail) -> Callable[[Detail, datetime], tuple[Instanc
 
 
 def _spot_interruption(detail: Detail, at: datetime) -> tuple[InstanceInterruption, ...]:
-    """The id is EC2's action, since a spot instance is taken but once."""
+    """The id is EC2's action, because a spot instance is interrupted only once."""
     action = _text_field(detail, "instance-action") or "terminate"
     return _single_message(detail, InterruptionMessage(kind="spotInterruption", id=action, at=at, code=action))
 
@@ -89,10 +89,10 @@ def _rebalance_recommendation(detail: Detail, at: datetime) -> tuple[InstanceInt
 
 
 def _state_change(detail: Detail, at: datetime) -> tuple[InstanceInterruption, ...]:
-    """An instance ends once, but may be stopped again and again."""
+    """The id of a stop includes its time, because an instance may be stopped several times but terminates once."""
     state = _text_field(detail, "state")
     if not state:
-        raise _MessageDropped("malformed", "detail.state is not there")
+        raise _MessageDropped("malformed", "detail.state is missing")
     kind = _STATES.get(state)
     if kind is None:
         raise _MessageDropped("unwanted", f"the instance is {state[:100]}")
@@ -101,13 +101,13 @@ def _state_change(detail: Detail, at: datetime) -> tuple[InstanceInterruption, .
 
 
 def _health_event(detail: Detail, at: datetime) -> tuple[InstanceInterruption, ...]:
-    """One notice for each affected instance; every message of one event has the same eventArn."""
+    """One message per affected instance. All messages of an event have its eventArn as id."""
     service, category = _text_field(detail, "service"), _text_field(detail, "eventTypeCategory")
     if service != "EC2" or category != "scheduledChange":
         raise _MessageDropped("unwanted", f"{category[:100] or 'an event'} of {service[:100] or 'no service'}")
     entities = detail.get("affectedEntities") or []
     if not isinstance(entities, list):
-        raise _MessageDropped("malformed", "detail.affectedEntities is no list")
+        raise _MessageDropped("malformed", "detail.affectedEntities is not a list")
     starts, ends = _parse_time(detail.get("startTime")), _parse_time(detail.get("endTime"))
     code = _text_field(detail, "eventTypeCode")
     message = InterruptionMessage(
@@ -128,12 +128,12 @@ def _health_event(detail: Detail, at: datetime) -> tuple[InstanceInterruption, .
                 instance_id=instance, message=_close_event(message) if over else message
             )
     if not messages:
-        raise _MessageDropped("unwanted", "it names no instance")
+        raise _MessageDropped("unwanted", "the event has no affected instance")
     return tuple(messages.values())
 
 
 def _close_event(message: InterruptionMessage) -> InterruptionMessage:
-    """AWS closes completed and cancelled events alike: before its start an event was not carried out."""
+    """AWS closes both completed and cancelled events. An event that is closed before its start was cancelled."""
     early = message.starts is not None and message.at < message.starts
     return message.model_copy(update={"status": "withdrawn" if early else "over"})
 
@@ -150,7 +150,7 @@ _PARSERS: Final[Mapping[tuple[Any, ...], Callable[[Detail, datetime], tuple[Inst
 def _single_message(detail: Detail, message: InterruptionMessage) -> tuple[InstanceInterruption, ...]:
     instance = _instance_id(detail.get("instance-id"))
     if not instance:
-        raise _MessageDropped("malformed", "detail.instance-id is no instance id")
+        raise _MessageDropped("malformed", "detail.instance-id is not an instance id")
     return (InstanceInterruption(instance_id=instance, message=message),)
 
 
@@ -162,7 +162,7 @@ def _instance_id(value: Any) -> str:
 
 def _require_object(value: Any, name: str) -> Detail:
     if not isinstance(value, dict):
-        raise _MessageDropped("malformed", f"{name} is no object")
+        raise _MessageDropped("malformed", f"{name} is not an object")
     return value
 
 

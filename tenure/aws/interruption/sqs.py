@@ -1,6 +1,7 @@
 """The port `EventQueue`: the SQS queue with EC2's events.
 
-A poll that its caller gave up is kept for the next caller: else its messages would be hidden until they time out.
+The poll of a cancelled caller is kept for the next caller; otherwise its messages would stay hidden until the
+visibility timeout.
 """
 
 import asyncio
@@ -16,18 +17,18 @@ from tenure.model.errors import NotFound
 from tenure.model.interruption.records import QueueMessage
 
 MOST: Final = 10
-"""Messages that SQS gives, or takes back, in one call."""
+"""Maximum number of messages that SQS returns or deletes in one call."""
 DELETES: Final = 4
-"""Batches under way for one caller."""
+"""Concurrent delete calls of one caller."""
 VISIBILITY: Final = 20
-"""Seconds for which a message that was read is hidden from others (reference 5.2)."""
+"""Visibility timeout of received messages, in seconds (reference 5.2)."""
 _ATTRIBUTES: Final = ("SentTimestamp", "ApproximateFirstReceiveTimestamp")
 
 _Poll = asyncio.Future[tuple[float, Sequence[QueueMessage]]]
 
 
 class SqsQueue:
-    """Raises model.faults: NotFound where there is no such queue."""
+    """Raises model.faults: NotFound if the queue does not exist."""
 
     def __init__(self, clients: AwsClients, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clients, self._clock = clients, clock
@@ -36,7 +37,7 @@ class SqsQueue:
         """Polls without a waiting caller, by queue."""
 
     async def receive(self, queue: str, *, wait: int) -> Sequence[QueueMessage]:
-        """Up to ten messages; waits so many seconds, at most 20, for the first one."""
+        """Up to ten messages; waits up to `wait` seconds, at most 20, for the first one."""
         left = self._left.get(queue)
         poll = left.pop() if left else asyncio.ensure_future(self._receive_messages(queue, wait))
         try:
@@ -48,7 +49,7 @@ class SqsQueue:
         return found if self._clock() - ended < VISIBILITY / 2 else ()
 
     async def delete(self, queue: str, receipts: Sequence[str]) -> int:
-        """How many are gone; the others come again. In batches of ten."""
+        """Returns the number of deleted messages; SQS delivers the others again."""
         url, semaphore = await self._queue_url(queue), asyncio.Semaphore(DELETES)
         sqs = self._clients.sqs
 
@@ -86,7 +87,7 @@ class SqsQueue:
 
 
 def _retrieve_exception(poll: _Poll) -> None:
-    """Mark the exception as retrieved, so that asyncio logs no error; the next caller of the poll still gets it."""
+    """Mark the exception as retrieved, so that asyncio does not log it. The next caller of the poll still gets it."""
     if not poll.cancelled():
         poll.exception()
 

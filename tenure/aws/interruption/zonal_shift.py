@@ -1,6 +1,6 @@
-"""Zones from which AWS, or a user by ARC zonal shift, has moved the cluster (setting ENABLE_ZONAL_SHIFT).
+"""Zones that a zonal shift or zonal autoshift of ARC moves the cluster away from (setting ENABLE_ZONAL_SHIFT).
 
-Tenure launches nothing there meanwhile, and an instance that EC2 does not list is not considered terminated.
+Meanwhile Tenure launches no instances there, and does not consider an instance terminated that EC2 does not list.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _KEY: Final = "shifts"
 
 
 class ZonalShifts:
-    """Nothing is asked, and no zone is away, unless the setting is on."""
+    """If the setting is off, no zone is shifted and AWS is not queried."""
 
     def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
         self._clients, self._settings = clients, settings
@@ -33,9 +33,9 @@ class ZonalShifts:
         self._arn = ""
 
     async def fetch_shifted_zones(self) -> frozenset[str]:
-        """Ids of zones, at most half a minute old. Without an answer the last ones stand; the first must come.
+        """IDs of the shifted zones, at most half a minute old. After a failed query, the last known ones.
 
-        Raises model.faults.
+        Raises model.faults if no query has succeeded yet.
         """
         if not self._settings.zonal_shift:
             return frozenset()
@@ -45,17 +45,17 @@ class ZonalShifts:
             if self._last is None:
                 raise
             self._cache[_KEY] = self._last
-            _log.warning("zonal shifts could not be read; the last known ones stand", reason=fault.message)
+            _log.warning("failed to read zonal shifts, using the last known ones", reason=fault.message)
         return self._last
 
     async def check(self) -> None:
-        """Raises BadInput when the setting is on and the cluster takes no zonal shifts."""
+        """Raises BadInput if the setting is on, but zonal shift is not enabled for the cluster."""
         try:
             await self.fetch_shifted_zones()
         except NotFound as fault:
             name = self._settings.cluster_name
             raise BadInput(
-                f"ENABLE_ZONAL_SHIFT=true: EKS cluster {name} takes no zonal shifts; write false, or enable them: "
+                f"ENABLE_ZONAL_SHIFT=true: zonal shift is not enabled for EKS cluster {name}; set false, or enable it: "
                 f"aws eks update-cluster-config --name {name} --zonal-shift-config enabled=true"
             ) from fault
 
@@ -68,7 +68,7 @@ class ZonalShifts:
 
 
 def _shifted_zone_ids(raw: Mapping[str, Any], now: datetime) -> Iterator[str]:
-    """Applied, unexpired shifts of users, and AWS's own, which have no end."""
+    """Zones of applied and unexpired zonal shifts, and of applied autoshifts, which have no expiry."""
     for shift in raw.get("zonalShifts", ()):
         if shift.get("appliedStatus") == _APPLIED and shift["expiryTime"] > now:
             yield shift["awayFrom"]

@@ -1,4 +1,4 @@
-"""One expression in CEL: read, type-checked and evaluated."""
+"""Compiles, type-checks and evaluates a CEL expression."""
 
 import math
 from collections.abc import Callable
@@ -14,54 +14,54 @@ _INT, _DOUBLE = cel.Type.INT, cel.Type.DOUBLE
 
 
 class Expression:
-    """One that can be read. Evaluating takes some microseconds."""
+    """A compiled expression. Evaluation takes some microseconds."""
 
     def __init__(self, text: str) -> None:
-        """Raises ExpressionError for text that is no expression, or has no numeric result."""
+        """Raises ExpressionError for an invalid expression, or one without a numeric result."""
         self._text = quote(text, MAX_QUOTED)
         try:
             text.encode()
             self._made = _environment().compile(text)
         except UnicodeEncodeError:
-            raise ExpressionError(f"{self._text} has half of a surrogate pair, expected Unicode text") from None
+            raise ExpressionError(f"{self._text} has an unpaired surrogate, expected Unicode text") from None
         except RuntimeError as error:
             raise ExpressionError(f"{self._text}: {_first_error(str(error))[:MAX_QUOTED]}") from None
         kind = self._made.return_type()
         if kind not in (_INT, _DOUBLE, cel.Type.DYN):
-            raise ExpressionError(f"{self._text} makes a {kind.name().lower()}: it must make an int or a double")
+            raise ExpressionError(f"{self._text} returns a {kind.name().lower()}, expected an int or a double")
 
     def evaluate(self, variables: Variables) -> int:
-        """A whole number of at least zero, truncated. Raises ExpressionError."""
+        """The result, truncated to an integer. Raises ExpressionError if it is negative or not a finite number."""
         found = self._made.eval(data=variables)
         number, where = found.value(), f"{self._text} for {variables['instance_type']}"
         if found.type() == cel.Type.ERROR:
             raise ExpressionError(f"{where}: {str(number).partition(': ')[2] or number}")
         if isinstance(number, bool) or not isinstance(number, int | float):
-            raise ExpressionError(f"{where} makes {number!r}: it must make an int or a double")
+            raise ExpressionError(f"{where} returns {number!r}, expected an int or a double")
         if not math.isfinite(number):
-            raise ExpressionError(f"{where} makes {number}, which is no finite number")
+            raise ExpressionError(f"{where} returns {number}, expected a finite number")
         if number < 0:
-            raise ExpressionError(f"{where} makes {number}, which is negative")
+            raise ExpressionError(f"{where} returns {number}, expected zero or more")
         return int(number)
 
 
 @lru_cache(maxsize=1)
 def _environment() -> cel.Env:
-    """The variables, CEL's own functions, and `max` and `min` of two numbers."""
+    """CEL's standard functions, `max` and `min` of two numbers, and the variables."""
     names: dict[str, cel.Type] = dict.fromkeys(Variables.__annotations__, _INT)
     return cel.NewEnv(
         variables=names | {"instance_type": cel.Type.STRING},
-        functions=[_of_two("max", max), _of_two("min", min)],
+        functions=[_declare_function("max", max), _declare_function("min", min)],
     )
 
 
-def _of_two(name: str, choose: Callable[[float, float], float]) -> cel.FunctionDecl:
+def _declare_function(name: str, choose: Callable[[float, float], float]) -> cel.FunctionDecl:
     pairs = ((_INT, _INT), (_DOUBLE, _DOUBLE), (_INT, _DOUBLE), (_DOUBLE, _INT))
     return cel.FunctionDecl(name, [_make_overload(name, left, right, choose) for left, right in pairs])
 
 
 def _make_overload(name: str, left: cel.Type, right: cel.Type, choose: Callable[[float, float], float]) -> cel.Overload:
-    """Of an int and a double the answer is a double."""
+    """The result is an int for two ints, else a double."""
     is_int = left == right == _INT
     return cel.Overload(
         f"{name}_{left.name()}_{right.name()}".lower(),

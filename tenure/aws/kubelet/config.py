@@ -1,6 +1,6 @@
-"""The keys of `spec.kubelet` that Tenure computes with, read out of the open map that it is.
+"""The keys of `spec.kubelet` that Tenure uses, parsed from its open map.
 
-Values that make no sense are passed over here; `validation.py` reports them.
+Invalid values are ignored here; `validation.py` reports them.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def _parse_texts(value: Any) -> dict[str, str]:
 
 
 def _parse_amounts(value: Any) -> dict[str, str]:
-    """Those entries that are quantities: an expression is not, and is evaluated elsewhere or reported."""
+    """The entries that are quantities. Expressions are evaluated or reported elsewhere."""
     return {key: text for key, text in _parse_texts(value).items() if is_quantity(text) and parse(text).nano >= 0}
 
 
@@ -42,7 +42,7 @@ Flag = Annotated[bool | None, BeforeValidator(lambda value: value if isinstance(
 
 
 class Kubelet(Value):
-    """Amounts and thresholds are texts as written, each known to be a quantity or a percentage where it must be."""
+    """Amounts are valid quantities, as written. Thresholds are any text."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=False, extra="ignore")
 
@@ -65,4 +65,4 @@ class Kubelet(Value):
 
 
 MANAGED: Final = frozenset(field.alias or name for name, field in Kubelet.model_fields.items())
-"""As they are written."""
+"""Names of the keys in `spec.kubelet`."""

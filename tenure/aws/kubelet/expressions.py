@@ -1,7 +1,7 @@
 """CEL expressions in `spec.kubelet` (Karpenter's gate NodeClassCEL), evaluated per instance type.
 
-The amounts take Karpenter's units and steps (reference 1.3). An expression that has no value makes its type
-unlaunchable and no other.
+Units and rounding of the amounts are Karpenter's (reference 1.3). If an expression has no value for an instance type,
+only that type cannot be launched.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 _MAX_CACHED: Final = 256
-"""Expressions; each takes some kilobytes."""
+"""Number of compiled expressions; each takes some kilobytes."""
 
 
 class ExpressionError(ValueError):
-    """An expression that cannot be read or has no value; the message quotes it."""
+    """An expression is invalid or has no value; the message quotes it."""
 
 
 class Variables(TypedDict):
@@ -38,7 +38,7 @@ class Variables(TypedDict):
 @lru_cache(maxsize=_MAX_CACHED)
 def compile_expression(text: str) -> "Expression":
     """Raises ExpressionError."""
-    from tenure.aws.kubelet.cel_expression import Expression  # noqa: PLC0415 - its library takes 5 MB, and few write expressions
+    from tenure.aws.kubelet.cel_expression import Expression  # noqa: PLC0415 - the library takes 5 MB, and few classes have expressions
 
     return Expression(text)
 
@@ -49,12 +49,12 @@ _STEPS: Final[dict[str, tuple[int, str]]] = {
     "ephemeral-storage": (1, "Gi"),
     "pid": (1, ""),
 }
-"""Rounded up to a multiple of so many of the unit."""
+"""Amounts are rounded up to a multiple of (number, unit)."""
 _MOST_PODS: Final = 2**31 - 1
 
 
 class ComputedKubelet:
-    """The expressions of one class. Without any, or with the gate off, it changes nothing."""
+    """The expressions of one class; none if the gate is disabled."""
 
     def __init__(self, raw: Mapping[str, Any] | None, *, enabled: bool) -> None:
         self._raw = dict(raw or {})
@@ -65,7 +65,7 @@ class ComputedKubelet:
         return bool(self._expressions)
 
     def evaluate(self, machine: Machine) -> dict[str, Any]:
-        """The map with amounts in the place of expressions. Raises ExpressionError, led by the field."""
+        """`spec.kubelet` with the values of its expressions. Raises ExpressionError, prefixed with the field."""
         found = dict(self._raw)
         for field, _, text in self._expressions:
             if field == "maxPods":
@@ -78,7 +78,7 @@ class ComputedKubelet:
         return found
 
     def apply_to(self, machine: Machine) -> tuple[Machine, Mapping[str, Any]]:
-        """The machine with its own amounts, and the map that says them. Raises ExpressionError."""
+        """The machine and `spec.kubelet` with the values of the expressions. Raises ExpressionError."""
         if not self._expressions:
             return machine, self._raw
         filled = self.evaluate(machine)
@@ -86,12 +86,14 @@ class ComputedKubelet:
 
 
 def _evaluate_max_pods(machine: Machine, text: str) -> int:
-    """Here `max_pods` is the type's default."""
+    """Evaluate `maxPods`. Its variable `max_pods` is the default of the type."""
     pods = _evaluate_field(
         _machine_variables(_with_kubelet(machine, max_pods=None, pods_per_core=None)), "maxPods", text
     )
     if pods > _MOST_PODS:
-        raise ExpressionError(f"maxPods: {text!r} makes {pods} for {machine.info.name}, more than {_MOST_PODS}")
+        raise ExpressionError(
+            f"maxPods: {text!r} returns {pods} for {machine.info.name}, expected at most {_MOST_PODS}"
+        )
     return pods
 
 

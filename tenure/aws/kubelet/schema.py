@@ -1,7 +1,7 @@
-"""KubeletConfiguration v1beta1 of Kubernetes 1.34, with later fields, as a JSON schema.
+"""JSON schema of KubeletConfiguration v1beta1 of Kubernetes 1.34, with later fields.
 
-The API server keeps any key of `spec.kubelet`, so nodes would silently ignore a misspelt field. Values that Karpenter
-limits (reference 1.3) are limited here. `title` is the expected form of a value.
+The API server accepts any key of `spec.kubelet`, and nodes silently ignore unknown fields. The limits of values are
+Karpenter's (reference 1.3). `title` is the expected form of a value.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ Schema = dict[str, Any]
 
 
 def _record(properties: Schema) -> Schema:
-    """A null leaves the field as if it were not written."""
+    """A null value means that the field is unset."""
     nullable = {name: {**each, "type": [*each["type"], "null"]} for name, each in properties.items()}
     return {"type": ["object"], "properties": nullable, "additionalProperties": False, "title": "a map of fields"}
 
@@ -63,7 +63,7 @@ _THRESHOLD: Final[Schema] = {
     "title": "a quantity or a percentage up to 100% in quotes",
 }
 _AMOUNT: Final[Schema] = {"type": ["string"], "pattern": "^(?!-)", "title": "an amount in quotes that is not negative"}
-"""Or an expression."""
+"""An amount, or an expression."""
 _COUNT: Final = _integer(0, 2**31 - 1)
 _PERCENT: Final = _integer(0, 100)
 _INT32: Final = _integer(-(2**31), 2**31 - 1)
@@ -180,13 +180,13 @@ def _is_threshold(value: object) -> bool:
     return not value.startswith("-") and is_quantity(value)
 
 
-# As Go reads JSON, 1.0 is no integer.
+# As in Go's JSON decoding, 1.0 is not an integer.
 _Validator: Final = extend(Draft202012Validator, type_checker=Draft4Validator.TYPE_CHECKER)  # type: ignore[no-untyped-call]
 _VALIDATOR: Final = _Validator(_CONFIGURATION, format_checker=_FORMATS)
 
 
 def find_schema_error(raw: dict[str, Any]) -> str:
-    """The first field that is unknown or has a value that it cannot have; empty when there is none."""
+    """Describe the first unknown field or invalid value; empty if there is none."""
     errors = sorted(_VALIDATOR.iter_errors(raw), key=lambda error: [str(part) for part in error.absolute_path])
     return _describe(errors[0]) if errors else ""
 
@@ -197,9 +197,9 @@ def _describe(error: ValidationError) -> str:
         case "additionalProperties":
             key = min(value.keys() - schema["properties"].keys())
             suggestion = _suggest(key, schema["properties"])
-            return f"{_join_path([*path, key])} is no field of KubeletConfiguration{suggestion}"
+            return f"{_join_path([*path, key])} is not a field of KubeletConfiguration{suggestion}"
         case "enum":
-            return f"{_join_path(path)} has no {value!r}: write one of {', '.join(schema['enum'])}"
+            return f"{_join_path(path)}: unknown key {value!r}, expected one of {', '.join(schema['enum'])}"
     return f"{_join_path(path)} must be {schema['title']}, not {value!r}"
 
 
@@ -210,4 +210,4 @@ def _join_path(parts: Iterable[str | int]) -> str:
 def _suggest(key: str, fields: Iterable[str]) -> str:
     by_case = {name.lower(): name for name in fields}
     near = by_case.get(key.lower()) or next(iter(get_close_matches(key, fields, n=1)), "")
-    return f": write {near}" if near else ""
+    return f", did you mean {near}?" if near else ""

@@ -1,6 +1,6 @@
-"""Whether an EC2NodeClass can launch nodes: Karpenter's checks in its order and with its reasons.
+"""Validates that an EC2NodeClass can launch nodes, with Karpenter's checks, order and reasons (reference 7.2).
 
-Reference 7.2. The CRD's schema covers the checks of the API server.
+The CRD's schema covers the checks of the API server.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ _TAG_KEYS = frozenset({labels.TAG_EKS_CLUSTER_NAME, labels.TAG_NODEPOOL, labels.
 def why_invalid(
     node_class: EC2NodeClass, family: Family, cluster: ClusterFacts, *, expressions: bool = False
 ) -> Problem | None:
-    """The first problem of the spec; `expressions`: the gate NodeClassCEL is on."""
+    """The first problem of the spec. `expressions`: the gate NodeClassCEL is enabled."""
     raw = node_class.spec.kubelet or {}
     return (
         _why_no_service_cidr(family, cluster)
@@ -56,7 +56,7 @@ def why_invalid(
 def why_not_evaluated(
     computed: ComputedKubelet, types: Mapping[str, TypeInfo], machine_of: Callable[[TypeInfo], Machine]
 ) -> Problem | None:
-    """Expressions must have a value on every type that is known, not only on those that pools ask for."""
+    """Expressions must have a value for every known type, not only for the types that pools request."""
     failed: list[str] = []
     first = ""
     for name in sorted(types) if computed else ():
@@ -66,12 +66,12 @@ def why_not_evaluated(
             failed, first = [*failed, name], first or str(error)
     if not failed:
         return None
-    more = f" (and for {len(failed) - 1} types more)" if len(failed) > 1 else ""
+    more = f" (and for {len(failed) - 1} more types)" if len(failed) > 1 else ""
     return labels.KUBELET_EXPRESSION_EVALUATION_FAILED, f"spec.kubelet.{first}{more}"
 
 
 def why_tags(node_class: EC2NodeClass) -> Problem | None:
-    """Tags that the controller finds its own things by."""
+    """Reject tags that the controller uses to find its resources."""
     for key in sorted(node_class.spec.tags):
         if key in _TAG_KEYS or key.startswith(labels.TAG_CLUSTER_PREFIX.rstrip("/")):
             return labels.TAG_VALIDATION_FAILED, f"spec.tags: {key} is set by the controller; remove it"
@@ -81,13 +81,13 @@ def why_tags(node_class: EC2NodeClass) -> Problem | None:
 def _why_no_service_cidr(family: Family, cluster: ClusterFacts) -> Problem | None:
     if family is not AL2023 or cluster.cidr:
         return None
-    return labels.CLUSTER_CIDR_RESOLUTION_FAILED, "the range of the cluster's Service addresses is not known"
+    return labels.CLUSTER_CIDR_RESOLUTION_FAILED, "the cluster's Service CIDR is unknown"
 
 
 def _why_expressions_disabled(raw: Mapping[str, Any]) -> Problem | None:
     for field, key, _ in expressions_of(raw):
-        message = f"spec.kubelet.{_field_name(field, key)} is an expression: write an amount"
-        return labels.KUBELET_EXPRESSIONS_DISABLED, f"{message}, or set {FeatureGate.NODECLASS_CEL.example}"
+        message = f"spec.kubelet.{_field_name(field, key)}: expressions are disabled, expected an amount"
+        return labels.KUBELET_EXPRESSIONS_DISABLED, f"{message}; or set {FeatureGate.NODECLASS_CEL.example}"
     return None
 
 
@@ -124,7 +124,7 @@ DEPENDENCIES: Final = (
 @dataclass(frozen=True, slots=True)
 class Validated:
     condition: ConditionPatch | None
-    """None: no result, so the last one holds."""
+    """None: no result, so the last condition remains."""
     undecided: str = ""
     retry_after: timedelta | None = None
     warnings: tuple[tuple[str, str], ...] = ()
@@ -144,7 +144,7 @@ class Validation:
     async def validate(
         self, node_class: EC2NodeClass, dependencies: Mapping[str, str], pools: Sequence[NodePool]
     ) -> Validated:
-        """`node_class` with the status that it is about to get; `dependencies`: condition to status."""
+        """`node_class`: with its new status. `dependencies`: status by condition type."""
         family = family_of(node_class)
         try:
             cluster = await self._clusters.facts()
@@ -190,7 +190,7 @@ class Validation:
         region, settings = await self._offerings.region(), self._settings
         choice = await self._clients.in_thread(lambda: choose_launch(region, node_class, settings, pools))
         if choice is None:
-            message = "spec.amiSelectorTerms: no instance type of the region runs any of the images"
+            message = "spec.amiSelectorTerms: no instance type of the region can run any of the images"
             return _invalid((labels.AMI_NOT_FOUND, message))
         try:
             text = self._user_data(node_class, family, cluster, choice)
@@ -222,7 +222,7 @@ class Validation:
         cluster: ClusterFacts,
         choice: Choice,
     ) -> str:
-        """As a node of the chosen type and pool would get it. Raises UserDataError."""
+        """The user data of a node of the chosen type and pool. Raises UserDataError."""
         claim = NodeClaim.from_object(
             {"metadata": {"name": "validation", "labels": {labels.NODEPOOL: choice.pool}}, "spec": {}}
         )
@@ -252,7 +252,7 @@ def _waiting_condition(dependencies: Mapping[str, str]) -> ConditionPatch | None
 
 
 def _validated_of_result(result: DryRunResult, size: int) -> Validated:
-    """`size` of the user data in bytes."""
+    """`size`: user data in bytes."""
     if isinstance(result, Rejected):
         return _invalid((result.reason, result.message))
     near = why_near_limit(size)

@@ -238,7 +238,7 @@ async def test_instance_profile_unknown_to_ec2_is_reported_and_retried(cloud: Aw
         "error", action="CreateFleet", code="InvalidParameterValue", message=error_message, http=400, times=1
     )
     (error,) = (await cloud.fleet.create(make_launch_group(request))).errors
-    assert error.reason == "InstanceProfileNameInvalid" and not error.insufficient and "tried again" in error.remedy
+    assert error.reason == "InstanceProfileNameInvalid" and not error.insufficient and "is retried" in error.remedy
     assert len((await cloud.fleet.create(make_launch_group(request, attempt=2))).instances) == 1
 
 
