@@ -80,7 +80,7 @@ class NodeOverlaySpec(KubeModel):
 SPEC_RULES: Final = (
     Rule(
         "!has(self.price) || !has(self.priceAdjustment)",
-        "cannot set both 'price' and 'priceAdjustment'",
+        "cannot set both 'price' and 'priceAdjustment': remove one of them",
     ),
 )
 

@@ -47,8 +47,8 @@ def test_an_expression_has_a_whole_value(text: str, value: int) -> None:
         ("cores * 2", "undeclared reference to 'cores'"),
         ("vcpus * 1.5", "no matching overload"),
         ("max(1, 2, 3)", "'max'"),
-        ("'many'", "makes a string"),
-        ("vcpus > 2", "makes a bool"),
+        ("'many'", "returns a string"),
+        ("vcpus > 2", "returns a bool"),
         ("vcpus.shutdown()", "undeclared reference to 'shutdown'"),
         ("", "Syntax error"),
         ("10Gib", "Syntax error"),
@@ -63,7 +63,7 @@ def test_what_is_no_expression_of_a_number_cannot_be_read(text: str, expected: s
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("vcpus - 10", "negative"),
+        ("vcpus - 10", "zero or more"),
         ("10 / (vcpus - 4)", "divide by zero"),
         ("10 % (vcpus - 4)", "modulus by zero"),
         ("1.0 / 0.0", "finite"),
@@ -110,7 +110,7 @@ def test_values_that_are_quantities_are_no_expressions() -> None:
 
 
 def test_more_pods_than_a_kubelet_can_count_are_refused() -> None:
-    with pytest.raises(ExpressionError, match=r"maxPods: '3000000000' makes 3000000000 for m5.xlarge"):
+    with pytest.raises(ExpressionError, match=r"maxPods: '3000000000' returns 3000000000 for m5.xlarge"):
         resolve_kubelet("m5.xlarge", {"maxPods": "3000000000"})
 
 
@@ -150,7 +150,7 @@ def test_validation_asks_for_a_value_on_every_type_and_names_one_that_has_none()
     assert problem is not None
     assert problem[0] == "KubeletExpressionEvaluationFailed"
     assert problem[1].startswith("spec.kubelet.kubeReserved.cpu: ")
-    assert "for c5.large: divide by zero" in problem[1] and "1 types more" in problem[1]
+    assert "for c5.large: divide by zero" in problem[1] and "1 more types" in problem[1]
     assert kubelet_problem({"kubeReserved": {"cpu": "100 / vcpus"}}, *names) is None
 
 

@@ -57,12 +57,12 @@ def test_no_field_takes_a_value_of_another_type(key: str) -> None:
 @pytest.mark.parametrize(
     ("kubelet", "fragments"),
     [
-        ({"maxPod": 10}, ("maxPod is no field", "write maxPods")),
-        ({"MaxPods": 10}, ("MaxPods is no field", "write maxPods")),
-        ({"clusterDns": ["10.0.0.1"]}, ("clusterDns is no field", "write clusterDNS")),
-        ({"frobnicate": 1}, ("frobnicate is no field",)),
-        ({"logging": {"verbose": 1}}, ("logging.verbose is no field", "write verbosity")),
-        ({"reservedMemory": [{"numa": 0}]}, ("reservedMemory[0].numa is no field",)),
+        ({"maxPod": 10}, ("maxPod is not a field", "did you mean maxPods?")),
+        ({"MaxPods": 10}, ("MaxPods is not a field", "did you mean maxPods?")),
+        ({"clusterDns": ["10.0.0.1"]}, ("clusterDns is not a field", "did you mean clusterDNS?")),
+        ({"frobnicate": 1}, ("frobnicate is not a field",)),
+        ({"logging": {"verbose": 1}}, ("logging.verbose is not a field", "did you mean verbosity?")),
+        ({"reservedMemory": [{"numa": 0}]}, ("reservedMemory[0].numa is not a field",)),
         ({"serializeImagePulls": "false"}, ("serializeImagePulls", "true or false", "'false'")),
         ({"podsPerCore": "2"}, ("podsPerCore", "whole number", "'2'")),
         ({"podsPerCore": 2.5}, ("podsPerCore", "whole number", "2.5")),
