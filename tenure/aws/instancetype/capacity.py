@@ -59,10 +59,11 @@ def estimate_memory(machine: Machine) -> int:
 def storage_of(machine: Machine) -> int:
     """Bytes of ephemeral storage on the data disk, or on the RAID of local disks.
 
-    For a mapping with a snapshot and without a size, the family's default is used.
+    Images build the RAID of NVMe disks only. For a mapping with a snapshot and without a size, the family's default is
+    used.
     """
-    if machine.spec.instance_store_policy == "RAID0" and machine.info.local_disk_gb:
-        return machine.info.local_disk_gb * 10**9
+    if machine.spec.instance_store_policy == "RAID0" and machine.info.nvme_gb:
+        return machine.info.nvme_gb * 10**9
     sizes = (one.ebs.volume_size for one in _data_disks(machine) if one.ebs and one.ebs.volume_size)
     size = next(sizes, None)
     if size is not None:

@@ -16,7 +16,7 @@ from tenure.apis.nodepool import NodePool
 from tenure.aws.amifamily.families import AL2023, Family, family_of
 from tenure.aws.amifamily.user_data import UserDataError, UserDataTooLarge, render
 from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
-from tenure.aws.amifamily.user_data.validation import why_near_limit, why_unreadable
+from tenure.aws.amifamily.user_data.validation import why_near_limit, why_settings_dropped, why_unreadable
 from tenure.aws.client.client import AwsClients
 from tenure.aws.eks_cluster import ClusterFacts, Clusters
 from tenure.aws.instance.launch_templates import Placement, launch_template
@@ -29,7 +29,7 @@ from tenure.aws.kubelet.validation import expressions_of, why_malformed, why_uns
 from tenure.aws.nodeclass.dry_run import DryRunResult, DryRuns, Rejected, Trial
 from tenure.aws.nodeclass.dry_run_request import Choice, choose_launch
 from tenure.aws.settings import AwsSettings
-from tenure.aws.tags import node_tags
+from tenure.aws.tags import TAG_LAUNCH_GROUP, TAG_LAUNCH_TOKEN, node_tags
 from tenure.model.errors import BadInput, Forbidden, NotFound
 from tenure.model.provider_results import ConditionPatch
 
@@ -37,6 +37,10 @@ Problem = tuple[str, str]
 """Reason and message."""
 
 _TAG_KEYS = frozenset({labels.TAG_EKS_CLUSTER_NAME, labels.TAG_NODEPOOL, labels.TAG_NODECLAIM, labels.TAG_NODECLASS})
+
+_INSTANCE_TAG_KEYS: Final = _TAG_KEYS | {TAG_LAUNCH_GROUP, TAG_LAUNCH_TOKEN, labels.TAG_NAME}
+"""Keys that a launch and the Node's registration add, apart from the cluster's."""
+_MAX_TAGS: Final = 50
 
 
 def why_invalid(
@@ -75,6 +79,12 @@ def why_tags(node_class: EC2NodeClass) -> Problem | None:
     for key in sorted(node_class.spec.tags):
         if key in _TAG_KEYS or key.startswith(labels.TAG_CLUSTER_PREFIX.rstrip("/")):
             return labels.TAG_VALIDATION_FAILED, f"spec.tags: {key} is set by the controller; remove it"
+    added = _INSTANCE_TAG_KEYS - node_class.spec.tags.keys()
+    most = _MAX_TAGS - 1 - len(added)
+    if len(node_class.spec.tags) > most:
+        message = f"spec.tags: {len(node_class.spec.tags)} tags, expected at most {most}"
+        added_by = f"EC2 allows {_MAX_TAGS} for an instance, and Tenure adds {1 + len(added)}"
+        return labels.TAG_VALIDATION_FAILED, f"{message}: {added_by}"
     return None
 
 
@@ -200,7 +210,8 @@ class Validation:
         result: DryRunResult = None
         if not self._settings.disable_dry_run:
             result = await self._trials.get_result(self._make_trial(node_class, family, choice, text))
-        return _validated_of_result(result, len(text.encode()))
+        dropped = why_settings_dropped(node_class.spec.user_data or "", family)
+        return _validated_of_result(result, len(text.encode()), dropped)
 
     def _make_trial(self, node_class: EC2NodeClass, family: Family, choice: Choice, user_data: str) -> Trial:
         template = launch_template(
@@ -251,15 +262,15 @@ def _waiting_condition(dependencies: Mapping[str, str]) -> ConditionPatch | None
     return None
 
 
-def _validated_of_result(result: DryRunResult, size: int) -> Validated:
-    """`size`: user data in bytes."""
+def _validated_of_result(result: DryRunResult, size: int, dropped: str) -> Validated:
+    """`size`: user data in bytes. `dropped`: the warning about settings that are left out of it."""
     if isinstance(result, Rejected):
         return _invalid((result.reason, result.message))
-    near = why_near_limit(size)
-    warnings = ((labels.USER_DATA_NEAR_LIMIT, near),) if near else ()
+    found = (labels.USER_DATA_NEAR_LIMIT, why_near_limit(size)), (labels.USER_DATA_SETTINGS_DROPPED, dropped)
+    warnings = tuple((reason, message) for reason, message in found if message)
     if result is not None:
         return Validated(None, result.message, result.retry_after, warnings, size)
-    good = ConditionPatch(type=labels.VALIDATION_SUCCEEDED, status="True")
+    good = ConditionPatch(type=labels.VALIDATION_SUCCEEDED, status="True", message=dropped)
     return Validated(good, warnings=warnings, user_data_bytes=size)
 
 

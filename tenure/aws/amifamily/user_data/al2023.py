@@ -17,11 +17,14 @@ def render_al2023(bootstrap: Bootstrap) -> str:
     """Raises UserDataError for invalid MIME, or if the CIDR of Service addresses is unknown."""
     if not bootstrap.cluster.cidr:
         raise UserDataError("the cluster's Service CIDR is unknown; set CLUSTER_CIDR")
-    document = "# Made by Tenure\n" + yaml.safe_dump(node_config(bootstrap), sort_keys=False, width=10_000)
-    return join_parts([*_own_parts(bootstrap.custom), make_part(NODE_CONFIG_TYPE, document)])
+    own = _own_parts(bootstrap.custom)
+    config = node_config(bootstrap, has_own_dns=any(_sets_cluster_dns(part) for part in own))
+    document = "# Made by Tenure\n" + yaml.safe_dump(config, sort_keys=False, width=10_000)
+    return join_parts([*own, make_part(NODE_CONFIG_TYPE, document)])
 
 
-def node_config(bootstrap: Bootstrap) -> dict[str, Any]:
+def node_config(bootstrap: Bootstrap, *, has_own_dns: bool = False) -> dict[str, Any]:
+    """`has_own_dns`: the custom user data has cluster DNS addresses, which override the discovered one."""
     spec: dict[str, Any] = {
         "cluster": {
             "name": bootstrap.cluster.name,
@@ -29,17 +32,33 @@ def node_config(bootstrap: Bootstrap) -> dict[str, Any]:
             "certificateAuthority": bootstrap.cluster.ca_bundle,
             "cidr": bootstrap.cluster.cidr,
         },
-        "kubelet": {"config": _kubelet_config(bootstrap), "flags": [f"--node-labels={join_pairs(bootstrap.labels)}"]},
+        "kubelet": {
+            "config": _kubelet_config(bootstrap, has_own_dns),
+            "flags": [f"--node-labels={join_pairs(bootstrap.labels)}"],
+        },
     }
     if bootstrap.raid0:
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
     return {"apiVersion": _API_VERSION, "kind": "NodeConfig", "spec": spec}
 
 
-def _kubelet_config(bootstrap: Bootstrap) -> dict[str, Any]:
-    dns = {"clusterDNS": list(bootstrap.dns)} if bootstrap.dns else {}
+def _kubelet_config(bootstrap: Bootstrap, has_own_dns: bool) -> dict[str, Any]:
+    dns = {"clusterDNS": list(bootstrap.dns)} if bootstrap.dns and not has_own_dns else {}
     taints = [taint.to_object() for taint in bootstrap.taints]
     return {**dns, **bootstrap.kubelet_map, "maxPods": bootstrap.max_pods, "registerWithTaints": taints}
+
+
+def _sets_cluster_dns(part: Message) -> bool:
+    body = part.get_payload(decode=True)
+    if part.get_content_type() != NODE_CONFIG_TYPE or not isinstance(body, bytes):
+        return False
+    try:
+        found = load_yaml(body.decode(errors="replace"))
+    except UserDataError:
+        return False
+    for key in ("spec", "kubelet", "config"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return isinstance(found, dict) and bool(found.get("clusterDNS"))
 
 
 def _own_parts(custom: str) -> list[Message]:

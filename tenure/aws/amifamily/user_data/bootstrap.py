@@ -1,12 +1,13 @@
 """Input of user data. Every format except Custom registers the Node with the taint `karpenter.sh/unregistered`."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.labels import domain_of
+from tenure.apis.meta import Taint
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.resources import UNREGISTERED
 from tenure.aws.amifamily.families import Family
@@ -71,7 +72,7 @@ def bootstrap_of(
     return Bootstrap(
         cluster=cluster,
         labels=node_labels(node_class, claim, family, capacity_type),
-        taints=(*claim.spec.taints, *claim.spec.startup_taints, UNREGISTERED),
+        taints=_unique_taints((*claim.spec.taints, *claim.spec.startup_taints, UNREGISTERED)),
         kubelet=Kubelet.of(raw),
         kubelet_map=dict(raw),
         max_pods=max_pods,
@@ -79,6 +80,14 @@ def bootstrap_of(
         image_versions=image_versions(node_class),
         custom=node_class.spec.user_data or "",
     )
+
+
+def _unique_taints(taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    """The first of each key and effect: the API server refuses a Node with two."""
+    unique: dict[tuple[str, str], Taint] = {}
+    for taint in taints:
+        unique.setdefault((taint.key, taint.effect), taint)
+    return tuple(unique.values())
 
 
 def image_versions(node_class: EC2NodeClass) -> tuple[str, ...]:

@@ -7,24 +7,22 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-import structlog
 import tomlkit
 
 from tenure.aws.amifamily.user_data.config import Bootstrap, UserDataError
 from tenure.aws.amifamily.user_data.documents import load_toml
 
-_log = structlog.get_logger(__name__)
-
 _KNOWN: Final = frozenset(
     """
-    allowed-unsafe-sysctls api-server cloud-provider cluster-certificate cluster-dns-ip cluster-domain cluster-name
-    container-log-max-files container-log-max-size container-log-max-workers container-log-monitor-interval
-    cpu-cfs-quota-enforced cpu-manager-policy cpu-manager-policy-options cpu-manager-reconcile-period
-    credential-providers device-ownership-from-security-context event-burst event-qps eviction-hard
-    eviction-max-pod-grace-period eviction-soft eviction-soft-grace-period hostname-override-source ids-per-pod
-    image-gc-high-threshold-percent image-gc-low-threshold-percent kube-api-burst kube-api-qps kube-reserved log-level
-    max-pods memory-manager-policy memory-manager-reserved-memory node-labels node-taints pod-pids-limit registry-burst
-    registry-qps seccomp-default server-tls-bootstrap shutdown-grace-period shutdown-grace-period-for-critical-pods
+    allowed-unsafe-sysctls api-server authentication-mode cloud-provider cluster-certificate cluster-dns-ip
+    cluster-domain cluster-name container-log-max-files container-log-max-size container-log-max-workers
+    container-log-monitor-interval cpu-cfs-quota-enforced cpu-manager-policy cpu-manager-policy-options
+    cpu-manager-reconcile-period credential-providers device-ownership-from-security-context event-burst event-qps
+    eviction-hard eviction-max-pod-grace-period eviction-soft eviction-soft-grace-period hostname-override
+    hostname-override-source ids-per-pod image-gc-high-threshold-percent image-gc-low-threshold-percent
+    kube-api-burst kube-api-qps kube-reserved log-level max-pods memory-manager-policy
+    memory-manager-reserved-memory node-labels node-taints pod-pids-limit registry-burst registry-qps
+    seccomp-default server-tls-bootstrap shutdown-grace-period shutdown-grace-period-for-critical-pods
     single-process-oom-kill static-pods system-reserved topology-manager-policy topology-manager-policy-options
     topology-manager-scope
     """.split()  # noqa: SIM905
@@ -39,8 +37,9 @@ def render_bottlerocket(bootstrap: Bootstrap) -> str:
     document = _parse_custom(bootstrap.custom)
     settings = _require_table(document, "settings", "settings")
     kubernetes = _require_table(settings, "kubernetes", "settings.kubernetes")
-    _drop_unknown(kubernetes)
-    kubernetes.update(_cluster_settings(bootstrap) | _kubelet_settings(bootstrap))
+    for key in kubernetes.keys() - _KNOWN:
+        del kubernetes[key]
+    kubernetes.update(_cluster_settings(bootstrap, kubernetes.get("cluster-dns-ip")) | _kubelet_settings(bootstrap))
     _require_table(kubernetes, "node-labels", "settings.kubernetes.node-labels").update(bootstrap.labels)
     kubernetes["node-taints"] = _taint_settings(bootstrap)
     if bootstrap.raid0:
@@ -56,15 +55,14 @@ def _parse_custom(custom: str) -> dict[str, Any]:
         raise UserDataError(f"spec.userData: invalid TOML, which Bottlerocket requires: {error}") from None
 
 
-def _drop_unknown(kubernetes: dict[str, Any]) -> None:
-    unknown = sorted(kubernetes.keys() - _KNOWN)
-    for key in unknown:
-        del kubernetes[key]
-    if unknown:
-        _log.warning("dropped unknown settings from user data", table="settings.kubernetes", settings=unknown)
+def dropped_settings(custom: str) -> list[str]:
+    """The keys of `settings.kubernetes` that are left out of the user data. Raises UserDataError."""
+    kubernetes = _parse_custom(custom).get("settings", {}).get("kubernetes", {})
+    return sorted(kubernetes.keys() - _KNOWN)
 
 
-def _cluster_settings(bootstrap: Bootstrap) -> dict[str, Any]:
+def _cluster_settings(bootstrap: Bootstrap, custom_dns: Any) -> dict[str, Any]:
+    """`custom_dns`: of the custom user data; it overrides the discovered address and not that of `spec.kubelet`."""
     found: dict[str, Any] = {
         "api-server": bootstrap.cluster.endpoint,
         "cluster-name": bootstrap.cluster.name,
@@ -72,8 +70,8 @@ def _cluster_settings(bootstrap: Bootstrap) -> dict[str, Any]:
     }
     if bootstrap.cluster.ca_bundle:
         found["cluster-certificate"] = bootstrap.cluster.ca_bundle
-    if bootstrap.dns:
-        found["cluster-dns-ip"] = bootstrap.dns[0]
+    if dns := bootstrap.kubelet.cluster_dns or custom_dns or bootstrap.cluster.dns:
+        found["cluster-dns-ip"] = dns[0] if isinstance(dns, tuple) else dns
     return found
 
 

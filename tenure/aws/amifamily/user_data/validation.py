@@ -8,6 +8,7 @@ from email import errors, message_from_string
 from typing import Final
 
 from tenure.aws.amifamily.families import CUSTOM, Family
+from tenure.aws.amifamily.user_data.bottlerocket import dropped_settings
 from tenure.aws.amifamily.user_data.config import LIMIT, UserDataError
 from tenure.aws.amifamily.user_data.documents import load_toml, load_yaml
 from tenure.aws.amifamily.user_data.mime import is_mime
@@ -35,6 +36,14 @@ def why_unreadable(text: str, family: Family) -> str:
     else:
         problem = _why_no_mime(text, family) if is_mime(text) else _why_no_part(text, family)
     return f"{FIELD}: {problem}" if problem else ""
+
+
+def why_settings_dropped(text: str, family: Family) -> str:
+    """A warning that names the settings that the node does not get. `text`: valid user data."""
+    dropped = dropped_settings(text) if family.name == "Bottlerocket" and text.strip() else []
+    if not dropped:
+        return ""
+    return f"{FIELD}: settings.kubernetes: {', '.join(dropped)}: Bottlerocket does not document it, so it is dropped"
 
 
 def why_near_limit(size: int) -> str:

@@ -222,6 +222,31 @@ def test_al2023_in_an_ipv6_cluster_has_its_range_and_its_dns() -> None:
     assert spec["kubelet"]["config"]["clusterDNS"] == ["fd00:ec2::a"]
 
 
+def test_dns_addresses_of_custom_user_data_override_the_discovered_one() -> None:
+    """`spec.kubelet` overrides both. NodeLocal DNSCache has such an address."""
+    own = NODE_CONFIG.replace("maxPods: 5", "clusterDNS: [169.254.20.10]")
+    toml = '[settings.kubernetes]\ncluster-dns-ip = "169.254.20.10"\n'
+    kubelet = {"clusterDNS": ["10.0.0.10"]}
+    assert "clusterDNS" not in node_config(rendered("AL2023", userData=own))["spec"]["kubelet"]["config"]
+    found = node_config(rendered("AL2023", userData=own, kubelet=kubelet))["spec"]["kubelet"]["config"]
+    assert found["clusterDNS"] == ["10.0.0.10"]
+    assert settings(userData=toml)["kubernetes"]["cluster-dns-ip"] == "169.254.20.10"
+    assert settings(userData=toml, kubelet=kubelet)["kubernetes"]["cluster-dns-ip"] == "10.0.0.10"
+    assert settings()["kubernetes"]["cluster-dns-ip"] == CLUSTER.dns
+
+
+@pytest.mark.parametrize("family", ["AL2", "AL2023", "Bottlerocket", "Windows2022"])
+def test_unregistered_taint_of_a_pool_is_registered_once(family: str) -> None:
+    """The API server refuses a Node with two taints of one key and effect."""
+    one = build_nodeclaim()
+    raw = one.to_object()
+    raw["spec"]["startupTaints"] = [{"key": "karpenter.sh/unregistered", "value": "true", "effect": "NoExecute"}]
+    facts = bootstrap_of(
+        build_nodeclass(), type(one).from_object(raw), FAMILIES[family], CLUSTER, capacity_type="spot", max_pods=29
+    )
+    assert render(FAMILIES[family], facts).count("karpenter.sh/unregistered") == 1
+
+
 def test_al2023_asks_for_local_disks_only_when_the_class_does() -> None:
     assert "instance" not in node_config(rendered("AL2023"))["spec"]
     instance_config = node_config(rendered("AL2023", instanceStorePolicy="RAID0"))["spec"]["instance"]

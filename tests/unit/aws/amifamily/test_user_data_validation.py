@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tenure.aws.amifamily.families import FAMILIES
 from tenure.aws.amifamily.user_data.config import LIMIT
-from tenure.aws.amifamily.user_data.validation import why_near_limit, why_unreadable
+from tenure.aws.amifamily.user_data.validation import why_near_limit, why_settings_dropped, why_unreadable
 
 SHELL = "#!/bin/bash\necho hello\n"
 MIME = """MIME-Version: 1.0
@@ -134,3 +134,17 @@ def test_no_text_raises(text: str) -> None:
     for family in FAMILIES.values():
         why_unreadable(text, family)
         why_unreadable(HOSTILE_CONFIG + text, family)
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "dropped"),
+    [
+        ("Bottlerocket", "[settings.kubernetes]\nlabels = {}\nmistake = 1\nmax-pods = 5\n", "labels, mistake"),
+        ("Bottlerocket", '[settings.kubernetes]\nauthentication-mode = "aws"\nhostname-override = "a"\n', ""),
+        ("Bottlerocket", "", ""),
+        ("AL2023", "#!/bin/bash\n", ""),
+    ],
+)
+def test_dropped_bottlerocket_settings_are_named(family: str, text: str, dropped: str) -> None:
+    found = why_settings_dropped(text, FAMILIES[family])
+    assert found.startswith(f"spec.userData: settings.kubernetes: {dropped}: ") if dropped else not found

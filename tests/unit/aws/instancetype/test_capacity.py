@@ -152,6 +152,15 @@ def test_raid0_counts_the_local_disks_where_there_are_any() -> None:
     assert storage_of(machine("m5.large", instanceStorePolicy="RAID0")) == 20 * GIB
 
 
+@pytest.mark.parametrize(
+    ("support", "size"), [("required", 250 * 10**9), ("supported", 250 * 10**9), ("unsupported", 20 * GIB)]
+)
+def test_raid0_counts_only_disks_that_are_nvme(support: str, size: int) -> None:
+    found = machine("g5.xlarge", instanceStorePolicy="RAID0")
+    info = replace(found.info, nvme_gb=0 if support == "unsupported" else found.info.local_disk_gb)
+    assert storage_of(replace(found, info=info)) == size
+
+
 def test_kubelet_settings_change_what_is_left_key_by_key() -> None:
     kubelet = {
         "kubeReserved": {"cpu": "100m"},

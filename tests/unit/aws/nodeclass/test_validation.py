@@ -66,3 +66,19 @@ def test_tags_of_the_controllers_own_and_a_missing_range() -> None:
 def test_aliases_that_cannot_be_used_say_why(alias: str, expected: str) -> None:
     with pytest.raises(AliasError, match=expected):
         parameters_of(alias, "1.34", 34)
+
+
+@pytest.mark.parametrize(
+    ("keys", "named", "problem"),
+    [
+        (42, False, ""),
+        (43, False, "spec.tags: 43 tags, expected at most 42: EC2 allows 50 for an instance, and Tenure adds 8"),
+        (43, True, ""),
+        (44, True, "spec.tags: 44 tags, expected at most 43: EC2 allows 50 for an instance, and Tenure adds 7"),
+    ],
+)
+def test_tags_of_a_launch_fit_into_the_limit_of_ec2(keys: int, named: bool, problem: str) -> None:
+    """With the tags of a NodeClaim that launches individually, and `Name`, which is added when the Node registers."""
+    tags = {f"key-{number}": "" for number in range(keys - named)} | ({"Name": "mine"} if named else {})
+    found = why_tags(build_nodeclass(tags=tags))
+    assert (found[1] if found else "") == problem
