@@ -1,4 +1,4 @@
-"""A time-skipping server and a fake world for each test: no test skips the time of another."""
+"""A time-skipping server and fake ports for each test, so that no test skips the time of another."""
 
 from collections.abc import AsyncIterator
 
@@ -30,11 +30,11 @@ POLL_SECONDS = {
 
 @pytest.fixture
 def meter(monkeypatch: pytest.MonkeyPatch) -> FakeMeter:
-    """What a life without a server counts and measures."""
-    found = FakeMeter()
-    monkeypatch.setattr(metrics, "workflow", found)
-    monkeypatch.setattr(nodeclaim_context, "workflow", found)
-    return found
+    """Records the metrics of a NodeClaim that runs without a server."""
+    recorded = FakeMeter()
+    monkeypatch.setattr(metrics, "workflow", recorded)
+    monkeypatch.setattr(nodeclaim_context, "workflow", recorded)
+    return recorded
 
 
 @pytest.fixture
@@ -45,14 +45,14 @@ async def skipping() -> AsyncIterator[WorkflowEnvironment]:
 
 @pytest.fixture(autouse=True)
 def short_poll_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Activities of every test poll the in-memory world often."""
+    """Make activities poll the fakes often."""
     for name, seconds in POLL_SECONDS.items():
         monkeypatch.setattr(f"activities.{name}", seconds)
 
 
 @pytest.fixture
 async def fake(skipping: WorkflowEnvironment, request: pytest.FixtureRequest) -> AsyncIterator[WorkerHarness]:
-    """Workflows and activities at work on an in-memory world."""
+    """A worker that runs workflows and activities against fake ports."""
     cached = request.config.getoption("--workflow-cache")
     async with WorkerHarness.on(skipping, max_cached_workflows=cached).running_worker() as working:
         yield working

@@ -1,4 +1,4 @@
-"""A meter in the place of a workflow's, for what is counted and measured without one."""
+"""A fake meter that records the metrics of a workflow without a server."""
 
 from collections import Counter
 from datetime import UTC, datetime
@@ -8,11 +8,10 @@ from tenure.model.nodeclaim.state import NodeClaimIdentity
 
 BORN = datetime(2026, 3, 1, tzinfo=UTC)
 WHO = NodeClaimIdentity(cluster="prod", name="a", uid="uid-a", pool="general", created=BORN)
-"""Whose life it is."""
 
 
 class FakeMeter:
-    """Stands for the module `temporalio.workflow`; `time` is what its clock says."""
+    """Replaces the module `temporalio.workflow`; its clock returns `time`."""
 
     def __init__(self) -> None:
         self.counted: Counter[tuple[Any, ...]] = Counter()
@@ -23,10 +22,10 @@ class FakeMeter:
         return self.time
 
     def upsert_search_attributes(self, updates: Any) -> None:
-        """What a life shows is not looked at here."""
+        """Search attributes are not recorded."""
 
     def set_current_details(self, text: str) -> None:
-        """Nor this."""
+        """Details are not recorded."""
 
     def metric_meter(self) -> "FakeMeter":
         return self

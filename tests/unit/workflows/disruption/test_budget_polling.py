@@ -1,4 +1,4 @@
-"""NodePool: while permit requests wait, it reads its budget after signals, and otherwise with backoff."""
+"""NodePool: while permit requests wait, the workflow reads its budget after signals, and otherwise with backoff."""
 
 from typing import Any
 

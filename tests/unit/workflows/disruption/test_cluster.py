@@ -62,7 +62,7 @@ async def start_cluster(fake: WorkerHarness, state: DisruptionState | None = Non
 
 
 async def trigger_disruption(fake: WorkerHarness, handle: Cluster) -> None:
-    """Only while the workflow is idle: it may be continuing as new."""
+    """Signal only while the workflow is idle, because it may be continuing as new."""
     await wait_until_idle(handle, timeout=IDLE_TIMEOUT_SECONDS)
     fake.number += 1
     await handle.signal(ClusterWorkflow.cluster_changed, ClusterChanged(number=fake.number))
@@ -73,7 +73,7 @@ async def cluster_state(handle: Cluster) -> DisruptionState:
 
 
 async def has_at_least_passes(fake: WorkerHarness, count: int) -> bool:
-    """At least `count`: one time step may cause more than one pass."""
+    """Use "at least", because one time step may cause more than one pass."""
     return len(fake.disruption.decide_requests) >= count
 
 
@@ -86,7 +86,7 @@ def command_handle(fake: WorkerHarness, proposed: Proposal) -> CommandHandle:
 
 
 async def start_with_proposals(fake: WorkerHarness, *proposed: Proposal, **decided: Any) -> Cluster:
-    """The planner proposes these, once."""
+    """Start the Cluster workflow; its first pass returns these proposals."""
     fake.disruption.results = [DisruptionDecision(proposals=proposed, **decided)]
     handle = await start_cluster(fake)
     await trigger_disruption(fake, handle)
@@ -207,7 +207,7 @@ async def test_failed_command_backs_off(host: WorkerHarness) -> None:
     assert host.disruption.decide_requests[3].backoffs == (), "its pause is over, and a pass comes by itself"
 
 
-async def test_nodepool_with_failed_replacements_is_tried_by_one_command(host: WorkerHarness) -> None:
+async def test_nodepool_with_failed_replacements_is_retried_by_one_command(host: WorkerHarness) -> None:
     """Other NodePools are not affected."""
     await start_permit_granter(host)
     first, second, third = (make_proposal(one) for one in ("a", "b", "c"))

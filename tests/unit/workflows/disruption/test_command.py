@@ -39,14 +39,14 @@ from workflows.disruption.command import DisruptionWorkflow
 
 @pytest.fixture
 async def host(fake: WorkerHarness) -> AsyncIterator[WorkerHarness]:
-    """With two candidates, and a process that hosts the planner."""
+    """Two candidate nodes and a process that hosts the planner."""
     add_nodes(fake, "a", "b")
     async with fake.running_planner():
         yield fake
 
 
 async def start_waiting_command(fake: WorkerHarness, **fields: Any) -> CommandHandle:
-    """A command on both nodes, whose replacements are launching."""
+    """Start a command on both nodes; its replacements are launching."""
     await start_permit_granter(fake)
     handle = await start_command(fake, make_proposal("a", "b", **fields))
     await wait_until(lambda: is_in_step(handle, "Wait"))

@@ -37,7 +37,7 @@ async def signal_observed(pools: Any, number: int, **fields: Any) -> None:
 
 
 async def run_command(fake: WorkerHarness, pools: Any, *, used: bool) -> None:
-    """A command deletes its node or not, and releases its permit."""
+    """Request a permit, delete the node if `used`, and release the permit."""
     await request_permits(fake, pools, "a")
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
     if used:

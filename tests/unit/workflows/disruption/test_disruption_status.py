@@ -1,4 +1,4 @@
-"""The disruption status of a node: from the planner's host, and an error without one."""
+"""The disruption status of a node comes from the process that hosts the planner; without one it is an error."""
 
 from datetime import timedelta
 

@@ -31,7 +31,7 @@ async def host(fake: WorkerHarness) -> AsyncIterator[WorkerHarness]:
 
 
 async def start_waiting_command(fake: WorkerHarness) -> tuple[CommandHandle, str]:
-    """A command, and the name of its replacement."""
+    """Start a command; return its handle and the name of its replacement."""
     handle = await start_command(fake, make_proposal("old"))
     await wait_until(lambda: is_in_step(handle, "Wait"))
     (name,) = (await handle.query(DisruptionWorkflow.state)).claims

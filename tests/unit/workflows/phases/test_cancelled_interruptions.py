@@ -1,5 +1,8 @@
-"""What AWS calls off just as it is acted upon, on the real server: the time-skipping one may fail for good a task that
-cancels what is just over (ACTIVITY_UNKNOWN), once in some thirty times on a busy machine."""
+"""Interruptions that AWS withdraws while Tenure acts on them.
+
+The tests use a real server: in about one of thirty runs on a busy machine, the time-skipping server fails a workflow
+task that cancels an activity that has just completed (ACTIVITY_UNKNOWN).
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -28,12 +31,12 @@ from tests.unit.workflows.phases.test_stop_start import CYCLE, is_in_service
 
 @pytest.fixture
 async def skipping() -> AsyncIterator[WorkflowEnvironment]:
-    """For once it skips nothing."""
+    """A real server, which skips no time."""
     async with served_by_temporal() as environment:
         yield environment
 
 
-async def test_what_aws_withdraws_puts_the_node_back_into_service(fake: WorkerHarness) -> None:
+async def test_withdrawn_event_returns_node_to_service(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake, scheduledChange=CYCLE)
     fake.pods.blocked["web"] = "a budget"
     await send_message(fake, handle, starts=await fake.now() + timedelta(hours=48))
@@ -43,7 +46,7 @@ async def test_what_aws_withdraws_puts_the_node_back_into_service(fake: WorkerHa
     assert is_in_service(fake) and fake.instances.entered_states == [] and await is_in_phase(handle, Phase.READY)
 
 
-async def test_what_is_over_again_by_the_time_that_a_drain_hears_of_it_fails_no_life(fake: WorkerHarness) -> None:
+async def test_event_that_ends_before_drain_is_cancelled_does_not_fail_workflow(fake: WorkerHarness) -> None:
     handle = await blocked_for_approval(fake)
     await send_message(fake, handle, "instanceStatus", source="status")
     await wait_until(lambda: _cancel_was_requested(handle))
@@ -56,13 +59,13 @@ async def test_what_is_over_again_by_the_time_that_a_drain_hears_of_it_fails_no_
 
 
 async def _cancel_was_requested(handle: Handle) -> bool:
-    """A drain was asked to end; it hears so by its next heartbeat."""
+    """Whether a drain activity has a cancellation request, which it receives with its next heartbeat."""
     events = (await handle.fetch_history()).events
     return any(event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED for event in events)
 
 
 async def _drain_was_restarted(handle: Handle) -> bool:
-    """The drain was told anew, or had come to its end."""
+    """Whether the drain activity was started again, or the drain phase has ended."""
     return await count_scheduled(handle, "drain_node") > 2 or not await is_in_phase(handle, Phase.DRAIN)
 
 

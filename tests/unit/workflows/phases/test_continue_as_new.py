@@ -1,5 +1,7 @@
-"""A node's life in many runs, on the real server: the time-skipping one may lose what is told to a run that is just
-being continued."""
+"""A NodeClaim workflow over many runs.
+
+The tests use a real server: the time-skipping server may lose a signal to a run that is just continuing as new.
+"""
 
 from collections.abc import AsyncIterator
 
@@ -23,28 +25,30 @@ from tests.support.workflows.nodeclaim_workflows import (
 
 @pytest.fixture
 async def skipping() -> AsyncIterator[WorkflowEnvironment]:
-    """For once it skips nothing."""
+    """A real server, which skips no time."""
     async with served_by_temporal() as environment:
         yield environment
 
 
-async def test_a_long_life_continues_as_new_and_goes_on(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_running_workflow_continues_as_new_and_completes(
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 60)
     handle = await ready_nodeclaim(fake)
     for number in range(30):
         await fake.signal_observed(handle, **{**BUSY, "node_ready": bool(number % 2)})
     await wait_until(lambda: has_continued_as_new(fake.client, handle))
-    follower = latest_run(fake.client, handle)
-    await delete_nodeclaim(fake, follower)
-    outcome = await follower.result()
+    latest = latest_run(fake.client, handle)
+    await delete_nodeclaim(fake, latest)
+    outcome = await latest.result()
     assert [step.phase for step in outcome.history] == ALL_PHASES
     assert len(fake.instances.terminated) == 1
 
 
-async def test_continuing_as_new_in_every_phase_buys_nothing_twice(
+async def test_continue_as_new_in_every_phase_launches_one_instance(
     fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a limit of a few events each run is left at its first calm wait."""
+    """With a limit of a few events, each run ends at its first idle wait."""
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 12)
     first = await launched_nodeclaim(fake)
     handle = latest_run(fake.client, first)

@@ -1,4 +1,4 @@
-"""LifecyclePolicies at work in a life: deadlines that are other than usual or move, and what follows when they pass."""
+"""Deadlines of a LifecyclePolicy: shorter, longer or changed, and the action after they pass."""
 
 from datetime import timedelta
 from typing import Any
@@ -33,9 +33,9 @@ from tests.support.workflows.nodeclaim_workflows import (
 )
 from tests.unit.workflows.phases.test_recovery import add_launched_nodeclaim
 
-STAYS: dict[str, Any] = {"registration": {"whenOverdue": "alarm"}}
+ALARM_RULES: dict[str, Any] = {"registration": {"whenOverdue": "alarm"}}
 OVERDUE = labels.OVERDUE
-COSTLY = (
+COUNTED_EVENTS = (
     EventType.EVENT_TYPE_TIMER_STARTED,
     EventType.EVENT_TYPE_TIMER_FIRED,
     EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES,
@@ -53,7 +53,7 @@ def age_at_deadline(state: NodeClaimState) -> timedelta:
     return state.deadline - state.identity.created
 
 
-async def test_a_policy_s_deadline_ends_registration_sooner(fake: WorkerHarness) -> None:
+async def test_policy_deadline_shortens_registration(fake: WorkerHarness) -> None:
     claim = await create_nodeclaim(fake)
     handle = await fake.start(claim, rules={"registration": {"deadline": "6m"}})
     outcome = await handle.result()
@@ -63,7 +63,7 @@ async def test_a_policy_s_deadline_ends_registration_sooner(fake: WorkerHarness)
     assert timedelta(minutes=6) <= took < timedelta(minutes=7)
 
 
-async def test_a_deadline_that_moves_while_it_is_waited_for_is_kept(fake: WorkerHarness) -> None:
+async def test_deadline_changed_during_wait_applies(fake: WorkerHarness) -> None:
     handle = await launched_nodeclaim(fake)
     assert age_at_deadline(await query_state(handle)) == timedelta(minutes=15)
     await fake.signal_observed(handle, rules={"registration": {"deadline": "40m"}})
@@ -74,9 +74,9 @@ async def test_a_deadline_that_moves_while_it_is_waited_for_is_kept(fake: Worker
     assert (await handle.result()).reason == "RegistrationTimeout"
 
 
-async def test_what_is_kept_past_its_deadline_waits_for_a_person_and_says_so_everywhere(fake: WorkerHarness) -> None:
+async def test_overdue_registration_with_alarm_waits_and_is_reported(fake: WorkerHarness) -> None:
     handle = await launched_nodeclaim(fake)
-    await fake.signal_observed(handle, rules=STAYS)
+    await fake.signal_observed(handle, rules=ALARM_RULES)
     await wait_until_skipping_time(fake, lambda: has_overdue_condition(fake, "True Registration"), minutes=1)
     state = await query_state(handle)
     assert state.overdue and describe_blocker(state).startswith("needs attention: ")
@@ -84,25 +84,25 @@ async def test_what_is_kept_past_its_deadline_waits_for_a_person_and_says_so_eve
     await fake.sleep(minutes=1)
     before = len((await handle.fetch_history()).events)
     await fake.sleep(days=1)
-    assert len((await handle.fetch_history()).events) == before, "waiting for a person costs nothing"
+    assert len((await handle.fetch_history()).events) == before, "waiting adds no events"
     assert (await query_state(handle)).phase is Phase.REGISTRATION and fake.instances.terminated == []
 
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
-    await fake.signal_observed(handle, **JOINED, rules=STAYS)
+    await fake.signal_observed(handle, **JOINED, rules=ALARM_RULES)
     await wait_until_phase(handle, Phase.INITIALIZATION)
     await wait_until(lambda: has_overdue_condition(fake, ""))
     assert not (await query_state(handle)).overdue
 
 
-async def test_a_policy_that_wants_it_gone_after_all_is_heeded(fake: WorkerHarness) -> None:
+async def test_action_changed_to_delete_ends_overdue_registration(fake: WorkerHarness) -> None:
     handle = await launched_nodeclaim(fake)
-    await fake.signal_observed(handle, rules=STAYS)
+    await fake.signal_observed(handle, rules=ALARM_RULES)
     await wait_until_skipping_time(fake, lambda: has_state(handle, overdue=True), minutes=1)
     await fake.signal_observed(handle)
     assert (await handle.result()).reason == "RegistrationTimeout"
 
 
-async def test_what_is_overdue_is_so_no_more_when_its_deadline_is_put_off(fake: WorkerHarness) -> None:
+async def test_extended_deadline_clears_overdue(fake: WorkerHarness) -> None:
     handle = await registered_nodeclaim(fake)
     await wait_until_skipping_time(fake, lambda: has_overdue_condition(fake, "True Initialization"), minutes=1)
     assert "InitializationOverdue" in fake.events.reasons_for("a")
@@ -113,7 +113,7 @@ async def test_what_is_overdue_is_so_no_more_when_its_deadline_is_put_off(fake: 
     await wait_until_skipping_time(fake, lambda: has_overdue_condition(fake, "True Initialization"), minutes=5)
 
 
-async def test_what_holds_up_an_overdue_node_is_told_when_it_is_something_else_and_costs_no_timers(
+async def test_overdue_blocker_update_is_reported_without_timers(
     fake: WorkerHarness,
 ) -> None:
     handle = await registered_nodeclaim(fake)
@@ -128,7 +128,7 @@ async def test_what_holds_up_an_overdue_node_is_told_when_it_is_something_else_a
 
 
 @pytest.mark.parametrize("action", ["replace", "terminate"])
-async def test_a_node_that_never_initializes_goes_where_a_policy_says_so(fake: WorkerHarness, action: str) -> None:
+async def test_uninitialized_node_is_replaced_or_terminated_by_policy(fake: WorkerHarness, action: str) -> None:
     handle = await registered_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "budget 0"
@@ -144,7 +144,7 @@ async def test_a_node_that_never_initializes_goes_where_a_policy_says_so(fake: W
     assert OVERDUE not in fake.events.reasons_for("a") and "InitializationOverdue" not in fake.events.reasons_for("a")
 
 
-async def test_a_node_that_came_through_while_nobody_looked_is_not_replaced(fake: WorkerHarness) -> None:
+async def test_node_found_initialized_at_deadline_is_not_replaced(fake: WorkerHarness) -> None:
     handle = await registered_nodeclaim(fake)
     fake.nodes.update_node("node-a", ready=True)
     await fake.signal_observed(
@@ -155,7 +155,7 @@ async def test_a_node_that_came_through_while_nobody_looked_is_not_replaced(fake
     assert "InitializationTimeout" not in fake.events.reasons_for("a")
 
 
-async def test_a_launch_that_is_kept_tries_on_past_its_deadline(fake: WorkerHarness) -> None:
+async def test_overdue_launch_with_alarm_keeps_retrying(fake: WorkerHarness) -> None:
     fake.fleet.rejection = LaunchRejection(reason="NodeClassNotReady", message="no subnet", final=False)
     claim = await create_nodeclaim(fake)
     rules = {"launch": {"whenOverdue": "alarm"}}
@@ -167,7 +167,7 @@ async def test_a_launch_that_is_kept_tries_on_past_its_deadline(fake: WorkerHarn
     await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=30)
 
 
-async def test_a_claim_whose_group_is_kept_waiting_can_be_deleted(fake: WorkerHarness) -> None:
+async def test_nodeclaim_waiting_for_launch_group_can_be_deleted(fake: WorkerHarness) -> None:
     claim = await create_nodeclaim(fake, annotations={labels.LAUNCH_GROUP: "group-1"})
     rules = {"launch": {"whenOverdue": "alarm"}}
     handle = await fake.start(claim, rules=rules)
@@ -177,7 +177,7 @@ async def test_a_claim_whose_group_is_kept_waiting_can_be_deleted(fake: WorkerHa
     assert (await handle.result()).reason == "Deleted"
 
 
-async def test_a_deadline_that_moves_while_a_drain_runs_makes_it_overdue(fake: WorkerHarness) -> None:
+async def test_deadline_shortened_during_drain_makes_it_overdue(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "budget 0"
@@ -191,7 +191,7 @@ async def test_a_deadline_that_moves_while_a_drain_runs_makes_it_overdue(fake: W
     await handle.result()
 
 
-async def test_a_life_that_is_made_anew_takes_off_what_it_finds_written(fake: WorkerHarness) -> None:
+async def test_new_workflow_clears_stale_overdue_condition(fake: WorkerHarness) -> None:
     claim = await add_launched_nodeclaim(fake, "Registered", "Initialized")
     written = {"type": OVERDUE, "status": "True", "reason": "Initialization"}
     fake.claims.found["a"]["status"]["conditions"].append(written)
@@ -204,7 +204,7 @@ async def test_a_life_that_is_made_anew_takes_off_what_it_finds_written(fake: Wo
 
 
 async def start_with_expected_times(fake: WorkerHarness, expected: ExpectedDurations) -> Handle:
-    """As the watch tells it with the first that it tells."""
+    """Start a NodeClaim workflow and signal the expected durations with its first observation."""
     claim = await create_nodeclaim(fake)
     handle = await fake.start(claim)
     await fake.signal_observed(handle, expected=expected)
@@ -217,7 +217,7 @@ def expected_times(minutes: float) -> ExpectedDurations:
     return ExpectedDurations(default=PhaseDurations(launch=span, registration=span, initialization=span))
 
 
-async def test_a_node_that_takes_longer_than_others_is_slow_and_not_overdue(fake: WorkerHarness) -> None:
+async def test_node_slower_than_expected_is_slow_but_not_overdue(fake: WorkerHarness) -> None:
     handle = await start_with_expected_times(fake, expected_times(2))
     await wait_until_skipping_time(fake, lambda: has_state(handle, slow=True), seconds=15)
     state = await query_state(handle)
@@ -236,7 +236,7 @@ async def test_a_node_that_takes_longer_than_others_is_slow_and_not_overdue(fake
     assert describe_blocker(await query_state(handle)) == ""
 
 
-async def test_what_is_expected_of_its_type_counts_before_what_is_expected_of_others(fake: WorkerHarness) -> None:
+async def test_expected_duration_of_instance_type_takes_precedence(fake: WorkerHarness) -> None:
     handle = await start_with_expected_times(fake, expected_times(1))
     kind = (await query_state(handle)).launched
     assert kind
@@ -254,8 +254,8 @@ async def start_with_times_of_type(fake: WorkerHarness, kind: str, times: PhaseD
     return handle
 
 
-async def test_a_node_that_is_not_slow_costs_no_event_for_it(fake: WorkerHarness) -> None:
-    spent = []
+async def test_node_with_expected_durations_in_time_adds_no_events(fake: WorkerHarness) -> None:
+    event_counts = []
     for name, expected in (("a", None), ("b", expected_times(3))):
         claim = fake.claims.add(name, born=await fake.now())
         handle = await fake.start(claim, expected=expected)
@@ -269,5 +269,5 @@ async def test_a_node_that_is_not_slow_costs_no_event_for_it(fake: WorkerHarness
         await wait_until_phase(handle, Phase.READY)
         await fake.sleep(minutes=10)
         events = (await handle.fetch_history()).events
-        spent.append([sum(one.event_type == kind for one in events) for kind in COSTLY])
-    assert spent[0] == spent[1]
+        event_counts.append([sum(one.event_type == kind for one in events) for kind in COUNTED_EVENTS])
+    assert event_counts[0] == event_counts[1]

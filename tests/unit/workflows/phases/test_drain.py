@@ -1,4 +1,4 @@
-"""A drain under a LifecyclePolicy: it escalates, or is cancelled; dead kubelets; rules that change under way."""
+"""Drains under a LifecyclePolicy: escalation, cancellation, unresponsive kubelets and changed rules."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ PDB = "PodDisruptionBudget web: 0 disruptions allowed"
 
 
 def drain_rules(**drain: Any) -> dict[str, Any]:
-    """What the watch says of a node's rules."""
+    """Observation fields with these drain rules."""
     return {"rules": LifecycleRules.model_validate({"drain": drain, "expiry": {"underBudget": True}}).to_object()}
 
 
@@ -63,7 +63,7 @@ async def test_drain_status_is_in_workflow_state(fake: WorkerHarness) -> None:
     await handle.result()
 
 
-async def test_a_drain_that_is_held_for_too_long_escalates(fake: WorkerHarness) -> None:
+async def test_drain_blocked_too_long_escalates(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake, grace_seconds=1)
     await delete_and_observe(fake, handle, **drain_rules(whenBlocked="escalate", blockedFor="1s"))
@@ -72,7 +72,7 @@ async def test_a_drain_that_is_held_for_too_long_escalates(fake: WorkerHarness) 
     assert "TerminationGracePeriodExpiring" in fake.events.reasons_for("a")
 
 
-async def test_a_drain_that_is_held_waits_where_no_rule_says_otherwise(fake: WorkerHarness) -> None:
+async def test_blocked_drain_waits_without_escalation(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake)
     await delete_and_observe(fake, handle, **drain_rules(whenBlocked="wait"))
@@ -82,8 +82,8 @@ async def test_a_drain_that_is_held_waits_where_no_rule_says_otherwise(fake: Wor
     assert NODECLAIM_TERMINATION_TIMESTAMP not in fake.claims.found["a"]["metadata"]["annotations"]
 
 
-async def test_rules_that_change_count_at_once(fake: WorkerHarness) -> None:
-    """The activity would stay with the node for minutes."""
+async def test_changed_drain_rules_apply_at_once(fake: WorkerHarness) -> None:
+    """Without the change, the activity would wait for minutes."""
     handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake, grace_seconds=1)
     await delete_and_observe(fake, handle)
@@ -93,9 +93,7 @@ async def test_rules_that_change_count_at_once(fake: WorkerHarness) -> None:
     assert [name for name, _ in fake.pods.forced] == ["web"]
 
 
-async def test_time_held_runs_on_when_the_run_is_continued(
-    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_blocked_time_continues_in_new_run(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("activities.nodeclaim.drain.MIN_CHANGED_SECONDS", 0.0)
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 60)
     handle = await ready_nodeclaim(fake)
@@ -116,7 +114,7 @@ async def test_time_held_runs_on_when_the_run_is_continued(
     await latest_run(fake.client, handle).result()
 
 
-async def test_a_voluntary_drain_that_is_held_is_given_up_and_the_permit_handed_back(fake: WorkerHarness) -> None:
+async def test_blocked_voluntary_drain_is_cancelled_and_permit_released(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake)
     add_blocked_pod(fake, reschedulable=False)
@@ -136,7 +134,7 @@ async def test_a_voluntary_drain_that_is_held_is_given_up_and_the_permit_handed_
     assert outcome.reason == "Empty" and fake.pods.evicted == ["web"] and len(fake.instances.terminated) == 1
 
 
-async def test_a_voluntary_drain_that_nothing_holds_ends_as_any_other(fake: WorkerHarness) -> None:
+async def test_unblocked_voluntary_drain_completes(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     fake.pods.add("node-a", "agent", reschedulable=False)
@@ -145,7 +143,7 @@ async def test_a_voluntary_drain_that_nothing_holds_ends_as_any_other(fake: Work
     assert outcome.reason == "Empty" and fake.claims.found == {} and fake.nodes.found == {}
 
 
-async def test_a_person_who_deletes_the_claim_of_a_voluntary_drain_ends_its_being_given_up(fake: WorkerHarness) -> None:
+async def test_deleting_nodeclaim_makes_voluntary_drain_uncancellable(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     add_blocked_pod(fake, reschedulable=False)
@@ -159,7 +157,7 @@ async def test_a_person_who_deletes_the_claim_of_a_voluntary_drain_ends_its_bein
     assert fake.nodes.found == {} and len(fake.instances.terminated) == 1
 
 
-async def test_an_expired_node_whose_drain_was_given_up_is_left_alone_for_a_while(fake: WorkerHarness) -> None:
+async def test_expired_node_backs_off_after_cancelled_drain(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake, expireAfter="2h")
     await start_nodepool(fake)
     add_blocked_pod(fake)
@@ -172,7 +170,7 @@ async def test_an_expired_node_whose_drain_was_given_up_is_left_alone_for_a_whil
     assert outcome.evicted_pods == ("default/web",)
 
 
-async def test_pods_of_a_dead_kubelet_are_not_waited_for(fake: WorkerHarness) -> None:
+async def test_pods_of_unresponsive_kubelet_do_not_block_termination(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake)
     fake.nodes.update_node("node-a", ready=False)
@@ -181,7 +179,7 @@ async def test_pods_of_a_dead_kubelet_are_not_waited_for(fake: WorkerHarness) ->
     assert not fake.pods.evicted and not fake.pods.forced and len(fake.instances.terminated) == 1
 
 
-async def test_an_instance_that_ends_under_a_held_drain_is_cleaned_up_after(fake: WorkerHarness) -> None:
+async def test_instance_gone_during_blocked_drain_is_cleaned_up(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake)
     await delete_and_observe(fake, handle)

@@ -1,4 +1,4 @@
-"""A node's drift is written to its NodeClaim once, taken back once, and costs nothing where there is none."""
+"""Drift is written to the NodeClaim once and removed once; a node without drift adds no events."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ async def count_reports(handle: Handle) -> int:
     return await count_scheduled(handle, "publish_event")
 
 
-async def test_a_drifted_node_says_so_once_and_stays(fake: WorkerHarness) -> None:
+async def test_drifted_node_is_reported_once_and_kept(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     before = await count_reports(handle)
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
@@ -54,7 +54,7 @@ async def test_a_drifted_node_says_so_once_and_stays(fake: WorkerHarness) -> Non
     assert (await query_state(handle)).phase is Phase.READY and fake.instances.terminated == []
 
 
-async def test_a_drift_that_is_mended_is_taken_back(fake: WorkerHarness) -> None:
+async def test_resolved_drift_is_removed(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     before = await count_reports(handle)
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
@@ -67,7 +67,7 @@ async def test_a_drift_that_is_mended_is_taken_back(fake: WorkerHarness) -> None
     assert fake.events.reasons_for("a").count("AMIDrift") == 1
 
 
-async def test_another_reason_takes_the_place_of_the_first(fake: WorkerHarness) -> None:
+async def test_new_drift_reason_replaces_old_one(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
     await wait_until(lambda: has_state(handle, drift="AMIDrift"))
@@ -76,7 +76,7 @@ async def test_another_reason_takes_the_place_of_the_first(fake: WorkerHarness) 
     assert {"AMIDrift", "SubnetDrift"} <= set(fake.events.reasons_for("a"))
 
 
-async def test_new_words_of_the_same_reason_are_written_without_another_event(fake: WorkerHarness) -> None:
+async def test_changed_drift_message_updates_condition_without_event(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
     await wait_until(lambda: has_state(handle, drift="AMIDrift"))
@@ -92,7 +92,7 @@ async def has_reported(handle: Handle, times: int) -> bool:
     return await count_reports(handle) >= times
 
 
-async def test_a_node_that_is_still_starting_says_so_too(fake: WorkerHarness) -> None:
+async def test_drift_is_reported_before_node_is_ready(fake: WorkerHarness) -> None:
     handle = await launched_nodeclaim(fake)
     await fake.signal_observed(handle, **OLD_IMAGE)
     await wait_until(lambda: has_drifted_condition(fake, "True AMIDrift"))
@@ -105,7 +105,7 @@ async def test_a_node_that_is_still_starting_says_so_too(fake: WorkerHarness) ->
     await wait_until(lambda: has_drifted_condition(fake, "True SubnetDrift"))
 
 
-async def test_a_node_that_goes_is_judged_no_more(fake: WorkerHarness) -> None:
+async def test_deleting_node_keeps_its_drift_status(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "PodDisruptionBudget web"
@@ -123,7 +123,7 @@ async def has_observed(handle: Handle, number: int) -> bool:
     return (await query_state(handle)).observed.number == number
 
 
-async def test_a_drifted_node_that_empties_goes_as_any_other(fake: WorkerHarness) -> None:
+async def test_drifted_empty_node_is_deleted(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
@@ -132,7 +132,7 @@ async def test_a_drifted_node_that_empties_goes_as_any_other(fake: WorkerHarness
     assert (await handle.result()).reason == "Empty"
 
 
-async def test_a_life_without_drift_has_no_event_of_it(fake: WorkerHarness) -> None:
+async def test_node_without_drift_writes_no_status(fake: WorkerHarness) -> None:
     handle = await registered_nodeclaim(fake)
     before = await count_reports(handle)
     fake.nodes.update_node("node-a", ready=True)
@@ -142,7 +142,7 @@ async def test_a_life_without_drift_has_no_event_of_it(fake: WorkerHarness) -> N
     assert await count_reports(handle) == before and await has_drifted_condition(fake, "")
 
 
-async def test_what_could_not_be_written_is_written_later(fake: WorkerHarness) -> None:
+async def test_failed_drift_write_is_retried(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.claims.faults["patch"] = [BadInput("no")]
     await fake.signal_observed(handle, **BUSY, **OLD_IMAGE)
@@ -150,7 +150,7 @@ async def test_what_could_not_be_written_is_written_later(fake: WorkerHarness) -
     assert (await query_state(handle)).phase is Phase.READY
 
 
-async def test_drift_is_known_to_the_next_run(fake: WorkerHarness) -> None:
+async def test_drift_survives_continue_as_new(fake: WorkerHarness) -> None:
     first = await ready_nodeclaim(fake)
     await fake.signal_observed(first, **BUSY, **OLD_IMAGE)
     await wait_until(lambda: has_state(first, drift="AMIDrift"))
@@ -163,8 +163,8 @@ async def test_drift_is_known_to_the_next_run(fake: WorkerHarness) -> None:
     await wait_until(lambda: has_drifted_condition(fake, ""))
 
 
-async def test_a_life_that_is_begun_anew_takes_back_what_it_was_not_told_of(fake: WorkerHarness) -> None:
-    """Its workflow was lost, and what the node had drifted from was mended meanwhile."""
+async def test_new_workflow_clears_stale_drift(fake: WorkerHarness) -> None:
+    """The workflow was lost, and the drift was resolved in the meantime."""
     first = await ready_nodeclaim(fake)
     await fake.signal_observed(first, **BUSY, **OLD_IMAGE)
     await wait_until(lambda: has_drifted_condition(fake, "True AMIDrift"))
@@ -175,8 +175,8 @@ async def test_a_life_that_is_begun_anew_takes_back_what_it_was_not_told_of(fake
     await wait_until(lambda: has_drifted_condition(fake, ""))
 
 
-async def test_drift_costs_few_events(fake: WorkerHarness) -> None:
-    """A signal and what it brings beside tasks: an activity, what the node shows, and its expiry set anew."""
+async def test_drift_adds_few_events(fake: WorkerHarness) -> None:
+    """One signal, one activity, search attributes and details, and a reset expiration timer."""
     handle = await ready_nodeclaim(fake)
     await fake.sleep(seconds=30)
     before = len(await non_task_event_types(handle))

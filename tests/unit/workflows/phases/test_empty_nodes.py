@@ -1,4 +1,4 @@
-"""An empty node goes by a permit of its pool, or says why it stays."""
+"""An empty node is deleted with a permit of its NodePool, or reports why it is kept."""
 
 from datetime import timedelta
 from typing import Any
@@ -22,7 +22,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 
 
-async def test_an_empty_node_goes_when_its_time_and_permit_have_come(fake: WorkerHarness) -> None:
+async def test_empty_node_is_deleted_after_consolidate_after_with_permit(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     began = await fake.now()
@@ -33,7 +33,7 @@ async def test_an_empty_node_goes_when_its_time_and_permit_have_come(fake: Worke
     assert fake.instances.running == {} and fake.claims.found == {}
 
 
-async def test_a_life_that_ends_by_a_permit_costs_at_most_100_events(fake: WorkerHarness) -> None:
+async def test_deletion_by_permit_adds_at_most_100_events(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     await observe_empty(fake, handle)
@@ -43,7 +43,7 @@ async def test_a_life_that_ends_by_a_permit_costs_at_most_100_events(fake: Worke
     assert await count_completed_tasks(handle) <= 22
 
 
-async def test_a_refused_permit_names_the_budget_on_node_and_pool(fake: WorkerHarness) -> None:
+async def test_rejected_permit_reports_budget_on_node_and_nodepool(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await observe_empty(fake, handle)
@@ -52,7 +52,7 @@ async def test_a_refused_permit_names_the_budget_on_node_and_pool(fake: WorkerHa
     assert fake.instances.terminated == []
 
 
-async def test_a_node_whose_pool_has_no_workflow_yet_says_so_and_goes_later(fake: WorkerHarness) -> None:
+async def test_empty_node_without_nodepool_workflow_is_reported_and_deleted_later(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await observe_empty(fake, handle)
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "no workflow yet"), seconds=10)
@@ -60,7 +60,7 @@ async def test_a_node_whose_pool_has_no_workflow_yet_says_so_and_goes_later(fake
     assert (await handle.result()).reason == "Empty"
 
 
-async def test_a_pod_that_the_watch_has_not_seen_yet_keeps_the_node(fake: WorkerHarness) -> None:
+async def test_pod_unknown_to_cache_keeps_node(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake)
     fake.pods.add("node-a", "web")
@@ -77,7 +77,7 @@ async def has_no_permits(pools: Any) -> bool:
     return bool((await pools.query(NodePoolWorkflow.state)).permits == ())
 
 
-async def test_a_node_that_is_used_again_takes_its_wish_back(fake: WorkerHarness) -> None:
+async def test_node_in_use_again_withdraws_permit_request(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await observe_empty(fake, handle)
@@ -87,7 +87,7 @@ async def test_a_node_that_is_used_again_takes_its_wish_back(fake: WorkerHarness
     assert (await query_state(handle)).blocked_by == ""
 
 
-async def test_pods_that_come_and_go_start_the_wait_again(fake: WorkerHarness) -> None:
+async def test_pods_that_come_and_go_restart_consolidate_after(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     for _ in range(6):
@@ -99,7 +99,7 @@ async def test_pods_that_come_and_go_start_the_wait_again(fake: WorkerHarness) -
     assert (await handle.result()).reason == "Empty"
 
 
-async def test_a_paused_node_stays_until_the_pause_ends(fake: WorkerHarness) -> None:
+async def test_paused_node_is_kept_until_pause_ends(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     pause = await pause_for(fake, hours=3)
@@ -113,7 +113,7 @@ async def test_a_paused_node_stays_until_the_pause_ends(fake: WorkerHarness) -> 
 
 
 @pytest.mark.parametrize("by_signal", [False, True], ids=["update", "signal"])
-async def test_resuming_lets_a_paused_node_go(fake: WorkerHarness, by_signal: bool) -> None:
+async def test_resume_deletes_paused_empty_node(fake: WorkerHarness, by_signal: bool) -> None:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     pause = await pause_for(fake, hours=3)
@@ -131,7 +131,7 @@ async def test_resuming_lets_a_paused_node_go(fake: WorkerHarness, by_signal: bo
     assert outcome.reason == "Empty" and outcome.history[-1].at < pause.until
 
 
-async def test_a_pause_that_is_over_already_is_refused_with_what_to_write(fake: WorkerHarness) -> None:
+async def test_pause_in_the_past_is_rejected(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     with pytest.raises(WorkflowUpdateFailedError) as error:
         await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(fake, hours=-1))
@@ -139,7 +139,7 @@ async def test_a_pause_that_is_over_already_is_refused_with_what_to_write(fake: 
     assert (await query_state(handle)).pause is None
 
 
-async def test_a_pause_holds_back_neither_deletion_nor_expiry(fake: WorkerHarness) -> None:
+async def test_pause_blocks_neither_deletion_nor_expiration(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake, expireAfter="2h")
     pause: Pause = await pause_for(fake, hours=24)
     await handle.execute_update(NodeClaimWorkflow.pause, pause)
@@ -155,7 +155,7 @@ async def test_a_pause_holds_back_neither_deletion_nor_expiry(fake: WorkerHarnes
         ({"consolidation": "WhenEmpty/30s", "do_not_disrupt": True}, "do-not-disrupt"),
     ],
 )
-async def test_an_empty_node_that_is_to_stay_costs_nothing_and_says_why(
+async def test_empty_node_that_is_kept_adds_no_events_and_reports_reason(
     fake: WorkerHarness, fields: dict[str, Any], why: str
 ) -> None:
     handle = await ready_nodeclaim(fake)
@@ -171,7 +171,7 @@ async def has_pending_requests(pools: Any, count: int) -> bool:
     return len((await pools.query(NodePoolWorkflow.state)).pending_requests) == count
 
 
-async def test_the_time_of_an_empty_node_runs_on_when_a_watch_begins_that_did_not_see_it_empty(
+async def test_empty_time_continues_after_watch_restart(
     fake: WorkerHarness,
 ) -> None:
     handle = await ready_nodeclaim(fake)

@@ -1,4 +1,4 @@
-"""Expiry by rules: the jitter and its changes, and permits of the NodePool where those are asked for."""
+"""Expiration by rules: jitter, changed rules, and NodePool permits where the policy requires them."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -43,7 +43,7 @@ async def created_at(handle: Handle) -> datetime:
 
 
 async def age_at_drain(handle: Handle) -> timedelta:
-    """How old it was when it was drained."""
+    """Age of the NodeClaim when its drain started."""
     born = await created_at(handle)
     outcome = await handle.result()
     assert outcome.reason == "Expired"
@@ -51,26 +51,26 @@ async def age_at_drain(handle: Handle) -> timedelta:
     return drained - born
 
 
-async def test_a_node_expires_within_the_jitter_before_its_time(fake: WorkerHarness) -> None:
+async def test_node_expires_within_jitter_before_expire_after(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake, expireAfter="100h")
     assert timedelta(hours=94.9) < await age_at_drain(handle) < timedelta(hours=100)
 
 
-async def test_a_change_of_the_rules_moves_the_expiry_of_a_node_that_runs(fake: WorkerHarness) -> None:
+async def test_changed_rules_move_expiration_of_ready_node(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake, expireAfter="100h")
     await fake.sleep(hours=90)
     await fake.signal_observed(handle, **BUSY, rules=EXACT)
     assert timedelta(hours=100) <= await age_at_drain(handle) < timedelta(hours=100.1)
 
 
-async def test_a_change_of_the_rules_moves_the_expiry_of_a_node_that_is_not_up_yet(fake: WorkerHarness) -> None:
+async def test_changed_rules_move_expiration_of_uninitialized_node(fake: WorkerHarness) -> None:
     handle = await registered_nodeclaim(fake, expireAfter="100h")
     await fake.sleep(hours=90)
     await fake.signal_observed(handle, **JOINED, rules=EXACT)
     assert timedelta(hours=100) <= await age_at_drain(handle) < timedelta(hours=100.1)
 
 
-async def test_an_expired_node_waits_for_its_budget_says_so_and_goes_with_what_runs_there(fake: WorkerHarness) -> None:
+async def test_expired_node_waits_for_budget_and_drains_with_pods(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake, expireAfter="2h")
     pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await fake.signal_observed(handle, **BUSY, rules=EXPIRY_RULES)
@@ -85,7 +85,7 @@ async def test_an_expired_node_waits_for_its_budget_says_so_and_goes_with_what_r
     assert (await handle.result()).reason == "Expired"
 
 
-async def test_an_expired_node_is_held_by_a_pause_only_where_it_asks(fake: WorkerHarness) -> None:
+async def test_pause_keeps_expired_node_only_under_budget(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake, expireAfter="2h")
     await start_nodepool(fake)
     await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(fake, hours=5))
@@ -95,7 +95,7 @@ async def test_an_expired_node_is_held_by_a_pause_only_where_it_asks(fake: Worke
     assert timedelta(hours=5) <= await age_at_drain(handle)
 
 
-async def test_rules_that_no_longer_ask_let_an_expired_node_go(fake: WorkerHarness) -> None:
+async def test_rules_without_budget_release_expired_node(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake, expireAfter="2h")
     await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await fake.signal_observed(handle, **BUSY, rules=EXPIRY_RULES)
@@ -105,7 +105,7 @@ async def test_rules_that_no_longer_ask_let_an_expired_node_go(fake: WorkerHarne
     assert (await handle.result()).reason == "Expired"
 
 
-async def test_a_node_that_asked_to_go_empty_asks_anew_when_it_expires(fake: WorkerHarness) -> None:
+async def test_rejected_empty_node_requests_permit_again_on_expiration(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake, expireAfter="2h")
     pools = await start_nodepool(fake, budgets=[{"nodes": "0", "reasons": ["Empty"]}])
     now = await fake.now()
@@ -117,14 +117,14 @@ async def test_a_node_that_asked_to_go_empty_asks_anew_when_it_expires(fake: Wor
     assert (await pools.query(NodePoolWorkflow.state)).pending_requests == ()
 
 
-async def test_a_node_that_was_never_up_needs_no_permit_to_expire(fake: WorkerHarness) -> None:
+async def test_uninitialized_node_expires_without_permit(fake: WorkerHarness) -> None:
     handle = await registered_nodeclaim(fake, expireAfter="2h")
     await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await fake.signal_observed(handle, **JOINED, rules=EXPIRY_RULES)
     assert timedelta(hours=2) <= await age_at_drain(handle) < timedelta(hours=2.1)
 
 
-async def test_a_rebooting_node_asks_for_its_permit_once_it_is_back(fake: WorkerHarness) -> None:
+async def test_rebooting_node_requests_permit_after_it_is_ready(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake, expireAfter="2h")
     await start_nodepool(fake, budgets=[{"nodes": "0"}])
     fake.nodes.update_node("node-a", boot_id="boot-2", ready=False)
@@ -139,9 +139,7 @@ async def test_a_rebooting_node_asks_for_its_permit_once_it_is_back(fake: Worker
 
 
 @pytest.mark.parametrize(("expired", "empty"), [("a", "b"), ("b", "a")])
-async def test_a_pool_grants_each_reason_what_its_own_budget_allows(
-    fake: WorkerHarness, expired: str, empty: str
-) -> None:
+async def test_nodepool_grants_permits_by_budget_of_each_reason(fake: WorkerHarness, expired: str, empty: str) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake, budgets=[{"nodes": "2"}, {"nodes": "0", "reasons": ["Empty"]}])
     await request_permits(fake, pools, empty)
@@ -154,7 +152,7 @@ async def test_a_pool_grants_each_reason_what_its_own_budget_allows(
     assert [one.granted for one in await permit_decisions(fake, empty)] == [False]
 
 
-async def test_all_that_go_share_one_room(fake: WorkerHarness) -> None:
+async def test_permits_of_all_reasons_share_one_budget(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b", "c")
     pools = await start_nodepool(fake, budgets=[{"nodes": "2"}])
     await request_permits(fake, pools, "a", "b")
@@ -165,7 +163,7 @@ async def test_all_that_go_share_one_room(fake: WorkerHarness) -> None:
     assert not await have_permits(fake, "c")
 
 
-async def test_a_registered_node_that_never_becomes_ready_has_its_lifetime_too(fake: WorkerHarness) -> None:
+async def test_node_that_never_becomes_ready_has_a_lifetime(fake: WorkerHarness) -> None:
     handle = await launched_nodeclaim(fake, expireAfter="40m")
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
     await fake.signal_observed(handle, **JOINED)

@@ -1,4 +1,4 @@
-"""Hooks in a node's life: before its drain, after it and before its end; what follows where one fails; restarts."""
+"""Hooks before and after the drain and before termination: failures, retries and restarts."""
 
 from datetime import timedelta
 from fnmatch import fnmatch
@@ -55,12 +55,12 @@ def short_hook_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hook_rules(**hooks: Any) -> dict[str, Any]:
-    """What the watch says of a node's rules."""
+    """Observation fields with these hooks."""
     return {"rules": LifecycleRules.model_validate({"hooks": hooks}).to_object()}
 
 
 async def ready_with_hooks(fake: WorkerHarness, **hooks: Any) -> Handle:
-    """A node under these rules that runs a pod."""
+    """A Ready node with these hooks that runs a pod."""
     handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     await fake.signal_observed(handle, **BUSY, **hook_rules(**hooks))
@@ -68,7 +68,7 @@ async def ready_with_hooks(fake: WorkerHarness, **hooks: Any) -> Handle:
 
 
 async def delete_and_observe(fake: WorkerHarness, handle: Handle, **hooks: Any) -> None:
-    """As with kubectl."""
+    """Delete the NodeClaim as `kubectl delete` does."""
     await fake.claims.delete("a", "uid-a")
     await fake.signal_observed(handle, **BUSY, deleting=True, **hook_rules(**hooks))
 
@@ -103,7 +103,7 @@ async def hook_runs(handle: Handle) -> tuple[HookRun, ...]:
     return (await query_state(handle)).hooks.runs
 
 
-async def test_pods_stay_and_no_new_ones_come_until_the_hook_before_the_drain_is_over(fake: WorkerHarness) -> None:
+async def test_before_drain_hook_delays_evictions_and_taints_node(fake: WorkerHarness) -> None:
     handle = await draining_with_hooks(fake, beforeDrain=[JOB])
     await wait_until(lambda: has_created_jobs(fake))
     name = job_name("uid-a-beforeDrain-snapshot", "snapshot")
@@ -118,7 +118,7 @@ async def test_pods_stay_and_no_new_ones_come_until_the_hook_before_the_drain_is
     assert event_messages(fake, "HookSucceeded") == ["hook beforeDrain/snapshot succeeded"]
 
 
-async def test_each_point_has_its_turn(fake: WorkerHarness) -> None:
+async def test_hooks_run_in_order_at_each_point(fake: WorkerHarness) -> None:
     hooks = {point: [CALL, CALL | {"name": "then"}] for point in ALL}
     handle = await draining_with_hooks(fake, **hooks)
     await handle.result()
@@ -129,7 +129,7 @@ async def test_each_point_has_its_turn(fake: WorkerHarness) -> None:
     assert fake.calls.received[0][2]["reason"] == "Deleted" and fake.calls.received[0][2]["node"] == "node-a"
 
 
-async def test_a_rejected_address_names_the_policy_the_field_and_the_remedy(fake: WorkerHarness) -> None:
+async def test_rejected_hook_address_names_policy_field_and_fix(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     problem = (
         "'hooks.example.com' is at ::1, a loopback address; write another address, or set HOOK_LOCAL_ADDRESSES=true"
@@ -144,7 +144,7 @@ async def test_a_rejected_address_names_the_policy_the_field_and_the_remedy(fake
     assert f"LifecyclePolicy web: spec.hooks.afterDrain[1].http.url: {problem}" in message
 
 
-async def test_a_worker_that_comes_back_finds_the_job_and_calls_under_the_same_key(
+async def test_restarted_worker_reuses_job_and_call_key(
     skipping: WorkflowEnvironment,
 ) -> None:
     fake, hooks = WorkerHarness.on(skipping, max_cached_workflows=0), {"beforeDrain": [JOB, CALL]}
@@ -167,7 +167,7 @@ async def test_a_worker_that_comes_back_finds_the_job_and_calls_under_the_same_k
     assert len(event_messages(fake, "HookSucceeded")) == 2 and fake.pods.evicted == ["web"]
 
 
-async def test_a_job_that_was_made_and_is_gone_is_not_made_again(fake: WorkerHarness) -> None:
+async def test_deleted_job_is_not_created_again(fake: WorkerHarness) -> None:
     handle = await draining_with_hooks(fake, beforeDrain=[JOB])
     await wait_until(lambda: has_created_jobs(fake))
     fake.jobs.found.clear()
@@ -193,7 +193,7 @@ LATE = {"timeout": "1s"}
     ],
     ids=["rejected", "attempts used up", "late call", "late job", "drain of a deleted NodeClaim"],
 )
-async def test_a_failed_hook_is_reported_and_the_drain_goes_on(
+async def test_failed_hook_is_reported_and_drain_continues(
     fake: WorkerHarness, hook: dict[str, Any], responses: list[CallResult], calls: int | None, message: str
 ) -> None:
     """A call that is still running uses up no attempt."""
@@ -204,20 +204,20 @@ async def test_a_failed_hook_is_reported_and_the_drain_goes_on(
     assert calls is None or len(fake.calls.received) == calls
 
 
-async def test_a_job_that_the_api_server_refuses_has_failed(fake: WorkerHarness) -> None:
+async def test_job_rejected_by_api_server_fails_hook(fake: WorkerHarness) -> None:
     fake.jobs.faults["create"] = [BadInput("spec.template.spec.containers[0].image: Required value")]
     await (await draining_with_hooks(fake, beforeDrain=[JOB])).result()
     assert "image: Required value" in event_messages(fake, "HookFailed")[0]
 
 
-async def test_a_job_of_somebody_else_with_that_name_is_left_alone(fake: WorkerHarness) -> None:
+async def test_foreign_job_with_same_name_is_kept(fake: WorkerHarness) -> None:
     name = job_name("uid-a-beforeDrain-snapshot", "snapshot")
     fake.jobs.found[f"tenure-hooks/{name}"] = JobFact(key="", outcome="succeeded")
     await (await draining_with_hooks(fake, beforeDrain=[JOB])).result()
     assert "belongs to somebody else" in event_messages(fake, "HookFailed")[0]
 
 
-async def test_what_may_pass_is_tried_again_under_one_key(fake: WorkerHarness) -> None:
+async def test_retryable_call_is_repeated_with_same_key(fake: WorkerHarness) -> None:
     fake.calls.responses = [CallResult(status=503), CallResult(status=202, retry_after=0.01), CallResult(status=204)]
     fake.calls.faults["post"] = [TryLater("no answer: refused")]
     handle = await draining_with_hooks(fake, beforeDrain=[CALL])
@@ -227,7 +227,7 @@ async def test_what_may_pass_is_tried_again_under_one_key(fake: WorkerHarness) -
     )
 
 
-async def test_a_node_that_waits_tries_again_until_it_succeeds(fake: WorkerHarness) -> None:
+async def test_hook_with_wait_is_retried_until_success(fake: WorkerHarness) -> None:
     hook = JOB | {"onFailure": "wait"}
     fake.jobs.next_outcome = JobFact(key="", outcome="failed", why="BackoffLimitExceeded: it failed")
     handle = await draining_with_hooks(fake, beforeDrain=[hook])
@@ -241,7 +241,7 @@ async def test_a_node_that_waits_tries_again_until_it_succeeds(fake: WorkerHarne
     assert "the drain waits until it succeeds" in event_messages(fake, "HookFailed")[0]
 
 
-async def test_waiting_becomes_overdue_and_ends_when_the_policy_says_otherwise(fake: WorkerHarness) -> None:
+async def test_waiting_hook_becomes_overdue_and_ends_after_policy_change(fake: WorkerHarness) -> None:
     hook = CALL | {"onFailure": "wait"}
     fake.calls.responses = [REJECTED] * 100
     handle = await draining_with_hooks(fake, beforeDrain=[hook])
@@ -253,22 +253,22 @@ async def test_waiting_becomes_overdue_and_ends_when_the_policy_says_otherwise(f
     assert fake.pods.evicted == ["web"]
 
 
-async def test_waiting_for_weeks_does_not_fill_a_history(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_hook_wait_continues_as_new(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 100)
     hook = CALL | {"onFailure": "wait"}
     fake.calls.responses = [REJECTED] * 100
     handle = await draining_with_hooks(fake, beforeDrain=[hook])
     await wait_until_skipping_time(fake, lambda: has_continued_as_new(fake.client, handle), minutes=10)
-    follower = latest_run(fake.client, handle)
-    (run,) = await hook_runs(follower)
+    latest = latest_run(fake.client, handle)
+    (run,) = await hook_runs(latest)
     assert run.number > 1 and run.outcome == "failed"
     fake.calls.responses.clear()
     await fake.sleep(minutes=11)
-    await follower.result()
+    await latest.result()
     assert fake.pods.evicted == ["web"]
 
 
-async def test_a_voluntary_drain_is_given_up_and_the_next_one_runs_the_hook_anew(fake: WorkerHarness) -> None:
+async def test_failed_hook_cancels_voluntary_drain_and_runs_again_in_next_drain(fake: WorkerHarness) -> None:
     hook = CALL | {"onFailure": "giveUp"}
     fake.calls.responses = [REJECTED]
     handle = await ready_with_hooks(fake, beforeDrain=[hook])
@@ -289,7 +289,7 @@ async def _drain_was_cancelled(handle: Handle) -> bool:
     return state.phase is Phase.READY and state.cancelled_drain is not None
 
 
-async def test_a_person_who_deletes_the_claim_under_a_hook_ends_the_chance_to_keep_it(fake: WorkerHarness) -> None:
+async def test_deletion_during_hook_makes_drain_uncancellable(fake: WorkerHarness) -> None:
     hook = JOB | {"onFailure": "giveUp"}
     handle = await ready_with_hooks(fake, beforeDrain=[hook])
     await start_nodepool(fake)
@@ -303,7 +303,7 @@ async def test_a_person_who_deletes_the_claim_under_a_hook_ends_the_chance_to_ke
     assert "the node can no longer be kept" in event_messages(fake, "HookFailed")[0] and len(fake.jobs.created) == 1
 
 
-async def test_calls_count_on_where_the_hook_is_told_anew(fake: WorkerHarness) -> None:
+async def test_call_attempts_are_kept_after_changed_timeout(fake: WorkerHarness) -> None:
     hook = CALL | {"attempts": 3}
     fake.calls.responses = [CallResult(status=503, retry_after=0.01), CallResult(status=503, retry_after=3600)]
     fake.calls.responses += [CallResult(status=503, retry_after=0.01)] * 5
@@ -315,12 +315,14 @@ async def test_calls_count_on_where_the_hook_is_told_anew(fake: WorkerHarness) -
 
 
 async def hook_was_restarted(handle: Handle) -> bool:
-    """The hook's activity was cancelled and asked for again. The test server hangs for good where one ends just when it
-    is to be cancelled, which Temporal does not."""
+    """Whether the activity of the hook was cancelled and started again.
+
+    The test server hangs if an activity ends exactly when it is cancelled. Temporal does not.
+    """
     return await count_scheduled(handle, "run_hook") == 2
 
 
-async def test_a_pause_ends_a_hook_of_a_drain_that_can_be_given_up(fake: WorkerHarness) -> None:
+async def test_pause_cancels_hook_of_cancellable_drain(fake: WorkerHarness) -> None:
     hook = JOB | {"onFailure": "giveUp"}
     handle = await ready_with_hooks(fake, beforeDrain=[hook])
     await start_nodepool(fake)
@@ -335,7 +337,7 @@ async def test_a_pause_ends_a_hook_of_a_drain_that_can_be_given_up(fake: WorkerH
     assert len(fake.jobs.created) == 2
 
 
-async def test_a_hook_that_leaves_the_policy_is_waited_for_no_more(fake: WorkerHarness) -> None:
+async def test_hook_removed_from_policy_is_not_awaited(fake: WorkerHarness) -> None:
     handle = await draining_with_hooks(fake, beforeDrain=[JOB])
     await wait_until(lambda: has_created_jobs(fake))
     await fake.signal_observed(handle, **BUSY, deleting=True)
@@ -347,8 +349,8 @@ async def test_a_hook_that_leaves_the_policy_is_waited_for_no_more(fake: WorkerH
     )
 
 
-async def test_aws_is_faster_than_a_hook(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hook that is under way has less time from the moment at which AWS says that it takes the instance."""
+async def test_termination_event_shortens_hook_timeout(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running hook has less time after AWS announces the termination of the instance."""
     monkeypatch.setattr("tenure.policy.hooks.decision.MIN_HOOKS_TIME", timedelta(seconds=1))
     hook = JOB | {"timeout": "1h", "onFailure": "wait"}
     handle = await draining_with_hooks(fake, beforeDrain=[hook])
@@ -359,8 +361,8 @@ async def test_aws_is_faster_than_a_hook(fake: WorkerHarness, monkeypatch: pytes
     assert "took too long" in event_messages(fake, "HookFailed")[0]
 
 
-async def test_an_event_of_aws_is_told_to_the_hook_and_its_claim_is_deleted_at_once(fake: WorkerHarness) -> None:
-    """So that its replacement is bought while the hook runs."""
+async def test_hook_request_has_interruption_and_nodeclaim_is_deleted_at_once(fake: WorkerHarness) -> None:
+    """The early deletion lets the replacement launch while the hook runs."""
     fake.calls.responding.clear()
     handle = await ready_with_hooks(fake, beforeDrain=[CALL])
     await send_message(fake, handle, "spotInterruption", code="terminate")
@@ -372,7 +374,7 @@ async def test_an_event_of_aws_is_told_to_the_hook_and_its_claim_is_deleted_at_o
     await handle.result()
 
 
-async def test_a_node_that_was_never_drained_has_the_hook_before_its_end(fake: WorkerHarness) -> None:
+async def test_undrained_node_runs_only_before_terminate_hook(fake: WorkerHarness) -> None:
     handle = await launched_nodeclaim(fake)
     hooks = {point: [CALL] for point in ALL}
     await fake.claims.delete("a", "uid-a")
@@ -381,7 +383,7 @@ async def test_a_node_that_was_never_drained_has_the_hook_before_its_end(fake: W
     assert fake.calls.received_keys == ["uid-a-beforeTerminate-warn"] and len(fake.instances.terminated) == 1
 
 
-async def test_the_hook_before_the_end_is_skipped_for_an_instance_that_is_gone(fake: WorkerHarness) -> None:
+async def test_before_terminate_hook_is_skipped_for_missing_instance(fake: WorkerHarness) -> None:
     handle = await ready_with_hooks(fake, beforeTerminate=[CALL])
     fake.instances.running.clear()
     await delete_and_observe(fake, handle, beforeTerminate=[CALL])
@@ -392,7 +394,7 @@ async def test_the_hook_before_the_end_is_skipped_for_an_instance_that_is_gone(f
     ]
 
 
-async def test_the_instance_stays_until_the_hook_before_its_end_is_over(fake: WorkerHarness) -> None:
+async def test_before_terminate_hook_delays_instance_termination(fake: WorkerHarness) -> None:
     handle = await draining_with_hooks(fake, beforeTerminate=[JOB])
     await wait_until_phase(handle, Phase.TERMINATION)
     await wait_until(lambda: has_created_jobs(fake))
@@ -402,7 +404,7 @@ async def test_the_instance_stays_until_the_hook_before_its_end_is_over(fake: Wo
     assert len(fake.instances.terminated) == 1
 
 
-async def test_what_came_of_a_hook_is_in_the_state(fake: WorkerHarness) -> None:
+async def test_hook_outcomes_are_in_workflow_state(fake: WorkerHarness) -> None:
     handle = await draining_with_hooks(fake, beforeDrain=[CALL], afterDrain=[JOB])
     await wait_until(lambda: has_created_jobs(fake))
     assert await is_in_phase(handle, Phase.DRAIN) and await is_blocked_by(handle, "hook afterDrain/snapshot")

@@ -1,4 +1,4 @@
-"""The step that initializes a node is cut off after it has written, and repeated when the node looks otherwise."""
+"""The initialization step is interrupted after its write, and repeated when the node has changed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from tests.support.workflows.eventually import (
 from tests.support.workflows.nodeclaim_workflows import BUSY, ready_nodeclaim, registered_nodeclaim
 
 
-async def test_what_was_written_is_not_undone_by_a_node_that_is_not_ready_since(fake: WorkerHarness) -> None:
+async def test_written_initialization_is_kept_although_node_became_not_ready(fake: WorkerHarness) -> None:
     handle = await registered_nodeclaim(fake)
     lose_patch_response(fake)
     fake.nodes.update_node("node-a", ready=True)
@@ -29,7 +29,7 @@ async def test_what_was_written_is_not_undone_by_a_node_that_is_not_ready_since(
     assert fake.nodes.found["node-a"].ready is False, "as it was when the step was repeated"
 
 
-async def test_a_machine_that_rebooted_is_not_ready_for_what_was_written_before(fake: WorkerHarness) -> None:
+async def test_rebooted_node_waits_until_ready_although_condition_is_true(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.nodes.update_node("node-a", boot_id="boot-2", ready=False)
     await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2"})
@@ -46,7 +46,7 @@ async def has_reboot_event(fake: WorkerHarness) -> bool:
 
 
 def lose_patch_response(fake: WorkerHarness) -> None:
-    """Of the call that says Initialized=True: it is done, the kubelet stops reporting, and the caller hears a fault."""
+    """Let the patch with Initialized=True succeed, set the Node to NotReady, and return an error to the caller."""
     patch = fake.claims.patch
 
     async def once(*args: Any, conditions: Sequence[ConditionPatch] = (), **kwargs: Any) -> Any:

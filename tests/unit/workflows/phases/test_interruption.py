@@ -1,4 +1,4 @@
-"""What a node's life makes of what AWS says: it goes, waits, asks, or stays, and says so."""
+"""Interruption events of AWS: drain, defer, wait for approval, or keep the node, and the report of each."""
 
 from datetime import timedelta
 from typing import Any
@@ -62,7 +62,7 @@ async def has_event(fake: WorkerHarness, reason: str, name: str = "a") -> bool:
         ("instanceTerminating", "instance_terminated", "InstanceTerminating"),
     ],
 )
-async def test_without_a_policy_a_node_is_drained(
+async def test_default_rules_drain_node_on_interruption(
     fake: WorkerHarness, kind: EventKind, disruption_reason: str, reason: str
 ) -> None:
     handle = await ready_with_rules(fake)
@@ -76,7 +76,7 @@ async def test_without_a_policy_a_node_is_drained(
         ]
 
 
-async def test_pods_that_were_told_to_go_before_are_part_of_its_story(fake: WorkerHarness) -> None:
+async def test_early_evicted_pods_are_in_outcome(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake)
     spot = InterruptionMessage(kind="spotInterruption", id="terminate", at=await fake.now())
     await signal_interruption(fake, handle, spot, early_evicted_pods=("default/gone", "default/web"))
@@ -84,7 +84,7 @@ async def test_pods_that_were_told_to_go_before_are_part_of_its_story(fake: Work
 
 
 @pytest.mark.parametrize("kind", ["instanceStatus", "systemStatus"])
-async def test_a_node_whose_checks_fail_is_terminated_by_force(fake: WorkerHarness, kind: EventKind) -> None:
+async def test_node_with_failed_status_check_is_drained_by_force(fake: WorkerHarness, kind: EventKind) -> None:
     handle = await ready_with_rules(fake)
     fake.pods.add("node-a", "kept", evictable=False, protected=True, why_not="annotation")
     fake.pods.blocked["web"] = "a budget"
@@ -99,7 +99,7 @@ async def test_a_node_whose_checks_fail_is_terminated_by_force(fake: WorkerHarne
     await send_message(fake, handle, kind, source="status")
     await handle.result()
     assert sorted(name for name, _ in fake.pods.forced) == ["kept", "web"]
-    assert written[0], "the end of its grace period is written before it is deleted"
+    assert written[0], "the termination timestamp is written before the deletion"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ async def test_a_node_whose_checks_fail_is_terminated_by_force(fake: WorkerHarne
     ],
     ids=["notified check", "rebalance recommendation", "ignored interruption"],
 )
-async def test_an_event_without_an_action_leaves_the_node_alone(
+async def test_event_without_action_keeps_node(
     fake: WorkerHarness, rules: dict[str, Any], kind: EventKind, source: str, published: str
 ) -> None:
     handle = await ready_with_rules(fake, **rules)
@@ -123,7 +123,7 @@ async def test_an_event_without_an_action_leaves_the_node_alone(
     assert "SpotInterrupted" not in fake.events.reasons_for("a")
 
 
-async def test_what_is_said_of_another_instance_is_nobody_s(fake: WorkerHarness) -> None:
+async def test_event_of_another_instance_is_ignored(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake)
     fake.claims.found["a"]["status"]["providerID"], mine = (
         "aws:///x/i-other",
@@ -135,7 +135,7 @@ async def test_what_is_said_of_another_instance_is_nobody_s(fake: WorkerHarness)
     assert await is_in_phase(handle, Phase.READY) and (await query_state(handle)).interruptions == ()
 
 
-async def test_the_same_word_each_minute_is_one_action_and_one_event(fake: WorkerHarness) -> None:
+async def test_repeated_event_is_published_once(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake, scheduledChange={"action": "notify"})
     now = await fake.now()
     first = await send_message(fake, handle, starts=now + IN_TWO_DAYS, source="status")
@@ -150,7 +150,7 @@ async def test_the_same_word_each_minute_is_one_action_and_one_event(fake: Worke
 
 
 @pytest.mark.parametrize("start_node", [launched_nodeclaim, registered_nodeclaim])
-async def test_a_node_that_starts_goes_too(fake: WorkerHarness, start_node: Any) -> None:
+async def test_starting_node_is_deleted_on_interruption(fake: WorkerHarness, start_node: Any) -> None:
     handle = await start_node(fake)
     await send_message(fake, handle, "spotInterruption")
     assert (await handle.result()).reason == "spot_interrupted"
@@ -158,7 +158,7 @@ async def test_a_node_that_starts_goes_too(fake: WorkerHarness, start_node: Any)
 
 
 @pytest.mark.parametrize("start_node", [launched_nodeclaim, registered_nodeclaim])
-async def test_a_node_that_starts_goes_when_its_time_comes(fake: WorkerHarness, start_node: Any) -> None:
+async def test_starting_node_with_deferred_event_is_deleted_before_event(fake: WorkerHarness, start_node: Any) -> None:
     handle = await start_node(fake)
     began = await fake.now()
     fields = {} if start_node is launched_nodeclaim else {"node_name": "node-a", "node_count": 1}
@@ -166,11 +166,11 @@ async def test_a_node_that_starts_goes_when_its_time_comes(fake: WorkerHarness, 
     await send_message(fake, handle, starts=began + timedelta(minutes=6))
     outcome = await handle.result()
     assert outcome.reason == "scheduled_change"
-    left = next(step.at for step in outcome.history if step.phase in (Phase.DRAIN, Phase.TERMINATION))
-    assert timedelta(minutes=5) <= left - began < timedelta(minutes=5, seconds=30)
+    left_at = next(step.at for step in outcome.history if step.phase in (Phase.DRAIN, Phase.TERMINATION))
+    assert timedelta(minutes=5) <= left_at - began < timedelta(minutes=5, seconds=30)
 
 
-async def test_a_pause_holds_what_is_voluntary_and_nothing_else(fake: WorkerHarness) -> None:
+async def test_pause_does_not_block_spot_interruption(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake)
     await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(fake, hours=5))
     await send_message(fake, handle, "spotInterruption")
@@ -188,7 +188,7 @@ async def nodeclaim_with_deferred_event(fake: WorkerHarness) -> Handle:
     return handle
 
 
-async def test_a_deferred_event_is_shown_and_drains_its_lead_before_aws_acts(fake: WorkerHarness) -> None:
+async def test_deferred_event_is_reported_and_drains_before_event(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_deferred_event(fake)
     began = await fake.now()
     outcome = await handle.result()
@@ -197,7 +197,7 @@ async def test_a_deferred_event_is_shown_and_drains_its_lead_before_aws_acts(fak
     assert drained.cause.startswith("scheduled_change: scheduledChange instance-stop at ")
 
 
-async def test_an_event_that_aws_withdraws_is_dropped_and_said(fake: WorkerHarness) -> None:
+async def test_withdrawn_event_is_removed_and_published(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_deferred_event(fake)
     await send_message(fake, handle, status="withdrawn")
     await wait_until(lambda: has_event(fake, "InterruptionWithdrawn"))
@@ -207,7 +207,7 @@ async def test_an_event_that_aws_withdraws_is_dropped_and_said(fake: WorkerHarne
     assert interruptions_annotation(fake) == ""
 
 
-async def test_an_event_that_aws_moves_is_timed_anew(fake: WorkerHarness) -> None:
+async def test_moved_event_is_rescheduled(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_deferred_event(fake)
     later = (await fake.now()) + timedelta(hours=100)
     await send_message(fake, handle, starts=later, code="instance-stop")
@@ -219,7 +219,7 @@ async def test_an_event_that_aws_moves_is_timed_anew(fake: WorkerHarness) -> Non
     assert any("moved from" in message for _, _, message in fake.events.published)
 
 
-async def test_rules_that_change_count_for_what_is_known(fake: WorkerHarness) -> None:
+async def test_changed_rules_apply_to_known_event(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_deferred_event(fake)
     await fake.signal_observed(handle, **BUSY, **interruption_rules(scheduledChange={"action": "notify"}))
     await wait_until_skipping_time(fake, lambda: has_state(handle, blocked_by=""), seconds=1)
@@ -227,7 +227,7 @@ async def test_rules_that_change_count_for_what_is_known(fake: WorkerHarness) ->
     assert (await handle.result()).reason == "scheduled_change"
 
 
-async def test_a_workflow_that_is_rebuilt_knows_what_was_deferred(fake: WorkerHarness) -> None:
+async def test_rebuilt_workflow_restores_deferred_event(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_deferred_event(fake)
     before = await query_state(handle)
     await fake.sleep(hours=3)
@@ -259,7 +259,7 @@ async def send_decision(handle: Handle, verb: str, **fields: str) -> Any:
     return await handle.execute_update(verb, {"by": "ann", "reason": "agreed", **fields})
 
 
-async def test_a_node_goes_when_a_person_approves(fake: WorkerHarness) -> None:
+async def test_approved_event_drains_node(fake: WorkerHarness) -> None:
     handle = await nodeclaim_waiting_for_approval(fake)
     await fake.sleep(hours=5)
     result = await send_decision(handle, "approve_event")
@@ -268,7 +268,7 @@ async def test_a_node_goes_when_a_person_approves(fake: WorkerHarness) -> None:
     assert "InterruptionApproved" in fake.events.reasons_for("a")
 
 
-async def test_nobody_approves_and_the_deadline_decides(fake: WorkerHarness) -> None:
+async def test_unapproved_event_drains_at_approval_deadline(fake: WorkerHarness) -> None:
     handle = await nodeclaim_waiting_for_approval(fake)
     began = await fake.now()
     outcome = await handle.result()
@@ -276,7 +276,7 @@ async def test_nobody_approves_and_the_deadline_decides(fake: WorkerHarness) -> 
     assert timedelta(hours=23, minutes=55) < drained - began < timedelta(hours=24, minutes=1)
 
 
-async def test_a_node_that_a_person_keeps_goes_before_aws_acts_all_the_same(fake: WorkerHarness) -> None:
+async def test_rejected_event_drains_before_event_starts(fake: WorkerHarness) -> None:
     handle = await nodeclaim_waiting_for_approval(fake)
     result = await send_decision(handle, "reject_event")
     assert "before AWS acts" in result["message"]
@@ -287,8 +287,8 @@ async def test_a_node_that_a_person_keeps_goes_before_aws_acts_all_the_same(fake
     await handle.result()
 
 
-async def test_a_node_that_a_person_keeps_stays_where_its_policy_leaves_it_to_aws(fake: WorkerHarness) -> None:
-    """The annotation has the decision, so that it outlives the workflow."""
+async def test_rejected_event_with_notify_fallback_keeps_node(fake: WorkerHarness) -> None:
+    """The annotation stores the decision, so it survives the loss of the workflow."""
     handle = await nodeclaim_waiting_for_approval(fake, fallback="notify")
     await send_decision(handle, "reject_event")
     await wait_until(lambda: has_event(fake, "InterruptionRejected"))
@@ -306,7 +306,7 @@ async def test_a_node_that_a_person_keeps_stays_where_its_policy_leaves_it_to_aw
     ],
     ids=["without a person", "long reason", "nothing to approve"],
 )
-async def test_an_invalid_decision_is_refused(
+async def test_invalid_decision_is_rejected(
     fake: WorkerHarness, start_nodeclaim: Any, fields: dict[str, str], expected_message: str
 ) -> None:
     handle = await start_nodeclaim(fake)
@@ -318,7 +318,7 @@ async def test_an_invalid_decision_is_refused(
 # --- permits ---
 
 
-async def test_what_a_policy_calls_voluntary_asks_the_node_pool(fake: WorkerHarness) -> None:
+async def test_voluntary_event_action_requests_permit(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake, rebalanceRecommendation={"action": "drain", "voluntary": True})
     await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await send_message(fake, handle, "rebalanceRecommendation")
@@ -329,7 +329,7 @@ async def test_what_a_policy_calls_voluntary_asks_the_node_pool(fake: WorkerHarn
     assert (await handle.result()).reason == "spot_interrupted"
 
 
-async def test_a_node_goes_with_its_permit(fake: WorkerHarness) -> None:
+async def test_voluntary_event_action_drains_with_permit(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake, rebalanceRecommendation={"action": "drain", "voluntary": True})
     await start_nodepool(fake, budgets=[{"nodes": "1"}])
     await send_message(fake, handle, "rebalanceRecommendation")
@@ -342,7 +342,7 @@ async def test_a_node_goes_with_its_permit(fake: WorkerHarness) -> None:
 STATEFUL = {"matchLabels": {"state": "kept"}, "action": "waitForApproval"}
 
 
-async def test_pods_of_a_class_wait_while_the_others_leave(fake: WorkerHarness) -> None:
+async def test_workload_rule_delays_matching_pods_only(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake, workloads=[STATEFUL])
     fake.pods.add("node-a", "db", labels={"state": "kept"})
     await send_message(fake, handle, starts=(await fake.now()) + IN_TWO_DAYS)
@@ -355,7 +355,7 @@ async def test_pods_of_a_class_wait_while_the_others_leave(fake: WorkerHarness) 
     assert fake.pods.evicted == ["web", "db"]
 
 
-async def test_a_drain_whose_event_aws_takes_back_is_given_up(fake: WorkerHarness) -> None:
+async def test_withdrawn_event_cancels_drain(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake, workloads=[STATEFUL])
     fake.pods.add("node-a", "db", labels={"state": "kept"})
     await send_message(fake, handle, starts=(await fake.now()) + IN_TWO_DAYS)
@@ -366,7 +366,7 @@ async def test_a_drain_whose_event_aws_takes_back_is_given_up(fake: WorkerHarnes
     assert (await query_state(handle)).interrupted == "" and fake.pods.evicted == ["web"]
 
 
-async def test_a_do_not_disrupt_pod_holds_unless_the_policy_overrides_it(fake: WorkerHarness) -> None:
+async def test_do_not_disrupt_pod_blocks_until_policy_overrides(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake)
     fake.pods.add("node-a", "kept", evictable=False, protected=True, why_not="annotation karpenter.sh/do-not-disrupt")
     await send_message(fake, handle)
@@ -384,7 +384,7 @@ async def test_a_do_not_disrupt_pod_holds_unless_the_policy_overrides_it(fake: W
 NOT_READY: dict[str, Any] = {**BUSY, "node_ready": False, "not_ready_reason": "NotReady"}
 
 
-async def test_a_stopped_instance_is_waited_for_and_its_node_initialized_again(fake: WorkerHarness) -> None:
+async def test_stopped_instance_is_awaited_and_node_initialized_again(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake, instanceStopping={"action": "ignore", "away": "30m"})
     event_rules = interruption_rules(instanceStopping={"action": "ignore", "away": "30m"})
     await send_message(fake, handle, "instanceStopping")
@@ -406,14 +406,14 @@ async def test_a_stopped_instance_is_waited_for_and_its_node_initialized_again(f
     assert (state.phase, state.blocked_by, state.waits_until) == (Phase.READY, "", None)
     await fake.signal_observed(handle, **{**NOT_READY, "boot_id": "boot-2"}, **event_rules)
     await fake.sleep(minutes=1)
-    assert await is_in_phase(handle, Phase.READY), "another time away is another matter"
+    assert await is_in_phase(handle, Phase.READY), "a later NotReady interval is independent of the stop"
     assert not {labels.MAINTENANCE_UNTIL, INTERRUPTIONS} & fake.claims.found["a"]["metadata"]["annotations"].keys()
     await fake.signal_observed(handle, **back)
     await fake.sleep(minutes=1)
-    assert await is_in_phase(handle, Phase.READY), "it runs again, whatever the policy says now"
+    assert await is_in_phase(handle, Phase.READY), "the instance runs again, so the policy does not apply"
 
 
-async def test_a_stopped_instance_that_does_not_come_back_is_drained(fake: WorkerHarness) -> None:
+async def test_stopped_instance_that_does_not_return_is_drained(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake, instanceStopping={"action": "ignore", "away": "30m"})
     await send_message(fake, handle, "instanceStopping")
     began = await fake.now()

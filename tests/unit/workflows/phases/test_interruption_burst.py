@@ -1,4 +1,4 @@
-"""Many nodes at once: what waits for pods and instances keeps nothing else from its turn."""
+"""Interruption bursts: activities that wait for pods and instances do not delay other activities."""
 
 from temporalio.api.enums.v1 import EventType
 
@@ -11,13 +11,13 @@ SCHEDULED = EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
 
 
 async def task_queue_by_activity(handle: Handle) -> dict[str, str]:
-    """By activity, where it waits for a worker."""
+    """Task queue by activity name."""
     history = await handle.fetch_history()
     found = [one.activity_task_scheduled_event_attributes for one in history.events if one.event_type == SCHEDULED]
     return {one.activity_type.name: one.task_queue.name for one in found}
 
 
-async def test_what_a_storm_has_many_of_waits_on_a_queue_of_their_own(fake: WorkerHarness) -> None:
+async def test_drain_and_termination_activities_use_separate_queue(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake)
     await send_message(fake, handle, "spotInterruption")
     await handle.result()

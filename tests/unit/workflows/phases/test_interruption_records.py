@@ -1,4 +1,4 @@
-"""What a node's workflow keeps of AWS's events for those who ask later, and what that costs it."""
+"""Records of AWS events in the memo of a NodeClaim workflow, and the events that they add."""
 
 import json
 from datetime import timedelta
@@ -17,7 +17,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 
 
 async def recorded_events(handle: Handle) -> list[tuple[EventRecord, ...]]:
-    """What was written to the memo, each time."""
+    """The records of each memo update."""
     found = []
     async for event in handle.fetch_history_events():
         fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
@@ -30,14 +30,14 @@ async def recorded_actions(handle: Handle) -> list[str]:
     return [one.done for many in await recorded_events(handle) for one in many]
 
 
-async def test_a_node_that_hears_nothing_writes_nothing(fake: WorkerHarness) -> None:
+async def test_node_without_events_writes_no_record(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await delete_nodeclaim(fake, handle)
     await handle.result()
     assert await recorded_events(handle) == []
 
 
-async def test_what_came_its_policy_and_what_was_done_are_kept(fake: WorkerHarness) -> None:
+async def test_record_has_event_policy_and_action(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake)
     event_rules = interruption_rules(scheduledChange={"action": "waitForApproval"})
     await fake.signal_observed(handle, **BUSY, **event_rules, event_policies={"scheduledChange": "databases"})
@@ -54,7 +54,7 @@ async def test_what_came_its_policy_and_what_was_done_are_kept(fake: WorkerHarne
     assert last.received_at == first.received_at and last.since >= first.since
 
 
-async def test_it_is_written_once_for_each_change(fake: WorkerHarness) -> None:
+async def test_record_is_written_once_per_change(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake)
     message = await send_message(fake, handle, "rebalanceRecommendation")
     for _ in range(3):
@@ -70,7 +70,7 @@ def _repeat_message(fake: WorkerHarness, message: dict[str, Any]) -> Any:
     return {"instance_id": provider.rpartition("/")[2], "messages": [message]}
 
 
-async def test_the_run_that_follows_has_them_and_writes_nothing_anew(
+async def test_records_survive_continue_as_new_without_rewrite(
     fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle = await ready_with_rules(fake)
@@ -79,20 +79,20 @@ async def test_the_run_that_follows_has_them_and_writes_nothing_anew(
     await wait_until_continued_as_new(
         handle, monkeypatch, lambda number: fake.signal_observed(handle, **BUSY | {"node_ready": bool(number % 2)})
     )
-    follower = latest_run(fake.client, handle)
-    [began, *_] = (await follower.fetch_history()).events
+    latest = latest_run(fake.client, handle)
+    [began, *_] = (await latest.fetch_history()).events
     memo = began.workflow_execution_started_event_attributes.memo.fields[MEMO].data
     assert [one["done"] for one in json.loads(memo)] == ["no action"]
-    await delete_nodeclaim(fake, follower)
-    await follower.result()
-    assert await recorded_actions(follower) == []
+    await delete_nodeclaim(fake, latest)
+    await latest.result()
+    assert await recorded_actions(latest) == []
 
 
 async def _has_recorded(handle: Handle, text: str) -> bool:
     return text in await recorded_actions(handle)
 
 
-async def test_what_aws_withdraws_is_kept_as_withdrawn(fake: WorkerHarness) -> None:
+async def test_withdrawn_event_is_recorded_as_withdrawn(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake, scheduledChange={"action": "notify"})
     starts = await fake.now() + timedelta(hours=48)
     await send_message(fake, handle, starts=starts)
@@ -105,7 +105,7 @@ async def test_what_aws_withdraws_is_kept_as_withdrawn(fake: WorkerHarness) -> N
     await wait_until_skipping_time(fake, withdrawn)
 
 
-async def test_a_node_that_goes_at_once_writes_once(fake: WorkerHarness) -> None:
+async def test_node_drained_at_once_writes_one_record(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake)
     await send_message(fake, handle, "spotInterruption")
     await handle.result()

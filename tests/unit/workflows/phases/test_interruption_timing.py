@@ -1,4 +1,4 @@
-"""A warning comes while a node's life waits for something else: it acts at once, and waits for no look."""
+"""Interruptions that arrive while a NodeClaim workflow waits for something else are acted on at once."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from tests.support.workflows.interruption_messages import interruption_rules, re
 from tests.support.workflows.nodeclaim_workflows import BUSY, observe_empty, ready_nodeclaim, start_nodepool
 
 
-async def test_a_warning_is_acted_upon_also_while_the_node_is_looked_at_anew(fake: WorkerHarness) -> None:
-    """After so long it looks every ten minutes, and no time passes from then on."""
+async def test_interruption_is_handled_during_empty_node_backoff(fake: WorkerHarness) -> None:
+    """After 25 minutes the workflow checks the node every ten minutes, and the test skips no time afterwards."""
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     fake.pods.add("node-a", "web")
@@ -22,7 +22,7 @@ async def test_a_warning_is_acted_upon_also_while_the_node_is_looked_at_anew(fak
     await wait_until(lambda: fake.pods.evicted == ["web"])
 
 
-async def test_a_warning_is_acted_upon_also_while_the_node_is_lost(fake: WorkerHarness) -> None:
+async def test_interruption_is_handled_while_node_is_missing(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle)
     await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
@@ -35,7 +35,7 @@ STATEFUL = {"matchLabels": {"state": "kept"}, "action": "waitForApproval"}
 
 
 async def blocked_for_approval(fake: WorkerHarness) -> Handle:
-    """A drain that AWS recommended and that holds a pod."""
+    """A drain after a rebalance recommendation that a pod blocks."""
     handle = await ready_with_rules(fake, rebalanceRecommendation={"action": "drain"}, workloads=[STATEFUL])
     fake.pods.add("node-a", "db", labels={"state": "kept"})
     await send_message(fake, handle, "rebalanceRecommendation")
@@ -44,7 +44,7 @@ async def blocked_for_approval(fake: WorkerHarness) -> Handle:
     return handle
 
 
-async def test_a_warning_frees_the_pods_that_a_drain_holds_for_a_person(fake: WorkerHarness) -> None:
+async def test_interruption_overrides_approval_of_running_drain(fake: WorkerHarness) -> None:
     handle = await blocked_for_approval(fake)
     await send_message(fake, handle, "spotInterruption")
     assert (await handle.result()).reason == "rebalance_recommendation"
@@ -52,7 +52,7 @@ async def test_a_warning_frees_the_pods_that_a_drain_holds_for_a_person(fake: Wo
     assert fake.events.reasons_for("a").count("TerminatingOnInterruption") == 2
 
 
-async def test_a_check_that_fails_in_a_drain_ends_the_node_whatever_runs_there(fake: WorkerHarness) -> None:
+async def test_failed_status_check_forces_running_drain(fake: WorkerHarness) -> None:
     handle = await blocked_for_approval(fake)
     fake.pods.blocked["db"] = "a budget"
     await send_message(fake, handle, "instanceStatus", source="status")
@@ -60,7 +60,7 @@ async def test_a_check_that_fails_in_a_drain_ends_the_node_whatever_runs_there(f
     assert [name for name, _ in fake.pods.forced] == ["db"]
 
 
-async def test_a_failing_check_ends_the_node_also_where_that_cannot_be_written_at_once(fake: WorkerHarness) -> None:
+async def test_failed_status_check_forces_drain_after_failed_write(fake: WorkerHarness) -> None:
     handle = await blocked_for_approval(fake)
     fake.pods.blocked["db"] = "a budget"
     fake.claims.faults["patch"] = [BadInput("denied by a webhook")]
@@ -69,7 +69,7 @@ async def test_a_failing_check_ends_the_node_also_where_that_cannot_be_written_a
     await handle.result()
 
 
-async def test_a_warning_takes_do_not_disrupt_pods_of_a_drain_where_the_policy_says_so(fake: WorkerHarness) -> None:
+async def test_interruption_overrides_do_not_disrupt_in_running_drain(fake: WorkerHarness) -> None:
     event_rules = {"spotInterruption": {"doNotDisrupt": "override"}}
     handle = await ready_with_rules(fake, **event_rules)
     fake.pods.add("node-a", "kept", evictable=False, protected=True, why_not="annotation karpenter.sh/do-not-disrupt")
@@ -85,12 +85,12 @@ async def is_past_ready(handle: Handle) -> bool:
     return (await query_state(handle)).phase is not Phase.READY
 
 
-async def test_what_is_said_of_a_warning_is_said_also_when_the_node_goes_quicker(fake: WorkerHarness) -> None:
+async def test_interruption_events_are_published_after_nodeclaim_deletion(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake)
     publish, tries = fake.events.publish, 0
 
     async def busy(*, name: str, reason: str, **fields: Any) -> None:
-        """For as long as there is a NodeClaim."""
+        """Fail while the NodeClaim exists."""
         nonlocal tries
         if reason == "SpotInterrupted" and "a" in fake.claims.found:
             tries += 1

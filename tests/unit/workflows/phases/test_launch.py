@@ -1,4 +1,4 @@
-"""Launch: alone or as a member of a group, with answers that are lost, late, early or said twice."""
+"""Launch of one NodeClaim or of a group member, with lost, late, early or repeated results."""
 
 from datetime import timedelta
 
@@ -29,7 +29,7 @@ async def launch_group_member(fake: WorkerHarness) -> NodeClaim:
 
 
 def launched_result(fake: WorkerHarness, number: int = 1) -> GroupResult:
-    """What a group's launch says to its member once the instance runs."""
+    """The result that a launch group sends to its member after the launch."""
     fake.instances.running[f"i-{number}"] = InstanceFacts(instance_id=f"i-{number}", state="running")
     return GroupResult(
         group_id="group-1",
@@ -49,7 +49,7 @@ def rejected_result(*, final: bool) -> GroupResult:
     return GroupResult(group_id="group-1", result=rejection)
 
 
-async def test_a_member_waits_for_its_group_and_calls_nobody(fake: WorkerHarness) -> None:
+async def test_group_member_waits_without_its_own_launch(fake: WorkerHarness) -> None:
     handle = await fake.start(await launch_group_member(fake))
     await fake.sleep(minutes=1)
     assert (await query_state(handle)).phase is Phase.LAUNCH
@@ -58,7 +58,7 @@ async def test_a_member_waits_for_its_group_and_calls_nobody(fake: WorkerHarness
     assert fake.fleet.calls == []
 
 
-async def test_an_answer_that_comes_before_the_watch_saw_the_claim_starts_its_life(fake: WorkerHarness) -> None:
+async def test_result_before_first_observation_starts_workflow(fake: WorkerHarness) -> None:
     claim = await launch_group_member(fake)
     await fake.workflows.signal_launch_result(claim, launched_result(fake))
     handle = fake.workflow_handle(claim)
@@ -70,7 +70,7 @@ async def test_an_answer_that_comes_before_the_watch_saw_the_claim_starts_its_li
     assert {"TenureInstanceType", "TenureZone", "TenureCapacityType", "TenureInstanceId"} <= attributes
 
 
-async def test_only_the_first_answer_counts(fake: WorkerHarness) -> None:
+async def test_only_first_launch_result_counts(fake: WorkerHarness) -> None:
     handle = await fake.start(await launch_group_member(fake))
     first = launched_result(fake)
     for result in (first, first, launched_result(fake, 2), rejected_result(final=True)):
@@ -80,7 +80,7 @@ async def test_only_the_first_answer_counts(fake: WorkerHarness) -> None:
     assert state.launched == first.result and state.rejection is None
 
 
-async def test_a_member_that_is_refused_is_given_up(fake: WorkerHarness) -> None:
+async def test_group_member_with_final_rejection_is_deleted(fake: WorkerHarness) -> None:
     handle = await fake.start(await launch_group_member(fake))
     await handle.signal(NodeClaimWorkflow.launch_result, rejected_result(final=True))
     outcome = await handle.result()
@@ -88,14 +88,14 @@ async def test_a_member_that_is_refused_is_given_up(fake: WorkerHarness) -> None
     assert fake.claims.found == {}
 
 
-async def test_a_member_whose_refusal_may_pass_tries_again_by_itself(fake: WorkerHarness) -> None:
+async def test_group_member_with_retryable_rejection_launches_alone(fake: WorkerHarness) -> None:
     handle = await fake.start(await launch_group_member(fake))
     await handle.signal(NodeClaimWorkflow.launch_result, rejected_result(final=False))
     await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=5)
     assert len(fake.fleet.calls) == 1 and len(fake.instances.running) == 1
 
 
-async def test_a_member_deleted_while_the_group_is_out_ends_what_the_group_brings(fake: WorkerHarness) -> None:
+async def test_member_deleted_during_launch_terminates_its_instance(fake: WorkerHarness) -> None:
     handle = await fake.start(await launch_group_member(fake))
     await fake.claims.ensure_finalizer("a", "uid-a")
     await fake.claims.delete("a", "uid-a")
@@ -111,7 +111,7 @@ async def test_a_member_deleted_while_the_group_is_out_ends_what_the_group_bring
 async def test_workflow_started_after_its_nodeclaim_was_removed_ends_without_a_group_result(
     fake: WorkerHarness,
 ) -> None:
-    """A resync that races the end of the first workflow starts such a workflow. No group knows it."""
+    """A resync that races the end of the first workflow starts such a workflow. No group contains its NodeClaim."""
     claim = await launch_group_member(fake)
     handle = await fake.start(claim, deleting=True)
     await fake.sleep(seconds=5)
@@ -124,7 +124,7 @@ async def test_workflow_started_after_its_nodeclaim_was_removed_ends_without_a_g
     assert ended - started < timedelta(minutes=1), f"the workflow waited {ended - started}"
 
 
-async def test_a_group_that_never_answers_is_given_up_at_the_launch_deadline(fake: WorkerHarness) -> None:
+async def test_unresponsive_launch_group_times_out(fake: WorkerHarness) -> None:
     claim = await launch_group_member(fake)
     handle = await fake.start(claim)
     outcome = await handle.result()
@@ -134,7 +134,7 @@ async def test_a_group_that_never_answers_is_given_up_at_the_launch_deadline(fak
     assert fake.events.reasons_for("a") == ["LaunchTimeout"]
 
 
-async def test_an_instance_that_comes_after_the_launch_deadline_is_ended_with_its_claim(fake: WorkerHarness) -> None:
+async def test_instance_after_launch_deadline_is_terminated(fake: WorkerHarness) -> None:
     handle = await fake.start(await launch_group_member(fake))
     fake.claims.faults["release"] = [BadInput("no")]
     await fake.sleep(minutes=5, seconds=5)
@@ -144,7 +144,7 @@ async def test_an_instance_that_comes_after_the_launch_deadline_is_ended_with_it
     assert fake.instances.terminated == ["i-1"]
 
 
-async def test_a_lost_answer_of_create_fleet_buys_no_second_instance(fake: WorkerHarness) -> None:
+async def test_lost_create_fleet_response_launches_one_instance(fake: WorkerHarness) -> None:
     fake.fleet.lost_responses = [TryLater("connection cut"), TryLater("connection cut")]
     handle = await fake.start(await create_nodeclaim(fake))
     await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION))
@@ -153,7 +153,7 @@ async def test_a_lost_answer_of_create_fleet_buys_no_second_instance(fake: Worke
     assert (await query_state(handle)).launch_attempt == 1
 
 
-async def test_a_failed_attempt_is_followed_by_one_with_a_new_token(fake: WorkerHarness) -> None:
+async def test_failed_launch_is_retried_with_new_token(fake: WorkerHarness) -> None:
     fake.fleet.next_error = FleetError(code="InternalError", message="try again")
     handle = await fake.start(await create_nodeclaim(fake))
     await wait_until(lambda: is_blocked_by(handle, "InternalError"))
@@ -171,7 +171,7 @@ async def test_a_failed_attempt_is_followed_by_one_with_a_new_token(fake: Worker
     ],
     ids=["no capacity", "node class refused", "node class never ready"],
 )
-async def test_a_launch_that_cannot_succeed_deletes_the_nodeclaim(
+async def test_impossible_launch_deletes_nodeclaim(
     fake: WorkerHarness, capacity: int, ready: str, calls: int, reason: str
 ) -> None:
     fake.fleet.capacity = capacity
@@ -181,7 +181,7 @@ async def test_a_launch_that_cannot_succeed_deletes_the_nodeclaim(
     assert ("InsufficientCapacityError" in fake.events.reasons_for("a")) is (capacity == 0)
 
 
-async def test_a_claim_that_launches_alone_tries_its_other_offerings_at_once(fake: WorkerHarness) -> None:
+async def test_single_launch_tries_other_offerings_at_once(fake: WorkerHarness) -> None:
     fake.fleet.types, fake.fleet.capacity_by_type = ("m5.large", "c5.large"), {"m5.large": 0}
     handle = await fake.start(await create_nodeclaim(fake))
     await wait_until_phase(handle, Phase.REGISTRATION)
@@ -190,7 +190,7 @@ async def test_a_claim_that_launches_alone_tries_its_other_offerings_at_once(fak
     assert len(set(fake.fleet.calls)) == 2 and fake.fleet.excluded_types == [[], ["m5.large"]]
 
 
-async def test_a_node_class_that_is_not_ready_yet_is_waited_for(fake: WorkerHarness) -> None:
+async def test_launch_waits_for_ready_nodeclass(fake: WorkerHarness) -> None:
     fake.node_classes.add("default", ready="Unknown")
     handle = await fake.start(await create_nodeclaim(fake))
     await wait_until(lambda: is_blocked_by(handle, "NodeClassNotReady"))
@@ -198,8 +198,8 @@ async def test_a_node_class_that_is_not_ready_yet_is_waited_for(fake: WorkerHarn
     await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=5)
 
 
-async def test_a_launch_held_up_by_faults_is_shown_as_overdue_and_goes_on(fake: WorkerHarness) -> None:
-    """Whether EC2 made the instance is not known, so the claim cannot be given up before it answers."""
+async def test_launch_with_faults_is_overdue_and_keeps_retrying(fake: WorkerHarness) -> None:
+    """It is unknown whether EC2 launched the instance, so the NodeClaim is kept until EC2 responds."""
     fake.fleet.faults["create"] = [TryLater("503") for _ in range(30)]
     handle = await fake.start(await create_nodeclaim(fake))
     await fake.sleep(minutes=5, seconds=30)

@@ -1,4 +1,4 @@
-"""Faults after EC2 gave instances: none is forgotten, and none is bought twice."""
+"""Faults after EC2 launched instances: each instance is recorded, and none is launched twice."""
 
 from tenure.apis import labels
 from tenure.model.errors import BadInput, TryLater
@@ -13,14 +13,14 @@ from workflows import ids
 from workflows.provisioner import ProvisioningWorkflow
 
 
-async def test_an_answer_that_cannot_be_written_down_is_no_reason_to_buy_again(fake: WorkerHarness) -> None:
+async def test_failed_status_write_does_not_repeat_launch(fake: WorkerHarness) -> None:
     fake.claims.faults["patch"] = [BadInput("status.capacity: Invalid value") for _ in range(3)]
     handle = await fake.start(await create_nodeclaim(fake))
     await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION))
     assert len(set(fake.fleet.calls)) == 1 and len(fake.instances.running) == 1
 
 
-async def test_a_group_whose_answer_cannot_be_written_down_is_not_refused(fake: WorkerHarness) -> None:
+async def test_failed_status_write_does_not_reject_group(fake: WorkerHarness) -> None:
     claim = await create_nodeclaim(fake, annotations={labels.LAUNCH_GROUP: "g"})
     fake.claims.faults["patch"] = [BadInput("status.capacity: Invalid value") for _ in range(3)]
     handle = await fake.start(claim)
@@ -29,8 +29,8 @@ async def test_a_group_whose_answer_cannot_be_written_down_is_not_refused(fake: 
     assert len(set(fake.fleet.calls)) == 1 and len(fake.instances.running) == 1
 
 
-async def test_a_hand_out_that_is_repeated_leaves_alone_what_has_come_further(fake: WorkerHarness) -> None:
-    """The Node of the one joined before a fault at the other let the whole be tried again."""
+async def test_repeated_assignment_keeps_registered_member(fake: WorkerHarness) -> None:
+    """The Node of one member registered before a fault at the other member caused a retry of the assignment."""
     claims = [fake.claims.add(name, born=await fake.now(), annotations={labels.LAUNCH_GROUP: "g"}) for name in "ab"]
     fake.claims.set_status("a", provider_id="aws:///us-west-2a/i-0000", Registered="True")
     fake.claims.faults["get"] = [TryLater("503")]
@@ -42,7 +42,7 @@ async def test_a_hand_out_that_is_repeated_leaves_alone_what_has_come_further(fa
 
 
 async def start_with_pending_group(fake: WorkerHarness, *names: str) -> None:
-    """A group whose request stands in Provisioning's state and was not answered yet."""
+    """A launch group whose request is in the Provisioning state without a response."""
     members = tuple(LaunchGroupMember(name=name, uid=f"uid-{name}") for name in names)
     group = LaunchGroup(group_id="g", pool="default", members=members, request=REQUEST)
     await fake.client.start_workflow(

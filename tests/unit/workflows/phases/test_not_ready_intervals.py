@@ -1,4 +1,4 @@
-"""A node that is away and comes back is counted and written down; one that stays costs nothing for it."""
+"""NotReady intervals of a node are counted and recorded; a node that stays Ready adds no events."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,7 +22,7 @@ from workflows import current_details
 
 
 def recorded_intervals(fake: WorkerHarness) -> list[tuple[float, bool]]:
-    """Of what the NodeClaim says: how long each stretch was, in seconds, and whether it lasts."""
+    """The recorded intervals: seconds (0 if ongoing), and whether the interval is ongoing."""
     found = parse_intervals(fake.claims.found["a"]["metadata"]["annotations"].get(NOT_READY_INTERVALS, ""))
     return [((one.until - one.since).total_seconds() if one.until else 0, one.until is None) for one in found]
 
@@ -41,34 +41,36 @@ async def current_time(fake: WorkerHarness) -> datetime:
     return (await fake.now()).replace(microsecond=0)
 
 
-async def test_a_node_that_was_not_ready_reason_a_while_is_counted_and_its_claim_says_so(fake: WorkerHarness) -> None:
+async def test_not_ready_interval_is_counted_and_recorded(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
-    left = await current_time(fake)
-    await observe_not_ready(fake, handle, left)
+    left_at = await current_time(fake)
+    await observe_not_ready(fake, handle, left_at)
     await wait_until(lambda: has_intervals(fake, (0, True)))
     state = await query_state(handle)
     assert state.flaps == 1 and state.phase is Phase.READY
-    assert f"since {left:%Y-%m-%d %H:%M:%S} UTC: NotReady" in current_details.render_nodeclaim(state)
-    await fake.signal_observed(handle, **BUSY, ready_since=left + timedelta(seconds=50))
+    assert f"since {left_at:%Y-%m-%d %H:%M:%S} UTC: NotReady" in current_details.render_nodeclaim(state)
+    await fake.signal_observed(handle, **BUSY, ready_since=left_at + timedelta(seconds=50))
     await wait_until(lambda: has_intervals(fake, (50, False)))
     assert "1 times since it was initialized, the latest 1 for 50 s in all" in current_details.render_nodeclaim(
         await query_state(handle)
     )
 
 
-async def test_a_node_that_flaps_is_counted_each_time(fake: WorkerHarness) -> None:
+async def test_flapping_node_counts_each_interval(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
-    began = await current_time(fake)
+    began_at = await current_time(fake)
     for number in range(3):
-        left = began + timedelta(minutes=number)
-        await observe_not_ready(fake, handle, left)
-        await observe_not_ready(fake, handle, left + timedelta(seconds=9), not_ready_reason="NotReady, cni:NoExecute")
-        await fake.signal_observed(handle, **BUSY, ready_since=left + timedelta(seconds=20))
+        left_at = began_at + timedelta(minutes=number)
+        await observe_not_ready(fake, handle, left_at)
+        await observe_not_ready(
+            fake, handle, left_at + timedelta(seconds=9), not_ready_reason="NotReady, cni:NoExecute"
+        )
+        await fake.signal_observed(handle, **BUSY, ready_since=left_at + timedelta(seconds=20))
     await wait_until(lambda: has_intervals(fake, (20, False), (20, False), (20, False)))
     assert (await query_state(handle)).flaps == 3
 
 
-async def test_a_node_that_vanishes_while_it_is_away_is_not_back(fake: WorkerHarness) -> None:
+async def test_missing_node_does_not_end_interval(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await observe_not_ready(fake, handle, await current_time(fake))
     await wait_until(lambda: has_intervals(fake, (0, True)))
@@ -76,42 +78,42 @@ async def test_a_node_that_vanishes_while_it_is_away_is_not_back(fake: WorkerHar
     assert [one.until for one in (await query_state(handle)).not_ready_intervals] == [None]
 
 
-async def test_the_end_of_a_taint_is_when_it_was_seen(fake: WorkerHarness) -> None:
-    """Ready never changed, so that it says nothing of it."""
+async def test_taint_interval_ends_when_removal_is_observed(fake: WorkerHarness) -> None:
+    """The Ready condition did not change, so its transition time gives no end."""
     handle = await ready_nodeclaim(fake)
-    left = await current_time(fake)
-    await observe_not_ready(fake, handle, left, node_ready=True, not_ready_reason="cni:NoExecute")
+    left_at = await current_time(fake)
+    await observe_not_ready(fake, handle, left_at, node_ready=True, not_ready_reason="cni:NoExecute")
     await fake.sleep(seconds=30)
-    await fake.signal_observed(handle, **BUSY, ready_since=left - timedelta(hours=1))
-    await wait_until(lambda: [lasts for _, lasts in recorded_intervals(fake)] == [False])
+    await fake.signal_observed(handle, **BUSY, ready_since=left_at - timedelta(hours=1))
+    await wait_until(lambda: [is_ongoing for _, is_ongoing in recorded_intervals(fake)] == [False])
     assert 30 <= recorded_intervals(fake)[0][0] < 60
 
 
-async def test_a_taint_that_outlasts_not_ready_is_part_of_it(fake: WorkerHarness) -> None:
+async def test_taint_after_not_ready_extends_interval(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
-    left = await current_time(fake)
-    await observe_not_ready(fake, handle, left, not_ready_reason="NotReady, cni:NoExecute")
-    await observe_not_ready(fake, handle, left, node_ready=True, not_ready_reason="cni:NoExecute")
+    left_at = await current_time(fake)
+    await observe_not_ready(fake, handle, left_at, not_ready_reason="NotReady, cni:NoExecute")
+    await observe_not_ready(fake, handle, left_at, node_ready=True, not_ready_reason="cni:NoExecute")
     await fake.sleep(seconds=60)
-    await fake.signal_observed(handle, **BUSY, ready_since=left + timedelta(seconds=5))
-    await wait_until(lambda: [lasts for _, lasts in recorded_intervals(fake)] == [False])
+    await fake.signal_observed(handle, **BUSY, ready_since=left_at + timedelta(seconds=5))
+    await wait_until(lambda: [is_ongoing for _, is_ongoing in recorded_intervals(fake)] == [False])
     assert 60 <= recorded_intervals(fake)[0][0] < 90
 
 
-async def test_what_is_on_record_from_a_life_before_is_kept(fake: WorkerHarness) -> None:
+async def test_recorded_intervals_of_lost_workflow_are_kept(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.claims.found["a"]["metadata"]["annotations"][NOT_READY_INTERVALS] = "2026-01-01T12:00:00Z/2026-01-01T12:00:10Z"
     await observe_not_ready(fake, handle, await current_time(fake))
     await wait_until(lambda: has_intervals(fake, (10, False), (0, True)))
 
 
-async def test_absences_are_known_to_the_next_run(fake: WorkerHarness) -> None:
+async def test_not_ready_intervals_survive_continue_as_new(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
-    began = await current_time(fake)
+    began_at = await current_time(fake)
     for number in range(220):
-        left = began + timedelta(minutes=number)
-        await observe_not_ready(fake, handle, left)
-        await fake.signal_observed(handle, **BUSY, ready_since=left + timedelta(seconds=20))
+        left_at = began_at + timedelta(minutes=number)
+        await observe_not_ready(fake, handle, left_at)
+        await fake.signal_observed(handle, **BUSY, ready_since=left_at + timedelta(seconds=20))
     await wait_until(lambda: has_continued_as_new(fake.client, handle))
     handle = latest_run(fake.client, handle)
     await wait_until(lambda: has_state(handle, flaps=220))
@@ -119,7 +121,7 @@ async def test_absences_are_known_to_the_next_run(fake: WorkerHarness) -> None:
     await wait_until(lambda: has_intervals(fake, *[(20, False)] * MAX_INTERVALS))
 
 
-async def test_a_node_that_goes_is_not_away(fake: WorkerHarness) -> None:
+async def test_draining_node_records_no_interval(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "budget 0"
@@ -130,13 +132,13 @@ async def test_a_node_that_goes_is_not_away(fake: WorkerHarness) -> None:
     assert await count_scheduled(handle, "record_not_ready_intervals") == 0
 
 
-async def test_a_reboot_is_a_flap_only_if_the_node_was_seen_away(fake: WorkerHarness) -> None:
+async def test_reboot_counts_as_flap_only_if_node_was_not_ready(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
-    left = await current_time(fake)
-    await observe_not_ready(fake, handle, left)
+    left_at = await current_time(fake)
+    await observe_not_ready(fake, handle, left_at)
     await wait_until(lambda: has_intervals(fake, (0, True)))
     fake.nodes.update_node("node-a", boot_id="boot-2")
-    await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2"}, ready_since=left + timedelta(seconds=40))
+    await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2"}, ready_since=left_at + timedelta(seconds=40))
     await wait_until(lambda: has_intervals(fake, (40, False)))
     await wait_until_phase(handle, Phase.READY)
     state = await query_state(handle)
@@ -144,17 +146,17 @@ async def test_a_reboot_is_a_flap_only_if_the_node_was_seen_away(fake: WorkerHar
     assert "the latest 1 for 40 s in all; rebooted 1 times" in current_details.render_nodeclaim(state)
 
 
-async def test_a_flap_costs_few_events_and_a_node_that_stays_none(fake: WorkerHarness) -> None:
+async def test_flap_adds_few_events_and_ready_node_adds_none(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await fake.sleep(seconds=30)
     before = len((await handle.fetch_history()).events)
     await fake.sleep(hours=1)
     assert len((await handle.fetch_history()).events) == before
-    left = await current_time(fake)
-    await observe_not_ready(fake, handle, left)
+    left_at = await current_time(fake)
+    await observe_not_ready(fake, handle, left_at)
     await wait_until(lambda: has_intervals(fake, (0, True)))
-    await fake.signal_observed(handle, **BUSY, ready_since=left + timedelta(seconds=50))
-    await wait_until(lambda: [lasts for _, lasts in recorded_intervals(fake)] == [False])
+    await fake.signal_observed(handle, **BUSY, ready_since=left_at + timedelta(seconds=50))
+    await wait_until(lambda: [is_ongoing for _, is_ongoing in recorded_intervals(fake)] == [False])
     cost = len((await handle.fetch_history()).events) - before
     print(f"one flap costs {cost} events")
     assert cost <= 30

@@ -1,4 +1,4 @@
-"""Workflows made anew for NodeClaims that lived before them: Temporal's store was lost, or nobody was at work."""
+"""New workflows for existing NodeClaims, after a loss of Temporal's store or while no worker ran."""
 
 from datetime import timedelta
 from typing import Any
@@ -38,7 +38,7 @@ def add_running_instance(fake: WorkerHarness, instance_id: str = "i-old", **fact
 async def add_launched_nodeclaim(
     fake: WorkerHarness, *conditions: str, age: timedelta = timedelta(hours=3), **spec: Any
 ) -> NodeClaim:
-    """A NodeClaim with an instance that somebody launched, come as far as these conditions say."""
+    """A NodeClaim with a running instance and these conditions."""
     claim = await add_nodeclaim(fake, age, **spec)
     add_running_instance(fake)
     statuses: dict[str, Any] = dict.fromkeys(("Launched", *conditions), "True")
@@ -50,7 +50,7 @@ async def add_launched_nodeclaim(
     return claim
 
 
-async def test_an_initialized_node_is_ready_at_once_and_nothing_is_bought(fake: WorkerHarness) -> None:
+async def test_initialized_node_is_ready_without_launch(fake: WorkerHarness) -> None:
     claim = await add_launched_nodeclaim(fake, "Registered", "Initialized", annotations=GROUP)
     handle = await fake.start(claim, **BUSY)
     await wait_until_phase(handle, Phase.READY)
@@ -71,17 +71,17 @@ async def test_an_initialized_node_is_ready_at_once_and_nothing_is_bought(fake: 
     ],
     ids=["initialized, seconds after its launch", "registered", "launched seconds ago"],
 )
-async def test_a_node_with_an_instance_is_recovered_and_not_launched_again(
+async def test_node_with_instance_is_recovered_without_launch(
     fake: WorkerHarness, conditions: tuple[str, ...], spec: dict[str, Any], observed: dict[str, Any], phase: Phase
 ) -> None:
-    """Temporal's store was lost, and with it the launch group."""
+    """Temporal's store was lost, and the launch group with it."""
     handle = await fake.start(await add_launched_nodeclaim(fake, *conditions, **spec), **observed)
     await wait_until_phase(handle, phase)
     assert fake.fleet.calls == []
     assert phase is not Phase.READY or fake.claims.condition_text("a", "Initialized").startswith("True")
 
 
-async def test_a_launched_one_still_has_time_to_join(fake: WorkerHarness) -> None:
+async def test_launched_nodeclaim_can_still_register(fake: WorkerHarness) -> None:
     handle = await fake.start(await add_launched_nodeclaim(fake, annotations=GROUP))
     await wait_until_phase(handle, Phase.REGISTRATION)
     fake.nodes.join("node-a", PROVIDER)
@@ -91,20 +91,20 @@ async def test_a_launched_one_still_has_time_to_join(fake: WorkerHarness) -> Non
 
 
 @pytest.mark.parametrize("age", [timedelta(seconds=10), timedelta(hours=3)], ids=["young", "old"])
-async def test_one_that_is_being_deleted_is_drained_before_its_instance_ends(
-    fake: WorkerHarness, age: timedelta
-) -> None:
+async def test_deleting_nodeclaim_is_drained_before_termination(fake: WorkerHarness, age: timedelta) -> None:
     claim = await add_launched_nodeclaim(fake, "Registered", "Initialized", age=age, annotations=GROUP)
     fake.claims.set_status("a", deleting=True)
     fake.pods.add("node-a", "web")
     handle = await fake.start(claim, deleting=True)
     outcome = await handle.result()
-    assert outcome.history[1].at - outcome.history[0].at < timedelta(minutes=1), "waited for a launch group of before"
+    assert outcome.history[1].at - outcome.history[0].at < timedelta(minutes=1), (
+        "the workflow waited for the lost launch group"
+    )
     assert [step.phase for step in outcome.history][1:] == [Phase.READY, Phase.DRAIN, Phase.TERMINATION, Phase.DELETED]
     assert fake.pods.evicted == ["web"] and fake.instances.terminated == ["i-old"] and fake.claims.found == {}
 
 
-async def test_an_instance_whose_launch_was_never_written_down_is_found_by_its_tag(fake: WorkerHarness) -> None:
+async def test_unrecorded_instance_is_found_by_tag(fake: WorkerHarness) -> None:
     claim = await add_nodeclaim(fake, timedelta(minutes=2))
     instance_fields = {
         "instance_type": "m5.large",
@@ -125,14 +125,14 @@ async def test_an_instance_whose_launch_was_never_written_down_is_found_by_its_t
     assert fake.claims.found["a"]["status"]["providerID"] == PROVIDER
 
 
-async def test_one_whose_group_nobody_remembers_is_given_up_and_never_launched(fake: WorkerHarness) -> None:
+async def test_member_of_lost_launch_group_times_out_without_launch(fake: WorkerHarness) -> None:
     handle = await fake.start(await add_nodeclaim(fake, timedelta(minutes=2), annotations=GROUP))
     outcome = await handle.result()
     assert outcome.reason == "LaunchTimeout"
     assert fake.fleet.calls == [] and fake.claims.found == {}
 
 
-async def test_a_group_whose_word_was_lost_has_still_written_down_the_instance(fake: WorkerHarness) -> None:
+async def test_instance_recorded_by_lost_group_is_used(fake: WorkerHarness) -> None:
     handle = await fake.start(await add_nodeclaim(fake, timedelta(seconds=1), annotations=GROUP))
     add_running_instance(fake)
     fake.claims.set_status("a", provider_id=PROVIDER, Launched="True")
@@ -141,7 +141,7 @@ async def test_a_group_whose_word_was_lost_has_still_written_down_the_instance(f
     assert fake.instances.terminated == []
 
 
-async def test_a_claim_older_than_its_launch_deadline_that_nobody_tried_yet_is_launched_once(
+async def test_old_nodeclaim_without_launch_attempt_is_launched_once(
     fake: WorkerHarness,
 ) -> None:
     handle = await fake.start(await add_nodeclaim(fake, timedelta(hours=1)))
@@ -149,7 +149,7 @@ async def test_a_claim_older_than_its_launch_deadline_that_nobody_tried_yet_is_l
     assert len(fake.fleet.calls) == 1
 
 
-async def test_what_cannot_be_recalled_yet_is_not_launched_meanwhile(fake: WorkerHarness) -> None:
+async def test_no_launch_until_recovery_lookup_succeeds(fake: WorkerHarness) -> None:
     fake.instances.faults["find_by_nodeclaim"] = [TryLater("503") for _ in range(3)]
     claim = await add_nodeclaim(fake, timedelta(minutes=2))
     add_running_instance(fake, tags={labels.TAG_NODECLAIM: "a"}, zone="us-west-2a")
@@ -158,7 +158,7 @@ async def test_what_cannot_be_recalled_yet_is_not_launched_meanwhile(fake: Worke
     assert fake.fleet.calls == []
 
 
-async def test_a_life_that_was_ended_by_hand_begins_again_where_it_stood(fake: WorkerHarness) -> None:
+async def test_terminated_workflow_is_rebuilt_in_same_phase(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await handle.terminate()
     await fake.sleep(minutes=5)
@@ -168,8 +168,8 @@ async def test_a_life_that_was_ended_by_hand_begins_again_where_it_stood(fake: W
 
 
 @pytest.mark.parametrize("has_condition", [True, False])
-async def test_a_node_whose_drain_was_forgotten_is_in_service_again(fake: WorkerHarness, has_condition: bool) -> None:
-    """It was to be kept if its drain came to nothing, and Temporal's store was lost meanwhile; or just as it began."""
+async def test_node_with_lost_drain_returns_to_service(fake: WorkerHarness, has_condition: bool) -> None:
+    """The cancellable drain was lost with Temporal's store: either later, or just as it started."""
     handle = await ready_nodeclaim(fake)
     await handle.terminate()
     await fake.nodes.mark_disrupted("node-a")
@@ -188,8 +188,8 @@ async def get_nodeclaim(fake: WorkerHarness, name: str) -> NodeClaim:
     return claim
 
 
-async def test_a_node_that_joined_while_nobody_was_at_work_is_not_given_up(fake: WorkerHarness) -> None:
-    """The registration deadline passed meanwhile; the Node is there, though the watch has not said so yet."""
+async def test_node_registered_while_no_worker_ran_is_kept(fake: WorkerHarness) -> None:
+    """The registration deadline has passed. The Node exists, but no observation contains it yet."""
     handle = await fake.start(await add_launched_nodeclaim(fake, age=timedelta(seconds=1)))
     await wait_until_phase(handle, Phase.REGISTRATION)
     fake.nodes.join("node-a", PROVIDER)
@@ -199,11 +199,11 @@ async def test_a_node_that_joined_while_nobody_was_at_work_is_not_given_up(fake:
     await fake.signal_observed(handle, **JOINED)
 
 
-async def test_when_the_node_was_away_is_known_again_and_an_absence_that_is_over_ends(fake: WorkerHarness) -> None:
-    left = (await fake.now() - timedelta(minutes=30)).replace(microsecond=0)
+async def test_not_ready_intervals_are_restored_and_ended(fake: WorkerHarness) -> None:
+    left_at = (await fake.now() - timedelta(minutes=30)).replace(microsecond=0)
     before = (
-        NotReadyInterval(since=left, until=left + timedelta(seconds=50)),
-        NotReadyInterval(since=left + timedelta(minutes=10)),
+        NotReadyInterval(since=left_at, until=left_at + timedelta(seconds=50)),
+        NotReadyInterval(since=left_at + timedelta(minutes=10)),
     )
     claim = await add_launched_nodeclaim(
         fake, "Registered", "Initialized", annotations={labels.NOT_READY_INTERVALS: format_intervals(before)}
