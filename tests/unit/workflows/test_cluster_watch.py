@@ -1,4 +1,4 @@
-"""Watch: one `watch_cluster` is alive somewhere, whatever becomes of the process that runs it."""
+"""Watch: one `watch_cluster` activity runs at any time, also after its process fails."""
 
 from temporalio.client import Client, WorkflowHandle
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -20,22 +20,22 @@ async def start_watch(fake: WorkerHarness) -> Watch:
     )
 
 
-async def test_a_watch_that_fails_is_started_again(fake: WorkerHarness) -> None:
+async def test_failed_watch_is_restarted(fake: WorkerHarness) -> None:
     fake.host.faults["run"] = [TryLater("no API server"), Forbidden("another controller is at work")]
     await start_watch(fake)
     await wait_until_skipping_time(fake, lambda: was_hosted(fake.host, 1), seconds=5)
     assert fake.host.faults["run"] == []
 
 
-async def test_a_watch_that_comes_back_is_started_again_as_a_new_run(fake: WorkerHarness) -> None:
+async def test_completed_watch_continues_as_new(fake: WorkerHarness) -> None:
     fake.host.ends = 1
     first = await start_watch(fake)
     await wait_until(lambda: was_hosted(fake.host, 2))
     assert await has_continued_as_new(fake.client, first)
 
 
-async def test_a_process_that_stops_hands_the_watch_to_another(skipping: WorkflowEnvironment) -> None:
-    """And says what was signalled last, so that the successor signals differences only."""
+async def test_stopped_process_hands_watch_over(skipping: WorkflowEnvironment) -> None:
+    """The heartbeat carries the latest signals, so that the successor signals differences only."""
     one = WorkerHarness.on(skipping)
     two = WorkerHarness.on(skipping, cluster=one.cluster)
     async with one.running_worker():
@@ -45,8 +45,8 @@ async def test_a_process_that_stops_hands_the_watch_to_another(skipping: Workflo
         await wait_until_skipping_time(skipping, lambda: was_hosted(two.host, 1), seconds=1)
 
 
-async def test_a_process_that_falls_silent_loses_the_watch(skipping: WorkflowEnvironment) -> None:
-    """Killed or hung: its heartbeat stops, and with it nobody else is asked for anything."""
+async def test_unresponsive_process_loses_watch(skipping: WorkflowEnvironment) -> None:
+    """The process was killed or hangs, so its heartbeats stop."""
     one = WorkerHarness.on(skipping)
     one.host.silent = True
     address = skipping.client.service_client.config.target_host

@@ -1,4 +1,4 @@
-"""Coordinators through lost hosts, faults that no retry helps, and nodes that went another way."""
+"""Coordinator workflows with lost hosts, terminal faults, and nodes that were deleted for another reason."""
 
 from datetime import timedelta
 from typing import Any
@@ -27,8 +27,8 @@ async def start_provisioning_with_pods(fake: WorkerHarness) -> None:
     await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=1, pods=1, newest_pod_at=newest))
 
 
-async def test_a_plan_whose_host_was_lost_is_asked_for_again_under_its_id(fake: WorkerHarness) -> None:
-    """It may have made NodeClaims already: only under the same id are they found and launched."""
+async def test_plan_of_lost_host_is_requested_again_with_same_id(fake: WorkerHarness) -> None:
+    """The lost pass may have created NodeClaims. Only the same plan ID finds and launches them."""
     fake.host.faults["plan"] = [BadInput("the host is gone")]
     fake.host.outcomes = [PlanOutcome(plan_id="", blocked="caches are too old: pods")]
     async with fake.running_planner():
@@ -37,7 +37,7 @@ async def test_a_plan_whose_host_was_lost_is_asked_for_again_under_its_id(fake: 
     assert len({one.plan_id for one in fake.host.planned}) == 1
 
 
-async def test_a_plan_that_is_blocked_for_long_is_asked_for_more_slowly(fake: WorkerHarness) -> None:
+async def test_blocked_plan_is_requested_with_backoff(fake: WorkerHarness) -> None:
     fake.host.outcomes = [PlanOutcome(plan_id="", blocked="types are not known") for _ in range(500)]
     async with fake.running_planner():
         await start_provisioning_with_pods(fake)
@@ -45,7 +45,7 @@ async def test_a_plan_that_is_blocked_for_long_is_asked_for_more_slowly(fake: Wo
     assert 30 <= len(fake.host.planned) <= 80
 
 
-async def test_the_watch_outlives_a_fault_that_no_retry_helps(fake: WorkerHarness) -> None:
+async def test_watch_survives_terminal_fault(fake: WorkerHarness) -> None:
     fake.host.faults["run"] = [BadInput("no such lease")]
     await fake.client.start_workflow(
         ClusterWatchWorkflow.run, fake.cluster, id=ids.watch(fake.cluster), task_queue=ids.task_queue(fake.cluster)
@@ -53,7 +53,7 @@ async def test_the_watch_outlives_a_fault_that_no_retry_helps(fake: WorkerHarnes
     await wait_until_skipping_time(fake, lambda: len(fake.host.carried) == 1)
 
 
-async def test_the_wish_of_a_node_that_went_another_way_is_forgotten(fake: WorkerHarness) -> None:
+async def test_permit_request_of_deleted_node_is_removed(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await observe_empty(fake, handle)

@@ -1,4 +1,4 @@
-"""What nodes have shown is kept by the Provisioning workflow, handed to every plan and launch group."""
+"""The Provisioning workflow stores discovered capacity and passes it to each plan and launch group."""
 
 from datetime import timedelta
 
@@ -44,7 +44,7 @@ async def query_discovered(handle: Provisioning) -> DiscoveredCapacity:
     return (await handle.query(ProvisioningWorkflow.state)).discovered_capacity.discovered
 
 
-async def test_the_next_plan_is_told_the_smallest(fake: WorkerHarness, handle: Provisioning) -> None:
+async def test_next_plan_gets_smallest_discovered_memory(fake: WorkerHarness, handle: Provisioning) -> None:
     for memory in (7650, 7640, 7700):
         await signal_discovered(handle, discovered_memory(memory))
     async with fake.running_planner():
@@ -53,7 +53,9 @@ async def test_the_next_plan_is_told_the_smallest(fake: WorkerHarness, handle: P
     assert fake.host.planned[0].discovered == discovered_memory(7640)
 
 
-async def test_it_outlives_a_run(fake: WorkerHarness, handle: Provisioning, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_discovered_capacity_survives_continue_as_new(
+    fake: WorkerHarness, handle: Provisioning, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 10)
     await signal_discovered(handle, discovered_memory(7640))
     following: Provisioning = fake.client.get_workflow_handle(handle.id)
@@ -65,9 +67,7 @@ async def test_it_outlives_a_run(fake: WorkerHarness, handle: Provisioning, monk
     assert await query_discovered(following) == discovered_memory(7640)
 
 
-async def test_an_image_that_nobody_uses_is_forgotten_after_sixty_days(
-    fake: WorkerHarness, handle: Provisioning
-) -> None:
+async def test_capacity_of_unused_image_expires_after_sixty_days(fake: WorkerHarness, handle: Provisioning) -> None:
     await signal_discovered(handle, discovered_memory(7640))
     await signal_discovered(handle, DiscoveredCapacity(), "ami-2")
     await fake.sleep(days=61)
@@ -76,7 +76,7 @@ async def test_an_image_that_nobody_uses_is_forgotten_after_sixty_days(
     assert await query_discovered(handle) == DiscoveredCapacity()
 
 
-async def test_a_launch_group_is_told_of_the_images_of_its_class(fake: WorkerHarness, handle: Provisioning) -> None:
+async def test_launch_group_gets_capacity_of_images_of_its_nodeclass(fake: WorkerHarness, handle: Provisioning) -> None:
     others = DiscoveredCapacity(images={"ami-2": {"m5.large": 7000}})
     known = ObservedCapacity(
         discovered=discovered_memory(7640).merge(others), images_by_class={"default": (IMAGE,), "other": ("ami-2",)}
@@ -91,9 +91,7 @@ async def test_a_launch_group_is_told_of_the_images_of_its_class(fake: WorkerHar
 
 
 @pytest.mark.parametrize("known", [DiscoveredCapacity(), discovered_memory(7640)], ids=["nothing", "something"])
-async def test_a_claim_that_launches_alone_goes_by_what_it_was_told_at_its_start(
-    fake: WorkerHarness, known: DiscoveredCapacity
-) -> None:
+async def test_single_launch_uses_capacity_from_workflow_start(fake: WorkerHarness, known: DiscoveredCapacity) -> None:
     claim = fake.claims.add("by-hand")
     nodeclaim_handle = await fake.start(claim, discovered=known)
     await wait_until_phase(nodeclaim_handle, Phase.REGISTRATION)

@@ -1,4 +1,4 @@
-"""Upkeep: a run does its task once, and whatever goes wrong is a value in its result."""
+"""Garbage collection: one run performs one task, and its result contains any fault."""
 
 from temporalio.client import WorkflowHandle
 
@@ -8,8 +8,8 @@ from tests.support.fakes.worker import WorkerHarness
 from workflows import ids
 from workflows.garbage_collection import TASKS, GarbageCollectionWorkflow
 
-MOST_EVENTS = 11
-"""Of an undisturbed run: its start, one activity, its end, and the workflow tasks between them."""
+MAX_EVENTS = 11
+"""Events of a run without faults: its start, one activity, its end, and the workflow tasks between them."""
 
 
 async def start_garbage_collection(
@@ -23,22 +23,22 @@ async def start_garbage_collection(
     )
 
 
-async def test_every_task_of_the_table_runs_on_a_tidy_world_and_costs_few_events(fake: WorkerHarness) -> None:
+async def test_each_task_completes_without_orphans_and_adds_few_events(fake: WorkerHarness) -> None:
     for task in TASKS:
         run = await start_garbage_collection(fake, task)
         done = await run.result()
         assert (done.task, done.collected, done.failed, done.fault) == (task, 0, 0, "")
-        assert len((await run.fetch_history()).events) <= MOST_EVENTS, task
+        assert len((await run.fetch_history()).events) <= MAX_EVENTS, task
 
 
-async def test_a_task_that_fails_ends_its_run_with_the_reason(fake: WorkerHarness) -> None:
+async def test_failed_task_ends_with_reason(fake: WorkerHarness) -> None:
     fake.inventory.faults["list_leases"] = [Forbidden("leases is forbidden")] * 100
     done = await (await start_garbage_collection(fake, "leases")).result()
     assert "leases is forbidden" in done.fault
     assert done.collected == 0
 
 
-async def test_a_task_that_this_worker_does_not_know_ends_at_once(fake: WorkerHarness) -> None:
-    """A newer worker's Schedule, taken by an older one."""
+async def test_unknown_task_ends_at_once(fake: WorkerHarness) -> None:
+    """An older worker may get the Schedule of a newer one."""
     done = await (await start_garbage_collection(fake, "moon-phases")).result()
     assert "no such task" in done.fault

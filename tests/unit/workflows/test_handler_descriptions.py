@@ -1,4 +1,4 @@
-"""Whoever opens a workflow in Temporal's UI is told what its signals, updates and queries are for."""
+"""Signals, updates and queries have descriptions in Temporal's UI."""
 
 import json
 
@@ -10,7 +10,7 @@ from workflows.runner import WORKFLOWS
 
 
 @pytest.mark.parametrize("kind", WORKFLOWS)
-def test_every_handler_says_what_it_is_for(kind: type) -> None:
+def test_every_handler_has_a_description(kind: type) -> None:
     found = workflow._Definition.must_from_class(kind)
     descriptions = {name: one.description for name, one in found.signals.items()}
     descriptions |= {name: one.description for name, one in found.updates.items()}
@@ -18,15 +18,17 @@ def test_every_handler_says_what_it_is_for(kind: type) -> None:
     assert [name for name, description in descriptions.items() if not description] == []
 
 
-def test_what_people_send_is_told_apart_from_what_the_worker_sends() -> None:
-    """The first word says so: where a signal does not come from a person it says from whom."""
+def test_operator_signals_differ_from_worker_signals_by_description() -> None:
+    """The description of a signal from a component starts with "From"; the others are for operators."""
     signals = {
         (kind.__name__, name): one.description or ""
         for kind in WORKFLOWS
         for name, one in workflow._Definition.must_from_class(kind).signals.items()
     }
-    of_people = {name for (_, name), description in signals.items() if name and not description.startswith("From ")}
-    assert of_people == {
+    operator_signals = {
+        name for (_, name), description in signals.items() if name and not description.startswith("From ")
+    }
+    assert operator_signals == {
         "approve_rollout",
         "approve_event",
         "reject_event",
@@ -37,7 +39,7 @@ def test_what_people_send_is_told_apart_from_what_the_worker_sends() -> None:
     }
 
 
-def test_an_update_shows_what_to_send_and_that_is_what_it_takes() -> None:
+def test_update_description_contains_valid_example() -> None:
     updates = [one for kind in WORKFLOWS for one in workflow._Definition.must_from_class(kind).updates.values()]
     assert updates
     for one in updates:

@@ -1,4 +1,4 @@
-"""Interruption: both sources are read for as long as a process hosts the watch, and it is said when they are not."""
+"""Interruption: both sources are read while a process hosts the watch, and failures are reported."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -51,7 +51,7 @@ async def wait_until_true(holds: Callable[[], bool]) -> None:
     await wait_until(now)
 
 
-async def test_a_message_reaches_its_node_and_leaves(fake: WorkerHarness) -> None:
+async def test_message_reaches_node_and_is_deleted(fake: WorkerHarness) -> None:
     queue, nodes = fake.interruptions.queue, fake.interruptions.nodes
     async with fake.running_planner():
         await start_interruption(fake)
@@ -61,7 +61,7 @@ async def test_a_message_reaches_its_node_and_leaves(fake: WorkerHarness) -> Non
     assert set(queue.polled_queues) == {"demo"}
 
 
-async def test_the_status_is_read_beside_it(fake: WorkerHarness) -> None:
+async def test_instance_status_is_read_too(fake: WorkerHarness) -> None:
     check = FailedCheck(kind="systemStatus", since=utc_now() - timedelta(minutes=5))
     fake.interruptions.statuses.reports = [StatusReport(instance_id="i-a", failed_checks=(check,))]
     async with fake.running_planner():
@@ -74,10 +74,8 @@ async def test_the_status_is_read_beside_it(fake: WorkerHarness) -> None:
     assert "i-a: systemStatus impaired" in await query_metadata(handle)
 
 
-async def test_a_queue_that_cannot_be_read_is_said_and_tried_again(
-    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And keeps nobody from the other source."""
+async def test_unreadable_queue_is_reported_and_retried(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other source is still read."""
     monkeypatch.setattr("workflows.interruption.READ_RECOVERED_AFTER", timedelta(seconds=1))
     queue, statuses = fake.interruptions.queue, fake.interruptions.statuses
     missing = NotFound("no queue demo", code="QueueDoesNotExist")
@@ -106,7 +104,7 @@ async def test_a_queue_that_cannot_be_read_is_said_and_tried_again(
     assert await count_scheduled(handle, "consume_queue") == 4
 
 
-async def test_pauses_grow_to_a_minute(fake: WorkerHarness) -> None:
+async def test_retry_delay_grows_to_one_minute(fake: WorkerHarness) -> None:
     fake.interruptions.statuses.faults = {"read": [Forbidden("not allowed")] * 20}
     async with fake.running_planner():
         began = await fake.now()
@@ -120,7 +118,7 @@ async def test_pauses_grow_to_a_minute(fake: WorkerHarness) -> None:
     assert timedelta(seconds=63 + 60) < took < timedelta(seconds=63 + 240)
 
 
-async def test_without_a_queue_only_the_status_is_read(fake: WorkerHarness) -> None:
+async def test_without_queue_only_status_is_read(fake: WorkerHarness) -> None:
     async with fake.running_planner():
         handle = await start_interruption(fake, queue="")
         await wait_until_true(lambda: fake.interruptions.statuses.reads > 0)
@@ -128,7 +126,7 @@ async def test_without_a_queue_only_the_status_is_read(fake: WorkerHarness) -> N
     assert "INTERRUPTION_QUEUE is not set" in await query_metadata(handle)
 
 
-async def test_a_worker_that_names_another_queue_is_followed(fake: WorkerHarness) -> None:
+async def test_changed_queue_setting_is_followed(fake: WorkerHarness) -> None:
     queue = fake.interruptions.queue
     async with fake.running_planner():
         handle = await start_interruption(fake, queue="one")
@@ -139,7 +137,7 @@ async def test_a_worker_that_names_another_queue_is_followed(fake: WorkerHarness
         await wait_until_true(lambda: queue.polling == 0)
 
 
-async def test_the_same_name_again_disturbs_nothing(fake: WorkerHarness) -> None:
+async def test_repeated_queue_setting_keeps_consumer(fake: WorkerHarness) -> None:
     async with fake.running_planner():
         handle = await start_interruption(fake)
         await wait_until_true(lambda: bool(fake.interruptions.queue.polled_queues))
@@ -149,16 +147,14 @@ async def test_the_same_name_again_disturbs_nothing(fake: WorkerHarness) -> None
     assert await count_scheduled(handle, "consume_queue") == 1
 
 
-async def test_while_nobody_hosts_the_watch_it_is_said_and_waited_for(
-    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_missing_watch_host_is_reported_and_awaited(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(READ, "schedule_to_start_timeout", timedelta(seconds=1))
     handle = await start_interruption(fake)
 
-    async def nobody() -> bool:
+    async def missing_host_is_reported() -> bool:
         return (await query_state(handle)).messages.fault == NO_HOST
 
-    await wait_until_skipping_time(fake, nobody)
+    await wait_until_skipping_time(fake, missing_host_is_reported)
     assert NO_HOST in await query_metadata(handle)
     fake.interruptions.queue.send("i-a")
     async with fake.running_planner():
@@ -169,7 +165,7 @@ async def test_while_nobody_hosts_the_watch_it_is_said_and_waited_for(
         await wait_until_skipping_time(fake, handled)
 
 
-async def test_a_process_that_stops_hands_on_to_the_next(skipping: WorkflowEnvironment) -> None:
+async def test_stopped_process_hands_consumers_over(skipping: WorkflowEnvironment) -> None:
     one = WorkerHarness.on(skipping)
     two = WorkerHarness.on(skipping, cluster=one.cluster)
     async with one.running_worker():
@@ -188,10 +184,8 @@ async def test_a_process_that_stops_hands_on_to_the_next(skipping: WorkflowEnvir
         assert await count_scheduled(handle, "consume_queue") == 1
 
 
-async def test_a_process_that_falls_silent_is_replaced(
-    skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed or hung: its heartbeat stops, and another one reads on."""
+async def test_unresponsive_process_is_replaced(skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process was killed or hangs: its heartbeats stop, and another process continues."""
     monkeypatch.setitem(READ, "heartbeat_timeout", timedelta(seconds=1))
     monkeypatch.setattr("activities.runtime.HEARTBEAT_EVERY_SECONDS", 1000.0)
     one = WorkerHarness.on(skipping)
@@ -211,22 +205,22 @@ async def test_a_process_that_falls_silent_is_replaced(
         assert await count_scheduled(handle, "consume_queue") == 1
 
 
-async def test_a_long_story_of_faults_continues_as_new(fake: WorkerHarness) -> None:
-    """Faults of both, since the server skips no time while an activity runs."""
+async def test_repeated_faults_continue_as_new(fake: WorkerHarness) -> None:
+    """Both sources fail, because the server skips no time while an activity runs."""
     fake.interruptions.queue.faults = {"receive": [Forbidden("not allowed")] * 200}
     fake.interruptions.statuses.faults = {"read": [Forbidden("not allowed")] * 200}
     async with fake.running_planner():
         handle = await start_interruption(fake)
 
-        async def over() -> bool:
+        async def is_continued() -> bool:
             return await has_continued_as_new(fake.client, handle)
 
-        await wait_until_skipping_time(fake, over, minutes=5)
+        await wait_until_skipping_time(fake, is_continued, minutes=5)
         found = await query_state(fake.client.get_workflow_handle_for(InterruptionWorkflow.run, handle.id))
     assert found.messages.failed_attempts > 15 and found.messages.failing_since is not None
 
 
-async def test_it_ends_when_it_is_cancelled(fake: WorkerHarness) -> None:
+async def test_cancellation_stops_consumers(fake: WorkerHarness) -> None:
     async with fake.running_planner():
         handle = await start_interruption(fake)
         await wait_until_true(
@@ -239,12 +233,12 @@ async def test_it_ends_when_it_is_cancelled(fake: WorkerHarness) -> None:
         await wait_until_true(lambda: fake.interruptions.queue.polling == 0)
 
 
-async def test_a_run_that_no_worker_remembers_goes_on(skipping: WorkflowEnvironment) -> None:
-    """Every task of it begins with a replay."""
-    forgetful = WorkerHarness.on(skipping, max_cached_workflows=0)
-    async with forgetful.running_worker(), forgetful.running_planner():
-        handle = await start_interruption(forgetful)
+async def test_uncached_workflow_replays_and_continues(skipping: WorkflowEnvironment) -> None:
+    """Without a cache, each workflow task starts with a replay."""
+    uncached = WorkerHarness.on(skipping, max_cached_workflows=0)
+    async with uncached.running_worker(), uncached.running_planner():
+        handle = await start_interruption(uncached)
         await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue="other"))
-        forgetful.interruptions.queue.send("i-a")
-        await wait_until_true(lambda: forgetful.interruptions.queue.is_empty)
+        uncached.interruptions.queue.send("i-a")
+        await wait_until_true(lambda: uncached.interruptions.queue.is_empty)
         assert (await query_state(handle)).queue == "other"

@@ -1,4 +1,4 @@
-"""A node's whole life, phase by phase, on the time-skipping server with the world faked at the ports."""
+"""The NodeClaim workflow, phase by phase, on the time-skipping server with fake ports."""
 
 from datetime import datetime, timedelta
 
@@ -31,7 +31,7 @@ from tests.support.workflows.nodeclaim_workflows import (
 from workflows.nodeclaim import NodeClaimWorkflow
 
 
-async def test_a_claim_made_by_hand_lives_and_dies(fake: WorkerHarness) -> None:
+async def test_standalone_nodeclaim_passes_all_phases(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     assert fake.claims.condition_text("a", "Initialized").startswith("True")
     assert "karpenter.sh/registered" in fake.nodes.found["node-a"].labels
@@ -44,7 +44,7 @@ async def test_a_claim_made_by_hand_lives_and_dies(fake: WorkerHarness) -> None:
     assert fake.claims.found == {} and fake.nodes.found == {}
 
 
-async def test_an_undisturbed_life_costs_at_most_80_events(fake: WorkerHarness) -> None:
+async def test_workflow_without_faults_adds_at_most_80_events(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await delete_nodeclaim(fake, handle)
     await handle.result()
@@ -55,7 +55,7 @@ async def test_an_undisturbed_life_costs_at_most_80_events(fake: WorkerHarness) 
     assert await count_scheduled(handle, "publish_interruption_events") == 0
 
 
-async def test_a_node_that_never_joins_is_given_up_at_the_registration_deadline(fake: WorkerHarness) -> None:
+async def test_node_that_never_registers_is_deleted_at_deadline(fake: WorkerHarness) -> None:
     claim = await create_nodeclaim(fake)
     handle = await fake.start(claim)
     outcome = await handle.result()
@@ -65,7 +65,7 @@ async def test_a_node_that_never_joins_is_given_up_at_the_registration_deadline(
     assert fake.instances.running == {} and fake.claims.found == {}
 
 
-async def test_two_nodes_with_one_provider_id_are_not_guessed_between(fake: WorkerHarness) -> None:
+async def test_two_nodes_with_one_provider_id_block_registration(fake: WorkerHarness) -> None:
     handle = await launched_nodeclaim(fake)
     provider = fake.claims.found["a"]["status"]["providerID"]
     fake.nodes.join("node-b", provider)
@@ -80,7 +80,7 @@ async def test_two_nodes_with_one_provider_id_are_not_guessed_between(fake: Work
     assert fake.claims.condition_text("a", "Registered") == "True"
 
 
-async def test_a_node_that_the_live_read_never_finds_does_not_fill_a_history(fake: WorkerHarness) -> None:
+async def test_node_missing_in_live_read_is_checked_with_backoff(fake: WorkerHarness) -> None:
     handle = await launched_nodeclaim(fake)
     await fake.signal_observed(handle, **JOINED)
     await fake.sleep(minutes=13)
@@ -88,7 +88,7 @@ async def test_a_node_that_the_live_read_never_finds_does_not_fill_a_history(fak
     assert 5 < await count_scheduled(handle, "register_node") < 25
 
 
-async def test_a_node_that_the_live_read_misses_is_looked_for_again(fake: WorkerHarness) -> None:
+async def test_node_missing_in_live_read_is_checked_again(fake: WorkerHarness) -> None:
     handle = await launched_nodeclaim(fake)
     await fake.signal_observed(handle, **JOINED)
     await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
@@ -97,7 +97,7 @@ async def test_a_node_that_the_live_read_misses_is_looked_for_again(fake: Worker
     await wait_until_phase(handle, Phase.INITIALIZATION)
 
 
-async def test_deleting_a_claim_before_its_node_joined_ends_the_instance(fake: WorkerHarness) -> None:
+async def test_nodeclaim_deleted_before_registration_terminates_instance(fake: WorkerHarness) -> None:
     handle = await launched_nodeclaim(fake)
     await fake.claims.delete("a", "uid-a")
     await fake.signal_observed(handle, deleting=True)
@@ -106,7 +106,7 @@ async def test_deleting_a_claim_before_its_node_joined_ends_the_instance(fake: W
     assert fake.instances.running == {} and fake.claims.found == {}
 
 
-async def test_startup_taints_hold_initialization_until_they_leave(fake: WorkerHarness) -> None:
+async def test_startup_taints_block_initialization(fake: WorkerHarness) -> None:
     taint = {"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}
     handle = await registered_nodeclaim(fake, startupTaints=[taint])
     fake.nodes.update_node("node-a", ready=True, taints=(("node.cilium.io/agent-not-ready", "", "NoExecute"),))
@@ -119,7 +119,7 @@ async def test_startup_taints_hold_initialization_until_they_leave(fake: WorkerH
     await wait_until_phase(handle, Phase.READY)
 
 
-async def test_a_live_look_that_still_finds_a_taint_waits_for_the_next_news(fake: WorkerHarness) -> None:
+async def test_taint_in_live_read_waits_for_next_observation(fake: WorkerHarness) -> None:
     handle = await registered_nodeclaim(fake)
     fake.nodes.update_node("node-a", ready=True, taints=(("node.kubernetes.io/not-ready", "", "NoExecute"),))
     await fake.signal_observed(handle, **BUSY)
@@ -129,7 +129,7 @@ async def test_a_live_look_that_still_finds_a_taint_waits_for_the_next_news(fake
     await wait_until_phase(handle, Phase.READY)
 
 
-async def test_a_node_that_never_initializes_is_overdue_and_kept(fake: WorkerHarness) -> None:
+async def test_node_that_never_initializes_is_overdue_and_kept(fake: WorkerHarness) -> None:
     handle = await registered_nodeclaim(fake)
     await fake.sleep(minutes=31)
     state = await query_state(handle)
@@ -142,7 +142,7 @@ async def test_a_node_that_never_initializes_is_overdue_and_kept(fake: WorkerHar
     assert not (await query_state(handle)).overdue
 
 
-async def test_a_reboot_takes_the_node_back_through_initialization(fake: WorkerHarness) -> None:
+async def test_rebooted_node_is_initialized_again(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.nodes.update_node("node-a", boot_id="boot-2")
     await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2"})
@@ -151,7 +151,7 @@ async def test_a_reboot_takes_the_node_back_through_initialization(fake: WorkerH
     assert (await query_state(handle)).boot_id == "boot-2"
 
 
-async def test_a_node_that_turns_not_ready_stays_a_node(fake: WorkerHarness) -> None:
+async def test_not_ready_node_is_kept(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
     await fake.sleep(hours=1)
@@ -159,7 +159,7 @@ async def test_a_node_that_turns_not_ready_stays_a_node(fake: WorkerHarness) -> 
     assert len(fake.fleet.calls) == 1
 
 
-async def test_a_node_that_vanished_with_its_instance_is_given_up(fake: WorkerHarness) -> None:
+async def test_missing_node_without_instance_is_deleted(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.instances.running.clear()
     await fake.nodes.release("node-a")
@@ -169,7 +169,7 @@ async def test_a_node_that_vanished_with_its_instance_is_given_up(fake: WorkerHa
     assert fake.claims.found == {}
 
 
-async def test_a_node_object_that_is_missing_is_waited_for_while_its_instance_runs(fake: WorkerHarness) -> None:
+async def test_missing_node_with_running_instance_is_awaited(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle)
     await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
@@ -178,7 +178,7 @@ async def test_a_node_object_that_is_missing_is_waited_for_while_its_instance_ru
     assert (await query_state(handle)).phase is Phase.READY
 
 
-async def test_a_node_that_comes_back_while_its_instance_is_looked_at_is_seen_at_once(
+async def test_node_returning_during_instance_check_is_observed_at_once(
     fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle, get = await ready_nodeclaim(fake), fake.instances.get
@@ -193,7 +193,7 @@ async def test_a_node_that_comes_back_while_its_instance_is_looked_at_is_seen_at
     await wait_until(lambda: has_state(handle, blocked_by=""))
 
 
-async def test_older_and_repeated_observations_change_nothing(fake: WorkerHarness) -> None:
+async def test_older_and_repeated_observations_are_ignored(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     newest = fake.make_observation(**BUSY)
     stale = newest.model_copy(update={"number": 1, "deleting": True, "exists": False})

@@ -1,4 +1,4 @@
-"""NodeClass: what it names is resolved, kept fresh, and let go when nothing holds it any more."""
+"""NodeClass: its references are resolved, refreshed, and released after its last NodeClaim is gone."""
 
 import asyncio
 from datetime import timedelta
@@ -20,14 +20,14 @@ async def signal_observed(fake: WorkerHarness, handle: NodeClass, **fields: obje
     await handle.signal(NodeClassWorkflow.observe, observed_nodeclass(fake, **fields))
 
 
-async def test_it_resolves_at_once_and_shows_what_it_found(fake: WorkerHarness) -> None:
+async def test_nodeclass_is_resolved_at_once(fake: WorkerHarness) -> None:
     handle = await start_nodeclass(fake)
     await wait_until(lambda: is_ready(handle, "True"))
     assert fake.node_classes.statuses["default"] == {"amis": [], "AMIsReady": "True"}
     assert fake.node_classes.finalizers == {"default"}
 
 
-async def test_it_looks_again_every_five_minutes_and_not_more_often(fake: WorkerHarness) -> None:
+async def test_ready_nodeclass_is_resolved_every_five_minutes(fake: WorkerHarness) -> None:
     handle = await start_nodeclass(fake)
     await wait_until(lambda: is_ready(handle, "True"))
     before = fake.resolver.resolve_count
@@ -35,7 +35,7 @@ async def test_it_looks_again_every_five_minutes_and_not_more_often(fake: Worker
     assert fake.resolver.resolve_count == before + 2
 
 
-async def test_what_is_not_ready_is_looked_at_every_minute(fake: WorkerHarness) -> None:
+async def test_unready_nodeclass_is_resolved_every_minute(fake: WorkerHarness) -> None:
     fake.resolver.conditions = (UNREADY,)
     handle = await start_nodeclass(fake)
     await wait_until(lambda: is_ready(handle, "False"))
@@ -45,7 +45,7 @@ async def test_what_is_not_ready_is_looked_at_every_minute(fake: WorkerHarness) 
     await wait_until(lambda: is_ready(handle, "True"))
 
 
-async def test_a_new_generation_is_resolved_at_once(fake: WorkerHarness) -> None:
+async def test_new_generation_is_resolved_at_once(fake: WorkerHarness) -> None:
     handle = await start_nodeclass(fake)
     await wait_until(lambda: is_ready(handle, "True"))
     before = fake.resolver.resolve_count
@@ -53,7 +53,7 @@ async def test_a_new_generation_is_resolved_at_once(fake: WorkerHarness) -> None
     await wait_until(lambda: fake.resolver.resolve_count == (before + 1))
 
 
-async def test_a_change_that_comes_while_it_resolves_is_not_missed(fake: WorkerHarness) -> None:
+async def test_change_during_resolution_is_resolved_again(fake: WorkerHarness) -> None:
     fake.resolver.gate = asyncio.Event()
     handle = await start_nodeclass(fake)
     await wait_until(lambda: fake.resolver.resolve_count == 1)
@@ -62,7 +62,7 @@ async def test_a_change_that_comes_while_it_resolves_is_not_missed(fake: WorkerH
     await wait_until(lambda: fake.resolver.resolve_count == 2)
 
 
-async def test_claims_that_come_and_go_are_no_reason_to_look(fake: WorkerHarness) -> None:
+async def test_nodeclaim_changes_do_not_trigger_resolution(fake: WorkerHarness) -> None:
     handle = await start_nodeclass(fake)
     await wait_until(lambda: is_ready(handle, "True"))
     before = fake.resolver.resolve_count
@@ -72,7 +72,7 @@ async def test_claims_that_come_and_go_are_no_reason_to_look(fake: WorkerHarness
     assert fake.resolver.resolve_count == before
 
 
-async def test_faults_of_aws_are_outlasted(fake: WorkerHarness) -> None:
+async def test_aws_faults_are_retried(fake: WorkerHarness) -> None:
     fake.resolver.faults["resolve"] = [Throttled("slow down"), BadInput("malformed filter")]
     handle = await start_nodeclass(fake)
     await wait_until_skipping_time(fake, lambda: is_ready(handle, "Unknown"), seconds=1)
@@ -80,7 +80,7 @@ async def test_faults_of_aws_are_outlasted(fake: WorkerHarness) -> None:
     await wait_until_skipping_time(fake, lambda: is_ready(handle, "True"), seconds=10)
 
 
-async def test_a_workflow_whose_outside_does_not_answer_says_since_when_and_asks_ever_more_slowly(
+async def test_failed_lookups_are_reported_and_retried_with_backoff(
     fake: WorkerHarness,
 ) -> None:
     fake.resolver.failed_lookups = ("SubnetsReady: RequestLimitExceeded",)
@@ -100,7 +100,7 @@ async def test_a_workflow_whose_outside_does_not_answer_says_since_when_and_asks
     assert (await handle.query(NodeClassWorkflow.state)).failing_since is None
 
 
-async def test_an_activity_that_fails_for_long_is_given_up_and_the_workflow_says_that_it_stumbles(
+async def test_failed_activity_is_reported_and_retried(
     fake: WorkerHarness,
 ) -> None:
     fake.resolver.faults["resolve"] = [TryLater("the API server is away")] * 5
@@ -110,7 +110,7 @@ async def test_an_activity_that_fails_for_long_is_given_up_and_the_workflow_says
     await wait_until_skipping_time(fake, lambda: is_ready(handle, "True"), seconds=2)
 
 
-async def test_what_was_to_be_known_soon_and_is_not_is_asked_ever_more_slowly(fake: WorkerHarness) -> None:
+async def test_early_retry_becomes_slower_with_repeated_failures(fake: WorkerHarness) -> None:
     fake.resolver.failed_lookups, fake.resolver.retry_after = ("ValidationSucceeded: not yet",), timedelta(seconds=5)
     handle = await start_nodeclass(fake)
     await wait_until(lambda: has_at_least_failures(handle, 1))
@@ -120,7 +120,7 @@ async def test_what_was_to_be_known_soon_and_is_not_is_asked_ever_more_slowly(fa
     assert fake.resolver.resolve_count <= 14
 
 
-async def test_what_will_be_known_very_soon_is_looked_at_very_soon(fake: WorkerHarness) -> None:
+async def test_early_retry_time_is_followed(fake: WorkerHarness) -> None:
     fake.resolver.retry_after = timedelta(seconds=20)
     handle = await start_nodeclass(fake)
     await wait_until(lambda: is_ready(handle, "True"))
@@ -129,7 +129,7 @@ async def test_what_will_be_known_very_soon_is_looked_at_very_soon(fake: WorkerH
     assert fake.resolver.resolve_count == before + 2
 
 
-async def test_a_class_that_is_deleted_waits_for_its_claims_and_then_goes(fake: WorkerHarness) -> None:
+async def test_deleted_nodeclass_waits_for_its_nodeclaims(fake: WorkerHarness) -> None:
     fake.claims.add("a")
     fake.node_classes.add("default", deleting=True)
     handle = await start_nodeclass(fake, deleting=True, claims=1)
@@ -141,7 +141,7 @@ async def test_a_class_that_is_deleted_waits_for_its_claims_and_then_goes(fake: 
     assert fake.resolver.cleaned == ["default"] and fake.node_classes.found == {}
 
 
-async def test_a_class_that_claims_hold_is_not_asked_about_every_minute(fake: WorkerHarness) -> None:
+async def test_deleted_nodeclass_with_nodeclaims_is_not_checked_every_minute(fake: WorkerHarness) -> None:
     fake.claims.add("a")
     fake.node_classes.add("default", deleting=True)
     handle = await start_nodeclass(fake, deleting=True, claims=1)
@@ -154,7 +154,7 @@ async def test_a_class_that_claims_hold_is_not_asked_about_every_minute(fake: Wo
     await handle.result()
 
 
-async def test_a_clean_up_that_fails_is_tried_again(fake: WorkerHarness) -> None:
+async def test_failed_cleanup_is_retried(fake: WorkerHarness) -> None:
     fake.node_classes.add("default", deleting=True)
     fake.resolver.faults["clean_up"] = [BadInput("DeleteConflict")]
     handle = await start_nodeclass(fake, deleting=True)
@@ -163,7 +163,7 @@ async def test_a_clean_up_that_fails_is_tried_again(fake: WorkerHarness) -> None
     assert fake.resolver.cleaned == ["default"]
 
 
-async def test_a_class_deleted_while_it_resolves_is_let_go_at_once(fake: WorkerHarness) -> None:
+async def test_nodeclass_deleted_during_resolution_is_released_at_once(fake: WorkerHarness) -> None:
     fake.resolver.gate = asyncio.Event()
     handle = await start_nodeclass(fake)
     await wait_until(lambda: fake.resolver.resolve_count == 1)
@@ -174,14 +174,14 @@ async def test_a_class_deleted_while_it_resolves_is_let_go_at_once(fake: WorkerH
     await handle.result()
 
 
-async def test_the_workflow_ends_with_its_class(fake: WorkerHarness) -> None:
+async def test_workflow_ends_with_its_nodeclass(fake: WorkerHarness) -> None:
     fake.node_classes.found.clear()
     handle = await start_nodeclass(fake)
     await handle.result()
     assert fake.resolver.resolve_count == 0
 
 
-async def test_a_long_life_continues_as_new(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nodeclass_workflow_continues_as_new(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 40)
     first = await start_nodeclass(fake)
     await wait_until(lambda: is_ready(first, "True"))
@@ -200,7 +200,7 @@ async def has_failures(handle: NodeClass, count: int) -> bool:
 
 
 async def has_at_least_failures(handle: NodeClass, count: int) -> bool:
-    """As often at least: while a busy machine looks the next one may have come."""
+    """Use "at least", because a busy machine may have the next failure already."""
     return (await handle.query(NodeClassWorkflow.state)).consecutive_failures >= count
 
 

@@ -1,4 +1,4 @@
-"""A class whose NodeClaims bear stamps of another version is looked at when the watch says so, and once for it."""
+"""NodeClaims with hash annotations of another version are updated once, after the watch signals it."""
 
 from tenure.apis.hash import HASH_VERSION
 from tenure.apis.labels import NODECLASS_HASH, NODECLASS_HASH_VERSION
@@ -8,18 +8,18 @@ from tests.support.workflows.nodeclaim_workflows import start_nodeclass
 from tests.unit.workflows.test_nodeclass import is_ready, signal_observed
 
 
-async def test_stamps_of_another_version_are_brought_up_to_date(fake: WorkerHarness) -> None:
+async def test_hash_annotations_of_another_version_are_updated(fake: WorkerHarness) -> None:
     fake.claims.add("a", annotations={NODECLASS_HASH: "1", NODECLASS_HASH_VERSION: "v6"})
     fake.claims.set_status("a", provider_id="aws:///us-west-2a/i-a")
     handle = await start_nodeclass(fake)
     await wait_until(lambda: is_ready(handle, "True"))
     resolutions_before = fake.resolver.resolve_count
-    assert hash_version(fake) == "v6", "nobody told of it"
+    assert hash_version(fake) == "v6", "no signal mentioned it"
     await signal_observed(fake, handle, stamps="v6")
     await wait_until(lambda: hash_version(fake) == HASH_VERSION)
     await signal_observed(fake, handle)
     await fake.sleep(minutes=1)
-    assert fake.resolver.resolve_count == resolutions_before + 1, "that all is well is no reason to look"
+    assert fake.resolver.resolve_count == resolutions_before + 1, "an up-to-date version triggers no resolution"
 
 
 def hash_version(fake: WorkerHarness) -> str:

@@ -1,4 +1,4 @@
-"""NodePool: permits within the budget, leases that lapse, pauses, and a status that is kept."""
+"""NodePool: permits within the budget, expired permits, pauses, and status updates."""
 
 from datetime import timedelta
 from typing import Any
@@ -28,7 +28,7 @@ Asker = WorkflowHandle[PermitRequesterWorkflow, None]
 
 
 async def add_nodeclaims(fake: WorkerHarness, *names: str) -> None:
-    """Initialized NodeClaims of the pool, and in the place of their workflows some that note what they are told."""
+    """Initialized NodeClaims of the NodePool, with fake workflows that record the signals that they receive."""
     for name in names:
         fake.claims.add(name)
         fake.claims.set_status(name, provider_id=f"aws:///us-west-2a/i-{name}", Initialized="True")
@@ -36,7 +36,7 @@ async def add_nodeclaims(fake: WorkerHarness, *names: str) -> None:
 
 
 async def request_permits(fake: WorkerHarness, pools: Any, *names: str) -> None:
-    """Wishes in this order: each node is empty since a second later than the one before."""
+    """Request permits in this order: each node is empty one second later than the previous one."""
     now = await fake.now()
     for second, name in enumerate(names):
         since = now - timedelta(minutes=1) + timedelta(seconds=second)
@@ -57,7 +57,7 @@ async def have_rejections(fake: WorkerHarness, *names: str) -> bool:
     return all([any(not one.granted for one in await permit_decisions(fake, name)) for name in names])
 
 
-async def test_a_budget_lets_the_longest_empty_go_and_tells_the_others_why(fake: WorkerHarness) -> None:
+async def test_budget_grants_longest_empty_nodes_and_rejects_others_with_reason(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b", "c", "d", "e")
     pools = await start_nodepool(fake, budgets=[{"nodes": "2"}])
     await request_permits(fake, pools, "c", "a", "e", "b")
@@ -69,7 +69,7 @@ async def test_a_budget_lets_the_longest_empty_go_and_tells_the_others_why(fake:
     assert [one.claim_name for one in (await pools.query(NodePoolWorkflow.state)).permits] == ["c", "a"]
 
 
-async def test_nodes_that_go_or_are_not_ready_use_the_budget_up(fake: WorkerHarness) -> None:
+async def test_deleting_and_not_ready_nodes_use_budget(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b", "c")
     fake.claims.set_status("b", deleting=True)
     fake.nodes.join("node-c", "aws:///us-west-2a/i-c", ready=False, labels={"karpenter.sh/nodepool": "default"})
@@ -79,7 +79,7 @@ async def test_nodes_that_go_or_are_not_ready_use_the_budget_up(fake: WorkerHarn
     assert "2 in use" in (await permit_decisions(fake, "a"))[0].blocked_by
 
 
-async def test_a_permit_that_is_not_used_lapses_and_serves_the_next(fake: WorkerHarness) -> None:
+async def test_unused_permit_expires_and_next_request_is_granted(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     await request_permits(fake, pools, "a", "b")
@@ -91,7 +91,7 @@ async def test_a_permit_that_is_not_used_lapses_and_serves_the_next(fake: Worker
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "b"), seconds=10)
 
 
-async def test_a_permit_of_a_command_counts_until_it_cannot_begin_any_more_or_is_given_back(
+async def test_command_permit_counts_until_latest_start_or_release(
     fake: WorkerHarness,
 ) -> None:
     await add_nodeclaims(fake, "a", "b", "c")
@@ -104,13 +104,13 @@ async def test_a_permit_of_a_command_counts_until_it_cannot_begin_any_more_or_is
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
     await request_permits(fake, pools, "b", "c")
     await fake.sleep(minutes=7)
-    assert not await have_permits(fake, "b"), "its taint may come only now"
+    assert not await have_permits(fake, "b"), "the command may still taint the node"
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "b"), seconds=10)
     await pools.signal(NodePoolWorkflow.revoke_permits, PermitRevoked(claim_uid="uid-b", why="it is paused"))
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "c"))
 
 
-async def test_a_permit_that_is_called_back_from_a_command_counts_until_it_has_put_its_nodes_back(
+async def test_revoked_command_permit_counts_until_release(
     fake: WorkerHarness,
 ) -> None:
     await add_nodeclaims(fake, "a", "b")
@@ -130,7 +130,7 @@ async def test_a_permit_that_is_called_back_from_a_command_counts_until_it_has_p
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "b"))
 
 
-async def test_a_permit_that_is_given_back_serves_the_next_at_once(fake: WorkerHarness) -> None:
+async def test_released_permit_is_granted_to_next_request_at_once(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     await request_permits(fake, pools, "a", "b")
@@ -140,7 +140,7 @@ async def test_a_permit_that_is_given_back_serves_the_next_at_once(fake: WorkerH
     await wait_until(lambda: have_permits(fake, "b"))
 
 
-async def test_a_node_that_is_gone_frees_the_budget_as_soon_as_the_pool_changes(fake: WorkerHarness) -> None:
+async def test_removed_node_frees_budget_with_next_observation(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     await request_permits(fake, pools, "a", "b")
@@ -151,7 +151,7 @@ async def test_a_node_that_is_gone_frees_the_budget_as_soon_as_the_pool_changes(
     await wait_until(lambda: have_permits(fake, "b"))
 
 
-async def test_a_wish_taken_back_is_not_granted(fake: WorkerHarness) -> None:
+async def test_withdrawn_request_is_not_granted(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await request_permits(fake, pools, "a", "b")
@@ -163,7 +163,7 @@ async def test_a_wish_taken_back_is_not_granted(fake: WorkerHarness) -> None:
     assert not await have_permits(fake, "a")
 
 
-async def test_a_wish_that_is_said_twice_is_one_wish(fake: WorkerHarness) -> None:
+async def test_repeated_requests_get_one_permit(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake, budgets=[{"nodes": "2"}])
     await request_permits(fake, pools, "a", "a", "b", "a")
@@ -172,7 +172,7 @@ async def test_a_wish_that_is_said_twice_is_one_wish(fake: WorkerHarness) -> Non
     assert sorted(one.claim_name for one in permits) == ["a", "b"]
 
 
-async def test_a_refusal_is_told_once_and_again_only_to_one_that_asks_again(fake: WorkerHarness) -> None:
+async def test_rejection_is_sent_once_per_request(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a")
     pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
     await request_permits(fake, pools, "a")
@@ -183,7 +183,7 @@ async def test_a_refusal_is_told_once_and_again_only_to_one_that_asks_again(fake
     await wait_until_skipping_time(fake, lambda: has_decision_count(fake, "a", 2))
 
 
-async def test_a_paused_pool_refuses_with_who_paused_it_until_it_is_resumed(fake: WorkerHarness) -> None:
+async def test_paused_nodepool_rejects_requests_until_resume(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a")
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     await pools.execute_update(NodePoolWorkflow.pause, await pause_for(fake, hours=1))
@@ -194,7 +194,7 @@ async def test_a_paused_pool_refuses_with_who_paused_it_until_it_is_resumed(fake
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
 
 
-async def test_a_pause_by_signal_is_taken_back_by_signal(fake: WorkerHarness) -> None:
+async def test_signaled_pause_is_ended_by_resume_signal(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a")
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     await pools.signal(NodePoolWorkflow.pause_disruption, await pause_for(fake, hours=1))
@@ -204,7 +204,7 @@ async def test_a_pause_by_signal_is_taken_back_by_signal(fake: WorkerHarness) ->
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
 
 
-async def test_the_status_is_written_when_the_pool_changes_and_never_for_nothing(fake: WorkerHarness) -> None:
+async def test_status_is_written_only_after_changes(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake)
     await wait_until(lambda: status_has_nodes(fake, nodes=2))
@@ -219,7 +219,7 @@ async def test_the_status_is_written_when_the_pool_changes_and_never_for_nothing
     assert len((await pools.fetch_history()).events) == before
 
 
-async def test_older_observations_of_a_pool_are_dropped(fake: WorkerHarness) -> None:
+async def test_older_nodepool_observations_are_ignored(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=9, generation=2))
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=3, exists=False))
@@ -228,7 +228,7 @@ async def test_older_observations_of_a_pool_are_dropped(fake: WorkerHarness) -> 
     assert (await pools.query(NodePoolWorkflow.state)).observed == ObservedNodePool(number=9, generation=2)
 
 
-async def test_a_status_that_the_api_server_refuses_stops_no_permit(fake: WorkerHarness) -> None:
+async def test_rejected_status_update_does_not_block_permits(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a")
     fake.pools.faults["patch_status"] = [BadInput("status.resources: Invalid value")]
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
@@ -236,7 +236,7 @@ async def test_a_status_that_the_api_server_refuses_stops_no_permit(fake: Worker
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
 
 
-async def test_a_budget_that_cannot_be_read_closes_the_pool_and_says_so(fake: WorkerHarness) -> None:
+async def test_unreadable_budget_rejects_requests_with_reason(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a")
     fake.nodes.faults["list"] = [BadInput("unknown field selector")]
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
@@ -246,7 +246,7 @@ async def test_a_budget_that_cannot_be_read_closes_the_pool_and_says_so(fake: Wo
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"), seconds=10)
 
 
-async def test_a_wish_of_a_node_that_is_gone_is_forgotten(fake: WorkerHarness) -> None:
+async def test_request_of_removed_node_is_dropped(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     await fake.client.get_workflow_handle("a").terminate()
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
@@ -255,7 +255,7 @@ async def test_a_wish_of_a_node_that_is_gone_is_forgotten(fake: WorkerHarness) -
     assert [one.claim_name for one in (await pools.query(NodePoolWorkflow.state)).permits] == ["b"]
 
 
-async def test_the_workflow_ends_with_its_pool(fake: WorkerHarness) -> None:
+async def test_workflow_ends_with_its_nodepool(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
     fake.pools.found.clear()
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, exists=False))
@@ -263,7 +263,7 @@ async def test_the_workflow_ends_with_its_pool(fake: WorkerHarness) -> None:
     assert await count_scheduled(pools, "update_nodepool_status") <= 1
 
 
-async def test_wishes_permits_and_pauses_outlive_continuing_as_new(
+async def test_permits_and_pending_requests_survive_continue_as_new(
     fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 60)

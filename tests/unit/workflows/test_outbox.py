@@ -1,4 +1,4 @@
-"""Reports that cannot be written hold up neither a node nor continue-as-new."""
+"""Failing status reports block neither a node nor continue-as-new."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -25,14 +25,14 @@ from workflows.nodeclaim import NodeClaimWorkflow
 DRIFT = {"drift": "NodePoolDrifted", "drift_message": "labels changed"}
 
 
-class TestOnTheRealServer:
+class TestContinueAsNew:
     @pytest.fixture
     async def skipping(self) -> AsyncIterator[WorkflowEnvironment]:
-        """The time-skipping server may lose a signal to a run that is just being continued."""
+        """A real server. The time-skipping server may lose a signal to a run that is just continuing as new."""
         async with served_by_temporal() as environment:
             yield environment
 
-    async def test_continue_as_new_does_not_wait_for_an_event_that_cannot_be_written(
+    async def test_continue_as_new_does_not_wait_for_failing_event(
         self, fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         handle = await ready_nodeclaim(fake)
@@ -42,7 +42,7 @@ class TestOnTheRealServer:
         fake.events.faults.clear()
         await wait_until(lambda: "NodePoolDrifted" in fake.events.reasons_for("a"))
 
-    async def test_continue_as_new_does_not_wait_for_an_annotation_that_cannot_be_written(
+    async def test_continue_as_new_does_not_wait_for_failing_annotation(
         self, fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         handle = await ready_nodeclaim(fake)
@@ -67,14 +67,14 @@ async def continue_as_new(
 
 
 @pytest.mark.parametrize("fault", [BadInput("403 Forbidden"), TryLater("503")], ids=["refused", "unavailable"])
-async def test_a_node_ends_although_its_last_event_cannot_be_written(fake: WorkerHarness, fault: Fault) -> None:
+async def test_node_is_deleted_although_last_event_cannot_be_published(fake: WorkerHarness, fault: Fault) -> None:
     fake.events.faults["publish"] = [fault for _ in range(1000)]
     handle = await fake.start(await create_nodeclaim(fake))
     outcome = await handle.result()
     assert outcome.reason == "RegistrationTimeout" and fake.instances.running == {}
 
 
-async def test_a_refused_event_does_not_block_later_ones(fake: WorkerHarness) -> None:
+async def test_rejected_event_does_not_block_later_events(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.events.faults["publish"] = [BadInput("403 Forbidden")]
     fake.nodes.found.clear()
@@ -86,7 +86,7 @@ async def test_a_refused_event_does_not_block_later_ones(fake: WorkerHarness) ->
     assert "GarbageCollected" in fake.events.reasons_for("a")
 
 
-async def test_a_blocker_that_could_not_be_written_is_written_later(fake: WorkerHarness) -> None:
+async def test_failed_blocker_write_is_retried(fake: WorkerHarness) -> None:
     handle = await registered_nodeclaim(fake)
     fake.claims.faults["patch"] = [BadInput("403 Forbidden")]
     await fake.signal_observed(handle, **BUSY, waiting_for=["StartupTaintsExist: example.com/late"])

@@ -1,4 +1,4 @@
-"""The brake: pauses are written down and read back, end by themselves, and stop what is under way."""
+"""Pauses are written to annotations and read from them, end at their time, and cancel running work."""
 
 from datetime import timedelta
 from functools import partial
@@ -79,7 +79,7 @@ async def pause_text(fake: WorkerHarness, **duration: float) -> str:
     return write_pause(normalize_pause(await pause_for(fake, **duration)))
 
 
-async def test_a_pause_is_written_onto_its_pool_and_taken_off_when_it_is_over(fake: WorkerHarness) -> None:
+async def test_pause_is_written_to_nodepool_and_removed_at_its_end(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
     pause = await pause_for(fake, hours=1)
     result = await pools.execute_update(NodePoolWorkflow.pause, pause)
@@ -95,7 +95,7 @@ async def test_a_pause_is_written_onto_its_pool_and_taken_off_when_it_is_over(fa
     assert "the pause by ops@example.com is over since" in fake.events.published[-1][2]
 
 
-async def test_an_annotation_pauses_a_pool_and_taking_it_off_resumes_it(fake: WorkerHarness) -> None:
+async def test_annotation_pauses_nodepool_until_removed(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a")
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     await signal_observed(pools, 2, pause=await pause_text(fake, hours=1))
@@ -108,7 +108,7 @@ async def test_an_annotation_pauses_a_pool_and_taking_it_off_resumes_it(fake: Wo
     await wait_until(lambda: has_disruption_events(fake, "default", "DisruptionPaused", "DisruptionResumed"))
 
 
-async def test_an_annotation_that_cannot_be_read_holds_says_why_and_is_taken_off_by_resume(fake: WorkerHarness) -> None:
+async def test_invalid_pause_annotation_holds_until_resume(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
     await fake.pools.patch_annotations("default", {PAUSE: "until tomorrow"})
     await signal_observed(pools, 2, pause="until tomorrow")
@@ -121,7 +121,7 @@ async def test_an_annotation_that_cannot_be_read_holds_says_why_and_is_taken_off
     assert (await pool_state(pools)).pause is None
 
 
-async def test_what_the_watch_shows_late_of_ones_own_writing_undoes_nothing(fake: WorkerHarness) -> None:
+async def test_late_observation_of_own_annotation_changes_nothing(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
     first, second = await pause_for(fake, hours=1), await pause_for(fake, hours=2)
     for pause in (first, second):
@@ -143,7 +143,7 @@ async def test_what_the_watch_shows_late_of_ones_own_writing_undoes_nothing(fake
     assert paused is not None and write_pause(paused) == by_hand
 
 
-async def test_a_pause_that_is_prolonged_by_annotation_at_its_end_is_not_taken_off(fake: WorkerHarness) -> None:
+async def test_pause_extended_by_annotation_is_kept_at_its_end(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
     await pools.execute_update(NodePoolWorkflow.pause, await pause_for(fake, minutes=10))
     await wait_until(lambda: has_disruption_events(fake, "default", "DisruptionPaused"))
@@ -156,10 +156,10 @@ async def test_a_pause_that_is_prolonged_by_annotation_at_its_end_is_not_taken_o
     assert (await pool_state(pools)).pause is not None
 
 
-async def test_a_pause_that_cannot_be_taken_off_at_first_is_taken_off_though_nobody_saw_it_written(
+async def test_failed_annotation_removal_is_retried_without_observation(
     fake: WorkerHarness,
 ) -> None:
-    """The watch may be on its way to another process, and tells of neither."""
+    """Another process may take over the watch, so that no observation shows the annotation."""
     pools = await start_nodepool(fake)
     pause = await pause_for(fake, hours=1)
     await pools.signal(NodePoolWorkflow.pause_disruption, pause)
@@ -173,7 +173,7 @@ async def test_a_pause_that_cannot_be_taken_off_at_first_is_taken_off_though_nob
     assert (await pool_state(pools)).pause is None
 
 
-async def test_a_pause_that_cannot_be_written_at_first_is_written_later(fake: WorkerHarness) -> None:
+async def test_failed_annotation_write_is_retried(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
     pause = await pause_for(fake, hours=1)
     fake.pools.faults["patch_annotations"] = [BadInput("denied by a webhook")]
@@ -188,7 +188,7 @@ async def has_failed_activity(handle: Any) -> bool:
     return any(one.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED for one in events)
 
 
-async def test_a_pause_calls_permits_back_and_who_had_one_waits_for_its_end(fake: WorkerHarness) -> None:
+async def test_pause_revokes_permits_until_its_end(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     await request_permits(fake, pools, "a", "b")
@@ -207,7 +207,7 @@ async def has_revocation(fake: WorkerHarness, name: str) -> bool:
     return bool(await revocation_reasons(fake, name))
 
 
-async def test_the_clusters_annotation_holds_every_pool_until_it_is_over(fake: WorkerHarness) -> None:
+async def test_cluster_pause_annotation_pauses_every_nodepool(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake, budgets=[{"nodes": "2"}])
     await request_permits(fake, pools, "a")
@@ -222,7 +222,7 @@ async def test_the_clusters_annotation_holds_every_pool_until_it_is_over(fake: W
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "b"), seconds=10)
 
 
-async def test_a_holder_that_asks_again_keeps_its_permit_longer_and_nobody_else_gets_one(fake: WorkerHarness) -> None:
+async def test_repeated_request_renews_permit_of_holder(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     await fake.client.start_workflow(PermitRequesterWorkflow.run, id="command", task_queue=ids.task_queue(fake.cluster))
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
@@ -246,7 +246,7 @@ async def test_a_holder_that_asks_again_keeps_its_permit_longer_and_nobody_else_
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
 
 
-async def test_a_rate_counts_what_went_and_lets_the_next_go_when_its_time_has_come(fake: WorkerHarness) -> None:
+async def test_rate_counts_deleted_nodes(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake, budgets=[{"nodes": "100%"}])
     await signal_observed(pools, 2, rules={"rates": [{"nodes": "1", "within": "1h"}]})
@@ -259,7 +259,7 @@ async def test_a_rate_counts_what_went_and_lets_the_next_go_when_its_time_has_co
     assert len((await pool_state(pools)).past) == 1
 
 
-async def test_a_paused_node_carries_it_until_it_is_resumed_and_calls_permits_back(fake: WorkerHarness) -> None:
+async def test_node_pause_is_written_to_nodeclaim_and_revokes_permits(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake)
     fake.nodes.update_node("node-a", annotations={PAUSE: "an older one"})
@@ -283,7 +283,7 @@ async def test_a_paused_node_carries_it_until_it_is_resumed_and_calls_permits_ba
     await wait_until(lambda: has_revocation(fake, "command"))
 
 
-async def test_the_annotation_of_a_node_holds_it(fake: WorkerHarness) -> None:
+async def test_nodeclaim_annotation_pauses_node(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     now = await fake.now()
@@ -295,9 +295,7 @@ async def test_the_annotation_of_a_node_holds_it(fake: WorkerHarness) -> None:
 
 
 @pytest.mark.parametrize("pauses_nodepool", [False, True], ids=["of the node", "of its pool"])
-async def test_a_pause_gives_up_a_drain_that_can_be_and_its_end_begins_it_again(
-    fake: WorkerHarness, pauses_nodepool: bool
-) -> None:
+async def test_pause_cancels_voluntary_drain_and_resume_restarts_it(fake: WorkerHarness, pauses_nodepool: bool) -> None:
     handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake)
     add_blocked_pod(fake, reschedulable=False)
@@ -314,7 +312,7 @@ async def test_a_pause_gives_up_a_drain_that_can_be_and_its_end_begins_it_again(
     assert (await handle.result()).reason == "Empty"
 
 
-async def test_a_deletion_that_is_tried_again_and_again_is_not_tried_while_paused(fake: WorkerHarness) -> None:
+async def test_retried_deletion_stops_during_pause(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake)
     fake.claims.faults["delete"] = [TryLater("etcd is slow")] * 1000
@@ -332,7 +330,7 @@ async def has_requested_deletion(handle: Handle) -> bool:
     return await count_scheduled(handle, "disrupt_nodeclaim") > 0
 
 
-async def test_a_drain_that_cannot_be_undone_says_so(fake: WorkerHarness) -> None:
+async def test_pause_response_names_drain_that_cannot_be_cancelled(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake)
     await fake.claims.delete("a", "uid-a")
@@ -348,7 +346,7 @@ async def test_a_drain_that_cannot_be_undone_says_so(fake: WorkerHarness) -> Non
     ("changes", "named"),
     [({"by": ""}, "by: '': invalid name"), ({"reason": " "}, "reason: ' ' of 1 characters, expected 1 to 300")],
 )
-async def test_an_update_that_does_not_say_who_or_why_is_refused(
+async def test_pause_update_without_requester_or_reason_is_rejected(
     fake: WorkerHarness, changes: dict[str, str], named: str
 ) -> None:
     pools = await start_nodepool(fake)
@@ -358,7 +356,7 @@ async def test_an_update_that_does_not_say_who_or_why_is_refused(
     assert named in str(error.value.__cause__) and (await pool_state(pools)).pause is None
 
 
-async def test_a_signal_that_does_not_say_who_or_why_holds_all_the_same(fake: WorkerHarness) -> None:
+async def test_pause_signal_without_requester_or_reason_is_accepted(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
     pause = Pause(by="", reason="", until=await fake.now() + timedelta(hours=1))
     await pools.signal(NodePoolWorkflow.pause_disruption, pause)
@@ -367,7 +365,7 @@ async def test_a_signal_that_does_not_say_who_or_why_holds_all_the_same(fake: Wo
     assert paused.until != NEVER
 
 
-async def test_a_pause_of_the_cluster_stands_on_the_workers_namespace_and_comes_back_from_it(
+async def test_cluster_pause_is_written_to_worker_namespace_and_read_from_it(
     fake: WorkerHarness,
 ) -> None:
     cluster = await fake.client.start_workflow(
@@ -392,7 +390,7 @@ async def test_a_pause_of_the_cluster_stands_on_the_workers_namespace_and_comes_
     await cluster.terminate()
 
 
-async def test_a_nodepool_continues_as_new_although_its_pause_cannot_be_written(
+async def test_nodepool_continues_as_new_although_pause_cannot_be_written(
     fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pools = await start_nodepool(fake)

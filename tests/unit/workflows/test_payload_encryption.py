@@ -1,4 +1,4 @@
-"""A node's life with payloads encrypted: nothing of it can be read in its history, and it goes on as any other."""
+"""A NodeClaim workflow with encrypted payloads: its history contains no plaintext, and it completes as usual."""
 
 import json
 import os
@@ -15,10 +15,10 @@ from tests.support.workflows.eventually import query_state
 from tests.support.workflows.nodeclaim_workflows import observe_empty, ready_nodeclaim, start_nodepool
 
 SECRET = "aws:///us-west-2a"
-"""In states, inputs and results."""
+"""A part of states, inputs and results."""
 
 
-async def test_a_life_is_lived_and_its_history_says_nothing() -> None:
+async def test_encrypted_history_contains_no_plaintext() -> None:
     codec = EncryptionCodec({"one": os.urandom(32)})
     async with time_skipping(replace(pydantic_data_converter, payload_codec=codec)) as skipping:
         fake = WorkerHarness.on(skipping)

@@ -1,4 +1,4 @@
-"""Provisioning: when demand is planned, and how the NodeClaims of a plan get their instances."""
+"""Provisioning: when pending pods are planned, and how the NodeClaims of a plan get their instances."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ DENIED = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthor
 
 @pytest.fixture
 async def planning(fake: WorkerHarness) -> AsyncIterator[WorkerHarness]:
-    """With a process that hosts the watch and so plans."""
+    """With a process that hosts the watch and the planner."""
     async with fake.running_planner():
         yield fake
 
@@ -54,13 +54,13 @@ async def start_provisioning(fake: WorkerHarness, state: ProvisioningState | Non
 
 
 def open_window_state(fake: WorkerHarness) -> ProvisioningState:
-    """Whose window stays open."""
+    """A state whose batch window stays open."""
     hour = timedelta(hours=1)
     return ProvisioningState(cluster=fake.cluster, window=BatchWindow(idle=hour, longest=hour))
 
 
 async def signal_pending_pods(fake: WorkerHarness, handle: Provisioning, newest: datetime) -> None:
-    """Not while a run may just be being continued: see `idle`."""
+    """Signal only while the workflow is idle, because it may be continuing as new."""
     await wait_until_idle(handle, timeout=IDLE_TIMEOUT_SECONDS)
     fake.number += 1
     await handle.signal(
@@ -69,7 +69,7 @@ async def signal_pending_pods(fake: WorkerHarness, handle: Provisioning, newest:
 
 
 async def make_launch_draft(fake: WorkerHarness, *names: str, group_id: str = "group-1") -> LaunchDraft:
-    """NodeClaims that a plan made, and the draft of their launch."""
+    """Add NodeClaims of a plan, and return the draft of their launch."""
     born = await fake.now()
     for name in names:
         fake.claims.add(name, born=born, labels={NODEPOOL: "default"}, annotations={LAUNCH_GROUP: group_id})
@@ -78,7 +78,7 @@ async def make_launch_draft(fake: WorkerHarness, *names: str, group_id: str = "g
 
 
 async def launch_group(planning: WorkerHarness, *names: str) -> Provisioning:
-    """Provisioning, which a plan has given a draft of these NodeClaims."""
+    """Start Provisioning with a plan whose launch draft has these NodeClaims."""
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, *names),))]
     handle = await start_provisioning(planning)
     await signal_waiting_pods(planning, handle)
@@ -86,7 +86,7 @@ async def launch_group(planning: WorkerHarness, *names: str) -> Provisioning:
 
 
 async def signal_waiting_pods(fake: WorkerHarness, handle: Provisioning) -> None:
-    """They have waited for longer than any batch is open."""
+    """Signal pods that have waited longer than any batch window."""
     await signal_pending_pods(fake, handle, await fake.now() - timedelta(minutes=1))
 
 
@@ -99,7 +99,7 @@ def get_nodeclaim(fake: WorkerHarness, name: str) -> NodeClaim:
 
 
 async def planning_times(handle: Provisioning) -> list[datetime]:
-    """When each pass of planning was asked for."""
+    """Times at which planning passes were scheduled."""
     events = (await handle.fetch_history()).events
     return [
         event.event_time.ToDatetime().astimezone()
@@ -109,11 +109,11 @@ async def planning_times(handle: Provisioning) -> list[datetime]:
 
 
 async def has_planning_passes(fake: WorkerHarness, count: int) -> bool:
-    """So many at least: a pass whose answer was lost is made again."""
+    """Use "at least": a pass whose result was lost is repeated."""
     return len(fake.host.planned) >= count
 
 
-async def test_a_batch_closes_when_no_newer_pod_came_for_the_idle_time(planning: WorkerHarness) -> None:
+async def test_batch_window_closes_after_idle_time(planning: WorkerHarness) -> None:
     handle = await start_provisioning(planning)
     newest = await planning.now()
     await signal_pending_pods(planning, handle, newest)
@@ -121,8 +121,8 @@ async def test_a_batch_closes_when_no_newer_pod_came_for_the_idle_time(planning:
     assert (await planning_times(handle))[0] - newest >= timedelta(seconds=1)
 
 
-async def test_pods_that_keep_coming_are_planned_after_the_longest_window(planning: WorkerHarness) -> None:
-    """Their window is longer than usual, so that it is not idle while a busy machine tells of the next one."""
+async def test_continuous_demand_is_planned_after_longest_window(planning: WorkerHarness) -> None:
+    """The window is longer than the default, so that a busy machine signals the next pod before the idle time ends."""
     longest = timedelta(seconds=600)
     window = BatchWindow(idle=timedelta(seconds=60), longest=longest)
     handle = await start_provisioning(planning, ProvisioningState(cluster=planning.cluster, window=window))
@@ -136,14 +136,14 @@ async def test_pods_that_keep_coming_are_planned_after_the_longest_window(planni
     assert longest <= first - began and first < last
 
 
-async def test_pods_that_have_waited_already_are_planned_at_once(planning: WorkerHarness) -> None:
+async def test_old_pods_are_planned_at_once(planning: WorkerHarness) -> None:
     handle = await start_provisioning(planning)
     await signal_waiting_pods(planning, handle)
     await wait_until(lambda: has_planning_passes(planning, 1))
 
 
-async def test_pods_that_lost_their_place_wait_for_no_batch(planning: WorkerHarness) -> None:
-    """Also while a window is open for others."""
+async def test_displaced_pods_skip_batch_window(planning: WorkerHarness) -> None:
+    """The open window of other pods does not delay them."""
     handle = await start_provisioning(planning, open_window_state(planning))
     now = await planning.now()
     await signal_pending_pods(planning, handle, now)
@@ -154,7 +154,7 @@ async def test_pods_that_lost_their_place_wait_for_no_batch(planning: WorkerHarn
     await wait_until(lambda: has_planning_passes(planning, 1))
 
 
-async def test_a_worker_that_starts_says_how_long_a_batch_stays_open(planning: WorkerHarness) -> None:
+async def test_starting_worker_sets_batch_window(planning: WorkerHarness) -> None:
     handle = await start_provisioning(planning, open_window_state(planning))
     await handle.signal(ProvisioningWorkflow.set_batch_window, BatchWindow())
     began = await planning.now()
@@ -163,7 +163,7 @@ async def test_a_worker_that_starts_says_how_long_a_batch_stays_open(planning: W
     assert await planning.now() - began < timedelta(minutes=5)
 
 
-async def test_older_demand_is_no_new_demand(planning: WorkerHarness) -> None:
+async def test_older_demand_is_ignored(planning: WorkerHarness) -> None:
     handle = await start_provisioning(planning, open_window_state(planning))
     now = await planning.now()
     await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=5, pods=3, newest_pod_at=now))
@@ -172,7 +172,7 @@ async def test_older_demand_is_no_new_demand(planning: WorkerHarness) -> None:
     assert state.demand is not None and state.demand.pods == 3
 
 
-async def test_demand_that_comes_during_a_pass_is_planned_in_the_next(planning: WorkerHarness) -> None:
+async def test_demand_during_pass_is_planned_in_next_pass(planning: WorkerHarness) -> None:
     planning.host.gate = asyncio.Event()
     handle = await start_provisioning(planning)
     earlier = await planning.now() - timedelta(minutes=1)
@@ -184,14 +184,14 @@ async def test_demand_that_comes_during_a_pass_is_planned_in_the_next(planning: 
     assert len({request.plan_id for request in planning.host.planned}) == 2
 
 
-async def test_a_group_launches_with_one_call_and_every_member_hears_of_it(planning: WorkerHarness) -> None:
+async def test_group_is_launched_with_one_call_and_members_get_results(planning: WorkerHarness) -> None:
     handle = await launch_group(planning, "a", "b", "c")
     await wait_until_launched(planning, "a", "b", "c")
     assert len(planning.fleet.calls) == 1 and len(planning.instances.running) == 3
     await wait_until(lambda: has_no_groups(handle))
 
 
-async def test_a_lost_answer_is_asked_for_again_and_doubles_nothing(planning: WorkerHarness) -> None:
+async def test_lost_launch_response_does_not_duplicate_instances(planning: WorkerHarness) -> None:
     planning.fleet.lost_responses = [TryLater("connection cut"), TryLater("connection cut")]
     await launch_group(planning, "a", "b")
     await planning.sleep(seconds=10)
@@ -200,7 +200,7 @@ async def test_a_lost_answer_is_asked_for_again_and_doubles_nothing(planning: Wo
     assert len(planning.instances.running) == 2
 
 
-async def test_a_group_that_is_refused_gives_its_members_up(planning: WorkerHarness) -> None:
+async def test_rejected_group_deletes_its_members(planning: WorkerHarness) -> None:
     planning.node_classes.add("default", ready="False")
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b"),))]
     nodeclaim_handles = [planning.workflow_handle(get_nodeclaim(planning, name)) for name in "ab"]
@@ -215,10 +215,10 @@ async def test_a_group_that_is_refused_gives_its_members_up(planning: WorkerHarn
     assert state.drafts == () and state.groups == () and planning.fleet.calls == []
 
 
-async def test_a_launch_that_goes_wrong_is_tried_again_as_one_group_while_the_next_group_launches(
+async def test_failed_group_is_retried_while_next_group_launches(
     planning: WorkerHarness,
 ) -> None:
-    """Given up at once, its members would be planned anew at once, and so for ever (reference 3.2)."""
+    """Deleted at once, its members would be planned again at once, in an endless loop (reference 3.2)."""
     planning.fleet.next_error = DENIED
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "c"),))]
     handle = await start_provisioning(planning)
@@ -238,7 +238,7 @@ async def test_a_launch_that_goes_wrong_is_tried_again_as_one_group_while_the_ne
     assert len(planning.instances.running) == 3 and len(planning.fleet.calls) == len(set(planning.fleet.calls)) == 4
 
 
-async def test_what_is_refused_in_one_offering_is_launched_in_the_next_without_a_new_claim(
+async def test_members_without_capacity_launch_in_next_offering(
     planning: WorkerHarness,
 ) -> None:
     planning.fleet.types, planning.fleet.capacity_by_type = (
@@ -261,7 +261,7 @@ async def test_what_is_refused_in_one_offering_is_launched_in_the_next_without_a
 
 
 async def activity_summaries(handle: Provisioning, activity: str) -> list[str]:
-    """Of each time that a run asked for an activity of this name."""
+    """Summaries of the scheduled activities with this name."""
     return [
         json.loads(event.user_metadata.summary.data)
         for event in (await handle.fetch_history()).events
@@ -269,7 +269,7 @@ async def activity_summaries(handle: Provisioning, activity: str) -> list[str]:
     ]
 
 
-async def test_another_attempt_is_made_only_for_members_that_are_still_there(planning: WorkerHarness) -> None:
+async def test_retry_launches_existing_members_only(planning: WorkerHarness) -> None:
     planning.fleet.next_error = DENIED
     handle = await launch_group(planning, "a", "b")
     await wait_until(lambda: waits_for_retry(handle, "Unauthorized"))
@@ -279,7 +279,7 @@ async def test_another_attempt_is_made_only_for_members_that_are_still_there(pla
     assert len(planning.instances.running) == 1
 
 
-async def test_a_group_without_members_is_over(planning: WorkerHarness) -> None:
+async def test_group_without_members_ends(planning: WorkerHarness) -> None:
     planning.fleet.next_error = DENIED
     handle = await launch_group(planning, "a")
     await wait_until(lambda: waits_for_retry(handle, "Unauthorized"))
@@ -291,10 +291,10 @@ async def test_a_group_without_members_is_over(planning: WorkerHarness) -> None:
 
 @pytest.mark.parametrize("others", [(), ("b",)])
 @pytest.mark.parametrize("already_deleted", [False, True])
-async def test_a_member_that_was_deleted_before_its_launch_ends_at_once(
+async def test_member_deleted_before_launch_ends_at_once(
     planning: WorkerHarness, others: tuple[str, ...], already_deleted: bool
 ) -> None:
-    """Whether its group is for others too or not, and also where nothing kept its NodeClaim."""
+    """With and without other members in the group, and also after the NodeClaim was removed."""
     draft = await make_launch_draft(planning, *others, "z")
     if others:
         draft = draft.model_copy(update={"joined": True})
@@ -306,14 +306,14 @@ async def test_a_member_that_was_deleted_before_its_launch_ends_at_once(
         planning.claims.set_status("z", deleting=True)
     handle = await start_provisioning(planning)
     await signal_waiting_pods(planning, handle)
-    # No time is skipped while nobody waits for a result.
-    await wait_until(lambda: is_over(nodeclaim_handle))
+    # The server skips no time while no client awaits a result.
+    await wait_until(lambda: has_ended(nodeclaim_handle))
     assert (await nodeclaim_handle.result()).reason == "Deleted"
     await wait_until(lambda: have_instances(planning, *others))
     assert "z" not in planning.claims.found and len(planning.instances.running) == len(others)
 
 
-async def test_a_member_whose_instance_was_written_down_and_not_told_is_told(planning: WorkerHarness) -> None:
+async def test_recorded_but_unreported_instance_is_reported_to_member(planning: WorkerHarness) -> None:
     planning.fleet.next_error = DENIED
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b"),))]
     nodeclaim_handle = await planning.start(get_nodeclaim(planning, "a"))
@@ -328,7 +328,7 @@ async def test_a_member_whose_instance_was_written_down_and_not_told_is_told(pla
     assert await planning.now() - began < planning.deadlines.launch
 
 
-async def test_claims_of_a_pool_that_no_plan_made_wait_for_each_other_as_long_as_pods_do(
+async def test_standalone_nodeclaims_are_batched_like_pods(
     planning: WorkerHarness,
 ) -> None:
     handle = await start_provisioning(planning)
@@ -344,10 +344,10 @@ async def test_claims_of_a_pool_that_no_plan_made_wait_for_each_other_as_long_as
     assert len(planning.fleet.calls) == 1
 
 
-async def test_claims_of_a_pool_that_no_plan_made_launch_together_with_those_that_are_alike(
+async def test_equal_standalone_nodeclaims_launch_together(
     planning: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are gathered for longer than usual, as a busy machine may take its time to start them."""
+    """The join window is longer than the default, because a busy machine may start the workflows slowly."""
     monkeypatch.setattr("workflows.launch_groups.JOIN_WINDOW", timedelta(seconds=20))
     planning.fleet.gate = asyncio.Event()
     await start_provisioning(planning)
@@ -365,7 +365,7 @@ async def test_claims_of_a_pool_that_no_plan_made_launch_together_with_those_tha
     assert all("karpenter.sh/termination" in one["metadata"]["finalizers"] for one in planning.claims.found.values())
 
 
-async def test_one_that_asks_twice_to_launch_with_others_is_bought_once(planning: WorkerHarness) -> None:
+async def test_repeated_join_request_launches_one_instance(planning: WorkerHarness) -> None:
     handle = await start_provisioning(planning)
     planning.claims.add("a", born=await planning.now(), labels={NODEPOOL: "default"})
     planning.fleet.gate = asyncio.Event()
@@ -382,13 +382,13 @@ async def test_one_that_asks_twice_to_launch_with_others_is_bought_once(planning
     assert len(planning.fleet.calls) == 1 and len(planning.instances.running) == 1
 
 
-async def test_a_claim_of_a_pool_launches_itself_where_there_is_no_provisioning(fake: WorkerHarness) -> None:
+async def test_nodeclaim_launches_alone_without_provisioning_workflow(fake: WorkerHarness) -> None:
     made = fake.claims.add("a", born=await fake.now(), labels={NODEPOOL: "default"})
     await wait_until_phase(await fake.start(made, alike="x"), Phase.REGISTRATION)
     assert len(fake.fleet.calls) == 1
 
 
-async def test_what_a_claim_that_launches_alone_was_refused_counts_in_the_next_plan(planning: WorkerHarness) -> None:
+async def test_unavailable_offering_of_single_launch_is_used_in_next_plan(planning: WorkerHarness) -> None:
     handle = await start_provisioning(planning)
     mark = UnavailableOffering(
         instance_type="m5.large",
@@ -402,8 +402,8 @@ async def test_what_a_claim_that_launches_alone_was_refused_counts_in_the_next_p
     assert planning.host.planned[0].unavailable == (mark,)
 
 
-async def test_a_storm_that_the_watch_told_of_is_known_to_every_plan_after(planning: WorkerHarness) -> None:
-    """Also to that of a worker that has read no message of it, and whatever a launch was refused since."""
+async def test_interruption_burst_is_passed_to_later_plans(planning: WorkerHarness) -> None:
+    """The next worker may have read no interruption message, and later launch signals keep the burst."""
     handle = await start_provisioning(planning)
     until = await planning.now() + timedelta(minutes=5)
     await handle.signal(
@@ -416,12 +416,12 @@ async def test_a_storm_that_the_watch_told_of_is_known_to_every_plan_after(plann
 
 
 async def waits_for_retry(handle: Provisioning, why: str) -> bool:
-    """A group waits for its next attempt."""
+    """Whether a group waits for its next attempt."""
     state = await handle.query(ProvisioningWorkflow.state)
     return any(why in draft.why for draft in state.drafts)
 
 
-async def test_a_fleet_that_is_too_small_serves_some_and_marks_what_was_missing(planning: WorkerHarness) -> None:
+async def test_partial_fleet_serves_some_members_and_marks_offering_unavailable(planning: WorkerHarness) -> None:
     planning.fleet.capacity = 1
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b"),))]
     other = await planning.start(get_nodeclaim(planning, "b"))
@@ -442,7 +442,7 @@ async def test_a_fleet_that_is_too_small_serves_some_and_marks_what_was_missing(
     assert (await other.result()).reason == "InsufficientCapacity"
 
 
-async def test_a_slow_group_holds_up_no_other(planning: WorkerHarness) -> None:
+async def test_slow_group_does_not_block_planning(planning: WorkerHarness) -> None:
     planning.fleet.gate = asyncio.Event()
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a"),))]
     handle = await start_provisioning(planning)
@@ -455,7 +455,7 @@ async def test_a_slow_group_holds_up_no_other(planning: WorkerHarness) -> None:
     await wait_until_launched(planning, "a")
 
 
-async def test_without_a_host_demand_is_kept_and_planned_as_soon_as_there_is_one(
+async def test_demand_without_host_is_planned_after_host_starts(
     fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(workflows.activity_options.PLAN, "schedule_to_start_timeout", timedelta(seconds=0.5))
@@ -467,7 +467,7 @@ async def test_without_a_host_demand_is_kept_and_planned_as_soon_as_there_is_one
         await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, ""), seconds=5)
 
 
-async def test_a_pass_on_caches_that_are_too_old_is_made_again(planning: WorkerHarness) -> None:
+async def test_pass_with_stale_caches_is_repeated(planning: WorkerHarness) -> None:
     planning.host.outcomes = [PlanOutcome(plan_id="", blocked="caches are too old: pods")]
     handle = await start_provisioning(planning)
     await signal_waiting_pods(planning, handle)
@@ -475,7 +475,7 @@ async def test_a_pass_on_caches_that_are_too_old_is_made_again(planning: WorkerH
     await wait_until_skipping_time(planning, lambda: has_planning_passes(planning, 2))
 
 
-async def test_continuing_as_new_waits_for_no_group_and_buys_nothing_twice(
+async def test_continue_as_new_during_launch_duplicates_nothing(
     planning: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 30)
@@ -494,7 +494,7 @@ async def test_continuing_as_new_waits_for_no_group_and_buys_nothing_twice(
     await wait_until(lambda: has_no_groups(following))
 
 
-async def test_a_rebuilt_workflow_goes_on_with_the_drafts_that_it_carries(planning: WorkerHarness) -> None:
+async def test_rebuilt_workflow_launches_its_drafts(planning: WorkerHarness) -> None:
     draft = await make_launch_draft(planning, "a", "b")
     await start_provisioning(planning, ProvisioningState(cluster=planning.cluster, drafts=(draft,)))
     await wait_until_launched(planning, "a", "b")
@@ -507,12 +507,12 @@ async def wait_until_launched(fake: WorkerHarness, *names: str) -> None:
         await wait_until_phase(fake.workflow_handle(get_nodeclaim(fake, name)), Phase.REGISTRATION)
 
 
-async def is_over(handle: Handle) -> bool:
+async def has_ended(handle: Handle) -> bool:
     return (await handle.describe()).status is not WorkflowExecutionStatus.RUNNING
 
 
 async def has_workflow(fake: WorkerHarness, name: str) -> bool:
-    """A claim's workflow hears of its instance a moment after the claim shows it."""
+    """The workflow receives the launch result after the NodeClaim shows the provider ID."""
     try:
         await fake.workflow_handle(get_nodeclaim(fake, name)).describe()
     except RPCError:

@@ -1,4 +1,4 @@
-"""The condition NodeRegistrationHealthy of a NodePool, from the lives of its NodeClaims."""
+"""The condition NodeRegistrationHealthy of a NodePool follows the registration outcomes of its NodeClaims."""
 
 from typing import Any
 
@@ -28,8 +28,11 @@ async def assert_registration_timeout(fake: WorkerHarness, name: str) -> None:
 
 
 async def failure_reason(fake: WorkerHarness, name: str, **step: float) -> str:
-    """The reason for which a NodeClaim that was just made goes. Time moves in steps: awaited as a result, it would run
-    on to the end of the pool's workflow, which has no timer."""
+    """The reason of the deletion of a new NodeClaim.
+
+    Time moves in steps: a client that awaits the result would skip to the end of the NodePool workflow, which has no
+    timer.
+    """
     handle = await fake.start(fake.claims.add(name, born=await fake.now()))
 
     async def is_deleted() -> bool:
@@ -39,7 +42,7 @@ async def failure_reason(fake: WorkerHarness, name: str, **step: float) -> str:
     return (await query_state(handle)).disruption
 
 
-async def test_it_is_unknown_first_and_true_once_a_node_registered(fake: WorkerHarness) -> None:
+async def test_condition_is_unknown_until_first_registration(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
     await wait_until(has_registration_health(fake, "Unknown"))
     await ready_nodeclaim(fake)
@@ -50,9 +53,7 @@ async def test_it_is_unknown_first_and_true_once_a_node_registered(fake: WorkerH
     await wait_until(has_registration_health(fake, "True"))
 
 
-async def test_two_nodeclaims_that_never_join_make_it_false_and_two_failures_survive_continue_as_new(
-    fake: WorkerHarness, monkeypatch: Any
-) -> None:
+async def test_two_registration_timeouts_set_condition_false_across_runs(fake: WorkerHarness, monkeypatch: Any) -> None:
     monkeypatch.setattr("workflows.activity_options.CONTINUE_AS_NEW_AT_EVENTS", 30)
     pools = await start_nodepool(fake)
     await assert_registration_timeout(fake, "a")
@@ -66,7 +67,7 @@ async def test_two_nodeclaims_that_never_join_make_it_false_and_two_failures_sur
     await wait_until_skipping_time(fake, has_registration_health(fake, "False RegistrationFailed"))
 
 
-async def test_launches_that_ec2_refuses_count_with_ec2s_reason_and_those_without_room_do_not(
+async def test_rejected_launches_count_but_insufficient_capacity_does_not(
     fake: WorkerHarness,
 ) -> None:
     pools = await start_nodepool(fake)
@@ -80,7 +81,7 @@ async def test_launches_that_ec2_refuses_count_with_ec2s_reason_and_those_withou
     await wait_until_skipping_time(fake, has_registration_health(fake, "False UnauthorizedOperation"))
 
 
-async def test_a_pool_without_a_workflow_holds_up_no_clean_up(fake: WorkerHarness) -> None:
+async def test_missing_nodepool_workflow_does_not_block_cleanup(fake: WorkerHarness) -> None:
     handle = await launched_nodeclaim(fake)
     assert (await handle.result()).reason == "RegistrationTimeout"
     assert fake.instances.running == {}

@@ -1,4 +1,4 @@
-"""The rollout as a NodePool's workflow performs it: looks, gates, people, the way back; idle it costs nothing."""
+"""Rollout in a NodePool workflow: health checks, gates, approvals and rollback; an idle rollout adds no events."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ def observed_nodepool(**rules: Any) -> ObservedNodePool:
 
 
 async def drifted_rollout(skipping: WorkflowEnvironment, **rules: Any) -> AsyncIterator[RolloutHarness]:
-    """A pool that ran well with GOOD, and whose ten nodes have drifted towards BAD."""
+    """A NodePool that finished GOOD, and whose ten nodes have drifted towards BAD."""
     pool = FakeRolloutActivities()
     pool.set_observed(target=GOOD, updated_nodes=10, ready=10)
     async with rollout_harness(skipping.client, observed_nodepool(**rules), pool) as found:
@@ -66,7 +66,7 @@ async def gated_rollout(skipping: WorkflowEnvironment) -> AsyncIterator[RolloutH
         yield one
 
 
-async def test_a_pool_that_is_well_costs_no_event(wave_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
+async def test_finished_rollout_adds_no_events(wave_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
     await skipping.sleep(timedelta(minutes=1))
     before = len((await wave_rollout.handle.fetch_history()).events)
     await skipping.sleep(timedelta(days=2))
@@ -74,7 +74,7 @@ async def test_a_pool_that_is_well_costs_no_event(wave_rollout: RolloutHarness, 
     assert wave_rollout.activities.observe_count == 1
 
 
-async def test_waves_let_some_go_and_the_rest_after_the_soak(
+async def test_first_wave_is_limited_and_rest_follows_after_soak(
     wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
 ) -> None:
     await wave_rollout.request_permits(*NODES[:5], since=LONG_AGO)
@@ -90,7 +90,9 @@ async def test_waves_let_some_go_and_the_rest_after_the_soak(
     assert (await wave_rollout.state()).rollout.good == BAD
 
 
-async def test_the_soak_is_watched_once_a_minute(wave_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
+async def test_health_is_checked_every_minute_during_soak(
+    wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
+) -> None:
     await wave_rollout.request_permits("n0", since=LONG_AGO)
     await wait_until(lambda: wave_rollout.has_permits(1))
     wave_rollout.activities.replace_drifted("n0")
@@ -100,7 +102,7 @@ async def test_the_soak_is_watched_once_a_minute(wave_rollout: RolloutHarness, s
     assert await count_scheduled(wave_rollout.handle, "observe_rollout") - before in (4, 5)
 
 
-async def test_a_canary_that_sickens_is_rolled_back_within_two_minutes(
+async def test_unhealthy_canary_rolls_back_within_two_minutes(
     wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
 ) -> None:
     await wave_rollout.request_permits(*NODES[:3], since=LONG_AGO)
@@ -116,7 +118,7 @@ async def test_a_canary_that_sickens_is_rolled_back_within_two_minutes(
         "the health of the rollout",
     )
     assert "0 of 1 new nodes are Ready" in pin_request.why
-    assert await wave_rollout.has_permits(1), "no further node went"
+    assert await wave_rollout.has_permits(1), "no further node has a permit"
     wave_rollout.activities.set_observed(target=GOOD, drifted=("bad",), updated_nodes=9, ready=9)
     await wait_until_skipping_time(skipping, lambda: _is_finished(wave_rollout), seconds=20)
     assert "RolloutRollsBack" in wave_rollout.activities.event_reasons()
@@ -128,7 +130,7 @@ async def signal_startup_failures(one: RolloutHarness, now: datetime, *uids: str
         await one.handle.signal(RolloutOnlyWorkflow.startup_failed, ended)
 
 
-async def test_nodes_that_never_come_up_halt_it_until_a_person_says_to_go_on(
+async def test_startup_failures_halt_rollout_until_approval(
     approval_rollout: RolloutHarness, skipping: WorkflowEnvironment
 ) -> None:
     await signal_startup_failures(approval_rollout, LONG_AGO, "x", "y")
@@ -137,7 +139,7 @@ async def test_nodes_that_never_come_up_halt_it_until_a_person_says_to_go_on(
     await approve_plan(approval_rollout, await plan_id(approval_rollout))
     await wait_until_skipping_time(skipping, lambda: approval_rollout.has_permits(1), seconds=20)
     await skipping.sleep(timedelta(minutes=3, seconds=10))
-    assert not await approval_rollout.describes("halted"), "what failed before it began is nothing of it"
+    assert not await approval_rollout.describes("halted"), "earlier startup failures do not count"
     await signal_startup_failures(approval_rollout, await skipping.get_current_time(), "v", "w")
     await wait_until_skipping_time(
         skipping, lambda: approval_rollout.describes("2 new NodeClaims did not come to be nodes"), seconds=20
@@ -145,12 +147,10 @@ async def test_nodes_that_never_come_up_halt_it_until_a_person_says_to_go_on(
     await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("is halted since"), seconds=20)
     await approve_plan(approval_rollout, await plan_id(approval_rollout))
     await skipping.sleep(timedelta(minutes=5))
-    assert not await approval_rollout.describes("halted"), "what failed before a person said to go on"
+    assert not await approval_rollout.describes("halted"), "startup failures before the approval do not count"
 
 
-async def test_gates_are_asked_and_what_they_say_holds(
-    gated_rollout: RolloutHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_failed_gate_holds_rollout(gated_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
     gated_rollout.activities.gate_result = GateResult(outcome="failed", value=3, why="errors: 3 is not below 1")
     await gated_rollout.request_permits(*NODES[:3], since=LONG_AGO)
     await wait_until_skipping_time(
@@ -171,7 +171,7 @@ async def plan_id(one: RolloutHarness) -> str:
     return state.halted.plan if state.halted else state.plan.id if state.plan else ""
 
 
-async def test_a_plan_waits_for_its_approval(approval_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
+async def test_plan_waits_for_approval(approval_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
     await approval_rollout.request_permits(*NODES[:3], since=LONG_AGO)
     await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("tenure approve web-"), seconds=20)
     assert await approval_rollout.has_permits(0)
@@ -184,7 +184,7 @@ async def test_a_plan_waits_for_its_approval(approval_rollout: RolloutHarness, s
     await wait_until(lambda: approval_rollout.has_event("RolloutApproved"))
 
 
-async def test_an_approval_outlives_the_worker_and_the_run(
+async def test_approval_survives_continue_as_new(
     approval_rollout: RolloutHarness, skipping: WorkflowEnvironment
 ) -> None:
     await approval_rollout.request_permits("n0", since=LONG_AGO)
@@ -201,9 +201,7 @@ async def test_an_approval_outlives_the_worker_and_the_run(
     assert await plan_id(restarted) == plan
 
 
-async def test_a_rejected_plan_stops_the_roll_out(
-    approval_rollout: RolloutHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_rejected_plan_stops_rollout(approval_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
     await approval_rollout.request_permits("n0", since=LONG_AGO)
     await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("tenure approve web-"), seconds=20)
     rejection = RejectRollout(plan=await plan_id(approval_rollout), by="ben", reason="not before Monday")
@@ -213,7 +211,7 @@ async def test_a_rejected_plan_stops_the_roll_out(
     assert await approval_rollout.has_permits(0)
 
 
-async def test_a_signal_that_is_refused_is_told_as_an_event(
+async def test_rejected_approval_signal_is_published(
     approval_rollout: RolloutHarness, skipping: WorkflowEnvironment
 ) -> None:
     await approval_rollout.request_permits("n0", since=LONG_AGO)
@@ -222,16 +220,14 @@ async def test_a_signal_that_is_refused_is_told_as_an_event(
     await wait_until_skipping_time(skipping, lambda: approval_rollout.has_event("RolloutRefused"), seconds=20)
 
 
-async def test_what_goes_on_stands_on_the_node_pool_too(
-    wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_rollout_state_is_stored_on_nodepool(wave_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
     await wave_rollout.request_permits("n0", since=LONG_AGO)
     await wait_until(lambda: wave_rollout.has_permits(1))
     stored_state = RolloutState.model_validate_json(wave_rollout.activities.notifications[-1].stored_state)
     assert (stored_state.target, stored_state.good) == (BAD, GOOD)
 
 
-async def test_a_look_that_fails_lets_no_node_go_and_is_repeated(
+async def test_failed_health_check_blocks_permits_and_is_retried(
     wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
 ) -> None:
     wave_rollout.activities.fails_to_observe = True
@@ -244,7 +240,7 @@ async def test_a_look_that_fails_lets_no_node_go_and_is_repeated(
     await wait_until_skipping_time(skipping, lambda: wave_rollout.has_permits(1), seconds=20)
 
 
-async def test_rules_that_are_taken_away_end_it(wave_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
+async def test_removed_rules_end_rollout(wave_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
     await wave_rollout.request_permits(*NODES[:5], since=LONG_AGO)
     await wait_until(lambda: wave_rollout.has_permits(1))
     await wave_rollout.handle.signal(RolloutOnlyWorkflow.observe, ObservedNodePool(number=2))
@@ -255,7 +251,7 @@ async def test_rules_that_are_taken_away_end_it(wave_rollout: RolloutHarness, sk
     await wait_until_skipping_time(skipping, lambda: _wave_has_started(wave_rollout), seconds=5)
 
 
-async def test_rules_removed_during_a_look_are_followed_when_they_return(
+async def test_rules_removed_during_check_apply_when_they_return(
     wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
 ) -> None:
     changed = observed_nodepool(**WAVES, onFailure="rollBack").model_copy(update={"generation": 2})
@@ -275,7 +271,7 @@ async def _has_no_rollout(one: RolloutHarness) -> bool:
     return (await one.state()).rollout == RolloutState()
 
 
-async def test_another_node_of_a_pool_that_is_well_is_no_news_and_another_spec_is(
+async def test_usage_change_triggers_no_check_but_generation_change_does(
     wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
 ) -> None:
     known = (await wave_rollout.state()).observed

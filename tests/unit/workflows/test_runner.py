@@ -1,4 +1,4 @@
-"""Whatever a query brings with it, a workflow sees each event at the time at which a replay shows it."""
+"""The workflow runner gives each event the same time in the first execution as in a replay, also with queries."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,16 +22,16 @@ from workflows.runner import EventsBeforeTheirTask, OrderedWorkflowInstance, Ord
 SIGNAL, QUERY, EVICTION, TIMER = "signal_workflow", "query_workflow", "remove_from_cache", "fire_timer"
 STARTED, CANCEL, DONE, CANCELLED = "initialize_workflow", "cancel_workflow", "completed", "cancelled"
 ROUNDS = 4
-"""Times that a worker starts to a query and a signal; without the runner about every second one goes wrong."""
+"""Worker starts with a query and a signal; without the runner, about every second one fails."""
 
 
 NOTES: dict[int, datetime] = {}
-"""When each signal was seen, by its number; what a task saw that was too late for the server its repeat sees anew."""
+"""Time of each signal, by its number. The repetition of a workflow task that the server rejected sets it again."""
 
 
 @workflow.defn
 class NotesWorkflow:
-    """Writes down when it saw a signal first, outside of its state: a replay would see it in its time."""
+    """Records the first time of each signal outside of its state, where a replay cannot change it."""
 
     def __init__(self) -> None:
         self._count, self._new = 0, list[int]()
@@ -58,7 +58,7 @@ Handle = WorkflowHandle[NotesWorkflow, None]
 
 
 class Recorder:
-    """Stands in for a workflow's instance."""
+    """Replaces a workflow instance and counts activations."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -92,7 +92,7 @@ def activation(time: int, *jobs: str, replaying: bool = False) -> WorkflowActiva
         ([activation(1, SIGNAL, replaying=True), activation(1, SIGNAL, replaying=True)], False),
     ],
 )
-def test_new_events_at_the_time_of_the_last_ones_are_out_of_turn(
+def test_new_events_at_time_of_previous_task_are_rejected(
     acts: Sequence[WorkflowActivation], out_of_turn: bool
 ) -> None:
     inner = Recorder()
@@ -107,8 +107,8 @@ def test_new_events_at_the_time_of_the_last_ones_are_out_of_turn(
     assert inner.seen == len(acts) - out_of_turn
 
 
-async def test_a_worker_that_starts_to_a_query_and_a_signal_sees_the_signal_in_its_time() -> None:
-    """On a real server: the query waits for a worker, and the signal comes meanwhile."""
+async def test_signal_during_worker_start_with_query_keeps_its_time() -> None:
+    """On a real server: the query waits for a worker, and the signal arrives meanwhile."""
     NOTES.clear()
     async with await WorkflowEnvironment.start_local(
         dev_server_existing_path=str(temporal_binary()), dev_server_startup_timeout=timedelta(seconds=60)
@@ -119,12 +119,12 @@ async def test_a_worker_that_starts_to_a_query_and_a_signal_sees_the_signal_in_i
         async with _worker(server):
             await handle.query(NotesWorkflow.count)
         for number in range(ROUNDS):
-            asking = asyncio.create_task(_ask(handle))
+            query_task = asyncio.create_task(_ask(handle))
             await asyncio.sleep(0.3)
             await handle.signal(NotesWorkflow.note, number)
             await asyncio.sleep(0.3)
             async with _worker(server):
-                await asking
+                await query_task
                 times = await wait_until(partial(_times, handle, number + 1))
         assert list(NOTES) == list(range(ROUNDS))
         assert [at.timestamp() for at in NOTES.values()] == pytest.approx(times, abs=0.01)
@@ -136,13 +136,13 @@ def _worker(server: WorkflowEnvironment) -> Worker:
 
 
 async def _ask(handle: Handle) -> None:
-    """There may be no answer, which is better than a wrong one."""
+    """Query, and accept a missing response, which is better than a wrong one."""
     with suppress(RPCError, TimeoutError, WorkflowQueryFailedError):
         await asyncio.wait_for(handle.query(NotesWorkflow.count), 3)
 
 
 async def _times(handle: Handle, count: int) -> list[float]:
-    """When, in seconds, the tasks began that were the first to complete after each of so many signals."""
+    """Start times, in seconds, of the workflow tasks that completed first after each of `count` signals."""
     found, waiting, began = list[float](), 0, 0.0
     for event in (await handle.fetch_history()).events:
         match event.event_type:

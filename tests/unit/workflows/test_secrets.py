@@ -1,5 +1,4 @@
-"""Secrets that a worker is started with, and user data, stand neither in histories nor in the log, though nothing is
-encrypted."""
+"""Worker secrets and user data are neither in histories nor in logs, also without payload encryption."""
 
 import base64
 import logging
@@ -28,10 +27,10 @@ from worker import aws_settings, temporal_security
 API_KEY, SECRET, SESSION, USER_DATA = (f"MARK-{name}-5f1d" for name in ("api-key", "secret", "session", "user-data"))
 ENVIRONMENT = {"TEMPORAL_API_KEY": API_KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": SESSION}
 SECRETS = (*ENVIRONMENT.values(), USER_DATA)
-HARMLESS = "node-a"
-"""The node's name: it has to be found, or the search finds nothing at all."""
+PLAIN_TEXT = "node-a"
+"""The node's name. The search must find it; otherwise it would find no secret either."""
 ERROR_MESSAGE = "the answer was lost, 7c20"
-"""Of a fault: it has to be in the log."""
+"""Message of an injected fault, which the log must contain."""
 
 
 @dataclass
@@ -59,13 +58,13 @@ def set_user_data(fake: WorkerHarness) -> None:
 
 
 async def serialized_history(handle: WorkflowHandle[Any, Any]) -> bytes:
-    """What Temporal keeps of a workflow. Payloads are JSON in the clear here; `to_json` would write them as base64."""
+    """Serialized events of a workflow. Payloads are plain JSON here; `to_json` would encode them as base64."""
     history = await handle.fetch_history()
     return b"\n".join(event.SerializeToString() for event in history.events)
 
 
 def find_secrets(text: bytes) -> list[str]:
-    """As they are, or as base64, in which EC2 takes user data, wherever they begin in it."""
+    """Find secrets in plain text or in base64, EC2's encoding of user data, at any offset."""
     found = [one for one in SECRETS if one.encode() in text]
     for one in SECRETS:
         inner = (base64.b64encode(b" " * before + one.encode())[4:-4] for before in range(3))
@@ -74,7 +73,7 @@ def find_secrets(text: bytes) -> list[str]:
 
 
 @pytest.mark.usefixtures("plain_log")
-async def test_a_life_leaves_no_secret_and_no_user_data_in_histories_and_the_log(
+async def test_histories_and_log_contain_no_secrets_or_user_data(
     skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name, value in ENVIRONMENT.items():
@@ -92,8 +91,8 @@ async def test_a_life_leaves_no_secret_and_no_user_data_in_histories_and_the_log
             await wait_until(lambda: bool(resolver.read))
             await observe_empty(fake, handle)
             assert (await handle.result()).reason == "Empty"
-    assert settings.temporal_api_key == API_KEY, "the worker had it"
-    assert USER_DATA in fleet.read[0] and USER_DATA in resolver.read[0], "activities had it"
+    assert settings.temporal_api_key == API_KEY, "the worker read it"
+    assert USER_DATA in fleet.read[0] and USER_DATA in resolver.read[0], "activities read it"
     nodeclaim_history = await serialized_history(handle)
     histories = {
         "claim": nodeclaim_history,
@@ -102,7 +101,9 @@ async def test_a_life_leaves_no_secret_and_no_user_data_in_histories_and_the_log
     }
     log = f"{caplog.text}\n{log_entries}".encode()
     assert (
-        HARMLESS.encode() in nodeclaim_history and b"default" in histories["pool"] and b"default" in histories["class"]
+        PLAIN_TEXT.encode() in nodeclaim_history
+        and b"default" in histories["pool"]
+        and b"default" in histories["class"]
     )
     assert ERROR_MESSAGE.encode() in log and b"demo" in log
     found = {name: find_secrets(text) for name, text in {**histories, "log": log}.items()}

@@ -1,4 +1,4 @@
-"""A static pool: its number of nodes is kept, whatever happens to nodes and workers; idle it costs nothing."""
+"""Static NodePool: its replicas are kept through node and worker failures; while stable it adds no events."""
 
 import asyncio
 from datetime import timedelta
@@ -20,7 +20,7 @@ from tests.unit.workflows.continue_as_new import wait_until_continued_as_new
 from workflows.nodepool import NodePoolWorkflow
 
 
-async def test_what_is_missing_is_made_and_then_nothing_happens(fake: WorkerHarness) -> None:
+async def test_missing_replicas_are_created_once(fake: WorkerHarness) -> None:
     pool = await static_nodepool(fake, 3)
     await fake.sleep(minutes=1)
     before = len((await pool.handle.fetch_history()).events)
@@ -30,7 +30,7 @@ async def test_what_is_missing_is_made_and_then_nothing_happens(fake: WorkerHarn
     assert await pool.details_mention("3 desired, **3** running, 0 going", "| waits for | nothing |")
 
 
-async def test_a_claim_that_goes_or_fails_is_replaced_before_it_is_gone(fake: WorkerHarness) -> None:
+async def test_deleting_nodeclaim_is_replaced_before_it_is_gone(fake: WorkerHarness) -> None:
     pool = await static_nodepool(fake, 2)
     terminating = pool.existing_names()[0]
     fake.claims.set_status(terminating, deleting=True)
@@ -44,7 +44,7 @@ async def test_a_claim_that_goes_or_fails_is_replaced_before_it_is_gone(fake: Wo
     assert len(pool.existing_names()) == 2
 
 
-async def test_scaling_down_deletes_and_scaling_up_makes(fake: WorkerHarness) -> None:
+async def test_scaling_down_deletes_and_scaling_up_creates(fake: WorkerHarness) -> None:
     pool = await static_nodepool(fake, 3)
     await pool.scale(1)
     await wait_until(lambda: pool.has_existing(1))
@@ -56,7 +56,7 @@ async def test_scaling_down_deletes_and_scaling_up_makes(fake: WorkerHarness) ->
     await wait_until(lambda: pool.has_existing(0))
 
 
-async def test_a_limit_holds_and_is_waited_for_without_looking(fake: WorkerHarness) -> None:
+async def test_node_limit_holds_without_polling(fake: WorkerHarness) -> None:
     pool = await start_static_nodepool(fake, 10, limits={"nodes": "5"})
     await wait_until(lambda: pool.has_existing(5))
     await pool.signal_observed()
@@ -69,7 +69,7 @@ async def test_a_limit_holds_and_is_waited_for_without_looking(fake: WorkerHarne
     await wait_until(lambda: pool.has_existing(10))
 
 
-async def test_one_that_goes_holds_the_limit_until_it_is_gone(fake: WorkerHarness) -> None:
+async def test_deleting_nodeclaim_counts_against_limit_until_gone(fake: WorkerHarness) -> None:
     pool = await static_nodepool(fake, 2, limits={"nodes": "2"})
     terminating = pool.existing_names()[0]
     fake.claims.set_status(terminating, deleting=True)
@@ -81,7 +81,7 @@ async def test_one_that_goes_holds_the_limit_until_it_is_gone(fake: WorkerHarnes
     await wait_until(lambda: pool.has_existing(2))
 
 
-async def test_a_class_that_is_not_ready_is_waited_for(fake: WorkerHarness) -> None:
+async def test_unready_nodeclass_delays_creation(fake: WorkerHarness) -> None:
     fake.node_classes.add("default", ready="False")
     pool = await start_static_nodepool(fake, 2)
     await wait_until(lambda: pool.waits_for("EC2NodeClass default is not ready"))
@@ -91,7 +91,7 @@ async def test_a_class_that_is_not_ready_is_waited_for(fake: WorkerHarness) -> N
     await wait_until(lambda: pool.has_existing(2))
 
 
-async def test_with_its_gate_off_a_static_pool_makes_nothing_and_says_so_until_it_is_on(fake: WorkerHarness) -> None:
+async def test_disabled_feature_gate_blocks_static_nodepool(fake: WorkerHarness) -> None:
     pool = await start_static_nodepool(fake, 2, gate="off")
     await wait_until(lambda: pool.details_mention("feature gate StaticCapacity, which is off"))
     await fake.sleep(minutes=10)
@@ -103,7 +103,7 @@ async def test_with_its_gate_off_a_static_pool_makes_nothing_and_says_so_until_i
     assert fake.pools.statuses["default"][labels.VALIDATION_SUCCEEDED] == "True"
 
 
-async def test_a_pool_that_is_going_makes_nothing(fake: WorkerHarness) -> None:
+async def test_deleting_nodepool_creates_nothing(fake: WorkerHarness) -> None:
     pool = await static_nodepool(fake, 1)
     await pool.signal_observed(deleting=True, existing=0)
     await fake.sleep(minutes=5)
@@ -111,7 +111,7 @@ async def test_a_pool_that_is_going_makes_nothing(fake: WorkerHarness) -> None:
 
 
 class CrashingNodeClaims(FakeNodeClaims):
-    """Creates some, and then does not answer for as long as its worker lives."""
+    """Creates some NodeClaims, and then does not respond until its worker stops."""
 
     left = 3
 
@@ -122,7 +122,7 @@ class CrashingNodeClaims(FakeNodeClaims):
         return await super().create(claim)
 
 
-async def test_a_worker_that_dies_between_making_claims_leaves_none_twice(skipping: WorkflowEnvironment) -> None:
+async def test_worker_crash_during_creation_duplicates_nothing(skipping: WorkflowEnvironment) -> None:
     fake = WorkerHarness.on(skipping, claims=CrashingNodeClaims(), max_cached_workflows=0)
     async with fake.running_worker():
         pool = await start_static_nodepool(fake, 8)
@@ -138,20 +138,20 @@ async def test_a_worker_that_dies_between_making_claims_leaves_none_twice(skippi
     assert await count_scheduled(pool.handle, "reconcile_replicas") == 1
 
 
-async def test_a_step_that_fails_goes_on_under_its_plan_also_after_continuing_as_new(
+async def test_failed_step_keeps_its_plan_through_continue_as_new(
     fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.claims.faults["create"] = [None, BadInput("denied by a webhook")]
     pool = await start_static_nodepool(fake, 4)
     await wait_until(lambda: pool.waits_for("denied by a webhook"))
     plan_id = (await pool.state()).replicas.plan_id
-    # Not before: a run that follows tries again at once, and what was in the way is forgotten.
+    # Not earlier: the next run retries at once and does not keep the fault.
     await wait_until_continued_as_new(pool.handle, monkeypatch, lambda number: pool.signal_observed(usage=str(number)))
     await wait_until_skipping_time(fake, lambda: pool.has_existing(4), seconds=10)
     assert pool.plan_ids() == {plan_id}
 
 
-async def test_a_fault_is_shown_and_tried_again(fake: WorkerHarness) -> None:
+async def test_fault_is_reported_and_retried(fake: WorkerHarness) -> None:
     fake.claims.faults["create"] = [BadInput("denied by a webhook")] * 2
     pool = await start_static_nodepool(fake, 1)
     await wait_until(lambda: pool.details_mention("denied by a webhook"))
@@ -159,19 +159,19 @@ async def test_a_fault_is_shown_and_tried_again(fake: WorkerHarness) -> None:
     await wait_until(lambda: pool.has_existing(1))
 
 
-async def test_short_faults_are_not_noticed(fake: WorkerHarness) -> None:
+async def test_short_faults_keep_one_plan(fake: WorkerHarness) -> None:
     fake.claims.faults["create"] = [None, TryLater("503"), None, TryLater("503")]
     pool = await start_static_nodepool(fake, 6)
     await wait_until_skipping_time(fake, lambda: pool.has_existing(6))
     assert len(pool.plan_ids()) == 1
 
 
-async def test_claims_that_do_not_last_are_made_ever_more_slowly_until_the_pool_changes(fake: WorkerHarness) -> None:
-    """As where EC2 has no capacity: each is given up as soon as it was made."""
+async def test_short_lived_nodeclaims_are_created_with_backoff(fake: WorkerHarness) -> None:
+    """As without EC2 capacity: each NodeClaim is deleted right after its creation."""
     pool = await start_static_nodepool(fake, 2)
     made: set[str] = set()
     for _ in range(60):
-        # No multiple of the pauses: what is told just as a timer fires, the test server may fail for good.
+        # Not a multiple of the backoff: the test server may hang if a signal arrives exactly when a timer fires.
         await fake.sleep(seconds=19.3)
         if fake.claims.found:
             await pool.signal_observed()
@@ -184,14 +184,14 @@ async def test_claims_that_do_not_last_are_made_ever_more_slowly_until_the_pool_
     await wait_until(lambda: pool.has_existing(3))
 
 
-async def test_claims_that_are_gone_before_the_watch_saw_them_are_missed_all_the_same(fake: WorkerHarness) -> None:
+async def test_nodeclaims_removed_before_observation_are_replaced(fake: WorkerHarness) -> None:
     pool = await start_static_nodepool(fake, 2)
     await wait_until(lambda: pool.has_existing(2))
     fake.claims.found.clear()
     await wait_until_skipping_time(fake, lambda: pool.has_existing(2))
 
 
-async def test_a_paused_pool_loses_no_node_and_still_gets_what_is_missing(fake: WorkerHarness) -> None:
+async def test_paused_nodepool_keeps_surplus_and_creates_missing_nodes(fake: WorkerHarness) -> None:
     pool = await static_nodepool(fake, 3)
     await pool.handle.execute_update(NodePoolWorkflow.pause, await pause_for(fake, hours=1))
     await pool.scale(1)
@@ -208,7 +208,7 @@ async def test_a_paused_pool_loses_no_node_and_still_gets_what_is_missing(fake: 
     await wait_until(lambda: pool.has_existing(2))
 
 
-async def test_a_pause_that_ends_by_itself_lets_surplus_nodes_go(fake: WorkerHarness) -> None:
+async def test_surplus_nodes_are_deleted_after_pause_ends(fake: WorkerHarness) -> None:
     pool = await static_nodepool(fake, 2)
     await pool.handle.execute_update(NodePoolWorkflow.pause, await pause_for(fake, hours=1))
     await pool.scale(1)
@@ -217,14 +217,14 @@ async def test_a_pause_that_ends_by_itself_lets_surplus_nodes_go(fake: WorkerHar
     await wait_until_skipping_time(fake, lambda: pool.has_existing(1), minutes=1)
 
 
-async def test_a_large_pool_is_made_in_several_steps(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_nodepool_is_created_in_several_steps(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("activities.nodepool.static_capacity.MOST_MADE", 4)
     pool = await start_static_nodepool(fake, 10)
     await wait_until_skipping_time(fake, lambda: pool.has_existing(10))
     assert len(pool.plan_ids()) == 1 and await count_scheduled(pool.handle, "reconcile_replicas") == 3
 
 
-async def test_a_node_of_a_static_pool_stays_however_long_it_is_empty(fake: WorkerHarness) -> None:
+async def test_empty_node_of_static_nodepool_is_kept(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake, expireAfter="Never")
     await observe_empty(fake, handle, consolidation="WhenEmpty/Never")
     await fake.sleep(days=3)
@@ -232,8 +232,8 @@ async def test_a_node_of_a_static_pool_stays_however_long_it_is_empty(fake: Work
     assert fake.instances.terminated == []
 
 
-async def test_even_a_wish_of_an_empty_static_node_is_refused(fake: WorkerHarness) -> None:
-    """As where the pool became static under its nodes, by being made anew."""
+async def test_permit_request_of_empty_static_node_is_rejected(fake: WorkerHarness) -> None:
+    """The NodePool was recreated as a static one while its nodes existed."""
     handle = await ready_nodeclaim(fake, expireAfter="Never")
     pool = await start_static_nodepool(fake, 1)
     await observe_empty(fake, handle)

@@ -1,4 +1,4 @@
-"""What workflows tell the command line in words, so that it need not know their state."""
+"""Query results with explanations, so that the CLI needs no knowledge of workflow states."""
 
 from tenure.cli.nodes.why import query_explanation
 from tenure.cli.nodes.workflows import NodeClaimSummary
@@ -14,7 +14,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 
 
-async def test_a_node_tells_how_it_came_to_be_and_what_it_waits_for(fake: WorkerHarness) -> None:
+async def test_node_explanation_has_phases_pause_and_drift(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     pause = await pause_for(fake, hours=1)
     await handle.execute_update(NodeClaimWorkflow.pause, pause)
@@ -36,7 +36,7 @@ async def test_a_node_tells_how_it_came_to_be_and_what_it_waits_for(fake: Worker
     assert (explanation.drain, explanation.not_ready, explanation.events) == ((), "", ())
 
 
-async def test_a_pool_tells_of_its_own_pause_and_of_the_clusters(fake: WorkerHarness) -> None:
+async def test_nodepool_reports_its_own_and_cluster_pause(fake: WorkerHarness) -> None:
     handle = await start_nodepool(fake)
     assert await handle.query("pauses", result_type=list[str]) == []
     pause: Pause = normalize_pause(await pause_for(fake, hours=1))
@@ -50,8 +50,8 @@ async def test_a_pool_tells_of_its_own_pause_and_of_the_clusters(fake: WorkerHar
     assert cluster_pause.startswith("the cluster is paused by ops@example.com until ")
 
 
-async def test_of_a_workflow_that_does_not_tell_its_story_the_reason_is_told(fake: WorkerHarness) -> None:
-    """As of a worker of an older version."""
+async def test_missing_explanation_query_is_reported(fake: WorkerHarness) -> None:
+    """A worker of an older version has no such query."""
     handle = await start_nodepool(fake)
     explanation = await query_explanation(fake.client, NodeClaimSummary(handle.id, "a", "Ready"))
     assert isinstance(explanation, str) and "older version" in explanation and "explain" in explanation

@@ -26,7 +26,7 @@ from tests.support.workflows.eventually import (
 )
 from tests.support.workflows.interruption_messages import ready_with_rules, send_message
 from tests.unit.workflows.phases.test_interruption_timing import blocked_for_approval
-from tests.unit.workflows.phases.test_stop_start import CYCLE, is_in_service
+from tests.unit.workflows.phases.test_stop_start import STOP_START, is_in_service
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def skipping() -> AsyncIterator[WorkflowEnvironment]:
 
 
 async def test_withdrawn_event_returns_node_to_service(fake: WorkerHarness) -> None:
-    handle = await ready_with_rules(fake, scheduledChange=CYCLE)
+    handle = await ready_with_rules(fake, scheduledChange=STOP_START)
     fake.pods.blocked["web"] = "a budget"
     await send_message(fake, handle, starts=await fake.now() + timedelta(hours=48))
     await wait_until(lambda: is_blocked_by(handle, "is emptied to be stopped"))

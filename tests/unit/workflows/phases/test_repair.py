@@ -1,4 +1,4 @@
-"""Repair in a node's life: tolerations, flaps, the ladder, the breaker, and what a healthy node costs."""
+"""Node repair: tolerations, flaps, repair steps, the limit of unhealthy nodes, and the cost of a healthy node."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,33 +20,33 @@ from tests.support.workflows.eventually import (
 )
 from tests.support.workflows.nodeclaim_workflows import BUSY, JOINED, ready_nodeclaim, registered_nodeclaim
 
-SICK = (("Ready", "True"), ("KernelReady", "False"))
-WELL = (("Ready", "True"), ("KernelReady", "True"))
-LADDER: dict[str, Any] = {"repair": {"steps": ["reboot", "replace"], "rebootFor": "5m"}}
+UNHEALTHY = (("Ready", "True"), ("KernelReady", "False"))
+HEALTHY = (("Ready", "True"), ("KernelReady", "True"))
+REBOOT_RULES: dict[str, Any] = {"repair": {"steps": ["reboot", "replace"], "rebootFor": "5m"}}
 
 
 async def make_unhealthy(fake: WorkerHarness, handle: Handle, *, since: datetime | None = None, **fields: Any) -> None:
-    """Its kernel is not well from now on; `fields` is what else the watch says."""
+    """Set KernelReady=False on the Node and signal the observation; `fields` are added to it."""
     since = since or await fake.now()
-    fake.nodes.update_node("node-a", conditions=SICK)
-    ill = {"type": "KernelReady", "status": "False", "since": since}
-    await fake.signal_observed(handle, **{**BUSY, "unhealthy": [ill], **fields})
+    fake.nodes.update_node("node-a", conditions=UNHEALTHY)
+    unhealthy_condition = {"type": "KernelReady", "status": "False", "since": since}
+    await fake.signal_observed(handle, **{**BUSY, "unhealthy": [unhealthy_condition], **fields})
 
 
 async def make_healthy(fake: WorkerHarness, handle: Handle, **fields: Any) -> None:
-    fake.nodes.update_node("node-a", conditions=WELL, boot_id=fields.get("boot_id", "boot-1"))
+    fake.nodes.update_node("node-a", conditions=HEALTHY, boot_id=fields.get("boot_id", "boot-1"))
     await fake.signal_observed(handle, **{**BUSY, **fields})
 
 
 async def time_until_drain(handle: Handle, since: datetime) -> timedelta:
-    """Until it was drained for its health."""
+    """Time from `since` to the start of the drain for the Unhealthy reason."""
     outcome = await handle.result()
     assert outcome.reason == "Unhealthy"
     drained: datetime = next(step.at for step in outcome.history if step.phase is Phase.DRAIN)
     return drained - since
 
 
-async def test_a_node_that_stays_unhealthy_is_replaced_when_that_is_no_longer_tolerated_and_no_pod_holds_it(
+async def test_unhealthy_node_is_replaced_by_force_after_toleration(
     fake: WorkerHarness,
 ) -> None:
     handle = await ready_nodeclaim(fake, terminationGracePeriod="1h")
@@ -60,7 +60,7 @@ async def test_a_node_that_stays_unhealthy_is_replaced_when_that_is_no_longer_to
     assert len(fake.instances.terminated) == 1
 
 
-async def test_a_node_that_recovers_in_time_stays_and_costs_no_more_than_its_signals(fake: WorkerHarness) -> None:
+async def test_node_that_recovers_within_toleration_is_kept(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await make_unhealthy(fake, handle)
     await fake.sleep(minutes=29)
@@ -71,7 +71,7 @@ async def test_a_node_that_recovers_in_time_stays_and_costs_no_more_than_its_sig
     assert await count_scheduled(handle, "repair_node") == 0
 
 
-async def test_a_node_that_flaps_is_replaced_once_its_bad_times_add_up(fake: WorkerHarness) -> None:
+async def test_flapping_node_is_replaced_when_unhealthy_time_adds_up(fake: WorkerHarness) -> None:
     rules = {"repair": {"within": "4h"}}
     handle = await ready_nodeclaim(fake)
     began = await fake.now()
@@ -85,16 +85,16 @@ async def test_a_node_that_flaps_is_replaced_once_its_bad_times_add_up(fake: Wor
     assert timedelta(minutes=79) < await time_until_drain(handle, began) < timedelta(minutes=81)
 
 
-async def test_a_reboot_that_helps_leaves_the_node_where_it_was(fake: WorkerHarness) -> None:
+async def test_successful_reboot_keeps_node(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
-    await make_unhealthy(fake, handle, rules=LADDER)
+    await make_unhealthy(fake, handle, rules=REBOOT_RULES)
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "rebooted for KernelReady=False"), minutes=1)
     assert fake.instances.rebooted == ["i-0000"]
     fake.nodes.update_node("node-a", ready=False)
-    await make_unhealthy(fake, handle, rules=LADDER, node_ready=False)
+    await make_unhealthy(fake, handle, rules=REBOOT_RULES, node_ready=False)
     await fake.sleep(minutes=1)
     fake.nodes.update_node("node-a", ready=True)
-    await make_healthy(fake, handle, rules=LADDER, boot_id="boot-2")
+    await make_healthy(fake, handle, rules=REBOOT_RULES, boot_id="boot-2")
     await fake.sleep(minutes=1)
     await wait_until_phase(handle, Phase.READY)
     await wait_until(lambda: "Repaired" in fake.events.reasons_for("a"))
@@ -104,22 +104,22 @@ async def test_a_reboot_that_helps_leaves_the_node_where_it_was(fake: WorkerHarn
     assert fake.instances.rebooted == ["i-0000"] and fake.events.reasons_for("a")[-2:] == ["Rebooting", "Repaired"]
 
 
-async def test_a_reboot_that_does_not_help_is_followed_by_a_replacement(fake: WorkerHarness) -> None:
+async def test_unsuccessful_reboot_is_followed_by_replacement(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     since = await fake.now()
-    await make_unhealthy(fake, handle, rules=LADDER)
+    await make_unhealthy(fake, handle, rules=REBOOT_RULES)
     assert timedelta(minutes=35) <= await time_until_drain(handle, since) < timedelta(minutes=36)
     assert fake.instances.rebooted == ["i-0000"]
 
 
-async def test_a_machine_that_came_back_and_whose_node_does_not_start_is_replaced_too(fake: WorkerHarness) -> None:
+async def test_node_that_stays_not_ready_after_reboot_is_replaced(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     since = await fake.now()
-    await make_unhealthy(fake, handle, rules=LADDER)
+    await make_unhealthy(fake, handle, rules=REBOOT_RULES)
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "rebooted for"), minutes=1)
     fake.nodes.update_node("node-a", ready=False, boot_id="boot-2", conditions=(("Ready", "False"),))
     now = await fake.now()
-    rebooted = {"node_ready": False, "boot_id": "boot-2", "rules": LADDER}
+    rebooted = {"node_ready": False, "boot_id": "boot-2", "rules": REBOOT_RULES}
     await fake.signal_observed(
         handle, **{**BUSY, **rebooted, "unhealthy": [{"type": "Ready", "status": "False", "since": now}]}
     )
@@ -128,20 +128,22 @@ async def test_a_machine_that_came_back_and_whose_node_does_not_start_is_replace
     assert fake.instances.rebooted == ["i-0000"]
 
 
-async def test_a_role_that_may_not_reboot_leads_to_the_next_step(fake: WorkerHarness) -> None:
+async def test_forbidden_reboot_continues_with_next_step(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.instances.faults["reboot"] = [Forbidden("ec2:RebootInstances") for _ in range(1000)]
     since = await fake.now()
-    await make_unhealthy(fake, handle, rules=LADDER)
+    await make_unhealthy(fake, handle, rules=REBOOT_RULES)
     assert timedelta(minutes=30) <= await time_until_drain(handle, since) < timedelta(minutes=36)
     assert "RebootFailed" in fake.events.reasons_for("a") and fake.instances.rebooted == []
 
 
-async def test_while_too_many_are_unhealthy_none_is_replaced_and_it_is_looked_at_again(fake: WorkerHarness) -> None:
+async def test_too_many_unhealthy_nodes_block_repair_until_retry(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     for number in range(3):
         name = f"other-{number}"
-        fake.nodes.join(name, f"aws:///us-west-2a/i-1{number}", labels={labels.NODEPOOL: "default"}, conditions=SICK)
+        fake.nodes.join(
+            name, f"aws:///us-west-2a/i-1{number}", labels={labels.NODEPOOL: "default"}, conditions=UNHEALTHY
+        )
     await make_unhealthy(fake, handle)
     await wait_until_skipping_time(
         fake, lambda: is_blocked_by(handle, "4 of 4 nodes of NodePool default are unhealthy"), minutes=1
@@ -150,11 +152,11 @@ async def test_while_too_many_are_unhealthy_none_is_replaced_and_it_is_looked_at
     assert (await query_state(handle)).phase is Phase.READY
     assert 3 <= await count_scheduled(handle, "repair_node") <= 5
     for number in range(3):
-        fake.nodes.update_node(f"other-{number}", conditions=WELL)
+        fake.nodes.update_node(f"other-{number}", conditions=HEALTHY)
     assert (await handle.result()).reason == "Unhealthy"
 
 
-async def test_a_graceful_repair_evicts_before_it_deletes(fake: WorkerHarness) -> None:
+async def test_graceful_repair_evicts_pods_before_deletion(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     await make_unhealthy(fake, handle, rules={"repair": {"drain": "graceful", "drainFor": "10m"}})
@@ -162,10 +164,10 @@ async def test_a_graceful_repair_evicts_before_it_deletes(fake: WorkerHarness) -
     assert fake.pods.evicted == ["web"] and fake.pods.forced == []
 
 
-async def test_a_node_that_is_well_when_it_is_looked_at_closely_stays(fake: WorkerHarness) -> None:
+async def test_node_healthy_in_live_check_is_kept(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await make_unhealthy(fake, handle)
-    fake.nodes.update_node("node-a", conditions=WELL)
+    fake.nodes.update_node("node-a", conditions=HEALTHY)
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "Node node-a is well"), minutes=1)
     await make_healthy(fake, handle)
     await fake.sleep(minutes=5)
@@ -173,25 +175,25 @@ async def test_a_node_that_is_well_when_it_is_looked_at_closely_stays(fake: Work
     assert state.phase is Phase.READY and state.blocked_by == ""
 
 
-async def test_a_node_that_starts_and_is_unhealthy_for_long_is_replaced_too(fake: WorkerHarness) -> None:
+async def test_unhealthy_uninitialized_node_is_replaced(fake: WorkerHarness) -> None:
     handle = await registered_nodeclaim(fake)
     since = await fake.now()
     fake.nodes.update_node("node-a", conditions=(("Ready", "False"),))
-    ill = {"type": "Ready", "status": "False", "since": since - timedelta(minutes=5)}
-    await fake.signal_observed(handle, **JOINED, unhealthy=[ill])
+    unhealthy_condition = {"type": "Ready", "status": "False", "since": since - timedelta(minutes=5)}
+    await fake.signal_observed(handle, **JOINED, unhealthy=[unhealthy_condition])
     assert timedelta(minutes=24) <= await time_until_drain(handle, since) < timedelta(minutes=26)
 
 
-async def test_what_is_no_longer_tolerated_when_it_is_told_is_repaired_at_once(fake: WorkerHarness) -> None:
+async def test_toleration_exceeded_at_first_observation_repairs_at_once(fake: WorkerHarness) -> None:
     now = await fake.now()
     handle = await registered_nodeclaim(fake)
     fake.nodes.update_node("node-a", conditions=(("Ready", "False"),))
-    ill = {"type": "Ready", "status": "False", "since": now - timedelta(hours=5)}
-    await fake.signal_observed(handle, **JOINED, unhealthy=[ill])
+    unhealthy_condition = {"type": "Ready", "status": "False", "since": now - timedelta(hours=5)}
+    await fake.signal_observed(handle, **JOINED, unhealthy=[unhealthy_condition])
     assert await time_until_drain(handle, now) < timedelta(minutes=1)
 
 
-async def test_a_change_of_the_rules_counts_for_what_lasts_already(fake: WorkerHarness) -> None:
+async def test_changed_toleration_applies_to_current_condition(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     since = await fake.now()
     await make_unhealthy(fake, handle)
@@ -201,7 +203,7 @@ async def test_a_change_of_the_rules_counts_for_what_lasts_already(fake: WorkerH
     assert timedelta(minutes=15) <= await time_until_drain(handle, since) < timedelta(minutes=16)
 
 
-async def test_the_clock_runs_on_through_continue_as_new(fake: WorkerHarness) -> None:
+async def test_unhealthy_time_survives_continue_as_new(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     since = await fake.now()
     for _ in range(130):

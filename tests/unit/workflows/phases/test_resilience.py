@@ -1,4 +1,4 @@
-"""A life goes on through what lasts: false news, faults for days, disagreement between the watch and the live state."""
+"""Long faults and stale observations: the workflow verifies live state and continues as new."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -34,7 +34,7 @@ from workflows.nodepool import NodePoolWorkflow
 
 
 @pytest.mark.parametrize("initial_phase", ["launched", "ready"])
-async def test_word_that_the_claim_is_gone_is_not_taken_on_trust(fake: WorkerHarness, initial_phase: str) -> None:
+async def test_observed_nodeclaim_removal_is_verified(fake: WorkerHarness, initial_phase: str) -> None:
     handle = await (ready_nodeclaim if initial_phase == "ready" else launched_nodeclaim)(fake)
     phase = (await query_state(handle)).phase
     await fake.signal_observed(handle, exists=False)
@@ -44,25 +44,21 @@ async def test_word_that_the_claim_is_gone_is_not_taken_on_trust(fake: WorkerHar
     assert await count_scheduled(handle, "nodeclaim_exists") == 1
 
 
-async def test_an_instance_that_may_not_be_ended_for_days_does_not_fill_a_history(
-    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failing_termination_continues_as_new(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 80)
     handle = await ready_nodeclaim(fake)
     fake.instances.faults["terminate"] = [BadInput("OperationNotPermitted") for _ in range(40)]
     await delete_nodeclaim(fake, handle)
     await wait_until_skipping_time(fake, lambda: has_continued_as_new(fake.client, handle), seconds=30)
-    follower = latest_run(fake.client, handle)
-    await wait_until_phase(follower, Phase.TERMINATION)
+    latest = latest_run(fake.client, handle)
+    await wait_until_phase(latest, Phase.TERMINATION)
     fake.instances.faults.clear()
     await fake.sleep(seconds=30)
-    await follower.result()
+    await latest.result()
     assert len(fake.instances.terminated) == 1
 
 
-async def test_a_drain_that_is_held_for_weeks_does_not_fill_a_history(
-    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_long_blocked_drain_continues_as_new(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("activities.nodeclaim.drain.MIN_BLOCKED_SECONDS", 0.0)
     monkeypatch.setattr("activities.nodeclaim.drain.MIN_CHANGED_SECONDS", 0.0)
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 80)
@@ -81,7 +77,7 @@ async def test_a_drain_that_is_held_for_weeks_does_not_fill_a_history(
     assert fake.pods.evicted == ["web"]
 
 
-async def test_a_flap_that_was_too_short_to_be_told_does_not_keep_a_node_from_being_ready(fake: WorkerHarness) -> None:
+async def test_unobserved_readiness_is_found_by_live_check(fake: WorkerHarness) -> None:
     handle = await launched_nodeclaim(fake)
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
     await fake.signal_observed(handle, **BUSY)
@@ -92,8 +88,8 @@ async def test_a_flap_that_was_too_short_to_be_told_does_not_keep_a_node_from_be
     await wait_until_phase(handle, Phase.READY)
 
 
-async def test_a_node_that_never_initializes_expires_at_its_time(fake: WorkerHarness) -> None:
-    """Expiry counts from the claim's birth, however far its node has come (reference 3.10)."""
+async def test_node_that_never_initializes_expires(fake: WorkerHarness) -> None:
+    """Expiration counts from the creation of the NodeClaim, whatever its phase (reference 3.10)."""
     handle = await registered_nodeclaim(fake, expireAfter="2h")
     await fake.sleep(minutes=113)
     assert (await query_state(handle)).phase is Phase.INITIALIZATION
@@ -101,7 +97,7 @@ async def test_a_node_that_never_initializes_expires_at_its_time(fake: WorkerHar
     assert outcome.reason == "Expired" and len(fake.instances.terminated) == 1
 
 
-async def test_a_node_whose_instance_vanished_and_that_only_turned_not_ready_is_given_up(fake: WorkerHarness) -> None:
+async def test_not_ready_node_without_instance_is_deleted(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.instances.running.clear()
     fake.nodes.update_node("node-a", ready=False)
@@ -110,7 +106,7 @@ async def test_a_node_whose_instance_vanished_and_that_only_turned_not_ready_is_
     assert outcome.reason == "GarbageCollected" and fake.claims.found == {} and fake.nodes.found == {}
 
 
-async def test_a_node_that_turned_not_ready_is_looked_at_only_now_and_then(fake: WorkerHarness) -> None:
+async def test_instance_of_not_ready_node_is_checked_with_backoff(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
     await fake.sleep(minutes=1)
@@ -119,16 +115,16 @@ async def test_a_node_that_turned_not_ready_is_looked_at_only_now_and_then(fake:
     assert await count_scheduled(handle, "instance_is_running") == 3
     await fake.sleep(hours=3)
     checks = await count_scheduled(handle, "instance_is_running")
-    assert 18 <= checks <= 22, "one in ten minutes"
+    assert 18 <= checks <= 22, "one check in ten minutes"
     await fake.signal_observed(handle, **BUSY)
     await fake.sleep(hours=1)
     assert await count_scheduled(handle, "instance_is_running") == checks
     await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
     await fake.sleep(minutes=3)
-    assert await count_scheduled(handle, "instance_is_running") == checks + 1, "as soon as ever, the next time"
+    assert await count_scheduled(handle, "instance_is_running") == checks + 1, "the backoff is reset"
 
 
-async def test_a_watch_that_is_wrong_about_a_node_in_use_is_asked_ever_more_slowly(
+async def test_stale_empty_observation_is_verified_with_backoff(
     fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle = await ready_nodeclaim(fake)
@@ -148,8 +144,8 @@ async def test_a_watch_that_is_wrong_about_a_node_in_use_is_asked_ever_more_slow
     assert 5 <= len(checked_nodes) <= 14
 
 
-async def test_a_permit_that_lapsed_deletes_nothing(fake: WorkerHarness) -> None:
-    """The API server did not answer while the permit was valid; by now its budget may be somebody else's."""
+async def test_expired_permit_deletes_nothing(fake: WorkerHarness) -> None:
+    """The API server did not respond while the permit was valid; another node may have the budget now."""
     handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     fake.nodes.faults["mark_disrupted"] = [TryLater("503") for _ in range(100)]

@@ -1,4 +1,4 @@
-"""A node that was taken out of service for nothing is put back: its taint would use up the budget that it waits for."""
+"""A node that was tainted but not deleted is schedulable again: its taint would use up the budget it waits for."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -23,13 +23,13 @@ def is_in_service(fake: WorkerHarness) -> bool:
 
 
 def inject_faults(fake: WorkerHarness, faults: Callable[[], Fault]) -> None:
-    """NodeClaims cannot be deleted, nor nodes put back, for as long as a permit lasts."""
+    """NodeClaim deletions and taint removals fail for longer than a permit is valid."""
     fake.claims.faults["delete"] = [faults() for _ in range(100)]
     fake.nodes.faults["unmark_disrupted"] = [faults() for _ in range(100)]
 
 
 async def tainted_nodeclaim(fake: WorkerHarness, faults: Callable[[], Fault]) -> Handle:
-    """Its node is tainted, and the permit lapsed."""
+    """A tainted node whose permit has expired."""
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake, budgets=[{"nodes": "100%"}])
     inject_faults(fake, faults)
@@ -40,7 +40,7 @@ async def tainted_nodeclaim(fake: WorkerHarness, faults: Callable[[], Fault]) ->
 
 
 @pytest.mark.parametrize("faults", [lambda: TryLater("503"), lambda: BadInput("422")])
-async def test_a_node_whose_deletion_came_to_nothing_does_not_wait_for_itself(
+async def test_failed_deletion_does_not_block_itself_by_its_taint(
     fake: WorkerHarness, faults: Callable[[], Fault]
 ) -> None:
     handle = await tainted_nodeclaim(fake, faults)
@@ -51,8 +51,8 @@ async def test_a_node_whose_deletion_came_to_nothing_does_not_wait_for_itself(
     assert outcome.reason == "Empty" and outcome.history[-1].at - began < timedelta(minutes=2)
 
 
-async def test_while_nodes_cannot_be_put_back_it_goes_all_the_same(fake: WorkerHarness) -> None:
-    """Say that somebody's admission webhook refuses it."""
+async def test_node_is_deleted_although_taint_removal_fails(fake: WorkerHarness) -> None:
+    """An admission webhook may reject the removal."""
     handle = await tainted_nodeclaim(fake, lambda: TryLater("503"))
     fake.nodes.faults["unmark_disrupted"] = [BadInput("422") for _ in range(1000)]
     fake.claims.faults.clear()
@@ -60,7 +60,7 @@ async def test_while_nodes_cannot_be_put_back_it_goes_all_the_same(fake: WorkerH
     assert (await handle.result()).reason == "Empty"
 
 
-async def test_it_is_in_service_again_as_soon_as_that_can_be(fake: WorkerHarness) -> None:
+async def test_node_returns_to_service_once_api_server_recovers(fake: WorkerHarness) -> None:
     handle = await tainted_nodeclaim(fake, lambda: TryLater("503"))
     await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(fake, hours=3))
     fake.nodes.faults.clear()
@@ -68,7 +68,7 @@ async def test_it_is_in_service_again_as_soon_as_that_can_be(fake: WorkerHarness
     assert is_in_service(fake) and (await query_state(handle)).phase is Phase.READY
 
 
-async def test_putting_a_node_back_is_retried_every_minute(fake: WorkerHarness) -> None:
+async def test_return_to_service_is_retried_every_minute(fake: WorkerHarness) -> None:
     handle = await tainted_nodeclaim(fake, lambda: TryLater("503"))
     await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(fake, hours=3))
     fake.nodes.faults["unmark_disrupted"] = [BadInput("422") for _ in range(1000)]
@@ -78,7 +78,7 @@ async def test_putting_a_node_back_is_retried_every_minute(fake: WorkerHarness) 
     assert 5 <= await count_scheduled(handle, "restore_schedulable") - before <= 11
 
 
-async def test_a_deletion_that_a_pause_cut_short_leaves_no_mark(fake: WorkerHarness) -> None:
+async def test_deletion_stopped_by_pause_leaves_no_taint(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake, budgets=[{"nodes": "100%"}])
     inject_faults(fake, lambda: TryLater("503"))
@@ -91,7 +91,7 @@ async def test_a_deletion_that_a_pause_cut_short_leaves_no_mark(fake: WorkerHarn
     assert is_in_service(fake) and (await query_state(handle)).phase is Phase.READY
 
 
-async def test_a_mark_of_a_command_is_left_alone(fake: WorkerHarness) -> None:
+async def test_taint_of_disruption_command_is_kept(fake: WorkerHarness) -> None:
     handle = await tainted_nodeclaim(fake, lambda: TryLater("503"))
     await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(fake, hours=3))
     conditions = [
@@ -107,7 +107,7 @@ async def is_restored(handle: Handle) -> bool:
     return not (await query_state(handle)).out_of_service and await count_scheduled(handle, "restore_schedulable") >= 1
 
 
-async def test_a_life_that_goes_as_it_should_puts_nothing_back(fake: WorkerHarness) -> None:
+async def test_successful_deletion_restores_nothing(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     fake.pods.add("node-a", "web")

@@ -1,4 +1,4 @@
-"""A node whose instance Tenure stops and starts for maintenance: it is emptied, kept, and initialized again."""
+"""Stop and start for maintenance: the node is drained, kept without pods, and initialized again."""
 
 from datetime import timedelta
 from typing import Any
@@ -21,7 +21,7 @@ from tests.support.workflows.interruption_messages import interruption_rules, re
 from tests.support.workflows.nodeclaim_workflows import BUSY
 from tests.unit.workflows.continue_as_new import wait_until_continued_as_new
 
-CYCLE: dict[str, Any] = {"action": "stopStart", "away": "20m"}
+STOP_START: dict[str, Any] = {"action": "stopStart", "away": "20m"}
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +34,8 @@ def is_in_service(fake: WorkerHarness) -> bool:
 
 
 async def nodeclaim_with_maintenance(fake: WorkerHarness, **other_rules: Any) -> Handle:
-    """A node whose maintenance is announced for in two days."""
-    handle = await ready_with_rules(fake, scheduledChange=CYCLE, **other_rules)
+    """A node with maintenance scheduled in two days."""
+    handle = await ready_with_rules(fake, scheduledChange=STOP_START, **other_rules)
     await send_message(fake, handle, starts=await fake.now() + timedelta(hours=48))
     return handle
 
@@ -47,7 +47,7 @@ async def is_in_step(handle: Handle, name: str) -> bool:
 
 async def observe_more_nodes(fake: WorkerHarness, handle: Handle, number: int) -> None:
     await fake.signal_observed(
-        handle, **{**BUSY, "node_count": 2 + number}, **interruption_rules(scheduledChange=CYCLE)
+        handle, **{**BUSY, "node_count": 2 + number}, **interruption_rules(scheduledChange=STOP_START)
     )
 
 
@@ -55,11 +55,11 @@ async def observe_return(fake: WorkerHarness, handle: Handle) -> None:
     fake.nodes.update_node("node-a", ready=True, boot_id="boot-2")
     since = await fake.now()
     await fake.signal_observed(
-        handle, **{**BUSY, "boot_id": "boot-2"}, ready_since=since, **interruption_rules(scheduledChange=CYCLE)
+        handle, **{**BUSY, "boot_id": "boot-2"}, ready_since=since, **interruption_rules(scheduledChange=STOP_START)
     )
 
 
-async def test_its_pods_leave_its_instance_goes_and_comes_and_the_node_stays(fake: WorkerHarness) -> None:
+async def test_node_is_drained_stopped_started_and_kept(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_maintenance(fake)
     await wait_until(lambda: is_in_step(handle, "back"))
     assert fake.pods.evicted == ["web"] and (fake.instances.entered_states == ["stopped", "running"])
@@ -78,7 +78,7 @@ async def test_its_pods_leave_its_instance_goes_and_comes_and_the_node_stays(fak
     assert "deletionTimestamp" not in fake.claims.found["a"]["metadata"]
 
 
-async def test_a_machine_that_does_not_come_back_is_drained_for_good(fake: WorkerHarness) -> None:
+async def test_instance_that_does_not_start_in_time_is_terminated(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_maintenance(fake)
     began = await fake.now()
     outcome = await handle.result()
@@ -87,8 +87,8 @@ async def test_a_machine_that_does_not_come_back_is_drained_for_good(fake: Worke
     assert timedelta(minutes=19) <= drained - began < timedelta(minutes=22)
 
 
-async def test_an_instance_whose_disks_would_be_lost_is_drained_for_good(fake: WorkerHarness) -> None:
-    handle = await ready_with_rules(fake, scheduledChange=CYCLE)
+async def test_instance_with_instance_store_root_is_terminated(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, scheduledChange=STOP_START)
     (name,) = fake.instances.running
     fake.instances.running[name] = fake.instances.running[name].model_copy(update={"root": "instance-store"})
     await send_message(fake, handle)
@@ -96,25 +96,25 @@ async def test_an_instance_whose_disks_would_be_lost_is_drained_for_good(fake: W
     assert fake.instances.entered_states == []
 
 
-async def test_a_stop_is_seen_to_its_end_though_the_status_of_a_stopped_instance_is_not_listed(
+async def test_event_missing_for_stopped_instance_does_not_end_stop(
     fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which reads as if the event were over; also where the run is continued meanwhile."""
+    """AWS lists no status of a stopped instance, which looks as if the event were over. It holds across runs too."""
     handle = await nodeclaim_with_maintenance(fake)
     await wait_until(lambda: is_in_step(handle, "back"))
     await send_message(fake, handle, status="over")
     await wait_until_continued_as_new(handle, monkeypatch, lambda number: observe_more_nodes(fake, handle, number))
-    follower = latest_run(fake.client, handle)
-    await observe_return(fake, follower)
-    await wait_until(lambda: is_in_step(follower, "done"))
-    await wait_until_phase(follower, Phase.READY)
+    latest = latest_run(fake.client, handle)
+    await observe_return(fake, latest)
+    await wait_until(lambda: is_in_step(latest, "done"))
+    await wait_until_phase(latest, Phase.READY)
     assert is_in_service(fake)
 
 
-async def test_an_instance_that_cannot_be_started_again_is_drained_for_good_though_its_event_is_over(
+async def test_instance_that_cannot_start_is_terminated_although_event_ended(
     fake: WorkerHarness,
 ) -> None:
-    handle = await ready_with_rules(fake, scheduledChange=CYCLE)
+    handle = await ready_with_rules(fake, scheduledChange=STOP_START)
     fake.instances.faults["start"] = [TryLater("no room in us-west-2a", code="InsufficientInstanceCapacity")] * 1000
     await send_message(fake, handle, starts=await fake.now() + timedelta(hours=48))
     await wait_until(lambda: is_in_step(handle, "start"))
@@ -122,17 +122,17 @@ async def test_an_instance_that_cannot_be_started_again_is_drained_for_good_thou
     assert (await handle.result()).reason == "scheduled_change"
 
 
-async def test_what_ec2_refuses_becomes_a_drain(fake: WorkerHarness) -> None:
-    handle = await ready_with_rules(fake, scheduledChange=CYCLE)
+async def test_rejected_stop_falls_back_to_drain(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, scheduledChange=STOP_START)
     fake.instances.faults["stop"] = [BadInput("the instance may not be stopped")]
     await send_message(fake, handle)
     assert (await handle.result()).reason == "scheduled_change"
 
 
-async def test_a_node_that_is_not_empty_when_aws_acts_is_drained_for_good(
+async def test_node_with_pods_at_event_start_is_terminated(
     fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handle = await ready_with_rules(fake, scheduledChange=CYCLE)
+    handle = await ready_with_rules(fake, scheduledChange=STOP_START)
     fake.pods.blocked["web"] = "a budget"
     await send_message(fake, handle, starts=await fake.now() + timedelta(seconds=3))
     await wait_until_phase(handle, Phase.DRAIN)
@@ -141,19 +141,19 @@ async def test_a_node_that_is_not_empty_when_aws_acts_is_drained_for_good(
     assert (await handle.result()).reason == "scheduled_change"
 
 
-async def test_a_node_that_is_deleted_meanwhile_goes(fake: WorkerHarness) -> None:
+async def test_nodeclaim_deleted_during_stop_is_terminated(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_maintenance(fake)
     await wait_until(lambda: is_in_step(handle, "back"))
     await fake.claims.delete("a", "uid-a")
-    await fake.signal_observed(handle, **BUSY, deleting=True, **interruption_rules(scheduledChange=CYCLE))
+    await fake.signal_observed(handle, **BUSY, deleting=True, **interruption_rules(scheduledChange=STOP_START))
     assert (await handle.result()).reason == "Deleted"
 
 
-async def test_it_goes_on_in_another_run(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stop_start_survives_continue_as_new(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     handle = await nodeclaim_with_maintenance(fake)
     await wait_until(lambda: is_in_step(handle, "back"))
     await wait_until_continued_as_new(handle, monkeypatch, lambda number: observe_more_nodes(fake, handle, number))
-    follower = latest_run(fake.client, handle)
-    await observe_return(fake, follower)
-    await wait_until(lambda: is_in_step(follower, "done"))
+    latest = latest_run(fake.client, handle)
+    await observe_return(fake, latest)
+    await wait_until(lambda: is_in_step(latest, "done"))
     assert fake.instances.entered_states == ["stopped", "running"]

@@ -1,4 +1,4 @@
-"""Drain and termination: what holds them up is named, what fails is tried again, nothing is left behind."""
+"""Drain and termination: blockers are reported, faults are retried, and nothing is left behind."""
 
 from tenure.model.errors import BadInput, Forbidden, Throttled, TryLater
 from tenure.model.nodeclaim.state import Phase
@@ -18,7 +18,7 @@ from tests.support.workflows.nodeclaim_workflows import BUSY, delete_nodeclaim, 
 from workflows.nodeclaim import NodeClaimWorkflow
 
 
-async def test_a_pod_disruption_budget_holds_the_drain_and_is_named(fake: WorkerHarness) -> None:
+async def test_pod_disruption_budget_blocks_drain_and_is_reported(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "PodDisruptionBudget web: 0 disruptions allowed"
@@ -30,7 +30,7 @@ async def test_a_pod_disruption_budget_holds_the_drain_and_is_named(fake: Worker
     assert fake.pods.evicted == ["web"]
 
 
-async def test_the_end_of_the_termination_grace_period_forces_what_is_left(fake: WorkerHarness) -> None:
+async def test_expired_termination_grace_period_deletes_remaining_pods(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake, terminationGracePeriod="1m")
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "PodDisruptionBudget web: 0 disruptions allowed"
@@ -41,7 +41,7 @@ async def test_the_end_of_the_termination_grace_period_forces_what_is_left(fake:
     assert len(fake.instances.terminated) == 1
 
 
-async def test_a_volume_that_never_detaches_does_not_outlast_the_grace_period(fake: WorkerHarness) -> None:
+async def test_attached_volume_does_not_outlast_termination_grace_period(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake, terminationGracePeriod="1m")
     fake.pods.volumes = ["csi-1"]
     await delete_nodeclaim(fake, handle)
@@ -49,7 +49,7 @@ async def test_a_volume_that_never_detaches_does_not_outlast_the_grace_period(fa
     assert len(fake.instances.terminated) == 1
 
 
-async def test_a_drain_that_fails_beyond_its_deadline_is_overdue_and_goes_on(fake: WorkerHarness) -> None:
+async def test_failing_drain_is_overdue_after_deadline_and_retried(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     fake.pods.faults["on_node"] = [TryLater("503") for _ in range(450)]
@@ -63,7 +63,7 @@ async def test_a_drain_that_fails_beyond_its_deadline_is_overdue_and_goes_on(fak
     assert fake.pods.evicted == ["web"]
 
 
-async def test_termination_is_tried_until_aws_lets_it(fake: WorkerHarness) -> None:
+async def test_termination_is_retried_until_success(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.instances.faults["terminate"] = [Throttled("slow down"), Forbidden("ec2:TerminateInstances"), TryLater("503")]
     await delete_nodeclaim(fake, handle)
@@ -71,7 +71,7 @@ async def test_termination_is_tried_until_aws_lets_it(fake: WorkerHarness) -> No
     assert len(fake.instances.terminated) == 1 and fake.claims.found == {}
 
 
-async def test_a_termination_that_drags_on_is_overdue_in_the_sight_of_all(fake: WorkerHarness) -> None:
+async def test_failing_termination_is_overdue_after_deadline(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.instances.faults["terminate"] = [Forbidden("ec2:TerminateInstances is denied") for _ in range(500)]
     await delete_nodeclaim(fake, handle)
@@ -84,7 +84,7 @@ async def test_a_termination_that_drags_on_is_overdue_in_the_sight_of_all(fake: 
     assert len(fake.instances.terminated) == 1
 
 
-async def test_a_fault_that_no_retry_helps_is_shown_and_tried_again_all_the_same(fake: WorkerHarness) -> None:
+async def test_terminal_fault_is_reported_and_retried(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.nodes.faults["release"] = [BadInput("metadata.finalizers: Invalid value")]
     await delete_nodeclaim(fake, handle)
@@ -93,7 +93,7 @@ async def test_a_fault_that_no_retry_helps_is_shown_and_tried_again_all_the_same
     assert fake.nodes.found == {} and fake.claims.found == {}
 
 
-async def test_a_fault_that_no_retry_helps_ends_no_life_in_any_phase(fake: WorkerHarness) -> None:
+async def test_terminal_fault_in_any_phase_does_not_fail_workflow(fake: WorkerHarness) -> None:
     for port, method in (("nodes", "register"), ("nodes", "mark_initialized"), ("nodes", "mark_disrupted")):
         getattr(fake, port).faults[method] = [BadInput("no")]
     handle = await launched_nodeclaim(fake)
@@ -105,8 +105,8 @@ async def test_a_fault_that_no_retry_helps_ends_no_life_in_any_phase(fake: Worke
     assert outcome.reason == "Deleted" and len(fake.instances.terminated) == 1
 
 
-async def test_a_claim_taken_off_by_force_still_ends_its_instance(fake: WorkerHarness) -> None:
-    """Somebody removed the finalizer by hand: the NodeClaim is gone and its instance is not."""
+async def test_instance_of_force_removed_nodeclaim_is_terminated(fake: WorkerHarness) -> None:
+    """The finalizer was removed by hand: the NodeClaim is gone, but its instance still runs."""
     handle = await ready_nodeclaim(fake)
     fake.claims.found.clear()
     await fake.signal_observed(handle, **BUSY, exists=False)
@@ -114,7 +114,7 @@ async def test_a_claim_taken_off_by_force_still_ends_its_instance(fake: WorkerHa
     assert fake.instances.running == {} and fake.nodes.found == {}
 
 
-async def test_a_node_deleted_by_hand_takes_its_claim_along(fake: WorkerHarness) -> None:
+async def test_manually_deleted_node_terminates_nodeclaim(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await fake.nodes.delete("node-a")
     await fake.signal_observed(handle, **BUSY, deleting=True)
@@ -122,7 +122,7 @@ async def test_a_node_deleted_by_hand_takes_its_claim_along(fake: WorkerHarness)
     assert fake.claims.found == {} and len(fake.instances.terminated) == 1
 
 
-async def test_repeated_word_of_a_deletion_ends_one_instance_once(fake: WorkerHarness) -> None:
+async def test_repeated_deletion_signal_terminates_instance_once(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "budget 0"
@@ -135,8 +135,8 @@ async def test_repeated_word_of_a_deletion_ends_one_instance_once(fake: WorkerHa
     assert len(fake.instances.terminated) == 1
 
 
-async def test_a_check_that_a_signal_started_ends_before_the_workflow(fake: WorkerHarness) -> None:
-    """The signal may come with the last activity's result, as the NodeClaim is gone by then."""
+async def test_check_started_by_signal_completes_before_workflow(fake: WorkerHarness) -> None:
+    """The signal may arrive with the last activity result, when the NodeClaim is already gone."""
     handle = await ready_nodeclaim(fake)
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "PodDisruptionBudget web: 0 disruptions allowed"
