@@ -1,4 +1,4 @@
-"""Activities over the in-memory world, run as Temporal runs them but without a server."""
+"""Builders for activity tests: fake ports, and activities that run as in Temporal but without a server."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ REF = NodeClaimRef(name="a", uid="uid-a", node_name="node-a", provider_id=PROVID
 
 
 class FakeCluster(FakePorts):
-    """The fakes, and every class of activities over them."""
+    """Fake ports with activities of every class on them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class FakeCluster(FakePorts):
         self.classes = NodeClassActivities(self.made)
 
     def add_running_node(self, name: str = "a", *, spec: dict[str, Any] | None = None, **node: Any) -> None:
-        """A NodeClaim with its finalizer, instance and Node."""
+        """Add a NodeClaim with its finalizer, instance and Node."""
         self.claims.add(name, **(spec or {}))
         self.claims.found[name]["metadata"]["finalizers"] = [TERMINATION_FINALIZER]
         self.claims.set_status(name, provider_id=PROVIDER)
@@ -62,8 +62,10 @@ class FakeCluster(FakePorts):
         self.nodes.join(f"node-{name}", PROVIDER, **node)
 
     def add_instance(self, instance_id: str, *, age: float = 3600, cluster: str = CLUSTER, **tags: str) -> str:
-        """One that runs, `age` seconds old: its provider id. Tags `group`, `add_nodeclaim`, `template` by what they
-        say."""
+        """Add a running instance, `age` seconds old, and return its provider ID.
+
+        The tags `group`, `claim` and `template` become the tag keys of a launch group, NodeClaim and launch template.
+        """
         known = {"group": labels.LAUNCH_GROUP, "claim": labels.TAG_NODECLAIM, "template": TEMPLATE_TAG}
         basic = {labels.TAG_NODEPOOL: "pool", labels.TAG_NODECLASS: "class", labels.TAG_EKS_CLUSTER_NAME: cluster}
         self.instances.running[instance_id] = InstanceFacts(
@@ -84,7 +86,7 @@ class FakeCluster(FakePorts):
 
     @property
     def lists(self) -> SharedLists:
-        """Minutes lie between two runs of a task."""
+        """New lists for each use, because minutes pass between two runs of a task."""
         return SharedLists(self.build_ports())
 
     @property
@@ -100,7 +102,7 @@ class FakeCluster(FakePorts):
 
 
 async def run_activity(call: Callable[[A], Awaitable[R]], request: A, *, attempt: int = 1) -> R:
-    """Run an activity; heartbeats go nowhere."""
+    """Run an activity without delivering its heartbeats."""
     environment = ActivityEnvironment()
     environment.info = replace(environment.info, attempt=attempt)
     return await environment.run(call, request)
@@ -116,7 +118,7 @@ async def run_collection(
 async def run_collection_twice(
     task: Callable[[GarbageCollectionRequest], Awaitable[GarbageCollectionResult]],
 ) -> GarbageCollectionResult:
-    """The second look at what the first one suspects."""
+    """Run a task, and run it again with the suspects of the first run."""
     first = await run_collection(task)
     assert first.collected == 0
     return await run_collection(task, first.suspects)

@@ -1,4 +1,4 @@
-"""A fresh in-memory world for each test of an activity."""
+"""New fake ports for each test of an activity."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.unit.activities.builders import FakeCluster
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
-    """Looks are repeated without the pauses that spare a real API."""
+    """Fake ports whose activities poll without the usual intervals."""
     monkeypatch.setattr("activities.nodeclaim.drain.FIRST_POLL_SECONDS", 0.001)
     monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 0.0)
     monkeypatch.setattr("activities.nodeclaim.drain_pass.REFRESH", 0.0)

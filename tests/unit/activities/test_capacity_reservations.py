@@ -1,4 +1,4 @@
-"""Nodes in capacity reservations: demoted when EC2 no longer has them there, deleted before their block ends."""
+"""Nodes in capacity reservations: relabeled after leaving the reservation, deleted before a capacity block ends."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, cast
@@ -19,7 +19,7 @@ POOL = {labels.NODEPOOL: "default"}
 
 
 class CountingInstances(FakeInstances):
-    """Counts the looks."""
+    """Counts reads of instances."""
 
     reads = 0
 
@@ -34,7 +34,7 @@ class ReservedInstances(FakePorts):
         self._activities = ReservationActivities(self.build_ports())
 
     def add(self, name: str, *, now: str = "on-demand", node: bool = True, **more: str) -> None:
-        """A NodeClaim labelled reserved with its Node, and what EC2 says its capacity type is now."""
+        """Add a reserved NodeClaim with its Node, and the current capacity type in EC2."""
         object_labels = {**POOL, **reservation_labels(), **more}
         self.claims.add(name, labels=dict(object_labels))
         provider = f"aws:///us-west-2a/i-{name}"
@@ -62,12 +62,12 @@ class ReservedInstances(FakePorts):
         return done
 
     def labels_of(self, name: str) -> list[dict[str, str]]:
-        """The labels of NodeClaim and Node."""
+        """Labels of the NodeClaim and of its Node."""
         found = [self.claims.found[name]["metadata"]["labels"]]
         return [*found, self.nodes.found[f"node-{name}"].labels] if f"node-{name}" in self.nodes.found else found
 
     def deleting_names(self) -> list[str]:
-        """Those that are on their way out or gone."""
+        """Names of NodeClaims that are being deleted."""
         deleting = [name for name, one in self.claims.found.items() if "deletionTimestamp" in one["metadata"]]
         return sorted(deleting)
 
@@ -86,7 +86,7 @@ def reserved() -> ReservedInstances:
     return ReservedInstances()
 
 
-async def test_a_node_that_lost_its_reservation_loses_all_three_labels(reserved: ReservedInstances) -> None:
+async def test_node_without_reservation_loses_reservation_labels(reserved: ReservedInstances) -> None:
     reserved.add("a")
     assert (await reserved.sync_capacity_types()).collected == 1
     assert reserved.labels_of("a") == [{**POOL, labels.CAPACITY_TYPE: labels.ON_DEMAND}] * 2
@@ -98,7 +98,7 @@ async def test_a_node_that_lost_its_reservation_loses_all_three_labels(reserved:
     [(labels.RESERVED, "running"), ("on-demand", "shutting-down"), ("on-demand", "gone")],
     ids=["in its reservation", "shutting down", "gone"],
 )
-async def test_nodes_that_are_not_relabelled(reserved: ReservedInstances, capacity_type: str, state: str) -> None:
+async def test_other_instances_keep_their_labels(reserved: ReservedInstances, capacity_type: str, state: str) -> None:
     reserved.add("a", now=capacity_type)
     instance = reserved.instances.running.pop("i-a")
     if state != "gone":
@@ -107,7 +107,7 @@ async def test_nodes_that_are_not_relabelled(reserved: ReservedInstances, capaci
     assert reserved.labels_of("a") == [{**POOL, **reservation_labels()}] * 2
 
 
-async def test_with_the_gate_off_nobody_is_demoted_or_deleted(reserved: ReservedInstances) -> None:
+async def test_disabled_gate_relabels_and_deletes_nothing(reserved: ReservedInstances) -> None:
     reserved.add("a", **reservation_labels("capacity-block"))
     reserved.reservations.enabled = False
     reserved.reservations.ends["cr-1"] = ENDS
@@ -117,19 +117,19 @@ async def test_with_the_gate_off_nobody_is_demoted_or_deleted(reserved: Reserved
     assert reserved.deleting_names() == []
 
 
-async def test_without_reserved_nodes_ec2_is_not_asked(reserved: ReservedInstances) -> None:
+async def test_ec2_is_not_read_without_reserved_nodes(reserved: ReservedInstances) -> None:
     reserved.claims.add("a", labels={**POOL, labels.CAPACITY_TYPE: labels.ON_DEMAND})
     reserved.claims.set_status("a", provider_id="aws:///us-west-2a/i-a")
     await reserved.sync_capacity_types()
     assert cast(CountingInstances, reserved.instances).reads == 0
 
 
-async def test_a_claim_without_a_node_is_relabelled_too(reserved: ReservedInstances) -> None:
+async def test_nodeclaim_without_node_is_relabeled(reserved: ReservedInstances) -> None:
     reserved.add("a", node=False)
     assert (await reserved.sync_capacity_types()).collected == 1
 
 
-async def test_a_node_of_another_instance_keeps_its_labels(reserved: ReservedInstances) -> None:
+async def test_node_of_another_instance_keeps_its_labels(reserved: ReservedInstances) -> None:
     reserved.add("a")
     reserved.nodes.update_node("node-a", provider_id="aws:///us-west-2a/i-other")
     await reserved.sync_capacity_types()
@@ -138,7 +138,7 @@ async def test_a_node_of_another_instance_keeps_its_labels(reserved: ReservedIns
     assert node[labels.CAPACITY_TYPE] == labels.RESERVED
 
 
-async def test_one_that_cannot_be_looked_at_or_written_hurts_no_other(reserved: ReservedInstances) -> None:
+async def test_failed_read_or_write_does_not_affect_other_nodes(reserved: ReservedInstances) -> None:
     for name in ("a", "b", "c"):
         reserved.add(name)
     reserved.instances.faults["get"] = [TryLater("slow down")]
@@ -148,7 +148,7 @@ async def test_one_that_cannot_be_looked_at_or_written_hurts_no_other(reserved: 
     assert (await reserved.sync_capacity_types()).collected == 2
 
 
-async def test_cut_off_between_node_and_claim_it_is_done_the_next_time(reserved: ReservedInstances) -> None:
+async def test_interrupted_relabeling_is_completed_by_next_run(reserved: ReservedInstances) -> None:
     reserved.add("a")
     reserved.claims.faults["patch_labels"] = [TryLater("gone away")]
     assert (await reserved.sync_capacity_types()).failed == 1
@@ -156,7 +156,7 @@ async def test_cut_off_between_node_and_claim_it_is_done_the_next_time(reserved:
     assert {one[labels.CAPACITY_TYPE] for one in reserved.labels_of("a")} == {labels.ON_DEMAND}
 
 
-async def test_a_partition_that_ec2_chose_is_written_down(reserved: ReservedInstances) -> None:
+async def test_placement_group_partition_is_recorded(reserved: ReservedInstances) -> None:
     key = labels.PLACEMENT_GROUP_PARTITION
     empty: dict[str, Any] = {key: ""}
     reserved.add("a", now=labels.RESERVED, **empty)
@@ -167,7 +167,7 @@ async def test_a_partition_that_ec2_chose_is_written_down(reserved: ReservedInst
     assert [one[key] for one in reserved.labels_of("a")] == ["4", "4"]
 
 
-async def test_nodes_on_a_block_that_ends_are_deleted_and_others_are_not(reserved: ReservedInstances) -> None:
+async def test_nodes_of_ending_capacity_block_are_deleted(reserved: ReservedInstances) -> None:
     block = reservation_labels("capacity-block")
     reserved.add("a", now=labels.RESERVED, **block)
     reserved.add("b", now=labels.RESERVED, **{**block, labels.CAPACITY_RESERVATION_ID: "cr-2"})
@@ -181,7 +181,7 @@ async def test_nodes_on_a_block_that_ends_are_deleted_and_others_are_not(reserve
     assert (await reserved.release_expiring_reservations()).collected == 0
 
 
-async def test_while_ec2_does_not_tell_no_node_is_deleted(reserved: ReservedInstances) -> None:
+async def test_failed_reservation_read_deletes_nothing(reserved: ReservedInstances) -> None:
     reserved.add("a", now=labels.RESERVED, **reservation_labels("capacity-block"))
     reserved.reservations.faults["find_ending"] = [TryLater("slow down")]
     with pytest.raises(Exception, match="slow down"):

@@ -1,4 +1,4 @@
-"""Deleting a NodeClaim: after a last look, and not by half."""
+"""Deletion of a NodeClaim after a final check, without partial results."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,7 +13,7 @@ EMPTY = NodeClaimDisruptionRequest(claim=REF, reason="Empty")
 EXPIRED = NodeClaimDisruptionRequest(claim=REF, reason="Expired", voluntary=False)
 
 
-async def test_an_empty_node_is_taken_out_of_service_and_its_claim_deleted(cluster: FakeCluster) -> None:
+async def test_empty_node_is_tainted_and_its_nodeclaim_deleted(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "deleting"
     assert cluster.is_disrupted()
@@ -21,8 +21,8 @@ async def test_an_empty_node_is_taken_out_of_service_and_its_claim_deleted(clust
     assert cluster.claims.condition_text("a", "DisruptionReason") == "True Empty"
 
 
-@pytest.mark.parametrize("annotated", [False, True], ids=["a pod came meanwhile", "do-not-disrupt"])
-async def test_a_node_that_has_to_stay_is_kept_in_service(cluster: FakeCluster, annotated: bool) -> None:
+@pytest.mark.parametrize("annotated", [False, True], ids=["new pod", "do-not-disrupt"])
+async def test_blocked_node_stays_in_service(cluster: FakeCluster, annotated: bool) -> None:
     cluster.add_running_node()
     if annotated:
         cluster.nodes.update_node("node-a", annotations={DO_NOT_DISRUPT: "true"})
@@ -34,13 +34,13 @@ async def test_a_node_that_has_to_stay_is_kept_in_service(cluster: FakeCluster, 
     assert not cluster.is_disrupted() and "deletionTimestamp" not in cluster.claims.found["a"]["metadata"]
 
 
-async def test_pods_that_need_no_other_place_do_not_count(cluster: FakeCluster) -> None:
+async def test_non_reschedulable_pods_do_not_block_deletion(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.pods.add("node-a", "daemon", reschedulable=False)
     assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "deleting"
 
 
-async def test_what_is_forced_asks_nobody(cluster: FakeCluster) -> None:
+async def test_involuntary_disruption_ignores_pods_and_annotations(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.pods.add("node-a", "web")
     cluster.nodes.update_node("node-a", annotations={DO_NOT_DISRUPT: "true"})
@@ -48,7 +48,7 @@ async def test_what_is_forced_asks_nobody(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize("disruption_request", [EMPTY, EXPIRED])
-async def test_one_that_may_be_given_up_is_taken_out_of_service_and_keeps_its_claim(
+async def test_deferred_deletion_taints_node_and_keeps_nodeclaim(
     cluster: FakeCluster, disruption_request: NodeClaimDisruptionRequest
 ) -> None:
     cluster.add_running_node()
@@ -58,14 +58,14 @@ async def test_one_that_may_be_given_up_is_taken_out_of_service_and_keeps_its_cl
     assert cluster.claims.condition_text("a", "DisruptionReason") == f"True {disruption_request.reason}"
 
 
-async def test_a_claim_that_is_gone_or_another_now_is_left_alone(cluster: FakeCluster) -> None:
+async def test_missing_or_recreated_nodeclaim_is_not_deleted(cluster: FakeCluster) -> None:
     assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "gone"
     cluster.claims.add("a", uid="uid-other")
     assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "gone"
     assert "deletionTimestamp" not in cluster.claims.found["a"]["metadata"]
 
 
-async def test_a_claim_whose_node_is_missing_can_go(cluster: FakeCluster) -> None:
+async def test_nodeclaim_without_node_is_deleted(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.nodes.found.clear()
     assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "deleting"
@@ -73,7 +73,7 @@ async def test_a_claim_whose_node_is_missing_can_go(cluster: FakeCluster) -> Non
 
 @pytest.mark.parametrize("fault", [TryLater("500"), BadInput("422")])
 @pytest.mark.parametrize(("port", "call"), [("claims", "patch"), ("claims", "delete"), ("pods", "on_node")])
-async def test_a_deletion_that_fails_puts_the_node_back_into_service_and_leaves_no_reason(
+async def test_failed_deletion_restores_node_and_removes_reason(
     cluster: FakeCluster, port: str, call: str, fault: TryLater | BadInput
 ) -> None:
     cluster.add_running_node()
@@ -84,7 +84,7 @@ async def test_a_deletion_that_fails_puts_the_node_back_into_service_and_leaves_
     assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "deleting"
 
 
-async def test_what_a_try_that_was_killed_left_is_cleared_where_the_node_stays(cluster: FakeCluster) -> None:
+async def test_taint_of_killed_attempt_is_removed_from_kept_node(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     await cluster.nodes.mark_disrupted("node-a")
     cluster.claims.set_status("a", DisruptionReason="True")
@@ -94,7 +94,7 @@ async def test_what_a_try_that_was_killed_left_is_cleared_where_the_node_stays(c
 
 
 @pytest.mark.parametrize(("owner", "stays"), [("", False), ("test/disruption/1", True)])
-async def test_a_node_is_put_back_unless_a_command_has_it(cluster: FakeCluster, owner: str, stays: bool) -> None:
+async def test_restore_keeps_taint_of_command(cluster: FakeCluster, owner: str, stays: bool) -> None:
     cluster.add_running_node()
     await cluster.nodes.mark_disrupted("node-a")
     cluster.claims.set_status("a", DisruptionReason="True")
@@ -103,21 +103,21 @@ async def test_a_node_is_put_back_unless_a_command_has_it(cluster: FakeCluster, 
     assert cluster.is_disrupted() is stays and bool(cluster.claims.condition_text("a", DISRUPTION_REASON)) is stays
 
 
-async def test_a_node_that_goes_is_not_put_back(cluster: FakeCluster) -> None:
+async def test_restore_keeps_taint_of_deleting_node(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)
     await run_activity(cluster.disruption.restore_schedulable, REF)
     assert cluster.is_disrupted()
 
 
-async def test_repeating_a_deletion_changes_nothing(cluster: FakeCluster) -> None:
+async def test_repeated_deletion_changes_nothing(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)
     cluster.pods.add("node-a", "late")
     assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "deleting"
 
 
-async def test_a_report_writes_a_condition_and_an_event(cluster: FakeCluster) -> None:
+async def test_report_writes_condition_and_event(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     report = ReportRequest(
         claim=REF, condition="Initialized", reason="NodeNotReady", message="no kubelet", event="Overdue"
@@ -127,7 +127,7 @@ async def test_a_report_writes_a_condition_and_an_event(cluster: FakeCluster) ->
     assert cluster.events.published == [("a", "Overdue", "no kubelet")]
 
 
-async def test_a_report_may_be_only_one_of_the_two(cluster: FakeCluster) -> None:
+async def test_report_may_have_condition_or_event_only(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     await run_activity(
         cluster.disruption.publish_event, ReportRequest(claim=REF, event="LaunchTimeout", message="late")
@@ -139,7 +139,7 @@ async def test_a_report_may_be_only_one_of_the_two(cluster: FakeCluster) -> None
     assert cluster.claims.condition_text("a", "Initialized") == "Unknown Waiting"
 
 
-async def test_an_end_that_nothing_may_hold_up_is_stamped_before_the_deletion(cluster: FakeCluster) -> None:
+async def test_immediate_disruption_sets_termination_timestamp_before_deletion(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     await run_activity(cluster.disruption.disrupt_nodeclaim, EXPIRED.model_copy(update={"at_once": True}))
     metadata = cluster.claims.found["a"]["metadata"]
@@ -150,8 +150,8 @@ async def test_an_end_that_nothing_may_hold_up_is_stamped_before_the_deletion(cl
 @pytest.mark.parametrize(
     ("written", "sooner"), [("an hour ago", True), ("in an hour", False), ("soon", False), ("2026-01-01T00:00", False)]
 )
-async def test_the_earlier_end_of_a_grace_period_stays(cluster: FakeCluster, written: str, sooner: bool) -> None:
-    """What is no moment with a time zone is written anew."""
+async def test_earlier_termination_timestamp_is_kept(cluster: FakeCluster, written: str, sooner: bool) -> None:
+    """A value that is not a time with a time zone is replaced."""
     cluster.add_running_node()
     hours = {"an hour ago": -1, "in an hour": 1}.get(written)
     written = (datetime.now(UTC) + timedelta(hours=hours)).isoformat() if hours else written
@@ -161,7 +161,7 @@ async def test_the_earlier_end_of_a_grace_period_stays(cluster: FakeCluster, wri
     assert (annotations[NODECLAIM_TERMINATION_TIMESTAMP] == written) is sooner
 
 
-async def test_what_is_only_forced_has_its_grace_period(cluster: FakeCluster) -> None:
+async def test_involuntary_disruption_keeps_grace_period(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     await run_activity(cluster.disruption.disrupt_nodeclaim, EXPIRED)
     assert NODECLAIM_TERMINATION_TIMESTAMP not in cluster.claims.found["a"]["metadata"]["annotations"]

@@ -1,4 +1,4 @@
-"""The live acts of a command: all nodes out of service or none, deleted after a last look, put back where it fails."""
+"""Steps of a command: taint all nodes or none, delete them after a final check, and roll back after a failure."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def is_deleting(cluster: FakeCluster, name: str) -> bool:
 
 
 def are_in_service(cluster: FakeCluster, *names: str) -> bool:
-    """With nothing that says otherwise."""
+    """Whether no node has a disruption taint or reason."""
     return not any(
         cluster.is_disrupted(f"node-{one}") or cluster.claims.condition_text(one, DISRUPTION_REASON) for one in names
     )
@@ -55,35 +55,35 @@ async def roll_back_command(cluster: FakeCluster, *names: str, **fields: Any) ->
 
 @pytest.fixture
 def two_nodes(cluster: FakeCluster) -> FakeCluster:
-    """Two nodes, each with a pod."""
+    """Two nodes with one pod each."""
     for name in ("a", "b"):
         cluster.add_running_node(name)
         cluster.pods.add(f"node-{name}", f"web-{name}")
     return cluster
 
 
-async def test_all_candidates_are_taken_out_of_service_and_say_why(two_nodes: FakeCluster) -> None:
+async def test_all_candidates_are_tainted_with_reason(two_nodes: FakeCluster) -> None:
     assert (await begin_command(two_nodes, "a", "b")).outcome == "done"
     assert two_nodes.is_disrupted("node-a") and two_nodes.is_disrupted("node-b")
     assert two_nodes.claims.condition_text("a", DISRUPTION_REASON) == "True Underutilized"
     assert not is_deleting(two_nodes, "a")
 
 
-async def test_one_that_has_to_stay_keeps_all_of_them(two_nodes: FakeCluster) -> None:
+async def test_one_blocked_node_keeps_all_candidates(two_nodes: FakeCluster) -> None:
     two_nodes.nodes.update_node("node-b", annotations={DO_NOT_DISRUPT: "true"})
     result = await begin_command(two_nodes, "a", "b")
     assert (result.outcome, result.nodes) == ("held", ("uid-b",))
     assert DO_NOT_DISRUPT in result.why and are_in_service(two_nodes, "a", "b")
 
 
-async def test_a_protected_pod_keeps_its_node(two_nodes: FakeCluster) -> None:
+async def test_do_not_disrupt_pod_blocks_its_node(two_nodes: FakeCluster) -> None:
     two_nodes.pods.add("node-a", "db", protected=True)
     result = await begin_command(two_nodes, "a")
     assert result.outcome == "held" and "default/db" in result.why
 
 
-async def test_a_drift_that_has_an_end_goes_ahead_whatever_pods_say(cluster: FakeCluster) -> None:
-    """And only a drift; the Node's own annotation holds in any case."""
+async def test_drift_with_grace_period_ignores_do_not_disrupt_pods(cluster: FakeCluster) -> None:
+    """Other reasons do not ignore them, and the annotation of the Node blocks drift too."""
     cluster.add_running_node("a", spec={"terminationGracePeriod": "1h"})
     cluster.pods.add("node-a", "db", protected=True)
     assert (await begin_command(cluster, "a")).outcome == "held"
@@ -93,14 +93,14 @@ async def test_a_drift_that_has_an_end_goes_ahead_whatever_pods_say(cluster: Fak
     assert (await begin_command(cluster, "a", reason="Drifted")).outcome == "held"
 
 
-async def test_a_drift_without_an_end_waits_for_its_pods(two_nodes: FakeCluster) -> None:
+async def test_drift_without_grace_period_is_blocked_by_pods(two_nodes: FakeCluster) -> None:
     two_nodes.pods.add("node-a", "db", protected=True)
     assert (await begin_command(two_nodes, "a", reason="Drifted")).outcome == "held"
 
 
-@pytest.mark.parametrize("way", ["gone", "other", "deleting", "no node", "node deleting", "other node"])
-async def test_a_candidate_that_is_not_what_it_was_stops_the_command(two_nodes: FakeCluster, way: str) -> None:
-    match way:
+@pytest.mark.parametrize("change", ["gone", "other", "deleting", "no node", "node deleting", "other node"])
+async def test_changed_candidate_stops_command(two_nodes: FakeCluster, change: str) -> None:
+    match change:
         case "gone":
             del two_nodes.claims.found["b"]
         case "other":
@@ -117,7 +117,7 @@ async def test_a_candidate_that_is_not_what_it_was_stops_the_command(two_nodes: 
     assert are_in_service(two_nodes, "a")
 
 
-async def test_what_is_said_between_the_look_and_the_taint_is_heard(
+async def test_annotation_between_check_and_taint_blocks(
     two_nodes: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mark_disrupted = two_nodes.nodes.mark_disrupted
@@ -131,8 +131,8 @@ async def test_what_is_said_between_the_look_and_the_taint_is_heard(
     assert are_in_service(two_nodes, "a", "b")
 
 
-async def test_a_node_that_goes_for_another_reason_is_left_alone(two_nodes: FakeCluster) -> None:
-    """It may be drained before its NodeClaim is deleted, by its own workflow."""
+async def test_node_disrupted_by_its_own_workflow_is_kept(two_nodes: FakeCluster) -> None:
+    """Its own workflow may drain it before it deletes the NodeClaim."""
     await two_nodes.nodes.mark_disrupted("node-b")
     two_nodes.claims.found["b"]["status"]["conditions"].append(
         {"type": DISRUPTION_REASON, "status": "True", "reason": "Empty"}
@@ -145,7 +145,7 @@ async def test_a_node_that_goes_for_another_reason_is_left_alone(two_nodes: Fake
 
 @pytest.mark.parametrize("port, call", [("claims", "patch"), ("nodes", "mark_disrupted"), ("pods", "on_node")])
 @pytest.mark.parametrize("after", [0, 1])
-async def test_a_fault_on_the_way_puts_all_back(two_nodes: FakeCluster, port: str, call: str, after: int) -> None:
+async def test_fault_during_begin_restores_all_nodes(two_nodes: FakeCluster, port: str, call: str, after: int) -> None:
     getattr(two_nodes, port).faults[call] = [*[None] * after, TryLater("503")]
     with pytest.raises(Exception, match="503"):
         await begin_command(two_nodes, "a", "b")
@@ -153,14 +153,14 @@ async def test_a_fault_on_the_way_puts_all_back(two_nodes: FakeCluster, port: st
     assert (await begin_command(two_nodes, "a", "b")).outcome == "done"
 
 
-async def test_beginning_twice_is_beginning_once(two_nodes: FakeCluster) -> None:
+async def test_repeated_begin_changes_nothing(two_nodes: FakeCluster) -> None:
     await begin_command(two_nodes, "a", "b")
     assert (await begin_command(two_nodes, "a", "b")).outcome == "done"
     await roll_back_command(two_nodes, "a", "b")
     assert are_in_service(two_nodes, "a", "b")
 
 
-async def test_nodes_are_deleted_once_their_replacements_are_there(two_nodes: FakeCluster) -> None:
+async def test_nodes_are_deleted_after_replacements_are_ready(two_nodes: FakeCluster) -> None:
     add_replacement(two_nodes)
     await begin_command(two_nodes, "a", "b")
     assert (await finish_command(two_nodes, "a", "b", replacements=("new",), why="cheaper")).outcome == "done"
@@ -168,7 +168,7 @@ async def test_nodes_are_deleted_once_their_replacements_are_there(two_nodes: Fa
     assert two_nodes.events.published[0] == ("a", "DisruptionTerminating", "Underutilized: cheaper")
 
 
-async def test_a_replacement_that_is_not_there_yet_is_waited_for(two_nodes: FakeCluster) -> None:
+async def test_uninitialized_replacement_is_awaited_and_deleting_one_is_lost(two_nodes: FakeCluster) -> None:
     add_replacement(two_nodes, initialized=False)
     assert (await finish_command(two_nodes, "a", replacements=("new",))).outcome == "waiting"
     two_nodes.claims.set_status("new", Initialized="True")
@@ -180,7 +180,7 @@ async def test_a_replacement_that_is_not_there_yet_is_waited_for(two_nodes: Fake
     assert not is_deleting(two_nodes, "a")
 
 
-async def test_a_wish_that_came_while_replacements_were_waited_for_is_heard(two_nodes: FakeCluster) -> None:
+async def test_do_not_disrupt_before_finish_blocks(two_nodes: FakeCluster) -> None:
     await begin_command(two_nodes, "a", "b")
     two_nodes.pods.add("node-b", "db", protected=True)
     result = await finish_command(two_nodes, "a", "b")
@@ -188,7 +188,7 @@ async def test_a_wish_that_came_while_replacements_were_waited_for_is_heard(two_
     assert not is_deleting(two_nodes, "a")
 
 
-async def test_one_that_went_by_itself_keeps_none_of_the_others(two_nodes: FakeCluster) -> None:
+async def test_deleted_candidate_does_not_block_others(two_nodes: FakeCluster) -> None:
     await begin_command(two_nodes, "a", "b")
     two_nodes.claims.set_status("a", deleting=True)
     assert (await finish_command(two_nodes, "a", "b")).outcome == "done"
@@ -197,7 +197,7 @@ async def test_one_that_went_by_itself_keeps_none_of_the_others(two_nodes: FakeC
     assert (await finish_command(two_nodes, "a")).outcome == "done"
 
 
-async def test_a_deletion_that_was_cut_is_finished_by_the_next_try(two_nodes: FakeCluster) -> None:
+async def test_interrupted_finish_is_completed_by_retry(two_nodes: FakeCluster) -> None:
     await begin_command(two_nodes, "a", "b")
     two_nodes.claims.faults["delete"] = [None, TryLater("503")]
     with pytest.raises(Exception, match="503"):
@@ -207,7 +207,7 @@ async def test_a_deletion_that_was_cut_is_finished_by_the_next_try(two_nodes: Fa
     assert is_deleting(two_nodes, "a") and is_deleting(two_nodes, "b")
 
 
-async def test_undoing_puts_nodes_back_and_takes_replacements_away(two_nodes: FakeCluster) -> None:
+async def test_rollback_restores_nodes_and_deletes_replacements(two_nodes: FakeCluster) -> None:
     add_replacement(two_nodes)
     add_replacement(two_nodes, "later", initialized=False)
     add_replacement(two_nodes, "others", of="demo/disruption/2")
@@ -219,15 +219,15 @@ async def test_undoing_puts_nodes_back_and_takes_replacements_away(two_nodes: Fa
     assert ("a", "DisruptionBlocked", "Underutilized: no capacity") in two_nodes.events.published
 
 
-async def test_a_replacement_that_carries_pods_stays_in_service(two_nodes: FakeCluster) -> None:
+async def test_rollback_keeps_replacement_with_pods(two_nodes: FakeCluster) -> None:
     add_replacement(two_nodes)
     two_nodes.pods.add("node-new", "web-c")
     await roll_back_command(two_nodes, "a", "b")
     assert not is_deleting(two_nodes, "new") and are_in_service(two_nodes, "new")
 
 
-async def test_pods_of_one_that_goes_all_the_same_keep_their_replacement(two_nodes: FakeCluster) -> None:
-    """A deletion that was done is not undone."""
+async def test_rollback_keeps_replacement_of_deleting_node(two_nodes: FakeCluster) -> None:
+    """A completed deletion is not rolled back."""
     add_replacement(two_nodes)
     await begin_command(two_nodes, "a", "b")
     two_nodes.claims.set_status("a", deleting=True)
@@ -235,6 +235,6 @@ async def test_pods_of_one_that_goes_all_the_same_keep_their_replacement(two_nod
     assert are_in_service(two_nodes, "b") and two_nodes.is_disrupted("node-a") and not is_deleting(two_nodes, "new")
 
 
-async def test_undoing_what_never_began_changes_nothing(two_nodes: FakeCluster) -> None:
+async def test_rollback_before_begin_changes_nothing(two_nodes: FakeCluster) -> None:
     await roll_back_command(two_nodes, "a", "b")
     assert are_in_service(two_nodes, "a", "b") and two_nodes.events.published == []

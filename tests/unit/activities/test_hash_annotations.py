@@ -1,4 +1,4 @@
-"""Stamps of another version of the static hash are brought up to date, and no node drifts for it."""
+"""Hash annotations of another version are updated without drift of any node."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ KEYS = {
 def add_stamped_nodeclaim(
     cluster: FakeCluster, name: str, version: str = "v3", *, launched: bool = True, **conditions: str
 ) -> None:
-    """A NodeClaim with the hash 1 of that version, by the pool and by the class."""
+    """A NodeClaim with the NodePool and EC2NodeClass hash "1" of that version."""
     annotations = {
         annotation: value for pair in KEYS.values() for annotation, value in zip(pair, ("1", version), strict=True)
     }
@@ -43,18 +43,18 @@ def add_nodeclass_with_version(cluster: FakeCluster, version: str) -> None:
     cluster.node_classes.found["default"] = EC2NodeClass.model_validate({"metadata": meta, "spec": {"role": "r"}})
 
 
-async def test_claims_of_a_pool_are_stamped_anew(cluster: FakeCluster) -> None:
+async def test_nodeclaims_of_nodepool_get_new_hashes(cluster: FakeCluster) -> None:
     cluster.pools.add("default")
     add_stamped_nodeclaim(cluster, "a")
     add_stamped_nodeclaim(cluster, "b", HASH_VERSION)
     await run_activity(cluster.pool_status.update_nodepool_status, POOL)
     assert read_stamp(cluster, "a", "pool") == (nodepool_hash(cluster.pools.found["default"]), HASH_VERSION)
     assert read_stamp(cluster, "b", "pool") == ("1", HASH_VERSION), (
-        "one of today's version is left: it may have drifted"
+        "a hash of the current version is kept, because the node may have drifted"
     )
 
 
-async def test_a_claim_that_has_drifted_stays_so_under_the_new_version(cluster: FakeCluster) -> None:
+async def test_drifted_nodeclaim_keeps_hash_with_new_version(cluster: FakeCluster) -> None:
     cluster.pools.add("default")
     add_nodeclass_with_version(cluster, "v6")
     add_stamped_nodeclaim(cluster, "a", Drifted="True")
@@ -66,16 +66,16 @@ async def test_a_claim_that_has_drifted_stays_so_under_the_new_version(cluster: 
         assert read_stamp(cluster, "b", of)[0] != "1"
 
 
-async def test_claims_of_a_class_of_another_version_are_stamped_anew(cluster: FakeCluster) -> None:
+async def test_nodeclaims_of_nodeclass_get_new_hashes(cluster: FakeCluster) -> None:
     add_nodeclass_with_version(cluster, "v6")
     add_stamped_nodeclaim(cluster, "a")
     add_stamped_nodeclaim(cluster, "b", launched=False)
     await run_activity(cluster.classes.resolve_node_class, CLASS)
     assert read_stamp(cluster, "a", "class") == (nodeclass_hash(cluster.node_classes.found["default"]), HASH_VERSION)
-    assert read_stamp(cluster, "b", "class") == ("1", "v3"), "it gets its stamp with its instance"
+    assert read_stamp(cluster, "b", "class") == ("1", "v3"), "the hash is written at launch"
 
 
-async def test_claims_that_the_watch_found_are_stamped_though_the_class_is_up_to_date(cluster: FakeCluster) -> None:
+async def test_restamp_request_updates_nodeclaims_of_current_nodeclass(cluster: FakeCluster) -> None:
     add_nodeclass_with_version(cluster, HASH_VERSION)
     add_stamped_nodeclaim(cluster, "a")
     await run_activity(cluster.classes.resolve_node_class, CLASS)
@@ -84,7 +84,7 @@ async def test_claims_that_the_watch_found_are_stamped_though_the_class_is_up_to
     assert read_stamp(cluster, "a", "class")[1] == HASH_VERSION
 
 
-async def test_a_claim_that_was_never_stamped_is_left_so(cluster: FakeCluster) -> None:
+async def test_nodeclaim_without_hash_stays_without_hash(cluster: FakeCluster) -> None:
     cluster.pools.add("default")
     cluster.claims.add("a", annotations={})
     cluster.claims.set_status("a", provider_id="aws:///us-west-2a/i-a")
@@ -93,7 +93,7 @@ async def test_a_claim_that_was_never_stamped_is_left_so(cluster: FakeCluster) -
     assert cluster.claims.found["a"]["metadata"]["annotations"] == {}
 
 
-async def test_the_pool_shows_the_new_version_only_after_its_claims_do(cluster: FakeCluster) -> None:
+async def test_nodepool_version_is_written_after_its_nodeclaims(cluster: FakeCluster) -> None:
     cluster.pools.add("default")
     add_stamped_nodeclaim(cluster, "a")
     cluster.claims.faults["patch"] = [Conflict("somebody wrote")]

@@ -1,4 +1,4 @@
-"""EC2NodeClasses: finalizer first, status after, clean-up only when nothing holds them."""
+"""EC2NodeClass: finalizer before status, and cleanup after the last NodeClaim is gone."""
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -12,15 +12,15 @@ from tests.unit.activities.builders import FakeCluster, run_activity
 REQUEST = NodeClassRequest(name="default")
 
 
-async def test_what_resolves_is_ready(cluster: FakeCluster) -> None:
+async def test_resolved_nodeclass_is_ready(cluster: FakeCluster) -> None:
     result = await run_activity(cluster.classes.resolve_node_class, REQUEST)
     assert result == NodeClassResult(generation=1, ready="True")
     assert cluster.node_classes.finalizers == {"default"}
     assert cluster.node_classes.statuses["default"]["AMIsReady"] == "True"
 
 
-@pytest.mark.parametrize("failed_lookups", [(), ("AMIsReady: slow",)], ids=["answered", "not answered in part"])
-async def test_what_does_not_resolve_is_not_ready_and_says_what(
+@pytest.mark.parametrize("failed_lookups", [(), ("AMIsReady: slow",)], ids=["all lookups succeed", "one lookup fails"])
+async def test_unresolved_nodeclass_is_not_ready_with_reason(
     cluster: FakeCluster, failed_lookups: tuple[str, ...]
 ) -> None:
     cluster.resolver.failed_lookups = failed_lookups
@@ -32,14 +32,14 @@ async def test_what_does_not_resolve_is_not_ready_and_says_what(
     assert (result.ready, result.message) == ("False", "SubnetsReady: SubnetsNotFound none match")
 
 
-async def test_the_finalizer_is_on_before_anything_is_made_at_aws(cluster: FakeCluster) -> None:
+async def test_finalizer_is_added_before_aws_resources(cluster: FakeCluster) -> None:
     cluster.resolver.faults["resolve"] = [Throttled("slow down")]
     with pytest.raises(ApplicationError):
         await run_activity(cluster.classes.resolve_node_class, REQUEST)
     assert cluster.node_classes.finalizers == {"default"} and cluster.node_classes.statuses == {}
 
 
-async def test_a_class_that_goes_or_is_gone_is_not_resolved(cluster: FakeCluster) -> None:
+async def test_deleting_or_missing_nodeclass_is_not_resolved(cluster: FakeCluster) -> None:
     cluster.node_classes.add("default", deleting=True)
     assert (await run_activity(cluster.classes.resolve_node_class, REQUEST)).ready == ""
     cluster.node_classes.found.clear()
@@ -48,7 +48,7 @@ async def test_a_class_that_goes_or_is_gone_is_not_resolved(cluster: FakeCluster
 
 
 @pytest.mark.parametrize("fault", [Throttled("slow down"), Forbidden("iam: not allowed")])
-async def test_a_class_is_let_go_after_its_clean_up_whose_failure_is_told(cluster: FakeCluster, fault: Fault) -> None:
+async def test_failed_cleanup_is_published_and_retried(cluster: FakeCluster, fault: Fault) -> None:
     cluster.node_classes.add("default", deleting=True)
     cluster.resolver.faults["clean_up"] = [fault]
     with pytest.raises(ApplicationError):
@@ -58,26 +58,26 @@ async def test_a_class_is_let_go_after_its_clean_up_whose_failure_is_told(cluste
     assert cluster.resolver.cleaned == ["default"] and cluster.node_classes.found == {}
 
 
-async def test_a_class_that_a_claim_names_is_kept_whatever_the_claims_labels_say(cluster: FakeCluster) -> None:
+async def test_nodeclass_with_nodeclaim_is_kept(cluster: FakeCluster) -> None:
     cluster.node_classes.add("default", deleting=True)
     cluster.claims.add("a", labels={"karpenter.k8s.aws/ec2nodeclass": "other"})
     assert await run_activity(cluster.classes.finalize_node_class, REQUEST) is False
     assert cluster.resolver.cleaned == []
 
 
-async def test_a_class_that_is_not_being_deleted_is_not_removed(cluster: FakeCluster) -> None:
+async def test_active_nodeclass_is_not_finalized(cluster: FakeCluster) -> None:
     assert await run_activity(cluster.classes.finalize_node_class, REQUEST) is False
     assert "default" in cluster.node_classes.found
 
 
-async def test_the_resolver_is_told_of_the_pools_that_use_the_class(cluster: FakeCluster) -> None:
+async def test_resolver_gets_nodepools_of_nodeclass(cluster: FakeCluster) -> None:
     cluster.pools.add("mine")
     cluster.pools.add("foreign", template={"spec": {"nodeClassRef": {"name": "other"}}})
     await run_activity(cluster.classes.resolve_node_class, REQUEST)
     assert cluster.resolver.pools == ["mine"]
 
 
-async def test_what_aws_does_not_answer_leaves_the_rest_written_and_is_told(cluster: FakeCluster) -> None:
+async def test_failed_lookup_is_published_and_other_status_written(cluster: FakeCluster) -> None:
     cluster.resolver.failed_lookups = ("SubnetsReady: RequestLimitExceeded",)
     result = await run_activity(cluster.classes.resolve_node_class, REQUEST)
     assert (result.ready, result.failed_lookups) == ("Unknown", "SubnetsReady: RequestLimitExceeded")
@@ -85,7 +85,7 @@ async def test_what_aws_does_not_answer_leaves_the_rest_written_and_is_told(clus
     assert cluster.events.reasons_for("default") == [labels.AWS_UNREACHABLE]
 
 
-async def test_a_condition_that_stays_false_for_another_reason_is_told(cluster: FakeCluster) -> None:
+async def test_changed_reason_of_false_condition_is_published(cluster: FakeCluster) -> None:
     def failing_condition(reason: str) -> ConditionPatch:
         return ConditionPatch(type="ValidationSucceeded", status="False", reason=reason, message=f"because of {reason}")
 
@@ -100,13 +100,13 @@ async def test_a_condition_that_stays_false_for_another_reason_is_told(cluster: 
     ]
 
 
-async def test_warnings_are_told(cluster: FakeCluster) -> None:
+async def test_warnings_are_published(cluster: FakeCluster) -> None:
     cluster.resolver.warnings = (("UserDataNearLimit", "spec.userData: nearly full"),)
     await run_activity(cluster.classes.resolve_node_class, REQUEST)
     assert cluster.events.published == [("default", "UserDataNearLimit", "spec.userData: nearly full")]
 
 
-async def test_a_class_that_waits_says_for_which_claims(cluster: FakeCluster) -> None:
+async def test_waiting_nodeclass_names_its_nodeclaims(cluster: FakeCluster) -> None:
     cluster.node_classes.add("default", deleting=True)
     for name in "abcdefg":
         cluster.claims.add(name)
@@ -116,6 +116,6 @@ async def test_a_class_that_waits_says_for_which_claims(cluster: FakeCluster) ->
     assert event[2] == "waits until its 7 NodeClaims are gone: a, b, c, d, e, ..."
 
 
-async def test_removing_what_is_gone_is_done(cluster: FakeCluster) -> None:
+async def test_finalizing_missing_nodeclass_succeeds(cluster: FakeCluster) -> None:
     cluster.node_classes.found.clear()
     assert await run_activity(cluster.classes.finalize_node_class, REQUEST) is True

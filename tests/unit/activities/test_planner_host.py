@@ -1,4 +1,4 @@
-"""The watch's activity: what a predecessor left is handed on, and what it says rides in the heartbeat."""
+"""The watch activity: a new process gets the last progress, which heartbeats carry."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ class HeartbeatingHost(FakeHost):
         heartbeat(WatchProgress(digests={"life": "digest-2"}))
 
 
-async def test_a_successor_gets_what_was_signalled_last() -> None:
+async def test_new_process_gets_last_signaled_digests() -> None:
     host, environment, beats = HeartbeatingHost(), ActivityEnvironment(), []
     environment.on_heartbeat = lambda *details: beats.append(details)
     await environment.run(PlannerHostActivities(host).watch_cluster)
@@ -27,7 +27,7 @@ async def test_a_successor_gets_what_was_signalled_last() -> None:
     assert host.carried == [None, WatchProgress(digests={"life": "digest-2"})]
 
 
-async def test_planning_is_asked_of_the_process_that_hosts_the_watch() -> None:
+async def test_planning_activity_uses_host() -> None:
     host = FakeHost(outcomes=[PlanOutcome(plan_id="", created=3)])
     result = await run_activity(PlannerHostActivities(host).plan_capacity, PlanRequest(plan_id="plan-1"))
     assert result == PlanOutcome(plan_id="plan-1", created=3)

@@ -1,4 +1,4 @@
-"""Faults as Temporal errors, calls for several things at a time, and retries of transient faults."""
+"""Faults as Temporal errors, concurrent calls, and retries of transient faults."""
 
 import asyncio
 from datetime import timedelta
@@ -31,12 +31,12 @@ def all_subclasses(kind: type[Fault]) -> set[type[Fault]]:
     return {kind}.union(*(all_subclasses(one) for one in kind.__subclasses__()))
 
 
-def test_the_table_has_every_fault() -> None:
+def test_table_has_every_fault_class() -> None:
     assert set(TABLE) == all_subclasses(Fault) - {Fault}
 
 
 @pytest.mark.parametrize("kind", TABLE)
-def test_a_fault_is_retried_as_its_class_says(kind: type[Fault]) -> None:
+def test_fault_class_decides_retry(kind: type[Fault]) -> None:
     retried, pause = TABLE[kind]
     error = as_application_error(kind("no", code="Code"))
     assert error.type == kind.__name__
@@ -45,17 +45,17 @@ def test_a_fault_is_retried_as_its_class_says(kind: type[Fault]) -> None:
 
 
 @pytest.mark.parametrize("kind", [Throttled, Forbidden])
-def test_what_the_outside_says_of_waiting_counts(kind: type[Fault]) -> None:
+def test_retry_after_of_fault_is_used(kind: type[Fault]) -> None:
     assert as_application_error(kind("no", retry_after=7)).next_retry_delay == timedelta(seconds=7)
 
 
-def test_a_message_starts_with_the_outsides_own_code_and_is_cut() -> None:
+def test_error_message_starts_with_code_and_is_truncated() -> None:
     assert as_application_error(TryLater("later", code="InternalError")).message == "InternalError: later"
     assert as_application_error(TryLater("later")).message == "later"
     assert len(as_application_error(BadInput("x" * 5000)).message) == 300
 
 
-async def test_activities_raise_faults_as_application_errors_and_bugs_as_they_are() -> None:
+async def test_activities_map_faults_but_not_bugs() -> None:
     @map_faults
     async def call(error: Exception | None) -> str:
         if error is not None:
@@ -70,13 +70,13 @@ async def test_activities_raise_faults_as_application_errors_and_bugs_as_they_ar
         await call(KeyError("a bug"))
 
 
-def test_waiting_by_retry_counts_as_no_failure() -> None:
+def test_not_yet_error_is_benign() -> None:
     error = not_yet_error("pods are leaving", retry_after=timedelta(seconds=3))
     assert error.category is ApplicationErrorCategory.BENIGN
     assert error.next_retry_delay == timedelta(seconds=3) and not error.non_retryable
 
 
-async def test_answers_come_in_the_order_of_the_things_whichever_was_first() -> None:
+async def test_results_keep_input_order() -> None:
     async def late(number: int) -> int:
         await asyncio.sleep((3 - number) / 100)
         return 10 * number
@@ -84,8 +84,8 @@ async def test_answers_come_in_the_order_of_the_things_whichever_was_first() -> 
     assert await call_for_each((1, 2, 3), late) == [10, 20, 30]
 
 
-@pytest.mark.parametrize("most", [None, 3])
-async def test_no_more_than_some_are_under_way_together(most: int | None) -> None:
+@pytest.mark.parametrize("limit", [None, 3])
+async def test_concurrent_calls_are_limited(limit: int | None) -> None:
     under_way, max_concurrent = 0, 0
 
     async def call(_: int) -> None:
@@ -96,11 +96,11 @@ async def test_no_more_than_some_are_under_way_together(most: int | None) -> Non
         under_way -= 1
 
     things = range(3 * AT_ONCE)
-    await (call_for_each(things, call, at_once=most) if most else call_for_each(things, call))
-    assert max_concurrent == (most or AT_ONCE)
+    await (call_for_each(things, call, at_once=limit) if limit else call_for_each(things, call))
+    assert max_concurrent == (limit or AT_ONCE)
 
 
-async def test_the_first_fault_is_raised_when_all_others_are_done() -> None:
+async def test_first_fault_is_raised_after_all_calls() -> None:
     done: list[int] = []
 
     async def call(number: int) -> None:
@@ -127,7 +127,7 @@ class Clock:
 
 
 @pytest.mark.parametrize("fault", [TryLater, Throttled])
-async def test_a_passing_fault_is_retried_ever_more_slowly_for_half_a_minute(
+async def test_transient_fault_is_retried_with_backoff_for_half_a_minute(
     fault: type[TryLater] | type[Throttled],
 ) -> None:
     clock = Clock()
@@ -142,7 +142,7 @@ async def test_a_passing_fault_is_retried_ever_more_slowly_for_half_a_minute(
     assert MAX_RETRY_SECONDS <= clock.now < MAX_RETRY_SECONDS + 5
 
 
-async def test_other_faults_are_raised_at_once() -> None:
+async def test_other_faults_are_not_retried() -> None:
     clock = Clock()
 
     async def call() -> None:

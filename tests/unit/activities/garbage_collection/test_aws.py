@@ -1,4 +1,4 @@
-"""Instances, launch templates and profiles that nobody owns are deleted, and no other; instances are tagged once."""
+"""Orphaned instances, launch templates and profiles are deleted, owned ones are kept, and instances get tags once."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from tests.support.properties import max_examples
 from tests.unit.activities.builders import CLUSTER, FakeCluster, run_collection
 
 
-async def test_an_instance_without_a_nodeclaim_goes_with_its_node_and_it_is_said(cluster: FakeCluster) -> None:
+async def test_orphaned_instance_is_terminated_with_its_node(cluster: FakeCluster) -> None:
     cluster.nodes.join("orphaned", cluster.add_instance("i-orphan"))
     owned = cluster.add_instance("i-owned")
     cluster.add_nodeclaim("owner", owned)
@@ -30,7 +30,7 @@ async def test_an_instance_without_a_nodeclaim_goes_with_its_node_and_it_is_said
     assert cluster.events.reasons_for("pool") == ["GarbageCollected"]
 
 
-async def test_an_instance_whose_group_still_hands_out_is_spared_and_a_forgotten_groups_is_not(
+async def test_instance_of_open_launch_group_is_kept(
     cluster: FakeCluster,
 ) -> None:
     cluster.add_instance("i-open", group="open")
@@ -42,7 +42,7 @@ async def test_an_instance_whose_group_still_hands_out_is_spared_and_a_forgotten
     assert cluster.workflows.requested_groups == [{"open", "forgotten"}]
 
 
-async def test_while_nobody_can_tell_which_groups_are_open_none_of_their_instances_goes(cluster: FakeCluster) -> None:
+async def test_instances_of_groups_are_kept_while_open_groups_are_unknown(cluster: FakeCluster) -> None:
     cluster.add_instance("i-group", group="group")
     cluster.add_instance("i-alone")
     cluster.workflows.faults["find_open_groups"] = [TryLater("the workflow does not answer")]
@@ -51,13 +51,13 @@ async def test_while_nobody_can_tell_which_groups_are_open_none_of_their_instanc
     assert done.failed == 1 and "does not answer" in done.notes[0]
 
 
-async def test_nobody_is_asked_about_groups_while_every_instance_is_owned(cluster: FakeCluster) -> None:
+async def test_open_groups_are_not_read_without_orphaned_instances(cluster: FakeCluster) -> None:
     cluster.add_nodeclaim("owner", cluster.add_instance("i-1", group="g"))
     await run_collection(cluster.aws.terminate_orphaned_instances)
     assert cluster.workflows.requested_groups == []
 
 
-async def test_an_instance_that_may_not_be_ended_hurts_no_other(cluster: FakeCluster) -> None:
+async def test_failed_termination_does_not_affect_other_instances(cluster: FakeCluster) -> None:
     for name in ("i-1", "i-2", "i-3"):
         cluster.add_instance(name)
     cluster.instances.faults["terminate"] = [Forbidden("not allowed", code="UnauthorizedOperation")]
@@ -68,8 +68,8 @@ async def test_an_instance_that_may_not_be_ended_hurts_no_other(cluster: FakeClu
     assert sorted(cluster.instances.terminated) == ["i-1", "i-2", "i-3"]
 
 
-async def test_a_nodeclaim_and_a_class_that_cannot_be_read_stop_nothing(cluster: FakeCluster) -> None:
-    """Karpenter's list of instances fails as a whole for one broken class."""
+async def test_unreadable_nodeclaim_and_nodeclass_do_not_block_collection(cluster: FakeCluster) -> None:
+    """In Karpenter, one broken EC2NodeClass fails the whole list of instances."""
     cluster.add_instance("i-orphan")
     cluster.add_nodeclaim("odd", cluster.add_instance("i-odd"))
     cluster.claims.found["odd"]["spec"] = {"requirements": "nonsense", "expireAfter": -1}
@@ -79,8 +79,8 @@ async def test_a_nodeclaim_and_a_class_that_cannot_be_read_stop_nothing(cluster:
     assert done.failed == 0
 
 
-async def test_an_instance_whose_tags_were_taken_off_meanwhile_stays(cluster: FakeCluster) -> None:
-    """A person keeps it for a look."""
+async def test_instance_whose_tags_were_removed_is_kept(cluster: FakeCluster) -> None:
+    """A person keeps the instance to examine it."""
     cluster.add_instance("i-kept")
     get = cluster.instances.get
 
@@ -95,7 +95,7 @@ async def test_an_instance_whose_tags_were_taken_off_meanwhile_stays(cluster: Fa
 
 @dataclass(frozen=True)
 class InstanceCase:
-    """An instance, and what becomes of its NodeClaim while upkeep looks around."""
+    """An instance, and the state of its NodeClaim during garbage collection."""
 
     age: float
     cluster: str
@@ -105,7 +105,7 @@ class InstanceCase:
     """`there`, `comes` between the two lists, `waits` for its instance, or `none`."""
 
 
-MADE = some.builds(
+INSTANCE_CASES = some.builds(
     InstanceCase,
     age=some.sampled_from([0.0, 15.0, 28.0, 45.0, 600.0, 1e6]),
     cluster=some.sampled_from([CLUSTER, CLUSTER, CLUSTER, "other"]),
@@ -116,18 +116,18 @@ MADE = some.builds(
 
 
 @max_examples(150)
-@given(some.lists(MADE, max_size=8), some.integers(0, 3))
-def test_nothing_goes_that_is_young_foreign_claimed_or_being_handed_out(made: list[InstanceCase], faults: int) -> None:
-    asyncio.run(_run_case(made, faults))
+@given(some.lists(INSTANCE_CASES, max_size=8), some.integers(0, 3))
+def test_only_old_orphaned_instances_are_terminated(cases: list[InstanceCase], faults: int) -> None:
+    asyncio.run(_run_case(cases, faults))
 
 
-async def _run_case(made: list[InstanceCase], faults: int) -> None:
+async def _run_case(cases: list[InstanceCase], faults: int) -> None:
     began = time.monotonic()
     cluster = FakeCluster()
-    cluster.workflows.open_groups = {one.group for one in made if one.open and one.group}
+    cluster.workflows.open_groups = {one.group for one in cases if one.open and one.group}
     cluster.instances.faults["terminate"] = [TryLater("busy")] * faults
     coming: list[tuple[str, str]] = []
-    for number, one in enumerate(made):
+    for number, one in enumerate(cases):
         name = f"c{number}"
         tags = {"group": one.group} if one.group else {"claim": name}
         provider = cluster.add_instance(f"i-{number}", age=one.age, cluster=one.cluster, **tags)
@@ -140,8 +140,8 @@ async def _run_case(made: list[InstanceCase], faults: int) -> None:
     _add_claims_between_lists(cluster, coming)
     await run_collection(cluster.aws.terminate_orphaned_instances)
     took = time.monotonic() - began
-    waited_for = {one.group for one in made if one.claim == "waits" and one.group}
-    for number, one in enumerate(made):
+    waited_for = {one.group for one in cases if one.claim == "waits" and one.group}
+    for number, one in enumerate(cases):
         terminated = f"i-{number}" in cluster.instances.terminated
         spared = one.group in cluster.workflows.open_groups or one.group in waited_for
         unowned = one.cluster == CLUSTER and one.claim == "none" and not spared
@@ -162,20 +162,20 @@ def _add_claims_between_lists(cluster: FakeCluster, coming: list[tuple[str, str]
 
 
 def add_template(cluster: FakeCluster, name: str, *, pool: str = "pool", age: float = 3600) -> None:
-    made = datetime.now(UTC) - timedelta(seconds=age)
+    created = datetime.now(UTC) - timedelta(seconds=age)
     cluster.orphaned_resources.existing_templates[name] = InventoryLaunchTemplate(
-        id=name, name=f"karpenter.k8s.aws/{name}", created=made, pool=pool, node_class="default"
+        id=name, name=f"karpenter.k8s.aws/{name}", created=created, pool=pool, node_class="default"
     )
 
 
 def add_profile(cluster: FakeCluster, name: str, *, age: float = 7200) -> None:
-    made = datetime.now(UTC) - timedelta(seconds=age)
+    created = datetime.now(UTC) - timedelta(seconds=age)
     cluster.orphaned_resources.existing_profiles[name] = InventoryInstanceProfile(
-        name=name, node_class_uid="uid-default", created=made
+        name=name, node_class_uid="uid-default", created=created
     )
 
 
-async def test_templates_that_nobody_launches_with_go(cluster: FakeCluster) -> None:
+async def test_unused_launch_templates_are_deleted(cluster: FakeCluster) -> None:
     add_template(cluster, "lt-running")
     cluster.add_instance("i-1", template="lt-running")
     add_template(cluster, "lt-young", age=600)
@@ -187,7 +187,7 @@ async def test_templates_that_nobody_launches_with_go(cluster: FakeCluster) -> N
     assert (done.checked, done.collected) == (4, 1)
 
 
-async def test_a_template_that_may_not_be_deleted_hurts_no_other(cluster: FakeCluster) -> None:
+async def test_failed_template_deletion_does_not_affect_other_templates(cluster: FakeCluster) -> None:
     add_template(cluster, "lt-1")
     add_template(cluster, "lt-2")
     cluster.orphaned_resources.faults["delete_template"] = [Forbidden("not allowed")]
@@ -195,7 +195,7 @@ async def test_a_template_that_may_not_be_deleted_hurts_no_other(cluster: FakeCl
     assert (done.collected, done.failed, len(cluster.orphaned_resources.existing_templates)) == (1, 1, 1)
 
 
-async def test_profiles_that_nobody_has_go(cluster: FakeCluster) -> None:
+async def test_unused_instance_profiles_are_deleted(cluster: FakeCluster) -> None:
     cluster.node_classes.add("default")
     add_profile(cluster, "old-role")
     add_profile(cluster, "new-role", age=60)
@@ -209,7 +209,7 @@ async def test_profiles_that_nobody_has_go(cluster: FakeCluster) -> None:
     assert (done.checked, done.collected) == (3, 1)
 
 
-async def test_a_world_without_leftovers_is_not_asked_for_more(cluster: FakeCluster) -> None:
+async def test_instances_are_not_listed_without_orphan_candidates(cluster: FakeCluster) -> None:
     cluster.instances.faults["list_managed"] = [Forbidden("never asked")]
     assert (await run_collection(cluster.aws.collect_launch_templates)).checked == 0
     assert (await run_collection(cluster.aws.collect_instance_profiles)).checked == 0
@@ -223,7 +223,7 @@ def annotations(cluster: FakeCluster, name: str) -> dict[str, str]:
     return found
 
 
-async def test_only_what_is_absent_is_written_and_only_once(cluster: FakeCluster) -> None:
+async def test_only_missing_tags_are_written_once(cluster: FakeCluster) -> None:
     cluster.add_nodeclaim("a", cluster.add_instance("i-1"), node="node-a")
     cluster.add_nodeclaim("b", cluster.add_instance("i-2", claim="b", Name="a person's"), node="node-b")
     first = await run_collection(cluster.aws.tag_instances)
@@ -235,7 +235,7 @@ async def test_only_what_is_absent_is_written_and_only_once(cluster: FakeCluster
     assert (await run_collection(cluster.aws.tag_instances)).checked == 0
 
 
-async def test_an_instance_from_before_gets_the_clusters_name(cluster: FakeCluster) -> None:
+async def test_older_instance_gets_cluster_name_tag(cluster: FakeCluster) -> None:
     cluster.add_nodeclaim("a", cluster.add_instance("i-1", claim="a", Name="node-a"), node="node-a")
     facts = cluster.instances.running["i-1"]
     tags = {key: value for key, value in facts.tags.items() if key != labels.TAG_EKS_CLUSTER_NAME}
@@ -244,7 +244,7 @@ async def test_an_instance_from_before_gets_the_clusters_name(cluster: FakeClust
     assert cluster.orphaned_resources.tags_by_instance == {"i-1": {labels.TAG_EKS_CLUSTER_NAME: CLUSTER}}
 
 
-async def test_one_that_may_not_be_tagged_hurts_no_other_and_is_told(cluster: FakeCluster) -> None:
+async def test_failed_tagging_is_reported_and_does_not_affect_other_instances(cluster: FakeCluster) -> None:
     for number in range(3):
         cluster.add_nodeclaim(f"c{number}", cluster.add_instance(f"i-{number}"), node=f"node-{number}")
     cluster.orphaned_resources.faults["tag_instance"] = [Forbidden("not allowed", code="UnauthorizedOperation")]
@@ -254,14 +254,14 @@ async def test_one_that_may_not_be_tagged_hurts_no_other_and_is_told(cluster: Fa
     assert cluster.events.reasons_for(rejected) == ["TaggingFailed"]
 
 
-async def test_a_worker_that_may_tag_nothing_soon_stops_trying(cluster: FakeCluster) -> None:
+async def test_repeated_tagging_failures_stop_the_run(cluster: FakeCluster) -> None:
     for number in range(50):
         cluster.add_nodeclaim(f"c{number}", cluster.add_instance(f"i-{number}"), node=f"node-{number}")
     cluster.orphaned_resources.faults["tag_instance"] = [Forbidden("not allowed")] * 50
     assert (await run_collection(cluster.aws.tag_instances)).failed == 5
 
 
-async def test_a_nodeclaim_that_cannot_be_read_hurts_no_other(cluster: FakeCluster) -> None:
+async def test_unreadable_nodeclaim_does_not_block_tagging(cluster: FakeCluster) -> None:
     cluster.add_nodeclaim("odd", cluster.add_instance("i-odd"), node="node-odd")
     cluster.claims.found["odd"]["spec"]["requirements"] = "nonsense"
     cluster.add_nodeclaim("well", cluster.add_instance("i-well"), node="node-well")
@@ -270,13 +270,13 @@ async def test_a_nodeclaim_that_cannot_be_read_hurts_no_other(cluster: FakeClust
     assert annotations(cluster, "well") == DONE
 
 
-async def test_an_instance_that_is_gone_is_not_marked_as_tagged(cluster: FakeCluster) -> None:
+async def test_missing_instance_is_not_marked_as_tagged(cluster: FakeCluster) -> None:
     cluster.add_nodeclaim("a", "aws:///a/i-gone", node="node-a")
     assert (await run_collection(cluster.aws.tag_instances)).collected == 0
     assert annotations(cluster, "a") == {}
 
 
-async def test_a_mark_that_could_not_be_written_is_written_by_the_next_run(cluster: FakeCluster) -> None:
+async def test_failed_tagged_annotation_is_written_by_next_run(cluster: FakeCluster) -> None:
     cluster.add_nodeclaim("a", cluster.add_instance("i-1"), node="node-a")
     cluster.claims.faults["patch"] = [TryLater("no API server")]
     assert (await run_collection(cluster.aws.tag_instances)).failed == 1

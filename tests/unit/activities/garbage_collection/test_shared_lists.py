@@ -1,4 +1,4 @@
-"""What tasks of upkeep read at about the same time is read once, and what must be fresh is read anew."""
+"""Lists that concurrent garbage-collection tasks share, and lists that must be fresh."""
 
 import asyncio
 
@@ -23,19 +23,19 @@ class CountingReader:
         return [self.times]
 
 
-async def test_who_asks_at_about_the_same_time_shares_one_list() -> None:
+async def test_concurrent_reads_share_one_list() -> None:
     reading = CountingReader()
     shared = SharedList(reading.read)
     assert list(await asyncio.gather(shared.read_cached(), shared.read_cached())) == [[1], [1]]
     assert await shared.read_cached() == [1] and reading.times == 1
 
 
-async def test_who_needs_it_fresh_reads_it_and_the_others_have_that() -> None:
+async def test_fresh_read_replaces_cached_list() -> None:
     shared = SharedList(CountingReader().read)
     assert (await shared.read_cached(), await shared.read_fresh(), await shared.read_cached()) == ([1], [2], [2])
 
 
-async def test_it_is_kept_for_a_short_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cached_list_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "CACHE_SECONDS", 0.01)
     shared = SharedList(CountingReader().read)
     assert await shared.read_cached() == [1]
@@ -43,7 +43,7 @@ async def test_it_is_kept_for_a_short_while(monkeypatch: pytest.MonkeyPatch) -> 
     assert await shared.read_cached() == [2]
 
 
-async def test_a_fault_is_nobody_else_s() -> None:
+async def test_fault_is_not_cached() -> None:
     reading = CountingReader()
     reading.faults = [Throttled("slow down")]
     shared = SharedList(reading.read)
@@ -52,10 +52,10 @@ async def test_a_fault_is_nobody_else_s() -> None:
     assert await shared.read_cached() == [2]
 
 
-async def test_a_nodeclaim_that_came_since_the_instances_were_listed_is_never_overlooked(
+async def test_nodeclaim_created_after_instance_list_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its instance would be ended: NodeClaims are read after the instances, whatever was read lately."""
+    """Otherwise its instance would be terminated: NodeClaims are read after the instances, whatever the cache has."""
     cluster = FakeCluster()
     lists = SharedLists(cluster.build_ports())
     monkeypatch.setattr(FakeCluster, "lists", lists)
@@ -65,7 +65,7 @@ async def test_a_nodeclaim_that_came_since_the_instances_were_listed_is_never_ov
     assert list(cluster.instances.running) == ["i-late"]
 
 
-async def test_an_instance_that_came_since_the_list_keeps_its_nodeclaim(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_instance_created_after_cached_list_keeps_its_nodeclaim(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = FakeCluster()
     lists = SharedLists(cluster.build_ports())
     monkeypatch.setattr(FakeCluster, "lists", lists)

@@ -1,4 +1,4 @@
-"""Instances' status is read every minute: what is new is told, what is open is remembered, what is over as well."""
+"""Instance status is read every minute; new and ended interruptions are signaled, and open ones are kept."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -18,17 +18,17 @@ NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
 
 class StatusReaderHarness(FakeInterruptions):
-    """A clock that goes on as it is slept, and EC2 that says something else at some minutes."""
+    """A clock that sleeping advances, and EC2 status reports that change at given minutes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = NOW
         self.script: dict[int, list[StatusReport]] = {}
-        """By minutes from the beginning."""
+        """Reports by minute since the start."""
         self.reading = self.another_reader()
 
     def another_reader(self) -> InstanceStatusReader:
-        """That of another process."""
+        """The reader of another process."""
         return InstanceStatusReader(
             statuses=self.statuses, nodes=self.nodes, metrics=self.metrics, now=lambda: self.now, sleep=self.sleep
         )
@@ -59,7 +59,7 @@ def event_status(instance: str, status: str = "announced") -> StatusReport:
     return StatusReport(instance_id=instance, events=(InterruptionMessage.model_validate(fields),))
 
 
-async def test_what_is_wrong_is_told_and_remembered(harness: StatusReaderHarness) -> None:
+async def test_new_interruptions_are_signaled_and_kept_open(harness: StatusReaderHarness) -> None:
     harness.statuses.reports = [failing_status("i-a"), event_status("i-b"), failing_status("x-1")]
     ended = await harness.read()
     assert harness.nodes.notifications_for("i-a") == ["systemStatus announced"]
@@ -69,8 +69,8 @@ async def test_what_is_wrong_is_told_and_remembered(harness: StatusReaderHarness
     assert counts == {"unhealthy system_status": 1, "unhealthy event_status": 1}
 
 
-async def test_the_same_every_minute_is_one_thing(harness: StatusReaderHarness) -> None:
-    """And nothing to come back with: a workflow that waits grows no history."""
+async def test_unchanged_status_is_signaled_once(harness: StatusReaderHarness) -> None:
+    """The activity also does not return, so that the history of the waiting workflow does not grow."""
     harness.statuses.reports = [failing_status("i-a"), event_status("i-b")]
     ended = await harness.read()
     with pytest.raises(asyncio.CancelledError):
@@ -80,7 +80,7 @@ async def test_the_same_every_minute_is_one_thing(harness: StatusReaderHarness) 
     assert harness.metrics.counts["unhealthy system_status"] == 1
 
 
-async def test_what_is_well_again_is_over(harness: StatusReaderHarness) -> None:
+async def test_recovered_instance_is_signaled_as_over(harness: StatusReaderHarness) -> None:
     harness.statuses.reports = [failing_status("i-a")]
     ended = await harness.read()
     harness.script = {7: []}
@@ -90,14 +90,14 @@ async def test_what_is_well_again_is_over(harness: StatusReaderHarness) -> None:
     assert ended.last == NOW + timedelta(minutes=7)
 
 
-async def test_it_is_read_once_a_minute_whoever_reads(harness: StatusReaderHarness) -> None:
+async def test_status_is_read_once_a_minute_across_readers(harness: StatusReaderHarness) -> None:
     harness.script = {1: [failing_status("i-a")]}
     ended = await harness.read(last=NOW - timedelta(seconds=10))
     assert ended.last == NOW + timedelta(seconds=50)
     assert harness.statuses.reads == 1
 
 
-async def test_a_successor_says_what_is_over_that_it_never_saw(harness: StatusReaderHarness) -> None:
+async def test_successor_signals_end_of_inherited_interruption(harness: StatusReaderHarness) -> None:
     open_message = OpenInterruption(
         instance_id="i-a", message=InterruptionMessage(kind="instanceStatus", id="then", source="status", at=NOW)
     )
@@ -105,14 +105,14 @@ async def test_a_successor_says_what_is_over_that_it_never_saw(harness: StatusRe
     assert harness.nodes.notifications_for("i-a") == ["instanceStatus over"]
 
 
-async def test_a_check_of_unknown_age_counts_two_minutes_after_it_was_seen(harness: StatusReaderHarness) -> None:
+async def test_check_of_unknown_age_counts_after_two_minutes(harness: StatusReaderHarness) -> None:
     harness.statuses.reports = [failing_status("i-a", None)]
     ended = await harness.read()
     assert ended.last == NOW + timedelta(minutes=2)
     assert harness.nodes.notifications_for("i-a") == ["systemStatus announced"]
 
 
-async def test_a_node_that_cannot_be_told_is_told_the_next_time(harness: StatusReaderHarness) -> None:
+async def test_failed_signal_is_repeated_in_next_minute(harness: StatusReaderHarness) -> None:
     harness.nodes.outcomes = {"i-a": ["later", "not yet"]}
     harness.statuses.reports = [failing_status("i-a")]
     ended = await harness.read()
@@ -120,13 +120,13 @@ async def test_a_node_that_cannot_be_told_is_told_the_next_time(harness: StatusR
     assert len(ended.open_interruptions) == 1
 
 
-async def test_one_that_cannot_be_told_keeps_no_other_from_being_told(harness: StatusReaderHarness) -> None:
+async def test_failed_signal_does_not_affect_other_nodes(harness: StatusReaderHarness) -> None:
     harness.nodes.failing_instances = {"i-a"}
     harness.statuses.reports = [failing_status("i-a"), failing_status("i-b")]
     assert [one.instance_id for one in (await harness.read()).open_interruptions] == ["i-b"]
 
 
-async def test_a_node_that_is_gone_is_forgotten(harness: StatusReaderHarness) -> None:
+async def test_deleted_node_is_dropped(harness: StatusReaderHarness) -> None:
     harness.statuses.reports = [failing_status("i-a")]
     ended = await harness.read()
     harness.nodes.outcomes = {"i-a": ["over"]}
@@ -134,7 +134,7 @@ async def test_a_node_that_is_gone_is_forgotten(harness: StatusReaderHarness) ->
     assert (await harness.read(open_interruptions=ended.open_interruptions, last=ended.last)).open_interruptions == ()
 
 
-async def test_a_fault_is_a_value_and_what_is_open_stays(harness: StatusReaderHarness) -> None:
+async def test_fault_is_returned_and_open_interruptions_are_kept(harness: StatusReaderHarness) -> None:
     harness.statuses.faults = {"read": [Forbidden("not allowed", code="UnauthorizedOperation")]}
     open_message = OpenInterruption(
         instance_id="i-a", message=InterruptionMessage(kind="instanceStatus", id="1", source="status", at=NOW)
@@ -144,14 +144,14 @@ async def test_a_fault_is_a_value_and_what_is_open_stays(harness: StatusReaderHa
     assert ended == SourceReadResult(fault="UnauthorizedOperation: not allowed", open_interruptions=(open_message,))
 
 
-async def test_a_queue_that_is_not_there_is_a_value(harness: StatusReaderHarness) -> None:
+async def test_missing_queue_is_returned_as_fault(harness: StatusReaderHarness) -> None:
     harness.queue.faults = {"receive": [NotFound("no such queue", code="QueueDoesNotExist")]}
     ended = await run_activity(harness.activities().consume_queue, QueueSetting(queue="demo"))
     assert ended.fault == "QueueDoesNotExist: no such queue"
 
 
-async def test_a_reader_that_stops_hands_on(harness: StatusReaderHarness) -> None:
-    """With Temporal's retry, which costs no history."""
+async def test_stopped_reader_fails_with_retryable_error(harness: StatusReaderHarness) -> None:
+    """Temporal retries the activity, which adds no events to the history."""
     harness.queue.faults = {"receive": [TryLater("503")] * 3}
     environment = ActivityEnvironment()
     running = asyncio.ensure_future(environment.run(harness.activities().consume_queue, QueueSetting(queue="demo")))

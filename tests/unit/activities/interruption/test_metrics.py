@@ -1,4 +1,4 @@
-"""What became of the queue's messages rides in the heartbeat, and a worker that takes over counts on from there."""
+"""Message counts are part of the heartbeat, and a new worker continues from them."""
 
 import asyncio
 from collections import Counter
@@ -14,14 +14,14 @@ from tests.support.fakes.interruptions import FakeInterruptions
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_only_what_is_counted_from_here_on_counts() -> None:
+def test_counts_start_at_zero_for_new_counter() -> None:
     counted = Counter(received=100)
     counting = QueueCounter(counted, (), NOW)
     counted.update({"received": 3, "foreign": 1})
     assert counting.current_stats() == MessageCounts(since=NOW, counts={"received": 3, "foreign": 1})
 
 
-def test_a_worker_that_takes_over_counts_on() -> None:
+def test_new_worker_continues_counts() -> None:
     before = MessageCounts(since=NOW, counts={"received": 7, "malformed": 2}).model_dump(mode="json")
     counted = Counter(received=100)
     counting = QueueCounter(counted, (before,), NOW + timedelta(hours=1))
@@ -29,11 +29,11 @@ def test_a_worker_that_takes_over_counts_on() -> None:
     assert counting.current_stats() == MessageCounts(since=NOW, counts={"received": 8, "malformed": 2, "foreign": 1})
 
 
-def test_a_heartbeat_that_says_something_else_is_a_new_beginning() -> None:
+def test_unknown_heartbeat_details_start_new_counts() -> None:
     assert QueueCounter(Counter(), ("beat",), NOW).current_stats() == MessageCounts(since=NOW)
 
 
-async def test_the_reading_of_the_queue_tells_it_with_each_heartbeat(monkeypatch: Any) -> None:
+async def test_queue_consumer_sends_counts_with_each_heartbeat(monkeypatch: Any) -> None:
     monkeypatch.setattr("activities.runtime.HEARTBEAT_EVERY_SECONDS", 0.01)
     fake, environment = FakeInterruptions(), ActivityEnvironment()
     beats: list[MessageCounts] = []

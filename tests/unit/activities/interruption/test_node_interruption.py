@@ -1,4 +1,4 @@
-"""What AWS says, written and said on the objects; an instance that is stopped and started, step by step."""
+"""Events and annotations of interruptions, and the steps of stopping and starting an instance."""
 
 from datetime import datetime
 from typing import Any
@@ -25,27 +25,27 @@ def build_notification(**fields: Any) -> InterruptionNotification:
 
 
 async def publish_events(cluster: FakeCluster, **fields: Any) -> dict[str, str]:
-    """The NodeClaim's annotations after it."""
+    """Publish, and return the annotations of the NodeClaim."""
     activities = NodeInterruptionActivities(cluster.made, BatchedFirstEviction())
     await run_activity(activities.publish_interruption_events, build_notification(**fields))
     annotations: dict[str, str] = cluster.claims.found["a"]["metadata"]["annotations"]
     return annotations
 
 
-async def test_what_is_said_is_said_on_the_nodeclaim_and_on_its_node(cluster: FakeCluster) -> None:
+async def test_event_is_published_on_nodeclaim_and_node(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     assert INTERRUPTIONS not in await publish_events(cluster, events=[EVENT_TEXT])
     assert cluster.events.published == [("a", "SpotInterrupted", "soon"), ("node-a", "SpotInterrupted", "soon")]
 
 
-async def test_another_instance_s_node_of_the_same_name_is_told_nothing(cluster: FakeCluster) -> None:
+async def test_node_of_another_instance_with_same_name_gets_no_event(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.nodes.update_node("node-a", provider_id="aws:///us-west-2a/i-other")
     await publish_events(cluster, events=[EVENT_TEXT])
     assert cluster.events.reasons_for("node-a") == []
 
 
-async def test_what_is_remembered_is_written_down_and_taken_off(cluster: FakeCluster) -> None:
+async def test_interruption_annotations_are_written_and_removed(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     until = datetime.fromisoformat("2026-06-01T12:00:00+00:00")
     annotations = await publish_events(cluster, write=True, text="[]", maintenance_until=until)
@@ -54,7 +54,7 @@ async def test_what_is_remembered_is_written_down_and_taken_off(cluster: FakeClu
     assert not {INTERRUPTIONS, MAINTENANCE_UNTIL} & annotations.keys()
 
 
-async def test_nothing_is_written_on_a_namesake(cluster: FakeCluster) -> None:
+async def test_nodeclaim_with_same_name_and_other_uid_gets_no_annotation(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.claims.found["a"]["metadata"]["uid"] = "uid-other"
     assert INTERRUPTIONS not in await publish_events(cluster, write=True, text="[]")
@@ -76,26 +76,26 @@ async def stop_or_start(cluster: FakeCluster, step: str) -> StopStartResult:
 @pytest.mark.parametrize(
     ("state", "step", "entered"), [("running", "stop", "stopped"), ("stopped", "start", "running")]
 )
-async def test_an_instance_is_brought_there_once(cluster: FakeCluster, state: str, step: str, entered: str) -> None:
+async def test_instance_is_stopped_or_started_once(cluster: FakeCluster, state: str, step: str, entered: str) -> None:
     add_running_instance(cluster, state, root="ebs")
     assert [(await stop_or_start(cluster, step)).outcome for _ in range(2)] == ["done", "done"]
-    assert cluster.instances.entered_states == [entered], "a repeat asks for nothing"
+    assert cluster.instances.entered_states == [entered], "the second call does nothing"
 
 
-async def test_an_instance_whose_root_would_be_lost_is_not_stopped(cluster: FakeCluster) -> None:
+async def test_instance_with_instance_store_root_is_not_stopped(cluster: FakeCluster) -> None:
     add_running_instance(cluster, root="instance-store")
     result = await stop_or_start(cluster, "stop")
     assert (result.outcome, cluster.instances.entered_states) == ("unfit", []) and "instance-store" in result.why
 
 
 @pytest.mark.parametrize("state", ["shutting-down", ""])
-async def test_one_that_is_gone_is_not_waited_for(cluster: FakeCluster, state: str) -> None:
+async def test_missing_instance_is_not_awaited(cluster: FakeCluster, state: str) -> None:
     if state:
         add_running_instance(cluster, state)
     assert (await stop_or_start(cluster, "start")).outcome == "gone"
 
 
-async def test_where_ec2_has_no_room_it_is_tried_again(cluster: FakeCluster) -> None:
+async def test_start_without_capacity_is_retryable(cluster: FakeCluster) -> None:
     add_running_instance(cluster, "stopped")
     cluster.instances.faults["start"] = [BadInput("no room", code="InsufficientInstanceCapacity")]
     with pytest.raises(ApplicationError) as error:

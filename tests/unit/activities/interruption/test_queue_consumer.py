@@ -1,4 +1,4 @@
-"""The queue is read, nodes are told, and a message leaves once they have it: whatever else comes with it."""
+"""The queue is consumed: nodes get signals, and messages are deleted afterwards, with faults and under load."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -40,7 +40,7 @@ class ConsumerHarness(FakeInterruptions):
         )
 
     def interrupt_node(self, number: int) -> None:
-        """AWS takes back the instance of a node with a pod."""
+        """Interrupt the instance of a node with one pod."""
         node = f"node-{number}"
         self.machines.join(node, f"aws:///us-west-2a/i-{number}")
         self.pods.add(node, f"pod-{number}")
@@ -64,12 +64,12 @@ class ConsumerHarness(FakeInterruptions):
             with suppress(asyncio.CancelledError):
                 await task
 
-    async def wait_until(self, holds: Callable[[], bool]) -> None:
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
         for _ in range(2000):
-            if holds():
+            if condition():
                 return
             await asyncio.sleep(0.001)
-        raise AssertionError("it never came to be")
+        raise AssertionError("the condition never became true")
 
     async def wait_until_empty(self) -> None:
         await self.wait_until(lambda: self.queue.is_empty)
@@ -80,7 +80,7 @@ def harness() -> ConsumerHarness:
     return ConsumerHarness()
 
 
-async def test_a_node_is_told_and_the_message_leaves(harness: ConsumerHarness) -> None:
+async def test_node_is_signaled_and_message_deleted(harness: ConsumerHarness) -> None:
     name = harness.queue.send("i-a")
     async with harness.consuming():
         await harness.wait_until_empty()
@@ -91,7 +91,7 @@ async def test_a_node_is_told_and_the_message_leaves(harness: ConsumerHarness) -
     assert counts["read queue"] >= 1
 
 
-async def test_a_reader_that_is_killed_between_telling_and_deleting_loses_nothing(harness: ConsumerHarness) -> None:
+async def test_consumer_killed_before_deletion_loses_nothing(harness: ConsumerHarness) -> None:
     harness.nodes.gate = asyncio.Event()
     harness.queue.send("i-a")
     async with harness.consuming():
@@ -104,7 +104,7 @@ async def test_a_reader_that_is_killed_between_telling_and_deleting_loses_nothin
     assert harness.nodes.notifications_for("i-a") == ["spotInterruption announced"]
 
 
-async def test_what_comes_together_is_told_together(harness: ConsumerHarness) -> None:
+async def test_messages_of_one_instance_are_signaled_together(harness: ConsumerHarness) -> None:
     for _ in range(4):
         harness.queue.send("i-a", message=rebalance_recommendation(NOW))
     harness.queue.send("i-a")
@@ -114,7 +114,7 @@ async def test_what_comes_together_is_told_together(harness: ConsumerHarness) ->
     assert harness.nodes.max_in_flight == 2
 
 
-async def test_what_is_for_nobody_leaves_and_is_counted(harness: ConsumerHarness) -> None:
+async def test_dropped_messages_are_deleted_and_counted(harness: ConsumerHarness) -> None:
     for dropped in ("malformed", "unknown", "unwanted"):
         harness.queue.send_event(ParsedEvent.model_validate({"at": NOW, "dropped": dropped, "why": "some reason"}))
     harness.queue.send("x-1")
@@ -133,7 +133,7 @@ async def test_what_is_for_nobody_leaves_and_is_counted(harness: ConsumerHarness
     assert (counts["received no_op"], counts["deleted"]) == (3, 7)
 
 
-async def test_a_message_about_two_stays_until_both_have_it(harness: ConsumerHarness) -> None:
+async def test_message_about_two_instances_is_kept_until_both_are_signaled(harness: ConsumerHarness) -> None:
     harness.nodes.outcomes = {"i-b": ["later"]}
     name = harness.queue.send("i-a", "x-1", "i-b")
     async with harness.consuming():
@@ -149,7 +149,7 @@ async def test_a_message_about_two_stays_until_both_have_it(harness: ConsumerHar
     assert "dropped foreign" not in harness.metrics.counts
 
 
-async def test_an_instance_that_may_be_ours_is_tried_again_for_a_minute(harness: ConsumerHarness) -> None:
+async def test_unknown_instance_is_retried_for_a_minute(harness: ConsumerHarness) -> None:
     harness.nodes.outcomes = {"i-new": ["not yet"] * 2, "x-1": ["not yet"] * 3}
     for instance in ("i-new", "x-1"):
         harness.queue.send(instance, first_received=harness.now)
@@ -167,10 +167,10 @@ async def test_an_instance_that_may_be_ours_is_tried_again_for_a_minute(harness:
     assert harness.metrics.counts["dropped foreign"] == 1
 
 
-async def test_a_node_of_ours_without_a_workflow_is_told_once_it_has_one_however_old_the_message(
+async def test_old_message_is_delivered_once_node_has_a_workflow(
     harness: ConsumerHarness,
 ) -> None:
-    """After an outage, or when Temporal's store was lost, the message may have come first days ago."""
+    """After an outage or a loss of Temporal's store, the first delivery may be days ago."""
     harness.nodes.outcomes = {"i-a": ["no workflow"] * 3}
     name = harness.queue.send("i-a", first_received=harness.now - timedelta(days=3))
     harness.queue.send("i-b")
@@ -187,10 +187,10 @@ async def test_a_node_of_ours_without_a_workflow_is_told_once_it_has_one_however
         == ["spotInterruption announced"]
     )
     assert "dropped foreign" not in harness.metrics.counts
-    assert harness.pauses == [], "others are told meanwhile, so that it is read on"
+    assert harness.pauses == [], "other nodes get signals, so polling continues"
 
 
-async def test_a_message_that_cannot_be_handled_blocks_no_other(harness: ConsumerHarness) -> None:
+async def test_failing_message_does_not_block_others(harness: ConsumerHarness) -> None:
     harness.nodes.failing_instances = {"i-bad"}
     bad = harness.queue.send("i-bad")
     harness.queue.send("i-a")
@@ -203,7 +203,7 @@ async def test_a_message_that_cannot_be_handled_blocks_no_other(harness: Consume
     assert harness.pauses == []
 
 
-async def test_a_message_whose_handling_fails_for_half_an_hour_is_counted_and_deleted(harness: ConsumerHarness) -> None:
+async def test_message_failing_for_half_an_hour_is_deleted_and_counted(harness: ConsumerHarness) -> None:
     harness.nodes.failing_instances = {"i-bad"}
     harness.queue.send("i-bad")
     async with harness.consuming():
@@ -216,7 +216,7 @@ async def test_a_message_whose_handling_fails_for_half_an_hour_is_counted_and_de
     assert harness.metrics.counts["dropped failed"] == 1
 
 
-async def test_more_polls_run_while_they_come_back_full(harness: ConsumerHarness) -> None:
+async def test_full_batches_start_more_polls(harness: ConsumerHarness) -> None:
     for number in range(500):
         harness.queue.send(f"i-{number}")
     async with harness.consuming():
@@ -229,7 +229,7 @@ async def test_more_polls_run_while_they_come_back_full(harness: ConsumerHarness
     assert harness.queue.max_concurrent_polls == 1
 
 
-async def test_pods_that_have_to_go_at_once_are_told_before_the_life_is_and_it_hears_which(
+async def test_pods_are_evicted_before_workflow_is_signaled(
     harness: ConsumerHarness,
 ) -> None:
     harness.nodes.gate = asyncio.Event()
@@ -242,7 +242,7 @@ async def test_pods_that_have_to_go_at_once_are_told_before_the_life_is_and_it_h
     assert harness.nodes.early_evicted_pods["i-1"] == ["default/pod-1"]
 
 
-async def test_of_a_storm_all_pods_are_told_before_any_life_is(
+async def test_burst_evicts_all_pods_before_first_signal(
     harness: ConsumerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_consumer, "MAX_DEFERRAL_SECONDS", float("inf"))
@@ -258,28 +258,28 @@ async def test_of_a_storm_all_pods_are_told_before_any_life_is(
     assert len(harness.queue.deleted) == 500
 
 
-async def test_an_api_server_that_evicts_nobody_holds_up_no_other_node_and_the_lives_for_a_while_only(
+async def test_hanging_evictions_delay_signals_only_for_a_while(
     harness: ConsumerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    can_respond, evict = asyncio.Event(), harness.pods.evict
+    evictions_respond, evict = asyncio.Event(), harness.pods.evict
 
-    async def waits(pod: DrainPod) -> Eviction:
-        await can_respond.wait()
+    async def wait_and_evict(pod: DrainPod) -> Eviction:
+        await evictions_respond.wait()
         return await evict(pod)
 
-    monkeypatch.setattr(harness.pods, "evict", waits)
+    monkeypatch.setattr(harness.pods, "evict", wait_and_evict)
     for number in range(500):
         harness.interrupt_node(number)
     async with harness.consuming():
         await harness.wait_until(lambda: all(node.taints for node in harness.machines.found.values()))
         await harness.wait_until(lambda: len({instance for instance, _ in harness.nodes.notified}) == 500)
         assert not harness.pods.evicted
-        can_respond.set()
+        evictions_respond.set()
         await harness.wait_until(lambda: len(harness.pods.evicted) == 500)
         await harness.wait_until_empty()
 
 
-async def test_a_reader_that_is_killed_before_it_told_anyone_loses_nothing(harness: ConsumerHarness) -> None:
+async def test_consumer_killed_before_signals_loses_nothing(harness: ConsumerHarness) -> None:
     for number in range(50):
         harness.interrupt_node(number)
     async with harness.consuming():
@@ -292,7 +292,7 @@ async def test_a_reader_that_is_killed_before_it_told_anyone_loses_nothing(harne
     assert len(harness.pods.evicted) == 50
 
 
-async def test_where_messages_never_end_lives_are_told_all_the_same(harness: ConsumerHarness) -> None:
+async def test_endless_messages_do_not_block_signals(harness: ConsumerHarness) -> None:
     harness.interrupt_node(1)
     async with harness.consuming():
         for number in range(20_000):
@@ -301,7 +301,7 @@ async def test_where_messages_never_end_lives_are_told_all_the_same(harness: Con
         assert harness.queue.visible
 
 
-async def test_no_more_is_in_memory_than_the_polls_bring(harness: ConsumerHarness) -> None:
+async def test_messages_in_memory_are_limited(harness: ConsumerHarness) -> None:
     harness.nodes.gate = asyncio.Event()
     for number in range(500):
         harness.queue.send(f"i-{number}")
@@ -313,8 +313,8 @@ async def test_no_more_is_in_memory_than_the_polls_bring(harness: ConsumerHarnes
         await harness.wait_until_empty()
 
 
-async def test_a_storm_of_repeats_and_of_strangers_ends(harness: ConsumerHarness) -> None:
-    """15,000 messages for 500 nodes, two thirds of them repeats or foreign."""
+async def test_burst_of_repeated_and_foreign_messages_is_consumed(harness: ConsumerHarness) -> None:
+    """15,000 messages for 500 nodes; two thirds are repeated or foreign."""
     for number in range(15_000):
         harness.queue.send(f"i-{number % 500}" if number % 3 else f"x-{number}", message=rebalance_recommendation(NOW))
     async with harness.consuming():
@@ -328,7 +328,7 @@ async def test_a_storm_of_repeats_and_of_strangers_ends(harness: ConsumerHarness
     assert (counts["deleted"], counts["dropped foreign"]) == (15_000, 5_000)
 
 
-async def test_what_has_time_is_gathered_and_told_together_while_much_is_in_the_queue(harness: ConsumerHarness) -> None:
+async def test_non_urgent_messages_are_batched_under_load(harness: ConsumerHarness) -> None:
     for number in range(3000):
         harness.queue.send(f"i-{number % 20}", message=scheduled_change(number // 20 % 10))
     async with harness.consuming():
@@ -340,14 +340,14 @@ async def test_what_has_time_is_gathered_and_told_together_while_much_is_in_the_
 
 
 @pytest.fixture
-def unlimited_gathering(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has time is gathered for as long as polls come back full."""
+def unlimited_batching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batch messages that are not urgent as long as polls return full batches."""
     monkeypatch.setattr("activities.interruption.queue_consumer.MAX_BATCH_SIZE", 10**9)
     monkeypatch.setattr("activities.interruption.queue_consumer.MAX_BATCH_SECONDS", 10.0**9)
 
 
-@pytest.mark.usefixtures("unlimited_gathering")
-async def test_what_has_no_time_is_told_at_once_whatever_is_gathered(harness: ConsumerHarness) -> None:
+@pytest.mark.usefixtures("unlimited_batching")
+async def test_urgent_message_is_signaled_during_batching(harness: ConsumerHarness) -> None:
     for number in range(200):
         harness.queue.send(f"i-{number}", message=rebalance_recommendation(NOW))
     harness.queue.send("i-spot")
@@ -357,8 +357,8 @@ async def test_what_has_no_time_is_told_at_once_whatever_is_gathered(harness: Co
         assert harness.queue.visible
 
 
-@pytest.mark.usefixtures("unlimited_gathering")
-async def test_a_reader_that_is_killed_while_it_gathers_loses_nothing(harness: ConsumerHarness) -> None:
+@pytest.mark.usefixtures("unlimited_batching")
+async def test_consumer_killed_during_batching_loses_nothing(harness: ConsumerHarness) -> None:
     for number in range(2000):
         harness.queue.send(f"i-{number}", message=rebalance_recommendation(NOW))
     async with harness.consuming():
@@ -371,8 +371,8 @@ async def test_a_reader_that_is_killed_while_it_gathers_loses_nothing(harness: C
     assert len({instance for instance, _ in harness.nodes.notified}) == 2000
 
 
-async def test_nobody_to_tell_slows_the_polls_and_is_no_reading(harness: ConsumerHarness) -> None:
-    """Temporal is away: the messages stay, and the alert goes by when it was last read. Strangers prove nothing."""
+async def test_undeliverable_messages_slow_polls_and_do_not_count_as_read(harness: ConsumerHarness) -> None:
+    """Without Temporal, messages stay, and the alert uses the last successful read. Foreign messages do not count."""
     harness.nodes.outcomes = {"i-a": ["later"] * 3}
     harness.queue.send("i-a")
     async with harness.consuming():
@@ -392,7 +392,7 @@ async def test_nobody_to_tell_slows_the_polls_and_is_no_reading(harness: Consume
     assert len(harness.pauses) <= paused + 1
 
 
-async def test_what_nobody_could_be_told_may_be_gone_and_then_it_is_read_again(harness: ConsumerHarness) -> None:
+async def test_consumer_counts_as_reading_again_after_recovery_time(harness: ConsumerHarness) -> None:
     harness.nodes.outcomes = {"*": ["later"]}
     harness.queue.send("i-a")
     async with harness.consuming():
@@ -402,7 +402,7 @@ async def test_what_nobody_could_be_told_may_be_gone_and_then_it_is_read_again(h
         await harness.wait_until(lambda: harness.metrics.counts.get("read queue", 0) > 0)
 
 
-async def test_a_passing_fault_is_none(harness: ConsumerHarness) -> None:
+async def test_short_fault_is_retried(harness: ConsumerHarness) -> None:
     harness.queue.faults = {"receive": [TryLater("503"), TryLater("503")]}
     harness.queue.send("i-a")
     async with harness.consuming():
@@ -411,13 +411,13 @@ async def test_a_passing_fault_is_none(harness: ConsumerHarness) -> None:
 
 
 @pytest.mark.parametrize("fault", [NotFound("no such queue"), Forbidden("not allowed")])
-async def test_what_a_person_has_to_mend_ends_the_reading(harness: ConsumerHarness, fault: Exception) -> None:
+async def test_permanent_fault_ends_consumer(harness: ConsumerHarness, fault: Exception) -> None:
     harness.queue.faults = {"receive": [fault]}  # type: ignore[list-item]
     with pytest.raises(type(fault)):
         await asyncio.wait_for(harness.reading.run(), 60)
 
 
-async def test_what_is_not_deleted_comes_again_and_is_a_repeat(harness: ConsumerHarness) -> None:
+async def test_failed_deletion_is_counted_as_repeated_message(harness: ConsumerHarness) -> None:
     harness.queue.faults = {"delete": [TryLater("503")]}
     harness.queue.send("i-a")
     async with harness.consuming():

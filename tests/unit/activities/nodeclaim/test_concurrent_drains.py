@@ -1,4 +1,4 @@
-"""Hundreds of drains at once: every node's pods are asked to go at once, and looking again leaves room for others."""
+"""Hundreds of concurrent drains: pods are evicted at once, and polling leaves API requests for other components."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ QPS = 900.0
 POLL_TIMEOUT_SECONDS = 0.8
 
 
-async def test_held_drains_leave_most_of_the_api_servers_request_rate_to_others(
+async def test_blocked_drains_leave_most_api_requests_to_others(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("activities.nodeclaim.drain.MIN_BLOCKED_SECONDS", 60.0)
@@ -39,13 +39,13 @@ async def test_held_drains_leave_most_of_the_api_servers_request_rate_to_others(
     assert {one.outcome for one in results} == {"waiting"}
     assert len(set(polled_nodes[:NODES])) == NODES, "the first poll of each node waits for no other"
     seconds = time.monotonic() - began
-    # Each polls once more at the end of its own time.
+    # Each node is polled once more at its own timeout.
     assert NODES < len(polled_nodes) <= 2 * NODES + seconds * QPS / 2 / REQUESTS_PER_POLL
 
 
-@pytest.mark.parametrize("stuck", [False, True], ids=["all are pushed", "one is not for a while"])
-async def test_pods_of_all_nodes_are_told_to_go_before_any_nodeclaim_is_deleted(
-    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, stuck: bool
+@pytest.mark.parametrize("one_hangs", [False, True], ids=["all evictions complete", "one eviction hangs"])
+async def test_all_pods_are_evicted_before_first_nodeclaim_deletion(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, one_hangs: bool
 ) -> None:
     monkeypatch.setattr("activities.nodeclaim.eviction.MAX_WAIT_SECONDS", 5.0)
     names = [f"n{number}" for number in range(20)]
@@ -58,7 +58,7 @@ async def test_pods_of_all_nodes_are_told_to_go_before_any_nodeclaim_is_deleted(
     begun = asyncio.Event()
 
     async def evicted(pod: DrainPod) -> Eviction:
-        if stuck and pod.name == "pod-n7":
+        if one_hangs and pod.name == "pod-n7":
             await begun.wait()
         await asyncio.sleep(0.001 * len(done))
         done.append(f"pods of {pod.name}")
@@ -73,15 +73,15 @@ async def test_pods_of_all_nodes_are_told_to_go_before_any_nodeclaim_is_deleted(
     await asyncio.gather(*(run_activity(draining.drain_node, _drain_request(name, 0.5)) for name in names))
     first = min(done.index(name) for name in names)
     evicted_before = {name for name in names if done.index(f"pods of pod-{name}") < first}
-    assert evicted_before == set(names) - ({"n7"} if stuck else set())
+    assert evicted_before == set(names) - ({"n7"} if one_hangs else set())
 
 
-async def test_a_few_drains_look_as_often_as_ever(cluster: FakeCluster) -> None:
+async def test_few_drains_keep_their_poll_interval(cluster: FakeCluster) -> None:
     cluster.add_running_node("a")
     cluster.pods.add("node-a", "web")
     began = time.monotonic()
     assert (await run_activity(_drain_activities(cluster).drain_node, _drain_request("a", 60))).outcome == "drained"
-    assert time.monotonic() - began < 60 / 2, "it looked at its end alone"
+    assert time.monotonic() - began < 60 / 2, "it polled only at its timeout"
 
 
 def _drain_request(name: str, poll_timeout: float = POLL_TIMEOUT_SECONDS) -> DrainRequest:

@@ -1,4 +1,4 @@
-"""Draining: pods leave in their order, what blocks them is named, the end of the grace period is kept."""
+"""Drain: pods are evicted by group, blockers are named, and the termination grace period is kept."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ async def drain(cluster: FakeCluster, request: DrainRequest = REQUEST) -> DrainR
 
 
 def delete_nodeclaim(cluster: FakeCluster, *, grace: str | None = None, since: timedelta = timedelta(0)) -> None:
-    """A NodeClaim deleted some time ago."""
+    """Add a NodeClaim that was deleted some time ago."""
     cluster.add_running_node()
     claim = cluster.claims.found["a"]
     claim["metadata"]["deletionTimestamp"] = (datetime.now(UTC) - since).isoformat()
@@ -27,7 +27,7 @@ def delete_nodeclaim(cluster: FakeCluster, *, grace: str | None = None, since: t
         claim["spec"]["terminationGracePeriod"] = grace
 
 
-async def test_pods_leave_and_the_node_is_drained(cluster: FakeCluster) -> None:
+async def test_pods_are_evicted_and_node_is_drained(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     cluster.pods.add("node-a", "web")
     assert (await drain(cluster)).outcome == "drained"
@@ -36,7 +36,7 @@ async def test_pods_leave_and_the_node_is_drained(cluster: FakeCluster) -> None:
     assert cluster.claims.condition_text("a", "Drained").startswith("True")
 
 
-async def test_each_group_is_gone_before_the_next_is_asked(cluster: FakeCluster) -> None:
+async def test_each_group_is_gone_before_next_is_evicted(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     for group, name in enumerate(("web", "daemon", "critical", "critical-daemon")):
         cluster.pods.add("node-a", name, group=group)
@@ -45,7 +45,7 @@ async def test_each_group_is_gone_before_the_next_is_asked(cluster: FakeCluster)
     assert cluster.pods.evicted == ["web", "second", "daemon", "critical", "critical-daemon"]
 
 
-async def test_the_later_groups_stay_while_the_first_is_held(cluster: FakeCluster) -> None:
+async def test_later_groups_stay_while_first_is_blocked(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     cluster.pods.add("node-a", "web")
     cluster.pods.add("node-a", "daemon", group=1)
@@ -58,8 +58,8 @@ async def test_the_later_groups_stay_while_the_first_is_held(cluster: FakeCluste
     assert all(f"default/web: {PDB}" in message for _, _, message in cluster.events.published)
 
 
-async def test_it_stays_with_the_node_while_what_blocks_is_known(cluster: FakeCluster) -> None:
-    """So that the workflow's history does not grow, and the pod leaves as soon as it may."""
+async def test_activity_waits_while_blockers_are_unchanged(cluster: FakeCluster) -> None:
+    """The history of the workflow does not grow, and the pod is evicted as soon as the budget allows it."""
     delete_nodeclaim(cluster)
     cluster.pods.add("node-a", "web")
     cluster.pods.blocked["web"] = PDB
@@ -68,7 +68,7 @@ async def test_it_stays_with_the_node_while_what_blocks_is_known(cluster: FakeCl
     assert (await drain(cluster, known)).outcome == "drained"
 
 
-async def test_its_patience_ends(cluster: FakeCluster) -> None:
+async def test_poll_timeout_ends_activity(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     cluster.pods.add("node-a", "web")
     cluster.pods.blocked["web"] = PDB
@@ -76,21 +76,21 @@ async def test_its_patience_ends(cluster: FakeCluster) -> None:
     assert (await drain(cluster, known)).outcome == "waiting"
 
 
-async def test_a_pod_that_may_not_be_evicted_says_why(cluster: FakeCluster) -> None:
+async def test_unevictable_pod_is_reported_with_reason(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     cluster.pods.add("node-a", "job", evictable=False, why_not="annotated do-not-disrupt")
     result = await drain(cluster)
     assert result.blockers == "default/job: annotated do-not-disrupt"
 
 
-async def test_pods_that_are_not_waited_for_hold_nothing_up(cluster: FakeCluster) -> None:
+async def test_pods_without_wait_do_not_block_drain(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     cluster.pods.add("node-a", "mirror", waits=False)
     assert (await drain(cluster)).outcome == "drained"
     assert cluster.pods.evicted == []
 
 
-async def test_a_volume_that_is_attached_is_waited_for_and_named(cluster: FakeCluster) -> None:
+async def test_attached_volume_blocks_drain_and_is_named(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     cluster.pods.volumes = ["csi-1"]
     result = await drain(cluster)
@@ -100,26 +100,26 @@ async def test_a_volume_that_is_attached_is_waited_for_and_named(cluster: FakeCl
     assert cluster.events.reasons_for("node-a") == ["AwaitingVolumeDetachment"]
 
 
-async def test_a_node_that_is_gone_needs_no_drain(cluster: FakeCluster) -> None:
+async def test_missing_node_is_drained(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     cluster.nodes.found.clear()
     assert await drain(cluster) == DrainResult(outcome="drained")
 
 
-async def test_a_node_deleted_alone_takes_its_claim_along(cluster: FakeCluster) -> None:
+async def test_deleted_node_deletes_its_nodeclaim(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     await drain(cluster)
     assert "deletionTimestamp" in cluster.claims.found["a"]["metadata"]
 
 
-async def test_a_claim_that_was_made_anew_under_the_name_is_not_deleted(cluster: FakeCluster) -> None:
+async def test_recreated_nodeclaim_is_not_deleted(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.claims.add("a", uid="uid-other")
     assert (await drain(cluster)).outcome == "drained"
     assert "deletionTimestamp" not in cluster.claims.found["a"]["metadata"]
 
 
-async def test_without_a_grace_period_nothing_is_ever_forced(cluster: FakeCluster) -> None:
+async def test_no_pod_is_forced_without_grace_period(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster, since=timedelta(days=3))
     cluster.pods.add("node-a", "web")
     cluster.pods.blocked["web"] = PDB
@@ -127,7 +127,7 @@ async def test_without_a_grace_period_nothing_is_ever_forced(cluster: FakeCluste
     assert result.outcome == "waiting" and result.deadline is None and cluster.pods.forced == []
 
 
-async def test_the_deadline_is_written_down_once_and_never_moves(cluster: FakeCluster) -> None:
+async def test_deadline_is_written_once_and_kept(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster, grace="2h", since=timedelta(minutes=30))
     cluster.pods.add("node-a", "web")
     cluster.pods.blocked["web"] = PDB
@@ -141,10 +141,10 @@ async def test_the_deadline_is_written_down_once_and_never_moves(cluster: FakeCl
 
 
 @pytest.mark.parametrize(("grace_seconds", "forced"), [(30, []), (90, ["web"])])
-async def test_a_pod_is_forced_only_when_its_own_grace_would_pass_the_deadline(
+async def test_pod_is_forced_only_when_its_grace_period_exceeds_deadline(
     cluster: FakeCluster, grace_seconds: int, forced: list[str]
 ) -> None:
-    """60 s are left: a pod that needs 90 s to stop is told now, one that needs 30 s has time."""
+    """60 s remain: a pod with a grace period of 90 s is deleted now; one with 30 s still has time."""
     delete_nodeclaim(cluster, grace="1h", since=timedelta(minutes=59))
     cluster.pods.add("node-a", "web", grace_seconds=grace_seconds, group=3)
     cluster.pods.blocked["web"] = PDB
@@ -153,7 +153,7 @@ async def test_a_pod_is_forced_only_when_its_own_grace_would_pass_the_deadline(
     assert all(50 <= seconds <= 60 for _, seconds in cluster.pods.forced)
 
 
-async def test_past_the_deadline_pods_are_forced_with_the_least_grace(cluster: FakeCluster) -> None:
+async def test_pods_after_deadline_are_forced_with_minimum_grace(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster, grace="1m", since=timedelta(minutes=5))
     cluster.pods.add("node-a", "web")
     cluster.pods.blocked["web"] = PDB
@@ -161,7 +161,7 @@ async def test_past_the_deadline_pods_are_forced_with_the_least_grace(cluster: F
     assert cluster.pods.forced == [("web", 1)]
 
 
-async def test_past_the_deadline_a_volume_is_waited_for_no_longer(cluster: FakeCluster) -> None:
+async def test_volume_after_deadline_is_not_awaited(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster, grace="1m", since=timedelta(minutes=5))
     cluster.pods.volumes = ["csi-1"]
     assert (await drain(cluster)).outcome == "deadline passed"

@@ -1,4 +1,4 @@
-"""A drain that is held: the verdict with its arithmetic, escalation, giving up, dead kubelets, surges."""
+"""Blocked drains: status with numbers, escalation, cancellation, unresponsive kubelets and surge restarts."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ SURGE = DrainRules.model_validate({"surgeSingleReplicas": True})
 
 
 def add_blocked_node(cluster: FakeCluster) -> None:
-    """A node that nobody deletes, with a pod behind a budget."""
+    """Add a node that is not deleted, with a pod that a budget blocks."""
     cluster.add_running_node()
     cluster.pods.add("node-a", "web")
     cluster.pods.blocked["web"] = BUDGET_MESSAGE
@@ -34,7 +34,7 @@ async def drain(cluster: FakeCluster, known: DrainStatus | None = None, **fields
 
 
 def add_blocked_pods(cluster: FakeCluster, *names: str, **fields: Any) -> None:
-    """Pods behind a budget that is complete."""
+    """Add pods behind a PodDisruptionBudget without allowed disruptions."""
     delete_nodeclaim(cluster)
     cluster.budgets.add("web", min_available="2", expected=2, desired=2, current=2)
     for name in names or ("web",):
@@ -58,7 +58,7 @@ async def test_status_names_pod_owner_budget_counts_and_remedy(cluster: FakeClus
     assert result.blockers == blocker.summary and cluster.events.reasons_for("a") == ["FailedDraining"]
 
 
-async def test_since_when_it_is_held_outlives_the_activity(cluster: FakeCluster) -> None:
+async def test_blocked_since_survives_activity(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
     _, first = await drain_status(cluster)
     await asyncio.sleep(0.01)
@@ -69,7 +69,7 @@ async def test_since_when_it_is_held_outlives_the_activity(cluster: FakeCluster)
     )
 
 
-async def test_one_refusal_stands_for_all_pods_of_a_budget_in_a_look(cluster: FakeCluster) -> None:
+async def test_one_rejection_counts_for_all_pods_of_budget(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster, *(f"web-{number}" for number in range(7)))
     tried: list[str] = []
     evict = cluster.pods.evict
@@ -83,14 +83,14 @@ async def test_one_refusal_stands_for_all_pods_of_a_budget_in_a_look(cluster: Fa
     assert tried == ["web-0"] and (len(found.eviction_blockers), found.unnamed_blockers, found.pods) == (5, 2, 7)
 
 
-async def test_budgets_that_cannot_be_read_leave_the_servers_words(cluster: FakeCluster) -> None:
+async def test_unreadable_budgets_keep_api_server_message(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
     cluster.budgets.faults["in_namespace"] = [Forbidden("no") for _ in range(9)]
     result, _ = await drain_status(cluster)
     assert BUDGET_MESSAGE in result.blockers
 
 
-async def test_a_pod_whose_eviction_is_refused_for_another_reason_hurts_only_itself(cluster: FakeCluster) -> None:
+async def test_rejected_eviction_does_not_affect_other_pods(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     cluster.pods.add("node-a", "odd")
     cluster.pods.add("node-a", "web")
@@ -100,7 +100,7 @@ async def test_a_pod_whose_eviction_is_refused_for_another_reason_hurts_only_its
     assert cluster.pods.evicted == ["web"]
 
 
-async def test_a_server_that_asks_for_a_pause_gets_one(cluster: FakeCluster) -> None:
+async def test_throttled_eviction_ends_pass(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     cluster.pods.add("node-a", "web")
     cluster.pods.faults["evict"] = [Throttled("slow down")]
@@ -115,7 +115,7 @@ async def test_status_replaces_fault(cluster: FakeCluster) -> None:
     assert result.blockers == found.status_line
 
 
-async def test_pods_say_that_they_are_evicted_or_deleted_for_the_deadline(cluster: FakeCluster) -> None:
+async def test_pod_events_distinguish_eviction_and_forced_deletion(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster, grace="1h", since=timedelta(minutes=59))
     cluster.claims.set_status("a")
     cluster.pods.add("node-a", "web")
@@ -125,7 +125,7 @@ async def test_pods_say_that_they_are_evicted_or_deleted_for_the_deadline(cluste
     assert ("web", "Evicted", "Evicted pod: Forceful Termination") in cluster.events.published
 
 
-async def test_a_fault_in_the_midst_takes_no_word_from_the_pods_before_it(cluster: FakeCluster) -> None:
+async def test_fault_during_pass_keeps_events_of_evicted_pods(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     for name in ("web", "api"):
         cluster.pods.add("node-a", name)
@@ -136,8 +136,8 @@ async def test_a_fault_in_the_midst_takes_no_word_from_the_pods_before_it(cluste
     assert cluster.events.reasons_for(evicted) == ["Evicted"]
 
 
-async def test_a_deadline_that_comes_nearer_during_the_drain_is_kept(cluster: FakeCluster) -> None:
-    """Repair or a person writes the annotation while the activity stays with the node."""
+async def test_earlier_deadline_during_drain_applies(cluster: FakeCluster) -> None:
+    """Repair or a person writes the annotation while the activity polls the node."""
     add_blocked_pods(cluster)
     stamp = datetime.now(UTC).isoformat()
     annotations = cluster.claims.found["a"]["metadata"]["annotations"]
@@ -147,7 +147,7 @@ async def test_a_deadline_that_comes_nearer_during_the_drain_is_kept(cluster: Fa
     assert result.outcome in ("drained", "deadline passed") and cluster.pods.forced == [("web", 1)]
 
 
-async def test_a_deadline_is_written_once_however_seldom_the_claim_is_read(
+async def test_deadline_is_published_once_with_cached_nodeclaim(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("activities.nodeclaim.drain_pass.REFRESH", 60.0)
@@ -161,7 +161,7 @@ async def test_a_deadline_is_written_once_however_seldom_the_claim_is_read(
     assert cluster.events.reasons_for("a").count("TerminationGracePeriodExpiring") == 1
 
 
-async def test_a_deadline_never_moves_away(cluster: FakeCluster) -> None:
+async def test_later_deadline_is_ignored(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
     annotations = cluster.claims.found["a"]["metadata"]["annotations"]
     soon, later = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, 5))
@@ -173,7 +173,7 @@ async def test_a_deadline_never_moves_away(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize("text", ["soon", "2026-01-01T00:00:00"])
-async def test_an_annotation_that_is_no_moment_is_said_and_forces_nothing(cluster: FakeCluster, text: str) -> None:
+async def test_invalid_deadline_is_reported_and_forces_nothing(cluster: FakeCluster, text: str) -> None:
     add_blocked_pods(cluster)
     cluster.claims.found["a"]["metadata"]["annotations"][NODECLAIM_TERMINATION_TIMESTAMP] = text
     result, _ = await drain_status(cluster)
@@ -181,7 +181,7 @@ async def test_an_annotation_that_is_no_moment_is_said_and_forces_nothing(cluste
     assert any("invalid time" in message and text in message for _, _, message in cluster.events.published)
 
 
-async def test_an_escalation_deletes_pods_with_their_own_grace_period(cluster: FakeCluster) -> None:
+async def test_escalation_deletes_pods_with_their_own_grace_period(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster, grace_seconds=2)
     cluster.pods.add("node-a", "later", grace_seconds=60, group=2)
     began = datetime.now(UTC)
@@ -196,10 +196,8 @@ async def test_an_escalation_deletes_pods_with_their_own_grace_period(cluster: F
     assert all(name == "later" and least <= grace <= 60 for name, grace in cluster.pods.forced)
 
 
-async def test_a_node_counts_as_drained_only_some_seconds_after_its_taint(
-    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A scheduler that has not seen the taint yet may still bind a pod, which is evicted too."""
+async def test_drain_waits_some_seconds_after_taint(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that has not seen the taint may still bind a pod, which is evicted too."""
     monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 1.0)
     delete_nodeclaim(cluster)
     asyncio.get_running_loop().call_later(0.05, lambda: cluster.pods.add("node-a", "late"))
@@ -208,10 +206,10 @@ async def test_a_node_counts_as_drained_only_some_seconds_after_its_taint(
     assert cluster.pods.evicted == ["late"] and datetime.now(UTC) - began >= timedelta(seconds=1)
 
 
-# --- the machine ---
+# --- kubelet and instance ---
 
 
-async def test_a_dead_kubelets_pods_are_waited_for_only_so_long(cluster: FakeCluster) -> None:
+async def test_pods_of_unresponsive_kubelet_are_awaited_for_limited_time(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
     cluster.nodes.update_node("node-a", ready=False)
     _, found = await drain_status(cluster)
@@ -223,7 +221,7 @@ async def test_a_dead_kubelets_pods_are_waited_for_only_so_long(cluster: FakeClu
     assert cluster.claims.condition_text("a", "VolumesDetached") == "False NodeNotReady"
 
 
-async def test_that_the_node_turned_not_ready_is_said_though_something_else_is_known(cluster: FakeCluster) -> None:
+async def test_not_ready_node_is_reported_with_known_blockers(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
     _, known = await drain_status(cluster)
     cluster.nodes.update_node("node-a", ready=False)
@@ -231,7 +229,7 @@ async def test_that_the_node_turned_not_ready_is_said_though_something_else_is_k
     assert result.blockers.startswith("the node is NotReady since") and known.status_line in result.blockers
 
 
-async def test_a_kubelet_that_comes_back_has_all_its_time_again(cluster: FakeCluster) -> None:
+async def test_recovered_kubelet_resets_not_ready_time(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
     cluster.nodes.update_node("node-a", ready=False)
     _, found = await drain_status(cluster)
@@ -241,7 +239,7 @@ async def test_a_kubelet_that_comes_back_has_all_its_time_again(cluster: FakeClu
 
 
 @pytest.mark.parametrize("missing", ["the instance", "the Node"])
-async def test_what_is_gone_in_the_middle_ends_the_drain_at_once(cluster: FakeCluster, missing: str) -> None:
+async def test_missing_node_or_instance_ends_drain_at_once(cluster: FakeCluster, missing: str) -> None:
     add_blocked_pods(cluster)
     _, known = await drain_status(cluster)
 
@@ -257,7 +255,7 @@ async def test_what_is_gone_in_the_middle_ends_the_drain_at_once(cluster: FakeCl
     assert result == DrainResult(outcome="drained", evicted_pods=("default/web",)) and cluster.pods.evicted == []
 
 
-async def test_a_claim_that_vanishes_in_the_middle_does_not_stop_the_drain(cluster: FakeCluster) -> None:
+async def test_missing_nodeclaim_does_not_stop_drain(cluster: FakeCluster) -> None:
     add_blocked_pods(cluster)
     _, known = await drain_status(cluster)
 
@@ -273,7 +271,7 @@ async def test_a_claim_that_vanishes_in_the_middle_does_not_stop_the_drain(clust
 # --- drains that can be cancelled ---
 
 
-async def test_a_kept_claim_is_deleted_when_the_pods_are_gone(cluster: FakeCluster) -> None:
+async def test_deferred_deletion_happens_after_pods_are_gone(cluster: FakeCluster) -> None:
     add_blocked_node(cluster)
     result, _ = await drain_status(cluster, defers_deletion=True)
     claim = cluster.claims.found["a"]["metadata"]
@@ -285,7 +283,7 @@ async def test_a_kept_claim_is_deleted_when_the_pods_are_gone(cluster: FakeClust
 
 
 @pytest.mark.parametrize("deleted", ["NodeClaim", "Node"])
-async def test_a_kept_claim_that_a_person_deletes_goes_as_any_other(cluster: FakeCluster, deleted: str) -> None:
+async def test_manual_deletion_ends_deferral(cluster: FakeCluster, deleted: str) -> None:
     add_blocked_node(cluster)
     rules = DrainRules.model_validate({"whenBlocked": "giveUp", "blockedFor": "2h"})
     _, known = await drain_status(cluster, defers_deletion=True, rules=rules)
@@ -297,7 +295,7 @@ async def test_a_kept_claim_that_a_person_deletes_goes_as_any_other(cluster: Fak
     assert not await run_activity(cluster.draining.uncordon_node, CancelDrainRequest(claim=REF, why="held"))
 
 
-async def test_a_drain_that_is_given_up_puts_the_node_back_and_keeps_the_reason(cluster: FakeCluster) -> None:
+async def test_cancelled_drain_restores_node_and_keeps_reason(cluster: FakeCluster) -> None:
     add_blocked_node(cluster)
     await drain_status(cluster, defers_deletion=True)
     assert await run_activity(
@@ -321,7 +319,7 @@ def add_replica(cluster: FakeCluster, **fields: Any) -> None:
     cluster.pods.add("node-a", "web", owner_kind="ReplicaSet", owner_name="web-5", **fields)
 
 
-async def test_a_single_replica_is_restarted_once_and_goes_when_its_deployment_takes_it(cluster: FakeCluster) -> None:
+async def test_single_replica_is_restarted_once_instead_of_evicted(cluster: FakeCluster) -> None:
     add_single_replica(cluster)
     result, known = await drain_status(cluster, rules=SURGE)
     assert "is evicted when the new pod of Deployment web" in result.blockers and known.blocked_since is None
@@ -332,7 +330,7 @@ async def test_a_single_replica_is_restarted_once_and_goes_when_its_deployment_t
     assert cluster.pods.evicted == [] and "SurgeStarted" in cluster.events.reasons_for("web")
 
 
-async def test_a_surge_that_takes_too_long_ends_in_an_eviction(cluster: FakeCluster) -> None:
+async def test_slow_surge_ends_with_eviction(cluster: FakeCluster) -> None:
     add_single_replica(cluster)
     _, known = await drain_status(cluster, rules=SURGE)
     old = known.eviction_blockers[0].model_copy(update={"since": datetime.now(UTC) - timedelta(minutes=10)})
@@ -344,7 +342,7 @@ async def test_a_surge_that_takes_too_long_ends_in_an_eviction(cluster: FakeClus
 @pytest.mark.parametrize(
     ("rollout", "rules"), [({}, None), ({}, DrainRules()), ({"replicas": 2}, SURGE), ({"surges": False}, SURGE)]
 )
-async def test_others_are_evicted_as_they_are(
+async def test_other_pods_are_evicted_without_restart(
     cluster: FakeCluster, rollout: dict[str, Any], rules: DrainRules | None
 ) -> None:
     add_single_replica(cluster, **rollout)
@@ -352,7 +350,7 @@ async def test_others_are_evicted_as_they_are(
     assert cluster.pods.evicted == ["web"] and cluster.rollouts.restarts == []
 
 
-async def test_no_deployment_is_read_or_restarted_while_the_setting_is_off(cluster: FakeCluster) -> None:
+async def test_no_deployment_is_read_while_surges_are_disabled(cluster: FakeCluster) -> None:
     add_single_replica(cluster)
     cluster.rollouts.faults["find_for_pod"] = [Forbidden("deployments.apps is forbidden")]
     cluster.draining = DrainActivities(cluster.build_ports(cluster.workflows, surges=False))
@@ -360,7 +358,7 @@ async def test_no_deployment_is_read_or_restarted_while_the_setting_is_off(clust
     assert cluster.events.reasons_for("web") == ["Evicted"]
 
 
-async def test_a_pod_that_is_not_ready_is_no_reason_to_restart_anything(cluster: FakeCluster) -> None:
+async def test_unready_pod_causes_no_restart(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     add_replica(cluster, ready=False)
     cluster.rollouts.add("web")
@@ -368,7 +366,7 @@ async def test_a_pod_that_is_not_ready_is_no_reason_to_restart_anything(cluster:
     assert cluster.pods.evicted == ["web"] and cluster.rollouts.restarts == []
 
 
-async def test_a_pod_that_only_its_node_marked_not_ready_is_kept_and_restarted_once_it_is_ready(
+async def test_pod_not_ready_because_of_node_is_restarted_when_ready(
     cluster: FakeCluster,
 ) -> None:
     delete_nodeclaim(cluster)
@@ -383,7 +381,7 @@ async def test_a_pod_that_only_its_node_marked_not_ready_is_kept_and_restarted_o
     assert cluster.pods.evicted == [] and len(cluster.rollouts.restarts) == 1
 
 
-async def test_a_rollout_that_may_not_be_restarted_is_said_and_the_pod_evicted(cluster: FakeCluster) -> None:
+async def test_failed_restart_is_reported_and_pod_evicted(cluster: FakeCluster) -> None:
     add_single_replica(cluster)
     cluster.rollouts.faults["restart_deployment"] = [Forbidden("deployments.apps is forbidden")]
     assert (await drain(cluster, rules=SURGE)).outcome == "drained"

@@ -1,4 +1,4 @@
-"""Pods of a node that AWS takes back are told to go before its workflow is asked, and its drain does the rest."""
+"""Pods of an interrupted node are evicted before its workflow gets a signal; the drain evicts the rest."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ async def run_early_eviction(
     return found
 
 
-async def test_the_node_is_out_of_service_before_its_pods_go_and_the_drain_does_the_rest(cluster: FakeCluster) -> None:
+async def test_node_is_tainted_before_pods_are_evicted(cluster: FakeCluster) -> None:
     found = await run_early_eviction(cluster)
     assert [*found.evicted_pods] == ["default/web", "default/api"]
     assert cluster.is_disrupted() and cluster.pods.evicted == ["web", "api"]
@@ -44,37 +44,37 @@ async def test_the_node_is_out_of_service_before_its_pods_go_and_the_drain_does_
     assert cluster.pods.evicted == ["web", "api"]
 
 
-async def test_what_is_repeated_is_not_done_again(cluster: FakeCluster) -> None:
+async def test_repeated_interruption_evicts_once(cluster: FakeCluster) -> None:
     first, early_evictions = departing_node(cluster), EarlyEvictions(cluster.made)
     await run_early_eviction(cluster, early_evictions)
     assert early_evictions.begin_for(first) is None
     assert cluster.pods.evicted == ["web", "api"]
 
 
-def test_a_node_without_pods_to_go_is_left_to_its_drain(cluster: FakeCluster) -> None:
+def test_node_without_pods_needs_no_early_eviction(cluster: FakeCluster) -> None:
     node = InterruptedNode(node="node-a", uid="uid-node-a", tainted=False, pods=())
     assert EarlyEvictions(cluster.made).begin_for(node) is None
 
 
-async def test_another_node_of_the_same_name_keeps_its_pods(cluster: FakeCluster) -> None:
+async def test_node_with_other_uid_keeps_its_pods(cluster: FakeCluster) -> None:
     assert not (await run_early_eviction(cluster, uid="uid-of-before")).evicted_pods
     assert not cluster.is_disrupted() and cluster.pods.evicted == []
 
 
-async def test_a_pod_that_a_budget_holds_is_left_to_the_drain(cluster: FakeCluster) -> None:
+async def test_pod_blocked_by_budget_is_left_to_drain(cluster: FakeCluster) -> None:
     cluster.pods.blocked["web"] = "web needs 1 healthy pods and has 1 currently"
     assert [*(await run_early_eviction(cluster)).evicted_pods] == ["default/api"]
 
 
 @pytest.mark.parametrize("fault", [TryLater("503"), BadInput("422"), Throttled("429")])
-async def test_what_goes_wrong_is_the_drains_to_try_again(cluster: FakeCluster, fault: Fault) -> None:
+async def test_fault_leaves_remaining_pods_to_drain(cluster: FakeCluster, fault: Fault) -> None:
     cluster.pods.faults["evict"] = [None, fault]
     assert [*(await run_early_eviction(cluster)).evicted_pods] == ["default/web"]
     cluster.nodes.faults["mark_early_evicted"] = [fault]
     assert not (await run_early_eviction(cluster)).evicted_pods
 
 
-async def test_an_api_server_that_hangs_holds_up_the_word_for_a_few_seconds_only(
+async def test_hanging_api_server_delays_signal_for_limited_time(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evict = cluster.pods.evict
@@ -89,9 +89,7 @@ async def test_an_api_server_that_hangs_holds_up_the_word_for_a_few_seconds_only
     assert [*found.evicted_pods] == ["default/web"]
 
 
-async def test_events_that_cannot_be_said_keep_nothing_from_being_told(
-    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failed_events_are_ignored(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     found = await run_early_eviction(cluster)
 
     async def reject_event(**event: object) -> None:

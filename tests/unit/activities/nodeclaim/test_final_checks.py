@@ -1,4 +1,4 @@
-"""The last look before what cannot be undone: at this very Node, this very instance, and who still needs them."""
+"""Final checks before irreversible steps: identity of Node and instance, and pods that still need them."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -14,12 +14,12 @@ OTHER = "aws:///us-west-2a/i-9999"
 
 
 def reuse_node_name(cluster: FakeCluster) -> None:
-    """The Node of the claim is gone, and its address, and so its name, belongs to another instance."""
+    """Replace the Node by one of another instance with the same address, and so the same name."""
     cluster.nodes.join("node-a", OTHER)
     cluster.nodes.update_node("node-a", taints=())
 
 
-async def test_a_node_that_took_over_the_name_is_not_drained(cluster: FakeCluster) -> None:
+async def test_node_with_reused_name_is_not_drained(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     reuse_node_name(cluster)
     cluster.pods.add("node-a", "web")
@@ -27,14 +27,14 @@ async def test_a_node_that_took_over_the_name_is_not_drained(cluster: FakeCluste
     assert cluster.pods.evicted == [] and not cluster.nodes.found["node-a"].deleting and not cluster.is_disrupted()
 
 
-async def test_a_node_that_took_over_the_name_is_not_tainted(cluster: FakeCluster) -> None:
+async def test_node_with_reused_name_is_not_tainted(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     reuse_node_name(cluster)
     await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)
     assert not cluster.is_disrupted()
 
 
-async def test_a_node_in_use_is_not_even_tainted(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_node_in_use_is_not_tainted(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.add_running_node()
     cluster.pods.add("node-a", "web")
     tainted: list[str] = []
@@ -49,8 +49,8 @@ async def test_a_node_in_use_is_not_even_tainted(cluster: FakeCluster, monkeypat
     assert result.outcome == "not now" and tainted == []
 
 
-async def test_a_pod_that_may_not_be_disrupted_keeps_a_node_that_is_empty_but_for_daemons(cluster: FakeCluster) -> None:
-    """Reference 4.2: pods of DaemonSets count too, those that are ending do not."""
+async def test_do_not_disrupt_daemon_pod_keeps_node(cluster: FakeCluster) -> None:
+    """Pods of DaemonSets count, terminating pods do not (reference 4.2)."""
     cluster.add_running_node()
     cluster.pods.add("node-a", "backup", reschedulable=False, waits=False, protected=True)
     result = await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)
@@ -60,8 +60,8 @@ async def test_a_pod_that_may_not_be_disrupted_keeps_a_node_that_is_empty_but_fo
     assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "deleting"
 
 
-async def test_a_dead_node_whose_instance_is_gone_is_not_waited_for(cluster: FakeCluster) -> None:
-    """Reference 3.13: nobody is there who could end its pods, and their budget may never allow it."""
+async def test_not_ready_node_without_instance_is_drained_at_once(cluster: FakeCluster) -> None:
+    """No kubelet can terminate its pods, and their budget may never allow it (reference 3.13)."""
     cluster.add_running_node(ready=False)
     cluster.pods.add("node-a", "web")
     cluster.pods.blocked["web"] = "PodDisruptionBudget web: 0 disruptions allowed"
@@ -69,14 +69,14 @@ async def test_a_dead_node_whose_instance_is_gone_is_not_waited_for(cluster: Fak
     assert (await run_activity(cluster.draining.drain_node, DrainRequest(claim=REF))).outcome == "drained"
 
 
-async def test_a_node_that_is_not_ready_is_drained_while_its_instance_runs(cluster: FakeCluster) -> None:
+async def test_not_ready_node_with_instance_is_drained(cluster: FakeCluster) -> None:
     cluster.add_running_node(ready=False)
     cluster.pods.add("node-a", "web")
     await run_activity(cluster.draining.drain_node, DrainRequest(claim=REF))
     assert cluster.pods.evicted == ["web"]
 
 
-async def test_pods_that_end_one_after_the_other_are_one_wait(cluster: FakeCluster) -> None:
+async def test_consecutive_pod_terminations_publish_no_events(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     for number in range(6):
         ending = {"evictable": False, "why_not": "terminating", "deletion": datetime.now(UTC)}
@@ -93,7 +93,7 @@ async def test_pods_that_end_one_after_the_other_are_one_wait(cluster: FakeClust
     assert cluster.events.published == []
 
 
-async def test_pods_that_are_slow_to_end_are_named_when_patience_is_over(cluster: FakeCluster) -> None:
+async def test_slowly_terminating_pods_are_named_at_poll_timeout(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.pods.add("node-a", "web", evictable=False, why_not="terminating", deletion=datetime.now(UTC))
     result = await run_activity(cluster.draining.drain_node, DrainRequest(claim=REF, poll_timeout=0))

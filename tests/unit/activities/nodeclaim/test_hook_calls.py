@@ -1,4 +1,4 @@
-"""Calls of hooks against a server on this machine: one key, JSON, whatever is answered; and no answer at all."""
+"""Hook calls to a local HTTP server: idempotency key, JSON body, any response, and no response."""
 
 import asyncio
 import socket
@@ -16,18 +16,18 @@ from tenure.model.hooks import CallResult
 
 
 class Service:
-    """Answers as it is told to, and knows what it was asked."""
+    """Responds as configured and records requests."""
 
     def __init__(self) -> None:
         self.reply: dict[str, Any] = {"status": 200}
         self.requests: list[tuple[str, Any]] = []
-        self.closes = self.sleeps = False
+        self.closes_connection = self.is_slow = False
 
     async def handle_request(self, request: web.Request) -> web.StreamResponse:
         self.requests.append((request.headers["Idempotency-Key"], await request.json()))
-        if self.closes and request.transport:
+        if self.closes_connection and request.transport:
             request.transport.close()
-        if self.sleeps:
+        if self.is_slow:
             await asyncio.sleep(5)
         return web.Response(**self.reply)
 
@@ -50,33 +50,33 @@ async def call_hook(url: str, seconds: float = 60, *, local_addresses: bool = Tr
     return await client.post(url, key="uid-a-beforeDrain-warn", body={"node": "node-a"}, seconds=seconds)
 
 
-async def test_the_service_gets_the_key_and_json(service: Service, url: str) -> None:
+async def test_request_has_idempotency_key_and_json_body(service: Service, url: str) -> None:
     assert await call_hook(url) == CallResult(status=200)
     assert service.requests == [("uid-a-beforeDrain-warn", {"node": "node-a"})]
 
 
-async def test_its_words_are_cut_and_on_one_line(service: Service, url: str) -> None:
+async def test_response_text_is_one_line_and_truncated(service: Service, url: str) -> None:
     service.reply = {"status": 409, "text": "a replica\n is " + "away " * 1000}
     found = await call_hook(url)
     assert found.status == 409 and found.text.startswith("a replica is away") and len(found.text) == 150
 
 
 @pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("soon", None), ("-1", 0.0)])
-async def test_it_may_say_when_to_ask_again(service: Service, url: str, header: str, seconds: float | None) -> None:
+async def test_retry_after_header_is_parsed(service: Service, url: str, header: str, seconds: float | None) -> None:
     service.reply = {"status": 202, "headers": {"Retry-After": header}}
     assert (await call_hook(url)).retry_after == seconds
 
 
-async def test_no_redirect_is_followed(service: Service, url: str) -> None:
+async def test_redirect_is_not_followed(service: Service, url: str) -> None:
     service.reply = {"status": 307, "headers": {"Location": url}}
     assert (await call_hook(url)).status == 307 and len(service.requests) == 1
 
 
-async def test_no_answer_is_a_fault_that_passes(service: Service, url: str) -> None:
-    service.sleeps = True
+async def test_missing_response_is_retryable(service: Service, url: str) -> None:
+    service.is_slow = True
     with pytest.raises(TryLater, match="no answer within 0 s"):
         await call_hook(url, seconds=0.1)
-    service.sleeps, service.closes = False, True
+    service.is_slow, service.closes_connection = False, True
     with pytest.raises(TryLater, match="no answer: "):
         await call_hook(url)
     with pytest.raises(TryLater, match="no answer: "):
@@ -86,7 +86,7 @@ async def test_no_answer_is_a_fault_that_passes(service: Service, url: str) -> N
 
 
 def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
-    """Every name is at these addresses; the names that were looked up."""
+    """Resolve every name to these addresses; return the list of resolved names."""
     names: list[str] = []
 
     def getaddrinfo(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
@@ -103,23 +103,21 @@ def _address_info(address: str, port: int) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::ffff:127.0.0.1]", "0.0.0.0", "localhost"])
-async def test_a_local_address_is_not_connected_to(service: Service, url: str, host: str) -> None:
+async def test_local_address_is_rejected(service: Service, url: str, host: str) -> None:
     with pytest.raises(BadInput, match=r" is at .*, a loopback address; write another .* HOOK_LOCAL_ADDRESSES=true"):
         await call_hook(url.replace("127.0.0.1", host), local_addresses=False)
     assert service.requests == []
 
 
 @pytest.mark.parametrize("addresses", [["169.254.169.254"], ["fd00:ec2::254", "::1"], ["::ffff:169.254.169.254"]])
-async def test_a_name_at_a_local_address_is_rejected(monkeypatch: pytest.MonkeyPatch, addresses: list[str]) -> None:
+async def test_name_with_local_address_is_rejected(monkeypatch: pytest.MonkeyPatch, addresses: list[str]) -> None:
     resolve_to(monkeypatch, *addresses)
     with pytest.raises(BadInput, match=r"'hooks\.example\.com' is at "):
         await call_hook("http://hooks.example.com/drain", local_addresses=False)
 
 
-async def test_the_address_is_checked_at_each_attempt(
-    monkeypatch: pytest.MonkeyPatch, service: Service, url: str
-) -> None:
-    """A name may lead to an allowed address first and to a local one later."""
+async def test_address_is_checked_at_each_attempt(monkeypatch: pytest.MonkeyPatch, service: Service, url: str) -> None:
+    """A name may resolve to an allowed address first and to a local one later."""
     named = url.replace("127.0.0.1", "hooks.example.com")
     names = resolve_to(monkeypatch, "127.0.0.1")
     with monkeypatch.context() as patch:
@@ -130,7 +128,7 @@ async def test_the_address_is_checked_at_each_attempt(
     assert names == ["hooks.example.com"] * 2 and len(service.requests) == 1
 
 
-async def test_a_name_with_an_allowed_address_too_is_called_there(
+async def test_name_with_one_allowed_address_is_called_there(
     monkeypatch: pytest.MonkeyPatch, service: Service, url: str
 ) -> None:
     monkeypatch.setattr(hook_client, "local_address_kind", {"::1": "a loopback address", "127.0.0.1": ""}.__getitem__)

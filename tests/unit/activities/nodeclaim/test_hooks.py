@@ -1,4 +1,4 @@
-"""One hook, as its activity sees to it: the time that a grace period leaves, and what a killed worker had begun."""
+"""The hook activity: the time that a grace period leaves, and the progress of a killed worker."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ def cluster() -> FakeCluster:
 
 
 async def run_hook(cluster: FakeCluster, *, begun: int = 0, earlier_starts: int = 0, **fields: Any) -> HookResult:
-    """What was begun by a worker that was killed, or until the hook was told anew."""
+    """Run a hook after `begun` calls of a killed worker and `earlier_starts` starts of an earlier request."""
     hook = Hook.model_validate(fields.pop("hook", JOB))
     defaults: dict[str, Any] = {
         "claim": REF,
@@ -46,37 +46,37 @@ async def run_hook(cluster: FakeCluster, *, begun: int = 0, earlier_starts: int 
     return result
 
 
-async def test_a_worker_that_knows_that_the_job_was_made_makes_no_other(cluster: FakeCluster) -> None:
-    """Its time to live was over before anybody came back, or somebody deleted it."""
+async def test_lost_job_is_not_created_again_by_new_worker(cluster: FakeCluster) -> None:
+    """Its time to live expired, or it was deleted, before a worker continued."""
     result = await run_hook(cluster, begun=1)
     assert result.outcome == "failed" and cluster.jobs.created == []
 
 
-async def test_a_job_that_vanished_is_not_made_again_where_the_hook_is_told_anew(cluster: FakeCluster) -> None:
+async def test_lost_job_is_not_created_again_after_changed_hook(cluster: FakeCluster) -> None:
     result = await run_hook(cluster, earlier_starts=1)
     assert "nobody saw how it ended" in result.why and cluster.jobs.created == []
 
 
-async def test_calls_of_a_killed_worker_count_as_attempts(cluster: FakeCluster) -> None:
+async def test_calls_of_killed_worker_count_as_attempts(cluster: FakeCluster) -> None:
     cluster.calls.responses = [CallResult(status=503)] * 9
     result = await run_hook(cluster, begun=2, hook=CALL | {"attempts": 3}, seconds=60)
     assert result.outcome == "failed" and "after 3 attempts" in result.why and len(cluster.calls.received) == 1
 
 
-async def test_a_rejected_address_fails_at_once_and_names_policy_field_and_remedy(cluster: FakeCluster) -> None:
+async def test_rejected_address_fails_at_once_with_policy_and_field(cluster: FakeCluster) -> None:
     cluster.calls.faults["post"] = [BadInput("'web' is at ::1, a loopback address; write another address")]
     result = await run_hook(cluster, hook=CALL, seconds=60, policy="gpu", field="spec.hooks.beforeDrain[1]")
     assert result.outcome == "failed"
     assert result.why.startswith("LifecyclePolicy gpu: spec.hooks.beforeDrain[1].http.url: 'web' is at ::1")
 
 
-async def test_a_call_that_has_no_time_left_is_made_once(cluster: FakeCluster) -> None:
+async def test_call_without_remaining_time_is_made_once(cluster: FakeCluster) -> None:
     cluster.calls.responses = [CallResult(status=503)] * 9
     result = await run_hook(cluster, hook=CALL, seconds=-100)
     assert result.outcome == "timed out" and len(cluster.calls.received) == 1
 
 
-async def test_the_grace_period_of_the_node_leaves_half_of_itself_to_the_drain(cluster: FakeCluster) -> None:
+async def test_hook_leaves_half_of_grace_period_to_drain(cluster: FakeCluster) -> None:
     ends = datetime.now(UTC) + timedelta(minutes=10)
     cluster.claims.found["a"]["metadata"]["annotations"][NODECLAIM_TERMINATION_TIMESTAMP] = ends.isoformat()
     running = await run_hook(cluster, seconds=0.1)
@@ -87,20 +87,20 @@ async def test_the_grace_period_of_the_node_leaves_half_of_itself_to_the_drain(c
     assert late.outcome == "timed out" and late.grace_ends == ends
 
 
-async def test_a_node_whose_claim_is_kept_is_only_taken_out_of_service(cluster: FakeCluster) -> None:
+async def test_deferred_deletion_only_taints_node(cluster: FakeCluster) -> None:
     cluster.nodes.join("node-a", REF.provider_id)
     assert (await run_hook(cluster, hook=CALL, defers_deletion=True)).outcome == "succeeded"
     assert not cluster.claims.found["a"]["metadata"].get("deletionTimestamp")
     assert "karpenter.sh/disrupted" in {key for key, _, _ in cluster.nodes.found["node-a"].taints}
 
 
-async def test_the_node_of_another_instance_is_let_be(cluster: FakeCluster) -> None:
+async def test_node_of_another_instance_is_not_tainted(cluster: FakeCluster) -> None:
     cluster.nodes.join("node-a", "aws:///us-west-2a/i-another")
     await run_hook(cluster, hook=CALL)
     assert "karpenter.sh/disrupted" not in {key for key, _, _ in cluster.nodes.found["node-a"].taints}
 
 
-def test_the_grace_period_counts_from_the_deletion_unless_its_end_is_written(cluster: FakeCluster) -> None:
+def test_grace_end_counts_from_deletion_unless_annotated(cluster: FakeCluster) -> None:
     claim = cluster.claims.add("b", terminationGracePeriod="1h")
     assert grace_end(claim) is None
     cluster.claims.set_status("b", deleting=True)

@@ -1,4 +1,4 @@
-"""Launching: one call for a group, instances handed out in order, nothing bought that nobody owns."""
+"""Launch: one call per group, instances assigned in order, and no instance without an owner."""
 
 from contextlib import suppress
 from typing import Any
@@ -68,20 +68,20 @@ async def fail_group(cluster: FakeCluster, *names: str, **fields: str) -> None:
 
 
 def notified_instances(cluster: FakeCluster) -> dict[str, str]:
-    """Instance by UID, as the members' workflows were told."""
+    """Instance ID by UID, from the results that the members' workflows received."""
     results = {uid: group_result.result for uid, group_result in cluster.workflows.results.items()}
     return {
         uid: one.provider_id.rpartition("/")[2] for uid, one in results.items() if isinstance(one, LaunchedInstance)
     }
 
 
-async def test_instances_are_handed_out_by_uid_in_the_order_of_the_answer(cluster: FakeCluster) -> None:
+async def test_instances_are_assigned_by_uid_in_response_order(cluster: FakeCluster) -> None:
     outcome = await launch(cluster, "c", "a", "b")
     assert notified_instances(cluster) == {"uid-a": "i-0000", "uid-b": "i-0001", "uid-c": "i-0002"}
     assert outcome == GroupOutcome(group_id="group-1")
 
 
-async def test_a_repeated_call_hands_out_the_same(cluster: FakeCluster) -> None:
+async def test_repeated_launch_assigns_same_instances(cluster: FakeCluster) -> None:
     request = launch_group(cluster, "a", "b")
     await launch_request(cluster, request)
     first = notified_instances(cluster)
@@ -90,10 +90,8 @@ async def test_a_repeated_call_hands_out_the_same(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 3])
-async def test_a_hand_out_that_is_cut_anywhere_and_repeated_in_another_order_gives_each_its_own(
-    cluster: FakeCluster, cut: int
-) -> None:
-    """The answer itself was lost, and what runs is found by tag in the order of ids."""
+async def test_interrupted_assignment_is_completed_with_unique_instances(cluster: FakeCluster, cut: int) -> None:
+    """The fleet response was lost; the retry finds running instances by tag, in the order of their IDs."""
     request = launch_group(cluster, "a", "b", "c")
     cluster.fleet.instances.running = {}
     token = request.client_token()
@@ -112,14 +110,14 @@ async def test_a_hand_out_that_is_cut_anywhere_and_repeated_in_another_order_giv
 
 
 def assigned_instances(cluster: FakeCluster) -> dict[str, str]:
-    """Instance by UID, as the NodeClaims show it."""
+    """Instance ID by UID, from the NodeClaims."""
     provider_ids = {
         one["metadata"]["uid"]: one.get("status", {}).get("providerID", "") for one in cluster.claims.found.values()
     }
     return {uid: provider.rpartition("/")[2] for uid, provider in provider_ids.items() if provider}
 
 
-async def test_the_first_hand_out_reads_no_more_than_one_nodeclaim_and_a_repeated_one_each(
+async def test_first_assignment_reads_one_nodeclaim_and_repeated_one_reads_all(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request, get, read = launch_group(cluster, "a", "b", "c"), cluster.claims.get, list[str]()
@@ -135,7 +133,7 @@ async def test_the_first_hand_out_reads_no_more_than_one_nodeclaim_and_a_repeate
     assert {*read} == {"a", "b", "c"}
 
 
-async def test_what_was_launched_is_shown_on_the_claim_before_its_workflow_hears(cluster: FakeCluster) -> None:
+async def test_launch_writes_nodeclaim_status(cluster: FakeCluster) -> None:
     await launch(cluster, "a")
     claim = cluster.claims.found["a"]
     assert claim["status"]["providerID"] == "aws:///us-west-2a/i-0000"
@@ -145,7 +143,7 @@ async def test_what_was_launched_is_shown_on_the_claim_before_its_workflow_hears
     assert cluster.claims.condition_text("a", "Registered") == "Unknown NodeNotFound"
 
 
-async def test_one_that_launches_alone_is_answered_by_result_and_not_by_signal(cluster: FakeCluster) -> None:
+async def test_single_launch_returns_result_without_signal(cluster: FakeCluster) -> None:
     outcome = await run_activity(cluster.launching.launch_one, launch_group(cluster, "a"))
     result = outcome.results["uid-a"]
     assert (
@@ -155,7 +153,7 @@ async def test_one_that_launches_alone_is_answered_by_result_and_not_by_signal(c
     )
 
 
-async def test_a_fleet_that_is_too_small_serves_the_first_and_marks_the_offering(cluster: FakeCluster) -> None:
+async def test_partial_fleet_serves_first_members_and_marks_offering_unavailable(cluster: FakeCluster) -> None:
     cluster.fleet.capacity = 1
     outcome = await launch(cluster, "a", "b")
     assert notified_instances(cluster) == {"uid-a": "i-0000"}
@@ -167,14 +165,14 @@ async def test_a_fleet_that_is_too_small_serves_the_first_and_marks_the_offering
     assert (mark.instance_type, mark.zone, mark.capacity_type) == ("m5.large", "us-west-2a", "on-demand")
 
 
-async def test_an_instance_beyond_what_was_asked_for_is_ended(cluster: FakeCluster) -> None:
+async def test_extra_instances_are_terminated(cluster: FakeCluster) -> None:
     cluster.fleet.extra_instances = 2
     await launch(cluster, "a")
     assert list(cluster.instances.running) == ["i-0000"]
     assert cluster.instances.terminated == ["i-0001", "i-0002"]
 
 
-async def test_the_instance_of_a_claim_that_is_gone_is_ended_and_the_others_stay(cluster: FakeCluster) -> None:
+async def test_instance_of_removed_nodeclaim_is_terminated(cluster: FakeCluster) -> None:
     request = launch_group(cluster, "a", "b", "c")
     del cluster.claims.found["b"]
     await launch_request(cluster, request)
@@ -182,21 +180,21 @@ async def test_the_instance_of_a_claim_that_is_gone_is_ended_and_the_others_stay
     assert set(cluster.workflows.results) == {"uid-a", "uid-c"}
 
 
-async def test_a_claim_that_was_made_anew_under_its_name_gets_nothing_of_the_old_ones(cluster: FakeCluster) -> None:
+async def test_recreated_nodeclaim_gets_no_instance_of_old_one(cluster: FakeCluster) -> None:
     request = launch_group(cluster, "a", "b")
     cluster.claims.add("b", uid="uid-other")
     await launch_request(cluster, request)
     assert cluster.instances.terminated == ["i-0001"] and set(cluster.workflows.results) == {"uid-a"}
 
 
-async def test_a_group_whose_claims_are_all_gone_leaves_no_instance(cluster: FakeCluster) -> None:
+async def test_group_without_nodeclaims_leaves_no_instance(cluster: FakeCluster) -> None:
     request = launch_group(cluster, "a", "b")
     cluster.claims.found.clear()
     await launch_request(cluster, request)
     assert cluster.instances.running == {} and len(cluster.instances.terminated) == 2
 
 
-async def test_a_passing_error_of_the_fleet_is_no_final_refusal(cluster: FakeCluster) -> None:
+async def test_transient_fleet_error_is_not_final(cluster: FakeCluster) -> None:
     cluster.fleet.next_error = FleetError(code="InternalError", message="try again")
     outcome = await launch(cluster, "a")
     assert outcome.rejection == LaunchRejection(reason="LaunchFailed", message="InternalError: try again", final=False)
@@ -204,7 +202,7 @@ async def test_a_passing_error_of_the_fleet_is_no_final_refusal(cluster: FakeClu
     assert outcome.unavailable == ()
 
 
-async def test_a_lost_answer_is_a_fault_that_is_tried_again(cluster: FakeCluster) -> None:
+async def test_lost_fleet_response_is_retryable(cluster: FakeCluster) -> None:
     cluster.fleet.lost_responses = [TryLater("connection cut")]
     request = launch_group(cluster, "a")
     with pytest.raises(ApplicationError) as fault:
@@ -214,7 +212,7 @@ async def test_a_lost_answer_is_a_fault_that_is_tried_again(cluster: FakeCluster
     assert len(cluster.instances.running) == 1
 
 
-async def test_preparing_puts_the_finalizer_on_before_anything_may_be_bought(cluster: FakeCluster) -> None:
+async def test_preparation_adds_finalizer_before_launch(cluster: FakeCluster) -> None:
     cluster.claims.add("a")
     prepared = await prepare(cluster)
     assert isinstance(prepared, PreparedLaunchRequest)
@@ -223,9 +221,7 @@ async def test_preparing_puts_the_finalizer_on_before_anything_may_be_bought(clu
 
 
 @pytest.mark.parametrize(("ready", "final"), [("False", True), ("Unknown", False), ("", False)])
-async def test_a_node_class_that_is_not_ready_refuses_for_good_only_when_it_says_so(
-    cluster: FakeCluster, ready: str, final: bool
-) -> None:
+async def test_unready_nodeclass_is_final_only_with_false_status(cluster: FakeCluster, ready: str, final: bool) -> None:
     cluster.node_classes.add("default", ready=ready)
     cluster.claims.add("a")
     rejection = await prepare(cluster)
@@ -234,9 +230,7 @@ async def test_a_node_class_that_is_not_ready_refuses_for_good_only_when_it_says
 
 
 @pytest.mark.parametrize(("observed", "waits"), [(1, True), (2, False)])
-async def test_a_status_of_an_earlier_generation_is_waited_for(
-    cluster: FakeCluster, observed: int, waits: bool
-) -> None:
+async def test_status_of_earlier_generation_is_not_used(cluster: FakeCluster, observed: int, waits: bool) -> None:
     ready = {"type": "Ready", "status": "True", "reason": "Ready", "observedGeneration": observed}
     meta = {"name": "default", "uid": "uid-default", "generation": 2}
     cluster.node_classes.found["default"] = EC2NodeClass.model_validate(
@@ -250,7 +244,7 @@ async def test_a_status_of_an_earlier_generation_is_waited_for(
 
 
 @pytest.mark.parametrize("deleting", [True, False])
-async def test_a_node_class_that_goes_or_is_gone_refuses(cluster: FakeCluster, deleting: bool) -> None:
+async def test_deleting_or_missing_nodeclass_rejects_launch(cluster: FakeCluster, deleting: bool) -> None:
     cluster.node_classes.found.clear()
     if deleting:
         cluster.node_classes.add("default", deleting=True)
@@ -259,19 +253,19 @@ async def test_a_node_class_that_goes_or_is_gone_refuses(cluster: FakeCluster, d
     assert isinstance(prepared, LaunchRejection) and "not there or is going" in prepared.message
 
 
-async def test_nothing_is_prepared_for_a_claim_that_is_gone(cluster: FakeCluster) -> None:
+async def test_missing_nodeclaim_rejects_preparation(cluster: FakeCluster) -> None:
     prepared = await prepare(cluster)
     assert isinstance(prepared, LaunchRejection) and prepared.reason == "NodeClaimGone"
 
 
-async def test_the_first_member_that_is_still_there_speaks_for_its_group(cluster: FakeCluster) -> None:
+async def test_group_is_prepared_from_first_existing_member(cluster: FakeCluster) -> None:
     cluster.claims.add("b")
     assert isinstance((await prepare_group(cluster, "a", "b")).preparation, PreparedLaunchRequest)
     cluster.claims.found.clear()
     assert isinstance((await prepare_group(cluster, "a", "b")).preparation, LaunchRejection)
 
 
-async def test_another_attempt_is_for_those_that_still_wait(cluster: FakeCluster) -> None:
+async def test_retry_is_prepared_for_waiting_members_only(cluster: FakeCluster) -> None:
     for name in "abcd":
         cluster.claims.add(name)
     cluster.claims.set_status("b", provider_id="aws:///us-west-2a/i-1")
@@ -280,7 +274,7 @@ async def test_another_attempt_is_for_those_that_still_wait(cluster: FakeCluster
     assert isinstance(prepared.preparation, PreparedLaunchRequest) and prepared.members == group_members("a", "d")
 
 
-async def test_what_is_known_to_be_refused_is_left_out_of_the_request(cluster: FakeCluster) -> None:
+async def test_unavailable_offerings_are_left_out_of_request(cluster: FakeCluster) -> None:
     cluster.fleet.types = ("m5.large", "c5.large")
     cluster.fleet.capacity_by_type = {"m5.large": 0}
     first = await launch(cluster, "a")
@@ -299,9 +293,9 @@ async def test_what_is_known_to_be_refused_is_left_out_of_the_request(cluster: F
         ("us-west-2b/0/1", False, "spot", "m5.large"),
         ("us-west-2a/1/2", False, "on-demand", "m5.large"),
     ],
-    ids=["calm", "its types", "the others", "at another attempt", "nothing in its zone", "no spot to be had"],
+    ids=["no burst", "types of shard", "types of other shard", "retry", "no type in zone", "no spot offerings"],
 )
-async def test_a_group_of_a_storm_asks_from_its_slice_at_first_and_from_all_before_it_gets_nothing(
+async def test_burst_group_requests_its_shard_first_and_all_types_on_retry(
     cluster: FakeCluster, offering_shard: str | None, is_retry: bool, capacity_type: str, expected_type: str
 ) -> None:
     cluster.fleet.types, cluster.fleet.capacity_type = ("m5.large", "c5.large"), capacity_type
@@ -317,7 +311,7 @@ async def test_a_group_of_a_storm_asks_from_its_slice_at_first_and_from_all_befo
     assert [one.instance_type for one in prepared.request.overrides] == [expected_type]
 
 
-async def test_a_reason_that_a_person_can_mend_stands_on_the_claim_with_what_to_do(cluster: FakeCluster) -> None:
+async def test_fixable_fleet_error_is_on_nodeclaim_with_remedy(cluster: FakeCluster) -> None:
     cluster.fleet.next_error = FleetError(
         code="UnauthorizedOperation", message="not allowed", reason="Unauthorized", remedy="allow ec2:CreateFleet"
     )
@@ -328,7 +322,7 @@ async def test_a_reason_that_a_person_can_mend_stands_on_the_claim_with_what_to_
     assert outcome.rejection.message == "UnauthorizedOperation: not allowed; allow ec2:CreateFleet"
 
 
-async def test_of_mixed_errors_the_offerings_without_room_are_marked_and_the_rest_is_tried_again(
+async def test_mixed_fleet_errors_mark_offerings_and_are_not_final(
     cluster: FakeCluster,
 ) -> None:
     short = FleetError(
@@ -347,7 +341,7 @@ async def test_of_mixed_errors_the_offerings_without_room_are_marked_and_the_res
     assert [offering.instance_type for offering in outcome.unavailable] == ["m5.large"]
 
 
-async def test_a_call_that_goes_wrong_for_ever_ends_with_its_members_and_leaves_no_instance(
+async def test_failing_launch_without_members_ends_and_terminates_instances(
     cluster: FakeCluster,
 ) -> None:
     request = launch_group(cluster, "a", "b")
@@ -362,7 +356,7 @@ async def test_a_call_that_goes_wrong_for_ever_ends_with_its_members_and_leaves_
     assert outcome.rejected == () and cluster.instances.running == {} and len(cluster.instances.terminated) == 2
 
 
-async def test_instances_of_a_class_that_is_gone_for_good_are_ended(cluster: FakeCluster) -> None:
+async def test_instances_without_nodeclass_are_terminated(cluster: FakeCluster) -> None:
     request = launch_group(cluster, "a")
     cluster.node_classes.found.clear()
     with pytest.raises(ApplicationError):
@@ -371,7 +365,7 @@ async def test_instances_of_a_class_that_is_gone_for_good_are_ended(cluster: Fak
     assert outcome.rejected == group_members("a") and cluster.instances.running == {}
 
 
-async def test_a_refused_group_tells_every_member_that_is_still_there(cluster: FakeCluster) -> None:
+async def test_rejected_group_notifies_existing_members(cluster: FakeCluster) -> None:
     cluster.claims.add("a")
     cluster.claims.add("b", uid="uid-other")
     await fail_group(cluster, "a", "b", "c", reason="NodeClassNotReady", message="no subnets")
@@ -381,7 +375,7 @@ async def test_a_refused_group_tells_every_member_that_is_still_there(cluster: F
     )
 
 
-async def test_what_a_nodeclaim_shows_already_stands_whatever_is_refused(cluster: FakeCluster) -> None:
+async def test_recorded_instance_is_reported_instead_of_rejection(cluster: FakeCluster) -> None:
     cluster.claims.add("a")
     cluster.claims.set_status("a", provider_id="aws:///us-west-2a/i-1")
     await fail_group(cluster, "a", reason=DELETED)
@@ -389,7 +383,7 @@ async def test_what_a_nodeclaim_shows_already_stands_whatever_is_refused(cluster
     assert isinstance(result, LaunchedInstance) and result.provider_id == "aws:///us-west-2a/i-1"
 
 
-async def test_one_that_was_deleted_before_its_launch_is_told_also_where_its_nodeclaim_is_gone(
+async def test_member_without_nodeclaim_is_notified_of_deletion(
     cluster: FakeCluster,
 ) -> None:
     await fail_group(cluster, "a", reason=DELETED)
@@ -400,13 +394,13 @@ def group_members(*names: str) -> tuple[LaunchGroupMember, ...]:
     return tuple(LaunchGroupMember(name=name, uid=f"uid-{name}") for name in names)
 
 
-async def test_each_is_told_the_price_that_it_was_launched_at(cluster: FakeCluster) -> None:
+async def test_launch_result_has_price_of_offering(cluster: FakeCluster) -> None:
     await launch(cluster, "a")
     result = cluster.workflows.results["uid-a"].result
     assert isinstance(result, LaunchedInstance) and result.price == REQUEST.overrides[0].priority > 0
 
 
-async def test_where_ec2_chose_what_was_not_asked_for_no_price_is_made_up(cluster: FakeCluster) -> None:
+async def test_launch_result_of_other_offering_has_no_price(cluster: FakeCluster) -> None:
     elsewhere = REQUEST.overrides[0].model_copy(update={"zone": "us-west-2c"})
     request = launch_group(cluster, "a").model_copy(
         update={"request": REQUEST.model_copy(update={"overrides": (elsewhere,)})}

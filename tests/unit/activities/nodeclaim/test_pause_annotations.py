@@ -1,4 +1,4 @@
-"""A pause on its object: the annotation, and the event."""
+"""The annotation and event of a pause on a Node, NodePool or cluster."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def pause_annotation(cluster: FakeCluster) -> str | None:
     return found
 
 
-async def test_a_pause_of_the_cluster_stands_on_the_workers_namespace(cluster: FakeCluster) -> None:
+async def test_cluster_pause_is_on_worker_namespace(cluster: FakeCluster) -> None:
     await sync_pause(cluster, kind="Cluster", text=TEXT, **EVENT)
     assert cluster.namespaces.found == {"tenure": {PAUSE: TEXT}}
     assert cluster.events.published == [("tenure", "DisruptionPaused", "is paused")]
@@ -29,7 +29,7 @@ async def test_a_pause_of_the_cluster_stands_on_the_workers_namespace(cluster: F
     assert cluster.namespaces.found == {"tenure": {}}
 
 
-async def test_that_of_a_node_is_on_its_claim_and_goes_from_both(cluster: FakeCluster) -> None:
+async def test_node_pause_is_on_nodeclaim_and_removed_from_both(cluster: FakeCluster) -> None:
     cluster.add_running_node(annotations={PAUSE: "another"})
     target = {"kind": "NodeClaim", "name": "a", "uid": "uid-a", "node_name": "node-a"}
     await sync_pause(cluster, **target, text=TEXT)
@@ -39,7 +39,7 @@ async def test_that_of_a_node_is_on_its_claim_and_goes_from_both(cluster: FakeCl
     assert pause_annotation(cluster) is None and cluster.nodes.found["node-a"].annotations == {}
 
 
-async def test_one_that_is_over_is_taken_off_only_as_it_is_known(cluster: FakeCluster) -> None:
+async def test_ended_pause_is_removed_only_if_unchanged(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     await cluster.claims.patch_annotations("a", {PAUSE: "prolonged"})
     target = {"kind": "NodeClaim", "name": "a", "uid": "uid-a"}
@@ -49,7 +49,7 @@ async def test_one_that_is_over_is_taken_off_only_as_it_is_known(cluster: FakeCl
     assert pause_annotation(cluster) is None
 
 
-async def test_what_a_person_wrote_is_told_of_and_left_as_it_is(cluster: FakeCluster) -> None:
+async def test_manual_pause_annotation_is_published_and_kept(cluster: FakeCluster) -> None:
     cluster.pools.add("gpu")
     await cluster.pools.patch_annotations("gpu", {PAUSE: "until tomorrow"})
     await sync_pause(cluster, kind="NodePool", name="gpu", write=False, **EVENT)
@@ -57,7 +57,7 @@ async def test_what_a_person_wrote_is_told_of_and_left_as_it_is(cluster: FakeClu
     assert cluster.events.reasons_for("gpu") == ["DisruptionPaused"]
 
 
-async def test_a_claim_of_another_uid_and_one_that_is_gone_are_left_alone(cluster: FakeCluster) -> None:
+async def test_recreated_and_missing_nodeclaims_are_ignored(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     await sync_pause(cluster, kind="NodeClaim", name="a", uid="an earlier one", text=TEXT, **EVENT)
     await sync_pause(cluster, kind="NodeClaim", name="gone", uid="uid-gone", text=TEXT, **EVENT)

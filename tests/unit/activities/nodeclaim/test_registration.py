@@ -1,4 +1,4 @@
-"""Registration and initialization: read live, and written once."""
+"""Registration and initialization from live objects, written once."""
 
 from datetime import datetime, timedelta
 
@@ -14,7 +14,7 @@ STARTUP = [{"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}]
 CILIUM = ("node.cilium.io/agent-not-ready", "", "NoExecute")
 
 
-async def test_a_node_that_joined_is_registered_and_shown(cluster: FakeCluster) -> None:
+async def test_joined_node_is_registered(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     result = await run_activity(cluster.joining.register_node, REF)
     lifetime = timedelta(hours=720)
@@ -33,14 +33,14 @@ async def test_a_node_that_joined_is_registered_and_shown(cluster: FakeCluster) 
     assert cluster.claims.condition_text("a", "Registered").startswith("True")
 
 
-async def test_registering_says_what_initialization_waits_for(cluster: FakeCluster) -> None:
+async def test_registration_writes_initialization_blocker(cluster: FakeCluster) -> None:
     cluster.add_running_node(ready=False)
     result = await run_activity(cluster.joining.register_node, REF)
     assert not result.ready
     assert cluster.claims.condition_text("a", "Initialized") == "Unknown NodeNotReady"
 
 
-async def test_registering_twice_is_registering_once(cluster: FakeCluster) -> None:
+async def test_repeated_registration_changes_nothing(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     first = await run_activity(cluster.joining.register_node, REF)
     known = cluster.nodes.found["node-a"]
@@ -48,14 +48,14 @@ async def test_registering_twice_is_registering_once(cluster: FakeCluster) -> No
     assert cluster.nodes.found["node-a"] == known and cluster.events.published == []
 
 
-async def test_a_node_that_came_without_the_unregistered_taint_is_reported(cluster: FakeCluster) -> None:
+async def test_node_without_unregistered_taint_is_reported(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.nodes.update_node("node-a", taints=())
     await run_activity(cluster.joining.register_node, REF)
     assert cluster.events.reasons_for("a") == ["UnregisteredTaintMissing"]
 
 
-async def test_a_node_of_another_instance_is_not_taken_for_ours(cluster: FakeCluster) -> None:
+async def test_node_of_another_instance_is_not_registered(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.nodes.update_node("node-a", provider_id="aws:///us-west-2a/i-9999")
     assert (await run_activity(cluster.joining.register_node, REF)).outcome == "no node"
@@ -64,7 +64,7 @@ async def test_a_node_of_another_instance_is_not_taken_for_ours(cluster: FakeClu
 
 
 @pytest.mark.parametrize(("nodes", "outcome"), [(0, "no node"), (1, "registered"), (2, "several nodes")])
-async def test_a_node_is_found_by_its_provider_id(cluster: FakeCluster, nodes: int, outcome: str) -> None:
+async def test_node_is_found_by_provider_id(cluster: FakeCluster, nodes: int, outcome: str) -> None:
     cluster.add_running_node()
     cluster.nodes.found.clear()
     for number in range(nodes):
@@ -72,7 +72,7 @@ async def test_a_node_is_found_by_its_provider_id(cluster: FakeCluster, nodes: i
     assert (await run_activity(cluster.joining.register_node, REF)).outcome == outcome
 
 
-async def test_a_claim_that_is_gone_registers_and_initializes_nothing(cluster: FakeCluster) -> None:
+async def test_recreated_nodeclaim_is_not_registered_or_initialized(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.claims.add("a", uid="uid-other")
     assert (await run_activity(cluster.joining.register_node, REF)).outcome == "gone"
@@ -81,7 +81,7 @@ async def test_a_claim_that_is_gone_registers_and_initializes_nothing(cluster: F
 
 
 @pytest.mark.parametrize(("expire_after", "expires"), [("2h", BORN + timedelta(hours=2)), ("Never", None)])
-async def test_a_ready_node_is_initialized_with_its_expiry(
+async def test_ready_node_is_initialized_with_expiration(
     cluster: FakeCluster, expire_after: str, expires: datetime | None
 ) -> None:
     cluster.add_running_node()
@@ -93,7 +93,7 @@ async def test_a_ready_node_is_initialized_with_its_expiry(
     assert cluster.claims.condition_text("a", "Initialized").startswith("True")
 
 
-async def test_initialized_once_a_node_that_is_not_ready_since_stays_so_unless_it_rebooted(
+async def test_initialized_node_waits_again_only_after_reboot(
     cluster: FakeCluster,
 ) -> None:
     cluster.add_running_node()
@@ -108,7 +108,7 @@ async def test_initialized_once_a_node_that_is_not_ready_since_stays_so_unless_i
 
 
 @pytest.mark.parametrize(("cpu", "expected_status"), [(2000, "True"), (1000, "")])
-async def test_an_initialized_node_is_what_was_bought_unless_the_watch_tells_otherwise(
+async def test_initialized_node_is_consistent_only_with_requested_resources(
     cluster: FakeCluster, cpu: int, expected_status: str
 ) -> None:
     cluster.add_running_node()
@@ -120,7 +120,7 @@ async def test_an_initialized_node_is_what_was_bought_unless_the_watch_tells_oth
     assert cluster.claims.condition_text("a", "ConsistentStateFound").strip() == expected_status
 
 
-async def test_a_startup_taint_that_is_still_there_is_named(cluster: FakeCluster) -> None:
+async def test_remaining_startup_taint_is_named(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.claims.found["a"]["spec"]["startupTaints"] = STARTUP
     cluster.nodes.update_node("node-a", taints=(CILIUM,))
@@ -130,21 +130,21 @@ async def test_a_startup_taint_that_is_still_there_is_named(cluster: FakeCluster
     assert INITIALIZED not in cluster.nodes.found["node-a"].labels
 
 
-async def test_a_taint_that_nobody_declared_is_explained(cluster: FakeCluster) -> None:
+async def test_undeclared_taint_is_reported(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.nodes.update_node("node-a", taints=(CILIUM,))
     assert (await run_activity(cluster.joining.initialize_node, REF)).outcome == "initialized"
     assert cluster.events.reasons_for("a") == ["UndeclaredTaint"]
 
 
-async def test_a_node_that_left_is_waited_for(cluster: FakeCluster) -> None:
+async def test_missing_node_is_awaited(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.nodes.found.clear()
     result = await run_activity(cluster.joining.initialize_node, REF)
     assert result.waiting_for == "NodeNotFound: node-a left the cluster"
 
 
-async def test_a_conflict_is_tried_again(cluster: FakeCluster) -> None:
+async def test_conflict_is_retried(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.nodes.faults["register"] = [Conflict("the object has been modified")]
     with pytest.raises(Exception, match="has been modified"):

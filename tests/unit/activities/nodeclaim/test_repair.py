@@ -1,4 +1,4 @@
-"""A step of repair, performed: the last look, the breaker, the reboot that is asked for once, the end that is set."""
+"""One repair step: final check, limit of unhealthy nodes, reboot requested once, and termination timestamp."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,9 +11,9 @@ from tenure.model.errors import Fault, Forbidden, Throttled, TryLater
 from tenure.model.node_health import RepairRequest, RepairResult
 from tests.unit.activities.builders import PROVIDER, FakeCluster, run_activity
 
-COUNTING = (("Ready", "False"), ("KernelReady", "False"))
-SICK = (("Ready", "True"), ("KernelReady", "False"))
-WELL = (("Ready", "True"), ("KernelReady", "True"))
+REPAIR_CONDITIONS = (("Ready", "False"), ("KernelReady", "False"))
+UNHEALTHY = (("Ready", "True"), ("KernelReady", "False"))
+HEALTHY = (("Ready", "True"), ("KernelReady", "True"))
 
 
 async def repair(cluster: FakeCluster, step: str = "replace", **fields: Any) -> RepairResult:
@@ -25,22 +25,22 @@ async def repair(cluster: FakeCluster, step: str = "replace", **fields: Any) -> 
         "provider_id": PROVIDER,
         "step": step,
         "condition": "KernelReady=False",
-        "conditions": COUNTING,
+        "conditions": REPAIR_CONDITIONS,
         "max_unhealthy": "20%",
     }
     request = RepairRequest.model_validate({**defaults, **fields})
     return await run_activity(cluster.repairing.repair_node, request)
 
 
-def make_unhealthy(cluster: FakeCluster, *, others: int = 4, sick_others: int = 0, **node: Any) -> None:
-    """A sick node of the pool `default`, and others."""
-    cluster.add_running_node(conditions=SICK, labels={labels.NODEPOOL: "default"}, **node)
+def make_unhealthy(cluster: FakeCluster, *, others: int = 4, unhealthy_others: int = 0, **node: Any) -> None:
+    """Add an unhealthy node of the NodePool `default`, and other nodes."""
+    cluster.add_running_node(conditions=UNHEALTHY, labels={labels.NODEPOOL: "default"}, **node)
     for number in range(others):
         cluster.nodes.join(
             f"other-{number}",
             f"aws:///us-west-2a/i-{number + 1}",
             labels={labels.NODEPOOL: "default"},
-            conditions=SICK if number < sick_others else WELL,
+            conditions=UNHEALTHY if number < unhealthy_others else HEALTHY,
         )
 
 
@@ -57,7 +57,7 @@ def is_deleting(cluster: FakeCluster) -> bool:
     return "deletionTimestamp" in cluster.claims.found["a"]["metadata"]
 
 
-async def test_a_sick_node_is_replaced_and_its_time_is_up_at_once(cluster: FakeCluster) -> None:
+async def test_unhealthy_node_is_deleted_with_immediate_termination_timestamp(cluster: FakeCluster) -> None:
     make_unhealthy(cluster)
     began = datetime.now(UTC)
     assert (await repair(cluster)).outcome == "done"
@@ -69,7 +69,7 @@ async def test_a_sick_node_is_replaced_and_its_time_is_up_at_once(cluster: FakeC
 @pytest.mark.parametrize(
     ("ready", "grace", "own", "minutes"), [(True, 30, None, 30), (False, 30, None, 0), (True, 30, "10m", 10)]
 )
-async def test_pods_have_their_time_where_a_kubelet_answers_and_no_more_than_the_pool_gives(
+async def test_grace_period_depends_on_kubelet_and_nodeclaim(
     cluster: FakeCluster, ready: bool, grace: int, own: str | None, minutes: int
 ) -> None:
     make_unhealthy(cluster, ready=ready)
@@ -91,7 +91,7 @@ async def test_pods_have_their_time_where_a_kubelet_answers_and_no_more_than_the
     ],
     ids=["sooner", "later", "no time", "without a time zone"],
 )
-async def test_an_end_that_is_written_is_moved_only_to_sooner(
+async def test_existing_termination_timestamp_only_moves_earlier(
     cluster: FakeCluster, written: str, is_unchanged: bool
 ) -> None:
     make_unhealthy(cluster)
@@ -101,10 +101,10 @@ async def test_an_end_that_is_written_is_moved_only_to_sooner(
     assert termination_timestamp(cluster) <= datetime.now(UTC)
 
 
-async def test_more_sick_nodes_than_the_breaker_allows_hold_every_step_and_the_node_says_so(
+async def test_too_many_unhealthy_nodes_block_every_step(
     cluster: FakeCluster,
 ) -> None:
-    make_unhealthy(cluster, sick_others=1)
+    make_unhealthy(cluster, unhealthy_others=1)
     for step in ("reboot", "replace"):
         result = await repair(cluster, step)
         assert result.outcome == "held"
@@ -113,43 +113,43 @@ async def test_more_sick_nodes_than_the_breaker_allows_hold_every_step_and_the_n
     assert cluster.events.reasons_for("node-a") == ["NodeRepairBlocked"] * 2
 
 
-async def test_a_pool_of_its_own_limit(cluster: FakeCluster) -> None:
-    make_unhealthy(cluster, sick_others=1)
+async def test_nodepool_limit_is_used(cluster: FakeCluster) -> None:
+    make_unhealthy(cluster, unhealthy_others=1)
     assert (await repair(cluster, max_unhealthy="2")).outcome == "done"
 
 
-async def test_other_pools_do_not_count_but_for_a_standalone_nodeclaim(cluster: FakeCluster) -> None:
+async def test_other_nodepools_count_only_for_standalone_nodeclaim(cluster: FakeCluster) -> None:
     make_unhealthy(cluster, others=0)
     for number in range(5):
-        cluster.nodes.join(f"strange-{number}", f"aws:///us-west-2a/i-{number + 1}", conditions=SICK)
+        cluster.nodes.join(f"strange-{number}", f"aws:///us-west-2a/i-{number + 1}", conditions=UNHEALTHY)
     result = await repair(cluster, pool="")
     assert result.outcome == "held" and "6 of 6 nodes of the cluster" in result.why
     assert (await repair(cluster)).outcome == "done"
 
 
 @pytest.mark.parametrize("step", ["reboot", "replace"])
-async def test_a_node_that_is_well_after_all_is_left_alone(cluster: FakeCluster, step: str) -> None:
+async def test_healthy_node_in_final_check_is_kept(cluster: FakeCluster, step: str) -> None:
     make_unhealthy(cluster)
-    cluster.nodes.update_node("node-a", conditions=WELL)
+    cluster.nodes.update_node("node-a", conditions=HEALTHY)
     assert (await repair(cluster, step)).outcome == "not now"
     assert not is_deleting(cluster) and cluster.instances.rebooted == []
 
 
-async def test_a_node_that_did_not_come_back_from_its_reboot_is_not_well_whatever_counts(cluster: FakeCluster) -> None:
+async def test_node_that_stays_unready_after_reboot_is_unhealthy(cluster: FakeCluster) -> None:
     make_unhealthy(cluster)
     cluster.nodes.update_node("node-a", conditions=(("Ready", "Unknown"),), ready=False)
     assert (await repair(cluster)).outcome == "not now"
     assert (await repair(cluster, after_reboot=True)).outcome == "done"
 
 
-async def test_another_nodeclaim_of_the_name_and_another_node_of_the_name_are_left_alone(cluster: FakeCluster) -> None:
+async def test_recreated_nodeclaim_and_replaced_node_are_kept(cluster: FakeCluster) -> None:
     make_unhealthy(cluster)
     assert (await repair(cluster, uid="other")).outcome == "gone"
     assert (await repair(cluster, provider_id="aws:///a/i-9")).outcome == "not now"
     assert not is_deleting(cluster)
 
 
-async def test_a_reboot_is_written_down_before_it_is_asked_for_and_asked_for_once(cluster: FakeCluster) -> None:
+async def test_reboot_is_recorded_before_request_and_requested_once(cluster: FakeCluster) -> None:
     make_unhealthy(cluster)
     cluster.instances.faults["reboot"] = [TryLater("the answer was lost")]
     with pytest.raises(ApplicationError):
@@ -162,7 +162,7 @@ async def test_a_reboot_is_written_down_before_it_is_asked_for_and_asked_for_onc
 
 
 @pytest.mark.parametrize("fault", [Throttled("slow down"), Forbidden("no")])
-async def test_a_reboot_that_ec2_refused_may_be_asked_for_again(cluster: FakeCluster, fault: Fault) -> None:
+async def test_rejected_reboot_is_requested_again(cluster: FakeCluster, fault: Fault) -> None:
     make_unhealthy(cluster)
     cluster.instances.faults["reboot"] = [fault]
     with pytest.raises(ApplicationError):
@@ -172,14 +172,14 @@ async def test_a_reboot_that_ec2_refused_may_be_asked_for_again(cluster: FakeClu
 
 
 @pytest.mark.parametrize("mark", ["", "yesterday", "x@y", "0@", "0@soon", "0@2026-01-01T00:00:00Z"])
-async def test_a_mark_of_long_ago_or_that_nobody_can_read_is_none(cluster: FakeCluster, mark: str) -> None:
+async def test_old_or_invalid_reboot_record_is_ignored(cluster: FakeCluster, mark: str) -> None:
     make_unhealthy(cluster)
     annotations(cluster)[labels.REBOOTED] = mark
     await repair(cluster, "reboot")
     assert cluster.instances.rebooted == ["i-0000"] and cluster.events.reasons_for("a") == ["Rebooting"]
 
 
-async def test_an_instance_that_is_gone_cannot_be_rebooted(cluster: FakeCluster) -> None:
+async def test_missing_instance_is_not_rebooted(cluster: FakeCluster) -> None:
     make_unhealthy(cluster)
     cluster.instances.running.clear()
     assert (await repair(cluster, "reboot")).outcome == "gone"

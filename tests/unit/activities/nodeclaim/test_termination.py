@@ -1,4 +1,4 @@
-"""The end: instance first, then the Node, then the NodeClaim; each step can be repeated."""
+"""Termination of instance, Node and NodeClaim, in this order; each step can be repeated."""
 
 from types import SimpleNamespace
 
@@ -20,8 +20,10 @@ def add_deleting_nodeclaim(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize(("polls", "request_"), [(0, REQUEST), (3, REQUEST), (0, UNKNOWN)])
-async def test_instance_node_and_claim_go(cluster: FakeCluster, polls: int, request_: TerminationRequest) -> None:
-    """Also where the instance shuts down slowly, and where only the NodeClaim's own status knows of it."""
+async def test_instance_node_and_nodeclaim_are_deleted(
+    cluster: FakeCluster, polls: int, request_: TerminationRequest
+) -> None:
+    """Includes an instance that shuts down slowly, and an instance that only the NodeClaim status names."""
     add_deleting_nodeclaim(cluster)
     cluster.instances.shutting_down_polls = polls
     await run_activity(cluster.ending.terminate_instance, request_)
@@ -29,7 +31,7 @@ async def test_instance_node_and_claim_go(cluster: FakeCluster, polls: int, requ
     assert cluster.nodes.found == {} and cluster.claims.found == {}
 
 
-async def test_finalizers_stay_until_ec2_no_longer_lists_the_instance(cluster: FakeCluster) -> None:
+async def test_finalizers_stay_until_ec2_no_longer_lists_instance(cluster: FakeCluster) -> None:
     add_deleting_nodeclaim(cluster)
     cluster.instances.shutting_down_polls = 3
     cluster.instances.faults["get"] = [TryLater("503")]
@@ -41,9 +43,7 @@ async def test_finalizers_stay_until_ec2_no_longer_lists_the_instance(cluster: F
     assert cluster.claims.found == {} and cluster.instances.terminated == ["i-0000"]
 
 
-async def test_looks_at_an_instance_that_lingers_become_rarer_up_to_a_limit(
-    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_poll_interval_grows_up_to_a_limit(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -58,35 +58,35 @@ async def test_looks_at_an_instance_that_lingers_become_rarer_up_to_a_limit(
     assert pauses == sorted(pauses) and len(pauses) == 8
 
 
-async def test_an_instance_that_is_gone_already_is_no_error(cluster: FakeCluster) -> None:
+async def test_missing_instance_is_no_error(cluster: FakeCluster) -> None:
     add_deleting_nodeclaim(cluster)
     cluster.instances.running.clear()
     await run_activity(cluster.ending.terminate_instance, REQUEST)
     assert cluster.claims.found == {} and cluster.nodes.found == {}
 
 
-async def test_a_claim_without_an_instance_is_only_let_go(cluster: FakeCluster) -> None:
+async def test_nodeclaim_without_instance_is_released(cluster: FakeCluster) -> None:
     cluster.claims.add("a")
     cluster.claims.set_status("a", deleting=True)
     await run_activity(cluster.ending.terminate_instance, UNKNOWN)
     assert cluster.claims.found == {} and cluster.instances.terminated == []
 
 
-async def test_the_instance_of_a_claim_made_anew_under_the_name_is_left_alone(cluster: FakeCluster) -> None:
+async def test_instance_of_recreated_nodeclaim_is_kept(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.claims.found["a"]["metadata"]["uid"] = "uid-other"
     await run_activity(cluster.ending.terminate_instance, UNKNOWN)
     assert cluster.instances.terminated == [] and "a" in cluster.claims.found
 
 
-async def test_a_node_that_took_the_name_over_is_left_alone(cluster: FakeCluster) -> None:
+async def test_node_with_reused_name_is_kept(cluster: FakeCluster) -> None:
     add_deleting_nodeclaim(cluster)
     cluster.nodes.update_node("node-a", provider_id="aws:///us-west-2a/i-9999")
     await run_activity(cluster.ending.terminate_instance, REQUEST)
     assert "node-a" in cluster.nodes.found and cluster.claims.found == {}
 
 
-async def test_a_node_that_goes_by_itself_meanwhile_is_no_error(cluster: FakeCluster) -> None:
+async def test_node_removed_meanwhile_is_no_error(cluster: FakeCluster) -> None:
     add_deleting_nodeclaim(cluster)
     cluster.nodes.faults["release"] = [NotFound("node-a")]
     await run_activity(cluster.ending.terminate_instance, REQUEST)
@@ -94,7 +94,7 @@ async def test_a_node_that_goes_by_itself_meanwhile_is_no_error(cluster: FakeClu
 
 
 @pytest.mark.parametrize("call", ["delete", "release"])
-async def test_a_fault_on_the_way_is_repeated_from_where_it_came(cluster: FakeCluster, call: str) -> None:
+async def test_interrupted_termination_can_be_repeated(cluster: FakeCluster, call: str) -> None:
     add_deleting_nodeclaim(cluster)
     cluster.nodes.faults[call] = [TryLater("503")]
     with pytest.raises(ApplicationError):
@@ -103,7 +103,7 @@ async def test_a_fault_on_the_way_is_repeated_from_where_it_came(cluster: FakeCl
     assert cluster.instances.terminated == ["i-0000"] and cluster.claims.found == {}
 
 
-async def test_whether_an_instance_runs(cluster: FakeCluster) -> None:
+async def test_instance_is_running_follows_ec2(cluster: FakeCluster) -> None:
     add_deleting_nodeclaim(cluster)
     ref = NodeClaimRef(name="a", uid="uid-a", provider_id=PROVIDER)
     assert await run_activity(cluster.ending.instance_is_running, ref) is True

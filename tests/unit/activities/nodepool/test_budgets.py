@@ -1,4 +1,4 @@
-"""What LifecyclePolicies leave of a NodePool's nodes, counted on live objects."""
+"""Allowed disruptions of a NodePool under LifecyclePolicy rules, from live objects."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,7 +34,7 @@ def add_open_nodepool(cluster: FakeCluster) -> None:
     cluster.pools.add("default", disruption={"budgets": [{"nodes": "100%"}]})
 
 
-async def test_nodes_of_all_pools_count_only_where_a_rule_is_about_them(cluster: FakeCluster) -> None:
+async def test_nodes_of_other_nodepools_count_only_with_cluster_rule(cluster: FakeCluster) -> None:
     add_open_nodepool(cluster)
     for name in "ab":
         add_nodeclaim(cluster, name)
@@ -49,7 +49,7 @@ async def test_nodes_of_all_pools_count_only_where_a_rule_is_about_them(cluster:
     assert found.count.total == 2 and found.allowed == 2
 
 
-async def test_zones_and_ages_are_told_of_those_who_ask(cluster: FakeCluster) -> None:
+async def test_zone_and_age_are_returned_for_candidates(cluster: FakeCluster) -> None:
     add_open_nodepool(cluster)
     add_nodeclaim(cluster, "a")
     add_nodeclaim(cluster, "b", zone="z2", ready=False)
@@ -63,7 +63,7 @@ async def test_zones_and_ages_are_told_of_those_who_ask(cluster: FakeCluster) ->
     assert created is not None and datetime.now(UTC) - created > timedelta(minutes=59)
 
 
-async def test_a_freeze_closes_the_pool_for_its_reasons_and_for_expiry_where_it_names_none(
+async def test_freeze_applies_to_its_reasons(
     cluster: FakeCluster,
 ) -> None:
     add_open_nodepool(cluster)
@@ -76,7 +76,7 @@ async def test_a_freeze_closes_the_pool_for_its_reasons_and_for_expiry_where_it_
     assert (await read_allowed_disruptions(cluster, reason="Expired", freezes=[frozen])).allowed == 0
 
 
-async def test_a_rate_counts_permits_whose_nodes_are_on_their_way(cluster: FakeCluster) -> None:
+async def test_rate_counts_permits_of_deleting_nodes(cluster: FakeCluster) -> None:
     add_open_nodepool(cluster)
     add_nodeclaim(cluster, "a")
     now = datetime.now(UTC)
@@ -94,7 +94,7 @@ async def count_consuming(cluster: FakeCluster, **fields: Any) -> int:
     return len(found.count.consuming)
 
 
-async def test_a_taint_that_nothing_stands_behind_does_not_use_up_what_its_node_waits_for(cluster: FakeCluster) -> None:
+async def test_taint_without_owner_does_not_use_budget_of_requesting_node(cluster: FakeCluster) -> None:
     add_open_nodepool(cluster)
     add_nodeclaim(cluster, "a")
     add_nodeclaim(cluster, "b")
@@ -105,7 +105,7 @@ async def test_a_taint_that_nothing_stands_behind_does_not_use_up_what_its_node_
     assert await count_consuming(cluster, requesting=("uid-a",)) == 0
 
 
-async def test_a_taint_of_a_command_counts_also_where_its_node_wishes_to_go_by_itself(cluster: FakeCluster) -> None:
+async def test_taint_of_command_uses_budget(cluster: FakeCluster) -> None:
     add_open_nodepool(cluster)
     add_nodeclaim(cluster, "a")
     await cluster.nodes.mark_disrupted("node-a")
@@ -114,7 +114,7 @@ async def test_a_taint_of_a_command_counts_also_where_its_node_wishes_to_go_by_i
     assert await count_consuming(cluster, requesting=("uid-a",)) == 1
 
 
-async def test_a_node_that_goes_or_is_not_ready_counts_though_it_wishes_to_go(cluster: FakeCluster) -> None:
+async def test_requesting_node_that_is_deleting_or_not_ready_uses_budget(cluster: FakeCluster) -> None:
     add_open_nodepool(cluster)
     add_nodeclaim(cluster, "a", ready=False)
     add_nodeclaim(cluster, "b")
@@ -122,7 +122,7 @@ async def test_a_node_that_goes_or_is_not_ready_counts_though_it_wishes_to_go(cl
     assert await count_consuming(cluster, requesting=("uid-a", "uid-b")) == 2
 
 
-async def test_a_node_that_is_paused_says_by_whom(cluster: FakeCluster) -> None:
+async def test_paused_node_names_requester(cluster: FakeCluster) -> None:
     add_open_nodepool(cluster)
     add_nodeclaim(cluster, "a", annotations={PAUSE: "until=2099-01-01T00:00:00Z, by=ann, reason=why"})
     add_nodeclaim(cluster, "b", annotations={PAUSE: "until=2000-01-01T00:00:00Z, by=ann, reason=why"})
@@ -130,7 +130,7 @@ async def test_a_node_that_is_paused_says_by_whom(cluster: FakeCluster) -> None:
     assert "is paused by ann" in found.candidates["uid-a"].paused and found.candidates["uid-b"].paused == ""
 
 
-async def test_when_time_lets_the_next_go_is_told_of_those_who_ask(cluster: FakeCluster) -> None:
+async def test_minimum_node_age_returns_opening_time(cluster: FakeCluster) -> None:
     add_open_nodepool(cluster)
     for name in "ab":
         add_nodeclaim(cluster, name)
@@ -139,7 +139,7 @@ async def test_when_time_lets_the_next_go_is_told_of_those_who_ask(cluster: Fake
     assert (await read_allowed_disruptions(cluster, "a")).opens is None
 
 
-async def test_a_budget_of_nothing_is_fixed_and_one_that_is_used_up_is_not(cluster: FakeCluster) -> None:
+async def test_zero_budget_is_fixed_and_used_budget_is_not(cluster: FakeCluster) -> None:
     cluster.pools.add("default", disruption={"budgets": [{"nodes": "1"}]})
     add_nodeclaim(cluster, "a", ready=False)
     used_up = await read_allowed_disruptions(cluster)

@@ -1,4 +1,4 @@
-"""The state of a NodePool for a rollout, its events, and pinned images."""
+"""The observed rollout state of a NodePool, its events, and image pins."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -48,7 +48,7 @@ def set_resolved_amis(
 def add_node(
     cluster: FakeCluster, name: str, *, image: str = "ami-1", ready: bool = True, is_tainted: bool = False, **more: Any
 ) -> None:
-    """An initialized one of the NodePool `default`, stamped as it is now; `more`: conditions."""
+    """Add an initialized node of the NodePool `default` with current hashes; `more` has conditions."""
     stamps = {
         labels.NODEPOOL_HASH: nodepool_hash(cluster.pools.found["default"]),
         labels.NODEPOOL_HASH_VERSION: HASH_VERSION,
@@ -70,7 +70,7 @@ async def observe_rollout(cluster: FakeCluster, request: RolloutRequest = REQUES
     return await run_activity(RolloutActivities(cluster.made).observe_rollout, request)
 
 
-async def test_old_ones_new_ones_and_those_that_go(cluster: FakeCluster) -> None:
+async def test_drifted_updated_and_departing_nodes_are_counted(cluster: FakeCluster) -> None:
     add_node(cluster, "old", Drifted="True")
     add_node(cluster, "going", Drifted="True", is_tainted=True)
     add_node(cluster, "gone", Drifted="True", deleting=True)
@@ -83,7 +83,7 @@ async def test_old_ones_new_ones_and_those_that_go(cluster: FakeCluster) -> None
     assert (found.updated_nodes, found.ready) == (2, 1)
 
 
-async def test_a_node_whose_node_object_is_lost_is_not_ready(cluster: FakeCluster) -> None:
+async def test_nodeclaim_without_node_is_not_ready(cluster: FakeCluster) -> None:
     add_node(cluster, "new")
     cluster.nodes.found.clear()
     found = await observe_rollout(cluster)
@@ -91,18 +91,18 @@ async def test_a_node_whose_node_object_is_lost_is_not_ready(cluster: FakeCluste
 
 
 @pytest.mark.parametrize(
-    "made_of",
+    "outdated_fields",
     [{"image": "ami-0"}, {"stamps": {labels.NODEPOOL_HASH: "p0"}}, {"stamps": {labels.NODECLASS_HASH: "c0"}}],
     ids=["image", "template", "class"],
 )
-async def test_an_older_node_whose_drift_is_not_seen_yet_is_not_a_new_one(
-    cluster: FakeCluster, made_of: dict[str, Any]
+async def test_outdated_node_without_drift_condition_is_not_updated(
+    cluster: FakeCluster, outdated_fields: dict[str, Any]
 ) -> None:
-    add_node(cluster, "old", **made_of)
+    add_node(cluster, "old", **outdated_fields)
     assert (await observe_rollout(cluster)).updated_nodes == 0
 
 
-async def test_pods_that_stay_on_new_nodes_are_counted(cluster: FakeCluster) -> None:
+async def test_pods_on_updated_nodes_are_counted(cluster: FakeCluster) -> None:
     add_node(cluster, "old", Drifted="True")
     add_node(cluster, "new")
     cluster.pods.add("node-old", "elsewhere", ready=False)
@@ -112,11 +112,11 @@ async def test_pods_that_stay_on_new_nodes_are_counted(cluster: FakeCluster) -> 
     cluster.pods.add("node-new", "leaving", ready=False, deletion=datetime(2026, 1, 1, tzinfo=UTC))
     found = await observe_rollout(cluster)
     assert (found.pods, found.pods_ready) == (2, 1)
-    blind = await observe_rollout(cluster, RolloutRequest(name="default"))
-    assert (blind.pods, blind.pods_ready) == (0, 0)
+    without_pods = await observe_rollout(cluster, RolloutRequest(name="default"))
+    assert (without_pods.pods, without_pods.pods_ready) == (0, 0)
 
 
-async def test_the_target_changes_with_what_nodes_are_made_from(cluster: FakeCluster) -> None:
+async def test_target_changes_with_node_template(cluster: FakeCluster) -> None:
     targets = [(await observe_rollout(cluster)).target]
     set_resolved_amis(cluster, "ami-2")
     targets.append((await observe_rollout(cluster)).target)
@@ -136,14 +136,14 @@ async def test_the_target_changes_with_what_nodes_are_made_from(cluster: FakeClu
     assert known[4].changed_from(known[3]) == ("the NodePool's template", "the NodePool's requirements")
 
 
-async def test_subnets_and_the_order_of_images_are_no_other_target(cluster: FakeCluster) -> None:
+async def test_subnets_and_image_order_do_not_change_target(cluster: FakeCluster) -> None:
     set_resolved_amis(cluster, "ami-1", "ami-2", subnets=[{"id": "subnet-1", "zone": "a"}])
     before = (await observe_rollout(cluster)).target
     set_resolved_amis(cluster, "ami-2", "ami-1", subnets=[{"id": "subnet-2", "zone": "b"}])
     assert (await observe_rollout(cluster)).target == before
 
 
-async def test_a_class_that_is_not_resolved_as_it_is_now_tells_no_target(cluster: FakeCluster) -> None:
+async def test_unresolved_nodeclass_has_no_target(cluster: FakeCluster) -> None:
     set_resolved_amis(cluster, generation=2, observed=1)
     assert (await observe_rollout(cluster)).target is None
     cluster.node_classes.found.clear()
@@ -152,7 +152,7 @@ async def test_a_class_that_is_not_resolved_as_it_is_now_tells_no_target(cluster
     assert await observe_rollout(cluster) == ObservedRollout()
 
 
-async def test_news_are_events_and_the_state_stands_on_the_node_pool(cluster: FakeCluster) -> None:
+async def test_rollout_events_and_state_are_on_nodepool(cluster: FakeCluster) -> None:
     updates = (RolloutEvent(reason="RolloutHalted", message="halted"),)
     publish = RolloutActivities(cluster.made).publish_rollout_status
     await run_activity(publish, RolloutNotification(name="default", events=updates, stored_state='{"wave": 1}'))
@@ -163,7 +163,7 @@ async def test_news_are_events_and_the_state_stands_on_the_node_pool(cluster: Fa
     assert len(cluster.events.published) == 1
 
 
-async def test_images_are_pinned_and_the_class_is_resolved_at_once(cluster: FakeCluster) -> None:
+async def test_pinned_images_resolve_nodeclass_at_once(cluster: FakeCluster) -> None:
     assert await run_activity(cluster.classes.pin_amis, PIN) is True
     pin = active_image_pin(cluster.node_classes.found["default"], datetime.now(UTC))
     assert pin is not None
@@ -176,7 +176,7 @@ async def test_images_are_pinned_and_the_class_is_resolved_at_once(cluster: Fake
     assert len(cluster.events.published) == 1
 
 
-async def test_a_class_that_goes_is_not_pinned(cluster: FakeCluster) -> None:
+async def test_deleting_nodeclass_is_not_pinned(cluster: FakeCluster) -> None:
     cluster.node_classes.add("default", deleting=True)
     assert await run_activity(cluster.classes.pin_amis, PIN) is False
     assert cluster.resolver.resolve_count == 0

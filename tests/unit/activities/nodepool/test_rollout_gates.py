@@ -1,4 +1,4 @@
-"""A gate asks Prometheus over HTTP: passed, failed with the value, or not known with the reason."""
+"""A health gate queries Prometheus over HTTP: passed, failed with the value, or unknown with the reason."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,17 +18,17 @@ VECTOR = {"resultType": "vector", "result": [{"metric": {}, "value": [1.0, "3"]}
 
 
 class Prometheus:
-    """Answers as it is told to, and knows what it was asked."""
+    """Responds as configured and records the query."""
 
     def __init__(self) -> None:
         self.data: dict[str, Any] = VECTOR
         self.reply: web.Response | None = None
         self.received_query: dict[str, str] = {}
-        self.closes = False
+        self.closes_connection = False
 
     async def handle_query(self, request: web.Request) -> web.StreamResponse:
         self.received_query = dict(request.query)
-        if self.closes and request.transport:
+        if self.closes_connection and request.transport:
             request.transport.close()
         return self.reply or web.json_response({"status": "success", "data": self.data})
 
@@ -64,19 +64,19 @@ async def query_gate(url: str, **limit: Any) -> GateResult:
         ({"above": 5.0}, "failed", 3, "errors: 3 is not above 5"),
     ],
 )
-async def test_the_worst_series_is_held_against_the_limit(
+async def test_worst_series_is_compared_with_limit(
     url: str, limit: dict[str, float], outcome: str, value: float, why: str
 ) -> None:
     found = await query_gate(url, **limit)
     assert (found.outcome, found.value, found.why) == (outcome, value, why)
 
 
-async def test_a_scalar_is_a_number_too(url: str, prometheus: Prometheus) -> None:
+async def test_scalar_result_is_a_number(url: str, prometheus: Prometheus) -> None:
     prometheus.data = {"resultType": "scalar", "result": [1.0, "0.5"]}
     assert (await query_gate(url, below=1.0)).value == 0.5
 
 
-async def test_the_query_and_its_time_are_handed_on(url: str, prometheus: Prometheus) -> None:
+async def test_query_and_timeout_are_sent(url: str, prometheus: Prometheus) -> None:
     await query_gate(url, below=1.0, timeout=timedelta(seconds=30))
     assert prometheus.received_query == {"query": "sum(errors)", "timeout": "30s"}
 
@@ -90,7 +90,7 @@ async def test_the_query_and_its_time_are_handed_on(url: str, prometheus: Promet
         ({"resultType": "vector", "result": [{}]}, "cannot be read: KeyError('value')"),
     ],
 )
-async def test_what_is_no_number_is_not_known(url: str, prometheus: Prometheus, data: dict[str, Any], why: str) -> None:
+async def test_non_numeric_result_is_unknown(url: str, prometheus: Prometheus, data: dict[str, Any], why: str) -> None:
     prometheus.data = data
     found = await query_gate(url, below=1.0)
     assert (found.outcome, found.value) == ("unknown", None)
@@ -105,22 +105,20 @@ async def test_what_is_no_number_is_not_known(url: str, prometheus: Prometheus, 
         (web.Response(text="<html>bad gateway</html>", status=502), "no answer of http://"),
     ],
 )
-async def test_what_prometheus_refuses_is_not_known(
-    url: str, prometheus: Prometheus, reply: web.Response, why: str
-) -> None:
+async def test_error_response_is_unknown(url: str, prometheus: Prometheus, reply: web.Response, why: str) -> None:
     prometheus.reply = reply
     found = await query_gate(url, below=1.0)
     assert found.outcome == "unknown"
     assert why in found.why
 
 
-async def test_a_prometheus_that_hangs_up_or_is_not_there_is_not_known(url: str, prometheus: Prometheus) -> None:
-    prometheus.closes = True
+async def test_unreachable_prometheus_is_unknown(url: str, prometheus: Prometheus) -> None:
+    prometheus.closes_connection = True
     assert (await query_gate(url, below=1.0)).outcome == "unknown"
     assert "no answer of http://127.0.0.1:1" in (await query_gate("http://127.0.0.1:1", below=1.0)).why
 
 
-async def test_a_prometheus_that_is_slow_is_not_waited_for() -> None:
+async def test_slow_prometheus_times_out() -> None:
     async def never(_: web.Request) -> web.Response:
         await asyncio.sleep(30)
         return web.Response()
@@ -133,11 +131,11 @@ async def test_a_prometheus_that_is_slow_is_not_waited_for() -> None:
     assert "within 0.2s" in found.why
 
 
-async def test_without_a_prometheus_it_says_what_to_set() -> None:
+async def test_missing_prometheus_url_is_named() -> None:
     assert (await query_gate("", below=1.0)).why == "no Prometheus is known to the worker: set PROMETHEUS_URL"
 
 
-async def test_a_password_in_the_url_is_not_told() -> None:
+async def test_password_in_url_is_not_reported() -> None:
     why = (await query_gate("http://ann:secret@127.0.0.1:1", below=1.0)).why
     assert "http://127.0.0.1:1" in why
     assert "secret" not in why

@@ -1,4 +1,4 @@
-"""One step towards spec.replicas: from live objects, repeated without harm, with a last look before every deletion."""
+"""One step towards spec.replicas: from live objects, repeatable, with a final check before each deletion."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def active_nodeclaims(cluster: FakeCluster) -> set[str]:
 
 
 def add_running_nodes(cluster: FakeCluster, *names: str, pods: int = 0, **node: Any) -> None:
-    """Nodes of the pool with so many pods on each; NodeClaims with their finalizers."""
+    """Nodes of the NodePool with `pods` pods each, and NodeClaims with their finalizers."""
     for name in names:
         provider = f"aws:///us-west-2a/i-{name}"
         cluster.claims.add(name, expireAfter="Never")
@@ -38,7 +38,7 @@ def add_running_nodes(cluster: FakeCluster, *names: str, pods: int = 0, **node: 
             cluster.pods.add(f"node-{name}", f"{name}-{number}")
 
 
-async def test_what_is_missing_is_created_from_the_template(cluster: FakeCluster) -> None:
+async def test_missing_replicas_are_created_from_template(cluster: FakeCluster) -> None:
     cluster.pools.add("default", replicas=3)
     assert await reconcile_replicas(cluster) == ReplicasResult(desired=3, existing=3, created=3)
     made = [await cluster.claims.get(name) for name in active_nodeclaims(cluster)]
@@ -50,7 +50,7 @@ async def test_what_is_missing_is_created_from_the_template(cluster: FakeCluster
         assert labels.LAUNCH_GROUP not in one.metadata.annotations
 
 
-async def test_a_step_said_twice_makes_none_twice(cluster: FakeCluster) -> None:
+async def test_repeated_step_creates_nothing(cluster: FakeCluster) -> None:
     cluster.pools.add("default", replicas=5)
     await reconcile_replicas(cluster)
     first = active_nodeclaims(cluster)
@@ -58,7 +58,7 @@ async def test_a_step_said_twice_makes_none_twice(cluster: FakeCluster) -> None:
     assert active_nodeclaims(cluster) == first
 
 
-async def test_a_step_that_broke_off_is_finished_under_the_names_it_began_with(cluster: FakeCluster) -> None:
+async def test_interrupted_step_continues_with_same_names(cluster: FakeCluster) -> None:
     cluster.pools.add("default", replicas=5)
     uninterrupted = FakeCluster()
     uninterrupted.pools.add("default", replicas=5)
@@ -71,23 +71,23 @@ async def test_a_step_that_broke_off_is_finished_under_the_names_it_began_with(c
     assert active_nodeclaims(cluster) == active_nodeclaims(uninterrupted)
 
 
-async def test_two_tries_at_once_make_the_same_names(cluster: FakeCluster) -> None:
-    """The first was believed dead and lists before the second creates."""
+async def test_concurrent_steps_create_same_names(cluster: FakeCluster) -> None:
+    """The first attempt was presumed dead, and lists before the second one creates."""
     cluster.pools.add("default", replicas=4)
     empty: list[Any] = []
     listed = cluster.claims.list
 
-    async def list_of_old(**_: Any) -> Any:
+    async def list_before_creation(**_: Any) -> Any:
         return empty
 
     await reconcile_replicas(cluster)
-    cluster.claims.list = list_of_old  # type: ignore[method-assign]
+    cluster.claims.list = list_before_creation  # type: ignore[method-assign]
     await reconcile_replicas(cluster)
     cluster.claims.list = listed  # type: ignore[method-assign]
     assert len(active_nodeclaims(cluster)) == 4
 
 
-async def test_another_plan_makes_others(cluster: FakeCluster) -> None:
+async def test_new_plan_creates_new_names(cluster: FakeCluster) -> None:
     cluster.pools.add("default", replicas=1)
     await reconcile_replicas(cluster, "one")
     (first,) = active_nodeclaims(cluster)
@@ -96,7 +96,7 @@ async def test_another_plan_makes_others(cluster: FakeCluster) -> None:
     assert active_nodeclaims(cluster) != {first}
 
 
-async def test_one_that_goes_is_replaced_under_another_name_of_the_plan(cluster: FakeCluster) -> None:
+async def test_deleting_nodeclaim_is_replaced_with_another_name_of_plan(cluster: FakeCluster) -> None:
     cluster.pools.add("default", replicas=2)
     await reconcile_replicas(cluster)
     deleted = sorted(active_nodeclaims(cluster))[0]
@@ -105,7 +105,7 @@ async def test_one_that_goes_is_replaced_under_another_name_of_the_plan(cluster:
     assert len(active_nodeclaims(cluster)) == 2 and deleted not in active_nodeclaims(cluster)
 
 
-async def test_the_limit_bounds_what_is_made_and_those_that_go_count(cluster: FakeCluster) -> None:
+async def test_node_limit_includes_deleting_nodeclaims(cluster: FakeCluster) -> None:
     cluster.pools.add("default", replicas=10, limits={"nodes": "5"})
     add_running_nodes(cluster, "a")
     cluster.claims.set_status("a", deleting=True)
@@ -118,7 +118,7 @@ async def test_the_limit_bounds_what_is_made_and_those_that_go_count(cluster: Fa
 @pytest.mark.parametrize(
     ("ready", "why"), [("False", "EC2NodeClass default is not ready"), ("", "is not resolved yet")]
 )
-async def test_nothing_is_made_while_the_class_is_not_ready(cluster: FakeCluster, ready: str, why: str) -> None:
+async def test_unready_nodeclass_blocks_creation(cluster: FakeCluster, ready: str, why: str) -> None:
     cluster.pools.add("default", replicas=2)
     cluster.node_classes.add("default", ready=ready)
     result = await reconcile_replicas(cluster)
@@ -126,14 +126,14 @@ async def test_nothing_is_made_while_the_class_is_not_ready(cluster: FakeCluster
     assert not cluster.claims.found
 
 
-async def test_nothing_is_made_for_a_pool_that_is_wrong(cluster: FakeCluster) -> None:
+async def test_invalid_nodepool_blocks_creation(cluster: FakeCluster) -> None:
     taint = {"key": "team", "effect": "NoSchedule"}
     cluster.pools.add("default", replicas=2, template={"spec": {"nodeClassRef": NODE_CLASS, "taints": [taint, taint]}})
     assert "is in taints and in startupTaints" in (await reconcile_replicas(cluster)).waits_for
     assert not cluster.claims.found
 
 
-async def test_a_pool_that_is_gone_or_not_static_is_left_alone(cluster: FakeCluster) -> None:
+async def test_missing_or_dynamic_nodepool_is_ignored(cluster: FakeCluster) -> None:
     add_running_nodes(cluster, "a")
     assert await reconcile_replicas(cluster) == ReplicasResult()
     cluster.pools.add("default")
@@ -141,7 +141,7 @@ async def test_a_pool_that_is_gone_or_not_static_is_left_alone(cluster: FakeClus
     assert active_nodeclaims(cluster) == {"a"}
 
 
-async def test_a_large_pool_takes_several_steps_of_one_plan(
+async def test_large_nodepool_takes_several_steps_of_one_plan(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("activities.nodepool.static_capacity.MOST_MADE", 3)
@@ -151,7 +151,7 @@ async def test_a_large_pool_takes_several_steps_of_one_plan(
     assert len(active_nodeclaims(cluster)) == 7
 
 
-async def test_unlaunched_ones_go_first_and_nobody_asks_what_nodes_carry(cluster: FakeCluster) -> None:
+async def test_unlaunched_nodeclaims_are_deleted_first_without_reading_loads(cluster: FakeCluster) -> None:
     cluster.pools.add("default", replicas=2)
     add_running_nodes(cluster, "a", "b")
     cluster.claims.add("new")
@@ -160,7 +160,7 @@ async def test_unlaunched_ones_go_first_and_nobody_asks_what_nodes_carry(cluster
     assert active_nodeclaims(cluster) == {"a", "b"}
 
 
-async def test_from_five_to_three_go_the_empty_ones_and_from_three_to_one_the_protected_stays(
+async def test_scale_down_deletes_empty_nodes_first_and_protected_last(
     cluster: FakeCluster,
 ) -> None:
     add_running_nodes(cluster, "busy", "light", pods=1)
@@ -181,7 +181,7 @@ async def test_from_five_to_three_go_the_empty_ones_and_from_three_to_one_the_pr
     assert active_nodeclaims(cluster) == set()
 
 
-async def test_a_deletion_says_why(cluster: FakeCluster) -> None:
+async def test_deletion_is_reported_with_reason(cluster: FakeCluster) -> None:
     cluster.pools.add("default", replicas=0)
     add_running_nodes(cluster, "a", pods=2)
     await reconcile_replicas(cluster)
@@ -191,7 +191,7 @@ async def test_a_deletion_says_why(cluster: FakeCluster) -> None:
     ]
 
 
-async def test_held_back_nothing_is_deleted_and_it_is_said_why(cluster: FakeCluster) -> None:
+async def test_blocked_deletion_is_reported_with_reason(cluster: FakeCluster) -> None:
     cluster.pools.add("default", replicas=0)
     add_running_nodes(cluster, "a")
     result = await reconcile_replicas(cluster, hold="paused by ops")
@@ -199,8 +199,8 @@ async def test_held_back_nothing_is_deleted_and_it_is_said_why(cluster: FakeClus
     assert active_nodeclaims(cluster) == {"a"}
 
 
-async def test_a_pool_that_grew_meanwhile_loses_nothing(cluster: FakeCluster) -> None:
-    """The last look is at the pool too."""
+async def test_nodepool_scaled_up_meanwhile_loses_nothing(cluster: FakeCluster) -> None:
+    """The final check reads the NodePool again."""
     cluster.pools.add("default", replicas=1)
     add_running_nodes(cluster, "a", "b")
     _before_last_check(cluster, lambda: cluster.pools.add("default", replicas=2))
@@ -209,7 +209,7 @@ async def test_a_pool_that_grew_meanwhile_loses_nothing(cluster: FakeCluster) ->
     assert active_nodeclaims(cluster) == {"a", "b"}
 
 
-async def test_an_empty_node_that_got_a_pod_meanwhile_is_weighed_anew(cluster: FakeCluster) -> None:
+async def test_empty_node_with_new_pod_is_ranked_again(cluster: FakeCluster) -> None:
     cluster.pools.add("default", replicas=2)
     add_running_nodes(cluster, "a")
     add_running_nodes(cluster, "b", pods=1)
@@ -222,7 +222,7 @@ async def test_an_empty_node_that_got_a_pod_meanwhile_is_weighed_anew(cluster: F
     assert "a" in active_nodeclaims(cluster)
 
 
-async def test_one_that_was_launched_meanwhile_is_weighed_anew(cluster: FakeCluster) -> None:
+async def test_nodeclaim_launched_meanwhile_is_ranked_again(cluster: FakeCluster) -> None:
     cluster.pools.add("default", replicas=1)
     add_running_nodes(cluster, "a")
     cluster.claims.add("new")
@@ -231,7 +231,7 @@ async def test_one_that_was_launched_meanwhile_is_weighed_anew(cluster: FakeClus
     assert active_nodeclaims(cluster) == {"a", "new"}
 
 
-async def test_a_deletion_that_is_refused_keeps_no_other_from_being_made(cluster: FakeCluster) -> None:
+async def test_failed_deletion_does_not_block_others(cluster: FakeCluster) -> None:
     cluster.pools.add("default", replicas=0)
     add_running_nodes(cluster, "a", "b", "c")
     cluster.claims.faults["delete"] = [TryLater("no")]
@@ -241,8 +241,8 @@ async def test_a_deletion_that_is_refused_keeps_no_other_from_being_made(cluster
     assert (await reconcile_replicas(cluster)).deleted == 1
 
 
-def _before_last_check(cluster: FakeCluster, happens: Any) -> None:
-    """Something happens after the step has decided: at its second look at the pool."""
+def _before_last_check(cluster: FakeCluster, change: Any) -> None:
+    """Call `change` after the step has decided, when it reads the NodePool a second time."""
     get_nodepool = cluster.pools.get
     count = 0
 
@@ -250,7 +250,7 @@ def _before_last_check(cluster: FakeCluster, happens: Any) -> None:
         nonlocal count
         count += 1
         if count == 2:
-            happens()
+            change()
         return await get_nodepool(name)
 
     cluster.pools.get = get  # type: ignore[method-assign]

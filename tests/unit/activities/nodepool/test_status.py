@@ -1,4 +1,4 @@
-"""NodePools: the status as live objects have it, and what budgets count."""
+"""NodePool status from live objects, and the nodes that budgets count."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def add_nodeclaim(
     cluster.nodes.join(f"node-{name}", provider, ready=ready, labels={NODEPOOL: "default"})
 
 
-async def test_the_status_adds_up_what_the_claims_have(cluster: FakeCluster) -> None:
+async def test_status_sums_capacity_of_nodeclaims(cluster: FakeCluster) -> None:
     cluster.pools.add("default")
     add_nodeclaim(cluster, "a")
     add_nodeclaim(cluster, "b")
@@ -35,7 +35,7 @@ async def test_the_status_adds_up_what_the_claims_have(cluster: FakeCluster) -> 
 
 
 @pytest.mark.parametrize("of_another_pool", [False, True])
-async def test_a_pool_without_nodes_shows_zeros(cluster: FakeCluster, of_another_pool: bool) -> None:
+async def test_nodepool_without_nodes_has_zero_resources(cluster: FakeCluster, of_another_pool: bool) -> None:
     cluster.pools.add("default")
     if of_another_pool:
         cluster.claims.add("other", labels={NODEPOOL: "other"})
@@ -49,14 +49,14 @@ async def test_a_pool_without_nodes_shows_zeros(cluster: FakeCluster, of_another
     ("ready", "expected"),
     [("True", "True"), ("False", "False Ready"), ("Unknown", "Unknown NodeClassReadinessUnknown")],
 )
-async def test_the_node_class_is_passed_on(cluster: FakeCluster, ready: str, expected: str) -> None:
+async def test_nodeclass_readiness_is_copied(cluster: FakeCluster, ready: str, expected: str) -> None:
     cluster.pools.add("default")
     cluster.node_classes.add("default", ready=ready)
     await run_activity(cluster.pool_status.update_nodepool_status, STATUS_REQUEST)
     assert cluster.pools.statuses["default"]["NodeClassReady"] == expected
 
 
-async def test_a_pool_that_is_wrong_says_so(cluster: FakeCluster) -> None:
+async def test_invalid_nodepool_is_reported(cluster: FakeCluster) -> None:
     taint = {"key": "team", "effect": "NoSchedule"}
     reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "missing"}
     cluster.pools.add("default", template={"spec": {"nodeClassRef": reference, "taints": [taint, taint]}})
@@ -65,14 +65,14 @@ async def test_a_pool_that_is_wrong_says_so(cluster: FakeCluster) -> None:
     assert cluster.pools.statuses["default"]["NodeClassReady"] == "False NodeClassNotFound"
 
 
-async def test_a_pool_that_is_gone_has_no_status_and_permits_nothing(cluster: FakeCluster) -> None:
+async def test_missing_nodepool_has_no_status_and_no_permits(cluster: FakeCluster) -> None:
     add_nodeclaim(cluster, "a")
     assert (await run_activity(cluster.pool_status.update_nodepool_status, STATUS_REQUEST)).exists is False
     result = await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, BUDGET_REQUEST)
     assert result.allowed == 0 and "is gone" in result.why
 
 
-async def test_budgets_count_initialized_nodes_and_take_off_those_not_ready_or_going(cluster: FakeCluster) -> None:
+async def test_budget_counts_initialized_nodes_minus_not_ready_and_deleting(cluster: FakeCluster) -> None:
     cluster.pools.add("default", disruption={"budgets": [{"nodes": "3"}]})
     for name in "abcd":
         add_nodeclaim(cluster, name)
@@ -86,7 +86,7 @@ async def test_budgets_count_initialized_nodes_and_take_off_those_not_ready_or_g
     assert cluster.events.published == []
 
 
-async def test_a_node_that_is_drained_before_its_claim_is_deleted_uses_the_budget_up(cluster: FakeCluster) -> None:
+async def test_node_drained_before_deletion_uses_budget(cluster: FakeCluster) -> None:
     cluster.pools.add("default", disruption={"budgets": [{"nodes": "1"}]})
     add_nodeclaim(cluster, "a")
     add_nodeclaim(cluster, "b")
@@ -96,7 +96,7 @@ async def test_a_node_that_is_drained_before_its_claim_is_deleted_uses_the_budge
     assert result.allowed == 0 and result.count.consuming == ("uid-a",)
 
 
-async def test_a_closed_budget_is_told_on_the_pool(cluster: FakeCluster) -> None:
+async def test_zero_budget_is_published_on_nodepool(cluster: FakeCluster) -> None:
     cluster.pools.add("default", disruption={"budgets": [{"nodes": "0"}]})
     add_nodeclaim(cluster, "a")
     await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, BUDGET_REQUEST)
@@ -105,7 +105,7 @@ async def test_a_closed_budget_is_told_on_the_pool(cluster: FakeCluster) -> None
     ]
 
 
-async def test_the_reason_chooses_the_budget(cluster: FakeCluster) -> None:
+async def test_reason_selects_budget(cluster: FakeCluster) -> None:
     cluster.pools.add("default", disruption={"budgets": [{"nodes": "0", "reasons": ["Drifted"]}]})
     add_nodeclaim(cluster, "a")
     assert (await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, BUDGET_REQUEST)).allowed == 1
@@ -114,13 +114,15 @@ async def test_the_reason_chooses_the_budget(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize(("off", "expected"), [(False, "True"), (True, "False NodePoolValidationFailed")])
-async def test_a_static_pool_is_wrong_while_its_gate_is_off(cluster: FakeCluster, off: bool, expected: str) -> None:
+async def test_static_nodepool_is_invalid_while_gate_is_disabled(
+    cluster: FakeCluster, off: bool, expected: str
+) -> None:
     cluster.pools.add("default", replicas=2)
     await run_activity(cluster.pool_status.update_nodepool_status, NodePoolRequest(name="default", gate_off=off))
     assert cluster.pools.statuses["default"]["ValidationSucceeded"] == expected
 
 
-async def test_no_node_of_a_static_pool_goes_for_being_empty_whatever_its_budgets_say(cluster: FakeCluster) -> None:
+async def test_empty_node_of_static_nodepool_gets_no_permit(cluster: FakeCluster) -> None:
     cluster.pools.add("default", replicas=1, disruption={"budgets": [{"nodes": "100%"}]})
     add_nodeclaim(cluster, "a")
     result = await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, BUDGET_REQUEST)
