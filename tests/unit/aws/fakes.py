@@ -1,4 +1,4 @@
-"""AWS played at the adapters' own door, for tests of when it is asked and not of what it says."""
+"""Fake AWS clients for tests of when the adapters call AWS, not of AWS responses."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ class FakeClock:
         return self.now
 
     async def sleep(self, seconds: float) -> None:
-        """Passes by as much as is slept."""
+        """Advance the clock."""
         self.now += seconds
         await asyncio.sleep(0)
 
@@ -37,14 +37,14 @@ class NoZonalShifts:
 
 
 class Named:
-    """Stands for a boto3 client: its methods are but their names."""
+    """Replaces a boto3 client; its methods are their names."""
 
     def __getattr__(self, name: str) -> str:
         return name
 
 
 class FakeClients:
-    """Answers by the method's name; counts the questions, and raises where a fault is set."""
+    """Responds by method name, counts calls, and raises configured faults."""
 
     def __init__(self, responses: Mapping[str, list[Any]]) -> None:
         self.responses, self.call_counts, self.faults = responses, Counter[str](), dict[str, Fault]()

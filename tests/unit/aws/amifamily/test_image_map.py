@@ -1,4 +1,4 @@
-"""Every instance type boots exactly one image of an alias: the one for its architecture and its devices."""
+"""Each instance type boots one image of an alias: the image for its architecture and its devices."""
 
 from collections import defaultdict
 from functools import cache
@@ -18,7 +18,7 @@ ALIASES = ("al2@latest", "al2023@latest", "bottlerocket@latest", "windows2022@la
 
 
 def images_of(alias: str) -> list[ResolvedAmi]:
-    """One for each kind of node, named by its parameter."""
+    """One image for each kind of node; its ID is the parameter path."""
     minor = 32 if alias.startswith("al2@") else 35
     parameters = parameters_of(alias, f"1.{minor}", minor)
     return [ResolvedAmi(id=one.path, requirements=variant) for one in parameters for variant in one.variants]
@@ -38,7 +38,7 @@ def labels_of(name: str, alias: str) -> dict[str, tuple[str, ...]]:
 
 @cache
 def compatible_images(alias: str) -> dict[str, set[str]]:
-    """Types to the ids of all images whose requirements they satisfy; types of one kind are looked at once."""
+    """IDs of the images whose requirements each type satisfies; types with equal labels are computed once."""
     images = [(image.id, requirements_of(image)) for image in images_of(alias)]
     keys = sorted({key for _, requirements in images for key in requirements})
     names_by_label_values = defaultdict[tuple[tuple[str, ...], ...], list[str]](list)
@@ -48,26 +48,26 @@ def compatible_images(alias: str) -> dict[str, set[str]]:
     found = {}
     for label_values, names in names_by_label_values.items():
         node = Requirements.from_choices(dict(zip(keys, label_values, strict=True)))
-        fits = {image for image, requirements in images if node.is_strictly_compatible(requirements)}
-        found.update(dict.fromkeys(names, fits))
+        compatible = {image for image, requirements in images if node.is_strictly_compatible(requirements)}
+        found.update(dict.fromkeys(names, compatible))
     return found
 
 
 @pytest.mark.parametrize("alias", ALIASES)
-def test_no_type_fits_two_images_and_those_that_fit_none_are_few_kinds(alias: str) -> None:
+def test_no_type_fits_two_images_and_few_kinds_fit_none(alias: str) -> None:
     found = compatible_images(alias)
-    assert max(len(fits) for fits in found.values()) == 1
-    for name in (name for name, fits in found.items() if not fits):
+    assert max(len(compatible) for compatible in found.values()) == 1
+    for name in (name for name, compatible in found.items() if not compatible):
         one, described = type_info(name), labels_of(name, alias)
         special = labels.INSTANCE_GPU_COUNT in described or labels.INSTANCE_ACCELERATOR_COUNT in described
         assert not one.architecture or (one.architecture == "arm64" and (special or not described[labels.OS]))
 
 
 @pytest.mark.parametrize("alias", ALIASES)
-def test_the_map_takes_the_one_that_fits(alias: str) -> None:
+def test_map_selects_compatible_image(alias: str) -> None:
     mapped = ImageMap(images_of(alias))
-    for name, fits in compatible_images(alias).items():
-        assert mapped.image_for(labels_of(name, alias)) == next(iter(fits), "")
+    for name, compatible in compatible_images(alias).items():
+        assert mapped.image_for(labels_of(name, alias)) == next(iter(compatible), "")
 
 
 EKS, ROCKET = "/aws/service/eks/optimized-ami", "/aws/service/bottlerocket/aws-k8s-1.35"
@@ -91,22 +91,22 @@ EKS, ROCKET = "/aws/service/eks/optimized-ami", "/aws/service/bottlerocket/aws-k
         ("windows2022@latest", "m6g.large", ""),
     ],
 )
-def test_well_known_types_boot_the_image_for_them(alias: str, name: str, path: str) -> None:
+def test_well_known_types_boot_their_image(alias: str, name: str, path: str) -> None:
     assert ImageMap(images_of(alias)).image_for(labels_of(name, alias)) == path
 
 
-def test_an_image_that_asks_for_a_label_is_not_for_types_without_it() -> None:
+def test_image_that_requires_label_does_not_fit_types_without_it() -> None:
     images = images_of("al2023@latest")
     only_nvidia = [image for image in images if "x86_64/nvidia" in image.id]
     assert ImageMap(only_nvidia).image_for(labels_of("m5.large", "al2023@latest")) == ""
 
 
-def test_the_first_of_several_that_fit_is_taken() -> None:
+def test_first_of_several_compatible_images_is_selected() -> None:
     arch = images_of("al2023@latest")[0].requirements[:1]
     images = [ResolvedAmi(id=name, requirements=arch) for name in ("ami-new", "ami-old")]
     assert ImageMap(images).image_for(labels_of("m5.large", "al2023@latest")) == "ami-new"
 
 
 @pytest.mark.parametrize("name", sorted(FAMILIES))
-def test_windows_families_alone_have_a_build(name: str) -> None:
+def test_only_windows_families_have_a_build(name: str) -> None:
     assert bool(FAMILIES[name].windows_build) == name.startswith("Windows")

@@ -1,4 +1,4 @@
-"""Images by alias and by term: what is asked when, what a variant is lost by and what not, and which image wins."""
+"""AMIs by alias and by selector term: requests, caching, missing variants, and which image is selected."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ ARM_STANDARD = f"{ARM}/standard/recommended/image_id"
 
 
 class Cloud:
-    """SSM and EC2 at the adapters' door: parameters by name, images by id, and what was asked."""
+    """Fake SSM and EC2: parameters by name, images by ID, and recorded requests."""
 
     def __init__(self) -> None:
         self.ec2 = self.ssm = Named()
@@ -87,7 +87,7 @@ def published_cloud() -> Cloud:
 LATEST = {"alias": "al2023@latest"}
 
 
-async def test_a_kind_of_node_without_a_parameter_is_left_out_and_asked_for_again_after_minutes() -> None:
+async def test_variant_without_parameter_is_left_out_and_read_again_later() -> None:
     cloud = published_cloud()
     one = build_images(cloud)
     assert await resolve_image_ids(one, LATEST) == ["ami-3", "ami-2", "ami-1", "ami-0"]
@@ -101,7 +101,7 @@ async def test_a_kind_of_node_without_a_parameter_is_left_out_and_asked_for_agai
 
 
 @pytest.mark.parametrize("fault", [Throttled("slow down"), TryLater("500")])
-async def test_no_kind_of_node_loses_its_image_while_ssm_does_not_answer(fault: Fault) -> None:
+async def test_cached_images_are_kept_while_ssm_fails(fault: Fault) -> None:
     cloud = published_cloud()
     one = build_images(cloud)
     before = await resolve_images(one, LATEST)
@@ -115,14 +115,14 @@ async def test_no_kind_of_node_loses_its_image_while_ssm_does_not_answer(fault: 
 
 
 @pytest.mark.parametrize("fault", [Throttled("slow down"), TryLater("500"), Forbidden("no ssm:GetParameter")])
-async def test_what_was_never_read_is_a_fault_and_no_missing_variant(fault: Fault) -> None:
+async def test_ssm_fault_without_cache_is_raised(fault: Fault) -> None:
     cloud = published_cloud()
     cloud.faults[NVIDIA] = fault
     with pytest.raises(type(fault)):
         await resolve_images(build_images(cloud), LATEST)
 
 
-async def test_a_latest_parameter_is_good_for_a_day() -> None:
+async def test_latest_parameter_is_cached_for_a_day() -> None:
     cloud = published_cloud()
     one = build_images(cloud)
     await resolve_image_ids(one, LATEST)
@@ -135,7 +135,7 @@ async def test_a_latest_parameter_is_good_for_a_day() -> None:
 
 
 @pytest.mark.parametrize("image_state", ["deprecated", "gone"])
-async def test_a_deprecated_or_deleted_image_has_its_latest_parameter_asked_again_at_once(image_state: str) -> None:
+async def test_deprecated_or_deleted_image_reads_latest_parameter_again(image_state: str) -> None:
     cloud = published_cloud()
     one = build_images(cloud)
     await resolve_image_ids(one, LATEST)
@@ -150,18 +150,18 @@ async def test_a_deprecated_or_deleted_image_has_its_latest_parameter_asked_agai
     assert "ami-0" not in found_now
 
 
-async def test_a_parameter_that_still_names_a_deprecated_image_is_asked_for_every_half_hour() -> None:
+async def test_parameter_of_deprecated_image_is_read_every_half_hour() -> None:
     cloud = published_cloud()
     cloud.images["ami-0"]["DeprecationTime"] = "2020-01-01T00:00:00.000Z"
     one = build_images(cloud)
     for minute in range(0, 60, 2):
         cloud.now = minute * 60
         assert any(image.deprecated for image in await resolve_images(one, LATEST))
-    # At the first look, at once again since the image is deprecated, and once more after half an hour.
+    # At the first resolution, at the next one because the image is deprecated, and once more after half an hour.
     assert cloud.call_counts[STANDARD] == 3
 
 
-async def test_a_pinned_version_is_never_asked_for_again_within_the_day() -> None:
+async def test_pinned_version_is_read_once_a_day() -> None:
     cloud = Cloud()
     path = f"{X86}/standard/amazon-eks-node-al2023-x86_64-standard-1.34-v20260101/image_id"
     cloud.parameters[path] = cloud.image("ami-pinned", DeprecationTime="2020-01-01T00:00:00.000Z")
@@ -172,7 +172,7 @@ async def test_a_pinned_version_is_never_asked_for_again_within_the_day() -> Non
     assert cloud.call_counts[path] == 1
 
 
-async def test_classes_of_one_alias_share_what_ssm_said() -> None:
+async def test_nodeclasses_with_same_alias_share_parameters() -> None:
     cloud = published_cloud()
     one = build_images(cloud)
     for uid in ("a", "b", "c"):
@@ -180,7 +180,7 @@ async def test_classes_of_one_alias_share_what_ssm_said() -> None:
     assert cloud.call_counts[STANDARD] == 1
 
 
-async def test_images_are_looked_for_again_after_the_refresh_interval() -> None:
+async def test_images_are_read_again_after_refresh_interval() -> None:
     cloud = published_cloud()
     one = build_images(cloud, refresh_seconds=300)
     await resolve_image_ids(one, LATEST)
@@ -192,7 +192,7 @@ async def test_images_are_looked_for_again_after_the_refresh_interval() -> None:
     assert cloud.call_counts["describe_images"] == 2
 
 
-async def test_a_parameter_of_the_users_own_is_good_for_five_minutes() -> None:
+async def test_custom_parameter_is_cached_for_five_minutes() -> None:
     cloud = Cloud()
     arn = "arn:aws:ssm:us-west-2:111122223333:parameter/mine"
     cloud.parameters[arn] = cloud.image("ami-a")
@@ -205,13 +205,13 @@ async def test_a_parameter_of_the_users_own_is_good_for_five_minutes() -> None:
     assert await resolve_image_ids(one, {"ssmParameter": arn}) == ["ami-b"]
 
 
-async def test_a_parameter_that_holds_no_image_id_or_is_not_there_selects_nothing() -> None:
+async def test_parameter_without_image_id_selects_nothing() -> None:
     cloud = Cloud()
     cloud.parameters["/text"] = "hello"
     assert await resolve_image_ids(build_images(cloud), {"ssmParameter": "/text"}, {"ssmParameter": "/none"}) == []
 
 
-async def test_a_name_that_ssm_refuses_is_told_with_its_field() -> None:
+async def test_rejected_parameter_name_is_reported_with_its_field() -> None:
     cloud = Cloud()
     cloud.faults["a b"] = BadInput("not a valid parameter name", code="ValidationException")
     with pytest.raises(BadInput, match=r"amiSelectorTerms: ssmParameter 'a b'"):
@@ -229,7 +229,9 @@ async def test_a_name_that_ssm_refuses_is_told_with_its_field() -> None:
         ({"name": "x", "tags": {"team": "a"}}, ["self", "amazon"], {"tag:team": ["a"], "name": ["x"]}),
     ],
 )
-async def test_a_term_becomes_one_search(term: dict[str, Any], owners: Any, filters: dict[str, list[str]]) -> None:
+async def test_selector_term_becomes_one_search(
+    term: dict[str, Any], owners: Any, filters: dict[str, list[str]]
+) -> None:
     cloud = Cloud()
     await resolve_image_ids(build_images(cloud), term)
     (search,) = cloud.searches
@@ -238,7 +240,7 @@ async def test_a_term_becomes_one_search(term: dict[str, Any], owners: Any, filt
     assert search["IncludeDeprecated"] is True
 
 
-async def test_all_ids_of_a_class_are_one_search_and_go_before_what_else_a_term_says() -> None:
+async def test_ids_of_nodeclass_are_one_search_and_override_other_fields() -> None:
     cloud = Cloud()
     cloud.parameters["/mine"] = cloud.image("ami-parameter")
     terms: list[dict[str, Any]] = [{"id": "ami-a"}, {"id": "ami-b"}, {"ssmParameter": "/mine", "name": "ignored"}]
@@ -247,7 +249,7 @@ async def test_all_ids_of_a_class_are_one_search_and_go_before_what_else_a_term_
     assert search["Filters"][0] == {"Name": "image-id", "Values": ["ami-a", "ami-b", "ami-parameter"]}
 
 
-async def test_of_one_architecture_the_newest_wins_unless_it_is_deprecated() -> None:
+async def test_newest_image_per_architecture_is_selected_unless_deprecated() -> None:
     cloud = Cloud()
     for name, created, arch in (
         ("ami-old", "2026-01-01", "x86_64"),
@@ -262,14 +264,14 @@ async def test_of_one_architecture_the_newest_wins_unless_it_is_deprecated() -> 
     assert await resolve_image_ids(build_images(cloud), {"tags": {"a": "*"}}) == ["ami-out", "ami-arm"]
 
 
-async def test_of_images_made_at_once_the_later_name_wins() -> None:
+async def test_images_with_equal_dates_are_ordered_by_name() -> None:
     cloud = Cloud()
     cloud.image("ami-1", Name="node-1.9")
     cloud.image("ami-2", Name="node-1.10")
     assert await resolve_image_ids(build_images(cloud), {"tags": {"a": "*"}}) == ["ami-1"]
 
 
-async def test_the_newest_image_stands_first_and_equals_by_id() -> None:
+async def test_newest_image_is_first_and_ties_are_ordered_by_id() -> None:
     cloud = Cloud()
     cloud.image("ami-z", arch="arm64", created="2026-01-01")
     cloud.image("ami-a", arch="x86_64", created="2026-01-01")
@@ -279,13 +281,13 @@ async def test_the_newest_image_stands_first_and_equals_by_id() -> None:
 @pytest.mark.parametrize(
     "alias", ["al2023@a@b", "al2023", "al2023@", "@latest", "ubuntu@latest", "windows2022@v1", "custom@latest"]
 )
-def test_an_alias_that_cannot_be_read_is_said_to_be_wrong(alias: str) -> None:
+def test_invalid_alias_is_rejected(alias: str) -> None:
     with pytest.raises(AliasError):
         parameters_of(alias, "1.34", 34)
 
 
 @pytest.mark.parametrize(
-    ("alias", "minor", "right"),
+    ("alias", "minor", "is_valid"),
     [
         ("al2@latest", 32, True),
         ("al2@latest", 33, False),
@@ -294,8 +296,8 @@ def test_an_alias_that_cannot_be_read_is_said_to_be_wrong(alias: str) -> None:
         ("windows2019@latest", 34, True),
     ],
 )
-def test_images_end_and_begin_with_versions_of_kubernetes(alias: str, minor: int, right: bool) -> None:
-    if right:
+def test_aliases_are_limited_to_kubernetes_versions(alias: str, minor: int, is_valid: bool) -> None:
+    if is_valid:
         assert parameters_of(alias, f"1.{minor}", minor)
     else:
         with pytest.raises(AliasError, match=f"1.{minor}"):
@@ -340,32 +342,32 @@ WINDOWS = "/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_
         ("windows2022@latest", {WINDOWS: 1}),
     ],
 )
-def test_an_alias_stands_for_the_published_parameters(alias: str, paths: dict[str, int]) -> None:
+def test_alias_resolves_to_published_parameters(alias: str, paths: dict[str, int]) -> None:
     assert {one.path: len(one.variants) for one in parameters_of(alias, "1.32", 32)} == paths
 
 
-def test_with_or_without_the_v_a_version_of_bottlerocket_is_the_same() -> None:
+def test_bottlerocket_version_may_start_with_v() -> None:
     assert parameters_of("bottlerocket@1.40.0", "1.34", 34) == parameters_of("bottlerocket@v1.40.0", "1.34", 34)
 
 
-async def test_each_variant_asks_for_its_kind_of_node() -> None:
+async def test_each_variant_requires_its_kind_of_node() -> None:
     requirements_by_image = {
         image.id: {r.key: (r.operator, r.values) for r in image.requirements}
         for image in await resolve_images(build_images(published_cloud()), LATEST)
     }
-    gpus, chips = labels.INSTANCE_GPU_COUNT, labels.INSTANCE_ACCELERATOR_COUNT
+    gpus, accelerators = labels.INSTANCE_GPU_COUNT, labels.INSTANCE_ACCELERATOR_COUNT
     assert requirements_by_image["ami-0"] == {
         labels.ARCH: ("In", ("amd64",)),
         gpus: ("DoesNotExist", ()),
-        chips: ("DoesNotExist", ()),
+        accelerators: ("DoesNotExist", ()),
     }
     assert requirements_by_image["ami-1"] == {labels.ARCH: ("In", ("amd64",)), gpus: ("Exists", ())}
-    assert requirements_by_image["ami-2"] == {labels.ARCH: ("In", ("amd64",)), chips: ("Exists", ())}
+    assert requirements_by_image["ami-2"] == {labels.ARCH: ("In", ("amd64",)), accelerators: ("Exists", ())}
     assert requirements_by_image["ami-3"][labels.ARCH] == ("In", ("arm64",))
 
 
 def image_pin(**images: str) -> ImagePin:
-    """`ami_1="ami-0"`: ami-0 instead of ami-1."""
+    """`ami_1="ami-0"` replaces ami-1 by ami-0."""
     now = datetime.now(UTC)
     return ImagePin(
         images={bad.replace("_", "-"): good for bad, good in images.items()},
@@ -377,7 +379,7 @@ def image_pin(**images: str) -> ImagePin:
     )
 
 
-async def test_a_pin_takes_the_place_of_the_images_it_names_for_the_same_nodes() -> None:
+async def test_pin_replaces_images_with_same_requirements() -> None:
     cloud = published_cloud()
     cloud.image("ami-old", created="2025-01-01")
     one = build_images(cloud)
@@ -388,7 +390,7 @@ async def test_a_pin_takes_the_place_of_the_images_it_names_for_the_same_nodes()
     assert missing == []
 
 
-async def test_a_pinned_image_that_is_gone_is_not_used() -> None:
+async def test_missing_pinned_image_is_not_used() -> None:
     cloud = published_cloud()
     one = build_images(cloud)
     before = await resolve_images(one, LATEST)
@@ -408,7 +410,7 @@ def annotated_nodeclass(written: str, **more: Any) -> EC2NodeClass:
     )
 
 
-async def test_a_class_with_a_pin_shows_the_images_that_are_used_and_says_why() -> None:
+async def test_pinned_nodeclass_reports_used_images_and_reason() -> None:
     cloud = published_cloud()
     cloud.image("ami-old", created="2025-01-01")
     part = await status_parts(build_images(cloud)).resolve_amis(
@@ -421,7 +423,7 @@ async def test_a_class_with_a_pin_shows_the_images_that_are_used_and_says_why() 
     assert "its kubelet dies" in condition.message
 
 
-async def test_a_class_whose_pin_cannot_be_kept_says_so() -> None:
+async def test_missing_pinned_image_is_reported() -> None:
     part = await status_parts(build_images(published_cloud())).resolve_amis(
         annotated_nodeclass(image_pin(ami_1="ami-old").model_dump_json())
     )
@@ -431,7 +433,7 @@ async def test_a_class_whose_pin_cannot_be_kept_says_so() -> None:
     assert condition.message.startswith("ami-old would be used instead and is no longer there; until ")
 
 
-async def test_a_pin_ends_when_the_selectors_find_other_images() -> None:
+async def test_pin_ends_when_selectors_find_other_images() -> None:
     cloud = published_cloud()
     one = build_images(cloud)
     part = await status_parts(one).resolve_amis(annotated_nodeclass(image_pin(ami_77="ami-0").model_dump_json()))

@@ -1,4 +1,4 @@
-"""User data of each family for each form that a user's own may have: read back with the parsers that machines use."""
+"""Generated user data of each family for each format of custom user data, parsed as the instances parse it."""
 
 import re
 import shlex
@@ -86,7 +86,7 @@ def node_config(text: str) -> dict[str, Any]:
 
 
 def parse_bootstrap_call(text: str) -> dict[str, str]:
-    """The options of the last part's call of bootstrap.sh; its own argument under the empty name."""
+    """Options of the bootstrap.sh call in the last part; the positional argument has an empty name."""
     line = body(mime_parts(text)[-1]).replace("\\\n", " ").strip().splitlines()[-1]
     arguments = shlex.split(line)
     assert arguments[0] == "/etc/eks/bootstrap.sh"
@@ -97,7 +97,7 @@ def parse_bootstrap_call(text: str) -> dict[str, str]:
 
 
 def parse_flags(text: str) -> dict[str, str]:
-    """Kubelet's flags out of one text, in which values may be quoted."""
+    """Kubelet flags of one string with quoted values."""
     pairs = [argument.removeprefix("--").partition("=") for argument in shlex.split(text)]
     return {name: value for name, _, value in pairs}
 
@@ -129,7 +129,7 @@ EXPECTED_FLAGS = {
 # --- AL2023 -------------------------------------------------------------------------------------------
 
 
-def test_al2023_alone_is_one_document_with_all_that_was_asked_for() -> None:
+def test_al2023_without_user_data_is_one_complete_node_config() -> None:
     text = rendered("AL2023", kubelet=KUBELET | {"serializeImagePulls": False, "featureGates": {"X": True}})
     assert kinds(text) == ["application/node.eks.aws"]
     taints = [
@@ -157,27 +157,27 @@ def test_al2023_alone_is_one_document_with_all_that_was_asked_for() -> None:
     }
 
 
-def test_al2023_takes_a_shell_script_as_a_part_of_its_own() -> None:
+def test_al2023_shell_script_is_its_own_part() -> None:
     text = rendered("AL2023", userData=SHELL)
     assert kinds(text) == ["text/x-shellscript", "application/node.eks.aws"]
     assert body(mime_parts(text)[0]).strip() == SHELL.strip()
 
 
 @pytest.mark.parametrize("own", [NODE_CONFIG, "---\n" + NODE_CONFIG, NODE_CONFIG + "---\nkind: Other\n"])
-def test_al2023_takes_a_bare_node_config_in_its_own_type_and_ours_wins_by_being_last(own: str) -> None:
+def test_al2023_custom_node_config_comes_before_generated_one(own: str) -> None:
     text = rendered("AL2023", userData=own)
     assert kinds(text) == ["application/node.eks.aws"] * 2
     assert next(iter(yaml.safe_load_all(body(mime_parts(text)[0]))))["spec"]["kubelet"]["config"]["maxPods"] == 5
     assert node_config(text)["spec"]["kubelet"]["config"]["maxPods"] == 29
 
 
-def test_yaml_that_is_no_node_config_is_a_script() -> None:
+def test_yaml_without_node_config_is_a_script() -> None:
     assert kinds(rendered("AL2023", userData="key: value\n"))[0] == "text/x-shellscript"
 
 
 @pytest.mark.parametrize("family", ["AL2", "AL2023"])
 @pytest.mark.parametrize("head", ["", "\n\n"])
-def test_parts_of_mime_stay_in_order_with_their_headers_and_contents(family: str, head: str) -> None:
+def test_mime_parts_keep_order_headers_and_contents(family: str, head: str) -> None:
     own = mime_parts(rendered(family, userData=head + MIME))[:-1]
     assert [part.get_content_type() for part in own] == [
         "text/x-shellscript",
@@ -191,7 +191,7 @@ def test_parts_of_mime_stay_in_order_with_their_headers_and_contents(family: str
 
 
 @pytest.mark.parametrize("family", ["AL2", "AL2023"])
-def test_mime_may_begin_with_its_content_type(family: str) -> None:
+def test_mime_may_start_with_content_type(family: str) -> None:
     first = (
         'Content-Type: multipart/mixed; boundary="X"\nMIME-Version: 1.0\n\n--X\nContent-Type: text/plain\n\nhi\n--X--\n'
     )
@@ -199,23 +199,23 @@ def test_mime_may_begin_with_its_content_type(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["AL2", "AL2023", "Bottlerocket"])
-def test_carriage_returns_are_taken_out(family: str) -> None:
+def test_carriage_returns_are_removed(family: str) -> None:
     own = '[settings.ntp]\r\ntime-servers = ["a"]\r\n' if family == "Bottlerocket" else SHELL.replace("\n", "\r\n")
     assert "\r" not in rendered(family, userData=own)
 
 
-def test_a_script_that_holds_the_boundary_ends_no_part() -> None:
+def test_script_with_boundary_text_stays_one_part() -> None:
     own = "#!/bin/sh\ncat <<E\n--//\n--//1\nE\nFrom here on\n"
     text = rendered("AL2023", userData=own)
     assert len(mime_parts(text)) == 2
     assert body(mime_parts(text)[0]).strip() == own.strip()
 
 
-def test_the_same_input_gives_the_same_text() -> None:
+def test_equal_input_gives_equal_user_data() -> None:
     assert rendered("AL2023", userData=MIME) == rendered("AL2023", userData=MIME)
 
 
-def test_al2023_in_an_ipv6_cluster_has_its_range_and_its_dns() -> None:
+def test_al2023_ipv6_cluster_has_ipv6_cidr_and_dns() -> None:
     six = CLUSTER.model_copy(update={"cidr": "fd00:ec2::/108", "dns": "fd00:ec2::a"})
     spec = node_config(rendered("AL2023", six))["spec"]
     assert spec["cluster"]["cidr"] == "fd00:ec2::/108"
@@ -247,7 +247,7 @@ def test_unregistered_taint_of_a_pool_is_registered_once(family: str) -> None:
     assert render(FAMILIES[family], facts).count("karpenter.sh/unregistered") == 1
 
 
-def test_al2023_asks_for_local_disks_only_when_the_class_does() -> None:
+def test_al2023_configures_local_disks_only_with_instance_store_policy() -> None:
     assert "instance" not in node_config(rendered("AL2023"))["spec"]
     instance_config = node_config(rendered("AL2023", instanceStorePolicy="RAID0"))["spec"]["instance"]
     assert instance_config == {"localStorage": {"strategy": "RAID0"}}
@@ -256,7 +256,7 @@ def test_al2023_asks_for_local_disks_only_when_the_class_does() -> None:
 # --- AL2 ----------------------------------------------------------------------------------------------
 
 
-def test_al2_calls_its_bootstrap_script_with_all_that_was_asked_for() -> None:
+def test_al2_bootstrap_call_has_all_settings() -> None:
     call = parse_bootstrap_call(rendered("AL2", kubelet=KUBELET))
     assert parse_flags(call.pop("kubelet-extra-args")) == EXPECTED_FLAGS
     assert call == {
@@ -268,17 +268,17 @@ def test_al2_calls_its_bootstrap_script_with_all_that_was_asked_for() -> None:
     }
 
 
-def test_al2_in_an_ipv6_cluster_says_so() -> None:
+def test_al2_ipv6_cluster_has_ipv6_family() -> None:
     six = CLUSTER.model_copy(update={"dns": "fd00:ec2::a"})
     call = parse_bootstrap_call(rendered("AL2", six))
     assert (call["ip-family"], call["dns-cluster-ip"]) == ("ipv6", "fd00:ec2::a")
 
 
-def test_al2_asks_for_local_disks_when_the_class_does() -> None:
+def test_al2_configures_local_disks_with_instance_store_policy() -> None:
     assert parse_bootstrap_call(rendered("AL2", instanceStorePolicy="RAID0"))["local-disks"] == "raid0"
 
 
-def test_al2_wraps_a_shell_script_and_puts_its_own_last() -> None:
+def test_al2_shell_script_comes_before_bootstrap_script() -> None:
     text = rendered("AL2", userData=SHELL)
     assert kinds(text) == ["text/x-shellscript"] * 2
     assert body(mime_parts(text)[0]).strip() == SHELL.strip()
@@ -293,7 +293,7 @@ def settings(**spec: Any) -> dict[str, Any]:
     return found
 
 
-def test_bottlerocket_is_told_all_that_was_asked_for() -> None:
+def test_bottlerocket_settings_are_complete() -> None:
     assert settings(kubelet=KUBELET) == {
         "kubernetes": {
             "api-server": "https://demo.invalid",
@@ -326,7 +326,7 @@ def test_bottlerocket_is_told_all_that_was_asked_for() -> None:
     }
 
 
-def test_bottlerocket_keeps_other_settings_and_replaces_what_must_be_ours() -> None:
+def test_bottlerocket_keeps_custom_settings_and_replaces_reserved_ones() -> None:
     own = """
         [settings.kubernetes]
         unknown-setting = "x"
@@ -380,7 +380,7 @@ def test_bottlerocket_keeps_other_settings_and_replaces_what_must_be_ours() -> N
         ([{"id": "ami-1"}], [], True),
     ],
 )
-def test_bottlerocket_is_told_the_directories_unless_its_version_knows_them(
+def test_bottlerocket_gets_directories_unless_its_version_has_them(
     terms: list[dict[str, str]], names: list[str], passes_directories: bool
 ) -> None:
     status = {"amis": [{"id": f"ami-{n}", "name": name, "requirements": []} for n, name in enumerate(names)]}
@@ -403,7 +403,7 @@ def test_bottlerocket_is_told_the_directories_unless_its_version_knows_them(
         ('[settings.kubernetes]\nnode-labels = ["a"]', "settings.kubernetes.node-labels"),
     ],
 )
-def test_toml_of_another_shape_is_told_with_its_field(own: str, field: str) -> None:
+def test_invalid_toml_type_is_reported_with_its_field(own: str, field: str) -> None:
     with pytest.raises(UserDataError, match=re.escape(f"[{field}]")):
         rendered("Bottlerocket", userData=own)
 
@@ -412,7 +412,7 @@ def test_toml_of_another_shape_is_told_with_its_field(own: str, field: str) -> N
 
 
 @pytest.mark.parametrize("family", ["Windows2019", "Windows2022", "Windows2025"])
-def test_windows_calls_its_bootstrap_script_with_all_that_was_asked_for(family: str) -> None:
+def test_windows_bootstrap_call_has_all_settings(family: str) -> None:
     call = powershell_call(rendered(family, kubelet=KUBELET))
     assert parse_flags(call.pop("KubeletExtraArgs")) == EXPECTED_FLAGS
     assert call == {
@@ -426,21 +426,21 @@ def test_windows_calls_its_bootstrap_script_with_all_that_was_asked_for(family: 
 @pytest.mark.parametrize(
     "own", ["Write-Host 'it''s'\nWrite-Host b", "<powershell>\nWrite-Host 'it''s'\nWrite-Host b\n</powershell>\n"]
 )
-def test_windows_has_one_block_with_the_users_lines_as_they_are_before_ours(own: str) -> None:
+def test_windows_custom_lines_come_before_bootstrap_in_one_block(own: str) -> None:
     lines = rendered("Windows2022", userData=own).splitlines()
     assert lines[:3] == ["<powershell>", "Write-Host 'it''s'", "Write-Host b"]
     assert lines[-1] == "</powershell>"
     assert sum("powershell>" in line for line in lines) == 2
 
 
-def test_a_quote_in_a_value_does_not_end_it() -> None:
-    odd = CLUSTER.model_copy(update={"endpoint": "https://it's.invalid"})
-    assert powershell_call(rendered("Windows2022", odd))["APIServerEndpoint"] == "https://it's.invalid"
-    assert parse_bootstrap_call(rendered("AL2", odd))["apiserver-endpoint"] == "https://it's.invalid"
+def test_quotes_in_values_are_escaped() -> None:
+    with_quote = CLUSTER.model_copy(update={"endpoint": "https://it's.invalid"})
+    assert powershell_call(rendered("Windows2022", with_quote))["APIServerEndpoint"] == "https://it's.invalid"
+    assert parse_bootstrap_call(rendered("AL2", with_quote))["apiserver-endpoint"] == "https://it's.invalid"
 
 
 @pytest.mark.parametrize("own", ["", "anything\r\nat all", MIME])
-def test_custom_is_passed_on_byte_by_byte(own: str) -> None:
+def test_custom_user_data_is_unchanged(own: str) -> None:
     assert rendered("Custom", userData=own) == own
 
 
@@ -448,7 +448,7 @@ def test_custom_is_passed_on_byte_by_byte(own: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["AL2023", "AL2", "Bottlerocket", "Windows2022"])
-def test_every_family_joins_with_the_claims_labels_and_taints(family: str) -> None:
+def test_every_family_sets_labels_and_taints_of_nodeclaim(family: str) -> None:
     joined = read_user_data(rendered(family))
     assert joined is not None
     assert joined.cluster == "demo"
@@ -476,18 +476,18 @@ def test_every_family_joins_with_the_claims_labels_and_taints(family: str) -> No
         ("AL2023", "#!/bin/sh\n" + "x" * 16384, "16384"),
     ],
 )
-def test_user_data_that_no_machine_reads_is_refused(family: str, own: str, expected: str) -> None:
+def test_unreadable_user_data_is_rejected(family: str, own: str, expected: str) -> None:
     with pytest.raises(UserDataError, match=expected):
         rendered(family, userData=own)
 
 
-def test_al2023_needs_the_address_range() -> None:
+def test_al2023_requires_service_cidr() -> None:
     with pytest.raises(UserDataError, match="Service CIDR"):
         rendered("AL2023", CLUSTER.model_copy(update={"cidr": ""}))
 
 
 @pytest.mark.parametrize(
-    ("key", "may"),
+    ("key", "is_allowed"),
     [
         ("team", True),
         ("karpenter.sh/nodepool", True),
@@ -500,5 +500,5 @@ def test_al2023_needs_the_address_range() -> None:
         ("topology.ebs.csi.aws.com/zone", True),
     ],
 )
-def test_labels_that_a_kubelet_may_say_of_itself(key: str, may: bool) -> None:
-    assert kubelet_may_set(key) is may
+def test_kubelet_may_set_only_allowed_labels(key: str, is_allowed: bool) -> None:
+    assert kubelet_may_set(key) is is_allowed

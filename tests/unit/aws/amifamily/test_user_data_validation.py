@@ -1,4 +1,4 @@
-"""User data that the image family does not read is told by its field before anything is launched with it."""
+"""User data in a format that the image family does not read is reported with its field before a launch."""
 
 import pytest
 from hypothesis import given
@@ -48,7 +48,7 @@ CLOUD_CONFIG = "#cloud-config\nruncmd: [ls]\n"
         *((f"Windows{year}", text) for year in (2019, 2022, 2025) for text in (POWERSHELL, "Write-Host hello\n")),
     ],
 )
-def test_what_the_family_reads_is_taken(family: str, text: str) -> None:
+def test_supported_user_data_is_valid(family: str, text: str) -> None:
     assert why_unreadable(text, FAMILIES[family]) == ""
 
 
@@ -83,7 +83,7 @@ def test_what_the_family_reads_is_taken(family: str, text: str) -> None:
         ("Windows2025", POWERSHELL + POWERSHELL, ("2 <powershell>",)),
     ],
 )
-def test_what_it_does_not_read_is_told_by_the_field(family: str, text: str, fragments: tuple[str, ...]) -> None:
+def test_unsupported_user_data_is_reported_with_its_field(family: str, text: str, fragments: tuple[str, ...]) -> None:
     problem = why_unreadable(text, FAMILIES[family])
     assert problem.startswith("spec.userData: ")
     assert all(fragment in problem for fragment in fragments), problem
@@ -92,7 +92,7 @@ def test_what_it_does_not_read_is_told_by_the_field(family: str, text: str, frag
 @pytest.mark.parametrize(
     ("size", "near"), [(0, False), (LIMIT * 9 // 10, False), (LIMIT * 9 // 10 + 1, True), (LIMIT, True)]
 )
-def test_what_is_nearly_full_is_warned_of(size: int, near: bool) -> None:
+def test_user_data_near_limit_is_warned(size: int, near: bool) -> None:
     warning = why_near_limit(size)
     assert bool(warning) == near
     assert not near or (str(size) in warning and str(LIMIT) in warning)
@@ -116,7 +116,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: value[:20].encode("unicode_escape").decode())
-def test_any_text_has_a_rendering_or_one_line_that_names_the_field(family: str, value: str) -> None:
+def test_any_text_is_valid_or_reported_in_one_line(family: str, value: str) -> None:
     for text in (HOSTILE_CONFIG + value, value, MIME_CONFIG.replace("maxPods: 42", value), f"a = {value}"):
         problem = why_unreadable(text, FAMILIES[family])
         assert not problem or (problem.startswith("spec.userData: ") and "\n" not in problem), problem
@@ -125,12 +125,12 @@ def test_any_text_has_a_rendering_or_one_line_that_names_the_field(family: str, 
 @pytest.mark.parametrize(
     "value", ("{note: 2026-13-45}", "{a: !!bool x}", "{a: !!timestamp x}", "{a: 0x_}", "[" * 5_000)
 )
-def test_yaml_values_that_no_type_holds_are_refused(value: str) -> None:
+def test_invalid_yaml_values_are_rejected(value: str) -> None:
     assert "invalid YAML" in why_unreadable(HOSTILE_CONFIG + value, FAMILIES["AL2023"])
 
 
 @given(st.text(alphabet=st.characters(codec=None)))
-def test_no_text_raises(text: str) -> None:
+def test_any_text_raises_no_exception(text: str) -> None:
     for family in FAMILIES.values():
         why_unreadable(text, family)
         why_unreadable(HOSTILE_CONFIG + text, family)

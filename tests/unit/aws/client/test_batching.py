@@ -1,4 +1,4 @@
-"""One call for many callers, and what each of them hears."""
+"""One call for many callers, and the result of each caller."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from tenure.model.errors import Throttled
 
 
 class Counter:
-    """Answers with the key doubled and remembers how it was asked."""
+    """Returns doubled keys and records the batches."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -24,25 +24,25 @@ def batcher(counter: Counter, *, idle: float = 0.01, longest: float = 5.0, size:
     return Batcher(counter.run, idle=idle, longest=longest, size=size)
 
 
-async def test_callers_of_one_window_share_one_call() -> None:
+async def test_callers_in_one_window_share_a_call() -> None:
     counter = Counter()
     one = batcher(counter)
     assert await asyncio.gather(*(one.fetch(key) for key in (1, 2, 3, 2))) == [2, 4, 6, 4]
     assert counter.batches == [[1, 2, 3]]
 
 
-async def test_a_key_without_an_answer_is_none() -> None:
+async def test_key_without_result_is_none() -> None:
     assert await batcher(Counter()).fetch(13) is None
 
 
-async def test_a_full_window_closes_at_once() -> None:
+async def test_full_window_closes_at_once() -> None:
     counter = Counter()
     one = batcher(counter, idle=60, longest=60, size=2)
     await asyncio.gather(*(one.fetch(key) for key in range(4)))
     assert counter.batches == [[0, 1], [2, 3]]
 
 
-async def test_a_window_that_is_never_idle_closes_all_the_same() -> None:
+async def test_busy_window_closes_after_longest_time() -> None:
     counter = Counter()
     one = batcher(counter, idle=0.03, longest=0.1)
     tasks = []
@@ -55,7 +55,7 @@ async def test_a_window_that_is_never_idle_closes_all_the_same() -> None:
     assert len(counter.batches[0]) < 40
 
 
-async def test_a_fault_reaches_every_caller_and_the_next_window_is_new() -> None:
+async def test_fault_reaches_all_callers_of_its_window_only() -> None:
     calls = 0
 
     async def run(keys: Sequence[int]) -> Mapping[int, int]:
@@ -71,7 +71,7 @@ async def test_a_fault_reaches_every_caller_and_the_next_window_is_new() -> None
     assert await one.fetch(1) == 1
 
 
-async def test_a_caller_who_leaves_disturbs_nobody() -> None:
+async def test_cancelled_caller_does_not_affect_others() -> None:
     one = batcher(Counter())
     cancelled, remaining = asyncio.create_task(one.fetch(1)), asyncio.create_task(one.fetch(1))
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Every code of the table becomes the fault or the reason that decides what happens next."""
+"""AWS error codes, and the faults and launch failure reasons that they map to."""
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ParamValidationError
@@ -50,7 +50,7 @@ def client_error(code: str, status: int = 400, message: str = "") -> ClientError
         ("InvalidUserData.Malformed", 400, BadInput),
     ],
 )
-def test_codes_become_faults(code: str, status: int, kind: type[Fault]) -> None:
+def test_error_codes_map_to_faults(code: str, status: int, kind: type[Fault]) -> None:
     fault = fault_of(client_error(code, status, "said so"), "create_fleet")
     assert type(fault) is kind
     assert fault.code == code
@@ -65,26 +65,26 @@ def test_codes_become_faults(code: str, status: int, kind: type[Fault]) -> None:
         ("SignatureDoesNotMatch", "Signature expired: 20261126T145000Z is now earlier than 20261126T150000Z"),
     ),
 )
-def test_a_wrong_clock_is_retried_and_the_text_says_so(code: str, message: str) -> None:
+def test_clock_errors_are_retried_and_explained(code: str, message: str) -> None:
     fault = fault_of(client_error(code, 400, message), "create_fleet")
     assert type(fault) is Throttled
     assert fault.message == f"create_fleet: {message}; check the worker's clock"
 
 
-def test_a_wrong_secret_is_forbidden() -> None:
+def test_wrong_secret_is_forbidden() -> None:
     fault = fault_of(client_error("SignatureDoesNotMatch", 403, "The signature we calculated does not match"), "x")
     assert type(fault) is Forbidden
 
 
-def test_what_never_reached_aws_is_tried_later_and_what_cannot_be_sent_is_wrong() -> None:
-    lost = fault_of(EndpointConnectionError(endpoint_url="http://nowhere"), "create_fleet")
-    assert type(lost) is TryLater
+def test_connection_errors_are_retryable_and_invalid_requests_are_not() -> None:
+    unreachable = fault_of(EndpointConnectionError(endpoint_url="http://nowhere"), "create_fleet")
+    assert type(unreachable) is TryLater
     assert type(fault_of(NoCredentialsError(), "x")) is Forbidden
     assert type(fault_of(ParamValidationError(report="bad"), "x")) is BadInput
 
 
-def test_codes_that_only_mean_that_nothing_is_to_be_had() -> None:
-    """A reservation that is gone is a want of capacity too."""
+def test_capacity_error_codes() -> None:
+    """A missing reservation counts as insufficient capacity too."""
     codes = """
         InsufficientInstanceCapacity MaxSpotInstanceCountExceeded VcpuLimitExceeded UnfulfillableCapacity Unsupported
         InsufficientFreeAddressesInSubnet MaxFleetCountExceeded ReservationCapacityExceeded
@@ -126,11 +126,11 @@ def test_codes_that_only_mean_that_nothing_is_to_be_had() -> None:
         ("NeverHeardOf", "", "LaunchFailed"),
     ],
 )
-def test_reasons_of_a_failed_launch(code: str, message: str, reason: str) -> None:
+def test_launch_failure_reasons(code: str, message: str, reason: str) -> None:
     assert create_error_reason(code, message) == reason
 
 
-def test_a_profile_that_ec2_does_not_know_yet_is_told_by_its_text() -> None:
+def test_missing_instance_profile_is_recognized_by_message() -> None:
     assert names_missing_profile(BadInput("x: Invalid IAM Instance Profile name", code="InvalidParameterValue"))
     assert not names_missing_profile(BadInput("x: other", code="InvalidParameterValue"))
 
@@ -143,11 +143,11 @@ def test_a_profile_that_ec2_does_not_know_yet_is_told_by_its_text() -> None:
         ("with an explicit deny in a service control policy", "service control policy"),
     ],
 )
-def test_what_is_not_allowed_says_where_to_allow_it(message: str, hint: str) -> None:
+def test_permission_errors_name_policy_to_change(message: str, hint: str) -> None:
     assert create_error_reason("UnauthorizedOperation", message) == "Unauthorized"
     assert hint in error_remedy("UnauthorizedOperation", message)
 
 
-def test_of_several_errors_the_one_that_a_person_can_mend_is_told_first() -> None:
+def test_fixable_errors_rank_first() -> None:
     codes = ["InsufficientInstanceCapacity", "VcpuLimitExceeded", "InvalidAMIID.NotFound", "UnauthorizedOperation"]
     assert sorted(codes, key=lambda code: error_rank(code, "")) == list(reversed(codes))

@@ -11,7 +11,7 @@ from tenure.model.errors import TryLater
 from tests.support.injected_errors import lose_dns
 
 
-async def test_a_name_that_is_not_resolved_is_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unresolved_name_is_retryable(monkeypatch: pytest.MonkeyPatch) -> None:
     lose_dns(monkeypatch)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
@@ -38,6 +38,6 @@ async def test_a_name_that_is_not_resolved_is_tried_later(monkeypatch: pytest.Mo
     ),
     ids=lambda error: type(error).__name__,
 )
-def test_a_call_without_an_answer_is_tried_later(error: Exception) -> None:
+def test_call_without_response_is_retryable(error: Exception) -> None:
     fault = fault_of(error, "terminate_instances")
     assert type(fault) is TryLater and fault.is_unreachable

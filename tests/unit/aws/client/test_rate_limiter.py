@@ -1,4 +1,4 @@
-"""Calls go out in turn, never faster than AWS grants, and slower where it grants less."""
+"""API calls are sent in order, within the documented AWS rates, and more slowly after throttling."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tests.unit.aws.fakes import FakeClock
 
 
 class ThrottlingApi:
-    """EC2's own bucket, as its documentation has it."""
+    """Token bucket of EC2, as documented."""
 
     def __init__(self, per_second: float, burst: float, clock: FakeClock) -> None:
         self._per_second, self._burst, self._clock = per_second, burst, clock
@@ -29,7 +29,7 @@ class ThrottlingApi:
     ("operation", "rate"),
     [("describe_instances", READS), ("list_instance_profiles", READS), ("create_launch_template", WRITES)],
 )
-def test_reads_and_writes_have_their_rates(operation: str, rate: Rate) -> None:
+def test_reads_and_writes_have_separate_rates(operation: str, rate: Rate) -> None:
     assert rate_of(operation) == rate
 
 
@@ -43,7 +43,7 @@ def test_reads_and_writes_have_their_rates(operation: str, rate: Rate) -> None:
         ("describe_instances", 20, 100),
     ],
 )
-def test_no_rate_is_above_what_aws_documents(operation: str, refill: float, bucket: float) -> None:
+def test_no_rate_exceeds_documented_limits(operation: str, refill: float, bucket: float) -> None:
     assert rate_of(operation).per_second <= refill and rate_of(operation).burst <= bucket
 
 
@@ -52,7 +52,7 @@ def make_bucket(rate: Rate) -> tuple[TokenBucket, FakeClock]:
     return TokenBucket(rate, clock=clock, sleep=clock.sleep), clock
 
 
-async def test_a_burst_goes_out_at_once_and_the_rest_in_turn() -> None:
+async def test_burst_is_sent_at_once_and_rest_in_order() -> None:
     (bucket, clock), done = make_bucket(Rate(per_second=50, burst=3)), list[tuple[int, float]]()
 
     async def take(number: int) -> None:
@@ -63,27 +63,27 @@ async def test_a_burst_goes_out_at_once_and_the_rest_in_turn() -> None:
     assert done == [(0, 0), (1, 0), (2, 0), (3, 0.02), (4, 0.04)]
 
 
-async def test_in_no_second_more_fleets_are_called_than_are_refilled() -> None:
+async def test_create_fleet_never_exceeds_refill_rate_per_second() -> None:
     bucket, clock = make_bucket(rate_of("create_fleet"))
     times = [await acquired_at(bucket, clock) for _ in range(50)]
     assert max(sum(1 for other in times if one <= other < one + 0.999) for one in times) <= 5
 
 
-async def test_after_a_refusal_nothing_of_the_burst_is_left() -> None:
+async def test_throttling_empties_bucket() -> None:
     bucket, clock = make_bucket(Rate(per_second=20, burst=100))
     bucket.on_throttled()
     await bucket.acquire()
     assert clock.now == pytest.approx(1 / 14, rel=0.01)
 
 
-async def test_refusals_that_come_together_slow_it_down_once() -> None:
+async def test_concurrent_throttling_reduces_rate_once() -> None:
     bucket, _ = make_bucket(Rate(per_second=10, burst=1))
     for _ in range(10):
         bucket.on_throttled()
     assert bucket.per_second == pytest.approx(7)
 
 
-async def test_the_pace_comes_back_when_nothing_is_refused() -> None:
+async def test_rate_recovers_without_throttling() -> None:
     bucket, clock = make_bucket(Rate(per_second=10, burst=1))
     bucket.on_throttled()
     await clock.sleep(60)
@@ -91,8 +91,8 @@ async def test_the_pace_comes_back_when_nothing_is_refused() -> None:
     assert bucket.per_second == 10
 
 
-async def test_where_less_is_granted_it_is_found_and_nearly_used_up() -> None:
-    """A refill of 2 per second, though 5 are documented: others in the account use the rest."""
+async def test_lower_account_rate_is_found_and_mostly_used() -> None:
+    """The refill rate is 2 per second although 5 are documented, because other clients of the account use the rest."""
     bucket, clock = make_bucket(rate_of("create_fleet"))
     api, done, throttled = ThrottlingApi(2, 50, clock), 0, 0
     while done < 500:
@@ -114,7 +114,7 @@ async def test_replicas_share_a_rate() -> None:
     assert bucket.per_second == 2.5
 
 
-async def test_apis_do_not_wait_for_each_other() -> None:
+async def test_operations_have_independent_buckets() -> None:
     buckets = TokenBuckets()
     for _ in range(40):
         buckets.bucket_for("create_fleet").on_throttled()

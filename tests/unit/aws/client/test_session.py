@@ -1,4 +1,4 @@
-"""The botocore session of the adapters: the same services as botocore's own, with less to hold and quicker times."""
+"""The botocore session of the adapters: the services of botocore with smaller models and faster time parsing."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -18,7 +18,7 @@ ZONES = st.integers(-12, 14).map(lambda hours: timezone(timedelta(hours=hours)))
 
 
 @given(st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1), timezones=ZONES))
-def test_times_are_what_botocore_reads(at: datetime) -> None:
+def test_times_parse_like_botocore(at: datetime) -> None:
     for text in (at.isoformat(), at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z"), str(int(at.timestamp()))):
         assert parse_datetime(text) == parse_timestamp(text), text
     seconds: Any = at.timestamp()
@@ -26,13 +26,13 @@ def test_times_are_what_botocore_reads(at: datetime) -> None:
 
 
 @pytest.mark.parametrize("text", ["2026-13-01T00:00:00Z", "soon"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_invalid_time_is_rejected(text: str) -> None:
     with pytest.raises(ValueError):
         parse_datetime(text)
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_a_service_is_botocores_without_its_prose(service: str) -> None:
+def test_service_model_equals_botocore_without_documentation(service: str) -> None:
     ours: Any = new_session().get_service_model(service)
     theirs: Any = get_session().get_service_model(service)
     assert ours.operation_names == theirs.operation_names
@@ -48,7 +48,7 @@ def test_a_service_is_botocores_without_its_prose(service: str) -> None:
 
 
 class RecordingInstance(dict[str, Any]):
-    """An instance that has everything, and knows what it was asked for."""
+    """An instance with every field, which records the fields that are read."""
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(fields)
@@ -63,7 +63,7 @@ class RecordingInstance(dict[str, Any]):
         return super().__getitem__(key)
 
 
-def test_all_that_is_read_of_an_instance_is_there_to_be_read() -> None:
+def test_instance_model_has_all_fields_that_are_read() -> None:
     read_keys: set[str] = set()
     for preference in ("capacity-reservations-only", "open"):
         raw = RecordingInstance(
@@ -78,7 +78,7 @@ def test_all_that_is_read_of_an_instance_is_there_to_be_read() -> None:
 
 
 def plain(model: Any) -> Any:
-    """Members that are called documentation stay."""
+    """Remove documentation; members named "documentation" stay."""
     if isinstance(model, dict):
         return {
             key: plain(value) for key, value in model.items() if not (key == "documentation" and isinstance(value, str))

@@ -1,4 +1,4 @@
-"""The doctor's AWS checks on the stand-in: each names what is wrong and what to do, and none changes anything."""
+"""AWS account checks of the doctor."""
 
 import pytest
 
@@ -12,5 +12,5 @@ from tenure.aws.doctor.account import class_of
      ("x2idn.16xlarge", "X"), ("f1.2xlarge", "F"), ("dl1.24xlarge", "DL"), ("u-6tb1.56xlarge", ""),
      ("hpc7a.96xlarge", "")],
 )  # fmt: skip
-def test_every_type_counts_against_the_quota_of_its_class(instance_type: str, named: str) -> None:
+def test_instance_type_counts_against_quota_of_its_class(instance_type: str, named: str) -> None:
     assert class_of(instance_type) == named

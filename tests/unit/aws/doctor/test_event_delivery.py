@@ -1,4 +1,4 @@
-"""What the doctor finds of the queue and its rules: each fault names the object, what is wrong, and what to do."""
+"""Doctor checks of the interruption queue and its rules: each finding names the object, the problem and the fix."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ RULES: dict[str, dict[str, Any]] = {
     "health": {"source": ["aws.health"], "detail-type": ["AWS Health Event"]},
     "state": {"source": ["aws.ec2"], "detail-type": [STATE_CHANGE]},
 }
-"""As Karpenter's template makes them."""
+"""Rules of Karpenter's CloudFormation template."""
 
 
 def allow(**condition: Any) -> dict[str, Any]:
@@ -52,7 +52,7 @@ DENY_HTTP = {
 
 
 class Account:
-    """What SQS, EventBridge and KMS would answer; a sound installation unless a test takes something away."""
+    """Fake SQS, EventBridge and KMS with a correct setup that tests change."""
 
     def __init__(self) -> None:
         self.region = REGION
@@ -95,7 +95,7 @@ class Account:
         return {"Attributes": self.attributes}
 
     def list_rule_names_by_target(self, *, TargetArn: str, EventBusName: str, NextToken: str = "") -> Any:
-        """One a page, since there may be more of them than AWS puts on one."""
+        """Return one name per page, because AWS may return several pages."""
         names = [n for n, one in self.rules.items() if one["bus"] == EventBusName and TargetArn in one["targets"]]
         first = int(NextToken or 0)
         more = {"NextToken": str(first + 1)} if first + 1 < len(names) else {}
@@ -132,12 +132,12 @@ async def findings(account: Account, *ignored: EventKind, queue: str = "demo") -
 
 
 async def find_problem(account: Account, *ignored: EventKind) -> Finding:
-    """The one thing that is not as it should be."""
+    """The only finding that is not ok."""
     [one] = [one for one in (await findings(account, *ignored)).values() if one.level != "ok"]
     return one
 
 
-async def test_a_sound_installation_has_nothing_to_mend(account: Account) -> None:
+async def test_correct_setup_has_no_problems(account: Account) -> None:
     found = await findings(account)
     assert {one.level for one in found.values()} == {"ok"}
     assert "spot" in found["rule for spotInterruption"].message
@@ -146,7 +146,7 @@ async def test_a_sound_installation_has_nothing_to_mend(account: Account) -> Non
     }
 
 
-async def test_a_queue_that_is_not_there_is_named_with_its_region(account: Account) -> None:
+async def test_missing_queue_is_named_with_region(account: Account) -> None:
     [one] = (await findings(account, queue="other")).values()
     assert (one.level, one.subject) == ("problem", "queue other")
     assert REGION in one.message and "events.yaml" in one.todo and "INTERRUPTION_QUEUE" in one.todo
@@ -161,7 +161,7 @@ async def test_a_queue_that_is_not_there_is_named_with_its_region(account: Accou
         ("describe_rule", "unknown", "events:DescribeRule"),
     ],
 )
-async def test_a_missing_permission_is_named(account: Account, method: str, level: str, permission: str) -> None:
+async def test_missing_permission_is_named(account: Account, method: str, level: str, permission: str) -> None:
     account.faults[method] = Forbidden("access denied")
     one = await find_problem(account)
     assert one.level == level and permission in one.todo
@@ -176,17 +176,17 @@ async def test_a_missing_permission_is_named(account: Account, method: str, leve
         ("health", "scheduledChange", "advice"),
     ],
 )
-async def test_a_missing_rule_is_named_by_its_kind(account: Account, name: str, kind: EventKind, level: str) -> None:
+async def test_missing_rule_is_named_by_event_kind(account: Account, name: str, kind: EventKind, level: str) -> None:
     del account.rules[name]
     one = await find_problem(account)
     assert (one.level, one.subject) == (level, f"rule for {kind}")
     assert "no rule sends them" in one.message
     assert f"{kind[0].upper()}{kind[1:]}=true" in one.todo and QUEUE in one.todo and REGION in one.todo
     assert RULES[name]["detail-type"][0] in one.todo
-    assert (await findings(account, kind))[f"rule for {kind}"].level == "ok", "every pool ignores it"
+    assert (await findings(account, kind))[f"rule for {kind}"].level == "ok", "every NodePool ignores it"
 
 
-async def test_a_rule_for_states_is_wanted_for_both_kinds(account: Account) -> None:
+async def test_state_change_rule_must_cover_both_kinds(account: Account) -> None:
     account.rule("state", {**RULES["state"], "detail": {"state": ["stopping", "stopped"]}})
     assert (await find_problem(account)).subject == "rule for instanceTerminating"
     account.rule("state", {**RULES["state"], "detail": {"state": ["running"]}})
@@ -197,7 +197,7 @@ async def test_a_rule_for_states_is_wanted_for_both_kinds(account: Account) -> N
     ]
 
 
-async def test_a_rule_that_is_disabled_is_named_with_the_command_that_enables_it(account: Account) -> None:
+async def test_disabled_rule_is_named_with_enable_command(account: Account) -> None:
     account.rules["spot"]["State"] = "DISABLED"
     one = await find_problem(account)
     assert "rule spot is disabled" in one.message
@@ -206,7 +206,7 @@ async def test_a_rule_that_is_disabled_is_named_with_the_command_that_enables_it
     assert (await findings(account))["rule for spotInterruption"].level == "ok"
 
 
-async def test_a_rule_with_another_target_is_named_with_where_it_sends(account: Account) -> None:
+async def test_rule_with_another_target_is_named_with_its_target(account: Account) -> None:
     elsewhere = f"arn:aws:sqs:us-east-1:{ACCOUNT}:demo"
     account.rules["spot"]["targets"] = [elsewhere]
     one = await find_problem(account)
@@ -218,7 +218,7 @@ async def test_a_rule_with_another_target_is_named_with_where_it_sends(account: 
     assert "no rule sends them here: " in (await find_problem(account)).message
 
 
-async def test_a_rule_of_another_cluster_in_the_region_is_told_and_left_alone(account: Account) -> None:
+async def test_rule_of_another_cluster_is_named_but_not_to_be_changed(account: Account) -> None:
     other = f"arn:aws:sqs:{REGION}:{ACCOUNT}:other-cluster"
     account.rules["spot"]["targets"] = [other]
     one = await find_problem(account)
@@ -226,7 +226,7 @@ async def test_a_rule_of_another_cluster_in_the_region_is_told_and_left_alone(ac
     assert "put-targets" not in one.todo and "SpotInterruption=true" in one.todo
 
 
-async def test_a_rule_on_another_bus_hears_nothing_of_aws(account: Account) -> None:
+async def test_rule_on_another_bus_is_named(account: Account) -> None:
     account.rules["spot"]["bus"] = "orders"
     one = await find_problem(account)
     assert "rule spot is on the bus orders" in one.message and "default bus" in one.todo
@@ -243,7 +243,7 @@ async def test_a_rule_on_another_bus_hears_nothing_of_aws(account: Account) -> N
         ((allow(StringEquals={"aws:SourceAccount": "999999999999"}),), "the condition of AllowRules is not met"),
     ],
 )
-async def test_a_policy_that_lets_eventbridge_send_nothing_says_why(
+async def test_queue_policy_that_blocks_eventbridge_is_explained(
     account: Account, statements: tuple[dict[str, Any], ...], message: str
 ) -> None:
     account.policy(*statements)
@@ -254,7 +254,7 @@ async def test_a_policy_that_lets_eventbridge_send_nothing_says_why(
     )
 
 
-async def test_a_policy_for_some_rules_names_those_that_it_forgets(account: Account) -> None:
+async def test_queue_policy_for_some_rules_names_missing_rules(account: Account) -> None:
     account.policy(allow(ArnEquals={"aws:SourceArn": [RULE + name for name in RULES if name != "health"]}))
     one = await find_problem(account)
     assert "does not allow the rules health to send" in one.message
@@ -262,7 +262,7 @@ async def test_a_policy_for_some_rules_names_those_that_it_forgets(account: Acco
     assert (await findings(account))["queue demo"].level == "ok"
 
 
-async def test_a_statement_without_resource_allows_the_queue_but_one_without_action_allows_nothing(
+async def test_queue_policy_needs_action_but_no_resource(
     account: Account,
 ) -> None:
     account.policy({key: value for key, value in allow().items() if key != "Resource"})
@@ -271,7 +271,7 @@ async def test_a_statement_without_resource_allows_the_queue_but_one_without_act
     assert "no statement allows" in (await find_problem(account)).message
 
 
-async def test_a_queue_that_anybody_may_send_to_is_told(account: Account) -> None:
+async def test_public_queue_policy_is_reported(account: Account) -> None:
     account.policy(allow() | {"Principal": "*"})
     found = await check_events(cast(AwsClients, account), "demo")
     assert [one.message for one in found if one.level == "advice"] == ["its policy allows everyone to send to it"]
@@ -300,7 +300,7 @@ async def test_a_queue_that_anybody_may_send_to_is_told(account: Account) -> Non
         ),
     ],
 )
-async def test_how_long_an_outage_messages_survive_is_said_in_minutes(
+async def test_message_retention_is_reported_in_minutes(
     account: Account, more: dict[str, str], level: str, minutes: str
 ) -> None:
     account.attributes |= more
@@ -313,7 +313,7 @@ def key_statement(*actions: str, **fields: Any) -> dict[str, Any]:
     return {"Effect": "Allow", **service, **fields}
 
 
-async def test_sqs_s_own_key_of_kms_is_none_that_eventbridge_can_use(account: Account) -> None:
+async def test_default_sqs_kms_key_is_rejected(account: Account) -> None:
     account.attributes["KmsMasterKeyId"] = "alias/aws/sqs"
     one = await find_problem(account)
     assert (one.level, one.subject) == ("problem", "queue demo key") and "SSE-SQS" in one.todo
@@ -327,7 +327,7 @@ async def test_sqs_s_own_key_of_kms_is_none_that_eventbridge_can_use(account: Ac
         (key_statement("kms:*", Principal={"AWS": f"arn:aws:iam::{ACCOUNT}:root"}), "problem", "kms:Decrypt"),
     ],
 )
-async def test_a_key_of_one_s_own_has_to_let_eventbridge_use_it(
+async def test_custom_kms_key_must_allow_eventbridge(
     account: Account, statement: dict[str, Any], level: str, message: str
 ) -> None:
     account.attributes["KmsMasterKeyId"] = "alias/own"
@@ -336,7 +336,7 @@ async def test_a_key_of_one_s_own_has_to_let_eventbridge_use_it(
     assert one.level == level and message in one.message
 
 
-async def test_a_key_that_is_gone_off_or_not_to_be_looked_at_is_told_apart(account: Account) -> None:
+async def test_unusable_and_unreadable_keys_are_distinguished(account: Account) -> None:
     account.attributes["KmsMasterKeyId"] = "alias/own"
     account.key["KeyState"] = "PendingDeletion"
     assert "is PendingDeletion" in (await find_problem(account)).message

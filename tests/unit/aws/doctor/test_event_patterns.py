@@ -1,4 +1,4 @@
-"""Patterns of EventBridge rules are read as EventBridge reads them, and asked with events that the worker reads."""
+"""EventBridge rule patterns match sample events as in EventBridge, and the worker can parse the sample events."""
 
 import json
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ MAINTENANCE = events_of("scheduledChange")[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_is_asked_for_with_events_that_the_worker_takes_for_it(kind: EventKind) -> None:
+def test_sample_events_parse_as_their_kind(kind: EventKind) -> None:
     for event in events_of(kind):
         read = parse(json.dumps(event), sent=datetime(2026, 1, 1, tzinfo=UTC))
         assert read.kind == kind, read.why
@@ -50,15 +50,15 @@ def test_each_kind_is_asked_for_with_events_that_the_worker_takes_for_it(kind: E
         ({}, False),
     ],
 )
-def test_a_pattern_matches_what_eventbridge_would_send(pattern: dict[str, Any], matched: bool) -> None:
+def test_pattern_matches_like_eventbridge(pattern: dict[str, Any], matched: bool) -> None:
     assert matches_pattern(json.dumps(pattern), SPOT) is matched
 
 
-def test_a_pattern_looks_into_lists_of_objects() -> None:
+def test_pattern_matches_in_lists_of_objects() -> None:
     assert matches_pattern('{"detail": {"affectedEntities": {"entityValue": [{"prefix": "i-"}]}}}', MAINTENANCE)
     assert not matches_pattern('{"detail": {"affectedEntities": {"entityValue": ["vol-1"]}}}', MAINTENANCE)
 
 
 @pytest.mark.parametrize("pattern", ["", "{", "[]", "null"])
-def test_what_is_no_pattern_matches_nothing(pattern: str) -> None:
+def test_invalid_pattern_matches_nothing(pattern: str) -> None:
     assert not matches_pattern(pattern, SPOT)

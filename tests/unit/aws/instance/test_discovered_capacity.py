@@ -1,4 +1,4 @@
-"""Launches go by what nodes have shown of their memory: in what is chosen, and in what NodeClaims show."""
+"""Discovered memory changes the instance types that are selected and the resources of NodeClaims."""
 
 from typing import Any
 
@@ -24,12 +24,12 @@ def select_types(types: ResolvedTypes, memory: str) -> list[str]:
     requested = build_nodeclaim(
         ("node.kubernetes.io/instance-type", "In", *TYPES), requests={"cpu": "1", "memory": memory}
     )
-    unmarked: Any = lambda *_: False  # noqa: E731 -- nothing was refused lately
-    selection = select_offerings(requested, types, ZONES, unmarked, lambda _: 0)
+    is_unavailable: Any = lambda *_: False  # noqa: E731 -- no offering is unavailable
+    selection = select_offerings(requested, types, ZONES, is_unavailable, lambda _: 0)
     return [one.type.name for one in selection.candidates] if selection else []
 
 
-def test_a_type_that_is_smaller_than_estimated_is_not_launched_for_what_does_not_fit() -> None:
+def test_type_smaller_than_estimated_is_not_selected_for_large_requests() -> None:
     assert IMAGE
     assert select_types(RESOLVED, "6800Mi") == ["m5.large", "m5.xlarge"]
     assert select_types(RESOLVED.with_discovered(discovered_memory(7000)), "6800Mi") == ["m5.xlarge"]
@@ -37,7 +37,7 @@ def test_a_type_that_is_smaller_than_estimated_is_not_launched_for_what_does_not
     assert select_types(RESOLVED.with_discovered(discovered_memory(7900)), "7100Mi") == ["m5.large", "m5.xlarge"]
 
 
-def test_what_another_image_or_another_spec_shows_does_not_count() -> None:
+def test_discovered_memory_applies_to_its_image_and_spec_only() -> None:
     for known in (discovered_memory(7000, "ami-other"), discovered_memory(7000, image_spec_key(IMAGE, "456"))):
         assert select_types(RESOLVED.with_discovered(known, "123"), "6800Mi") == ["m5.large", "m5.xlarge"]
     assert select_types(
@@ -45,7 +45,7 @@ def test_what_another_image_or_another_spec_shows_does_not_count() -> None:
     ) == ["m5.xlarge"]
 
 
-def test_the_node_claim_shows_the_memory_that_such_machines_have() -> None:
+def test_nodeclaim_has_discovered_memory() -> None:
     instance = FleetInstance(
         instance_id="i-1",
         instance_type="m5.large",
@@ -63,10 +63,10 @@ def test_the_node_claim_shows_the_memory_that_such_machines_have() -> None:
     assert facts[0].capacity["cpu"] == facts[1].capacity["cpu"]
 
 
-def test_what_was_worked_out_serves_until_something_new_is_learnt() -> None:
+def test_types_are_cached_until_new_discovery() -> None:
     assert RESOLVED.with_discovered(discovered_memory(7000)) is RESOLVED.with_discovered(discovered_memory(7000))
     assert select_types(RESOLVED.with_discovered(discovered_memory(7900)), "6800Mi") == ["m5.large", "m5.xlarge"]
 
 
-def test_nothing_learnt_leaves_the_types_as_they_are() -> None:
+def test_no_discovery_keeps_types() -> None:
     assert RESOLVED.with_discovered(DiscoveredCapacity()) is RESOLVED

@@ -1,4 +1,4 @@
-"""Which types and offerings a claim is launched with."""
+"""Instance types and offerings that a NodeClaim is launched with."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def names(selection: Selection | None) -> list[str]:
     return [] if selection is None else [one.type.name for one in selection.candidates]
 
 
-def test_only_types_that_fit_requirements_and_requests() -> None:
+def test_types_fit_requirements_and_requests() -> None:
     of = types(region("m5.large", "m5.xlarge", "m6g.large", "c5.large"))
     arch = (labels.ARCH, "In", "amd64")
     assert names(select_for(of, build_nodeclaim(ON_DEMAND, arch, requests={"memory": "4Gi"}))) == [
@@ -43,7 +43,7 @@ def test_only_types_that_fit_requirements_and_requests() -> None:
     assert names(select_for(of, build_nodeclaim(ON_DEMAND, (CPU, "Gt", "2")))) == ["m5.xlarge"]
 
 
-def test_cheapest_first_and_no_more_than_one_request_takes() -> None:
+def test_cheapest_types_are_first_and_limited_in_number() -> None:
     of = types(region())
     found = select_for(of, build_nodeclaim(ON_DEMAND))
     assert found is not None
@@ -52,19 +52,19 @@ def test_cheapest_first_and_no_more_than_one_request_takes() -> None:
     assert prices == sorted(prices)
 
 
-def test_spot_before_on_demand_where_both_are_allowed() -> None:
+def test_spot_is_preferred_to_on_demand() -> None:
     of = types(region("m5.large"))
     both, only = select_for(of, build_nodeclaim(EITHER)), select_for(of, build_nodeclaim(ON_DEMAND))
     assert both is not None and both.capacity_type == labels.SPOT
     assert only is not None and only.capacity_type == labels.ON_DEMAND
 
 
-def test_spot_dearer_than_the_cheapest_on_demand_is_left_out() -> None:
+def test_spot_above_cheapest_on_demand_price_is_left_out() -> None:
     of = types(region("m5.large", "m5.4xlarge", spot=0.9, on_demand={"m5.large": 0.1, "m5.4xlarge": 0.8}))
     assert names(select_for(of, build_nodeclaim(EITHER))) == ["m5.large"]
 
 
-def test_zones_follow_requirements_subnets_and_marks() -> None:
+def test_zones_follow_requirements_subnets_and_unavailable_offerings() -> None:
     of = types(region("m5.large"))
     zones = (labels.ZONE, "In", "us-west-2a", "us-west-2b")
     found = select_for(of, build_nodeclaim(ON_DEMAND, zones), ("m5.large", "us-west-2a", "on-demand"))
@@ -73,21 +73,21 @@ def test_zones_follow_requirements_subnets_and_marks() -> None:
     assert select_for(of, build_nodeclaim(ON_DEMAND, (labels.ZONE, "In", "us-west-2d"))) is None
 
 
-def test_zone_ids_are_heeded() -> None:
+def test_zone_ids_limit_offerings() -> None:
     of = types(region("m5.large"))
     found = select_for(of, build_nodeclaim(ON_DEMAND, (labels.ZONE_ID, "In", "usw2-az3")))
     assert found is not None
     assert [one.zone for one in found.candidates[0].offerings] == ["us-west-2c"]
 
 
-def test_metal_and_accelerators_only_for_those_who_ask() -> None:
+def test_metal_and_accelerators_need_a_request() -> None:
     of = types(region("m5.large", "m5.metal", "g5.xlarge", "inf2.xlarge"))
     assert names(select_for(of, build_nodeclaim(ON_DEMAND))) == ["m5.large"]
     assert names(select_for(of, build_nodeclaim(ON_DEMAND, requests={labels.NVIDIA_GPU: "1"}))) == ["g5.xlarge"]
     assert names(select_for(of, build_nodeclaim(ON_DEMAND, requests={"cpu": "90"}))) == ["m5.metal"]
 
 
-def test_a_label_that_a_type_lacks_excludes_it() -> None:
+def test_required_label_excludes_types_without_it() -> None:
     of = types(region("m5.large", "g5.xlarge"))
     has_gpu = ("karpenter.k8s.aws/instance-gpu-count", "Exists")
     assert names(select_for(of, build_nodeclaim(ON_DEMAND, has_gpu))) == ["g5.xlarge"]
@@ -97,14 +97,14 @@ def test_a_label_that_a_type_lacks_excludes_it() -> None:
     assert select_for(of, build_nodeclaim(ON_DEMAND, reserved)) is None
 
 
-def test_labels_of_the_pool_do_not_exclude_types() -> None:
+def test_nodepool_labels_do_not_exclude_types() -> None:
     of = types(region("m5.large"))
     assert names(
         select_for(of, build_nodeclaim(ON_DEMAND, ("team", "In", "a"), (labels.NODEPOOL, "In", "general")))
     ) == ["m5.large"]
 
 
-def test_min_values_keep_their_variety_through_the_cut() -> None:
+def test_min_values_survive_limit_of_types() -> None:
     of = types(region())
     base = build_nodeclaim(ON_DEMAND)
     raw = base.to_object()
@@ -116,7 +116,7 @@ def test_min_values_keep_their_variety_through_the_cut() -> None:
     assert len({one.type.labels[labels.INSTANCE_FAMILY] for one in found.candidates}) >= 50
 
 
-def test_min_values_that_cannot_be_kept_leave_nothing_unless_relaxed() -> None:
+def test_unsatisfiable_min_values_select_nothing_unless_relaxed() -> None:
     of = types(region("m5.large", "c5.large"))
     raw = build_nodeclaim(ON_DEMAND).to_object()
     raw["spec"]["requirements"].append({"key": labels.INSTANCE_FAMILY, "operator": "Exists", "minValues": 3})
@@ -125,7 +125,7 @@ def test_min_values_that_cannot_be_kept_leave_nothing_unless_relaxed() -> None:
     assert names(select_for(of, NodeClaim.from_object(raw))) == ["c5.large", "m5.large"]
 
 
-def test_tenancy_is_dedicated_only_where_nothing_else_is_allowed() -> None:
+def test_dedicated_tenancy_needs_exclusive_requirement() -> None:
     of = types(region("m5.large"))
     plain = select_for(of, build_nodeclaim(ON_DEMAND))
     dedicated = select_for(of, build_nodeclaim(ON_DEMAND, (labels.INSTANCE_TENANCY, "In", "dedicated")))
@@ -133,7 +133,7 @@ def test_tenancy_is_dedicated_only_where_nothing_else_is_allowed() -> None:
     assert dedicated is not None and dedicated.tenancy == "dedicated"
 
 
-def test_requirements_that_mean_nothing_are_an_error() -> None:
+def test_invalid_requirements_are_an_error() -> None:
     with pytest.raises(RequirementError):
         select_for(types(region("m5.large")), build_nodeclaim((CPU, "Gt", "many")))
 
@@ -148,18 +148,18 @@ def test_requirements_that_mean_nothing_are_an_error() -> None:
         ("inf2.xlarge", "ami-neuron-amd64"),
     ],
 )
-def test_each_type_boots_its_own_image_though_the_nvidia_one_is_newest(name: str, image: str) -> None:
+def test_each_type_boots_its_own_image_although_nvidia_image_is_newest(name: str, image: str) -> None:
     assert types(region(name)).by_name[name].image_id == image
 
 
-def test_one_image_per_type_whatever_the_order_of_the_images() -> None:
+def test_image_of_type_does_not_depend_on_image_order() -> None:
     status = resolved_status()
     forward = types(region())
     backward = resolve_types(region(), build_nodeclass(status | {"amis": status["amis"][::-1]}), SETTINGS)
     assert {one.name: one.image_id for one in forward.types} == {one.name: one.image_id for one in backward.types}
 
 
-def test_a_type_without_an_image_or_a_subnet_is_listed_and_not_launched() -> None:
+def test_type_without_image_or_subnet_is_listed_as_unavailable() -> None:
     bare = resolve_types(region("m5.large"), build_nodeclass(resolved_status(amis=[])), SETTINGS)
     assert [one.available for one in bare.types[0].offerings] == [False] * 6
     one_zone = {"subnets": [{"id": "subnet-a", "zone": "us-west-2a", "zoneID": "usw2-az1"}]}
@@ -177,9 +177,9 @@ def test_a_type_without_an_image_or_a_subnet_is_listed_and_not_launched() -> Non
         ("m5.large", {"networkInterfaces": [{"networkCardIndex": 0, "deviceIndex": 3, "interfaceType": "interface"}]}),
     ],
 )
-def test_types_that_cannot_do_what_the_class_says_have_nothing_available(name: str, spec: dict[str, Any]) -> None:
+def test_incompatible_types_have_no_available_offering(name: str, spec: dict[str, Any]) -> None:
     assert not any(one.available for one in types(region(name), **spec).types[0].offerings)
 
 
-def test_images_that_ask_for_nothing_fit_all() -> None:
+def test_image_without_requirements_fits_all_types() -> None:
     assert ImageMap([ResolvedAmi(id="ami-1")]).image_for({labels.ARCH: ("arm64",)}) == "ami-1"

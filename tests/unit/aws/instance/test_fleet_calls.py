@@ -1,4 +1,4 @@
-"""What CreateFleet's answer says about launch templates that this process takes to exist."""
+"""CreateFleet errors that remove launch templates from the cache."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from tests.support.aws.builders import launch_group
 
 
 class RecordingTemplates:
-    """Remembers which launch templates are to be ensured again."""
+    """Records removed launch templates."""
 
     def __init__(self) -> None:
         self.invalidated = set[str]()
@@ -28,7 +28,7 @@ class RecordingTemplates:
 
 
 async def invalidated_templates_after(*codes: str) -> set[str]:
-    """The templates that are forgotten after CreateFleet answered with these error codes."""
+    """Names of launch templates that are removed after CreateFleet errors with these codes."""
     errors = [{"ErrorCode": code, "ErrorMessage": "no", "LaunchTemplateAndOverrides": {}} for code in codes]
 
     async def call(method: object, **request: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ async def invalidated_templates_after(*codes: str) -> set[str]:
 
 
 @pytest.mark.parametrize("code", ["InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound"])
-async def test_launch_templates_that_ec2_does_not_find_are_forgotten(code: str) -> None:
+async def test_missing_launch_templates_are_removed_from_cache(code: str) -> None:
     assert await invalidated_templates_after("InsufficientInstanceCapacity", code) == {
         "karpenter.k8s.aws/0",
         "karpenter.k8s.aws/1",
@@ -56,5 +56,5 @@ async def test_launch_templates_that_ec2_does_not_find_are_forgotten(code: str) 
 
 
 @pytest.mark.parametrize("codes", [(), ("InsufficientInstanceCapacity",), ("InvalidAMIID.NotFound",)])
-async def test_launch_templates_are_kept_after_any_other_answer(codes: tuple[str, ...]) -> None:
+async def test_other_errors_keep_launch_templates(codes: tuple[str, ...]) -> None:
     assert await invalidated_templates_after(*codes) == set()

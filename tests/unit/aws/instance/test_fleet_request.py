@@ -1,4 +1,4 @@
-"""What CreateFleet is told, and what its answers come to."""
+"""CreateFleet requests and the parsing of CreateFleet results."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def fleet_error(code: str, **chosen: str) -> dict[str, Any]:
     return {"ErrorCode": code, "ErrorMessage": "no", "LaunchTemplateAndOverrides": {"Overrides": CHOSEN | chosen}}
 
 
-def test_the_request_says_the_groups_token_number_and_tags() -> None:
+def test_request_has_token_capacity_and_tags_of_group() -> None:
     one = launch_group(members=3)
     request = create_fleet_request(one)
     assert request["Type"] == "instant"
@@ -41,12 +41,12 @@ def test_the_request_says_the_groups_token_number_and_tags() -> None:
     assert tags == {labels.TAG_NODEPOOL: "general", **own}
 
 
-def test_a_claim_that_is_alone_is_named_on_its_instance() -> None:
+def test_single_nodeclaim_is_named_on_its_instance() -> None:
     tags = create_fleet_request(launch_group(members=1))["TagSpecifications"][1]["Tags"]
     assert {"Key": labels.TAG_NODECLAIM, "Value": "general-0"} in tags
 
 
-def test_spot_has_its_own_strategy() -> None:
+def test_spot_has_its_own_allocation_strategy() -> None:
     request = create_fleet_request(launch_group(capacity_type="spot"))
     assert request["SpotOptions"] == {"AllocationStrategy": "price-capacity-optimized"}
     assert "OnDemandOptions" not in request
@@ -59,14 +59,14 @@ def test_spot_has_its_own_strategy() -> None:
         ("spot", "SpotOptions", "capacity-optimized-prioritized"),
     ),
 )
-def test_prices_of_overlays_are_priorities(capacity_type: str, options: str, strategy: str) -> None:
+def test_overlay_prices_are_priorities(capacity_type: str, options: str, strategy: str) -> None:
     plain = launch_group(capacity_type=capacity_type)
-    laid = plain.model_copy(update={"request": plain.request.model_copy(update={"prioritized": True})})
-    assert create_fleet_request(laid)[options] == {"AllocationStrategy": strategy}
-    assert laid.client_token() != plain.client_token()
+    prioritized = plain.model_copy(update={"request": plain.request.model_copy(update={"prioritized": True})})
+    assert create_fleet_request(prioritized)[options] == {"AllocationStrategy": strategy}
+    assert prioritized.client_token() != plain.client_token()
 
 
-def test_overrides_stand_under_their_launch_template() -> None:
+def test_overrides_are_grouped_by_launch_template() -> None:
     configs = create_fleet_request(launch_group())["LaunchTemplateConfigs"]
     assert [len(config["Overrides"]) for config in configs] == [2, 2]
     assert configs[0]["LaunchTemplateSpecification"] == {
@@ -76,7 +76,7 @@ def test_overrides_stand_under_their_launch_template() -> None:
     assert configs[0]["Overrides"][0] == CHOSEN | {"Priority": 0.1}
 
 
-def test_the_same_group_says_the_same_and_a_new_attempt_has_a_new_token() -> None:
+def test_request_is_deterministic_and_new_attempt_has_new_token() -> None:
     assert create_fleet_request(launch_group(2)) == create_fleet_request(launch_group(2))
     assert (
         create_fleet_request(launch_group(2))["ClientToken"]
@@ -91,7 +91,7 @@ def test_the_same_group_says_the_same_and_a_new_attempt_has_a_new_token() -> Non
         [launched_instances("i-1"), launched_instances("i-2"), launched_instances("i-3", lifecycle="spot")],
     ],
 )
-def test_instances_are_told_apart_however_they_are_grouped(instances: list[dict[str, Any]]) -> None:
+def test_instances_keep_their_capacity_type(instances: list[dict[str, Any]]) -> None:
     found = parse_fleet_result(launch_group(3), {"Instances": instances})
     assert [one.instance_id for one in found.instances] == ["i-1", "i-2", "i-3"]
     assert [one.capacity_type for one in found.instances] == ["on-demand", "on-demand", "spot"]
@@ -99,13 +99,13 @@ def test_instances_are_told_apart_however_they_are_grouped(instances: list[dict[
     assert not found.errors
 
 
-def test_what_the_answer_leaves_out_is_read_from_our_own_words() -> None:
+def test_missing_result_fields_come_from_request() -> None:
     bare = {"InstanceType": "m5.large", "SubnetId": "subnet-b"}
     found = parse_fleet_result(launch_group(), {"Instances": [launched_instances("i-1", chosen=bare)]}).instances[0]
     assert (found.zone, found.image_id) == ("us-west-2b", "ami-1")
 
 
-def test_errors_are_classified_with_their_place() -> None:
+def test_errors_are_classified_with_their_offering() -> None:
     raw = {"Errors": [fleet_error("InsufficientInstanceCapacity"), fleet_error("InvalidAMIID.NotFound")]}
     invalid, short = parse_fleet_result(launch_group(), raw).errors
     assert (short.instance_type, short.zone, short.capacity_type) == ("m5.large", "us-west-2a", "on-demand")
@@ -115,13 +115,13 @@ def test_errors_are_classified_with_their_place() -> None:
 
 
 @pytest.mark.parametrize("raw", [{}, {"Instances": [], "Errors": []}])
-def test_nothing_at_all_is_a_lack_of_capacity(raw: dict[str, Any]) -> None:
+def test_empty_result_is_insufficient_capacity(raw: dict[str, Any]) -> None:
     error = parse_fleet_result(launch_group(), raw).errors[0]
     assert error.code == "UnfulfillableCapacity"
     assert error.insufficient
 
 
-def test_a_full_subnet_is_left_out_and_the_roomiest_is_taken() -> None:
+def test_full_subnet_is_left_out_and_largest_is_chosen() -> None:
     free = FreeAddresses()
     subnets = [ResolvedSubnet(id=name, zone="us-west-2a") for name in ("subnet-a", "subnet-b")]
     assert free.choose_subnets(subnets) == {"us-west-2a": "subnet-a"}
@@ -140,7 +140,7 @@ def test_a_full_subnet_is_left_out_and_the_roomiest_is_taken() -> None:
     assert free.choose_subnets(subnets) == {}
 
 
-def test_a_claim_shows_single_values_and_what_it_has() -> None:
+def test_nodeclaim_has_single_valued_labels_and_capacity() -> None:
     found = InstanceType(
         name="m5.large",
         labels={
@@ -177,7 +177,7 @@ def test_a_claim_shows_single_values_and_what_it_has() -> None:
     assert facts.annotations == {labels.INSTANCE_PROFILE_NAME: "demo_profile"}
 
 
-def test_a_claim_names_the_profile_that_its_instance_was_launched_with() -> None:
+def test_nodeclaim_names_instance_profile_of_launch() -> None:
     one = launch_group()
     launched = one.model_copy(update={"request": one.request.model_copy(update={"instance_profile": "demo_before"})})
     (instance,) = parse_fleet_result(launched, {"Instances": [{"InstanceIds": ["i-1"]}]}).instances

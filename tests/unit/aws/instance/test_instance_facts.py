@@ -1,4 +1,4 @@
-"""What an instance is read as; above all, that a gate that is off hides reservations altogether."""
+"""Instance facts from DescribeInstances, and no reservation fields while the feature gate is disabled."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ OPEN = {"CapacityReservationPreference": "open"}
         ({"CapacityReservationSpecification": ONLY}, True, "on-demand"),
     ],
 )
-def test_capacity_type_is_read_back(more: dict[str, Any], gate: bool, capacity_type: str) -> None:
+def test_capacity_type_is_read_from_instance(more: dict[str, Any], gate: bool, capacity_type: str) -> None:
     assert instance_facts(RAW | more, reserved=gate).capacity_type == capacity_type
 
 
@@ -46,18 +46,18 @@ def test_capacity_type_is_read_back(more: dict[str, Any], gate: bool, capacity_t
         ({"InstanceLifecycle": "interruptible-capacity-reservation"}, "default", True),
     ],
 )
-def test_a_reserved_instance_tells_its_reservation(more: dict[str, Any], kind: str, interruptible: bool) -> None:
+def test_reserved_instance_has_reservation_fields(more: dict[str, Any], kind: str, interruptible: bool) -> None:
     targeted = {"CapacityReservationId": "cr-1", "CapacityReservationSpecification": ONLY}
     found = instance_facts(RAW | targeted | more, reserved=True)
     assert (found.reservation_id, found.reservation_type, found.interruptible) == ("cr-1", kind, interruptible)
 
 
-def test_an_instance_in_an_open_reservation_tells_nothing_of_it() -> None:
+def test_open_reservation_is_ignored() -> None:
     found = instance_facts(RAW | {"CapacityReservationId": "cr-1"}, reserved=True)
     assert (found.reservation_id, found.reservation_type) == ("", "")
 
 
-def test_the_place_in_a_placement_group_is_read() -> None:
+def test_placement_group_partition_is_read() -> None:
     placement = {"AvailabilityZone": "us-west-2a", "GroupId": "pg-1", "PartitionNumber": 3}
     found = instance_facts(RAW | {"Placement": placement}, reserved=False)
     assert (found.placement_group, found.partition) == ("pg-1", "3")
@@ -72,16 +72,16 @@ def test_the_place_in_a_placement_group_is_read() -> None:
         }
     )
 )
-def test_with_the_gate_off_nothing_of_a_reservation_is_seen(more: dict[str, Any]) -> None:
+def test_disabled_gate_hides_reservations(more: dict[str, Any]) -> None:
     assert instance_facts(RAW | more, reserved=False) == instance_facts(RAW, reserved=False)
 
 
-def test_the_network_of_an_instance_is_read_in_one_order() -> None:
+def test_security_groups_are_sorted() -> None:
     groups = [{"GroupId": "sg-2", "GroupName": "b"}, {"GroupId": "sg-1", "GroupName": "a"}]
     found = instance_facts(RAW | {"SubnetId": "subnet-1", "SecurityGroups": groups}, reserved=False)
     assert (found.subnet_id, found.security_group_ids) == ("subnet-1", ("sg-1", "sg-2"))
 
 
-def test_an_instance_that_has_no_network_yet_has_none() -> None:
+def test_instance_without_network_has_no_subnet() -> None:
     found = instance_facts(RAW, reserved=False)
     assert (found.subnet_id, found.security_group_ids) == ("", ())

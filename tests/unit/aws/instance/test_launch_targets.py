@@ -1,4 +1,4 @@
-"""Launch templates, and the reservations and places that they and fleet requests name."""
+"""Launch templates, and the reservations and placement of launch templates and fleet requests."""
 
 import base64
 import json
@@ -54,22 +54,22 @@ def reserved_group(market: Market) -> LaunchGroup:
         ("interruptible", {"MarketType": "interruptible-capacity-reservation"}),
     ],
 )
-def test_a_template_for_a_reservation_takes_that_one_or_fails(market: Market, options: dict[str, str] | None) -> None:
+def test_reservation_template_targets_that_reservation_only(market: Market, options: dict[str, str] | None) -> None:
     found = template_targets(ON, reservation=ReservationTarget(reservation_id="cr-1", market=market))
     assert found["CapacityReservationSpecification"] == TARGETED
     assert found.get("InstanceMarketOptions") == options
 
 
-def test_any_other_template_stays_out_of_reservations_while_the_gate_is_on() -> None:
+def test_other_templates_avoid_reservations() -> None:
     assert template_targets(ON)["CapacityReservationSpecification"] == {"CapacityReservationPreference": "none"}
 
 
-def test_with_the_gate_off_reservations_are_not_spoken_of() -> None:
+def test_disabled_gate_sets_no_reservation() -> None:
     for target in (ReservationTarget(), ReservationTarget(reservation_id="cr-1", market="capacity-block")):
         assert template_targets(SETTINGS, reservation=target).keys() == {"Placement"}
 
 
-def test_group_and_partition_stand_beside_the_tenancy() -> None:
+def test_placement_group_and_partition_are_set_with_tenancy() -> None:
     placement = Placement(tenancy="dedicated", group="pg-1", partition="3")
     assert template_targets(ON, placement=placement)["Placement"] == {
         "Tenancy": "dedicated",
@@ -91,13 +91,13 @@ def test_group_and_partition_stand_beside_the_tenancy() -> None:
         ),
     ],
 )
-def test_each_kind_of_reservation_has_its_own_kind_of_fleet(market: Market, target: str, options: Any) -> None:
+def test_reservation_kind_decides_fleet_target(market: Market, target: str, options: Any) -> None:
     found = create_fleet_request(reserved_group(market))
     assert found["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == target
     assert {key: found[key] for key in found if key.endswith("Options")} == options
 
 
-def test_an_answer_tells_the_reservation_and_the_place_of_what_came_and_of_what_did_not() -> None:
+def test_fleet_result_names_reservation_and_placement_group() -> None:
     one = reserved_group("default")
     override = one.request.overrides[0]
     chosen = {"Overrides": {"InstanceType": override.instance_type, "SubnetId": override.subnet_id}}
@@ -111,7 +111,7 @@ def test_an_answer_tells_the_reservation_and_the_place_of_what_came_and_of_what_
     assert (error.reservation_id, error.insufficient, instance.placement_group) == ("cr-1", True, "pg-1")
 
 
-def test_a_launch_template_says_what_the_class_says_and_is_named_by_it() -> None:
+def test_launch_template_has_nodeclass_settings_and_name_by_hash() -> None:
     one = build_nodeclass(resolved_status(), detailedMonitoring=True, ipPrefixCount=2)
     made, other = (template(user_data=text, node_class=one, capacity_type="spot") for text in ("hello", "hallo"))
     assert base64.b64decode(made.data["UserData"]) == b"hello"
@@ -137,7 +137,7 @@ def test_launch_templates_omit_ipv6_metadata_in_isolated_regions(region: str) ->
     assert "HttpProtocolIpv6" not in made.data["MetadataOptions"]
 
 
-def test_of_efa_interfaces_the_first_is_the_nodes_own() -> None:
+def test_first_efa_interface_is_primary() -> None:
     interfaces = template(efa_interfaces=3).data["NetworkInterfaces"]
     assert [(one["NetworkCardIndex"], one["DeviceIndex"]) for one in interfaces] == [(0, 0), (1, 1), (2, 1)]
     assert {one["InterfaceType"] for one in interfaces} == {"efa"}

@@ -1,4 +1,4 @@
-"""Launch templates that exist are not looked up again while they are in use."""
+"""Existing launch templates are cached while they are in use."""
 
 from typing import cast
 
@@ -8,7 +8,7 @@ from tests.support.aws.builders import SETTINGS
 from tests.unit.aws.fakes import FakeClients
 
 
-async def test_a_use_renews_the_entry_and_an_unused_one_expires() -> None:
+async def test_use_renews_cache_entry_and_unused_entry_expires() -> None:
     clients, now = FakeClients({"describe_launch_templates": [{"LaunchTemplateName": "one"}]}), 0.0
     templates = LaunchTemplates(cast(AwsClients, clients), SETTINGS, clock=lambda: now)
     one = LaunchTemplate(name="one", data={}, tags={})

@@ -1,4 +1,4 @@
-"""The same EC2NodeClass has the same launch templates on every machine: names are hashes of what they say."""
+"""Launch template names are hashes of their content and equal on every machine."""
 
 import os
 import subprocess
@@ -14,12 +14,12 @@ al2 karpenter.k8s.aws/2660536674436458821 karpenter.k8s.aws/6775462325130716659
 bottlerocket karpenter.k8s.aws/13176999043250255512 karpenter.k8s.aws/13905547542372874667
 full karpenter.k8s.aws/10381004786484945660 karpenter.k8s.aws/2302140577386876403
 """
-"""Class, template of on-demand nodes, template of spot nodes."""
+"""Each line: EC2NodeClass, template name of on-demand nodes, template name of spot nodes."""
 
 
 @pytest.mark.parametrize(("seed", "order"), [("0", "written"), ("1", "turned"), ("4711", "turned")])
-def test_names_are_the_same_in_every_process_and_for_every_order_of_keys(seed: str, order: str) -> None:
-    """A change here renames every template: nodes do not drift by it, but each template is made once more."""
+def test_names_do_not_depend_on_process_or_key_order(seed: str, order: str) -> None:
+    """A change renames all templates: nodes do not drift, but each template is created once more."""
     command = [sys.executable, "-m", "tests.support.aws.template_names", order]
     environment = os.environ | {"PYTHONHASHSEED": seed, "TZ": "Pacific/Auckland", "LC_ALL": "C"}
     found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)

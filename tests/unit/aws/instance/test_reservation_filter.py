@@ -1,4 +1,4 @@
-"""Which reservations and partitions a launch goes into."""
+"""Capacity reservations and placement group partitions that a launch uses."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ BLOCK = ("reservationType", "capacity-block")
 
 
 def resolve_with_reservations(of: Region, *reservations: tuple[Any, ...]) -> ResolvedTypes:
-    """Each reservation as id, type, zone and more fields as in a status."""
+    """Each reservation is an ID, type, zone, and more fields as in the status."""
     found = [
         ResolvedCapacityReservation.from_object(
             {"id": r[0], "instanceType": r[1], "availabilityZone": f"us-west-2{r[2]}", **dict(r[3:])}
@@ -28,7 +28,7 @@ def resolve_with_reservations(of: Region, *reservations: tuple[Any, ...]) -> Res
 
 
 def select_for(of: ResolvedTypes, *requirements: tuple[Any, ...], **remaining: int) -> Selection | None:
-    """What a launch takes while each reservation has so much room; one that is not named has room for one."""
+    """Select with `remaining` instances per reservation; other reservations have one."""
     requested = build_nodeclaim(*(requirements or (RESERVED,)))
     return select_offerings(
         requested, of, ZONES, lambda *offering: False, lambda one: remaining.get(one.replace("-", "_"), 1)
@@ -43,7 +43,7 @@ def names(selection: Selection | None) -> list[str]:
     return [] if selection is None else [one.type.name for one in selection.candidates]
 
 
-def test_reserved_capacity_before_spot_where_it_is_allowed_and_has_room() -> None:
+def test_reserved_capacity_is_preferred_to_spot_if_available() -> None:
     of = resolve_with_reservations(region("m5.large"), ("cr-1", "m5.large", "a"))
     found = select_for(of)
     assert found is not None and (found.capacity_type, found.market) == (labels.RESERVED, "default")
@@ -51,7 +51,7 @@ def test_reserved_capacity_before_spot_where_it_is_allowed_and_has_room() -> Non
         assert other is not None and (other.capacity_type, other.market) == (labels.SPOT, "")
 
 
-def test_one_request_takes_one_kind_of_reservation_the_one_with_the_cheapest() -> None:
+def test_request_uses_cheapest_kind_of_reservation() -> None:
     of = region("m5.large", "m5.xlarge")
     kinds = (
         ("cr-1", "m5.xlarge", "a"),
@@ -64,7 +64,7 @@ def test_one_request_takes_one_kind_of_reservation_the_one_with_the_cheapest() -
     assert found is not None and (found.market, reservations(found)) == ("interruptible", ["cr-3"])
 
 
-def test_at_one_price_reservations_of_ones_own_come_before_blocks_and_those_before_interruptible_ones() -> None:
+def test_equal_prices_prefer_default_then_block_then_interruptible_reservations() -> None:
     interruptible = ("cr-3", "m5.large", "a", ("interruptible", True))
     of = region("m5.large")
     found = select_for(
@@ -75,25 +75,25 @@ def test_at_one_price_reservations_of_ones_own_come_before_blocks_and_those_befo
     assert found is not None and found.market == "capacity-block"
 
 
-def test_a_request_for_blocks_names_a_single_one() -> None:
+def test_capacity_block_request_names_one_block() -> None:
     blocks = [("cr-1", "m5.xlarge", "a", BLOCK), ("cr-2", "m5.large", "a", BLOCK), ("cr-3", "m5.large", "b", BLOCK)]
     found = select_for(resolve_with_reservations(region("m5.large", "m5.xlarge"), *blocks))
     assert (names(found), reservations(found)) == (["m5.large"], ["cr-2"])
 
 
-def test_of_a_type_one_reservation_for_each_zone_the_one_with_most_room() -> None:
+def test_zone_uses_reservation_with_most_remaining_instances() -> None:
     of = resolve_with_reservations(region("m5.large"), *(("cr-" + n, "m5.large", z) for n, z in ("1a", "2a", "3b")))
     assert reservations(select_for(of, cr_1=1, cr_2=5, cr_3=2)) == ["cr-2", "cr-3"]
 
 
-def test_types_without_a_reservation_are_left_out_once_one_has_some() -> None:
+def test_types_without_reservation_are_left_out() -> None:
     of = resolve_with_reservations(
         region("m5.large", "c5.large", "m5.xlarge"), ("cr-1", "m5.large", "a"), ("cr-2", "m5.xlarge", "a")
     )
     assert names(select_for(of)) == ["m5.large", "m5.xlarge"]
 
 
-def test_minimum_variety_is_kept_by_going_without_reservations() -> None:
+def test_min_values_take_precedence_over_reservations() -> None:
     of = resolve_with_reservations(region("m5.large", "c5.large"), ("cr-1", "m5.large", "a"))
     raw = build_nodeclaim(RESERVED).to_object()
     raw["spec"]["requirements"].append({"key": labels.INSTANCE_FAMILY, "operator": "Exists", "minValues": 2})
@@ -101,7 +101,7 @@ def test_minimum_variety_is_kept_by_going_without_reservations() -> None:
     assert found is not None and found.capacity_type == labels.SPOT
 
 
-def test_reservation_labels_decide_on_offerings_and_not_on_their_type() -> None:
+def test_reservation_requirements_limit_offerings_not_types() -> None:
     of = resolve_with_reservations(region("m5.large"), ("cr-1", "m5.large", "a"), ("cr-2", "m5.large", "a", BLOCK))
     by_id = (labels.CAPACITY_RESERVATION_ID, "In", "cr-1")
     by_kind = (labels.CAPACITY_RESERVATION_TYPE, "In", "capacity-block")
@@ -111,7 +111,7 @@ def test_reservation_labels_decide_on_offerings_and_not_on_their_type() -> None:
     assert none is not None and none.capacity_type == labels.SPOT
 
 
-def test_a_reservation_in_a_zone_without_a_subnet_or_about_to_end_is_not_used() -> None:
+def test_reservation_without_subnet_or_expiring_is_not_used() -> None:
     of = resolve_with_reservations(
         region("m5.large"), ("cr-1", "m5.large", "d"), ("cr-2", "m5.large", "a", ("state", "expiring"))
     )
@@ -119,7 +119,7 @@ def test_a_reservation_in_a_zone_without_a_subnet_or_about_to_end_is_not_used() 
     assert found is not None and found.capacity_type == labels.SPOT
 
 
-def test_reserved_capacity_costs_next_to_nothing_and_larger_machines_still_more() -> None:
+def test_reserved_price_is_near_zero_but_grows_with_size() -> None:
     of = resolve_with_reservations(
         region("m5.large", "m5.xlarge"), ("cr-1", "m5.large", "a"), ("cr-2", "m5.xlarge", "a")
     )
@@ -129,7 +129,7 @@ def test_reserved_capacity_costs_next_to_nothing_and_larger_machines_still_more(
     assert prices[0] != prices[1]
 
 
-def test_a_type_with_reservations_says_so_in_its_labels() -> None:
+def test_type_with_reservations_has_reservation_labels() -> None:
     of = resolve_with_reservations(
         region("m5.large", "c5.large"), ("cr-2", "m5.large", "a", BLOCK), ("cr-1", "m5.large", "b")
     )
@@ -153,7 +153,7 @@ def select_in_partitions(
     )
 
 
-def test_the_lowest_partition_that_is_named_is_taken_and_none_is_left_to_ec2() -> None:
+def test_lowest_required_partition_is_selected() -> None:
     key = labels.PLACEMENT_GROUP_PARTITION
     found = select_in_partitions((key, "In", "3", "2"))
     assert found is not None and found.partition == "2"
@@ -164,7 +164,7 @@ def test_the_lowest_partition_that_is_named_is_taken_and_none_is_left_to_ec2() -
     assert select_in_partitions((key, "In", "7")) is None
 
 
-def test_a_partition_that_was_refused_is_not_asked_for_again_at_once() -> None:
+def test_unavailable_partition_is_skipped() -> None:
     key = labels.PLACEMENT_GROUP_PARTITION
     found = select_in_partitions((key, "In", "3", "2"), unavailable_partitions=("2",))
     assert found is not None and found.partition == "3"

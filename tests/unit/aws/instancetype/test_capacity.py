@@ -1,4 +1,4 @@
-"""Capacity, overhead and what is left, against the figures that Karpenter publishes for AL2023."""
+"""Capacity, overhead and allocatable resources, against the values that Karpenter publishes for AL2023."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,7 +34,7 @@ def allocatable(name: str, **spec: Any) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("vcpus", "millicores"), [(1, 60), (2, 70), (3, 75), (4, 80), (8, 90), (9, 92), (16, 110), (36, 160), (96, 310)]
 )
-def test_reserved_cores_are_cut_band_by_band(vcpus: int, millicores: int) -> None:
+def test_reserved_cpu_is_computed_by_band(vcpus: int, millicores: int) -> None:
     assert reserved_millicores(vcpus) == millicores
 
 
@@ -59,7 +59,7 @@ def test_accelerators_are_counted(name: str, resource: str, count: int) -> None:
     assert capacity_of(machine(name))[resource] == count
 
 
-def test_a_machine_without_accelerators_has_none_of_their_resources() -> None:
+def test_type_without_accelerators_has_no_accelerator_resources() -> None:
     assert set(capacity_of(machine("t3.large"))) == {"cpu", "memory", "ephemeral-storage", "pods"}
 
 
@@ -78,17 +78,17 @@ def test_pods_follow_kubelet_and_family(family: str, kubelet: dict[str, int], po
     assert pods_of(machine("m5.large", family, kubelet=kubelet)) == pods
 
 
-def test_a_reserved_interface_takes_its_addresses_from_pods_but_not_from_the_reserve() -> None:
+def test_reserved_eni_reduces_pods_but_not_kube_reserved() -> None:
     one = machine("m5.large", settings=SETTINGS.model_copy(update={"reserved_enis": 1}))
     assert pods_of(one) == 2 * 9 + 2
     assert kube_reserved(one, {labels.PODS: pods_of(one)})[labels.MEMORY] == (11 * 29 + 255) * MIB
 
 
-def test_no_interface_left_means_no_pods() -> None:
+def test_no_remaining_eni_means_no_pods() -> None:
     assert eni_limited_pods(machine("m5.large"), 3) == 0
 
 
-def test_an_efa_only_interface_on_the_first_card_takes_its_place() -> None:
+def test_efa_only_interface_on_first_card_uses_its_slot() -> None:
     plain = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
     efa = {"networkCardIndex": 0, "deviceIndex": 1, "interfaceType": "efa-only"}
     one = machine("p4d.24xlarge", networkInterfaces=[plain, efa])
@@ -96,30 +96,30 @@ def test_an_efa_only_interface_on_the_first_card_takes_its_place() -> None:
     assert capacity_of(one)[labels.EFA] == 1
 
 
-def test_prefixes_are_the_operators_to_count_and_the_reserve_stays_with_the_interfaces() -> None:
+def test_ip_prefixes_do_not_change_pods_or_kube_reserved() -> None:
     one = machine("m5.large", kubelet={"maxPods": 110}, ipPrefixCount=4)
     assert pods_of(one) == 110
     assert kube_reserved(one, {labels.PODS: 110})[labels.MEMORY] == (11 * 29 + 255) * MIB
 
 
 @pytest.mark.parametrize(("percent", "mebibytes"), [(0.075, 7577), (0.0, 8192), (0.02, 8028)])
-def test_memory_is_what_ec2_says_less_a_share_for_the_hypervisor(percent: float, mebibytes: int) -> None:
+def test_memory_is_reduced_by_vm_overhead_percent(percent: float, mebibytes: int) -> None:
     settings = SETTINGS.model_copy(update={"vm_memory_overhead_percent": percent})
     assert capacity_of(machine("m5.large", settings=settings))[labels.MEMORY] == mebibytes * MIB
 
 
-def test_with_interfaces_of_its_own_a_class_gets_the_efa_that_it_names() -> None:
+def test_network_interfaces_of_nodeclass_decide_efa_count() -> None:
     plain = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
     assert labels.EFA not in capacity_of(machine("p4d.24xlarge", networkInterfaces=[plain]))
 
 
-def test_bottlerocket_reserves_memory_for_the_pods_it_may_run() -> None:
+def test_bottlerocket_reserves_memory_for_max_pods() -> None:
     one = machine("m5.large", "Bottlerocket", kubelet={"maxPods": 10})
     assert kube_reserved(one, {labels.PODS: 10})[labels.MEMORY] == (11 * 10 + 255) * MIB
 
 
 def disk(device: str, size: str = "", **more: Any) -> dict[str, Any]:
-    """Of this size, or as large as its snapshot."""
+    """A disk of this size, or of the size of its snapshot."""
     return {"deviceName": device, "ebs": {"volumeSize": size} if size else {"snapshotID": "snap-1"}, **more}
 
 
@@ -143,11 +143,11 @@ def disk(device: str, size: str = "", **more: Any) -> dict[str, Any]:
         ("AL2023", [disk("/dev/a", rootVolume=True), disk("/dev/xvda", "60G")], 60 * 10**9),
     ],
 )
-def test_ephemeral_storage_is_the_data_disk(family: str, disks: list[dict[str, Any]], size: int) -> None:
+def test_ephemeral_storage_is_size_of_data_disk(family: str, disks: list[dict[str, Any]], size: int) -> None:
     assert storage_of(machine("m5.large", family, blockDeviceMappings=disks)) == size
 
 
-def test_raid0_counts_the_local_disks_where_there_are_any() -> None:
+def test_raid0_uses_local_disks_if_any() -> None:
     assert storage_of(machine("g5.xlarge", instanceStorePolicy="RAID0")) == 250 * 10**9
     assert storage_of(machine("m5.large", instanceStorePolicy="RAID0")) == 20 * GIB
 
@@ -161,7 +161,7 @@ def test_raid0_counts_only_disks_that_are_nvme(support: str, size: int) -> None:
     assert storage_of(replace(found, info=info)) == size
 
 
-def test_kubelet_settings_change_what_is_left_key_by_key() -> None:
+def test_kubelet_settings_change_overhead_per_key() -> None:
     kubelet = {
         "kubeReserved": {"cpu": "100m"},
         "systemReserved": {"memory": "1Gi"},
@@ -178,13 +178,13 @@ def test_kubelet_settings_change_what_is_left_key_by_key() -> None:
 @pytest.mark.parametrize(
     ("text", "amount"), [("100Mi", 100 * MIB), ("10%", 100), ("0.15%", 2), ("100%", 0), ("lots", None), ("x%", None)]
 )
-def test_thresholds(text: str, amount: int | None) -> None:
+def test_eviction_thresholds_are_parsed(text: str, amount: int | None) -> None:
     assert parse_threshold(text, 1000) == amount
 
 
 @pytest.mark.parametrize(("manufacturer", "resource"), [("AMD", labels.AMD_GPU), ("Habana", labels.GAUDI)])
-def test_gpus_count_by_their_manufacturer(manufacturer: str, resource: str) -> None:
-    """EC2's list in the stand-in has neither g4ad nor dl1, so that one is made of a g5."""
+def test_gpu_resource_depends_on_manufacturer(manufacturer: str, resource: str) -> None:
+    """The type list has neither g4ad nor dl1, so the test changes a g5."""
     raw = all_types()["g5.xlarge"]
     gpu = {**raw["GpuInfo"]["Gpus"][0], "Manufacturer": manufacturer, "Count": 8}
     made = TypeInfo.from_ec2({**raw, "GpuInfo": {"Gpus": [gpu]}})

@@ -1,4 +1,4 @@
-"""How many instances a reservation is thought to have room for, between two answers of EC2."""
+"""Remaining instances of a reservation between two EC2 counts."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -38,7 +38,7 @@ def instance(reservation: str) -> FleetInstance:
     )  # fmt: skip
 
 
-def test_launches_and_terminations_since_the_count_are_added(counts: ReservationCounts, clock: Clock) -> None:
+def test_launches_and_terminations_since_count_are_added(counts: ReservationCounts, clock: Clock) -> None:
     clock.now += timedelta(seconds=1)
     counts.record_launch_result(FleetResult(instances=(instance("cr-1"), instance("cr-1"), instance(""))))
     assert counts.remaining("cr-1") == 1
@@ -49,7 +49,7 @@ def test_launches_and_terminations_since_the_count_are_added(counts: Reservation
     assert counts.remaining("cr-1") == 2
 
 
-def test_a_new_count_has_what_came_before_it_and_not_what_came_after(counts: ReservationCounts, clock: Clock) -> None:
+def test_new_count_includes_earlier_launches_only(counts: ReservationCounts, clock: Clock) -> None:
     clock.now += timedelta(seconds=1)
     counts.record_launch("cr-1")
     clock.now += timedelta(seconds=1)
@@ -60,13 +60,13 @@ def test_a_new_count_has_what_came_before_it_and_not_what_came_after(counts: Res
     assert counts.remaining("cr-1") == 1
 
 
-def test_it_is_never_less_than_none(counts: ReservationCounts) -> None:
+def test_remaining_count_is_never_negative(counts: ReservationCounts) -> None:
     for _ in range(5):
         counts.record_launch("cr-1")
     assert counts.remaining("cr-1") == 0
 
 
-def test_a_want_of_room_makes_it_full_until_ec2_counts_anew(counts: ReservationCounts, clock: Clock) -> None:
+def test_capacity_error_sets_zero_until_next_count(counts: ReservationCounts, clock: Clock) -> None:
     clock.now += timedelta(seconds=1)
     full = FleetError(code="ReservationCapacityExceeded", message="", reservation_id="cr-1", insufficient=True)
     counts.record_launch_result(FleetResult(errors=(full,)))
@@ -78,26 +78,26 @@ def test_a_want_of_room_makes_it_full_until_ec2_counts_anew(counts: ReservationC
     assert counts.remaining("cr-1") == 2
 
 
-def test_a_throttled_call_says_nothing_of_a_reservation(counts: ReservationCounts) -> None:
+def test_throttled_call_keeps_count(counts: ReservationCounts) -> None:
     throttled = FleetError(code="RequestLimitExceeded", message="", reservation_id="cr-1")
     counts.record_launch_result(FleetResult(errors=(throttled,)))
     assert counts.remaining("cr-1") == 3
 
 
-def test_what_ec2_was_never_asked_about_has_no_room(counts: ReservationCounts) -> None:
+def test_unknown_reservation_has_no_capacity(counts: ReservationCounts) -> None:
     assert counts.remaining("cr-2") == 0
     assert counts.last_reported("cr-2") is None
 
 
-def test_a_count_of_yesterday_says_nothing(counts: ReservationCounts, clock: Clock) -> None:
+def test_count_expires_after_a_day(counts: ReservationCounts, clock: Clock) -> None:
     clock.now += timedelta(hours=25)
     assert counts.remaining("cr-1") == 0
 
 
 def reservation(
-    kind: str = "capacity-block", *, active: bool = True, lasts: timedelta | None = None
+    kind: str = "capacity-block", *, active: bool = True, ends_in: timedelta | None = None
 ) -> FoundReservation:
-    end = {} if lasts is None else {"endTime": START + lasts}
+    end = {} if ends_in is None else {"endTime": START + ends_in}
     resolved = ResolvedCapacityReservation.from_object({"id": "cr-1", "reservationType": kind, **end})
     return FoundReservation(resolved=resolved, active=active, available=1)
 
@@ -106,16 +106,14 @@ def reservation(
     ("found", "state"),
     [
         (reservation("default"), "active"),
-        (reservation("default", lasts=timedelta(minutes=1)), "active"),
-        (reservation("default", lasts=timedelta(0)), None),
-        (reservation(lasts=timedelta(minutes=40, seconds=1)), "active"),
-        (reservation(lasts=timedelta(minutes=40)), "expiring"),
-        (reservation(lasts=timedelta(0)), None),
+        (reservation("default", ends_in=timedelta(minutes=1)), "active"),
+        (reservation("default", ends_in=timedelta(0)), None),
+        (reservation(ends_in=timedelta(minutes=40, seconds=1)), "active"),
+        (reservation(ends_in=timedelta(minutes=40)), "expiring"),
+        (reservation(ends_in=timedelta(0)), None),
         (reservation(active=False), None),
     ],
 )
-def test_a_block_expires_forty_minutes_early_and_nothing_is_listed_past_its_end(
-    found: FoundReservation, state: str | None
-) -> None:
+def test_capacity_block_expires_forty_minutes_early(found: FoundReservation, state: str | None) -> None:
     listed = found.resolve_at(START)
     assert (listed.state if listed else None) == state

@@ -1,4 +1,4 @@
-"""Which types cannot run what a class asks for: they stay listed and cannot be launched."""
+"""Instance types that are incompatible with an EC2NodeClass: listed, but not available."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tenure.aws.instancetype.resolver import resolve_types, why_incompatible
 from tests.support.aws.builders import SETTINGS, build_nodeclass, machine, region, resolved_status
 
 FIRST = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
-SIX = SETTINGS.model_copy(update={"cluster_dns": "fd00::a"})
+IPV6_SETTINGS = SETTINGS.model_copy(update={"cluster_dns": "fd00::a"})
 
 
 def interfaces(*more: tuple[int, int, str]) -> list[dict[str, Any]]:
@@ -44,27 +44,29 @@ def interfaces(*more: tuple[int, int, str]) -> list[dict[str, Any]]:
         ("m5.large", "AL2023", {"ipPrefixCount": 10, "networkInterfaces": interfaces()}, "ipPrefixCount"),
     ],
 )
-def test_why_a_type_cannot_be_launched(name: str, family: str, spec: dict[str, Any], expected: str) -> None:
+def test_incompatibility_reasons(name: str, family: str, spec: dict[str, Any], expected: str) -> None:
     reason = why_incompatible(machine(name, family, **spec))
     assert expected in reason
     assert bool(reason) == bool(expected)
 
 
-def test_in_an_ipv6_cluster_prefixes_take_the_place_of_ipv6_addresses() -> None:
-    none = machine("t2.large", settings=SIX, ipPrefixCount=12)
+def test_ipv6_prefixes_replace_ipv6_addresses() -> None:
+    none = machine("t2.large", settings=IPV6_SETTINGS, ipPrefixCount=12)
     assert none.info.ipv6_per_interface == 12
     assert why_incompatible(none)
-    assert not why_incompatible(machine("t2.large", settings=SIX, ipPrefixCount=11))
+    assert not why_incompatible(machine("t2.large", settings=IPV6_SETTINGS, ipPrefixCount=11))
 
 
-@pytest.mark.parametrize(("strategy", "fits"), [("cluster", False), ("spread", True), ("partition", True), ("", True)])
-def test_a_placement_group_takes_types_of_its_strategy(strategy: str, fits: bool) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "is_compatible"), [("cluster", False), ("spread", True), ("partition", True), ("", True)]
+)
+def test_placement_group_strategy_limits_types(strategy: str, is_compatible: bool) -> None:
     one = machine("t3.large")
     in_placement_group = Machine(one.info, one.family, one.kubelet, one.spec, one.settings, strategy)
-    assert (not why_incompatible(in_placement_group)) is fits
+    assert (not why_incompatible(in_placement_group)) is is_compatible
 
 
-def test_what_cannot_be_launched_is_listed_with_its_prices_and_nothing_available() -> None:
+def test_incompatible_type_is_listed_with_prices_and_unavailable() -> None:
     one = build_nodeclass(resolved_status(), connectionTracking={"udpTimeout": 60})
     types = resolve_types(region("m4.large", "m5.large"), one, SETTINGS).by_name
     assert {name: any(o.available for o in found.offerings) for name, found in types.items()} == {

@@ -1,8 +1,9 @@
-"""What pods get of well-known instance types, under AL2023's defaults, and the labels that their nodes have.
+"""Allocatable resources of well-known instance types with the defaults of AL2023, and their labels.
 
-The figures of `PUBLISHED` stand in Karpenter's own reference of instance types; those of `COMPUTED` were worked out
-apart from this code, from EC2's facts and Karpenter's formulas: interfaces x (addresses - 1) + 2 pods; memory less 7.5%
-rounded up, less 11 MiB a pod, 255 MiB and 100 MiB (64 MiB more on arm64); cores less 6, 1, 0.5, 0.5, then 0.25%.
+The values of `PUBLISHED` are from Karpenter's reference of instance types. Those of `COMPUTED` were computed without
+this code, from EC2's facts and Karpenter's formulas: pods = interfaces x (addresses - 1) + 2; memory less 7.5% (rounded
+up), 11 MiB per pod, 255 MiB and 100 MiB (64 MiB more on arm64); CPU less 6% of the first core, 1% of the second, 0.5%
+of the next two and 0.25% of the others.
 """
 
 import pytest
@@ -99,7 +100,7 @@ def labels_of(name: str, family: str = "AL2023", zones: dict[str, str] | None = 
 
 
 @pytest.mark.parametrize(("name", "millicores", "mebibytes", "pods", "branches", "mbps"), PUBLISHED)
-def test_published_figures_hold(
+def test_published_values_match(
     name: str, millicores: int, mebibytes: int, pods: int, branches: int, mbps: str
 ) -> None:
     found = allocatable(name)
@@ -110,7 +111,7 @@ def test_published_figures_hold(
 
 
 @pytest.mark.parametrize(("name", "millicores", "mebibytes", "pods"), COMPUTED)
-def test_computed_figures_hold(name: str, millicores: int, mebibytes: int, pods: int) -> None:
+def test_computed_values_match(name: str, millicores: int, mebibytes: int, pods: int) -> None:
     found = allocatable(name)
     assert (found[labels.CPU], found[labels.MEMORY], found[labels.PODS]) == (millicores, mebibytes * MIB, pods)
     assert found[labels.EPHEMERAL_STORAGE] == 17 * GIB
@@ -119,10 +120,10 @@ def test_computed_figures_hold(name: str, millicores: int, mebibytes: int, pods:
 @pytest.mark.parametrize(
     ("name", "family", "mebibytes", "pods", "gibibytes"),
     [
-        # 4 GiB and 20 GiB disks; reserved memory by the pods that run: 11 x 29 + 255.
+        # Disks of 4 GiB and 20 GiB; memory reserved for the actual pods: 11 x 29 + 255.
         ("m5.large", "Bottlerocket", 6903, 29, 17),
         ("m5.24xlarge", "Bottlerocket", 355262, 737, 17),
-        # 110 pods whatever the interfaces; reserved 11 x 110 + 255; a disk of 50 GiB, of which 44 are left.
+        # 110 pods whatever the interfaces; memory reserved: 11 x 110 + 255; 44 GiB of a 50 GiB disk remain.
         ("m5.large", "Windows2022", 6012, 110, 44),
         ("c5.4xlarge", "Windows2019", 28745, 110, 44),
         # As for AL2023.
@@ -130,7 +131,7 @@ def test_computed_figures_hold(name: str, millicores: int, mebibytes: int, pods:
         ("m5.large", "Custom", 6903, 29, 17),
     ],
 )
-def test_other_families_reserve_by_their_own_rules(
+def test_other_families_have_their_own_overhead(
     name: str, family: str, mebibytes: int, pods: int, gibibytes: int
 ) -> None:
     found = allocatable(name, family)
@@ -138,12 +139,12 @@ def test_other_families_reserve_by_their_own_rules(
     assert found[labels.EPHEMERAL_STORAGE] // GIB == gibibytes
 
 
-def test_windows_pods_take_the_addresses_of_one_interface() -> None:
+def test_windows_pods_use_addresses_of_one_interface() -> None:
     assert allocatable("m5.large", "Windows2022")[labels.PRIVATE_IPV4] == 9
     assert labels.PRIVATE_IPV4 not in allocatable("m5.large")
 
 
-def test_every_label_of_a_plain_type() -> None:
+def test_plain_type_has_all_its_labels() -> None:
     assert labels_of("m5dn.24xlarge") == {
         PREFIX + "capability-flex": ("false",),
         PREFIX + "category": ("m",),
@@ -201,7 +202,7 @@ def test_every_label_of_a_plain_type() -> None:
         ("r4.8xlarge", {"network-bandwidth": "10000"}),
     ],
 )
-def test_labels_that_set_a_type_apart(name: str, expected: dict[str, str]) -> None:
+def test_labels_of_special_types(name: str, expected: dict[str, str]) -> None:
     found = labels_of(name)
     assert {key: found[PREFIX + key] for key in expected} == {key: (value,) for key, value in expected.items()}
 
@@ -219,24 +220,24 @@ def test_labels_that_set_a_type_apart(name: str, expected: dict[str, str]) -> No
         ("trn1.32xlarge", "gpu-count"),
     ],
 )
-def test_what_a_type_does_not_have_is_no_label(name: str, key: str) -> None:
+def test_missing_feature_has_no_label(name: str, key: str) -> None:
     assert PREFIX + key not in labels_of(name)
     assert PREFIX + key in TYPE_KEYS
 
 
-def test_a_zone_may_have_no_known_id() -> None:
+def test_zone_without_known_id_has_no_zone_id_label() -> None:
     found = labels_of("m5.large", zones={"us-west-2a": "usw2-az1", "us-west-2b": ""})
     assert found[labels.ZONE] == ("us-west-2a", "us-west-2b")
     assert found[labels.ZONE_ID] == ("usw2-az1",)
 
 
-def test_windows_has_a_build_and_does_not_run_on_arm() -> None:
+def test_windows_has_build_label_and_no_arm() -> None:
     assert labels_of("m5.large", "Windows2022")[labels.WINDOWS_BUILD] == ("10.0.20348",)
     assert labels_of("m5.large", "Windows2022")[labels.OS] == ("windows",)
     assert labels_of("m6g.large", "Windows2022")[labels.OS] == ()
 
 
-def test_trunks_take_so_many_branches() -> None:
+def test_branch_interfaces_per_trunk() -> None:
     counts = {
         "a1.medium": 10, "m5.large": 9, "m5.xlarge": 18, "c5.4xlarge": 54, "c6i.12xlarge": 114, "m7g.metal": 107,
         "p5.48xlarge": 120, "m8i.metal-96xl": 98, "t3.large": 0, "m4.large": 0, "no.such": 0,

@@ -1,4 +1,4 @@
-"""When types and prices are read again, and what a reading that fails leaves."""
+"""When instance types and prices are read again, and which values remain after a failed read."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -42,7 +42,7 @@ async def prices_of(one: AwsOfferings, **status: Any) -> dict[str, float]:
     return {each.name: each.offerings[0].price for each in types}
 
 
-async def test_read_once_and_again_after_twelve_hours_beside_those_who_ask() -> None:
+async def test_region_is_read_once_and_refreshed_in_background_after_twelve_hours() -> None:
     clients, clock = FakeClients(all_responses("m5.large")), FakeClock()
     one = build_offerings(clients, clock)
     await asyncio.gather(one.region(), one.region())
@@ -57,7 +57,7 @@ async def test_read_once_and_again_after_twelve_hours_beside_those_who_ask() -> 
     assert await one.region() is not first
 
 
-async def test_prices_that_fail_are_asked_for_again_soon_and_keep_their_last_value() -> None:
+async def test_failed_price_read_keeps_values_and_is_retried() -> None:
     clients, clock = FakeClients(all_responses("m5.large", price=0.5)), FakeClock()
     one = build_offerings(clients, clock)
     assert await prices_of(one) == {"m5.large": 0.5}
@@ -72,7 +72,7 @@ async def test_prices_that_fail_are_asked_for_again_soon_and_keep_their_last_val
     assert await prices_of(one) == {"m5.large": 0.7}
 
 
-async def test_types_that_fail_later_leave_the_known_ones() -> None:
+async def test_failed_type_read_keeps_known_types() -> None:
     clients, clock = FakeClients(all_responses("m5.large")), FakeClock()
     one = build_offerings(clients, clock)
     first = await one.region()
@@ -83,14 +83,14 @@ async def test_types_that_fail_later_leave_the_known_ones() -> None:
     assert await one.region() is first
 
 
-async def test_without_a_way_out_no_price_list_is_asked_for() -> None:
+async def test_isolated_vpc_reads_no_price_list() -> None:
     clients = FakeClients(all_responses("m5.large", price=0.5))
     one = build_offerings(clients, FakeClock(), SETTINGS.model_copy(update={"isolated_vpc": True}))
     assert await prices_of(one) == {"m5.large": estimate_price(build_type_info("m5.large"))}
     assert clients.call_counts["get_products"] == 0
 
 
-async def test_one_class_is_resolved_once_until_it_changes() -> None:
+async def test_nodeclass_is_resolved_once_until_it_changes() -> None:
     one = build_offerings(FakeClients(all_responses("m5.large", "m6g.large")), FakeClock())
     status = resolved_status()
     first = await one.types_for(build_nodeclass(status))
@@ -98,7 +98,7 @@ async def test_one_class_is_resolved_once_until_it_changes() -> None:
     assert await one.types_for(build_nodeclass(status | {"subnets": status["subnets"][:1]})) is not first
 
 
-def test_spot_without_a_history_costs_as_much_as_on_demand() -> None:
+def test_spot_price_without_history_is_on_demand_price() -> None:
     prices = PriceTable({"m5.large": 0.1})
     assert prices.price("m5.large", "us-west-2a", "spot") == 0.1
     known = prices.merge(PricesRead({}, {("m5.large", "us-west-2a"): 0.03}, complete=True))
@@ -108,7 +108,7 @@ def test_spot_without_a_history_costs_as_much_as_on_demand() -> None:
     assert known.price("x1.huge", "us-west-2b", "on-demand") is None
 
 
-async def test_a_new_price_is_in_the_next_catalogue() -> None:
+async def test_new_price_is_in_next_catalogue() -> None:
     clients, clock = FakeClients(all_responses("m5.large", price=0.5)), FakeClock()
     one = build_offerings(clients, clock)
     status = resolved_status()
@@ -120,7 +120,7 @@ async def test_a_new_price_is_in_the_next_catalogue() -> None:
     assert [each.by_node_class["default"][0].offerings[0].price for each in (before, after)] == [0.5, 0.7]
 
 
-async def test_classes_that_differ_in_tags_alone_share_their_types() -> None:
+async def test_nodeclasses_with_other_tags_share_types() -> None:
     one = build_offerings(FakeClients(all_responses("m5.large", "m6g.large")), FakeClock())
     first = await one.types_for(build_nodeclass(resolved_status(), uid="a"))
     assert (
@@ -129,7 +129,7 @@ async def test_classes_that_differ_in_tags_alone_share_their_types() -> None:
     assert await one.types_for(build_nodeclass(resolved_status(), uid="c", kubelet={"maxPods": 5})) is not first
 
 
-async def test_a_type_without_a_price_is_listed_and_cannot_be_bought() -> None:
+async def test_type_without_price_is_listed_without_offerings() -> None:
     responses = all_responses("m5.large", "m6g.large")
     responses["get_products"] = [product("m5.large", 0.1), product("m6g.large", 0)]
     one = build_offerings(FakeClients(responses), FakeClock())
@@ -138,7 +138,7 @@ async def test_a_type_without_a_price_is_listed_and_cannot_be_bought() -> None:
     assert {o.price for o in types["m5.large"].offerings} == {0.1}
 
 
-async def test_a_zone_without_the_type_or_without_a_subnet_offers_nothing() -> None:
+async def test_zone_without_type_or_subnet_is_unavailable() -> None:
     responses = all_responses("m5.large", "m6g.large")
     rows = responses["describe_instance_type_offerings"]
     responses["describe_instance_type_offerings"] = [
@@ -154,14 +154,14 @@ async def test_a_zone_without_the_type_or_without_a_subnet_offers_nothing() -> N
 
 
 @pytest.mark.parametrize("region", ["us-gov-west-1", "us-gov-east-1"])
-async def test_in_govcloud_no_price_list_is_asked_for(region: str) -> None:
+async def test_govcloud_reads_no_price_list(region: str) -> None:
     clients = FakeClients(all_responses("m5.large", price=0.5))
     one = build_offerings(clients, FakeClock(), SETTINGS.model_copy(update={"region": region}))
     assert await prices_of(one) == {"m5.large": estimate_price(build_type_info("m5.large"), region)}
     assert clients.call_counts["get_products"] == 0
 
 
-async def test_in_china_prices_are_in_yuan() -> None:
+async def test_china_prices_are_in_yuan() -> None:
     clients = FakeClients({"get_products": [product("m5.large", 0.9, "CNY"), product("m5.xlarge", 0.1, "USD")]})
     settings = SETTINGS.model_copy(update={"region": "cn-north-1"})
     assert await read_on_demand(clients, settings.region) == {"m5.large": 0.9}  # type: ignore[arg-type]
@@ -175,11 +175,11 @@ async def test_in_china_prices_are_in_yuan() -> None:
         ("cn-north-1", "cn-northwest-1"),
     ],
 )
-def test_the_price_list_is_asked_where_it_is_served(region: str, pricing_region: str) -> None:
+def test_price_list_is_read_in_its_region(region: str, pricing_region: str) -> None:
     assert AwsClients(SETTINGS.model_copy(update={"region": region})).pricing.meta.region_name == pricing_region
 
 
-async def test_a_price_list_that_is_empty_is_asked_for_again_soon() -> None:
+async def test_empty_price_list_is_read_again_soon() -> None:
     responses = all_responses("m5.large", price=0.5)
     clients, clock = FakeClients(responses | {"get_products": []}), FakeClock()
     one = build_offerings(clients, clock)
@@ -189,7 +189,7 @@ async def test_a_price_list_that_is_empty_is_asked_for_again_soon() -> None:
     assert await prices_of(one) == {"m5.large": 0.5}
 
 
-async def test_of_a_spot_history_the_latest_price_of_each_zone_counts() -> None:
+async def test_latest_spot_price_per_zone_counts() -> None:
     def row(zone: str, hour: int, price: str) -> dict[str, Any]:
         at = datetime(2026, 1, 1, hour, tzinfo=UTC)
         return {"InstanceType": "m5.large", "AvailabilityZone": zone, "Timestamp": at, "SpotPrice": price}
@@ -199,25 +199,25 @@ async def test_of_a_spot_history_the_latest_price_of_each_zone_counts() -> None:
     assert await read_spot(clients) == {("m5.large", A): 0.03}  # type: ignore[arg-type]
 
 
-def test_a_zone_that_a_later_history_leaves_out_keeps_its_price() -> None:
+def test_zone_missing_in_later_history_keeps_its_price() -> None:
     prices = PriceTable().merge(PricesRead({}, {("m5.large", A): 0.03, ("m5.large", B): 0.04}, complete=True))
     later = prices.merge(PricesRead({}, {("m5.large", A): 0.05}, complete=True))
     assert (later.price("m5.large", A, "spot"), later.price("m5.large", B, "spot")) == (0.05, 0.04)
 
 
-async def test_prices_that_change_while_a_class_is_resolved_are_not_hidden_by_what_was_resolved() -> None:
+async def test_prices_changed_during_resolution_are_used_afterwards() -> None:
     clients, clock = FakeClients(all_responses("m5.large", price=0.5)), FakeClock()
     one = build_offerings(clients, clock)
     await one.region()
 
-    class Meanwhile:
-        """Answers for the placement group after the region was read anew."""
+    class RefreshingPlacement:
+        """Refreshes the region while the placement group is resolved."""
 
         async def resolve(self, node_class: object) -> None:
             if clock.now == 0:
                 clients.responses, clock.now = all_responses("m5.large", price=0.7), 13 * HOUR
                 await one.refresh()
 
-    one._placement = Meanwhile()  # type: ignore[assignment]
+    one._placement = RefreshingPlacement()  # type: ignore[assignment]
     await prices_of(one)
     assert await prices_of(one) == {"m5.large": 0.7}

@@ -1,11 +1,11 @@
-"""Prices where AWS tells none: near the public ones, and in the region's own currency and level."""
+"""Estimated prices without an AWS price list: near the public prices, in the currency and price level of the region."""
 
 import pytest
 
 from tenure.aws.instancetype.static_prices import estimate_price, larges_in
 from tests.support.aws.builders import build_type_info
 
-# Public on-demand prices of Linux in us-east-1, dollars an hour.
+# Public on-demand prices of Linux in us-east-1, in USD per hour.
 PUBLIC = {
     "t3.micro": 0.0104,
     "t3.large": 0.0832,
@@ -26,8 +26,8 @@ PUBLIC = {
     "p4d.24xlarge": 21.9576,
     "trn1.32xlarge": 21.5,
 }
-# Those whose sizes do not cost in proportion: by their parts, within a quarter.
-ROUGHLY = {
+# Types whose sizes are not priced in proportion: the sum of their parts, within 25%.
+APPROXIMATE = {
     "g4dn.xlarge": 0.526,
     "g5.xlarge": 1.006,
     "g5.12xlarge": 5.672,
@@ -39,23 +39,23 @@ ROUGHLY = {
 
 
 @pytest.mark.parametrize(("name", "price"), PUBLIC.items())
-def test_a_family_in_proportion_costs_what_is_public(name: str, price: float) -> None:
+def test_proportional_families_match_public_prices(name: str, price: float) -> None:
     assert estimate_price(build_type_info(name), "us-east-1") == pytest.approx(price, rel=0.02)
 
 
-@pytest.mark.parametrize(("name", "price"), ROUGHLY.items())
-def test_machines_with_devices_cost_about_the_sum_of_their_parts(name: str, price: float) -> None:
+@pytest.mark.parametrize(("name", "price"), APPROXIMATE.items())
+def test_types_with_devices_match_approximately(name: str, price: float) -> None:
     assert estimate_price(build_type_info(name), "us-east-1") == pytest.approx(price, rel=0.25)
 
 
-def test_govcloud_costs_more_and_china_counts_in_yuan() -> None:
+def test_govcloud_costs_more_and_china_uses_yuan() -> None:
     here = estimate_price(build_type_info("m5.large"), "us-west-2")
-    # 0.121 dollars is GovCloud's public price.
+    # GovCloud's public price is 0.121 USD.
     assert estimate_price(build_type_info("m5.large"), "us-gov-west-1") == pytest.approx(0.121, rel=0.06)
     assert estimate_price(build_type_info("m5.large"), "cn-north-1") == pytest.approx(10 * here)
 
 
-def test_a_bigger_machine_of_a_family_costs_more() -> None:
+def test_larger_type_of_family_costs_more() -> None:
     sizes = ("large", "xlarge", "2xlarge", "4xlarge", "8xlarge", "12xlarge", "16xlarge", "24xlarge")
     for family in ("m5", "c6i", "r7g"):
         prices = [
@@ -66,7 +66,7 @@ def test_a_bigger_machine_of_a_family_costs_more() -> None:
         assert prices == sorted(prices)
 
 
-def test_a_family_that_is_not_in_the_table_has_a_price_all_the_same() -> None:
+def test_unknown_family_has_a_price() -> None:
     assert estimate_price(build_type_info("r9g.large")) > estimate_price(build_type_info("r9g.medium")) > 0
 
 

@@ -1,4 +1,4 @@
-"""What resolved types depend on: all that matters makes a new key, and nothing else does."""
+"""The cache key of resolved types: relevant fields change it, other fields do not."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tenure.aws.instancetype.resolver import ResolvedTypes
 from tenure.aws.nodeclass.placement_groups import PlacementGroup
 from tests.support.aws.builders import build_nodeclass, resolved_status
 
-MATTERS: list[dict[str, Any]] = [
+RELEVANT: list[dict[str, Any]] = [
     {"kubelet": {"maxPods": 10}},
     {"kubelet": {"evictionHard": {"memory.available": "5%"}}},
     {"instanceStorePolicy": "RAID0"},
@@ -22,7 +22,7 @@ MATTERS: list[dict[str, Any]] = [
     {"amiFamily": "Custom"},
     {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]},
 ]
-MATTERS_NOT: list[dict[str, Any]] = [
+IRRELEVANT: list[dict[str, Any]] = [
     {"tags": {"a": "b"}},
     {"userData": "#!/bin/sh"},
     {"role": "another"},
@@ -44,41 +44,41 @@ def plain(status: dict[str, Any] | None = None, **spec: Any) -> EC2NodeClass:
     return build_nodeclass(resolved_status() if status is None else status, **spec)
 
 
-@pytest.mark.parametrize("spec", MATTERS, ids=lambda spec: "-".join(spec))
-def test_what_types_depend_on_makes_a_new_key(spec: dict[str, Any]) -> None:
+@pytest.mark.parametrize("spec", RELEVANT, ids=lambda spec: "-".join(spec))
+def test_relevant_fields_change_key(spec: dict[str, Any]) -> None:
     assert key(plain(**spec)) != key(plain())
 
 
-@pytest.mark.parametrize("spec", MATTERS_NOT, ids=lambda spec: "-".join(spec))
-def test_what_types_do_not_depend_on_makes_none(spec: dict[str, Any]) -> None:
+@pytest.mark.parametrize("spec", IRRELEVANT, ids=lambda spec: "-".join(spec))
+def test_irrelevant_fields_keep_key(spec: dict[str, Any]) -> None:
     assert key(plain(**spec)) == key(plain())
 
 
-def test_zones_count_and_their_subnets_order_does_not() -> None:
+def test_zones_change_key_but_subnet_order_does_not() -> None:
     status = resolved_status()
-    turned = status | {"subnets": status["subnets"][::-1]}
+    reversed_status = status | {"subnets": status["subnets"][::-1]}
     second = {"id": "subnet-z", "zone": "us-west-2a", "zoneID": "usw2-az1"}
     more = status | {"subnets": [*status["subnets"], second]}
     fewer = status | {"subnets": status["subnets"][:2]}
     moved = status | {"subnets": [{**status["subnets"][0], "zoneID": "usw2-az9"}, *status["subnets"][1:]]}
-    assert key(plain(turned)) == key(plain(more)) == key(plain())
+    assert key(plain(reversed_status)) == key(plain(more)) == key(plain())
     assert key(plain(fewer)) != key(plain())
     assert key(plain(moved)) != key(plain())
 
 
-def test_images_count_and_so_does_their_order() -> None:
+def test_images_and_their_order_change_key() -> None:
     status = resolved_status()
-    turned = status | {"amis": status["amis"][::-1]}
+    reversed_status = status | {"amis": status["amis"][::-1]}
     other = status | {"amis": [{**status["amis"][0], "id": "ami-other"}, *status["amis"][1:]]}
-    assert len({key(plain()), key(plain(turned)), key(plain(other))}) == 3
+    assert len({key(plain()), key(plain(reversed_status)), key(plain(other))}) == 3
 
 
-def test_the_region_and_the_placement_group_count() -> None:
+def test_region_and_placement_group_change_key() -> None:
     group = PlacementGroup(id="pg-1", strategy="cluster")
     assert len({key(plain()), key(plain(), epoch=2), key(plain(), group=group)}) == 3
 
 
-def test_classes_share_what_they_have_in_common_and_it_goes_with_the_last_of_them() -> None:
+def test_equal_nodeclasses_share_types_until_last_one_is_removed() -> None:
     cache, types, others = TypeCache(), ResolvedTypes(()), ResolvedTypes(())
     cache.put("a", "same", types)
     assert cache.get("b", "same") is types

@@ -1,4 +1,4 @@
-"""How far a refusal reaches, and for how long."""
+"""Scope and duration of unavailable offerings after launch errors."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ SPREAD = "You've reached the limit of instances in this spread placement group a
 def offerings_unavailable_after(
     code: str, message: str = "no", *, capacity_type: str = "on-demand", **request: Any
 ) -> tuple[UnavailableOffering, ...]:
-    """The marks that such an answer leaves."""
+    """Offerings that are unavailable after this error."""
     attempted_group = launch_group(capacity_type=capacity_type)
     attempted_group = attempted_group.model_copy(update={"request": attempted_group.request.model_copy(update=request)})
     error = {"ErrorCode": code, "ErrorMessage": message, "LaunchTemplateAndOverrides": {"Overrides": CHOSEN}}
@@ -34,7 +34,7 @@ def resolve_unavailable(
     )
 
 
-def test_a_refusal_is_remembered_for_its_offering_alone() -> None:
+def test_capacity_error_marks_its_offering_only() -> None:
     unavailable_offerings = resolve_unavailable(*offerings_unavailable_after("InsufficientInstanceCapacity"))
     assert unavailable_offerings.covers("m5.large", "us-west-2a", "on-demand")
     assert not unavailable_offerings.covers("m5.large", "us-west-2b", "on-demand")
@@ -42,7 +42,7 @@ def test_a_refusal_is_remembered_for_its_offering_alone() -> None:
     assert not unavailable_offerings.covers("c5.large", "us-west-2a", "on-demand")
 
 
-def test_another_class_heeds_the_refusal_of_an_offering_but_not_that_of_a_subnet() -> None:
+def test_capacity_error_applies_to_other_nodeclass_but_full_subnet_does_not() -> None:
     assert resolve_unavailable(*offerings_unavailable_after("InsufficientInstanceCapacity"), node_class="other").covers(
         "m5.large", "us-west-2a", "on-demand"
     )
@@ -52,7 +52,7 @@ def test_another_class_heeds_the_refusal_of_an_offering_but_not_that_of_a_subnet
     assert not resolve_unavailable(*full).covers("m5.large", "us-west-2a", "on-demand")
 
 
-def test_without_the_spot_role_no_spot_is_asked_for() -> None:
+def test_missing_spot_role_marks_all_spot_offerings() -> None:
     unavailable_offerings = resolve_unavailable(
         *offerings_unavailable_after("AuthFailure.ServiceLinkedRoleCreationNotPermitted", capacity_type="spot")
     )
@@ -60,7 +60,7 @@ def test_without_the_spot_role_no_spot_is_asked_for() -> None:
     assert not unavailable_offerings.covers("c5.large", "us-west-2c", "on-demand")
 
 
-def test_a_spread_group_that_is_full_in_a_zone_takes_no_type_there() -> None:
+def test_full_spread_group_marks_all_types_in_zone() -> None:
     unavailable_offerings = offerings_unavailable_after("InvalidParameterValue", SPREAD, placement_group="pg-1")
     inside = resolve_unavailable(*unavailable_offerings, placement_group="pg-1")
     assert inside.covers("c5.large", "us-west-2a", "spot")
@@ -68,7 +68,7 @@ def test_a_spread_group_that_is_full_in_a_zone_takes_no_type_there() -> None:
     assert not resolve_unavailable(*unavailable_offerings).covers("c5.large", "us-west-2a", "spot")
 
 
-def test_a_partition_that_has_no_room_leaves_the_others() -> None:
+def test_capacity_error_in_partition_marks_that_partition() -> None:
     unavailable_offerings = resolve_unavailable(
         *offerings_unavailable_after("InsufficientInstanceCapacity", placement_group="pg-1", partition="2"),
         placement_group="pg-1",
@@ -78,15 +78,15 @@ def test_a_partition_that_has_no_room_leaves_the_others() -> None:
 
 
 @pytest.mark.parametrize("code", ["UnauthorizedOperation", "InvalidAMIID.NotFound", "RequestLimitExceeded"])
-def test_what_is_no_lack_of_capacity_marks_nothing(code: str) -> None:
+def test_other_errors_mark_nothing(code: str) -> None:
     assert offerings_unavailable_after(code) == ()
 
 
-def test_an_answer_that_names_no_offering_marks_nothing() -> None:
+def test_error_without_offering_marks_nothing() -> None:
     assert list_unavailable_offerings(parse_fleet_result(launch_group(), {}).errors, "default", NOW) == ()
 
 
-def test_a_mark_lasts_three_minutes_and_each_refusal_renews_it() -> None:
+def test_mark_lasts_three_minutes_and_is_renewed() -> None:
     (first,) = offerings_unavailable_after("InsufficientInstanceCapacity")
     assert not resolve_unavailable(first, now=NOW + UNAVAILABLE_FOR).covers("m5.large", "us-west-2a", "on-demand")
     (renewed,) = list_unavailable_offerings([_error()], "default", NOW + timedelta(minutes=2))
@@ -97,7 +97,7 @@ def test_a_mark_lasts_three_minutes_and_each_refusal_renews_it() -> None:
     assert latest_unavailable_offerings([first, renewed], NOW + timedelta(minutes=6)) == ()
 
 
-def test_what_this_process_heard_counts_beside_what_the_caller_knows() -> None:
+def test_offerings_of_this_process_and_caller_are_combined() -> None:
     memory = UnavailableOfferings()
     memory.add(offerings_unavailable_after("InsufficientInstanceCapacity"), NOW)
     unavailable_offerings = memory.for_nodeclass((), node_class="default", placement_group="", now=NOW)

@@ -1,4 +1,4 @@
-"""EventBridge's envelopes: every kind that Karpenter reads, and that nothing in a message can do harm."""
+"""EventBridge messages: every kind that Karpenter supports, and malformed messages without exceptions."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -58,7 +58,7 @@ RETIREMENT = "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED"
         (health(ONE), "scheduledChange", "scheduled_change", RETIREMENT),
     ],
 )
-def test_every_kind_of_karpenter_is_read(message: dict[str, Any], kind: str, name: str, code: str) -> None:
+def test_every_karpenter_event_kind_is_parsed(message: dict[str, Any], kind: str, name: str, code: str) -> None:
     found = read(message)
     parsed = only_event(found)
     assert (parsed.kind, found.message_type, parsed.code) == (kind, name, code)
@@ -66,13 +66,13 @@ def test_every_kind_of_karpenter_is_read(message: dict[str, Any], kind: str, nam
     assert not found.dropped
 
 
-def test_what_karpenter_counts_from_the_queue_is_all_read() -> None:
-    """The test above names each of its words."""
+def test_all_karpenter_message_types_are_covered() -> None:
+    """The test above has each of the six message types."""
     message_types = {message_type for (_, source), message_type in KARPENTERS_KINDS.items() if source == "queue"}
     assert len(message_types) == 6
 
 
-def test_a_health_event_says_when_what_and_of_whom() -> None:
+def test_health_event_has_instances_times_and_text() -> None:
     found = read(health(ONE, OTHER, endTime="Mon, 16 Mar 2026 06:00:00 GMT", eventArn="arn:one"))
     assert [event.instance_id for event in found.interruptions] == [ONE, OTHER]
     message = found.interruptions[0].message
@@ -82,27 +82,27 @@ def test_a_health_event_says_when_what_and_of_whom() -> None:
     assert message.text == "An event scheduled for the instances."
 
 
-def test_an_arn_names_an_instance_too() -> None:
+def test_instance_arn_is_accepted() -> None:
     entity = {"entityValue": f"arn:aws:ec2:us-west-2:123456789012:instance/{ONE}"}
     assert only_event(read(health(affectedEntities=[entity]))).kind == "scheduledChange"
 
 
 @pytest.mark.parametrize("at, status", [("2026-03-10T00:00:00Z", "withdrawn"), ("2026-03-16T05:00:00Z", "over")])
-def test_a_closed_event_was_called_off_before_its_start_and_is_done_after(at: str, status: str) -> None:
+def test_closed_event_is_withdrawn_before_its_start_and_over_after(at: str, status: str) -> None:
     assert only_event(read(health(ONE, statusCode="closed"), time=at)).status == status
 
 
-def test_one_of_two_instances_may_be_done() -> None:
+def test_one_of_two_instances_may_be_resolved() -> None:
     entities = [{"entityValue": ONE, "status": "RESOLVED"}, {"entityValue": OTHER, "status": "PENDING"}]
     found = read(health(affectedEntities=entities))
     assert [event.message.status for event in found.interruptions] == ["withdrawn", "announced"]
 
 
-def test_a_start_that_cannot_be_read_is_not_known() -> None:
+def test_unreadable_start_time_is_unknown() -> None:
     assert only_event(read(health(ONE, startTime="some day"))).starts is None
 
 
-def test_a_repeat_has_the_same_id_and_another_stop_has_not() -> None:
+def test_repeated_event_has_same_id_and_later_stop_has_another() -> None:
     later = NOW + timedelta(days=3)
 
     def ids(make: Any, *more: str) -> set[str]:
@@ -114,7 +114,7 @@ def test_a_repeat_has_the_same_id_and_another_stop_has_not() -> None:
 
 
 @pytest.mark.parametrize("body", ["", "not json", "[]", "null", '{"version": "0"}', "[" * 100_000], ids=range(6))
-def test_what_is_no_envelope_is_malformed(body: str) -> None:
+def test_invalid_envelope_is_malformed(body: str) -> None:
     found = parse(body, sent=SENT)
     assert (found.dropped, found.interruptions, found.at, found.message_type) == ("malformed", (), SENT, "no_op")
     assert found.why
@@ -133,7 +133,7 @@ def test_what_is_no_envelope_is_malformed(body: str) -> None:
         ({"detail-type": ["EC2"]}, "malformed"),
     ],
 )
-def test_an_envelope_that_is_not_what_it_should_be(changed: dict[str, Any], dropped: str) -> None:
+def test_unexpected_envelope_is_dropped(changed: dict[str, Any], dropped: str) -> None:
     found = read(SPOT, **changed)
     assert (found.dropped, found.at) == (dropped, NOW)
 
@@ -150,11 +150,11 @@ def test_an_envelope_that_is_not_what_it_should_be(changed: dict[str, Any], drop
         state("pending"),
     ],
 )
-def test_a_known_kind_about_something_else_is_unwanted(message: dict[str, Any]) -> None:
+def test_known_kind_about_other_resources_is_unwanted(message: dict[str, Any]) -> None:
     assert read(message).dropped == "unwanted"
 
 
-def test_without_a_time_it_happened_when_it_was_sent() -> None:
+def test_missing_time_is_send_time() -> None:
     assert only_event(read(REBALANCE, time=None)).at == SENT
 
 
@@ -170,7 +170,7 @@ FIELDS = st.sampled_from(
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(FIELDS, JSON), st.dictionaries(st.sampled_from(["time", "detail", "version"]), JSON, max_size=1))
-def test_no_body_makes_it_fail(detail: dict[str, Any], changed: dict[str, Any]) -> None:
+def test_any_detail_parses_or_is_dropped(detail: dict[str, Any], changed: dict[str, Any]) -> None:
     found = read(health(ONE, **detail), **changed)
     assert bool(found.interruptions) != bool(found.dropped)
 
@@ -184,11 +184,11 @@ def test_no_body_makes_it_fail(detail: dict[str, Any], changed: dict[str, Any]) 
     ),
     ids=("queue-impossible-time", "time-before-year-1", "queue-lone-surrogate"),
 )
-def test_a_value_that_no_model_can_hold_is_malformed(changed: dict[str, Any], why: str) -> None:
+def test_out_of_range_value_is_malformed(changed: dict[str, Any], why: str) -> None:
     found = read(SPOT, **changed)
     assert found.dropped == "malformed" and why in found.why
 
 
 @given(st.text())
-def test_no_text_makes_it_fail(text: str) -> None:
+def test_any_text_is_dropped(text: str) -> None:
     assert parse(text, sent=SENT).dropped

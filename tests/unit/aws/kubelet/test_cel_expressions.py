@@ -1,4 +1,4 @@
-"""Expressions in spec.kubelet: read with their types, evaluated per instance type, in Karpenter's units and steps."""
+"""Expressions in spec.kubelet: type checks, evaluation per instance type, and Karpenter's units and rounding."""
 
 import json
 from typing import Any
@@ -36,7 +36,7 @@ GATED = SETTINGS.model_copy(update={"feature_gates": {FeatureGate.NODECLASS_CEL:
         ("0", 0),
     ],
 )
-def test_an_expression_has_a_whole_value(text: str, value: int) -> None:
+def test_expression_evaluates_to_whole_number(text: str, value: int) -> None:
     assert compile_expression(text).evaluate(FACTS) == value
 
 
@@ -54,7 +54,7 @@ def test_an_expression_has_a_whole_value(text: str, value: int) -> None:
         ("10Gib", "Syntax error"),
     ],
 )
-def test_what_is_no_expression_of_a_number_cannot_be_read(text: str, expected: str) -> None:
+def test_invalid_expression_is_rejected(text: str, expected: str) -> None:
     with pytest.raises(ExpressionError) as error:
         compile_expression(text)
     assert expected in str(error.value) and repr(text) in str(error.value)
@@ -74,7 +74,7 @@ def test_what_is_no_expression_of_a_number_cannot_be_read(text: str, expected: s
         ("dyn('many')", "many"),
     ],
 )
-def test_an_expression_without_a_value_says_for_which_type(text: str, expected: str) -> None:
+def test_expression_without_value_names_instance_type(text: str, expected: str) -> None:
     with pytest.raises(ExpressionError) as error:
         compile_expression(text).evaluate(FACTS)
     assert expected in str(error.value) and "m5.xlarge" in str(error.value)
@@ -97,24 +97,24 @@ def test_reserved_amounts_are_rounded_up_in_their_unit(key: str, text: str, amou
         assert resolve_kubelet("m5.xlarge", {field: {key: text}}) == {field: {key: amount}}
 
 
-def test_max_pods_means_the_default_in_its_own_expression_and_the_result_in_the_others() -> None:
+def test_max_pods_is_default_in_its_own_expression_and_result_in_others() -> None:
     found = resolve_kubelet(
         "m5.xlarge", {"maxPods": "max_pods / 2", "kubeReserved": {"memory": "max_pods * 16", "cpu": "70m"}}
     )
     assert found == {"maxPods": 29, "kubeReserved": {"memory": "464Mi", "cpu": "70m"}}
 
 
-def test_values_that_are_quantities_are_no_expressions() -> None:
+def test_quantities_are_not_expressions() -> None:
     written = {"maxPods": 20, "kubeReserved": {"cpu": "100m", "memory": "1Gi"}, "systemReserved": {"pid": "100"}}
     assert not ComputedKubelet(written, enabled=True)
 
 
-def test_more_pods_than_a_kubelet_can_count_are_refused() -> None:
+def test_too_large_max_pods_is_rejected() -> None:
     with pytest.raises(ExpressionError, match=r"maxPods: '3000000000' returns 3000000000 for m5.xlarge"):
         resolve_kubelet("m5.xlarge", {"maxPods": "3000000000"})
 
 
-def test_types_are_planned_with_their_own_amounts() -> None:
+def test_types_have_their_own_evaluated_amounts() -> None:
     one = build_nodeclass(
         resolved_status(),
         kubelet={"maxPods": "vcpus * 10", "systemReserved": {"cpu": "vcpus * 100"}, "kubeReserved": {"memory": "512"}},
@@ -130,21 +130,21 @@ def test_types_are_planned_with_their_own_amounts() -> None:
     }
 
 
-def test_with_the_gate_off_expressions_are_passed_over() -> None:
+def test_disabled_gate_ignores_expressions() -> None:
     one = build_nodeclass(resolved_status(), kubelet={"maxPods": "vcpus * 10"})
     found = resolve_types(region("m5.large"), one, SETTINGS)
     assert found.by_name["m5.large"].capacity[labels.PODS] == 29
     assert found.kubelets == {}
 
 
-def test_a_type_without_a_value_is_not_launched_and_the_others_are() -> None:
+def test_type_without_value_is_unavailable() -> None:
     one = build_nodeclass(resolved_status(), kubelet={"maxPods": "100 / (vcpus - 2)"})
     found = resolve_types(region("m5.large", "m5.xlarge"), one, GATED)
     available = {name: any(o.available for o in one.offerings) for name, one in found.by_name.items()}
     assert available == {"m5.large": False, "m5.xlarge": True}
 
 
-def test_validation_asks_for_a_value_on_every_type_and_names_one_that_has_none() -> None:
+def test_validation_names_types_without_value() -> None:
     names = ("m5.large", "m5.xlarge", "c5.large")
     problem = kubelet_problem({"kubeReserved": {"cpu": "100 / (vcpus - 2)"}}, *names)
     assert problem is not None

@@ -1,4 +1,4 @@
-"""spec.kubelet is held to KubeletConfiguration: unknown fields, wrong types and impossible values name their field."""
+"""Validation of spec.kubelet: unknown fields, wrong types and impossible values are reported with their field."""
 
 from typing import Any
 
@@ -43,12 +43,12 @@ FULL_CONFIG: dict[str, Any] = {
 }
 
 
-def test_a_whole_configuration_is_taken() -> None:
+def test_full_configuration_is_valid() -> None:
     assert why_malformed(FULL_CONFIG) == ""
 
 
 @pytest.mark.parametrize("key", sorted(FULL_CONFIG))
-def test_no_field_takes_a_value_of_another_type(key: str) -> None:
+def test_wrong_type_is_reported_with_its_field(key: str) -> None:
     other: Any = [{"a": 1}] if not isinstance(FULL_CONFIG[key], list) else "text"
     problem = why_malformed({key: other})
     assert problem.startswith(key), problem
@@ -112,7 +112,7 @@ def test_no_field_takes_a_value_of_another_type(key: str) -> None:
         ),
     ],
 )
-def test_what_no_kubelet_would_take_is_named(kubelet: dict[str, Any], fragments: tuple[str, ...]) -> None:
+def test_invalid_configuration_is_reported_with_its_field(kubelet: dict[str, Any], fragments: tuple[str, ...]) -> None:
     problem = why_malformed(kubelet)
     assert problem and all(fragment in problem for fragment in fragments), problem
 
@@ -130,27 +130,27 @@ def test_what_no_kubelet_would_take_is_named(kubelet: dict[str, Any], fragments:
         {"maxPods": None},
     ],
 )
-def test_what_makes_sense_is_taken(kubelet: dict[str, Any]) -> None:
+def test_plausible_configuration_is_valid(kubelet: dict[str, Any]) -> None:
     assert why_malformed(kubelet) == ""
 
 
-def test_values_that_make_no_sense_are_passed_over() -> None:
-    nonsense = {"kubeReserved": {"cpu": "-1", "memory": "vcpus * 2"}, "maxPods": -1, "cpuCFSQuota": "no", "other": 1}
-    assert Kubelet.of(nonsense) == Kubelet.of({}) == Kubelet()
+def test_invalid_values_are_ignored_for_capacity() -> None:
+    invalid = {"kubeReserved": {"cpu": "-1", "memory": "vcpus * 2"}, "maxPods": -1, "cpuCFSQuota": "no", "other": 1}
+    assert Kubelet.of(invalid) == Kubelet.of({}) == Kubelet()
 
 
-FOREIGN = {"serializeImagePulls": False}
+NODE_CONFIG_ONLY = {"serializeImagePulls": False}
 MANY_DNS = {"clusterDNS": ["10.0.0.1", "10.0.0.2"]}
 
 
 @pytest.mark.parametrize(
     ("family", "kubelet", "expected"),
     [
-        ("AL2", FOREIGN, "serializeImagePulls"),
-        ("Bottlerocket", FOREIGN, "serializeImagePulls"),
-        ("Windows2022", FOREIGN, "serializeImagePulls"),
-        ("AL2023", FOREIGN, ""),
-        ("Custom", FOREIGN, ""),
+        ("AL2", NODE_CONFIG_ONLY, "serializeImagePulls"),
+        ("Bottlerocket", NODE_CONFIG_ONLY, "serializeImagePulls"),
+        ("Windows2022", NODE_CONFIG_ONLY, "serializeImagePulls"),
+        ("AL2023", NODE_CONFIG_ONLY, ""),
+        ("Custom", NODE_CONFIG_ONLY, ""),
         ("Bottlerocket", {"podsPerCore": 2}, "podsPerCore"),
         ("AL2", {"podsPerCore": 2}, ""),
         ("Windows2019", {"podsPerCore": 2}, ""),
@@ -162,7 +162,7 @@ MANY_DNS = {"clusterDNS": ["10.0.0.1", "10.0.0.2"]}
         ("Bottlerocket", {"maxPods": 10, "clusterDNS": ["10.0.0.1"]}, ""),
     ],
 )
-def test_what_a_family_does_not_read_is_refused(family: str, kubelet: dict[str, Any], expected: str) -> None:
+def test_settings_unsupported_by_family_are_reported(family: str, kubelet: dict[str, Any], expected: str) -> None:
     problem = why_unsupported(kubelet, FAMILIES[family])
     assert bool(problem) == bool(expected)
     assert expected in problem

@@ -1,4 +1,4 @@
-"""What a trial launch asks of EC2, with which type, and what EC2's answers say of the class."""
+"""Dry-run launches: the requests, the chosen instance type, and the meaning of EC2's responses."""
 
 from typing import Any
 
@@ -28,11 +28,11 @@ OWN_PROFILE = build_nodeclass(role="", instanceProfile="mine")
 
 
 def pool(*requirements: tuple[Any, ...], name: str = "general") -> NodePool:
-    needs = [{"key": one[0], "operator": one[1], "values": list(one[2:])} for one in requirements]
+    node_requirements = [{"key": one[0], "operator": one[1], "values": list(one[2:])} for one in requirements]
     return NodePool.from_object(
         {
             "metadata": {"name": name},
-            "spec": {"template": {"spec": {"requirements": needs, "nodeClassRef": {"name": "default"}}}},
+            "spec": {"template": {"spec": {"requirements": node_requirements, "nodeClassRef": {"name": "default"}}}},
         }
     )
 
@@ -60,7 +60,7 @@ TYPES = ("c5.large", "g5.xlarge", "m5.large", "m6g.large", "r5.large")
         ((), ("c5.large", "g5.xlarge"), "c5.large"),
     ],
 )
-def test_it_is_tried_with_what_a_pool_could_get_else_with_something_common(
+def test_dry_run_uses_type_of_nodepool_or_common_type(
     pools: tuple[NodePool, ...], names: tuple[str, ...], found: str
 ) -> None:
     choice = choose_from(*names, pools=pools)
@@ -68,7 +68,7 @@ def test_it_is_tried_with_what_a_pool_could_get_else_with_something_common(
     assert choice.zones == {"us-west-2a", "us-west-2b", "us-west-2c"}
 
 
-def test_windows_is_tried_with_something_common_whatever_pools_want() -> None:
+def test_windows_dry_run_uses_common_type() -> None:
     requirements = [{"key": labels.ARCH, "operator": "In", "values": ["amd64"]}]
     windows = {"amis": [{"id": "ami-windows", "requirements": requirements}]}
     choice = choose_from(
@@ -77,7 +77,7 @@ def test_windows_is_tried_with_something_common_whatever_pools_want() -> None:
     assert choice is not None and choice.instance_type.name == "m5.large"
 
 
-def test_nothing_is_tried_where_no_type_has_an_image() -> None:
+def test_no_dry_run_without_image() -> None:
     assert choose_from(*TYPES, amis=[]) is None
 
 
@@ -91,12 +91,12 @@ def test_nothing_is_tried_where_no_type_has_an_image() -> None:
         ((labels.ARCH, "In", "amd64"), "default"),
     ],
 )
-def test_dedicated_tenancy_is_tried_where_a_pool_admits_it(requirement: tuple[Any, ...], tenancy: str) -> None:
+def test_dedicated_tenancy_is_used_if_nodepool_allows_it(requirement: tuple[Any, ...], tenancy: str) -> None:
     choice = choose_from(*TYPES, pools=(pool(requirement), pool((labels.OS, "In", "linux"), name="other")))
     assert choice is not None and choice.tenancy == tenancy
 
 
-def test_tags_are_those_of_a_pool_or_of_the_class_where_it_has_none() -> None:
+def test_tags_use_first_nodepool_or_nodeclass() -> None:
     with_pools = choose_from(*TYPES, pools=(pool(name="b"), pool(name="a")))
     without = choose_from(*TYPES)
     assert with_pools is not None and with_pools.pool == "a"
@@ -121,7 +121,7 @@ def choice() -> Choice:
     return found
 
 
-def test_the_template_of_a_trial_is_one_that_no_launch_uses() -> None:
+def test_trial_template_has_its_own_name() -> None:
     one = template()
     trial = trial_template(one)
     assert trial.name != one.name and trial.name.startswith("karpenter.k8s.aws/validation/")
@@ -132,7 +132,7 @@ def test_the_template_of_a_trial_is_one_that_no_launch_uses() -> None:
     assert (request["TagSpecifications"][0]["ResourceType"], tags) == ("launch-template", TAGS)
 
 
-def test_the_fleet_is_a_dry_run_on_demand_over_every_subnet_with_the_tags_that_iam_asks_for() -> None:
+def test_create_fleet_dry_run_has_all_subnets_and_tags() -> None:
     subnets = build_nodeclass(resolved_status()).status.subnets
     request = create_fleet(template(), choice(), subnets)
     assert request["DryRun"] is True
@@ -145,7 +145,7 @@ def test_the_fleet_is_a_dry_run_on_demand_over_every_subnet_with_the_tags_that_i
     assert all({tag["Key"] for tag in one["Tags"]} == set(TAGS) for one in request["TagSpecifications"])
 
 
-def test_run_instances_names_subnet_and_groups_on_every_interface() -> None:
+def test_run_instances_dry_run_sets_subnet_and_groups_per_interface() -> None:
     subnet = build_nodeclass(resolved_status()).status.subnets[0]
     cards = [
         {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
@@ -169,7 +169,7 @@ def test_run_instances_names_subnet_and_groups_on_every_interface() -> None:
         BadInput("limit", code="VcpuLimitExceeded"),
     ],
 )
-def test_allowed_and_no_room_at_the_moment_speak_for_the_class(fault: Fault) -> None:
+def test_dry_run_success_and_capacity_errors_are_accepted(fault: Fault) -> None:
     assert classify_fault(fault, ROLE_CLASS, "Forbidden") is None
 
 
@@ -222,7 +222,7 @@ def test_inconclusive_fault_is_undecided(fault: Fault, soon: bool) -> None:
         ),
     ],
 )
-def test_a_refusal_has_a_reason_and_names_the_field(code: str, message: str, reason: str, field: str) -> None:
+def test_rejection_has_reason_and_names_field(code: str, message: str, reason: str, field: str) -> None:
     result = classify_fault(fault_of(client_error(code, message), "run_instances"), ROLE_CLASS, "TheCallsReason")
     assert isinstance(result, Rejected), result
     assert result.reason == reason
@@ -236,9 +236,7 @@ def test_a_refusal_has_a_reason_and_names_the_field(code: str, message: str, rea
         ("instance-profile/mine has no associated IAM Roles", "DryRunFailed", "instance profile 'mine' has no role"),
     ],
 )
-def test_a_profile_given_by_hand_is_not_waited_for_and_never_remembered(
-    message: str, reason: str, expected: str
-) -> None:
+def test_missing_custom_profile_is_rejected_and_not_cached(message: str, reason: str, expected: str) -> None:
     result = classify_fault(BadInput(message, code="InvalidParameterValue"), OWN_PROFILE, "Forbidden")
     assert isinstance(result, Rejected)
     assert (result.reason, result.cacheable) == (reason, False)

@@ -1,4 +1,4 @@
-"""What is wrong with a class by itself is said with Karpenter's reason and what to write instead."""
+"""Static validation of an EC2NodeClass: Karpenter's reasons, and the valid form in the message."""
 
 from typing import Any
 
@@ -19,7 +19,9 @@ from tests.support.aws.builders import CLUSTER, build_nodeclass
         ({"serializeImagePulls": False}, "Bottlerocket", "UnsupportedKubeletConfiguration", "serializeImagePulls"),
     ],
 )
-def test_kubelet_settings_that_cannot_be(kubelet: dict[str, Any], family: str, reason: str, expected: str) -> None:
+def test_invalid_kubelet_settings_are_reported(
+    kubelet: dict[str, Any], family: str, reason: str, expected: str
+) -> None:
     problem = why_invalid(build_nodeclass(kubelet=kubelet), FAMILIES[family], CLUSTER)
     assert problem is not None
     assert problem[0] == reason
@@ -39,11 +41,11 @@ def test_kubelet_settings_that_cannot_be(kubelet: dict[str, Any], family: str, r
         ({"serializeImagePulls": False}, "Custom"),
     ],
 )
-def test_kubelet_settings_that_can(kubelet: dict[str, Any], family: str) -> None:
+def test_valid_kubelet_settings_are_accepted(kubelet: dict[str, Any], family: str) -> None:
     assert why_invalid(build_nodeclass(kubelet=kubelet), FAMILIES[family], CLUSTER) is None
 
 
-def test_tags_of_the_controllers_own_and_a_missing_range() -> None:
+def test_reserved_tags_and_missing_cidr_are_reported() -> None:
     problem = why_tags(build_nodeclass(tags={"kubernetes.io/cluster/other": "owned"}))
     assert problem is not None and problem[0] == labels.TAG_VALIDATION_FAILED
     without = CLUSTER.model_copy(update={"cidr": ""})
@@ -63,7 +65,7 @@ def test_tags_of_the_controllers_own_and_a_missing_range() -> None:
         ("windows2025@latest", "1.35"),
     ],
 )
-def test_aliases_that_cannot_be_used_say_why(alias: str, expected: str) -> None:
+def test_unsupported_alias_names_alternative(alias: str, expected: str) -> None:
     with pytest.raises(AliasError, match=expected):
         parameters_of(alias, "1.34", 34)
 

@@ -1,4 +1,4 @@
-"""Validation of an EC2NodeClass: Karpenter's order and reasons, a trial that leaves nothing, and what is remembered."""
+"""Validation of an EC2NodeClass: Karpenter's order and reasons, dry runs without leftovers, and cached results."""
 
 import asyncio
 import base64
@@ -39,7 +39,7 @@ REASONS = {
 
 
 class FakeEc2:
-    """Stands for AwsClients: allows all dry runs but those that a test says otherwise of."""
+    """Replaces AwsClients; allows all dry runs except configured faults."""
 
     def __init__(self) -> None:
         self.ec2 = self.ec2_without_retries = Named()
@@ -47,15 +47,15 @@ class FakeEc2:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.templates: set[str] = set()
         self.lost_responses: set[str] = set()
-        """Calls whose answers do not arrive."""
+        """Calls whose responses are lost."""
         self.holds: dict[str, tuple[asyncio.Event, asyncio.Event]] = {}
-        """By call: set as it begins, and what it waits for."""
+        """By call: the event set at its start, and the event that it waits for."""
 
     async def call(self, method: str, **request: Any) -> dict[str, Any]:
         self.calls.append((method, request))
         waiting = self.faults.get(method)
         if waiting:
-            # The last one stays.
+            # The last fault stays.
             raise waiting.pop(0) if len(waiting) > 1 else waiting[0]
         if method in self.holds:
             begun, resume = self.holds[method]
@@ -114,7 +114,7 @@ class ValidationHarness:
         return found.condition
 
     async def assert_condition(self, *expected: str, depends: dict[str, str] | None = None, **spec: Any) -> None:
-        """Status and reason."""
+        """Expect this status and reason."""
         found = await self.condition(depends, **spec)
         assert (found.status, found.reason) == expected, found
 
@@ -125,8 +125,8 @@ INVALID_SPEC: dict[str, Any] = {
 }
 
 
-async def test_of_several_mistakes_the_one_that_karpenter_looks_for_first_is_told() -> None:
-    """Each step mends what was told, and keeps the rest."""
+async def test_first_problem_in_karpenter_order_is_reported() -> None:
+    """Each step fixes the reported problem and keeps the others."""
     gated: dict[str, Any] = {"feature_gates": {FeatureGate.NODECLASS_CEL: True}}
     spec: dict[str, Any] = INVALID_SPEC | {"kubelet": INVALID_SPEC["kubelet"] | {"frobnicate": 1, "maxPods": "cores"}}
     spec["userData"] = "[settings]\n"
@@ -152,7 +152,7 @@ async def test_of_several_mistakes_the_one_that_karpenter_looks_for_first_is_tol
 
 
 @pytest.mark.parametrize("name", DEPENDENCIES)
-async def test_each_dependency_counts_and_false_weighs_more_than_unknown(name: str) -> None:
+async def test_false_dependency_takes_precedence_over_unknown(name: str) -> None:
     harness = ValidationHarness()
     await harness.assert_condition("False", "DependenciesNotReady", depends={name: "False"})
     await harness.assert_condition("Unknown", "DependenciesNotReady", depends={name: "Unknown"})
@@ -163,12 +163,12 @@ async def test_each_dependency_counts_and_false_weighs_more_than_unknown(name: s
 
 
 @pytest.mark.parametrize("name", ["PlacementGroupReady", "CapacityReservationsReady"])
-async def test_other_conditions_are_no_dependencies(name: str) -> None:
+async def test_other_conditions_are_not_dependencies(name: str) -> None:
     await ValidationHarness().assert_condition("True", "", depends={name: "False"})
 
 
 @pytest.mark.parametrize("fault", [Forbidden("not allowed"), NotFound("no cluster"), BadInput("bad name")])
-async def test_a_range_that_eks_does_not_tell_is_told_of_al2023_alone(fault: Fault) -> None:
+async def test_failed_cidr_lookup_matters_for_al2023_only(fault: Fault) -> None:
     harness = ValidationHarness(fault)
     found = await harness.condition()
     assert (found.reason, found.message) == ("ClusterCIDRResolutionFailed", fault.message)
@@ -176,12 +176,12 @@ async def test_a_range_that_eks_does_not_tell_is_told_of_al2023_alone(fault: Fau
         await harness.validate(amiFamily="Bottlerocket")
 
 
-async def test_a_range_that_eks_is_too_busy_to_tell_is_no_failure() -> None:
+async def test_throttled_cidr_lookup_is_raised() -> None:
     with pytest.raises(Throttled):
         await ValidationHarness(Throttled("slow down")).validate()
 
 
-async def test_a_trial_asks_three_calls_once_and_leaves_no_template() -> None:
+async def test_dry_run_makes_three_calls_and_deletes_its_template() -> None:
     harness = ValidationHarness()
     await harness.assert_condition("True", "")
     assert [name for name, _ in harness.ec2.calls] == [*CALLS, "delete_launch_template"]
@@ -189,7 +189,7 @@ async def test_a_trial_asks_three_calls_once_and_leaves_no_template() -> None:
     assert all(request.get("DryRun") for name, request in harness.ec2.calls if name in CALLS[1:])
 
 
-async def test_a_trial_is_not_made_where_the_setting_says_so() -> None:
+async def test_dry_run_can_be_disabled() -> None:
     harness = ValidationHarness(disable_dry_run=True)
     await harness.assert_condition("True", "")
     assert harness.ec2.calls == []
@@ -197,7 +197,7 @@ async def test_a_trial_is_not_made_where_the_setting_says_so() -> None:
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_what_is_not_allowed_has_the_calls_own_reason_is_remembered_and_leaves_no_template(call: str) -> None:
+async def test_unauthorized_call_is_reported_cached_and_leaves_no_template(call: str) -> None:
     harness = ValidationHarness()
     harness.ec2.faults[call] = [DENIED]
     found = await harness.condition()
@@ -211,7 +211,7 @@ async def test_what_is_not_allowed_has_the_calls_own_reason_is_remembered_and_le
 
 @pytest.mark.parametrize("fault", BUSY)
 @pytest.mark.parametrize("call", CALLS)
-async def test_what_ec2_is_too_busy_to_say_is_neither_failed_nor_remembered(call: str, fault: Fault) -> None:
+async def test_transient_fault_is_undecided_and_not_cached(call: str, fault: Fault) -> None:
     harness = ValidationHarness()
     harness.ec2.faults[call] = [fault]
     found = await harness.validate()
@@ -221,7 +221,7 @@ async def test_what_ec2_is_too_busy_to_say_is_neither_failed_nor_remembered(call
     await harness.assert_condition("True", "")
 
 
-async def test_a_new_profile_that_ec2_does_not_know_yet_is_looked_for_very_soon() -> None:
+async def test_unknown_new_profile_is_retried_soon() -> None:
     harness = ValidationHarness()
     harness.ec2.faults["run_instances"] = [NO_PROFILE]
     found = await harness.validate()
@@ -230,7 +230,7 @@ async def test_a_new_profile_that_ec2_does_not_know_yet_is_looked_for_very_soon(
     await harness.assert_condition("True", "")
 
 
-async def test_a_profile_given_by_hand_that_is_not_there_is_told_and_asked_for_again_at_each_look() -> None:
+async def test_missing_custom_profile_is_reported_and_not_cached() -> None:
     harness = ValidationHarness()
     own: dict[str, Any] = {"role": "", "instanceProfile": "mine"}
     harness.ec2.faults["run_instances"] = [NO_PROFILE]
@@ -241,7 +241,7 @@ async def test_a_profile_given_by_hand_that_is_not_there_is_told_and_asked_for_a
     await harness.assert_condition("True", "", **own)
 
 
-async def test_one_subnet_that_works_is_enough() -> None:
+async def test_one_valid_subnet_is_sufficient() -> None:
     harness = ValidationHarness()
     harness.ec2.faults["run_instances"] = [DENIED, DENIED, ALLOWED]
     await harness.assert_condition("True", "")
@@ -249,14 +249,14 @@ async def test_one_subnet_that_works_is_enough() -> None:
     assert [one["NetworkInterfaces"][0]["SubnetId"] for one in requests] == ["subnet-a", "subnet-b", "subnet-c"]
 
 
-async def test_where_no_subnet_works_the_first_says_why() -> None:
+async def test_first_subnet_error_is_reported_if_all_fail() -> None:
     harness = ValidationHarness()
     image = BadInput("The image id '[ami-1]' does not exist", code="InvalidAMIID.NotFound")
     harness.ec2.faults["run_instances"] = [image, DENIED]
     await harness.assert_condition("False", "AMINotFound")
 
 
-async def test_a_trial_template_that_a_dead_worker_left_is_used_and_deleted() -> None:
+async def test_existing_trial_template_is_used_and_deleted() -> None:
     harness = ValidationHarness()
     harness.ec2.faults["create_launch_template"] = [
         Conflict("in use", code="InvalidLaunchTemplateName.AlreadyExistsException")
@@ -272,12 +272,12 @@ async def test_undeletable_template_does_not_invalidate_nodeclass() -> None:
     assert len(harness.ec2.templates) == 1
     harness.ec2.faults.clear()
     await harness.assert_condition("False", "TagValidationFailed", tags={"karpenter.sh/nodepool": "mine"})
-    assert len(harness.ec2.templates) == 1, "no trial was made"
+    assert len(harness.ec2.templates) == 1, "no dry run was made"
     await harness.assert_condition("True", "")
-    assert harness.ec2.templates == set(), "deleted by a look at a class whose verdict is known"
+    assert harness.ec2.templates == set(), "deleted by a validation with a cached result"
 
 
-async def test_a_template_that_ec2_made_without_saying_so_is_deleted() -> None:
+async def test_template_of_lost_response_is_deleted() -> None:
     harness = ValidationHarness()
     harness.ec2.lost_responses = {"create_launch_template"}
     found = await harness.validate()
@@ -286,8 +286,8 @@ async def test_a_template_that_ec2_made_without_saying_so_is_deleted() -> None:
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_a_look_that_is_cancelled_at_a_call_leaves_no_template(call: str) -> None:
-    """The call goes on in its thread: what it makes is deleted after it."""
+async def test_cancelled_validation_leaves_no_template(call: str) -> None:
+    """The call continues in its thread, so its template is deleted afterwards."""
     harness = ValidationHarness()
     reached, resume = harness.ec2.holds[call] = asyncio.Event(), asyncio.Event()
     validation_task = asyncio.ensure_future(harness.validate())
@@ -338,7 +338,7 @@ async def test_success_is_cached_until_resolved_resources_change(changed: dict[s
     assert bool(harness.ec2.calls) == is_revalidated
 
 
-async def test_annotations_ask_anew_but_the_controllers_own_do_not() -> None:
+async def test_new_annotations_revalidate_except_controller_annotations() -> None:
     harness = ValidationHarness()
     one = build_nodeclass(resolved_status())
 
@@ -367,7 +367,7 @@ async def test_cached_result_is_removed_with_nodeclass() -> None:
     ("lines", "status", "reason", "warned"),
     [(10, "True", "", False), (1470, "True", "", True), (1700, "False", "UserDataSizeLimitExceeded", False)],
 )
-async def test_the_size_of_the_whole_user_data_counts(lines: int, status: str, reason: str, warned: bool) -> None:
+async def test_size_of_rendered_user_data_is_validated(lines: int, status: str, reason: str, warned: bool) -> None:
     found = await ValidationHarness().validate(userData="#!/bin/sh\n" + "# nothing\n" * lines)
     assert found.condition is not None
     assert (found.condition.status, found.condition.reason) == (status, reason)
@@ -375,7 +375,7 @@ async def test_the_size_of_the_whole_user_data_counts(lines: int, status: str, r
     assert all("spec.userData" in message for _, message in [*found.warnings, ("", found.condition.message)] if message)
 
 
-async def test_images_that_no_type_runs_are_told() -> None:
+async def test_images_without_compatible_type_are_reported() -> None:
     harness = ValidationHarness()
     requirements = [{"key": "kubernetes.io/arch", "operator": "In", "values": ["riscv"]}]
     one = build_nodeclass(resolved_status(amis=[{"id": "ami-1", "requirements": requirements}]))
@@ -384,7 +384,7 @@ async def test_images_that_no_type_runs_are_told() -> None:
     assert "spec.amiSelectorTerms" in found.condition.message
 
 
-async def test_the_trial_bears_the_amounts_that_expressions_make() -> None:
+async def test_dry_run_uses_evaluated_kubelet_expressions() -> None:
     harness = ValidationHarness(feature_gates={FeatureGate.NODECLASS_CEL: True})
     await harness.assert_condition("True", "", kubelet={"maxPods": "vcpus * 7"})
     (request,) = [request for name, request in harness.ec2.calls if name == "create_launch_template"]
