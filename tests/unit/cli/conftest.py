@@ -1,9 +1,9 @@
-"""For all tests of commands."""
+"""Fixtures for tests of commands."""
 
 import pytest
 
 
 @pytest.fixture(autouse=True)
 def allow_slow_responses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Temporal that is there may take long to answer on a busy machine."""
+    """Temporal may respond slowly on a busy machine."""
     monkeypatch.setattr("tenure.cli.temporal_client.SECONDS", 60.0)

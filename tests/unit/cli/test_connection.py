@@ -1,5 +1,4 @@
-"""The options of the way to Temporal are the same on every command that asks it, and so are `--output` and what is said
-where Temporal refuses."""
+"""Temporal connection options, `--output` and Temporal errors are the same in every command that uses Temporal."""
 
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
@@ -25,20 +24,20 @@ def options_of(verb: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("verb", TEMPORAL_VERBS)
-def test_a_command_that_asks_temporal_takes_every_way_to_it(verb: str) -> None:
+def test_temporal_command_has_all_connection_options(verb: str) -> None:
     found = options_of(verb)
     assert found["--temporal-api-key"].envvar == "TEMPORAL_API_KEY"
     assert found["--temporal-cert"].envvar == "TEMPORAL_TLS_CLIENT_CERT_PATH"
     assert {"--temporal-address", "--temporal-tls", "--temporal-ca", "--temporal-key", "--cluster-name"} <= set(found)
 
 
-def test_another_form_of_output_is_refused_by_one_line(capsys: CaptureFixture[str]) -> None:
+def test_invalid_output_format_is_one_line(capsys: CaptureFixture[str]) -> None:
     assert main(["stuck", "-o", "yaml"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "--output" in line and "'table', 'json'" in line
 
 
-def test_half_of_mtls_is_refused_before_anyone_is_asked(
+def test_incomplete_mtls_is_rejected_before_connecting(
     monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TEMPORAL_TLS_CLIENT_CERT_PATH", "/some/cert.pem")
@@ -46,13 +45,13 @@ def test_half_of_mtls_is_refused_before_anyone_is_asked(
     assert "TEMPORAL_TLS_CLIENT_KEY_PATH" in capsys.readouterr().err
 
 
-def test_completion_is_the_program_s_and_not_a_command_s() -> None:
+def test_completion_option_belongs_to_program_only() -> None:
     assert "--install-completion" in {name for one in get_command(app).params for name in one.opts}
     assert not [verb for verb in VERBS if "--install-completion" in options_of(verb)]
 
 
 class FailingTemporal:
-    """A Temporal that lets nobody do anything."""
+    """A fake Temporal client whose calls all fail."""
 
     namespace = "prod"
     service_client = SimpleNamespace(config=SimpleNamespace(target_host="temporal:7233"))
@@ -102,7 +101,7 @@ class FailingTemporal:
         "why web-1",
     ],
 )
-def test_what_temporal_refuses_is_one_line_with_the_next_step(
+def test_temporal_error_is_one_line_with_next_step(
     command: str,
     status: RPCStatusCode,
     message: str,
@@ -121,7 +120,7 @@ def test_what_temporal_refuses_is_one_line_with_the_next_step(
 
 
 class EmptyTemporal(FailingTemporal):
-    """A Temporal in which no workflow runs."""
+    """A fake Temporal client without workflows."""
 
     async def list_workflows(self, *_: Any, **__: Any) -> AsyncIterator[WorkflowExecution]:
         for one in cast(tuple[WorkflowExecution, ...], ()):
@@ -139,7 +138,7 @@ class EmptyTemporal(FailingTemporal):
         ("reject web-3f2a9c --by ann", "an event of its NodePool names a plan"),
     ],
 )
-def test_a_name_that_is_not_there_comes_with_where_names_are_found(
+def test_unknown_name_says_where_names_are_listed(
     command: str, todo: str, monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     async def client(_: Connection) -> Client:
@@ -152,7 +151,7 @@ def test_a_name_that_is_not_there_comes_with_where_names_are_found(
     assert todo in line
 
 
-async def test_where_no_worker_answers_it_says_who_knows_whether_one_runs() -> None:
+async def test_missing_worker_names_doctor_command() -> None:
     late = FailingTemporal(RPCError("too late", RPCStatusCode.DEADLINE_EXCEEDED, b""))
     with pytest.raises(
         UsageError, match=r"no worker responded within 20 s, so nothing was changed; run `tenure doctor`"

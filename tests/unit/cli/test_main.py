@@ -1,4 +1,4 @@
-"""The command line: what a user got wrong is one line on stderr that says what and where, and exit code 2."""
+"""Command line: invalid input is one line on stderr with the problem and its place, and exit code 2."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         (["demo", "--boot-seconds", "-1"], "--boot-seconds"),
     ],
 )
-def test_wrong_input_is_one_line_and_exit_code_2(
+def test_invalid_input_is_one_line_with_exit_code_2(
     arguments: list[str], expected: str, capsys: CaptureFixture[str]
 ) -> None:
     assert cli_main.main(arguments) == 2
@@ -46,13 +46,13 @@ def test_wrong_input_is_one_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize("group", [[], ["sandbox"]])
-def test_a_group_without_a_command_shows_its_help_as_it_stands(group: list[str], capsys: CaptureFixture[str]) -> None:
+def test_group_without_command_shows_help(group: list[str], capsys: CaptureFixture[str]) -> None:
     assert cli_main.main(group) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("Usage: tenure") and "Commands:" in lines
 
 
-def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]) -> None:
+def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]) -> None:
     monkeypatch.setitem(cli_main.VERBS, "demo", "no_such_module")
     assert cli_main.main(["demo"]) == 2
     assert "tenure[sandbox]" in capsys.readouterr().err
@@ -61,9 +61,7 @@ def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
     assert "  why " in listed and "  demo " not in listed
 
 
-def test_an_interrupt_ends_with_130_and_says_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
-) -> None:
+def test_interrupt_exits_with_130_silently(monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]) -> None:
     def interrupted() -> str:
         raise KeyboardInterrupt
 
@@ -79,14 +77,14 @@ def test_version_prints_one_line(capsys: CaptureFixture[str]) -> None:
     assert set(json.loads(capsys.readouterr().out)) == {"version"}
 
 
-def test_version_is_an_option_too(monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]) -> None:
+def test_version_is_also_an_option(monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]) -> None:
     monkeypatch.setattr("tenure.cli.main.metadata.version", {"tenure": "1.2.3"}.get)
     assert cli_main.main(["--version"]) == 0
     assert capsys.readouterr().out == "tenure 1.2.3\n"
 
 
 def list_commands(name: str, found: Any) -> Iterator[tuple[str, Any]]:
-    """A group's commands, or the one."""
+    """The command itself, or all commands of a group."""
     below = getattr(found, "commands", None)
     if below is None:
         yield name, found
@@ -94,21 +92,21 @@ def list_commands(name: str, found: Any) -> Iterator[tuple[str, Any]]:
         yield from list_commands(f"{name} {subcommand}", one)
 
 
-def test_every_command_that_answers_does_so_as_json_too() -> None:
-    """The others run until they are stopped, and show themselves."""
+def test_every_responding_command_has_json_output() -> None:
+    """The others run until they are stopped."""
     every = [one for name in cli_main.VERBS for one in list_commands(name, cli_main.load_command(name))]
     flags = {name: {flag for parameter in one.params for flag in parameter.opts} for name, one in every}
-    silent = {name for name, known in flags.items() if not {"--output", "-o"} <= known}
-    assert silent == {"demo", "worker", "codec-server"}
+    without_output = {name for name, known in flags.items() if not {"--output", "-o"} <= known}
+    assert without_output == {"demo", "worker", "codec-server"}
 
 
-def test_what_did_not_become_true_is_1_and_what_was_refused_is_2() -> None:
+def test_exit_code_is_1_for_failures_and_2_for_usage_errors() -> None:
     assert (exit_code_of(CommandFailed("pods")), exit_code_of(UsageError("--pods"))) == (1, 2)
 
 
 @pytest.mark.parametrize("command", ["get", "why"])
-def test_who_asks_one_question_waits_for_no_kinds_policies_or_tables(command: str) -> None:
-    """Half the time until an answer is the import of modules."""
+def test_query_commands_import_no_heavy_modules(command: str) -> None:
+    """Imports are half of the response time."""
     program = f"import sys, tenure.cli.main, tenure.cli.nodes.{command}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert f"tenure.cli.nodes.{command}" in loaded

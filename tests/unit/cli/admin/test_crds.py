@@ -1,4 +1,4 @@
-"""`tenure crds`: what ships is what is printed, and what is applied is said by name."""
+"""`tenure crds` prints the shipped CRDs, and `--apply` applies them and reports their names."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ NAMES = [file.stem.partition("_")[2] + "." + file.stem.partition("_")[0] for fil
 
 
 class FakeServer:
-    """An API server that notes what it is told."""
+    """A fake API server that records requests."""
 
     def __init__(self, fault: Exception | None = None) -> None:
         self.requests: list[tuple[str, str, dict[str, str]]] = []
@@ -38,21 +38,21 @@ def use_server(monkeypatch: pytest.MonkeyPatch, server: FakeServer) -> None:
     monkeypatch.setattr("tenure.cli.admin.crds.connect", connect)
 
 
-def test_every_kind_is_printed_as_yaml_that_kubectl_takes(capsys: CaptureFixture[str]) -> None:
+def test_crds_are_printed_as_yaml(capsys: CaptureFixture[str]) -> None:
     assert main(["crds"]) == 0
     documents = list(yaml.safe_load_all(capsys.readouterr().out))
     assert [one["metadata"]["name"] for one in documents] == NAMES
     assert {one["kind"] for one in documents} == {"CustomResourceDefinition"}
 
 
-def test_as_json_and_as_names(capsys: CaptureFixture[str]) -> None:
+def test_crds_are_printed_as_json_and_as_names(capsys: CaptureFixture[str]) -> None:
     assert main(["crds", "-o", "names"]) == 0
     assert capsys.readouterr().out.splitlines() == NAMES
     assert main(["crds", "-o", "json"]) == 0
     assert [one["metadata"]["name"] for one in json.loads(capsys.readouterr().out)] == NAMES
 
 
-def test_applied_they_are_the_manager_s_own_and_the_next_step_is_said(
+def test_apply_uses_field_manager_and_names_next_step(
     monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     server = FakeServer()
@@ -63,9 +63,7 @@ def test_applied_they_are_the_manager_s_own_and_the_next_step_is_said(
     assert "tenure doctor" in capsys.readouterr().out
 
 
-def test_a_server_that_says_no_is_one_line_with_the_right_that_it_takes(
-    monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
-) -> None:
+def test_forbidden_apply_names_missing_permission(monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]) -> None:
     use_server(monkeypatch, FakeServer(Forbidden("may not patch")))
     assert main(["crds", "--apply"]) == 2
     (line,) = capsys.readouterr().err.splitlines()

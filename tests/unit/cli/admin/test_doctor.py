@@ -1,4 +1,4 @@
-"""`tenure doctor` on the real parts: all sides are looked at, and what does not answer is a finding, not a crash."""
+"""`tenure doctor` on real adapters: all checks run, and an unreachable service is a finding instead of an exception."""
 
 import json
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
 
 
-def test_the_roles_for_people_are_not_the_workers_to_have() -> None:
+def test_roles_for_operators_are_not_worker_permissions() -> None:
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
-    people = {"labels": {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}}
+    operator_labels = {"labels": {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}}
     documents: list[dict[str, Any]] = [
         {"kind": "ClusterRole", "metadata": {"name": "a"}, "rules": [rule]},
-        {"kind": "ClusterRole", "metadata": {"name": "b", **people}, "rules": [rule]},
+        {"kind": "ClusterRole", "metadata": {"name": "b", **operator_labels}, "rules": [rule]},
         {"kind": "Role", "metadata": {"name": "c", "namespace": "n"}, "rules": [{**rule, "resourceNames": ["x"]}]},
         {"kind": "ServiceAccount", "metadata": {"name": "d"}},
     ]
@@ -44,11 +44,13 @@ def test_the_roles_for_people_are_not_the_workers_to_have() -> None:
         ((problem_finding("a", "b", "c", "d"), ok_finding("a", "b", "c")), "1 ok, 1 problem"),
     ],
 )
-def test_the_summary_counts_from_good_to_bad(findings: Sequence[Finding], expected: str) -> None:
+def test_summary_counts_findings_by_level(findings: Sequence[Finding], expected: str) -> None:
     assert summarize_findings(findings) == expected
 
 
-def test_the_exit_code_and_the_json_tell_a_script(monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]) -> None:
+def test_unreachable_services_set_exit_code_and_json_findings(
+    monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("CLUSTER_NAME", "demo")
     arguments = ["doctor", "-o", "json", "--kubeconfig", "/no/such", "--temporal-address", "127.0.0.1:1"]
     assert cli_main.main([*arguments, "--aws-endpoint-url", "http://127.0.0.1:1"]) == 1
@@ -57,7 +59,7 @@ def test_the_exit_code_and_the_json_tell_a_script(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("options", [["-o", "xml"], ["--aws-regions", "x"]])
-def test_a_wrong_option_is_one_line(
+def test_invalid_option_is_reported_in_one_line(
     options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CLUSTER_NAME", "demo")

@@ -1,4 +1,4 @@
-"""Kinds of events that no rule is wanted for: those that the LifecyclePolicies of every NodePool ignore."""
+"""Event kinds that need no EventBridge rule, because the LifecyclePolicies of every NodePool ignore them."""
 
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -39,16 +39,16 @@ def policy(**selects: Any) -> PolicyFact:
     return PolicyFact(name="quiet", created=datetime(2026, 1, 1, tzinfo=UTC), rules=RULES, **selects)
 
 
-async def test_a_policy_for_every_nodepool_leaves_its_kind_without_a_rule() -> None:
+async def test_policy_of_every_nodepool_ignores_event_kind() -> None:
     assert await list_ignored_events(cluster(policy()), Deadlines(), [WEB, DATABASES]) == {"rebalanceRecommendation"}
 
 
-async def test_a_policy_for_some_nodepools_does_not() -> None:
+async def test_policy_of_some_nodepools_does_not_ignore_event_kind() -> None:
     for selects in ({"names": ("web",)}, {"match_labels": {"team": "web"}}):
         one = cluster(policy(**selects))
         assert await list_ignored_events(one, Deadlines(), [WEB, DATABASES]) == frozenset()
         assert await list_ignored_events(one, Deadlines(), [WEB]) == {"rebalanceRecommendation"}
 
 
-async def test_where_policies_cannot_be_read_every_kind_is_wanted() -> None:
+async def test_unreadable_policies_ignore_no_event_kind() -> None:
     assert await list_ignored_events(cluster(fault=Forbidden("no")), Deadlines(), [WEB]) == frozenset()

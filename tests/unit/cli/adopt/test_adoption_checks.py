@@ -1,4 +1,4 @@
-"""What stands in the way of taking a cluster over: every finding names the object, the field, and what to do."""
+"""Adoption checks: each finding names the object, the field and the fix."""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from tests.unit.policy.drift_builders import instance
 
 TAGS = {labels.TAG_NODEPOOL: "general", labels.TAG_NODECLASS: "default", labels.TAG_EKS_CLUSTER_NAME: "demo"}
 KARPENTER = DeploymentState(namespace="kube-system", name="karpenter", replicas=2, image="karpenter/controller:1.14.1")
-STAYS = ProfileInUse(name="demo_123", there=True, whose="Karpenter's")
+PROFILE_IN_USE = ProfileInUse(name="demo_123", there=True, whose="Karpenter's")
 
 
 def lease(seconds: float) -> ObservedLease:
@@ -53,16 +53,16 @@ def levels_and_subjects(findings: Sequence[Finding]) -> list[tuple[str, str]]:
     return [(one.level, one.subject) for one in findings if one.level != "ok"]
 
 
-# --- who is at work ---
+# --- controllers ---
 
 
-def test_a_leader_whose_deployment_is_there_is_nothing_in_the_way() -> None:
+def test_leader_with_known_deployment_is_ok() -> None:
     found = check_controllers([lease(5)], KARPENTER, "kube-system/karpenter", at(0))
     assert levels_and_subjects(found) == []
     assert "karpenter-7d9 leads, renewed 5 s ago" in found[0].message and "1.14.1" in found[-1].message
 
 
-def test_a_leader_of_no_known_deployment_is() -> None:
+def test_leader_without_known_deployment_is_a_problem() -> None:
     found = check_controllers([lease(5)], None, "kube-system/karpenter", at(0))
     assert levels_and_subjects(found) == [("problem", "Deployment kube-system/karpenter")]
     assert levels_and_subjects(check_controllers([lease(60)], None, "kube-system/karpenter", at(0))) == []
@@ -71,7 +71,7 @@ def test_a_leader_of_no_known_deployment_is() -> None:
 # --- objects ---
 
 
-def test_objects_that_a_worker_would_refuse_are_problems() -> None:
+def test_invalid_objects_are_problems() -> None:
     reserved, static, foreign = pool("reserved"), pool("static", replicas=2), pool("foreign")
     reserved["spec"]["template"]["metadata"] = {"labels": {"karpenter.sh/mine": "1"}}
     foreign["spec"]["template"]["spec"]["nodeClassRef"] = {"group": "x.io", "kind": "KwokNodeClass", "name": "a"}
@@ -96,12 +96,12 @@ def a_class(profile: str = "demo_123", name: str = "default") -> Json:
 
 
 def check_one_nodeclass(
-    resolution: ResolvedNodeClass | None, profile: ProfileInUse | str = STAYS, raw: Json | None = None
+    resolution: ResolvedNodeClass | None, profile: ProfileInUse | str = PROFILE_IN_USE, raw: Json | None = None
 ) -> list[Finding]:
     return check_nodeclasses({"default": resolution} if resolution else {}, {"default": profile}, [raw or a_class()])
 
 
-def test_a_class_whose_profile_stays_in_use_is_well() -> None:
+def test_nodeclass_with_profile_in_use_is_ok() -> None:
     (only,) = check_one_nodeclass(ResolvedNodeClass(status={}, conditions=()))
     assert only.level == "ok" and "demo_123 (Karpenter's) stays in use" in only.message
 
@@ -123,13 +123,13 @@ def test_a_class_whose_profile_stays_in_use_is_well() -> None:
         (ResolvedNodeClass(status={}, conditions=(), failed_lookups=("SubnetsReady: throttled",)), "unknown"),
         (ResolvedNodeClass(status={}, conditions=(), ca_bundle=None), "unknown"),
     ],
-    ids=["going", "selects nothing", "AWS silent", "no certificate"],
+    ids=["deleting", "selects nothing", "AWS unavailable", "no certificate"],
 )
-def test_what_a_class_does_not_resolve_to_is_said(resolution: ResolvedNodeClass | None, level: str) -> None:
+def test_unresolved_nodeclass_is_reported(resolution: ResolvedNodeClass | None, level: str) -> None:
     assert levels_and_subjects(check_one_nodeclass(resolution)) == [(level, "EC2NodeClass default")]
 
 
-def test_another_profile_for_nodes_to_come_is_said_and_stops_nobody() -> None:
+def test_other_profile_for_new_nodes_is_advice() -> None:
     other = ProfileInUse(name="demo_456", there=False, whose="Tenure's")
     assert levels_and_subjects(check_one_nodeclass(ResolvedNodeClass(status={}, conditions=()), other)) == [
         ("advice", "EC2NodeClass default")
@@ -142,7 +142,7 @@ def test_another_profile_for_nodes_to_come_is_said_and_stops_nobody() -> None:
 # --- nodes ---
 
 
-def test_a_node_that_goes_on_as_it_is_has_no_finding() -> None:
+def test_unchanged_node_has_no_finding() -> None:
     (only,) = check_nodes(make_preview(adopted_nodeclaim()))
     assert only.message == "1 of 1 would be taken over as they are"
 
@@ -163,33 +163,33 @@ AMI = Drift(reason="AMIDrift", message="m5.large runs ami-old")
         (adopted_nodeclaim(expire_after_seconds=10), "advice", "has expired"),
         (adopted_nodeclaim(expire_after_seconds=1000), "advice", "expires at 12:15 UTC"),
     ],
-    ids=["drifts", "drifted", "unknown", "going", "launching", "untagged", "disrupted", "expired", "expires"],
+    ids=["drifts", "drifted", "unknown", "deleting", "launching", "untagged", "disrupted", "expired", "expires"],
 )
-def test_what_would_become_of_a_node_is_said(one: AdoptedNodeClaim, level: str, text: str) -> None:
+def test_affected_node_is_reported(one: AdoptedNodeClaim, level: str, text: str) -> None:
     assert levels_and_subjects(check_nodes(make_preview(one))) == [(level, "NodeClaim c1")]
     assert text in check_nodes(make_preview(one))[-1].message
 
 
-def test_one_that_only_karpenter_calls_drifted_is_well() -> None:
+def test_node_drifted_only_for_karpenter_is_ok() -> None:
     found = check_nodes(make_preview(adopted_nodeclaim(drifted="AMIDrift")))
     assert not levels_and_subjects(found) and "with Tenure it would not be" in found[-1].message
 
 
-def test_an_instance_of_nobodys_is_named() -> None:
+def test_unowned_instance_is_named() -> None:
     found = check_nodes(make_preview(unowned=(instance(instance_id="i-stray", zone="us-west-2a"),)))
     assert levels_and_subjects(found) == [("advice", "instance i-stray")]
 
 
-# --- written ---
+# --- output ---
 
 
 def a_report(*findings: Finding, **more: Any) -> AdoptionReport:
     return AdoptionReport(load(["--cluster-name=demo"]), findings, (lease(5),), KARPENTER, **more)
 
 
-def test_scripts_read_the_same_as_people() -> None:
+def test_json_and_text_reports_agree() -> None:
     preview = make_preview(adopted_nodeclaim(AMI), adopted_nodeclaim(drifted="AMIDrift"))
-    found = a_report(*check_nodes(preview), preview=preview, profiles={"default": STAYS})
+    found = a_report(*check_nodes(preview), preview=preview, profiles={"default": PROFILE_IN_USE})
     read = json.loads(json.dumps(as_json(found)))
     assert read["ready"] is False is not has_problem(found.findings)
     assert [one["drift"] and one["drift"]["reason"] for one in read["nodeClaims"]] == ["AMIDrift", None]
@@ -208,7 +208,7 @@ def test_scripts_read_the_same_as_people() -> None:
         (["--kubeconfic", "x"], "not known"),
     ],
 )
-def test_a_wrong_option_is_one_line(options: list[str], text: str, capsys: CaptureFixture[str]) -> None:
+def test_invalid_option_is_reported_in_one_line(options: list[str], text: str, capsys: CaptureFixture[str]) -> None:
     assert main(["adopt", *options]) == 2
     stderr = capsys.readouterr().err
     assert text in stderr and len(stderr.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""Taking over and handing back, step by step, against an API server in memory: order, repeats, and what goes wrong."""
+"""Takeover and handback step by step, with an in-memory API server: order, repetition and failures."""
 
 import copy
 from collections.abc import Callable
@@ -34,7 +34,7 @@ OURS = {key: "1" if key.endswith("hash") else HASH_VERSION for key in HASH_ANNOT
 
 
 class FakeApi:
-    """Objects by path, and merge patches."""
+    """Stores objects by path and applies merge patches."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Json] = {}
@@ -65,15 +65,14 @@ def _merged(old: Json, patch: Json) -> Json:
 
 
 class FakeHandover(Handover):
-    """Two NodeClaims, and controllers that do as they are told: Karpenter leads and a worker takes over by what
-    replicas say."""
+    """Two NodeClaims and fake controllers: Karpenter leads, and a worker takes over, according to the replicas."""
 
     def __init__(self, *, karpenter: int = 2, tenure: int = 0, deadline: float = 5.0, temporal: bool = True) -> None:
         self.api, self.reported = FakeApi(), list[str]()
         self.drifts: tuple[str, ...] = ()
         self.deletes: tuple[str, ...] = ()
         self.idle = False
-        """The worker watches, and takes nothing in hand."""
+        """The worker watches the cluster but starts no workflow."""
         for namespace, name, number in (("kube-system", "karpenter", karpenter), ("tenure", "tenure", tenure)):
             path = WORKLOADS["Deployment"].path(name, namespace=namespace)
             self.api.objects[path] = _versioned(deployment(namespace, name, number, "image", {}))
@@ -113,7 +112,7 @@ class FakeHandover(Handover):
         return self.api.objects[NODE_CLAIMS.path(name)]
 
     def _react(self) -> None:
-        """What the controllers do on seeing the Deployments."""
+        """Update the objects as the controllers do after a change of the Deployments."""
         lease = LEASES.path("karpenter-leader-election", namespace="")
         renewed = datetime.now(UTC) - timedelta(seconds=0 if self.replicas(KARPENTER) else 60)
         spec = {"holderIdentity": "karpenter-7d9", "renewTime": renewed.isoformat(), "leaseDurationSeconds": 15}
@@ -153,7 +152,7 @@ def poll_without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handover, "POLL_INTERVAL_SECONDS", 0.0)
 
 
-async def test_one_stops_before_the_other_starts_and_the_pause_is_lifted() -> None:
+async def test_take_over_stops_karpenter_first_and_ends_pause() -> None:
     cluster = FakeHandover()
     assert await cluster.take_over() == HandoverResult(
         "Tenure has taken over 2 NodeClaims: none drifted, none was replaced", 2
@@ -164,7 +163,7 @@ async def test_one_stops_before_the_other_starts_and_the_pause_is_lifted() -> No
     assert [one for one in cluster.reported if "paused" in one] and cluster.reported[-1] == "the pause is lifted"
 
 
-async def test_done_again_it_changes_nothing() -> None:
+async def test_repeated_take_over_changes_nothing() -> None:
     cluster = FakeHandover()
     await cluster.take_over()
     before = copy.deepcopy(cluster.api.objects[KARPENTER])
@@ -173,7 +172,7 @@ async def test_done_again_it_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(("change", "message"), [("drifts", "drifted"), ("deletes", "going or gone")])
-async def test_a_node_that_drifts_or_is_deleted_is_named_and_the_pause_stays(change: str, message: str) -> None:
+async def test_drifted_or_deleted_node_is_named_and_pause_is_kept(change: str, message: str) -> None:
     cluster = FakeHandover()
     setattr(cluster, change, ("c2",))
     cluster.claim("c2")["spec"]["expireAfter"] = "Never"
@@ -182,19 +181,19 @@ async def test_a_node_that_drifts_or_is_deleted_is_named_and_the_pause_stays(cha
     assert cluster.pause is not None and cluster.pause.reason == REASON
 
 
-async def test_one_that_had_drifted_before_is_no_news() -> None:
+async def test_previously_drifted_node_is_accepted() -> None:
     cluster = FakeHandover()
     cluster.claim("c2")["status"]["conditions"].append({"type": "Drifted", "status": "True", "reason": "AMIDrift"})
     assert (await cluster.take_over()).nodeclaims == 2
 
 
 def add_other_leader(cluster: FakeHandover) -> None:
-    """Somebody else renews the lease, whatever the Deployment says."""
+    """Another process renews the lease, whatever the Deployment says."""
 
-    async def led() -> str:
+    async def still_led() -> str:
         return "karpenter-other still renews the lease karpenter-leader-election"
 
-    cluster._why_still_led = led  # type: ignore[method-assign]
+    cluster._why_still_led = still_led  # type: ignore[method-assign]
 
 
 def make_idle(cluster: FakeHandover) -> None:
@@ -202,44 +201,44 @@ def make_idle(cluster: FakeHandover) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hinder", "message"),
+    ("block_takeover", "message"),
     [
         (add_other_leader, "karpenter-other still renews.*kubectl"),
         (make_idle, "c1 has no workflow; c2 has no.*tenure why"),
     ],
 )
-async def test_when_the_time_is_over_it_says_what_is_waited_for_and_what_to_do(
-    hinder: Callable[[FakeHandover], None], message: str
+async def test_timeout_names_blocker_and_next_step(
+    block_takeover: Callable[[FakeHandover], None], message: str
 ) -> None:
     cluster = FakeHandover(deadline=0.0)
-    hinder(cluster)
+    block_takeover(cluster)
     with pytest.raises(CommandFailed, match=rf"the time is over: {message}.*run the same again"):
         await cluster.take_over()
 
 
-async def test_a_pause_of_somebody_else_is_left_as_it_is() -> None:
+async def test_foreign_pause_is_kept() -> None:
     cluster = FakeHandover()
     cluster.set_pause("ann", "incident 4711")
     await cluster.take_over()
     assert cluster.pause is not None and (cluster.pause.by, cluster.pause.reason) == ("ann", "incident 4711")
 
 
-async def test_the_way_back_stops_tenure_before_karpenter_starts_with_as_many_as_it_had() -> None:
+async def test_hand_back_stops_tenure_before_karpenter_starts() -> None:
     cluster = FakeHandover(karpenter=3)
     await cluster.take_over()
     assert await cluster.hand_back() == HandoverResult("Karpenter leads again, over 2 NodeClaims", 2)
     assert (cluster.replicas(KARPENTER), cluster.replicas(TENURE)) == (3, 0) and cluster.pause is None
-    assert (await cluster.hand_back()).nodeclaims == 2, "again"
+    assert (await cluster.hand_back()).nodeclaims == 2, "the second handback changes nothing"
     assert (await cluster.take_over()).nodeclaims == 2 and cluster.replicas(TENURE) == 2
 
 
-async def test_it_goes_back_without_temporal_too() -> None:
+async def test_hand_back_works_without_temporal() -> None:
     cluster = FakeHandover(karpenter=0, tenure=2, temporal=False)
     assert (await cluster.hand_back()).unfinished == ()
     assert (cluster.replicas(KARPENTER), cluster.replicas(TENURE)) == (2, 0)
 
 
-async def test_what_is_under_way_is_waited_for_and_then_said() -> None:
+async def test_unfinished_nodes_are_awaited_and_reported() -> None:
     cluster = FakeHandover(karpenter=0, tenure=2, deadline=0.0)
     cluster.claim("c1")["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"
     del cluster.claim("c2")["status"]["providerID"]

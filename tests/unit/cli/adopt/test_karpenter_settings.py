@@ -1,4 +1,4 @@
-"""Karpenter's settings, variable by variable: what Tenure is to be told, and what it has nothing for."""
+"""Karpenter's settings by variable: the equivalent setting of Tenure, and settings without an equivalent."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def rows(environment: dict[str, str], tenure: dict[str, str] | None = None) -> d
     return {one.variable: one for one in compare_settings(of(environment), ours)}
 
 
-def test_before_tenure_is_installed_they_say_what_to_set() -> None:
+def test_settings_for_new_installation_are_listed() -> None:
     found = rows(CHART)
     assert (found["CLUSTER_NAME"].outcome, found["CLUSTER_NAME"].tenure) == ("set", "demo")
     assert found["FEATURE_GATES"].tenure == "ReservedCapacity=true,SpotToSpotConsolidation=true"
@@ -40,14 +40,14 @@ def test_before_tenure_is_installed_they_say_what_to_set() -> None:
     ("ours", "outcome"),
     [("60m", "same"), ("1h", "same"), ("2h", "differs"), (None, "differs")],
 )
-def test_values_are_compared_by_what_they_mean(ours: str | None, outcome: str) -> None:
+def test_values_are_compared_by_meaning(ours: str | None, outcome: str) -> None:
     tenure = {"CLUSTER_NAME": "demo"} | ({"AMI_REFRESH_INTERVAL": ours} if ours else {})
     assert (
         rows({"CLUSTER_NAME": "demo", "AMI_REFRESH_INTERVAL": "1h"}, tenure)["AMI_REFRESH_INTERVAL"].outcome == outcome
     )
 
 
-def test_what_says_karpenters_default_needs_nothing() -> None:
+def test_karpenter_default_needs_no_setting() -> None:
     assert rows({"BATCH_IDLE_DURATION": "1s"}, {})["BATCH_IDLE_DURATION"].outcome == "same"
 
 
@@ -63,18 +63,18 @@ def test_what_says_karpenters_default_needs_nothing() -> None:
         ("HTTPS_PROXY", "http://proxy:3128", "advice"),
     ],
 )
-def test_what_does_not_agree_is_said_with_what_to_do(variable: str, value: str, level: str) -> None:
+def test_different_value_is_reported_with_fix(variable: str, value: str, level: str) -> None:
     found = rows({variable: value}, {"CLUSTER_NAME": "demo"})[variable].to_finding()
     assert found is not None and found.level == level and found.todo and value in found.subject
 
 
-def test_what_stands_elsewhere_is_to_be_looked_up() -> None:
+def test_value_from_other_object_needs_manual_check() -> None:
     karpenter = of({}, external_variables=("MEMORY_LIMIT", "ConfigMap more"))
     (row,) = compare_settings(karpenter, None)
     assert (row.variable, row.outcome) == ("ConfigMap more", "elsewhere")
 
 
-def test_tenures_own_deployment_wins_over_karpenters() -> None:
+def test_settings_of_tenure_deployment_take_precedence() -> None:
     found = inherit_settings(
         of(CHART), of({"BATCH_IDLE_DURATION": "3s", "TEMPORAL_ADDRESS": "in-cluster:7233"}, "tenure")
     )
@@ -83,5 +83,5 @@ def test_tenures_own_deployment_wins_over_karpenters() -> None:
     assert not {"TEMPORAL_ADDRESS", "METRICS_PORT", "KARPENTER_SERVICE"} & found.keys()
 
 
-def test_what_tenure_does_not_take_is_not_taken_from_karpenter() -> None:
+def test_invalid_karpenter_value_is_not_inherited() -> None:
     assert "VM_MEMORY_OVERHEAD_PERCENT" not in inherit_settings(of({"VM_MEMORY_OVERHEAD_PERCENT": "seven"}), None)

@@ -1,4 +1,4 @@
-"""The demo says so when what it shows did not happen."""
+"""The demo reports a failure if an expected result is missing."""
 
 from collections.abc import Callable
 
@@ -11,16 +11,16 @@ def successful_facts() -> Facts:
     return Facts(requested_pods=30, max_running_pods=30, nodes=5, joined=5, launched=5, terminated=5, worker_exit=0)
 
 
-def test_nothing_is_broken_when_all_came_and_all_went() -> None:
+def test_complete_demo_has_no_failures() -> None:
     assert find_failures(successful_facts()) == []
 
 
-def test_a_demo_that_never_ran_is_broken() -> None:
+def test_demo_without_results_fails() -> None:
     assert find_failures(Facts())
 
 
 @pytest.mark.parametrize(
-    ("spoil", "expected"),
+    ("change", "expected"),
     [
         (lambda facts: setattr(facts, "max_running_pods", 29), "29 of 30"),
         (lambda facts: setattr(facts, "joined", 4), "4 of 5 lives"),
@@ -34,14 +34,14 @@ def test_a_demo_that_never_ran_is_broken() -> None:
         (lambda facts: setattr(facts, "worker_exit", 134), "134"),
     ],
 )
-def test_each_thing_that_went_wrong_is_a_line(spoil: Callable[[Facts], object], expected: str) -> None:
+def test_each_failure_is_one_line(change: Callable[[Facts], object], expected: str) -> None:
     facts = successful_facts()
-    spoil(facts)
+    change(facts)
     (line,) = find_failures(facts)
     assert expected in line
 
 
-def test_a_worker_that_is_meant_to_go_on_need_not_have_ended() -> None:
+def test_retained_worker_may_still_run() -> None:
     facts = successful_facts()
     facts.worker_exit = None
     assert find_failures(facts, retained=True) == []

@@ -1,4 +1,4 @@
-"""What the demo and `tenure stuck` show of nodes' lives: a table that ticks, or a line per change."""
+"""Node tables of the demo and of `tenure stuck`: a live table on a terminal, otherwise a line per change."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -38,29 +38,29 @@ def table_text(*nodeclaims: NodeClaimSummary, pods: dict[str, int] | None = None
     return capture.get()
 
 
-def test_a_node_that_is_late_says_by_how_much() -> None:
+def test_overdue_node_shows_delay() -> None:
     text = table_text(make_nodeclaim(phase="Registration", overdue=True, deadline=NOW - timedelta(seconds=65)))
     assert "Registration overdue" in text
     assert "1m05s late" in text
 
 
-def test_a_node_shows_its_instance_and_the_pods_that_run_on_it() -> None:
+def test_node_shows_instance_and_running_pods() -> None:
     row = next(line for line in table_text(READY, pods={"ip-10-0-0-1": 7}).splitlines() if "i-0a" in line)
     cells = [cell.strip() for cell in row.split("│")[1:-1]]
     assert cells == ["default-1", "Ready", "3s ago", "-", "i-0a", "m7i.2xlarge on-demand", "us-west-2a", "7"]
 
 
-def test_what_blocks_a_node_has_a_column_only_when_something_does() -> None:
+def test_blocked_by_column_appears_only_with_blocked_nodes() -> None:
     assert "blocked by" not in table_text(READY)
     assert "pdb default/web" in table_text(READY, make_nodeclaim("other", phase="Drain", blocked_by="pdb default/web"))
 
 
-def test_spans_fit_a_column() -> None:
+def test_spans_are_formatted_briefly() -> None:
     spans = [format_span(timedelta(seconds=seconds)) for seconds in (-4, 0, 59, 61, 3600, 7384)]
     assert spans == ["0s", "0s", "59s", "1m01s", "1h00m", "2h03m"]
 
 
-def test_lines_are_said_once_per_change() -> None:
+def test_each_change_is_printed_once() -> None:
     terminal = make_console()
     screen = Screen(terminal)
     waiting = ClusterView(PodCount(pending=3), [make_nodeclaim()])
@@ -77,7 +77,7 @@ def test_lines_are_said_once_per_change() -> None:
     ]
 
 
-def test_the_live_table_shows_running_nodes_and_drops_those_that_are_gone() -> None:
+def test_live_table_shows_running_nodes_only() -> None:
     terminal = Console(width=200, force_terminal=True, color_system=None)
     screen = Screen(terminal)
     screen.update(ClusterView(PodCount(running=1), [READY, make_nodeclaim("gone-1", phase="Gone", status="COMPLETED")]))
@@ -87,7 +87,7 @@ def test_the_live_table_shows_running_nodes_and_drops_those_that_are_gone() -> N
     assert "gone-1" not in capture.get()
 
 
-def test_a_terminal_has_headings_and_the_table_and_no_lines_of_changes() -> None:
+def test_terminal_shows_headings_and_table() -> None:
     terminal = Console(width=200, force_terminal=True, color_system=None)
     with terminal.capture() as capture, Screen(terminal) as screen:
         screen.update(ClusterView(PodCount(running=1), [READY]))
@@ -96,7 +96,7 @@ def test_a_terminal_has_headings_and_the_table_and_no_lines_of_changes() -> None
     assert "Scale the Deployment ──" in capture.get() and "pods: 1 Running   nodes: 1" in capture.get()
 
 
-def test_a_log_has_headings_as_lines_and_no_table() -> None:
+def test_log_shows_headings_without_table() -> None:
     log = make_console()
     with log.capture() as capture, Screen(log) as screen:
         screen.print_heading("Scale the Deployment")
@@ -104,7 +104,7 @@ def test_a_log_has_headings_as_lines_and_no_table() -> None:
     assert [line.partition(" s  ")[2] for line in capture.get().splitlines()] == ["== Scale the Deployment"]
 
 
-def test_a_pod_that_is_being_deleted_no_longer_runs() -> None:
+def test_deleting_pod_is_not_running() -> None:
     pod = {"metadata": {}, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}
     assert pod_state(pod) == ("Running", "n1")
     assert pod_state({**pod, "metadata": {"deletionTimestamp": "2026-01-01T12:00:00Z"}}) == ("Leaving", "n1")

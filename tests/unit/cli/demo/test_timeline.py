@@ -1,4 +1,4 @@
-"""The timeline says how long each phase took, and draws every phase that there was."""
+"""The timeline shows the duration of each phase, and draws every phase."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -47,8 +47,8 @@ def rendered(table: object) -> str:
     return capture.get()
 
 
-def test_a_story_becomes_stays_each_ended_by_the_next_step() -> None:
-    assert [(stay.phase, stay.begin, stay.end) for stay in phase_intervals(STEPS, START)] == [
+def test_steps_become_phase_intervals() -> None:
+    assert [(interval.phase, interval.begin, interval.end) for interval in phase_intervals(STEPS, START)] == [
         (Phase.LAUNCH, 2, 3),
         (Phase.REGISTRATION, 3, 9),
         (Phase.INITIALIZATION, 9, 10),
@@ -58,13 +58,13 @@ def test_a_story_becomes_stays_each_ended_by_the_next_step() -> None:
     ]
 
 
-def test_the_bar_begins_where_the_life_began_and_skips_no_phase() -> None:
+def test_bar_starts_at_first_phase_and_shows_every_phase() -> None:
     drawn = render_bar(phase_intervals(STEPS, START), total_seconds=34, width=34)
     assert {"L", "R", "I", "=", "T"} <= set(drawn)
     assert len(drawn) == 34
 
 
-def test_a_phase_of_no_length_at_the_end_of_the_axis_still_shows() -> None:
+def test_zero_length_phase_at_the_end_is_drawn() -> None:
     assert (
         render_bar(
             [PhaseInterval(Phase.LAUNCH, 0, 10), PhaseInterval(Phase.TERMINATION, 10, 10)], total_seconds=10, width=5
@@ -73,7 +73,7 @@ def test_a_phase_of_no_length_at_the_end_of_the_axis_still_shows() -> None:
     )
 
 
-def test_the_table_has_a_row_a_node_in_order_of_birth_with_seconds_per_phase() -> None:
+def test_table_has_one_row_per_node_in_order_of_creation() -> None:
     later = tuple(step(one.phase, (one.at - START).total_seconds() + 5) for one in STEPS)
     text = rendered(timeline_table([completed_nodeclaim("second", later), completed_nodeclaim("first")], start=START))
     rows = [line for line in text.splitlines() if "Empty" in line]
@@ -81,7 +81,7 @@ def test_the_table_has_a_row_a_node_in_order_of_birth_with_seconds_per_phase() -
     assert [cell.strip() for cell in rows[0].split("│")][5:11] == ["1.0", "6.0", "1.0", "20.0", "0.5", "3.5"]
 
 
-def test_a_node_rebooted_in_between_counts_both_stays_of_a_phase() -> None:
+def test_intervals_of_rebooted_node_are_summed_per_phase() -> None:
     steps = (*STEPS[:4], step(Phase.INITIALIZATION, 20), step(Phase.READY, 23), *STEPS[4:])
     row = next(
         line
@@ -91,7 +91,7 @@ def test_a_node_rebooted_in_between_counts_both_stays_of_a_phase() -> None:
     assert [cell.strip() for cell in row.split("│")][7:9] == ["4.0", "17.0"]
 
 
-def test_calls_are_listed_most_first_with_their_sum() -> None:
+def test_aws_calls_are_sorted_by_count_with_sum() -> None:
     text = rendered(calls_table({"ec2:CreateFleet": 2, "ec2:DescribeInstances": 9, "ssm:GetParameter": 2}))
     assert "AWS calls: 13" in text
     order = [text.index(name) for name in ("DescribeInstances", "CreateFleet", "GetParameter")]

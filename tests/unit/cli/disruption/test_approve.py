@@ -1,4 +1,4 @@
-"""`tenure approve` and `tenure reject`: the NodePool's workflow answers, and what it refuses is said in one line."""
+"""`tenure approve` and `tenure reject`: the NodePool workflow responds, and rejections are one line."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,7 @@ async def skipping() -> AsyncIterator[WorkflowEnvironment]:
 
 @pytest.fixture
 async def waiting_rollout(skipping: WorkflowEnvironment) -> AsyncIterator[RolloutHarness]:
-    """The NodePool `web` of cluster `c`, whose first wave waits for a person."""
+    """The NodePool `web` of cluster `c`, whose first wave waits for approval."""
     pool = FakeRolloutActivities()
     pool.set_observed(target=GOOD, drifted=("n0",))
     observed = ObservedNodePool(number=1, rollout=RolloutRules.model_validate({"approval": {"required": True}}))
@@ -48,11 +48,9 @@ async def get_plan_id(one: RolloutHarness) -> str:
     return plan.id
 
 
-async def test_a_plan_is_approved_by_its_name_alone(
-    waiting_rollout: RolloutHarness, skipping: WorkflowEnvironment
-) -> None:
+async def test_plan_is_approved_by_name(waiting_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
     plan = await get_plan_id(waiting_rollout)
-    assert f"tenure approve {plan}" in await waiting_rollout.description(), "as people are told to write it"
+    assert f"tenure approve {plan}" in await waiting_rollout.description(), "as the description shows it"
     decision = ApproveRollout(plan=plan, by="ann", reason="tried in staging")
     assert (
         await send_rollout_decision(skipping.client, "c", decision)
@@ -61,7 +59,7 @@ async def test_a_plan_is_approved_by_its_name_alone(
     await wait_until_skipping_time(skipping, lambda: waiting_rollout.has_permits(1), seconds=20)
 
 
-async def test_a_plan_is_rejected(waiting_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
+async def test_plan_is_rejected(waiting_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
     plan = await get_plan_id(waiting_rollout)
     assert (
         await send_rollout_decision(skipping.client, "c", RejectRollout(plan=plan, by="ben"))
@@ -79,7 +77,7 @@ async def test_a_plan_is_rejected(waiting_rollout: RolloutHarness, skipping: Wor
         ("web", "ann", "approve web: invalid plan, expected NODEPOOL-HASH, e.g. web-3f2a9c"),
     ],
 )
-async def test_what_is_refused_says_why(
+async def test_refused_decision_names_reason(
     waiting_rollout: RolloutHarness, skipping: WorkflowEnvironment, plan: str, by: str, why: str
 ) -> None:
     with pytest.raises(UsageError) as error:
@@ -87,7 +85,7 @@ async def test_what_is_refused_says_why(
     assert str(error.value).startswith(why)
 
 
-async def test_a_roll_back_without_a_way_back_is_refused(
+async def test_rollback_without_known_good_state_is_refused(
     waiting_rollout: RolloutHarness, skipping: WorkflowEnvironment
 ) -> None:
     decision = RejectRollout(plan=await get_plan_id(waiting_rollout), by="ann", roll_back=True)
@@ -95,14 +93,14 @@ async def test_a_roll_back_without_a_way_back_is_refused(
         await send_rollout_decision(skipping.client, "c", decision)
 
 
-async def test_without_a_worker_nothing_is_said(skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_worker_is_reported(skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenure.cli.temporal_updates.UPDATE_TIMEOUT", timedelta(seconds=0.5))
     await skipping.client.start_workflow("NodePool", id="c/nodepool/web", task_queue="nobody")
     with pytest.raises(UsageError, match="no worker responded within"):
         await send_rollout_decision(skipping.client, "c", ApproveRollout(plan="web-000000", by="ann"))
 
 
-async def test_a_node_that_waits_for_approval_is_approved_by_name(
+async def test_event_of_node_is_approved_by_node_name(
     skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 0.0)
@@ -121,7 +119,7 @@ async def test_a_node_that_waits_for_approval_is_approved_by_name(
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject"])
-def test_the_commands_say_which_cluster_is_missing(
+def test_missing_cluster_name_is_reported(
     verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CLUSTER_NAME", raising=False)

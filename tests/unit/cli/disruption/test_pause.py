@@ -1,4 +1,4 @@
-"""`tenure pause` and `tenure resume`: what they refuse, and how what is paused is shown."""
+"""`tenure pause` and `tenure resume`: rejected input, and the display of paused objects."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -17,7 +17,7 @@ from tests.support.fakes.time_skipping_server import time_skipping
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
-def test_a_pause_is_for_so_long_or_until_a_moment() -> None:
+def test_pause_has_duration_or_end_time() -> None:
     assert build_pause("2h", "", "why", "ann", NOW).until == NOW + timedelta(hours=2)
     assert build_pause("", "2026-06-01T18:00:00Z", "why", "ann", NOW).until == NOW + timedelta(hours=6)
 
@@ -34,27 +34,25 @@ def test_a_pause_is_for_so_long_or_until_a_moment() -> None:
         ("Never", "", "why", "in the past"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_what_to_write(duration: str, until: str, reason: str, named: str) -> None:
+def test_invalid_pause_is_rejected_with_expected_form(duration: str, until: str, reason: str, named: str) -> None:
     with pytest.raises(UsageError) as error:
         build_pause(duration, until, reason, "ann", NOW)
     assert named in str(error.value)
 
 
 @pytest.mark.parametrize("target", [Target(), Target(cluster=True, pool="gpu"), Target(pool="gpu", node="n")])
-def test_one_thing_is_paused_at_a_time(target: Target) -> None:
+def test_exactly_one_target_is_paused(target: Target) -> None:
     with pytest.raises(UsageError, match="--cluster, --nodepool NAME and --node NAME"):
         target.check("pause")
 
 
-def test_whoever_asks_has_a_name() -> None:
+def test_current_user_is_a_valid_requester() -> None:
     assert problem_of(Pause(by=current_user(), reason="why", until=NOW + timedelta(hours=1)), NOW) == ""
 
 
 @pytest.mark.parametrize("error", [KeyError, OSError])
-def test_a_user_without_a_name_as_the_image_s_goes_by_number(
-    error: type[Exception], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Python before 3.13 raises the one, then the other."""
+def test_user_without_name_is_identified_by_number(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`getpass.getuser` raises KeyError before Python 3.13, and OSError from then on."""
 
     def raise_lookup_error() -> str:
         raise error("getpwuid(): uid not found: 65532")
@@ -67,7 +65,7 @@ def test_a_user_without_a_name_as_the_image_s_goes_by_number(
     assert problem_of(pause, NOW) == "" and pause_from_annotation(write_pause(pause)) == pause
 
 
-def test_what_is_paused_is_named_with_who_until_when_and_why() -> None:
+def test_paused_objects_show_requester_end_and_reason() -> None:
     found = [
         paused_object_name(one, "demo")
         for one in ("demo/cluster", "demo/nodepool/gpu", "demo/nodeclaim/gpu-x/abcdef12")
@@ -78,7 +76,7 @@ def test_what_is_paused_is_named_with_who_until_when_and_why() -> None:
     assert "is paused by ann until 2026-06-01T12:00:00Z: why" in output and "its workflow does not answer" in output
 
 
-async def test_where_no_worker_answers_a_signal_is_sent_and_an_unknown_name_is_refused(
+async def test_missing_worker_falls_back_to_signal_and_unknown_name_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tenure.cli.temporal_updates.UPDATE_TIMEOUT", timedelta(seconds=1))

@@ -1,4 +1,4 @@
-"""`tenure plan` and the part of `tenure why` that says why a node or a pod stays."""
+"""`tenure plan`, and the part of `tenure why` that explains why a node or pod is kept."""
 
 from datetime import UTC, datetime
 
@@ -25,7 +25,7 @@ def render_text(found: DisruptionStatus) -> str:
     return "\n".join(map(str, format_status(found)))
 
 
-def test_a_plan_is_a_table_with_what_is_saved() -> None:
+def test_plan_is_a_table_with_savings() -> None:
     output = render_text(
         DisruptionStatus(commands=(SINGLE, EMPTY), more=2, nodes=9, eligible=5, ineligible={"Paused": 3, "Resting": 1})
     )
@@ -34,19 +34,19 @@ def test_a_plan_is_a_table_with_what_is_saved() -> None:
     assert "5 nodes deleted, 1 launched: saves 1.1 $/h, 803 $/month." in output
 
 
-def test_where_nothing_would_be_done_it_says_so_and_what_keeps_the_nodes() -> None:
+def test_empty_plan_lists_ineligibility_reasons() -> None:
     output = render_text(DisruptionStatus(nodes=2, ineligible={"Paused": 2}))
     nothing = "Nothing would be done now; `tenure why NODE` says what keeps one of them."
     assert output == f"2 nodes, 0 could go; kept by Paused 2\n{nothing}"
     assert render_text(DisruptionStatus(blocked="no worker answers")) == "nothing can be said now: no worker answers"
 
 
-def test_as_json_it_is_whole() -> None:
+def test_plan_json_is_complete() -> None:
     found = as_json(DisruptionStatus(at=datetime(2026, 1, 1, tzinfo=UTC), commands=(SINGLE,), nodes=1))
     assert found["commands"][0]["price_after"] == 0.1 and found["at"] == "2026-01-01T00:00:00Z"
 
 
-def test_a_node_tells_everything_that_keeps_it() -> None:
+def test_node_lists_all_ineligibility_reasons() -> None:
     exclusion = Ineligibility(cause="Paused", message="it is paused: audit", methods=("Empty", "Drifted"))
     verdict = NodeVerdict(
         claim="c1", node="n1", excluded=(exclusion,), eligible=("Underutilized",), rejected=("too dear",)

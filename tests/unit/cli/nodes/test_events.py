@@ -1,4 +1,4 @@
-"""`tenure events`: what came, for which node, under which policy, and what was done, from Temporal's list alone."""
+"""`tenure events`: events, nodes, policies and actions, read from one list of workflows."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ def record(**fields: Any) -> EventRecord:
 
 
 class FakeTemporal:
-    """A Temporal that lists workflows and describes the reader of the queue."""
+    """A fake Temporal client that lists workflows and describes the queue consumer."""
 
     def __init__(self) -> None:
         self.found: list[WorkflowExecution] = []
@@ -117,7 +117,7 @@ class FakeTemporal:
 
 @pytest.fixture
 def temporal(monkeypatch: pytest.MonkeyPatch) -> FakeTemporal:
-    """What the command itself finds too."""
+    """A fake client that the command connects to."""
     one = FakeTemporal()
 
     async def client(_: Connection) -> FakeTemporal:
@@ -129,7 +129,7 @@ def temporal(monkeypatch: pytest.MonkeyPatch) -> FakeTemporal:
     return one
 
 
-async def test_only_nodes_that_heard_something_are_told_of_with_one_list(temporal: FakeTemporal) -> None:
+async def test_nodes_with_events_are_listed_with_one_query(temporal: FakeTemporal) -> None:
     await temporal.add_nodeclaim("quiet")
     await temporal.add_nodeclaim("one", record())
     await temporal.add_nodeclaim("gone", record(kind="instanceTerminating"), status=Status.COMPLETED)
@@ -142,21 +142,21 @@ async def test_only_nodes_that_heard_something_are_told_of_with_one_list(tempora
     assert "ExecutionStatus = 'Running' OR CloseTime >= " in query and DAY.isoformat() in query
 
 
-async def test_five_hundred_nodes_are_one_list_and_one_description(temporal: FakeTemporal) -> None:
+async def test_five_hundred_nodes_need_one_query(temporal: FakeTemporal) -> None:
     for number in range(500):
         await temporal.add_nodeclaim(f"n{number}", record())
     node_events = await temporal.make_reader().list_node_events(DAY)
     assert len(node_events) == 500 and len(temporal.queries) == 1
 
 
-async def test_a_life_that_was_continued_is_told_of_once(temporal: FakeTemporal) -> None:
+async def test_continued_workflow_is_listed_once(temporal: FakeTemporal) -> None:
     await temporal.add_nodeclaim("one", record(done="waits"), status=Status.CONTINUED_AS_NEW)
     await temporal.add_nodeclaim("one", record(done="the node is drained"), after=60)
     [node_events] = await temporal.make_reader().list_node_events(DAY)
     assert [one.done for one in node_events.records] == ["the node is drained"] and node_events.nodeclaim.open
 
 
-async def test_a_memo_that_this_version_cannot_read_hides_no_other(temporal: FakeTemporal) -> None:
+async def test_unreadable_memo_does_not_hide_other_nodes(temporal: FakeTemporal) -> None:
     await temporal.add_nodeclaim("new", record())
     newer = await pydantic_data_converter.encode([[{"kind": "somethingNew"}]])
     temporal.found[0].raw_info.memo.fields[MEMO].CopyFrom(newer[0])
@@ -164,7 +164,7 @@ async def test_a_memo_that_this_version_cannot_read_hides_no_other(temporal: Fak
     assert [len(one.records) for one in await temporal.make_reader().list_node_events(DAY)] == [0, 1]
 
 
-async def test_the_reader_of_the_queue_tells_what_became_of_its_messages(temporal: FakeTemporal) -> None:
+async def test_message_counts_come_from_queue_consumer(temporal: FakeTemporal) -> None:
     await temporal.add_pending_reader("read_instance_status", received=99)
     await temporal.add_pending_reader(received=15, deleted=14, foreign=3, repeated=4)
     message_counts = await temporal.make_reader().read_message_counts()
@@ -177,7 +177,7 @@ async def test_the_reader_of_the_queue_tells_what_became_of_its_messages(tempora
 
 
 @pytest.mark.parametrize("status", [RPCStatusCode.NOT_FOUND, RPCStatusCode.UNAVAILABLE])
-async def test_without_a_reader_nothing_is_counted_and_a_fault_is_said(
+async def test_missing_consumer_has_no_counts_and_faults_are_raised(
     temporal: FakeTemporal, status: RPCStatusCode
 ) -> None:
     assert await temporal.make_reader().read_message_counts() is None
@@ -191,7 +191,7 @@ async def test_without_a_reader_nothing_is_counted_and_a_fault_is_said(
             await temporal.make_reader().list_node_events(DAY)
 
 
-# --- what is shown ---
+# --- output ---
 
 
 NODECLAIM = NodeClaimSummary(
@@ -205,7 +205,7 @@ async def row_names(cluster: FakeTemporal) -> list[str]:
     return [nodeclaim.name for nodeclaim, _ in found]
 
 
-async def test_what_is_older_is_left_out_but_for_what_still_waits(temporal: FakeTemporal) -> None:
+async def test_old_events_are_hidden_unless_pending(temporal: FakeTemporal) -> None:
     old = NOW - timedelta(days=3)
     await temporal.add_nodeclaim("old", record(received_at=old))
     await temporal.add_nodeclaim("waiting", record(received_at=old, waits=True))
@@ -214,7 +214,7 @@ async def test_what_is_older_is_left_out_but_for_what_still_waits(temporal: Fake
     assert await row_names(temporal) == ["waiting", "new"]
 
 
-def test_what_was_done_says_whether_the_node_is_there_still() -> None:
+def test_outcome_mentions_deleted_node() -> None:
     waits = record(done="waits for approval", waits=True, received_at=NOW - timedelta(hours=1))
     assert describe_outcome(NODECLAIM, record()) == "the node is drained"
     assert describe_outcome(NODECLAIM, waits) == f"waits for approval (since {NOW:%Y-%m-%d %H:%M:%S})"
@@ -222,7 +222,7 @@ def test_what_was_done_says_whether_the_node_is_there_still() -> None:
     assert describe_outcome(DELETED, waits).startswith("it waited: waits for approval; the node is gone since ")
 
 
-def test_a_row_has_the_event_the_node_the_policy_and_what_was_done() -> None:
+def test_row_has_event_node_policy_and_outcome() -> None:
     starts = NOW + timedelta(days=2)
     output = str(
         events_table(
@@ -235,7 +235,7 @@ def test_a_row_has_the_event_the_node_the_policy_and_what_was_done() -> None:
     assert "none: drain" in str(events_table([(NODECLAIM, record())]))
 
 
-def test_what_was_dropped_is_counted_in_words() -> None:
+def test_dropped_messages_are_summarized() -> None:
     counts = {"received": 20, "deleted": 18, "repeated": 5, "foreign": 4, "malformed": 1, "unknown": 2}
     assert (
         "20 received, 6 told to nodes, 5 repeats, 4 about instances without a NodeClaim, 2 of an unknown kind, 1 that"
@@ -244,7 +244,7 @@ def test_what_was_dropped_is_counted_in_words() -> None:
     assert "`tenure doctor` says why" in format_message_counts(None)
 
 
-def test_the_json_has_every_field_for_scripts() -> None:
+def test_json_has_all_fields() -> None:
     [event] = as_json([(NODECLAIM, record(policy="databases"))], None)["events"]
     assert (event["nodeClaim"], event["node"], event["instance"], event["nodePool"]) == (
         "one",
@@ -264,7 +264,7 @@ def test_the_json_has_every_field_for_scripts() -> None:
 
 
 @pytest.mark.parametrize("name", ["one", "node-one", "i-one"])
-async def test_a_node_is_asked_for_by_each_of_its_names(
+async def test_node_is_found_by_each_of_its_names(
     temporal: FakeTemporal, capsys: CaptureFixture[str], name: str
 ) -> None:
     await temporal.add_nodeclaim("one", record())
@@ -273,9 +273,7 @@ async def test_a_node_is_asked_for_by_each_of_its_names(
     assert [one["nodeClaim"] for one in json.loads(capsys.readouterr().out)["events"]] == ["one"]
 
 
-async def test_a_nodepool_s_nodes_are_asked_for_by_its_name(
-    temporal: FakeTemporal, capsys: CaptureFixture[str]
-) -> None:
+async def test_nodes_are_filtered_by_nodepool(temporal: FakeTemporal, capsys: CaptureFixture[str]) -> None:
     await temporal.add_nodeclaim("one", record())
     for pool, count in (("web", 1), ("other", 0)):
         assert await run("events", "--nodepool", pool, "-o", "json") == 0
@@ -287,7 +285,7 @@ async def test_a_nodepool_s_nodes_are_asked_for_by_its_name(
     assert capsys.readouterr().out.startswith("AWS said nothing of any node since ")
 
 
-async def test_a_node_that_heard_nothing_is_no_mistake_and_one_that_never_was_is(
+async def test_node_without_events_is_ok_and_unknown_name_is_an_error(
     temporal: FakeTemporal, capsys: CaptureFixture[str]
 ) -> None:
     await temporal.add_nodeclaim("quiet")
@@ -298,7 +296,7 @@ async def test_a_node_that_heard_nothing_is_no_mistake_and_one_that_never_was_is
 
 
 @pytest.mark.parametrize("options", [["-o", "xml"], ["--since", "soon"], ["--since", "0s"], ["--since", "Never"]])
-async def test_a_wrong_option_is_one_line(
+async def test_invalid_option_is_reported_in_one_line(
     temporal: FakeTemporal, options: list[str], capsys: CaptureFixture[str]
 ) -> None:
     assert await run("events", *options) == 2
@@ -306,5 +304,5 @@ async def test_a_wrong_option_is_one_line(
 
 
 async def run(*arguments: str) -> int:
-    """In a thread: the command has a loop of its own."""
+    """Run in a thread, because the command has its own event loop."""
     return await asyncio.to_thread(cli_main.main, list(arguments))

@@ -1,4 +1,4 @@
-"""`tenure why --from`: the story of a node out of exported files alone."""
+"""`tenure why --from` explains a node from exported files only."""
 
 from pathlib import Path
 
@@ -13,14 +13,14 @@ from tests.replay.record import HISTORIES
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """As the export lays them out: one life that ended by itself."""
+    """An export with one completed NodeClaim workflow."""
     file = tmp_path / "demo" / "nodeclaim" / "web-1" / "0a1b2c3d" / "run.json"
     file.parent.mkdir(parents=True)
     file.write_text((HISTORIES / "nodeclaim_vanished.json").read_text())
     return tmp_path
 
 
-def test_a_node_tells_its_whole_story_by_claim_by_node_and_by_instance(folder: Path) -> None:
+def test_node_is_explained_by_nodeclaim_node_or_instance_name(folder: Path) -> None:
     [explanation] = explain_exported_nodes(folder, "web-1")
     nodeclaim = explanation.nodeclaim
     assert (nodeclaim.name, nodeclaim.phase, nodeclaim.workflow_id) == (
@@ -35,17 +35,17 @@ def test_a_node_tells_its_whole_story_by_claim_by_node_and_by_instance(folder: P
         assert explain_exported_nodes(folder, name) == [explanation]
 
 
-def test_the_command_needs_no_temporal(folder: Path, capsys: CaptureFixture[str]) -> None:
+def test_command_needs_no_temporal(folder: Path, capsys: CaptureFixture[str]) -> None:
     assert main(["why", "web-1", "--from", str(folder)]) == 0
     assert capsys.readouterr().out.startswith("NodeClaim web-1")
 
 
-def test_a_name_that_is_not_there_is_told_with_how_many_files_were_read(folder: Path) -> None:
+def test_unknown_name_reports_number_of_files(folder: Path) -> None:
     with pytest.raises(UsageError, match="among 1 files"):
         explain_exported_nodes(folder, "web-3")
 
 
-def test_a_file_that_is_no_history_is_named_and_hides_no_other(folder: Path) -> None:
+def test_invalid_file_is_named_and_does_not_hide_others(folder: Path) -> None:
     broken = folder / "demo" / "nodeclaim" / "web-2" / "0a1b2c3d" / "run.json"
     broken.parent.mkdir(parents=True)
     broken.write_text("{")
@@ -55,6 +55,6 @@ def test_a_file_that_is_no_history_is_named_and_hides_no_other(folder: Path) -> 
     assert explain_exported_nodes(folder, explanation.nodeclaim.instance_id) == [explanation]
 
 
-def test_a_folder_that_is_not_there_is_told_with_what_writes_one(tmp_path: Path) -> None:
+def test_missing_folder_names_export_command(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="history export --to"):
         explain_exported_nodes(tmp_path / "nowhere", "web-1")

@@ -1,4 +1,4 @@
-"""`tenure history`: what happened, in words; and histories that outlive Temporal."""
+"""`tenure history`: readable entries of a workflow history, and the export of histories."""
 
 import re
 from pathlib import Path
@@ -22,12 +22,12 @@ def stored_entries(name: str) -> list[str]:
 
 
 def scheduled_by(event: HistoryEvent) -> int:
-    """The event that asked for the activity that this one tells of; 0 for any other."""
+    """ID of the event that scheduled the activity of this event, or 0."""
     attributes = getattr(event, event.WhichOneof("attributes") or "", None)
     return getattr(attributes, "scheduled_event_id", 0)
 
 
-def test_a_stored_life_reads_from_its_begin_to_its_end() -> None:
+def test_stored_history_has_entries_from_start_to_end() -> None:
     entries = stored_entries("nodeclaim_vanished")
     assert entries[0] == "life: begins" and entries[-1] == "life: ended"
     assert any(line.startswith("shown: ") and "Phase Registration" in line for line in entries)
@@ -35,11 +35,11 @@ def test_a_stored_life_reads_from_its_begin_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)
-def test_every_stored_history_can_be_told(path: Path) -> None:
+def test_every_stored_history_is_readable(path: Path) -> None:
     assert stored_entries(path.stem)[0] == "life: begins"
 
 
-def test_calls_say_how_they_ended_after_how_many_tries_and_how_long_they_took() -> None:
+def test_calls_have_outcome_attempts_and_duration() -> None:
     events = read_history("nodeclaim_faults").events
     lines = [one.format_line() for one in list_activity_calls(events)]
     launch = [one for one in events if one.HasField("activity_task_scheduled_event_attributes")][1]
@@ -53,7 +53,7 @@ def test_calls_say_how_they_ended_after_how_many_tries_and_how_long_they_took() 
     assert any(re.fullmatch(r"register_node \(register node-a\) failed: no, \d\.\d s", line) for line in lines)
 
 
-def test_calls_that_have_no_end_yet_are_under_way() -> None:
+def test_calls_without_end_are_running() -> None:
     [path] = HISTORIES.glob("interruption_*.json")
     calls = list_activity_calls(read_history(path.stem).events)
     under_way = [one for one in calls if one.format_line().endswith("is under way")]
@@ -61,6 +61,6 @@ def test_calls_that_have_no_end_yet_are_under_way() -> None:
 
 
 @pytest.mark.parametrize("to", ["gs://bucket", "s3://bucket/prefix"])
-def test_what_is_no_place_is_refused_with_what_to_write(to: str) -> None:
+def test_invalid_export_target_is_rejected(to: str) -> None:
     with pytest.raises(UsageError, match="expected a folder"):
         open_folder(to)

@@ -1,4 +1,4 @@
-"""Which commands wait for a person, as visibility shows them."""
+"""Overdue commands and rollouts, from visibility."""
 
 import dataclasses
 from datetime import timedelta
@@ -25,7 +25,7 @@ MINUTE = timedelta(minutes=1)
 
 
 @pytest.mark.parametrize(
-    ("values", "late"),
+    ("values", "is_overdue"),
     [
         ({"PHASE": "Wait", "DEADLINE": START + MINUTE}, False),
         ({"PHASE": "Wait", "DEADLINE": START - MINUTE}, True),
@@ -34,16 +34,16 @@ MINUTE = timedelta(minutes=1)
         ({"PHASE": "Permit"}, False),
     ],
 )
-def test_a_command_past_its_deadline_or_that_cannot_be_undone_is_late(values: dict[str, Any], late: bool) -> None:
+def test_command_past_deadline_or_with_long_rollback_is_overdue(values: dict[str, Any], is_overdue: bool) -> None:
     found = command_item(workflow_execution(COMMAND, **values), None, START)
-    assert (found is not None) == late
+    assert (found is not None) == is_overdue
     if found:
         assert found == OverdueItem(
             "command 12ab", values["PHASE"], values.get("PHASE_SINCE"), values.get("BLOCKED_BY", "-")
         )
 
 
-def test_a_roll_out_says_what_it_waits_for() -> None:
+def test_rollout_names_its_blocker() -> None:
     execution = workflow_execution(ids.nodepool("demo", "web"), BLOCKED_BY="RolloutHalted")
     for state, message in (
         (None, "RolloutHalted"),
@@ -52,7 +52,7 @@ def test_a_roll_out_says_what_it_waits_for() -> None:
         assert rollout_item(execution, state) == OverdueItem("rollout of NodePool web", "-", None, message)
 
 
-def test_a_late_command_says_what_it_waits_for_where_its_workflow_answers() -> None:
+def test_overdue_command_names_blocker_from_query() -> None:
     execution = workflow_execution(COMMAND, PHASE="Wait", DEADLINE=START - MINUTE, BLOCKED_BY="ReplacementsNotReady")
     found = command_item(execution, BlockedState(blocked_by="waits for web-1"), START)
     assert found == OverdueItem("command 12ab", "Wait", None, "waits for web-1")

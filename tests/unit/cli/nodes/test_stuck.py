@@ -1,4 +1,4 @@
-"""`tenure stuck` and `tenure startup-times`: what is overdue with what follows, slow ones apart, the slowest first."""
+"""`tenure stuck` and `tenure startup-times`: overdue nodes with the next action, slow nodes, slowest first."""
 
 import json
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def capture_stuck(
     return result.code, "\n".join(map(str, result.parts))
 
 
-def test_an_overdue_node_is_shown_with_its_deadline_what_follows_and_who_is_waited_for() -> None:
+def test_overdue_node_shows_deadline_action_and_blocker() -> None:
     late = make_nodeclaim("a", overdue=True, deadline=NOW - timedelta(minutes=30), blocked_by="needs attention: fix it")
     code, output = capture_stuck([late], [], {late.workflow_id: "alarm"})
     assert code == 1
@@ -38,7 +38,7 @@ def test_an_overdue_node_is_shown_with_its_deadline_what_follows_and_who_is_wait
         assert part in output
 
 
-def test_slow_nodes_stand_apart_and_are_no_failure() -> None:
+def test_slow_nodes_are_listed_separately_without_failure() -> None:
     code, output = capture_stuck(
         [], [make_nodeclaim("b", deadline=NOW + timedelta(minutes=5), blocked_by="slow: NodeNotReady")], {}
     )
@@ -46,7 +46,7 @@ def test_slow_nodes_stand_apart_and_are_no_failure() -> None:
     assert output.index("No node is overdue") < output.index("Slow") < output.index("slow: NodeNotReady")
 
 
-def test_invalid_objects_are_listed_with_the_problem() -> None:
+def test_invalid_objects_are_listed_with_problem() -> None:
     invalid = InvalidObject(kind="Pod", name="default/a", reason="InvalidField", message="spec: expected an object")
     result = stuck_result([], [], {}, (), (), NOW, [invalid])
     output = "\n".join(map(str, result.parts))
@@ -54,11 +54,11 @@ def test_invalid_objects_are_listed_with_the_problem() -> None:
     assert result.code == 0
 
 
-def test_nothing_wrong_is_one_line() -> None:
+def test_no_overdue_node_is_one_line() -> None:
     assert capture_stuck([], [], {}) == (0, "No node is overdue.")
 
 
-def test_roll_outs_and_commands_that_wait_for_a_person_are_shown_and_count() -> None:
+def test_overdue_rollouts_and_commands_are_listed() -> None:
     late = [
         OverdueItem("rollout of NodePool web", "-", None, "needs attention: tenure approve web-3f2a9c"),
         OverdueItem("command 12ab", "Undo", NOW - timedelta(minutes=20), "the API server does not answer"),
@@ -69,12 +69,12 @@ def test_roll_outs_and_commands_that_wait_for_a_person_are_shown_and_count() -> 
         assert part in output
 
 
-def test_the_two_queries_ask_for_running_nodes_alone() -> None:
+def test_queries_select_running_workflows_only() -> None:
     assert all("ExecutionStatus = 'Running'" in one for one in (OVERDUE, SLOW_ONES))
 
 
 def make_claim_fact(name: str, *ends: float | None, **more: Any) -> NodeClaimFact:
-    """`ends`: seconds from birth until launched, registered, initialized."""
+    """`ends` are the seconds from creation to launch, registration and initialization."""
     born = NOW - timedelta(seconds=1000)
     times = [born + timedelta(seconds=one) if one is not None else None for one in ends]
     names = ("launched_at", "registered_at", "initialized_at")
@@ -82,7 +82,7 @@ def make_claim_fact(name: str, *ends: float | None, **more: Any) -> NodeClaimFac
     return NodeClaimFact(name=name, **{**fields, **dict(zip(names, times, strict=True)), **more})
 
 
-def test_the_slowest_comes_first_and_one_under_way_counts_with_the_time_so_far() -> None:
+def test_slowest_node_is_first_and_running_phase_counts_until_now() -> None:
     claims = [
         make_claim_fact("quick", 5, 35, 60),
         make_claim_fact("under-way", 5, None, None),
@@ -98,11 +98,11 @@ def test_the_slowest_comes_first_and_one_under_way_counts_with_the_time_so_far()
     assert "16m35s so far" in str(startup_times_table(found))
 
 
-def test_one_that_is_ended_before_it_was_ready_is_no_start_up() -> None:
+def test_node_deleted_before_ready_has_no_startup_time() -> None:
     assert sort_slowest_first([make_claim_fact("a", 5, None, None, deleting=True)], NOW) == []
 
 
-def test_as_json_it_says_what_follows_and_what_is_not_known() -> None:
+def test_json_has_action_and_null_for_unknown_values() -> None:
     late = make_nodeclaim("a", overdue=True, deadline=NOW, blocked_by="mend it")
     other = make_nodeclaim("b", overdue=True)
     paused, items = [PausedObject("NodePool web")], [OverdueItem("x", "-", None, "y")]
@@ -114,7 +114,7 @@ def test_as_json_it_says_what_follows_and_what_is_not_known() -> None:
     json.dumps(found)
 
 
-def test_start_ups_as_json_are_seconds_and_null_where_a_phase_has_not_begun() -> None:
+def test_startup_json_has_seconds_and_null_for_future_phases() -> None:
     (found,) = sort_slowest_first([make_claim_fact("under-way", 5, None, None)], NOW)
     result = startup_json(found)
     assert (

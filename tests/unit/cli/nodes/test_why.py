@@ -1,4 +1,4 @@
-"""`tenure why` tells a node's story in lines that need no explanation."""
+"""`tenure why` explains a node in readable lines."""
 
 import json
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def lines_of(summary: NodeClaimSummary, steps: Sequence[Step] = (), **fields: An
     return NodeExplanation(summary, steps, **fields).format_text().splitlines()
 
 
-def test_a_node_that_waits_says_for_what_and_until_when() -> None:
+def test_waiting_node_shows_blocker_and_deadline() -> None:
     drains = nodeclaim(
         "Drain",
         deadline=START + timedelta(hours=1),
@@ -59,7 +59,7 @@ def test_a_node_that_waits_says_for_what_and_until_when() -> None:
     assert lines[-1].split() == ["2026-01-01", "12:00:00", "UTC", "Drain", "Empty"]
 
 
-def test_what_is_known_of_a_node_that_is_gone_outlives_it() -> None:
+def test_deleted_node_is_explained_from_outcome() -> None:
     gone = nodeclaim("Gone", status="COMPLETED")
     pods = tuple(f"default/web-{number}" for number in range(10))
     outcome = NodeClaimOutcome(
@@ -79,7 +79,7 @@ def test_what_is_known_of_a_node_that_is_gone_outlives_it() -> None:
     assert explain_completed(gone, outcome).as_json()["drainedOf"] == list(pods)
 
 
-def test_the_last_calls_are_told_and_where_the_others_are() -> None:
+def test_latest_calls_are_listed_with_history_command() -> None:
     made = [ActivityCall(START, f"call-{number}", "is done", 0.5) for number in range(CALLS)]
     all_lines = lines_of(nodeclaim("Drain"), calls=made)
     assert all_lines[-CALLS - 1] == "  calls; with waits and signals: tenure history one"
@@ -91,7 +91,7 @@ def test_the_last_calls_are_told_and_where_the_others_are() -> None:
 
 DRIFTED = ObservedNodeClaim(drift="AMIDrift", drift_message="m6i.large runs ami-1")
 INTERVALS = tuple(NotReadyInterval(since=START, until=START + timedelta(seconds=lasted)) for lasted in (50, 40))
-AWAY = ObservedNodeClaim(not_ready_since=START, not_ready_reason="NotReady")
+NOT_READY = ObservedNodeClaim(not_ready_since=START, not_ready_reason="NotReady")
 BLOCKER = EvictionBlocker(
     subject="default/web", owner="ReplicaSet web-5", cause="budget", what="PDB web", passes="never"
 )
@@ -137,21 +137,30 @@ REJECTED = state(
             ["  from AWS    scheduledChange instance-stop at 2026-01-01T12:00:00+00:00, rejected by ann"],
         ),
     ],
-    ids=["ready", "remark", "drifted", "not drifted", "bought for", "never away", "held drain", "rejected event"],
+    ids=[
+        "ready",
+        "remark",
+        "drifted",
+        "not drifted",
+        "bought for",
+        "never NotReady",
+        "blocked drain",
+        "rejected event",
+    ],
 )
-def test_each_fact_is_a_line(fields: dict[str, Any], lines: list[str]) -> None:
-    """And there is no line about anything else."""
+def test_each_fact_is_one_line(fields: dict[str, Any], lines: list[str]) -> None:
+    """There are no lines for other facts."""
     assert lines_of(nodeclaim(), **fields)[4:] == lines and "  phase       Ready" in lines_of(nodeclaim(), **fields)
 
 
-def test_a_node_that_comes_and_goes_says_how_often_and_for_how_long_it_was_away() -> None:
-    flapping = state(flaps=3, not_ready_intervals=(*INTERVALS, NotReadyInterval(since=START)), observed=AWAY)
+def test_flapping_node_shows_count_and_duration() -> None:
+    flapping = state(flaps=3, not_ready_intervals=(*INTERVALS, NotReadyInterval(since=START)), observed=NOT_READY)
     [line] = lines_of(nodeclaim(), not_ready=describe_not_ready(flapping))[4:]
     assert line.startswith("  away") and "since 2026-01-01 12:00:00 UTC: NotReady" in line
     assert "3 times since it was initialized, the latest 2 before for 90 s in all" in line
 
 
-def test_the_page_of_a_node_shows_drains_and_decisions() -> None:
+def test_details_page_shows_drain_and_decisions() -> None:
     assert "| drain | escalates at noon |" in render_nodeclaim(DRAINING)
     assert "rejected by ann" in render_nodeclaim(REJECTED)
     over = state(
@@ -161,7 +170,7 @@ def test_the_page_of_a_node_shows_drains_and_decisions() -> None:
     assert describe_drain(state()) == ()
 
 
-def test_as_json_a_story_is_whole_and_plain() -> None:
+def test_json_explanation_is_complete() -> None:
     step = Step(phase=Phase.LAUNCH, at=START, cause="created")
     explanation = NodeExplanation(nodeclaim(price=0.25), (step,), drift="AMIDrift", expires=START)
     result = json.loads(json.dumps(explanation.as_json()))
@@ -169,10 +178,10 @@ def test_as_json_a_story_is_whole_and_plain() -> None:
     assert result["expires"] == START.isoformat() and result["steps"][0]["cause"] == "created"
 
 
-def test_the_page_of_a_node_begins_with_what_it_does_and_what_it_waits_for() -> None:
-    calm = render_nodeclaim(state(phase=Phase.INITIALIZATION)).splitlines()
-    assert calm[0] == "**The node has joined the cluster and is getting ready.**"
-    assert calm[2] == "**Waits for**: the Node to be Ready, and its startup taints to be gone"
+def test_details_page_starts_with_phase_and_blocker() -> None:
+    on_time = render_nodeclaim(state(phase=Phase.INITIALIZATION)).splitlines()
+    assert on_time[0] == "**The node has joined the cluster and is getting ready.**"
+    assert on_time[2] == "**Waits for**: the Node to be Ready, and its startup taints to be gone"
     blocked = state(phase=Phase.DRAIN, overdue=True, blocked_by="pdb default/web allows 0")
     late = render_nodeclaim(blocked).splitlines()
     assert late[0] == "**Pods are leaving the node, which is on its way out, past its deadline.**"
@@ -183,7 +192,7 @@ def test_the_page_of_a_node_begins_with_what_it_does_and_what_it_waits_for() -> 
 
 
 class FakeWorkflow:
-    """A workflow that refuses so often."""
+    """A workflow whose first queries fail with these errors."""
 
     def __init__(self, *errors: str) -> None:
         self.errors, self.query_count = list(errors), 0
@@ -205,9 +214,9 @@ class FakeWorkflow:
         (["unknown query told"], 1, "older version"),
         ([REPEAT_QUERY] * 9, 4, REPEAT_QUERY),
     ],
-    ids=["just as news comes", "does not know the query", "never answers"],
+    ids=["event before its workflow task", "unknown query", "keeps failing"],
 )
-async def test_only_a_worker_that_has_just_started_is_asked_again(
+async def test_only_early_query_is_repeated(
     errors: list[str], queries: int, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(why, "RETRY_DELAYS_SECONDS", (0.0, 0.0, 0.0))

@@ -1,4 +1,4 @@
-"""Lives are read from Temporal's visibility: a continued run is one life, and a closed one is over."""
+"""NodeClaim workflows from visibility: continued runs are merged, and a closed workflow is complete."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -47,24 +47,24 @@ def execution(
     )
 
 
-def test_the_name_is_the_nodeclaims() -> None:
+def test_nodeclaim_name_is_part_of_workflow_id() -> None:
     assert nodeclaim_name(ids.nodeclaim("a/b", "default-x7k", "0123456789")) == "default-x7k"
 
 
-def test_a_running_life_shows_its_attributes() -> None:
+def test_running_workflow_shows_its_attributes() -> None:
     nodeclaim = summarize_run(execution("one", Status.RUNNING))
     assert (nodeclaim.name, nodeclaim.phase, nodeclaim.instance_id) == ("one", "Ready", "i-0a")
     assert nodeclaim.overdue and nodeclaim.deadline == START and nodeclaim.open
 
 
-def test_a_life_that_is_over_is_gone_and_owes_nothing() -> None:
+def test_completed_workflow_has_no_deadline() -> None:
     nodeclaim = summarize_run(execution("one", Status.COMPLETED))
     assert (nodeclaim.phase, nodeclaim.overdue, nodeclaim.deadline) == ("Gone", False, None)
     assert nodeclaim.since == START + timedelta(seconds=60)
     assert not nodeclaim.open
 
 
-def test_a_continued_run_and_its_successor_are_one_life_with_all_their_events() -> None:
+def test_continued_runs_are_merged_with_all_events() -> None:
     (nodeclaim,) = merge_runs(
         [
             execution("one", Status.CONTINUED_AS_NEW, events=500),
@@ -74,6 +74,6 @@ def test_a_continued_run_and_its_successor_are_one_life_with_all_their_events() 
     assert (nodeclaim.events, nodeclaim.phase, nodeclaim.open) == (507, "Drain", True)
 
 
-def test_a_run_that_was_ended_by_force_is_not_taken_for_a_good_end() -> None:
+def test_terminated_workflow_is_not_completed() -> None:
     nodeclaim = summarize_run(execution("one", Status.TERMINATED, phase="Drain"))
     assert (nodeclaim.open, nodeclaim.phase, nodeclaim.status) == (False, "Drain", "TERMINATED")

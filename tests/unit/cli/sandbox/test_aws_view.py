@@ -1,4 +1,4 @@
-"""The demo counts the worker's calls alone, and a template that was deleted in vain is still there."""
+"""The demo counts only calls of the worker, and a template whose deletion failed still counts."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ CALLS = {
 
 
 class Control(AwsControl):
-    """Answers without a stand-in."""
+    """Responds without a fake AWS server."""
 
     def get_counters(self, access_key: str | None = None) -> dict[str, dict[str, object]]:
         return CALLS if access_key == "worker" else {}
@@ -32,14 +32,14 @@ def view() -> Iterator[AwsProbe]:
     yield AwsProbe(Control("http://nowhere"), "worker")
 
 
-async def test_what_the_worker_asked_and_made_is_counted(view: AwsProbe) -> None:
+async def test_calls_and_resources_of_worker_are_counted(view: AwsProbe) -> None:
     assert await view.count_calls() == {"ec2:CreateLaunchTemplate": 3, "ec2:DeleteLaunchTemplate": 2}
     assert await view.launch_templates() == 1
     assert await view.list_denied_actions() == ["ec2:RunInstances"]
     assert await view.count_instances() == Instances(launched=5, terminated=4)
 
 
-def test_a_step_counts_only_its_own_calls() -> None:
+def test_step_counts_only_its_own_calls() -> None:
     assert calls_since(
         {"ec2:CreateFleet": 1, "ec2:DescribeInstances": 4},
         {"ec2:CreateFleet": 3, "ec2:DescribeInstances": 4, "ssm:GetParameter": 1},

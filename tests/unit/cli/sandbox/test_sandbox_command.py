@@ -1,4 +1,4 @@
-"""`tenure sandbox`: what it says and asks for where nothing has to run."""
+"""`tenure sandbox`: output and requests without a running environment."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from tenure.sandbox.state_file import DirectoryLock, Record
 
 
 class FakeServer:
-    """An API server with one Deployment, `inflate`."""
+    """A fake API server with one Deployment, `inflate`."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, object]] = []
@@ -45,13 +45,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
 
 
 def lock_sandbox(directory: Path, **environment: str) -> DirectoryLock:
-    """As if a sandbox ran there, for as long as the lock is held."""
+    """Lock the directory as a running sandbox does."""
     lock = DirectoryLock(directory)
     Record(pid=1, parts=(), ports={}, environment=environment, reach={"logs": "/logs"}).write(directory)
     return lock
 
 
-def test_a_deployment_is_scaled_in_the_sandbox_s_own_cluster(
+def test_deployment_is_scaled_in_sandbox_cluster(
     tmp_path: Path, server: FakeServer, capsys: CaptureFixture[str]
 ) -> None:
     lock = lock_sandbox(tmp_path, KUBECONFIG="/config")
@@ -69,8 +69,8 @@ def test_a_deployment_is_scaled_in_the_sandbox_s_own_cluster(
     lock.release()
 
 
-def test_no_other_cluster_is_scaled(tmp_path: Path, server: FakeServer, capsys: CaptureFixture[str]) -> None:
-    """Whatever KUBECONFIG or ~/.kube may name."""
+def test_other_clusters_are_never_scaled(tmp_path: Path, server: FakeServer, capsys: CaptureFixture[str]) -> None:
+    """KUBECONFIG and ~/.kube do not matter."""
     assert main(["sandbox", "scale", "inflate", "10", f"--dir={tmp_path}"]) == 2
     assert f"tenure sandbox up --dir {tmp_path}" in capsys.readouterr().err
     lock = lock_sandbox(tmp_path)
@@ -79,7 +79,7 @@ def test_no_other_cluster_is_scaled(tmp_path: Path, server: FakeServer, capsys: 
     lock.release()
 
 
-def test_where_none_runs_what_starts_one_is_said(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+def test_missing_sandbox_names_start_command(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
     message = f"no sandbox runs in {tmp_path}; start one: tenure sandbox up --dir {tmp_path}"
     assert main(["sandbox", "status", f"--dir={tmp_path}"]) == 1
     assert main(["sandbox", "down", f"--dir={tmp_path}"]) == 0
@@ -88,7 +88,7 @@ def test_where_none_runs_what_starts_one_is_said(tmp_path: Path, capsys: Capture
     assert json.loads(capsys.readouterr().out) == {"message": message}
 
 
-def test_what_runs_is_told_for_people_and_for_scripts(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+def test_running_sandbox_is_described_as_text_and_json(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
     lock = lock_sandbox(tmp_path, KUBECONFIG="/a folder/config")
     assert main(["sandbox", "status", f"--dir={tmp_path}"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "export KUBECONFIG='/a folder/config'"
@@ -98,9 +98,7 @@ def test_what_runs_is_told_for_people_and_for_scripts(tmp_path: Path, capsys: Ca
     lock.release()
 
 
-def test_without_a_directory_it_is_that_of_up_or_that_of_a_kept_demo(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_default_directory_is_of_sandbox_or_kept_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert (find_directory(None), find_directory(Path("/mine"))) == (default_directory(), Path("/mine"))
     demo = lock_sandbox(demo_directory())

@@ -1,4 +1,4 @@
-"""Tasks that failed are counted per workflow, in the worker's own exposition."""
+"""Failed workflow tasks are counted by workflow from the worker's metrics."""
 
 from tenure.cli.sandbox.probes import failed_tasks, format_failed_tasks
 
@@ -14,10 +14,10 @@ temporal_workflow_completed{workflow_type="NodeClaim"} 5
 """
 
 
-def test_failures_are_added_up_by_workflow_and_zeroes_are_left_out() -> None:
+def test_failures_are_summed_by_workflow_without_zeros() -> None:
     assert failed_tasks(EXPOSITION) == {"NodePool": 12}
     assert format_failed_tasks(failed_tasks(EXPOSITION)).endswith("repeated: NodePool 12")
 
 
-def test_nothing_is_said_when_nothing_failed() -> None:
+def test_no_failures_give_empty_text() -> None:
     assert format_failed_tasks(failed_tasks("")) == ""

@@ -68,7 +68,7 @@ def overlay(name: str, **spec: Any) -> Json:
 
 
 class Files:
-    """Manifests for `tenure simulate`, at first a NodePool and a pod, and the runs of the command."""
+    """Manifests for `tenure simulate`, initially a NodePool and a pod, and runs of the command."""
 
     def __init__(self, folder: Path, capsys: CaptureFixture[str]) -> None:
         self.folder, self._capsys = folder, capsys
@@ -94,7 +94,7 @@ class Files:
         return self._capsys.readouterr().out
 
     def usage_error(self, *more: str) -> str:
-        """One line on stderr, and nothing on stdout."""
+        """Expect one line on stderr and an empty stdout."""
         assert main(self.arguments(*more)) == 2
         captured = self._capsys.readouterr()
         (line,) = captured.err.splitlines()

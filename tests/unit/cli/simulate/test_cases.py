@@ -22,7 +22,7 @@ def simulate(capsys: CaptureFixture[str], *arguments: str | Path) -> tuple[int, 
 
 
 def files(case: str) -> list[str | Path]:
-    """Options for the files of a case; its pool and its pods are plain where it has none of its own."""
+    """Options for the files of a case; plain files replace a missing NodePool or pods file."""
     found: list[str | Path] = []
     for option, plain in (("pool", "pool.yaml"), ("pods", "pods.yaml"), ("daemonsets", ""), ("nodes", "")):
         path = CASES / f"{case}.{option}.yaml"
@@ -65,7 +65,7 @@ def test_plan(capsys: CaptureFixture[str], case: str, unschedulable: dict[str, s
         ("simulate-list-as-kind", "kind: ['Node']: invalid kind"),
     ),
 )
-def test_invalid_input_is_one_line_that_names_the_file(capsys: CaptureFixture[str], case: str, message: str) -> None:
+def test_invalid_input_is_one_line_that_names_file(capsys: CaptureFixture[str], case: str, message: str) -> None:
     exit_code, _, err = simulate(capsys, *files(case))
     assert exit_code == 2
     assert case in err and message in err and err.count("\n") == 1, err

@@ -1,4 +1,4 @@
-"""What `tenure simulate` makes of manifests: as the API server would have them, and refused where it would refuse."""
+"""Manifests of `tenure simulate`: defaults like the API server, and rejections where it would reject them."""
 
 import json
 from typing import Any
@@ -37,7 +37,7 @@ def scheduled_pods(found: Json) -> list[str]:
     return sorted(name for node in found["nodes"] for name in node["pods"])
 
 
-# --- as the API server has it ---
+# --- defaults of the API server ---
 
 
 @pytest.mark.parametrize(
@@ -51,15 +51,15 @@ def scheduled_pods(found: Json) -> list[str]:
         ),
         ({"containers": [container(requests={"cpu": 7.5, "memory": 1073741824})]}, ["m5.2xlarge"]),
     ],
-    ids=["limit without a request", "limit of the pod alone", "limit of the pod with a request", "plain numbers"],
+    ids=["limit without a request", "limit of the pod only", "limit of the pod with a request", "plain numbers"],
 )
-def test_requests_are_those_that_the_api_server_fills_in(files: Files, spec: Json, types: list[str]) -> None:
+def test_requests_are_defaulted_like_api_server(files: Files, spec: Json, types: list[str]) -> None:
     files.write("pods.yaml", pod_with_spec(**spec))
     assert files.run()["nodes"][0]["instanceTypes"] == types
 
 
-def test_what_is_null_is_absent(files: Files) -> None:
-    """As `kubectl create --dry-run=client -o yaml` writes it."""
+def test_null_fields_are_absent(files: Files) -> None:
+    """`kubectl create --dry-run=client -o yaml` writes such fields."""
     made = deployment(2, affinity=None, nodeName=None)
     made["metadata"]["creationTimestamp"] = None
     made["spec"]["template"]["metadata"]["creationTimestamp"] = None
@@ -67,13 +67,13 @@ def test_what_is_null_is_absent(files: Files) -> None:
     assert scheduled_pods(files.run()) == ["web-0", "web-1"]
 
 
-def test_dates_without_quotes_are_read(files: Files) -> None:
+def test_unquoted_dates_are_accepted(files: Files) -> None:
     one = "kind: Pod\nmetadata: {name: a, creationTimestamp: 2024-01-01T00:00:00Z}\nspec: {containers: [{name: a}]}\n"
     (files.folder / "pods.yaml").write_text(one + "---\n" + one.replace("name: a,", "name: b,"))
     assert scheduled_pods(files.run()) == ["a", "b"]
 
 
-def test_workloads_of_one_name_are_all_planned(files: Files) -> None:
+def test_workloads_with_equal_names_are_all_planned(files: Files) -> None:
     job = {**deployment(1), "kind": "Job"}
     job["spec"] = {**job["spec"], "parallelism": 3, "completions": 2}
     files.write("pods.yaml", deployment(2), job, pod("web-0", cpu="1"))
@@ -86,13 +86,13 @@ def test_workloads_of_one_name_are_all_planned(files: Files) -> None:
     ]
 
 
-def test_a_cron_job_is_one_run_of_its_job(files: Files) -> None:
+def test_cron_job_is_planned_as_one_job(files: Files) -> None:
     job = {"spec": {"parallelism": 2, "template": deployment(1)["spec"]["template"]}}
     files.write("pods.yaml", {"kind": "CronJob", "metadata": {"name": "tick"}, "spec": {"jobTemplate": job}})
     assert scheduled_pods(files.run()) == ["tick-0", "tick-1"]
 
 
-def test_pods_that_nobody_plans_for_say_why(files: Files) -> None:
+def test_unplanned_pods_have_a_reason(files: Files) -> None:
     ours = {"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}
     files.write(
         "pods.yaml",
@@ -105,7 +105,7 @@ def test_pods_that_nobody_plans_for_say_why(files: Files) -> None:
     assert found["nodes"] == [] and len(found["unschedulable"]) == 2
 
 
-def test_what_stands_may_be_nodes_claims_pods_and_namespaces(files: Files) -> None:
+def test_nodes_file_may_have_nodes_nodeclaims_pods_and_namespaces(files: Files) -> None:
     node = {"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": ALLOCATABLE}}
     claim = {
         "kind": "NodeClaim",
@@ -132,15 +132,15 @@ def test_what_stands_may_be_nodes_claims_pods_and_namespaces(files: Files) -> No
     ],
     ids=["cordoned", "not ready for long"],
 )
-def test_a_node_that_takes_no_pods_is_left_alone(files: Files, node: Json) -> None:
+def test_unschedulable_or_not_ready_node_gets_no_pods(files: Files, node: Json) -> None:
     status = {"allocatable": ALLOCATABLE, **node["status"]}
     named = {"kind": "Node", **node, "metadata": {"name": "n1", **node.get("metadata", {})}, "status": status}
     files.write("nodes.yaml", named)
     assert files.run("--nodes", str(files.folder / "nodes.yaml"))["existing"] == {}
 
 
-def test_namespaces_are_selected_by_their_labels(files: Files) -> None:
-    """The pods that are to be kept away from are in a namespace that only its label names."""
+def test_namespaces_are_selected_by_label(files: Files) -> None:
+    """The pods of the anti-affinity term are in a namespace that only its label selects."""
     term = {
         "topologyKey": "topology.kubernetes.io/zone",
         "labelSelector": {"matchLabels": {"app": "noisy"}},
@@ -157,7 +157,7 @@ def test_namespaces_are_selected_by_their_labels(files: Files) -> None:
 
 
 @pytest.mark.parametrize("kind", ["high", "system-node-critical", ""])
-def test_priority_comes_from_the_class(files: Files, kind: str) -> None:
+def test_priority_comes_from_priority_class(files: Files, kind: str) -> None:
     classes = [
         {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9},
         {"kind": "PriorityClass", "metadata": {"name": "usual"}, "value": 5, "globalDefault": True},
@@ -171,7 +171,7 @@ def test_priority_comes_from_the_class(files: Files, kind: str) -> None:
     assert scheduled_pods(found) == ["first"] and list(found["unschedulable"]) == ["other"]
 
 
-def test_min_values_are_lowered_where_that_is_wanted(files: Files) -> None:
+def test_min_values_are_relaxed_with_best_effort_policy(files: Files) -> None:
     requirement = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 5}
     files.write("pools.yaml", pool(requirement))
     assert "minValues" in files.run()["unschedulable"]["one"]
@@ -179,7 +179,7 @@ def test_min_values_are_lowered_where_that_is_wanted(files: Files) -> None:
 
 
 @pytest.mark.parametrize(("count", "reserved"), [({}, 1), ({"ReservationCapacity": 2}, 2)])
-def test_reserved_capacity_is_used_first_and_no_further(files: Files, count: dict[str, int], reserved: int) -> None:
+def test_reserved_capacity_is_used_first_up_to_its_count(files: Files, count: dict[str, int], reserved: int) -> None:
     reserved_offering = offering("a", "reserved", 0.001)
     key = "karpenter.k8s.aws/capacity-reservation-id"
     reserved_offering["Requirements"].append({"key": key, "operator": "In", "values": ["cr-1"]})
@@ -193,19 +193,19 @@ def test_reserved_capacity_is_used_first_and_no_further(files: Files, count: dic
     assert sorted(node["price"] for node in found["nodes"])[0] == 0.001
 
 
-def test_types_without_a_number_of_pods_have_the_kubelets(files: Files) -> None:
+def test_types_without_pods_resource_use_kubelet_default(files: Files) -> None:
     kind = instance_type("m5.large", 2)
     kind["resources"].pop("pods")
     (files.folder / "types.json").write_text(json.dumps([kind]))
     assert files.run()["unschedulable"] == {}
 
 
-def test_the_table_keeps_what_stands_in_brackets(files: Files) -> None:
+def test_table_keeps_text_in_brackets(files: Files) -> None:
     files.write("pods.yaml", pod_with_spec("far", nodeSelector={"topology.kubernetes.io/zone": "mars"}), pod("one"))
     assert "topology.kubernetes.io/zone In [mars]" in files.table()
 
 
-def test_the_table_shows_the_fill_of_whatever_is_asked_for(files: Files) -> None:
+def test_table_shows_usage_of_every_requested_resource(files: Files) -> None:
     kind = instance_type("x1.large", 2)
     kind["resources"]["example.com/dongle"] = "4"
     (files.folder / "types.json").write_text(json.dumps([kind]))
@@ -213,7 +213,7 @@ def test_the_table_shows_the_fill_of_whatever_is_asked_for(files: Files) -> None
     assert "example.com/dongle 75%" in files.table()
 
 
-# --- refused ---
+# --- rejected manifests ---
 
 ZONE_TERM = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": "web"}}}
 SPREAD = {**ZONE_TERM, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
@@ -255,7 +255,7 @@ NEAR = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}
         ({"nodeSelector": {"team": True}}, "node_selector.team"),
     ],
 )
-def test_a_pod_that_means_nothing_is_refused(files: Files, spec: Json, expected: str) -> None:
+def test_invalid_pod_is_rejected(files: Files, spec: Json, expected: str) -> None:
     files.write("pods.yaml", pod("fine", cpu="1"), pod_with_spec("odd", **spec))
     line = files.usage_error()
     assert expected in line and "pods.yaml: Pod odd:" in line
@@ -289,13 +289,13 @@ def test_a_pod_that_means_nothing_is_refused(files: Files, spec: Json, expected:
         (2 * "---\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a}]}\n", "stands 2 times"),
     ],
 )
-def test_a_file_that_holds_no_pods_is_refused(files: Files, text: str, expected: str) -> None:
+def test_file_without_pods_is_rejected(files: Files, text: str, expected: str) -> None:
     (files.folder / "pods.yaml").write_text(text)
     line = files.usage_error()
     assert expected in line and "pods.yaml" in line
 
 
-def test_bytes_that_are_no_text_are_refused(files: Files) -> None:
+def test_non_utf8_file_is_rejected(files: Files) -> None:
     (files.folder / "pods.yaml").write_bytes(b"kind: Pod\xff\xfe")
     assert "UTF-8" in files.usage_error()
 
@@ -334,9 +334,7 @@ def test_bytes_that_are_no_text_are_refused(files: Files) -> None:
         ([], {"weight": 101}, "spec.weight: 101"),
     ],
 )
-def test_a_pool_that_means_nothing_is_refused(
-    files: Files, requirements: list[Json], spec: Json, expected: str
-) -> None:
+def test_invalid_nodepool_is_rejected(files: Files, requirements: list[Json], spec: Json, expected: str) -> None:
     only_b = {**instance_type("only-b", 2), "offerings": [offering("b", "spot", 0.1)]}
     (files.folder / "types.json").write_text(json.dumps([*TYPES, only_b]))
     made = pool(*requirements)
@@ -355,7 +353,7 @@ def test_a_pool_that_means_nothing_is_refused(
         ([{**TYPES[0], "offerings": [{**TYPES[0]["offerings"][0], "Available": "perhaps"}]}], "perhaps"),
     ],
 )
-def test_a_catalogue_that_means_nothing_is_refused(files: Files, types: list[Any], expected: str) -> None:
+def test_invalid_instance_types_are_rejected(files: Files, types: list[Any], expected: str) -> None:
     (files.folder / "types.json").write_text(json.dumps(types))
     line = files.usage_error()
     assert expected in line and "types.json" in line

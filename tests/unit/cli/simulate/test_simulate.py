@@ -1,4 +1,4 @@
-"""`tenure simulate`: manifests in, a plan out; wrong input is one line that names file, object, field and value."""
+"""`tenure simulate` reads manifests and prints a plan; invalid input is one line with file, object, field and value."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from tests.support.paths import ROOT
 from tests.unit.cli.simulate.builders import TYPES, ZONES, Files, Json, deployment, overlay, pod, pool
 
 
-def test_the_plan_says_what_is_bought_at_which_price(files: Files) -> None:
+def test_plan_has_nodes_with_types_and_price(files: Files) -> None:
     files.write("pods.yaml", deployment(7))
     found = files.run()
     (node,) = found["nodes"]
@@ -32,7 +32,7 @@ def test_pods_spread_over_zones(files: Files) -> None:
     assert by_zone == {"a": 2, "b": 2, "c": 2}
 
 
-def test_nodes_that_stand_are_used_first(files: Files) -> None:
+def test_existing_nodes_are_used_first(files: Files) -> None:
     node = {
         "kind": "Node",
         "metadata": {"name": "n1"},
@@ -43,13 +43,13 @@ def test_nodes_that_stand_are_used_first(files: Files) -> None:
     assert (found["existing"], found["nodes"]) == ({"n1": ["one"]}, [])
 
 
-def test_a_pod_without_a_place_is_told_the_nearest_miss(files: Files) -> None:
+def test_unschedulable_pod_names_nearest_type(files: Files) -> None:
     files.write("pods.yaml", pod("gpu", **{"nvidia.com/gpu": "4"}))
     reason = files.run()["unschedulable"]["gpu"]
     assert "needs 4 nvidia.com/gpu" in reason and "has 1" in reason
 
 
-def test_the_table_says_it_for_people(files: Files) -> None:
+def test_table_is_readable(files: Files) -> None:
     files.write("pods.yaml", deployment(7), pod("huge", cpu="500"))
     output = files.table()
     assert "m5.2xlarge" in output and "huge" in output and "7 of 8 pods placed, 1 new nodes, 0.16 $/h" in output
@@ -71,9 +71,7 @@ def test_the_table_says_it_for_people(files: Files) -> None:
         ("pools.yaml", [{"kind": "NodePool", "metadata": {"name": "x"}}], ("NodePool x", "'spec'", "missing")),
     ],
 )
-def test_wrong_manifests_are_named_and_nothing_is_planned(
-    files: Files, name: str, content: list[Json], expected: tuple[str, ...]
-) -> None:
+def test_invalid_manifests_are_named(files: Files, name: str, content: list[Json], expected: tuple[str, ...]) -> None:
     files.write(name, *content)
     line = files.usage_error()
     assert all(part in line for part in expected), line
@@ -89,13 +87,13 @@ def test_wrong_manifests_are_named_and_nothing_is_planned(
         (json.dumps([{**TYPES[0], "offerings": [{**TYPES[0]["offerings"][0], "Price": "cheap"}]}]), "'cheap'"),
     ],
 )
-def test_wrong_instance_types_are_named(files: Files, content: str, expected: str) -> None:
+def test_invalid_instance_types_are_named(files: Files, content: str, expected: str) -> None:
     (files.folder / "types.json").write_text(content)
     line = files.usage_error()
     assert expected in line and "types.json" in line
 
 
-def test_overlays_among_the_pools_change_what_is_bought_and_what_it_costs(files: Files) -> None:
+def test_node_overlays_change_selected_types_and_prices(files: Files) -> None:
     (before,) = files.run()["nodes"]
     assert before["instanceTypes"][0] == "m5.large"
     files.write("pools.yaml", pool(), overlay("cheap", price="0.001", capacity={"example.com/fuse": 1}))
@@ -114,7 +112,7 @@ def test_overlays_among_the_pools_change_what_is_bought_and_what_it_costs(files:
         ([overlay("a", price="cheap")], "NodeOverlay a: spec.price: 'cheap'"),
     ),
 )
-def test_an_overlay_that_no_worker_would_heed_is_named(files: Files, overlays: list[Json], expected: str) -> None:
+def test_invalid_node_overlay_is_named(files: Files, overlays: list[Json], expected: str) -> None:
     files.write("pools.yaml", pool(), *overlays)
     assert expected in files.usage_error()
 
@@ -124,7 +122,7 @@ def buffer(**spec: Any) -> Json:
     return {**kind, "spec": spec}
 
 
-def test_buffers_among_the_pods_want_room(files: Files) -> None:
+def test_capacity_buffers_request_nodes(files: Files) -> None:
     shape = {"kind": "PodTemplate", "metadata": {"name": "web"}, "template": {"spec": pod("x", cpu="1")["spec"]}}
     files.write("pods.yaml", shape, buffer(podTemplateRef={"name": "web"}, replicas=2))
     plan = files.run()
@@ -145,19 +143,19 @@ def test_buffers_among_the_pods_want_room(files: Files) -> None:
         ({"podTemplateRef": {"name": "web"}, "replicas": "two"}, "CapacityBuffer spare: spec.replicas"),
     ),
 )
-def test_a_buffer_that_cannot_be_resolved_is_named(files: Files, spec: Json, expected: str) -> None:
+def test_unresolvable_capacity_buffer_is_named(files: Files, spec: Json, expected: str) -> None:
     files.write("pods.yaml", pod("one", cpu="1"), buffer(**spec))
     assert expected in files.usage_error()
 
 
-def test_lists_and_json_are_read_as_well(files: Files) -> None:
+def test_lists_and_json_are_accepted(files: Files) -> None:
     (files.folder / "pods.yaml").write_text(
         json.dumps({"kind": "List", "items": [pod("a", cpu="1"), pod("b", cpu="1")]})
     )
     assert sorted(name for node in files.run()["nodes"] for name in node["pods"]) == ["a", "b"]
 
 
-def test_it_starts_without_temporal_kubernetes_or_aws() -> None:
+def test_command_imports_no_heavy_libraries() -> None:
     heavy = "[one for one in ('temporalio', 'kubernetes', 'boto3', 'aiohttp') if one in sys.modules]"
     code = f"import sys, tenure.cli.simulate.command; print({heavy})"
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -55,7 +55,7 @@ def zones_by_pod(found: Json) -> dict[str, list[str]]:
     return {pod: node["zones"] for node in found["nodes"] for pod in node["pods"]}
 
 
-def test_storage_may_stand_in_any_file(files: Files) -> None:
+def test_storage_objects_may_be_in_any_file(files: Files) -> None:
     files.write("pods.yaml", pod_with_claims("x", "data"), claim("data", storageClassName="gp3"))
     files.write("pools.yaml", storage_class("gp3", "b", "c"), pool())
     assert zones_by_pod(files.run()) == {"x": ["b", "c"]}
@@ -95,9 +95,7 @@ TWO_PODS = [
     ],
     ids=["volumes", "default class", "ephemeral volume", "claims of a StatefulSet"],
 )
-def test_the_nodes_are_in_the_zones_of_the_volumes(
-    files: Files, objects: list[Json], zones: dict[str, list[str]]
-) -> None:
+def test_nodes_are_in_zones_of_volumes(files: Files, objects: list[Json], zones: dict[str, list[str]]) -> None:
     files.write("pods.yaml", *objects)
     assert zones_by_pod(files.run()) == zones
 
@@ -119,16 +117,16 @@ def test_the_nodes_are_in_the_zones_of_the_volumes(
             "names no StorageClass",
         ),
     ],
-    ids=["no claim", "no class", "class left out"],
+    ids=["no claim", "no class", "empty class"],
 )
-def test_storage_that_is_not_given_refuses_its_pod_alone(files: Files, objects: list[Json], reason: str) -> None:
+def test_missing_storage_blocks_its_pod_only(files: Files, objects: list[Json], reason: str) -> None:
     files.write("pods.yaml", *objects, pod("y", cpu="1"))
     found = files.run()
     assert list(found["unschedulable"]) == ["x"] and reason in found["unschedulable"]["x"]
     assert set(zones_by_pod(found)) == {"y"}
 
 
-def test_a_csinode_tells_how_many_volumes_a_node_takes(files: Files) -> None:
+def test_csinode_limits_volumes_of_node(files: Files) -> None:
     drivers = [{"name": "ebs.csi.aws.com", "nodeID": "i-1", "allocatable": {"count": 1}}]
     allocatable = {"cpu": "8", "memory": "32Gi", "pods": "9"}
     files.write(
@@ -169,7 +167,7 @@ def test_a_csinode_tells_how_many_volumes_a_node_takes(files: Files) -> None:
         ),
     ],
 )
-def test_wrong_storage_is_named(files: Files, one: Json, expected: tuple[str, ...]) -> None:
+def test_invalid_storage_objects_are_named(files: Files, one: Json, expected: tuple[str, ...]) -> None:
     files.write("pods.yaml", pod("x", cpu="1"), one)
     line = files.usage_error()
     assert all(part in line for part in ("pods.yaml", *expected)), line
