@@ -1,4 +1,4 @@
-"""A worker whose clock is ten minutes off decides as one whose clock is right, and says so."""
+"""A worker with a clock error of ten minutes decides as with a correct clock, and reports the error."""
 
 import re
 from collections.abc import Iterator
@@ -35,14 +35,14 @@ class ShiftedClock(Clock):
         self.shift = shift
 
     def observe(self, server: datetime | None = None, times: int = 2) -> None:
-        """The API server's clock is right, unless another time is given."""
+        """Observe responses with the correct time, unless `server` is given."""
         for _ in range(times):
             self.observe_date(format_datetime(server or datetime.now(UTC), usegmt=True))
 
 
 @pytest.fixture
 def process_clock(shift: timedelta, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The clock of the process is off, and the API server has answered twice."""
+    """Shift the process clock, and observe two responses of the API server."""
     shifted = ShiftedClock(shift)
     shifted.observe()
     monkeypatch.setattr(CLOCK, "_system_now", shifted._system_now)
@@ -55,7 +55,7 @@ def seconds_off(clock: Clock) -> float:
 
 
 @BOTH_WAYS
-def test_a_wrong_clock_is_corrected_after_two_answers_and_described(shift: timedelta) -> None:
+def test_clock_error_is_corrected_after_two_responses_and_described(shift: timedelta) -> None:
     clock, offsets = ShiftedClock(shift), list[timedelta]()
     clock.subscribe(offsets.append)
     clock.observe(times=1)
@@ -69,7 +69,7 @@ def test_a_wrong_clock_is_corrected_after_two_answers_and_described(shift: timed
     assert seconds_off(clock) < 0.1 and clock.describe_offset() == "" and len(offsets) == 2
 
 
-def test_a_small_difference_one_outlier_and_a_bad_header_change_nothing() -> None:
+def test_small_error_outlier_and_invalid_header_are_ignored() -> None:
     clock = ShiftedClock(MAX_OFFSET - timedelta(seconds=5))
     clock.observe()
     assert clock.offset == timedelta()
@@ -81,7 +81,7 @@ def test_a_small_difference_one_outlier_and_a_bad_header_change_nothing() -> Non
     assert clock.offset == timedelta()
 
 
-def test_numbers_grow_whatever_the_clock_does() -> None:
+def test_numbers_increase_despite_clock_changes() -> None:
     clock = ShiftedClock()
     before = clock.next_number()
     clock.offset = SHIFT
@@ -89,7 +89,7 @@ def test_numbers_grow_whatever_the_clock_does() -> None:
     assert before < after[0] < after[1] < after[2]
 
 
-async def test_the_clock_is_compared_with_each_answer_of_the_api_server() -> None:
+async def test_clock_is_compared_with_each_api_server_response() -> None:
     async def respond(_: web.Request) -> web.Response:
         date = format_datetime(datetime.now(UTC), usegmt=True)
         return web.json_response({}, headers={"Date": date})
@@ -103,7 +103,7 @@ async def test_the_clock_is_compared_with_each_answer_of_the_api_server() -> Non
     assert seconds_off(clock) < 2
 
 
-async def test_a_wrong_clock_is_reported_on_the_workers_pod() -> None:
+async def test_clock_error_is_reported_on_worker_pod() -> None:
     harness, events, clock = CacheHarness(), FakeEvents(), ShiftedClock(SHIFT)
     clock.observe()
     reporter = InvalidObjectReporter(
@@ -124,7 +124,7 @@ async def test_a_wrong_clock_is_reported_on_the_workers_pod() -> None:
 
 @BOTH_WAYS
 @pytest.mark.usefixtures("process_clock")
-async def test_garbage_collection_spares_what_is_young_and_collects_what_is_old(shift: timedelta) -> None:
+async def test_garbage_collection_uses_corrected_age(shift: timedelta) -> None:
     cluster = FakeCluster()
     cluster.add_instance("i-young", age=5)
     cluster.add_instance("i-old", age=120)
@@ -134,7 +134,7 @@ async def test_garbage_collection_spares_what_is_young_and_collects_what_is_old(
 
 @BOTH_WAYS
 @pytest.mark.usefixtures("process_clock")
-def test_a_lease_that_is_renewed_is_held_and_one_that_is_not_has_expired(shift: timedelta) -> None:
+def test_lease_expiry_uses_corrected_clock(shift: timedelta) -> None:
     real = datetime.now(UTC)
     ages = {5: True, 60: False}
     for age, is_active in ages.items():
@@ -161,7 +161,7 @@ def test_consolidate_after_counts_from_the_last_pod_event(shift: timedelta) -> N
 
 @BOTH_WAYS
 @pytest.mark.usefixtures("process_clock")
-def test_an_interruption_counts_while_it_is_recent(shift: timedelta) -> None:
+def test_interruption_counts_while_it_is_recent(shift: timedelta) -> None:
     harness = CacheHarness()
     harness.apply_objects("nodeclaims", claim("new", phase="Initialized"), claim("old", phase="Initialized"))
     capacity = InterruptedCapacity(harness.cache, lambda pool: None, lambda observed: None, utc_now)
@@ -173,7 +173,7 @@ def test_an_interruption_counts_while_it_is_recent(shift: timedelta) -> None:
 
 
 @pytest.mark.parametrize("folder", ("activities", "tenure/aws", "tenure/controller", "tenure/kube"))
-def test_the_system_clock_is_read_in_one_place(folder: str) -> None:
+def test_system_clock_is_read_in_one_place(folder: str) -> None:
     found = [
         str(path)
         for path in Path(ROOT, folder).rglob("*.py")

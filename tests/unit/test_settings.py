@@ -1,4 +1,4 @@
-"""Settings as a person gives them: flags over environment over defaults, and one line for what is wrong."""
+"""Settings: flags override the environment, which overrides defaults; an error is one line."""
 
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ def clear_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-def test_flags_win_over_the_environment_which_wins_over_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_override_environment_and_environment_overrides_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLUSTER_NAME", "by-environment")
     monkeypatch.setenv("BATCH_MAX_DURATION", "1m30s")
     monkeypatch.setenv("DRAIN_TIMEOUT", "2h")
@@ -24,7 +24,7 @@ def test_flags_win_over_the_environment_which_wins_over_defaults(monkeypatch: py
     assert settings.batch_idle_duration == timedelta(seconds=1)
 
 
-def test_an_empty_value_is_a_value() -> None:
+def test_empty_value_is_a_value() -> None:
     settings = load(["--cluster-name", "demo", "--leader-election-name=", "--metrics-port", "0"])
     assert (settings.leader_election_name, settings.metrics_port) == ("", 0)
 
@@ -33,11 +33,11 @@ def test_an_empty_value_is_a_value() -> None:
     "flags",
     [["--isolated-vpc"], ["--isolated-vpc=true"], ["--isolated-vpc", "true"], ["--isolated-vpc", "--temporal-tls"]],
 )
-def test_a_switch_needs_no_value(flags: list[str]) -> None:
+def test_switch_needs_no_value(flags: list[str]) -> None:
     assert load([*flags, "--cluster-name", "demo"]).isolated_vpc is True
 
 
-def test_gates_that_are_not_named_keep_their_default() -> None:
+def test_unnamed_feature_gates_keep_their_default() -> None:
     gates = load(["--cluster-name=demo", "--feature-gates", "NodeRepair=true, ReservedCapacity=False"]).feature_gates
     assert gates == GATES | {"NodeRepair": True, "ReservedCapacity": False}
 
@@ -66,7 +66,7 @@ def test_gates_that_are_not_named_keep_their_default() -> None:
         (["--log-level=loud"], "'debug', 'info' or 'error'"),
     ],
 )
-def test_what_is_wrong_is_one_line_that_names_it(flags: list[str], expected: str) -> None:
+def test_invalid_setting_is_one_line_that_names_it(flags: list[str], expected: str) -> None:
     named = [] if any("cluster" in flag for flag in flags) or not flags else ["--cluster-name=demo"]
     with pytest.raises(SettingsError) as error:
         load([*named, *flags])
@@ -74,7 +74,7 @@ def test_what_is_wrong_is_one_line_that_names_it(flags: list[str], expected: str
     assert "\n" not in str(error.value)
 
 
-def test_help_has_every_setting_with_its_default_as_one_would_write_it() -> None:
+def test_help_lists_every_setting_with_its_default() -> None:
     lines = {line.split()[0]: line for line in help_text().splitlines()}
     assert set(lines) == {f"--{name.replace('_', '-')}" for name in Settings.model_fields}
     assert lines["--drain-timeout"].split()[2] == "1h0m0s"

@@ -1,4 +1,4 @@
-"""The worker as a person starts it: what is wrong is one line that says where, and exit code 2."""
+"""Worker startup: an error is one line that names its place, and exit code 2."""
 
 import os
 import socket
@@ -22,12 +22,12 @@ from tests.unit.controller.planning.test_provisioner import FakeOfferings
 from worker import aws_settings, build_ports, host_settings, main, read_ahead
 
 NOWHERE = "127.0.0.1:1"
-"""Where nobody answers."""
+"""An address without a server."""
 
 
 @contextmanager
 def occupied_port() -> Iterator[int]:
-    """A port that somebody listens on."""
+    """A port that is in use."""
     with socket.socket() as listening:
         listening.bind(("0.0.0.0", 0))
         listening.listen()
@@ -35,7 +35,7 @@ def occupied_port() -> Iterator[int]:
 
 
 def run_worker(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The process itself, with nothing of this one's settings in its environment."""
+    """Run the worker as a process, without settings in the inherited environment."""
     inherited = {name: value for name, value in os.environ.items() if name.lower() not in Settings.model_fields}
     defaults = {"CLUSTER_NAME": "demo", "HEALTH_PROBE_PORT": "0", "METRICS_PORT": "0"}
     return subprocess.run(
@@ -59,16 +59,16 @@ def assert_one_line(done: subprocess.CompletedProcess[str], *expected: str) -> N
 
 @pytest.fixture
 async def temporal() -> AsyncIterator[str]:
-    """Where a Temporal service answers."""
+    """Address of a running Temporal server."""
     async with time_skipping() as environment:
         yield environment.client.service_client.config.target_host
 
 
-def test_without_temporal_it_says_where_it_looked() -> None:
+def test_unreachable_temporal_is_named() -> None:
     assert_one_line(run_worker(TEMPORAL_ADDRESS=NOWHERE), f"TEMPORAL_ADDRESS='{NOWHERE}'", "connection refused")
 
 
-async def test_without_a_cluster_it_says_which_kubeconfig_it_read(temporal: str, tmp_path: Path) -> None:
+async def test_unreachable_cluster_names_kubeconfig(temporal: str, tmp_path: Path) -> None:
     config = tmp_path / "kubeconfig"
     config.write_text(yaml.safe_dump(kubeconfig(f"http://{NOWHERE}")))
     assert_one_line(
@@ -78,17 +78,17 @@ async def test_without_a_cluster_it_says_which_kubeconfig_it_read(temporal: str,
     )
 
 
-async def test_a_kubeconfig_that_is_not_there_is_named(temporal: str, tmp_path: Path) -> None:
+async def test_missing_kubeconfig_is_named(temporal: str, tmp_path: Path) -> None:
     missing = str(tmp_path / "nowhere")
     assert_one_line(run_worker(TEMPORAL_ADDRESS=temporal, KUBECONFIG=missing), f"KUBECONFIG='{missing}'")
 
 
-def test_a_probe_port_that_is_taken_is_named() -> None:
+def test_occupied_probe_port_is_named() -> None:
     with occupied_port() as port:
         assert_one_line(run_worker(HEALTH_PROBE_PORT=str(port)), f"HEALTH_PROBE_PORT={port}", "name a free one")
 
 
-def test_a_metrics_port_that_is_taken_is_named() -> None:
+def test_occupied_metrics_port_is_named() -> None:
     with occupied_port() as port:
         assert_one_line(run_worker(METRICS_PORT=str(port)), f"METRICS_PORT={port}", "name a free one")
 
@@ -101,7 +101,7 @@ def test_a_metrics_port_that_is_taken_is_named() -> None:
         (["--cluster-name=demo", "--batch-max-duration=10"], "BATCH_MAX_DURATION='10'"),
     ],
 )
-def test_a_wrong_setting_is_one_line_and_exit_code_2(
+def test_invalid_setting_is_one_line_with_exit_code_2(
     flags: list[str], expected: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CLUSTER_NAME", raising=False)
@@ -115,7 +115,7 @@ def test_a_wrong_setting_is_one_line_and_exit_code_2(
     )
 
 
-def test_what_temporal_refuses_at_the_start_is_one_line_and_exit_code_2(
+def test_temporal_rejection_at_startup_is_one_line_with_exit_code_2(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail_connection(_: Settings) -> None:
@@ -129,12 +129,12 @@ def test_what_temporal_refuses_at_the_start_is_one_line_and_exit_code_2(
     assert "Temporal at temporal:7233 refuses these credentials" in stderr and stderr.count("\n") == 1
 
 
-def test_help_lists_the_settings_and_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_settings_without_starting(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     assert "--cluster-name" in capsys.readouterr().out
 
 
-def test_settings_reach_those_who_need_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_reach_their_components(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLUSTER_NAME", "demo")
     monkeypatch.setenv("BATCH_IDLE_DURATION", "2s")
     monkeypatch.setenv("DRAIN_TIMEOUT", "2h")
@@ -150,7 +150,7 @@ def test_settings_reach_those_who_need_them(monkeypatch: pytest.MonkeyPatch) -> 
     assert (cloud.cluster_name, cloud.vm_memory_overhead_percent) == ("demo", 0.1)
 
 
-def test_what_needs_a_setting_is_off_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optional_features_are_off_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLUSTER_NAME", "demo")
     (off, on), kube = [Settings(), Settings(surge_single_replicas=True, hook_local_addresses=True)], Mock()
     ports = [build_ports(one, Mock(), kube, Mock()) for one in (off, on)]
@@ -175,6 +175,6 @@ class _UnavailableOfferings(FakeOfferings):
         raise TryLater("EC2 does not answer")
 
 
-async def test_a_worker_that_cannot_read_instance_types_ahead_goes_on() -> None:
-    """The plan that needs them asks again."""
+async def test_failed_instance_type_prefetch_does_not_stop_worker() -> None:
+    """The first plan that needs instance types reads them again."""
     await read_ahead(_UnavailableOfferings())

@@ -1,4 +1,4 @@
-"""CloudFormation's stacks as a test makes them, in moto."""
+"""CloudFormation stacks in moto."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ REGION, ACCOUNT, CLUSTER = "eu-west-1", "123456789012", "shop"
 
 @contextmanager
 def mocked_aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Whatever endpoint and keys the environment has."""
+    """Mock AWS, whatever endpoint and keys the environment has."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
@@ -37,7 +37,7 @@ def read_template(template: Path) -> dict[str, Any]:
 
 
 def create_stack(template: Path, **parameters: str) -> dict[str, str]:
-    """Of a stack that is made for a test."""
+    """Create a stack from a template, and return its outputs."""
     formation, name = client("cloudformation"), template.stem
     stack_parameters = {"ClusterName": CLUSTER, **parameters}
     formation.create_stack(

@@ -1,4 +1,4 @@
-"""The CloudFormation of the queue: it is sound, sends each kind that is wanted and nothing else, and lets nobody in."""
+"""The CloudFormation stack of the interruption queue: its rules, retention, encryption and permissions."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -52,11 +52,11 @@ def patterns() -> list[str]:
 
 
 def count_sent(event: Mapping[str, Any]) -> int:
-    """How many rules send it: a message for each."""
+    """Number of rules that match the event; each one sends a message."""
     return sum(matches_pattern(one, event) for one in patterns())
 
 
-def test_each_kind_that_the_worker_reads_from_the_queue_is_sent_once() -> None:
+def test_each_event_kind_matches_one_rule() -> None:
     stack()
     assert set(KINDS) == {kind for kind, source in KARPENTERS_KINDS if source == "queue"}
     for kind in KINDS:
@@ -64,24 +64,24 @@ def test_each_kind_that_the_worker_reads_from_the_queue_is_sent_once() -> None:
 
 
 @pytest.mark.parametrize("event", UNWANTED, ids=lambda event: f"{event['detail-type']} {event['detail']}")
-def test_what_concerns_no_node_is_filtered_at_the_rule(event: Mapping[str, Any]) -> None:
+def test_irrelevant_events_match_no_rule(event: Mapping[str, Any]) -> None:
     stack()
     assert count_sent(event) == 0
 
 
 @pytest.mark.parametrize("excluded", KINDS)
-def test_a_kind_that_is_not_wanted_is_not_sent_and_the_others_are(excluded: EventKind) -> None:
+def test_excluded_event_kind_matches_no_rule(excluded: EventKind) -> None:
     stack(**{f"{excluded[0].upper()}{excluded[1:]}": "false"})
     assert {kind: count_sent(events_of(kind)[0]) for kind in KINDS} == {kind: int(kind != excluded) for kind in KINDS}
 
 
-def test_messages_outlive_a_long_weekend_without_temporal_and_are_encrypted_by_sqs() -> None:
+def test_queue_retains_messages_for_four_days_and_uses_sqs_encryption() -> None:
     found = attributes(stack()["QueueUrl"])
     assert (found["MessageRetentionPeriod"], found["SqsManagedSseEnabled"]) == (str(4 * 24 * 3600), "true")
     assert "KmsMasterKeyId" not in found
 
 
-def test_messages_that_no_worker_can_handle_go_to_a_dead_letter_queue_with_an_alarm() -> None:
+def test_failing_messages_go_to_dead_letter_queue_with_alarm() -> None:
     redrive = json.loads(attributes(stack()["QueueUrl"])["RedrivePolicy"])
     assert redrive["maxReceiveCount"] == 1000
     dead_letter_queue = redrive["deadLetterTargetArn"].rpartition(":")[2]
@@ -91,7 +91,7 @@ def test_messages_that_no_worker_can_handle_go_to_a_dead_letter_queue_with_an_al
     assert (alarm["MetricName"], alarm["Threshold"]) == ("ApproximateNumberOfMessagesVisible", 0)
 
 
-def test_only_the_account_s_rules_may_send_and_only_over_tls() -> None:
+def test_only_rules_of_account_may_send_and_only_over_tls() -> None:
     statements = json.loads(attributes(stack()["QueueUrl"])["Policy"])["Statement"]
     allowed = {one["Principal"]["Service"]: one for one in statements if one["Effect"] == "Allow"}
     assert set(allowed) == {"events.amazonaws.com", "sqs.amazonaws.com"}
@@ -104,7 +104,7 @@ def test_only_the_account_s_rules_may_send_and_only_over_tls() -> None:
     assert denied["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
 
 
-def test_the_worker_may_do_what_the_shipped_policy_says_and_no_more() -> None:
+def test_worker_policy_equals_shipped_policy() -> None:
     client("iam").create_role(RoleName="worker", AssumeRolePolicyDocument="{}")
     arn = stack(ControllerRoleName="worker")["PolicyArn"]
     iam = client("iam")
@@ -121,7 +121,7 @@ def test_the_worker_may_do_what_the_shipped_policy_says_and_no_more() -> None:
     assert [one["PolicyArn"] for one in iam.list_attached_role_policies(RoleName="worker")["AttachedPolicies"]] == [arn]
 
 
-def test_the_queue_has_the_cluster_s_name_or_one_of_its_own() -> None:
+def test_queue_is_named_after_cluster_or_by_parameter() -> None:
     assert stack(InterruptionQueueName="events-of-shop")["QueueName"] == "events-of-shop"
     client("cloudformation").delete_stack(StackName="events")
     found = stack()

@@ -1,4 +1,4 @@
-"""The worker's rights: inside Karpenter's frame but for the rules that say that they go beyond it, and why."""
+"""Permissions of the worker: within those of Karpenter, except for rules that document the reason."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,8 +16,8 @@ FOLDER = ROOT / "deploy" / "rbac"
 READ = frozenset({"get", "list", "watch"})
 Right = tuple[str, str, str]
 
-# Karpenter's ClusterRoles (group, resource, verbs), less what only gates need that Tenure does not have.
-FRAME = {
+# Karpenter's ClusterRoles by group, resource and verbs, without the permissions of gates that Tenure does not have.
+KARPENTER_VERBS = {
     ("karpenter.sh", "nodepools"): READ | {"update", "patch"},
     ("karpenter.sh", "nodepools/status"): READ | {"update", "patch"},
     ("karpenter.sh", "nodeclaims"): READ | {"create", "delete", "update", "patch"},
@@ -57,7 +57,7 @@ OPTIONAL = {
     "nominate_pods": ("", "pods/status", "patch"),
     "surge_single_replicas": ("apps", "deployments", "patch"),
 }
-"""The one right that a setting needs."""
+"""The additional permission of each setting."""
 
 
 def rights_of(role: dict[str, Any]) -> Iterator[Right]:
@@ -72,8 +72,12 @@ def worker_rights() -> set[Right]:
     return {right for role in roles for right in rights_of(role)}
 
 
-def test_only_rules_that_say_so_go_beyond_karpenters_frame() -> None:
-    beyond = {(group, name, verb) for group, name, verb in worker_rights() if verb not in FRAME.get((group, name), ())}
+def test_only_documented_rules_exceed_karpenter_permissions() -> None:
+    beyond = {
+        (group, name, verb)
+        for group, name, verb in worker_rights()
+        if verb not in KARPENTER_VERBS.get((group, name), ())
+    }
     leases = {("coordination.k8s.io", "leases", verb) for verb in ("get", "list", "delete")}
     policies = {("tenure.sh", "lifecyclepolicies", verb) for verb in READ}
     policies |= {("tenure.sh", "lifecyclepolicies/status", verb) for verb in ("update", "patch")}
@@ -83,14 +87,14 @@ def test_only_rules_that_say_so_go_beyond_karpenters_frame() -> None:
     assert comment_count == 5
 
 
-def test_a_right_of_a_setting_is_granted_only_with_it() -> None:
+def test_optional_permissions_are_not_in_base_roles() -> None:
     assert set(OPTIONAL_RBAC) == set(OPTIONAL)
     assert not set(OPTIONAL.values()) & worker_rights()
     assert not [name for name in OPTIONAL_RBAC if Settings.model_fields[name].default]
 
 
 @pytest.mark.parametrize("setting", OPTIONAL)
-def test_a_setting_adds_one_right_for_the_one_service_account(setting: str) -> None:
+def test_setting_adds_one_permission_for_the_service_account(setting: str) -> None:
     role, binding = [one for one in rbac_documents([setting]) if one not in rbac_documents()]
     assert (role["kind"], binding["kind"]) == ("ClusterRole", "ClusterRoleBinding")
     assert set(rights_of(role)) == {OPTIONAL[setting]}
@@ -103,7 +107,7 @@ def test_a_setting_adds_one_right_for_the_one_service_account(setting: str) -> N
     assert text.startswith(f"# Only with {setting.upper()}=true.") and text.count("# BEYOND: ") == 1
 
 
-def test_only_the_workers_own_namespace_may_be_patched() -> None:
+def test_only_worker_namespace_may_be_patched() -> None:
     patching = [
         (role["kind"], role["metadata"]["namespace"], rule["resourceNames"])
         for role in documents("ClusterRole", "Role")
@@ -113,8 +117,8 @@ def test_only_the_workers_own_namespace_may_be_patched() -> None:
     assert patching == [("Role", "tenure", ["tenure"])]
 
 
-def test_jobs_are_made_in_a_namespace_of_their_own_alone() -> None:
-    """Pods may have any service account of their namespace: none there may be the worker's."""
+def test_jobs_may_be_created_in_hook_namespace_only() -> None:
+    """A pod may use any service account of its namespace, so the worker's must not be there."""
     making = [
         (role["kind"], role["metadata"].get("namespace"))
         for role in documents("ClusterRole", "Role")
@@ -125,7 +129,7 @@ def test_jobs_are_made_in_a_namespace_of_their_own_alone() -> None:
     assert NAMESPACE in [one["metadata"]["name"] for one in documents("Namespace")]
 
 
-def test_leases_are_deleted_in_the_namespace_of_node_leases_alone() -> None:
+def test_leases_may_be_deleted_in_node_lease_namespace_only() -> None:
     deleting = [
         (role["kind"], role["metadata"].get("namespace"))
         for role in documents("ClusterRole", "Role")
@@ -134,13 +138,13 @@ def test_leases_are_deleted_in_the_namespace_of_node_leases_alone() -> None:
     assert deleting == [("Role", "kube-node-lease")]
 
 
-def test_no_right_is_a_wildcard_and_none_reaches_secrets() -> None:
+def test_no_permission_is_a_wildcard_or_reads_secrets() -> None:
     rights = {right for role in documents("ClusterRole", "Role") for right in rights_of(role)}
     assert not [right for right in rights if "*" in right]
     assert not [right for right in rights if right[1] in ("secrets", "configmaps")]
 
 
-def test_every_role_is_bound_to_the_one_service_account() -> None:
+def test_every_role_is_bound_to_the_service_account() -> None:
     (account,) = documents("ServiceAccount")
     subject = {
         "kind": "ServiceAccount",
@@ -156,7 +160,7 @@ def test_every_role_is_bound_to_the_one_service_account() -> None:
     assert bound <= own
 
 
-def test_every_kind_that_is_watched_may_be_listed_and_watched() -> None:
+def test_every_watched_kind_may_be_listed_and_watched() -> None:
     rights = worker_rights()
     groups = {one.plural: one.api_version.rpartition("/")[0] for one in WATCHED}
     missing = {(name, verb) for name, group in groups.items() for verb in ("list", "watch")} - {

@@ -1,5 +1,4 @@
-"""The CloudFormation of the worker's role: it is sound, gives what deploy/iam says and no more, and lets one service
-account take it on."""
+"""The CloudFormation stack of the worker's role: the policies of deploy/iam, and trust of one service account."""
 
 import json
 import re
@@ -17,7 +16,7 @@ PROVIDER = "oidc.eks.eu-west-1.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF
 PSEUDO = {"AWS::Partition", "AWS::Region", "AWS::AccountId"}
 ALL = {name: "true" for name, _, _ in OPTIONAL.values()}
 POLICIES_OF_A_ROLE, MANAGED_POLICY, TRUST_POLICY = 10, 6144, 2048
-"""IAM's own limits; characters without white space."""
+"""Limits of IAM, in characters without white space."""
 LONGEST = {"ClusterName": "c" * 100, "NodeRoleName": "n" * 128, "InterruptionQueueName": "q" * 80}
 
 
@@ -32,7 +31,7 @@ ORIGINAL_CREATE = ManagedPolicy.create_from_cloudformation_json.__func__
 
 
 def create_policy(kind: Any, name: str, resource: dict[str, Any], *where: Any, **more: Any) -> Any:
-    """CloudFormation takes a document as text too; moto would quote it once more."""
+    """Parse a policy document that is text, as CloudFormation does; moto would quote it again."""
     properties = {**resource["Properties"], "PolicyDocument": parse_document(resource["Properties"]["PolicyDocument"])}
     return ORIGINAL_CREATE(kind, name, {**resource, "Properties": properties}, *where, **more)
 
@@ -46,7 +45,7 @@ def parse_document(text_or_document: Any) -> Any:
 
 
 def granted(**parameters: str) -> list[dict[str, Any]]:
-    """The policies that the role of such a stack has."""
+    """Policies of the role of a stack with these parameters."""
     iam, role = client("iam"), stack(**parameters)["RoleName"]
     arns = [one["PolicyArn"] for one in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]]
     versions = [(arn, iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]) for arn in arns]
@@ -57,7 +56,7 @@ def granted(**parameters: str) -> list[dict[str, Any]]:
 
 
 def trust(**parameters: str) -> dict[str, Any]:
-    """The statements of who may take the role on, by their names."""
+    """Statements of the trust policy by Sid."""
     role = stack(**parameters)["RoleName"]
     policy = parse_document(client("iam").get_role(RoleName=role)["Role"]["AssumeRolePolicyDocument"])
     return {one["Sid"]: one for one in policy["Statement"]}
@@ -85,7 +84,7 @@ def in_order(policies: list[dict[str, Any]]) -> list[str]:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """All that goes through Fn::Sub."""
+    """All texts in Fn::Sub."""
     if isinstance(value, dict):
         for key, one in value.items():
             found = one[0] if key == "Fn::Sub" and isinstance(one, list) else one
@@ -100,26 +99,26 @@ def length(policy: dict[str, Any]) -> int:
     return len(re.sub(r"\s", "", json.dumps(policy)))
 
 
-def test_the_role_has_every_statement_of_the_shipped_policies_and_no_other() -> None:
+def test_role_has_exactly_the_shipped_policies() -> None:
     assert in_order(granted(**ALL)) == in_order(shipped())
 
 
-def test_what_only_a_lifecycle_policy_asks_for_is_left_out_unless_wanted() -> None:
+def test_lifecycle_policy_permissions_are_optional() -> None:
     assert sids(granted()) == sids(shipped(without="node-repair stop-start"))
 
 
 @pytest.mark.parametrize("stem", OPTIONAL)
-def test_each_policy_that_is_not_needed_can_be_left_away_by_itself(stem: str) -> None:
+def test_each_optional_policy_can_be_excluded(stem: str) -> None:
     found = granted(**{**ALL, OPTIONAL[stem][0]: "false"})
     assert in_order(found) == in_order(shipped(without=stem))
 
 
-def test_the_role_of_the_nodes_and_the_queue_may_have_names_of_their_own() -> None:
+def test_node_role_and_queue_names_are_parameters() -> None:
     names = {"NodeRoleName": "nodes/of-shop", "InterruptionQueueName": "events-of-shop"}
     assert in_order(granted(**ALL, **names)) == in_order(shipped(names=names))
 
 
-def test_one_service_account_of_the_cluster_may_take_it_on_by_pod_identity() -> None:
+def test_pod_identity_trusts_one_service_account() -> None:
     found = trust()
     assert set(found) == {"AllowPodIdentity"}
     [statement] = found.values()
@@ -132,7 +131,7 @@ def test_one_service_account_of_the_cluster_may_take_it_on_by_pod_identity() -> 
     }
 
 
-def test_with_an_oidc_provider_it_may_by_irsa_too() -> None:
+def test_oidc_provider_enables_irsa() -> None:
     found = trust(OidcProvider=PROVIDER, Namespace="autoscaling", ServiceAccount="worker")
     assert set(found) == {"AllowPodIdentity", "AllowServiceAccount"}
     statement = found["AllowServiceAccount"]
@@ -144,13 +143,13 @@ def test_with_an_oidc_provider_it_may_by_irsa_too() -> None:
     }
 
 
-def test_every_placeholder_is_a_parameter_or_cloudformation_s_own() -> None:
+def test_every_placeholder_is_a_parameter_or_pseudo_parameter() -> None:
     found = {name for one in texts(build_template()) for name in re.findall(r"\$\{([^}]*)\}", one)}
     assert found <= set(build_template()["Parameters"]) | PSEUDO
     assert {"ClusterName", "NodeRoleName", "InterruptionQueueName", "OidcProvider"} | PSEUDO <= found
 
 
-def test_it_stays_within_iam_s_limits_with_the_longest_names() -> None:
+def test_policies_stay_within_iam_limits_with_longest_names() -> None:
     policies = shipped(names={**LONGEST, "AWS::Region": "ap-southeast-2", "AWS::Partition": "aws-us-gov"})
     assert [one for one in policies if length(one) > MANAGED_POLICY] == []
     assert len(policies) <= POLICIES_OF_A_ROLE
@@ -159,5 +158,5 @@ def test_it_stays_within_iam_s_limits_with_the_longest_names() -> None:
     assert length({"Version": "2012-10-17", "Statement": [*statements.values()]}) <= TRUST_POLICY
 
 
-def test_its_text_is_short_enough_to_be_given_as_it_is() -> None:
+def test_template_is_short_enough_for_inline_use() -> None:
     assert len(FILE.read_bytes()) <= 51_200

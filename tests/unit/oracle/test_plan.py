@@ -1,4 +1,4 @@
-"""The validator finds each kind of mistake when a good plan is spoilt with it."""
+"""The plan validator reports each kind of mistake in a modified plan."""
 
 from collections.abc import Callable
 
@@ -40,14 +40,14 @@ def with_types(nodeclaim: PlannedNodeClaim, *names: str) -> tuple[Expression, ..
     return (*others, Expression(key=INSTANCE_TYPE, operator="In", values=names))
 
 
-def test_a_good_plan_has_no_violation() -> None:
+def test_valid_plan_has_no_violation() -> None:
     plan, inputs = good_plan()
     assert plan.claims and plan.nominations
     assert find_violations(plan, inputs) == []
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("change", "message"),
     [
         (lambda plan: plan.model_copy(update={"nominations": {}}), "pod old is not answered"),
         (lambda plan: plan.model_copy(update={"nominations": {"old": "n", "new": "n"}}), "pod new is answered 2 times"),
@@ -71,10 +71,10 @@ def test_a_good_plan_has_no_violation() -> None:
         ),
     ],
 )
-def test_a_spoilt_plan_is_found_out(spoil: Callable[[Plan], Plan], message: str) -> None:
+def test_invalid_plan_is_reported(change: Callable[[Plan], Plan], message: str) -> None:
     plan, inputs = good_plan()
-    spoilt = spoil(plan)
-    assert any(message in violation for violation in find_violations(spoilt, inputs)), find_violations(spoilt, inputs)
+    invalid = change(plan)
+    assert any(message in violation for violation in find_violations(invalid, inputs)), find_violations(invalid, inputs)
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_a_spoilt_plan_is_found_out(spoil: Callable[[Plan], Plan], message: str)
         (plan_inputs(PODS[0], pod("old", cpu=3, selector={ZONE: "b"})), "node n: old may not run on it"),
     ],
 )
-def test_a_plan_made_for_another_world_is_found_out(inputs: PlanInputs, message: str) -> None:
+def test_plan_for_other_inputs_is_reported(inputs: PlanInputs, message: str) -> None:
     plan, _ = good_plan()
     assert message in " | ".join(find_violations(plan, inputs))
 
 
 @pytest.mark.parametrize(
-    ("written", "labels", "holds"),
+    ("written", "labels", "expected"),
     [
         ("k In a b", {"k": "a"}, True),
         ("k In a", {}, False),
@@ -108,5 +108,5 @@ def test_a_plan_made_for_another_world_is_found_out(inputs: PlanInputs, message:
         ("k Lte 3", {"k": "4"}, False),
     ],
 )
-def test_an_expression_on_labels(written: str, labels: dict[str, str], holds: bool) -> None:
-    assert matches_expression(labels, expressions(written)[0]) is holds
+def test_expressions_match_labels(written: str, labels: dict[str, str], expected: bool) -> None:
+    assert matches_expression(labels, expressions(written)[0]) is expected

@@ -45,21 +45,19 @@ def find_topology_violations(*spots: Spot) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("namespace", NAMESPACES)
-def test_anti_affinity_applies_in_the_namespaces_that_it_selects(
-    where: dict[str, Any], inside: set[str], namespace: str
-) -> None:
-    anti_affine, other = pod(anti_affinity=term(**where)), pod(namespace=namespace, **WEB)
-    assert bool(find_topology_violations(spot("a", anti_affine, other))) == (namespace in inside)
-    assert find_topology_violations(spot("a", anti_affine), spot("b", other)) == []
+def test_anti_affinity_applies_in_selected_namespaces(where: dict[str, Any], inside: set[str], namespace: str) -> None:
+    with_anti_affinity, other = pod(anti_affinity=term(**where)), pod(namespace=namespace, **WEB)
+    assert bool(find_topology_violations(spot("a", with_anti_affinity, other))) == (namespace in inside)
+    assert find_topology_violations(spot("a", with_anti_affinity), spot("b", other)) == []
 
 
-def test_anti_affinity_of_a_running_pod_keeps_planned_pods_away() -> None:
+def test_anti_affinity_of_running_pod_applies_to_planned_pods() -> None:
     running, other = pod(node="n", anti_affinity=term()), pod(**WEB)
     assert find_topology_violations(spot("a", other, running=(running,)))
     assert find_topology_violations(spot("a", running=(running, other))) == [], "the plan moved neither"
 
 
-def test_a_preferred_term_is_no_violation() -> None:
+def test_preferred_term_is_no_violation() -> None:
     assert find_topology_violations(spot("a", pod(anti_affinity=term(weight=1)), pod(**WEB))) == []
     assert find_topology_violations(spot("a", pod(affinity=term(weight=1)))) == []
 
@@ -70,14 +68,14 @@ def test_affinity_needs_a_pod_in_the_same_zone() -> None:
     assert find_topology_violations(spot("a", follower, running=(pod(**WEB),))) == []
 
 
-def test_the_first_pods_with_affinity_to_each_other_may_start_anywhere() -> None:
+def test_first_pods_with_mutual_affinity_may_start_anywhere() -> None:
     first = [pod(affinity=term(), **WEB) for _ in range(2)]
     assert find_topology_violations(spot("a", *first)) == []
     assert find_topology_violations(spot("a", *first), spot("b", running=(pod(**WEB),)))
 
 
 @pytest.mark.parametrize(
-    ("zones", "constraint", "breaks"),
+    ("zones", "constraint", "is_violation"),
     [
         ({"a": 1, "b": 1}, {}, False),
         ({"a": 2, "b": 1}, {}, False),
@@ -89,15 +87,15 @@ def test_the_first_pods_with_affinity_to_each_other_may_start_anywhere() -> None
         ({"a": 2, "b": 0}, {"selector": expressions("app In db")}, False),
     ],
 )
-def test_a_spread_limits_the_skew_between_zones(
-    zones: dict[str, int], constraint: dict[str, Any], breaks: bool
+def test_spread_limits_skew_between_zones(
+    zones: dict[str, int], constraint: dict[str, Any], is_violation: bool
 ) -> None:
     pods = {zone: [pod(spreads=spread(**constraint), **WEB) for _ in range(count)] for zone, count in zones.items()}
-    assert bool(find_topology_violations(*(spot(zone, *members) for zone, members in pods.items()))) == breaks
+    assert bool(find_topology_violations(*(spot(zone, *members) for zone, members in pods.items()))) == is_violation
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "breaks"),
+    ("one", "other", "is_violation"),
     [
         (HostPort(port=80), HostPort(port=80), True),
         (HostPort(port=80), HostPort(port=81), False),
@@ -107,8 +105,8 @@ def test_a_spread_limits_the_skew_between_zones(
         (HostPort(port=80, address="10.0.0.1"), HostPort(port=80, address="10.0.0.1"), True),
     ],
 )
-def test_two_pods_of_a_node_have_different_host_ports(one: HostPort, other: HostPort, breaks: bool) -> None:
+def test_pods_of_a_node_need_different_host_ports(one: HostPort, other: HostPort, is_violation: bool) -> None:
     pods = pod(host_ports=(one,)), pod(host_ports=(other,))
-    assert bool(find_topology_violations(spot("a", *pods))) == breaks
+    assert bool(find_topology_violations(spot("a", *pods))) == is_violation
     assert find_topology_violations(spot("a", pods[0]), spot("b", pods[1])) == []
     assert find_topology_violations(spot("a", running=pods)) == [], "the plan moved neither"

@@ -1,4 +1,4 @@
-"""The validator finds each mistake with volumes when a good plan is spoilt with it."""
+"""The plan validator reports each kind of volume mistake in a modified plan."""
 
 from collections.abc import Iterable
 
@@ -64,13 +64,13 @@ def plan_of(claims: tuple[PlannedNodeClaim, ...] = (), **nominations: str) -> Pl
     return Plan(claims=claims, nominations=nominations)
 
 
-def test_a_good_plan_has_no_violation() -> None:
+def test_valid_plan_has_no_violation() -> None:
     plan = plan_cluster()
     assert plan.nominations == {"near": "n"} and plan.claims
     assert find_violations(plan, plan_inputs()) == []
 
 
-def test_a_claim_in_the_wrong_zone_is_found() -> None:
+def test_nodeclaim_in_wrong_zone_is_reported() -> None:
     (good,) = plan_cluster().claims
     zone = expressions(f"{ZONE} In a b")
     wider = good.model_copy(update={"requirements": (*(one for one in good.requirements if one.key != ZONE), *zone)})
@@ -79,20 +79,20 @@ def test_a_claim_in_the_wrong_zone_is_found() -> None:
     )
 
 
-def test_a_node_in_the_wrong_zone_is_found() -> None:
+def test_node_in_wrong_zone_is_reported() -> None:
     assert "node n: far does not reach in-b" in find_violations(
         plan_of(far="n", near="n"), plan_inputs(PODS, STORAGE[:-1])
     )
 
 
-def test_more_volumes_than_a_driver_attaches_are_found() -> None:
+def test_exceeded_attach_limit_is_reported() -> None:
     pods = (pod("one", volumes=("waits",)), pod("two", volumes=("waits-too",)))
     assert find_violations(plan_of(one="n", two="n"), plan_inputs(pods)) == [
         "node n: 2 volumes of ebs.csi.aws.com, which attaches 1"
     ]
 
 
-def test_a_claim_that_is_there_already_counts_once() -> None:
+def test_attached_claim_counts_once() -> None:
     storage = (*STORAGE, pvc("shared", of="gp3"))
     same, other = pod("same", volumes=("shared",)), pod("other", volumes=("waits",))
     assert find_violations(plan_of(same="n"), plan_inputs([same], storage, RUNNING)) == []
@@ -115,12 +115,12 @@ def test_a_claim_that_is_there_already_counts_once() -> None:
         [pvc("x", of="gp3"), storage_class("gp3", "eks.amazonaws.com/compute-type In auto")],
     ],
 )
-def test_a_pod_that_cannot_be_planned_for_must_have_no_place(storage: list[StorageFact]) -> None:
+def test_pod_with_unusable_volume_must_not_be_planned(storage: list[StorageFact]) -> None:
     found = find_violations(plan_of(p="n"), plan_inputs([pod("p", volumes=("x",))], storage))
     assert any(one.startswith("pod p: ") for one in found)
 
 
-def test_a_local_volume_is_given_up_with_its_node() -> None:
+def test_local_volume_does_not_limit_zone() -> None:
     here = expressions(f"{HOSTNAME} In n9", f"{ZONE} In a")
     for local, expected in ((True, []), (False, ["node n: p does not reach x"])):
         storage: list[StorageFact] = [pvc("x", volume="v"), volume("v", here, local=local)]

@@ -21,13 +21,13 @@ PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md
 
 
 def code_of(text: str) -> str:
-    """The code blocks of a page, indented or fenced, without their indentation."""
+    """The dedented code blocks of a page, indented or fenced."""
     blocks = re.findall(r"^( *)```\w+\n(.*?)^ *```$|((?:^ {4}.*\n)+)", text, flags=re.MULTILINE | re.DOTALL)
     return "\n".join(textwrap.dedent(fenced or indented) for _, fenced, indented in blocks)
 
 
 def documented_commands(page: Path) -> Iterator[str]:
-    """Commands as one would type them: lines of code that begin with `tenure`, and inline code."""
+    """Commands on lines of code that start with `tenure`, and in inline code."""
     text = page.read_text()
     for line in re.findall(r"^(?:\S*bin/)?tenure (.+)$", code_of(text), flags=re.MULTILINE):
         yield line.partition(" #")[0]
@@ -36,7 +36,7 @@ def documented_commands(page: Path) -> Iterator[str]:
 
 
 def find_unknown(command: str) -> str:
-    """What of it there is not; empty when all is."""
+    """The first unknown part of the command, or an empty text."""
     command_or_group: Any = get_command(app)
     for token in re.sub(r'"[^"]*"', "TEXT", command).replace("[", " ").replace("]", " ").split():
         name = token.partition("=")[0]
@@ -68,7 +68,7 @@ def test_every_command_in_the_documentation_exists() -> None:
 
 
 def documented_objects() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Page and object, of code blocks that begin with `apiVersion`."""
+    """Page and object of each code block that starts with `apiVersion`."""
     for page in PAGES:
         for block in re.findall(r"```yaml\n(apiVersion: .*?)```", page.read_text(), flags=re.DOTALL):
             for found in yaml.safe_load_all(block):

@@ -46,7 +46,7 @@ def test_every_locked_package_has_hashes_and_no_host(lock: str) -> None:
     assert "--index-url" not in text
 
 
-def test_example_pools_name_a_class_that_is_there_and_labels_that_exist() -> None:
+def test_example_nodepools_use_existing_nodeclass_and_known_labels() -> None:
     classes = {found["metadata"]["name"] for found in examples_of("EC2NodeClass")}
     for found in examples_of("NodePool"):
         NodePool.from_object(found)
@@ -58,7 +58,7 @@ def test_example_pools_name_a_class_that_is_there_and_labels_that_exist() -> Non
         assert unknown == set()
 
 
-def test_example_policies_make_sense_together() -> None:
+def test_example_policies_are_valid_together() -> None:
     born = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
     policies = [policy_fact({**one, "metadata": one["metadata"] | born}) for one in examples_of("LifecyclePolicy")]
     pools = {found["metadata"]["name"]: found["metadata"].get("labels", {}) for found in examples_of("NodePool")}
@@ -67,7 +67,7 @@ def test_example_policies_make_sense_together() -> None:
     assert all(one.node_pools for one in validations.values())
 
 
-def test_example_classes_are_found_in_the_sandboxs_cluster() -> None:
+def test_example_nodeclasses_select_sandbox_resources() -> None:
     for found in examples_of("EC2NodeClass"):
         EC2NodeClass.from_object(found)
         spec = found["spec"]
@@ -76,7 +76,7 @@ def test_example_classes_are_found_in_the_sandboxs_cluster() -> None:
             assert spec[terms] == [{"tags": {"karpenter.sh/discovery": CLUSTER}}]
 
 
-def test_example_deployments_ask_for_no_pod_yet_and_select_their_own() -> None:
+def test_example_deployments_have_no_replicas_and_select_their_pods() -> None:
     names = [found["metadata"]["name"] for found in examples_of("Deployment")]
     assert "inflate" in names
     assert len(names) == len(set(names))

@@ -1,4 +1,4 @@
-"""Where the control plane's binaries come from."""
+"""Sources of the control plane binaries."""
 
 import hashlib
 import io
@@ -34,7 +34,7 @@ def no_site(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "is_reachable", lambda site: False)
 
 
-def test_the_folder_that_the_user_names_comes_before_the_cache(cache: Path, tmp_path: Path) -> None:
+def test_folder_from_environment_takes_precedence_over_cache(cache: Path, tmp_path: Path) -> None:
     named = tmp_path / "named"
     write_binaries(named, "etcd", "kube-apiserver")
     write_binaries(cache, *NAMES)
@@ -43,7 +43,7 @@ def test_the_folder_that_the_user_names_comes_before_the_cache(cache: Path, tmp_
     assert found["kwok"] == cache / "kwok"
 
 
-def test_two_at_a_time_build_once(cache: Path, no_site: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_callers_build_once(cache: Path, no_site: None, monkeypatch: pytest.MonkeyPatch) -> None:
     builds: list[list[str]] = []
     begun, may_continue = threading.Event(), threading.Event()
 
@@ -64,7 +64,7 @@ def test_two_at_a_time_build_once(cache: Path, no_site: None, monkeypatch: pytes
     assert builds == [list(NAMES)]
 
 
-def test_what_an_interrupted_build_finished_is_not_built_again(
+def test_finished_binaries_of_interrupted_build_are_reused(
     cache: Path, no_site: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_binaries(cache, "etcd", "kwok")
@@ -80,7 +80,7 @@ def test_what_an_interrupted_build_finished_is_not_built_again(
     assert build_requests == [["kube-apiserver", "kube-controller-manager", "kube-scheduler"]]
 
 
-def test_a_build_that_fails_shows_the_compilers_last_lines(tmp_path: Path) -> None:
+def test_failed_build_shows_last_compiler_lines(tmp_path: Path) -> None:
     command = ["sh", "-c", "echo 'go: downloading x' >&2; echo 'x.go:1: no such thing' >&2; exit 1"]
     with pytest.raises(BuildFailed, match=r"x\.go:1: no such thing"):
         build._run(command, tmp_path, LineProgress())
@@ -110,7 +110,7 @@ def published() -> dict[str, bytes]:
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bytes]]:
-    """Stands for both download sites; the test may change what it publishes."""
+    """A server for both download sites, whose files the test may change."""
     files = published()
     server = HTTPServer(("127.0.0.1", 0), handler_of(files))
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -141,12 +141,12 @@ def handler_of(files: Mapping[str, bytes]) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def test_with_internet_everything_is_downloaded_and_checked(cache: Path, site: dict[str, bytes]) -> None:
+def test_binaries_are_downloaded_and_verified(cache: Path, site: dict[str, bytes]) -> None:
     found = find_or_build({})
     assert {name: found[name].read_bytes() for name in NAMES} == {name: name.encode() for name in NAMES}
 
 
-def test_a_download_whose_digest_is_wrong_is_not_used(
+def test_download_with_wrong_digest_is_built_instead(
     cache: Path, site: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path in site:
@@ -159,5 +159,5 @@ def test_a_download_whose_digest_is_wrong_is_not_used(
     assert not (cache / "kube-scheduler").exists()
 
 
-def test_a_site_that_does_not_answer_is_given_up() -> None:
+def test_unreachable_site_is_detected() -> None:
     assert not download.is_reachable("http://127.0.0.1:1", seconds=1)

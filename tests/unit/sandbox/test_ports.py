@@ -1,4 +1,4 @@
-"""Ports that two sandboxes never share."""
+"""Ports of concurrent sandboxes."""
 
 import socket
 import tempfile
@@ -10,14 +10,14 @@ from tenure.sandbox.errors import NoPort
 from tenure.sandbox.ports import FIRST, LAST, Ports
 
 
-def test_two_sandboxes_never_get_the_same_port(tmp_path: Path) -> None:
+def test_two_sandboxes_get_different_ports(tmp_path: Path) -> None:
     one, other = Ports(tmp_path), Ports(tmp_path)
     taken = [ports.reserve() for _ in range(50) for ports in (one, other)]
     assert len(set(taken)) == len(taken)
     assert all(FIRST <= port < LAST for port in taken)
 
 
-def test_a_port_that_another_sandbox_holds_is_not_given_even_before_it_listens(tmp_path: Path) -> None:
+def test_reserved_port_is_not_given_before_it_listens(tmp_path: Path) -> None:
     one, other = Ports(tmp_path), Ports(tmp_path)
     port = one.reserve()
     assert other.reserve(port) != port
@@ -37,6 +37,6 @@ def test_processes_with_other_temporary_directories_share_the_reservations(
     one.close()
 
 
-def test_a_port_that_some_program_listens_on_is_not_given(tmp_path: Path) -> None:
+def test_port_in_use_is_not_given(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(NoPort):
         Ports(tmp_path).reserve(listener.getsockname()[1], strict=True)

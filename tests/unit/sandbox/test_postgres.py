@@ -1,4 +1,4 @@
-"""The throw-away PostgreSQL, the certificates of its Temporal, and the Go that this is built with."""
+"""The temporary PostgreSQL, the certificates of its Temporal server, and the Go version of the build."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Postgres]:
     assert not made.data.exists()
 
 
-async def test_a_database_comes_back_as_its_backup_has_it(store: Postgres, tmp_path: Path) -> None:
+async def test_database_is_restored_from_backup(store: Postgres, tmp_path: Path) -> None:
     store.recreate_database("one")
     store.query("one", "CREATE TABLE nodes (name text)")
     store.query("one", "INSERT INTO nodes VALUES ('then')")
@@ -43,7 +43,7 @@ async def test_a_database_comes_back_as_its_backup_has_it(store: Postgres, tmp_p
     assert store.query("one", "SELECT name FROM nodes") == "then"
 
 
-async def test_what_was_written_is_there_after_it_was_killed(store: Postgres) -> None:
+async def test_committed_data_survives_kill(store: Postgres) -> None:
     store.recreate_database("one")
     store.query("one", "CREATE TABLE nodes (name text)")
     store.process.kill()
@@ -51,24 +51,24 @@ async def test_what_was_written_is_there_after_it_was_killed(store: Postgres) ->
     assert store.query("one", "SELECT count(*) FROM nodes") == "0"
 
 
-async def test_nobody_comes_in_without_the_password(store: Postgres) -> None:
+async def test_wrong_password_is_rejected(store: Postgres) -> None:
     store.password = "another"
     with pytest.raises(Exception, match="psql"):
         store.query("postgres", "SELECT 1")
 
 
-def test_without_postgresql_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_postgresql_names_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres, "_folders", lambda: iter(()))
     with pytest.raises(NoPostgres, match="apt-get install postgresql"):
         find_programs()
 
 
-def test_a_server_on_postgresql_is_not_kept() -> None:
+def test_postgresql_data_cannot_be_retained() -> None:
     with pytest.raises(ValueError, match="only the dev server"):
         Plan(retain_data=True, temporal="postgres")
 
 
-def test_both_sides_know_each_other_and_nobody_else(tmp_path: Path) -> None:
+def test_mutual_tls_rejects_other_authority(tmp_path: Path) -> None:
     files, others = ensure_mutual_tls(tmp_path / "one"), ensure_mutual_tls(tmp_path / "other")
     assert ensure_mutual_tls(tmp_path / "one") == files
     _shake_hands(files, files)
@@ -77,7 +77,7 @@ def test_both_sides_know_each_other_and_nobody_else(tmp_path: Path) -> None:
 
 
 def _shake_hands(server: MutualTls, client: MutualTls) -> None:
-    """Over memory. Raises SSLError on whichever side does not believe the other."""
+    """Shake hands in memory. Raises SSLError on the side that does not trust the other one."""
     of_server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(server.authority))
     of_server.verify_mode = ssl.CERT_REQUIRED
     of_server.load_cert_chain(server.server, server.server_key)
@@ -93,7 +93,7 @@ def _shake_hands(server: MutualTls, client: MutualTls) -> None:
             continue
 
 
-def test_a_go_that_is_too_old_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_old_go_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     requested_versions: list[tuple[int, ...]] = []
 
     def fail_install(report: object, least: tuple[int, ...], wheel: str) -> Path:

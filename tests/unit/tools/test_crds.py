@@ -1,4 +1,4 @@
-"""Every field of the CRDs has a description, and every rule says how to fix a rejected value."""
+"""Every field of the CRDs has a description, and every validation message says how to fix the value."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def test_rule_messages_have_the_expected_form(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_every_field_is_described(kind: Kind) -> None:
+def test_every_field_has_a_description(kind: Kind) -> None:
     root = build_crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert [path for path, schema in _fields(root, "") if "description" not in schema and path != ".metadata"] == []
 

@@ -1,4 +1,4 @@
-"""Queries of the Grafana dashboard name metrics and labels that exist."""
+"""Metrics and labels in the queries of the Grafana dashboard exist."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def labels_by_sample() -> dict[str, set[str]]:
     return found
 
 
-def test_queries_name_metrics_and_labels_that_exist() -> None:
+def test_queries_use_existing_metrics_and_labels() -> None:
     queries = {target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", ())}
     assert queries
     for query in sorted(queries):

@@ -1,4 +1,4 @@
-"""docs/reference against the code: no metric, event, attribute or annotation is missing there, and none is too many."""
+"""docs/reference against the code: metrics, events, attributes and annotations are complete, without extra ones."""
 
 import ast
 import importlib
@@ -36,9 +36,9 @@ EVENT_FUNCTIONS = {
     "EventText",
     "fail_nodeclaim",
 }
-"""What is called with the reason of an event."""
+"""Functions and classes that take the reason of an event."""
 NOT_REASONS = {"Node", "NodeClaim", *labels.NODECLASS_CONDITIONS}
-"""Kinds, which stand beside a reason."""
+"""Kinds and conditions that occur as arguments of the same calls."""
 OVERDUE_REASONS = {f"{phase.value}Overdue" for phase in Phase if phase is not Phase.DELETED}
 """Built from phases in `workflows/phases`."""
 
@@ -67,8 +67,8 @@ def value(node: ast.expr, module: ModuleType) -> Any:
         return None
 
 
-def test_every_metric_is_recorded_somewhere() -> None:
-    """`Metric.record` itself refuses other labels than the declared ones."""
+def test_every_metric_is_recorded() -> None:
+    """`Metric.record` rejects undeclared labels."""
     constants = {name for name, found in vars(metrics).items() if isinstance(found, metrics.Metric)}
     used = {
         node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
@@ -104,17 +104,17 @@ def test_every_event_of_the_reference_is_in_the_code() -> None:
     assert EVENT_REASONS.keys() - constants - OVERDUE_REASONS == set()
 
 
-def test_every_search_attribute_is_explained() -> None:
+def test_every_search_attribute_is_documented() -> None:
     assert ATTRIBUTES.keys() == search_attributes.ALL.keys()
 
 
-def test_every_annotation_of_ours_is_explained() -> None:
+def test_every_tenure_annotation_is_documented() -> None:
     ours = {name for name in vars(labels).values() if isinstance(name, str) and name.startswith("tenure.sh/")}
     ours.discard(labels.LIFECYCLEPOLICY_API_VERSION)
     assert {one.name for one in labels.OWN_NAMES} == ours
 
 
-def test_conditions_that_feed_ready_are_explained() -> None:
+def test_ready_dependencies_are_documented() -> None:
     feeds = {
         "NodePool": labels.NODEPOOL_CONDITIONS,
         "NodeClaim": labels.NODECLAIM_CONDITIONS,
@@ -124,6 +124,6 @@ def test_conditions_that_feed_ready_are_explained() -> None:
         assert set(types) <= {name for name, _ in CONDITIONS[kind]}
 
 
-def test_every_setting_is_explained() -> None:
+def test_every_setting_is_documented() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
     assert Settings.model_fields.keys() >= OURS

@@ -1,4 +1,4 @@
-"""Instance types, where they are offered, and what they cost: by EC2, by spot history and by the pricing service."""
+"""The instance type catalog and its on-demand prices."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from tenure.sandbox.aws.ec2.catalog import prices as table
 from tenure.sandbox.aws.ec2.catalog.instance_types import all_types as catalogue
 
 
-def test_within_a_family_more_costs_more() -> None:
-    """Families with GPUs are left out: there the number of GPUs does not follow the size."""
+def test_larger_types_of_a_family_cost_more() -> None:
+    """Families with GPUs are excluded, because the number of GPUs does not follow the size."""
     by_family: dict[str, list[tuple[int, float]]] = {}
     for name, facts in catalogue().items():
         price = table.on_demand_price(name)
@@ -24,7 +24,7 @@ def test_within_a_family_more_costs_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cheaper", "dearer"),
+    ("cheaper", "higher_priced"),
     [
         ("m8g.large", "m8i.large"),
         ("c8i.large", "c8in.large"),
@@ -35,7 +35,7 @@ def test_within_a_family_more_costs_more() -> None:
         ("r8i.large", "r8ib.large"),
     ],
 )
-def test_estimated_types_stand_where_one_would_look_for_them(cheaper: str, dearer: str) -> None:
-    low, high = table.on_demand_price(cheaper), table.on_demand_price(dearer)
+def test_estimated_prices_have_a_plausible_order(cheaper: str, higher_priced: str) -> None:
+    low, high = table.on_demand_price(cheaper), table.on_demand_price(higher_priced)
     assert low is not None and high is not None
     assert low < high

@@ -1,4 +1,4 @@
-"""The policy evaluator by tables, from the rules of the IAM reference."""
+"""Tables for the policy evaluator, from the IAM reference."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def authorize(statements: list[dict[str, Any]], action: str, resource: str = "*"
         (["iam:PassRole", "ec2:*"], "ec2:CreateFleet", "allow"),
     ],
 )
-def test_actions(pattern: Any, action: str, expected: str) -> None:
+def test_actions_match_patterns(pattern: Any, action: str, expected: str) -> None:
     assert authorize([allow(pattern)], action) == expected
 
 
@@ -43,11 +43,11 @@ def test_actions(pattern: Any, action: str, expected: str) -> None:
         ("arn:aws:sqs:*:*:demo", "arn:aws:sqs:us-west-2:123456789012:Demo", "implicit-deny"),
     ],
 )
-def test_resources(pattern: str, resource: str, expected: str) -> None:
+def test_resources_match_patterns(pattern: str, resource: str, expected: str) -> None:
     assert authorize([allow("*", pattern)], "ec2:RunInstances", resource) == expected
 
 
-def test_a_deny_wins_over_any_allow() -> None:
+def test_deny_takes_precedence_over_allow() -> None:
     deny = {"Effect": "Deny", "Action": "ec2:TerminateInstances", "Resource": "*"}
     assert authorize([allow(), deny], "ec2:TerminateInstances") == "deny"
     assert authorize([allow(), deny], "ec2:RunInstances") == "allow"
@@ -60,7 +60,7 @@ def test_not_action_and_not_resource() -> None:
     assert authorize([statement], "s3:GetObject", "arn:aws:s3:::bucket") == "implicit-deny"
 
 
-def test_all_conditions_of_a_statement_must_hold() -> None:
+def test_all_conditions_of_a_statement_must_match() -> None:
     condition = {"StringEquals": {"a": "1"}, "StringLike": {"b": ["x*", "y*"]}}
     assert authorize([allow(Condition=condition)], "s:A", a=["1"], b=["yes"]) == "allow"
     assert authorize([allow(Condition=condition)], "s:A", a=["1"], b=["no"]) == "implicit-deny"
@@ -106,7 +106,9 @@ CASES: list[tuple[str, str, list[str], dict[str, list[str]], bool]] = [
 
 
 @pytest.mark.parametrize(("operator", "key", "values", "context", "expected"), CASES)
-def test_conditions(operator: str, key: str, values: list[str], context: dict[str, list[str]], expected: bool) -> None:
+def test_conditions_match_context(
+    operator: str, key: str, values: list[str], context: dict[str, list[str]], expected: bool
+) -> None:
     assert condition_holds(operator, key, values, context) is expected
 
 
@@ -122,11 +124,11 @@ def test_conditions(operator: str, key: str, values: list[str], context: dict[st
         ({"Version": "2012-10-17", "Statement": [allow(Condition={"StringIsh": {"a": "b"}})]}, "StringIsh"),
     ],
 )
-def test_what_is_not_a_policy_is_refused(document: dict[str, Any], text: str) -> None:
+def test_invalid_policy_is_rejected(document: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         read_policy(document)
 
 
-def test_a_single_statement_need_not_be_a_list() -> None:
+def test_statement_may_be_an_object() -> None:
     policy = read_policy({"Version": "2012-10-17", "Statement": allow("ec2:*")})
     assert decide(policy, "ec2:CreateFleet", "*", {}) == "allow"

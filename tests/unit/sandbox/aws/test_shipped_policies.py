@@ -1,4 +1,4 @@
-"""The policies in deploy/iam: short enough for IAM, and neither more nor less than what the worker's code calls."""
+"""Policies in deploy/iam: short enough for IAM, with exactly the actions that the worker calls."""
 
 import json
 import re
@@ -15,20 +15,20 @@ from tests.support.paths import ROOT
 
 MANAGED_POLICY_CHARACTERS = 6144
 SERVICES = ("ec2", "iam", "ssm", "eks", "sqs", "pricing", "arc-zonal-shift")
-# Asked by AWS itself of those who make a profile with tags, or give one a role.
+# AWS requires these of callers that create a profile with tags, or add a role to it.
 IMPLIED = {"iam:TagInstanceProfile", "iam:PassRole"}
 LONGEST = shipped_policies(cluster="c" * 100, region="ap-southeast-2", account="123456789012", partition="aws-us-gov")
 
 
 @pytest.mark.parametrize("name", LONGEST)
-def test_each_fits_into_a_managed_policy(name: str) -> None:
-    """IAM does not count white space. 100 characters is the longest name of an EKS cluster."""
+def test_policy_fits_into_managed_policy(name: str) -> None:
+    """IAM does not count white space. The longest name of an EKS cluster has 100 characters."""
     text = re.sub(r"\s", "", json.dumps(LONGEST[name]))
     assert len(text) <= MANAGED_POLICY_CHARACTERS
     assert "${" not in text
 
 
-def test_statements_have_names_of_their_own() -> None:
+def test_statement_ids_are_unique() -> None:
     sids = [statement["Sid"] for policy in LONGEST.values() for statement in policy["Statement"]]
     assert len(sids) == len(set(sids)) == 20
 
@@ -43,7 +43,7 @@ def granted() -> set[str]:
 
 
 def called() -> set[str]:
-    """The actions whose boto3 methods the worker's adapters name. The doctor runs under another's credentials."""
+    """Actions whose boto3 methods the worker's adapters name. The doctor runs with other credentials."""
     session: Any = botocore.session.get_session()
     methods = {
         xform_name(operation): f"{service}:{operation}"
@@ -56,10 +56,10 @@ def called() -> set[str]:
     return {f"{service}:{RIGHTS.get((service, operation), operation)}" for service, _, operation in found}
 
 
-def test_what_the_code_calls_is_granted_and_nothing_else() -> None:
+def test_exactly_called_actions_are_granted() -> None:
     assert called() <= granted()
     assert granted() - called() <= IMPLIED
 
 
-def test_no_action_is_granted_with_a_wildcard() -> None:
+def test_no_action_is_granted_by_wildcard() -> None:
     assert [action for action in granted() if "*" in action] == []

@@ -1,4 +1,4 @@
-"""The EC2 protocol both ways, against botocore's own serialiser and parser."""
+"""EC2 protocol in both directions, against botocore's serializer and parser."""
 
 import datetime as dt
 from typing import Any
@@ -50,7 +50,7 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("action", "request_"), REQUESTS)
-def test_what_an_sdk_writes_is_read_back(action: str, request_: dict[str, Any]) -> None:
+def test_serialized_request_is_parsed(action: str, request_: dict[str, Any]) -> None:
     form = create_serializer("ec2").serialize_to_request(request_, ec2_operation(action))["body"]
     assert parse_form(action, {key: str(value) for key, value in form.items()}) == request_
 
@@ -59,7 +59,7 @@ def test_what_an_sdk_writes_is_read_back(action: str, request_: dict[str, Any]) 
     "form",
     [{"MaxResults": "many"}, {"DryRun": "perhaps"}, {"Filter.x.Name": "a"}, {"Filter": "a", "Filter.1.Name": "b"}],
 )
-def test_nonsense_is_a_client_error(form: dict[str, str]) -> None:
+def test_invalid_form_is_a_client_error(form: dict[str, str]) -> None:
     with pytest.raises(AwsError) as error:
         parse_form("DescribeInstances", form)
     assert error.value.code == "InvalidParameterValue"
@@ -72,7 +72,7 @@ def read(action: str, body: bytes, status: int = 200) -> dict[str, Any]:
     return parsed
 
 
-def test_what_is_written_an_sdk_reads() -> None:
+def test_response_is_parsed_by_botocore() -> None:
     stamp = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
     instance = {
         "InstanceId": "i-1",
@@ -88,7 +88,7 @@ def test_what_is_written_an_sdk_reads() -> None:
     assert found == {k: v for k, v in instance.items() if v is not None}
 
 
-def test_kept_xml_reads_the_same_as_fresh() -> None:
+def test_cached_xml_parses_like_new_xml() -> None:
     facts = {"InstanceType": "m5.large", "VCpuInfo": {"DefaultVCpus": 2, "ValidCores": [1, 2]}}
     cached = named_shape("InstanceTypeInfo", facts)
     assert isinstance(cached, Raw)
@@ -98,7 +98,7 @@ def test_kept_xml_reads_the_same_as_fresh() -> None:
 
 
 @pytest.mark.parametrize(("service", "root"), [("ec2", "Response"), ("iam", "ErrorResponse")])
-def test_errors_of_the_xml_services(service: str, root: str) -> None:
+def test_xml_services_return_xml_errors(service: str, root: str) -> None:
     response = error_response(service, AwsError("Some.Code", "a < b"))
     tree = ElementTree.fromstring(response.body)
     assert tree.tag == root
@@ -106,7 +106,7 @@ def test_errors_of_the_xml_services(service: str, root: str) -> None:
     assert tree.findtext(".//Error/Message") == "a < b"
 
 
-def test_errors_of_the_json_services() -> None:
+def test_json_services_return_json_errors() -> None:
     response = error_response("ssm", AwsError("ParameterNotFound", "no"))
     assert response.headers["x-amzn-ErrorType"] == "ParameterNotFound"
     assert b'"__type": "ParameterNotFound"' in response.body

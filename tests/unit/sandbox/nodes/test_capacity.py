@@ -1,4 +1,4 @@
-"""What kubelets report of machines: against figures of real EKS nodes' formulas, and kubelet settings one by one."""
+"""Resources that kubelets report: values of the EKS formulas, and each kubelet setting."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def machine(name: str) -> MachineType:
 
 
 def estimate(name: str) -> int:
-    """What a planner that takes 7.5 % off the nominal memory would expect, in bytes."""
+    """Memory in bytes that a planner expects after 7.5% of overhead."""
     facts = machine(name)
     nominal = facts.memory_mib - (64 if facts.architecture == "arm64" else 0)
     return (nominal - -(-nominal * 75 // 1000)) * MIB
@@ -26,10 +26,8 @@ def estimate(name: str) -> int:
     ("name", "pods", "millis", "mebibytes", "gibibytes"),
     [("a1.medium", 8, 940, 1392, 17), ("a1.large", 29, 1930, 3055, 17)],
 )
-def test_allocatable_follows_the_formulas_of_eks(
-    name: str, pods: int, millis: int, mebibytes: int, gibibytes: int
-) -> None:
-    """The figures are those that upstream's documentation gives for the estimated memory."""
+def test_allocatable_follows_eks_formulas(name: str, pods: int, millis: int, mebibytes: int, gibibytes: int) -> None:
+    """The values are from Karpenter's documentation of the estimated memory."""
     found = resources_of(machine(name), JOIN, memory=estimate(name), disk_gib=20)
     assert found.allocatable["cpu"] == f"{millis}m"
     assert found.allocatable["pods"] == str(pods)
@@ -38,12 +36,12 @@ def test_allocatable_follows_the_formulas_of_eks(
 
 
 @pytest.mark.parametrize("name", ["t3.micro", "m5.large", "m7g.8xlarge", "c6a.48xlarge"])
-def test_real_memory_is_less_than_nominal_and_no_less_than_planners_expect(name: str) -> None:
+def test_real_memory_is_between_estimate_and_nominal(name: str) -> None:
     facts = machine(name)
     assert estimate(name) <= memory_bytes(facts, overhead=0.05) < facts.memory_mib * MIB
 
 
-def test_max_pods_is_the_kubelets_setting_or_what_the_interfaces_give() -> None:
+def test_max_pods_is_kubelet_setting_or_eni_limit() -> None:
     facts = machine("m5.large")
     assert max_pods(facts, JOIN) == 29
     assert max_pods(facts, Join(cluster="demo", max_pods=110)) == 110
@@ -51,7 +49,7 @@ def test_max_pods_is_the_kubelets_setting_or_what_the_interfaces_give() -> None:
     assert max_pods(facts, Join(cluster="demo", pods_per_core=400)) == 29
 
 
-def test_reserved_amounts_override_key_by_key_and_system_reserved_adds() -> None:
+def test_kube_reserved_overrides_per_key_and_system_reserved_adds() -> None:
     facts = machine("m5.large")
     plain = resources_of(facts, JOIN, memory=8 * GIB, disk_gib=20)
     changed = resources_of(
@@ -76,7 +74,7 @@ def test_eviction_thresholds_are_quantities_or_percentages() -> None:
     assert allocatable("100%") - allocatable("10%") == -(-8 * GIB // 10 // 1024)
 
 
-def test_raid0_makes_the_local_disks_the_nodes_storage() -> None:
+def test_raid0_uses_local_disks_as_ephemeral_storage() -> None:
     found = resources_of(machine("g5.xlarge"), Join(cluster="demo", raid0=True), memory=8 * GIB, disk_gib=20)
     assert found.capacity["ephemeral-storage"] == f"{250 * 10**9 // 1024}Ki"
 
@@ -90,11 +88,11 @@ def test_raid0_makes_the_local_disks_the_nodes_storage() -> None:
         ("inf2.xlarge", {"aws.amazon.com/neuron": 1, "aws.amazon.com/neuroncore": 2}),
     ],
 )
-def test_devices_are_what_the_plugins_would_count(name: str, devices: dict[str, int]) -> None:
+def test_devices_are_counted_like_device_plugins(name: str, devices: dict[str, int]) -> None:
     assert machine(name).devices == devices
 
 
-def test_the_disk_is_the_volume_that_pods_write_to() -> None:
+def test_disk_size_is_size_of_data_volume() -> None:
     plain = Instance(id="i-1", state="running", instance_type="m5.large", zone="us-west-2a")
 
     def disk(join: Join, **volumes: int) -> int:

@@ -1,4 +1,4 @@
-"""What a node has beside cpu, memory, disk and pods: by its type, its image, its interfaces and its system."""
+"""Extended resources and labels of a node: by type, image, interfaces and operating system."""
 
 import pytest
 
@@ -46,16 +46,16 @@ def instance(kind: str = "m5.large", image: str = "", *, platform: str = "", efa
         ("trn1.32xlarge", AL2023.format("neuron"), {NEURON: 16, CORES: 32}),
     ],
 )
-def test_plugins_find_what_the_image_has_the_driver_for(kind: str, image: str, found: dict[str, int]) -> None:
+def test_device_plugins_need_driver_in_image(kind: str, image: str, found: dict[str, int]) -> None:
     assert found_by_plugins(instance(kind, image), machine(kind)) == found
 
 
-def test_efa_is_counted_by_the_interfaces_of_the_launch() -> None:
+def test_efa_count_follows_launch_interfaces() -> None:
     assert found_by_plugins(instance("c6in.32xlarge"), machine("c6in.32xlarge")) == {}
     assert found_by_plugins(instance("c6in.32xlarge", efa=2), machine("c6in.32xlarge")) == {"vpc.amazonaws.com/efa": 2}
 
 
-def test_a_trunk_has_branch_interfaces_and_says_so() -> None:
+def test_trunk_node_has_branch_interfaces_and_label() -> None:
     assert initial_extended_resources(instance(), machine("m5.large")) == {"vpc.amazonaws.com/pod-eni": 9}
     assert labels_of_kind(instance(), machine("m5.large")) == {"vpc.amazonaws.com/has-trunk-attached": "true"}
     assert initial_extended_resources(instance("t3.large"), machine("t3.large")) == {}
@@ -63,14 +63,14 @@ def test_a_trunk_has_branch_interfaces_and_says_so() -> None:
 
 
 @pytest.mark.parametrize(("year", "build"), [("2019", "10.0.17763"), ("2022", "10.0.20348"), ("2025", "10.0.26100")])
-def test_a_windows_node_has_its_build_and_addresses_for_pods(year: str, build: str) -> None:
+def test_windows_node_has_build_label_and_pod_addresses(year: str, build: str) -> None:
     one = instance(image=WINDOWS.format(year), platform="windows")
     assert labels_of_kind(one, machine("m5.large")) == {"node.kubernetes.io/windows-build": build}
     assert initial_extended_resources(one, machine("m5.large")) == {"vpc.amazonaws.com/PrivateIPv4Address": 9}
     assert max_pods(machine("m5.large"), Join(cluster="demo", system="windows")) == 110
 
 
-def test_extended_resources_are_allocatable_in_full() -> None:
+def test_extended_resources_are_fully_allocatable() -> None:
     facts = machine("m5.large")
     plain = resources_of(facts, Join(cluster="demo"), memory=memory_bytes(facts, 0.05), disk_gib=20)
     more = plain.with_extended({"vpc.amazonaws.com/pod-eni": 9})

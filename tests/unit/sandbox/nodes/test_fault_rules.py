@@ -1,4 +1,4 @@
-"""The book of rules: whom a rule befalls, how often, and what is refused."""
+"""Fault rules: which instances a rule matches, how often, and which rules are invalid."""
 
 import pytest
 from pydantic import ValidationError
@@ -28,7 +28,7 @@ def instance(number: int, *, instance_type: str = "m5.large", nodepool: str = "d
         Match(node_name="ip-10-0-0-1.us-west-2.compute.internal"),
     ],
 )
-def test_a_rule_befalls_what_it_matches(match: Match) -> None:
+def test_rule_matches_its_instances(match: Match) -> None:
     rules = FaultRules()
     rules.add(Rule(fault=SlowBoot(seconds=3), match=match))
     assert rules.match(instance(1)) == [SlowBoot(seconds=3)]
@@ -37,13 +37,13 @@ def test_a_rule_befalls_what_it_matches(match: Match) -> None:
 @pytest.mark.parametrize(
     "match", [Match(instance_id="i-2"), Match(instance_type="c5.large"), Match(nodepool="gpu", zone="us-west-2a")]
 )
-def test_a_rule_leaves_others_alone(match: Match) -> None:
+def test_rule_does_not_match_other_instances(match: Match) -> None:
     rules = FaultRules()
     rules.add(Rule(fault=NeverRegister(), match=match))
     assert rules.match(instance(1)) == []
 
 
-def test_a_count_is_used_up_by_so_many_instances() -> None:
+def test_count_limits_matched_instances() -> None:
     rules = FaultRules()
     rule = rules.add(Rule(fault=NeverRegister(), count=2))
     matched = [rules.match(instance(number)) for number in (1, 2, 3)]
@@ -51,14 +51,14 @@ def test_a_count_is_used_up_by_so_many_instances() -> None:
     assert rules.entries() == [(rule, frozenset({"i-1", "i-2"}))]
 
 
-def test_a_rule_befalls_an_instance_once() -> None:
+def test_rule_matches_an_instance_once() -> None:
     rules = FaultRules()
     rules.add(Rule(fault=NeverRegister(), count=2))
     assert rules.match(instance(1)) == [NeverRegister()]
     assert rules.match(instance(1)) == []
 
 
-def test_a_removed_rule_befalls_nobody() -> None:
+def test_removed_rule_matches_nothing() -> None:
     rules = FaultRules()
     rule = rules.add(Rule(fault=NotReady(for_seconds=5)))
     assert rules.remove(rule.id)
@@ -66,7 +66,7 @@ def test_a_removed_rule_befalls_nobody() -> None:
     assert rules.match(instance(1)) == []
 
 
-def test_a_rule_survives_the_wire() -> None:
+def test_rule_survives_serialization() -> None:
     rule = Rule(fault=NotReady(after_seconds=1, for_seconds=5, new_boot_id=True), match=Match(nodepool="a"), count=1)
     assert Rule.model_validate_json(rule.model_dump_json()) == rule
 
@@ -80,6 +80,6 @@ def test_a_rule_survives_the_wire() -> None:
         '{"fault": {"kind": "never-register"}, "match": {"instanceType": "m5.large"}}',
     ],
 )
-def test_a_malformed_rule_is_refused(text: str) -> None:
+def test_invalid_rule_is_rejected(text: str) -> None:
     with pytest.raises(ValidationError):
         Rule.model_validate_json(text)

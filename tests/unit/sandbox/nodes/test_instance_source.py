@@ -1,4 +1,4 @@
-"""How the simulator follows the stand-in's control API: changes, gone instances, a reset, an endpoint without it."""
+"""How the node simulator reads the control API of the fake AWS: changes, removed instances, resets, and its absence."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,7 +15,7 @@ REGION = "us-west-2"
 
 
 class ScriptedApi:
-    """Answers what it is told to, one after the other, and remembers what was asked."""
+    """Returns prepared responses in order, and records queries."""
 
     def __init__(self) -> None:
         self.responses: list[dict[str, Any]] = []
@@ -35,7 +35,7 @@ class ScriptedApi:
 
 
 class Other:
-    """The way that does not use the control API."""
+    """A source without the control API."""
 
     async def next(self) -> dict[str, Instance]:
         return {"i-other": Instance(id="i-other", state="running", instance_type="m5.large", zone="us-west-2a")}
@@ -68,7 +68,7 @@ def described(number: int, state: str = "running") -> dict[str, Any]:
     }
 
 
-async def test_the_first_look_is_at_everything_and_later_ones_at_changes(
+async def test_first_query_is_complete_and_later_queries_return_changes(
     source: FakeAwsSource, script: ScriptedApi
 ) -> None:
     script.add_response(3, described(1), described(2, "pending"), alive=2)
@@ -79,7 +79,7 @@ async def test_the_first_look_is_at_everything_and_later_ones_at_changes(
     assert {name: found.state for name, found in second.items()} == {"i-1": "running", "i-2": "running"}
 
 
-async def test_an_instance_is_read_as_ec2_would_tell_it(source: FakeAwsSource, script: ScriptedApi) -> None:
+async def test_instance_has_ec2_attributes(source: FakeAwsSource, script: ScriptedApi) -> None:
     script.add_response(1, described(7), alive=1)
     found = (await source.next())["i-7"]
     assert found.node_name == "ip-10-0-0-7.us-west-2.compute.internal"
@@ -87,14 +87,14 @@ async def test_an_instance_is_read_as_ec2_would_tell_it(source: FakeAwsSource, s
     assert (found.zone_id, found.tags) == ("usw2-az1", {"a": "b"})
 
 
-async def test_what_is_gone_is_no_longer_told(source: FakeAwsSource, script: ScriptedApi) -> None:
+async def test_removed_instance_is_not_returned(source: FakeAwsSource, script: ScriptedApi) -> None:
     script.add_response(3, described(1), described(2, "terminated"), alive=1)
     script.add_response(4, alive=1, deleted=("i-2",))
     await source.next()
     assert set(await source.next()) == {"i-1"}
 
 
-async def test_a_reset_is_noticed_by_a_lower_revision(source: FakeAwsSource, script: ScriptedApi) -> None:
+async def test_reset_is_detected_by_lower_revision(source: FakeAwsSource, script: ScriptedApi) -> None:
     script.add_response(9, described(1), alive=1)
     script.add_response(2, alive=1)
     script.add_response(2, described(5), alive=1)
@@ -103,7 +103,7 @@ async def test_a_reset_is_noticed_by_a_lower_revision(source: FakeAwsSource, scr
     assert [query["after"] for query in script.queries] == ["-1", "9", "-1"]
 
 
-async def test_a_reset_is_noticed_by_instances_that_were_missed(source: FakeAwsSource, script: ScriptedApi) -> None:
+async def test_reset_is_detected_by_missing_instances(source: FakeAwsSource, script: ScriptedApi) -> None:
     script.add_response(2, described(1), alive=1)
     script.add_response(8, described(7), alive=4)
     script.add_response(8, *(described(number) for number in (4, 5, 6, 7)), alive=4)
@@ -111,6 +111,6 @@ async def test_a_reset_is_noticed_by_instances_that_were_missed(source: FakeAwsS
     assert set(await source.next()) == {"i-4", "i-5", "i-6", "i-7"}
 
 
-async def test_an_endpoint_without_the_control_api_is_asked_as_ec2(source: FakeAwsSource, script: ScriptedApi) -> None:
+async def test_missing_control_api_falls_back_to_ec2(source: FakeAwsSource, script: ScriptedApi) -> None:
     script.has_control_api = False
     assert set(await AnySource(source, Other()).next()) == {"i-other"}

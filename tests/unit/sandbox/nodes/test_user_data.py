@@ -1,4 +1,4 @@
-"""How instances read their user data: every dialect that a node class can write, and what never joins."""
+"""How instances parse user data: all formats of an EC2NodeClass, and user data that never joins a cluster."""
 
 import pytest
 
@@ -120,7 +120,7 @@ def join_of(text: str) -> Join:
     return join
 
 
-def test_a_node_config_names_cluster_labels_taints_and_the_kubelets_settings() -> None:
+def test_node_config_has_cluster_labels_taints_and_kubelet_settings() -> None:
     join = join_of(NODE_CONFIG)
     assert join.cluster == "demo"
     assert join.labels == {"karpenter.sh/nodepool": "default", "team": "a"}
@@ -130,17 +130,17 @@ def test_a_node_config_names_cluster_labels_taints_and_the_kubelets_settings() -
     assert join.kube_reserved == {"cpu": "100m"}
 
 
-def test_of_several_node_configs_the_later_one_wins_key_by_key() -> None:
+def test_later_node_config_overrides_per_key() -> None:
     join = join_of(MIME.format(first=FIRST, second=NODE_CONFIG))
     assert (join.cluster, join.max_pods, join.pods_per_core) == ("demo", 58, 4)
 
 
-def test_line_endings_of_windows_make_no_difference() -> None:
+def test_windows_line_endings_are_accepted() -> None:
     text = MIME.format(first=FIRST, second=NODE_CONFIG)
     assert read_user_data(text.replace("\n", "\r\n")) == read_user_data(text)
 
 
-def test_al2_is_read_from_the_arguments_of_the_bootstrap_script() -> None:
+def test_al2_settings_come_from_bootstrap_arguments() -> None:
     join = join_of(AL2.format(kubelet=AL2_KUBELET))
     assert join.cluster == "demo"
     assert join.labels == {"a": "b", "karpenter.sh/nodepool": "default"}
@@ -150,7 +150,7 @@ def test_al2_is_read_from_the_arguments_of_the_bootstrap_script() -> None:
     assert join.eviction_hard == {"memory.available": "5%"}
 
 
-def test_bottlerocket_is_read_from_its_settings() -> None:
+def test_bottlerocket_settings_are_parsed() -> None:
     join = join_of(BOTTLEROCKET)
     assert (join.cluster, join.max_pods, join.labels) == ("demo", 35, {"team": "a"})
     assert join.taints == (
@@ -161,13 +161,13 @@ def test_bottlerocket_is_read_from_its_settings() -> None:
     assert join.system_reserved == {"memory": "200Mi"}
 
 
-def test_windows_is_read_from_the_arguments_of_its_bootstrap_script() -> None:
+def test_windows_settings_come_from_bootstrap_arguments() -> None:
     join = join_of(WINDOWS)
     assert (join.cluster, join.labels, join.max_pods) == ("demo", {"team": "a"}, 110)
     assert join.taints == (UNREGISTERED,)
 
 
-def test_a_plain_script_of_a_custom_image_joins_when_it_calls_the_bootstrap() -> None:
+def test_custom_script_with_bootstrap_call_joins() -> None:
     join = join_of("#!/bin/bash\nsudo /etc/eks/bootstrap.sh demo --kubelet-extra-args '--node-labels=a=b'\n")
     assert (join.cluster, join.labels, join.taints) == ("demo", {"a": "b"}, ())
 
@@ -183,7 +183,7 @@ def test_a_plain_script_of_a_custom_image_joins_when_it_calls_the_bootstrap() ->
         MIME.format(first=FIRST, second=FIRST),
     ],
 )
-def test_user_data_that_names_no_cluster_never_joins(text: str) -> None:
+def test_user_data_without_cluster_name_never_joins(text: str) -> None:
     assert read_user_data(text) is None
 
 
@@ -200,6 +200,6 @@ def test_user_data_that_names_no_cluster_never_joins(text: str) -> None:
         ("/etc/eks/bootstrap.sh demo --kubelet-extra-args '--register-with-taints=a=b'", "no effect"),
     ],
 )
-def test_broken_user_data_says_what_is_wrong(text: str, expected: str) -> None:
+def test_invalid_user_data_is_reported(text: str, expected: str) -> None:
     with pytest.raises(UserDataError, match=expected):
         read_user_data(text)

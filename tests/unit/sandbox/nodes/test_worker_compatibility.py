@@ -1,6 +1,6 @@
-"""Two sides of one thing: user data that the worker writes and machines read, capacity that is planned and reported.
+"""User data that the worker generates and instances parse, and capacity that is planned and reported.
 
-They were written apart, from the same facts about EKS's images: where they differ, one of them is wrong.
+The two sides were written independently from the documentation of EKS images. A difference is a bug in one of them.
 """
 
 from typing import Any
@@ -69,7 +69,7 @@ def write_and_read(
 
 @pytest.mark.parametrize("raw", KUBELETS)
 @pytest.mark.parametrize("family", JOINING, ids=lambda family: family.name)
-def test_every_family_reads_back_what_was_written(family: Family, raw: dict[str, Any]) -> None:
+def test_generated_user_data_is_parsed_for_every_family(family: Family, raw: dict[str, Any]) -> None:
     join = write_and_read(family, raw, max_pods=raw.get("maxPods", 29))
     assert join.cluster == "demo"
     assert join.labels == LABELS
@@ -85,12 +85,12 @@ def test_every_family_reads_back_what_was_written(family: Family, raw: dict[str,
 
 @pytest.mark.parametrize("name", ["AL2", "AL2023", "Bottlerocket"])
 @pytest.mark.parametrize("raid0", [True, False])
-def test_a_raid_of_local_disks_is_asked_for_and_understood(name: str, raid0: bool) -> None:
+def test_raid0_is_requested_and_parsed(name: str, raid0: bool) -> None:
     assert write_and_read(FAMILIES[name], {}, max_pods=29, raid0=raid0).raid0 is raid0
 
 
 @pytest.mark.parametrize("name", ["AL2", "AL2023"])
-def test_a_users_own_script_is_in_nobodys_way(name: str) -> None:
+def test_custom_script_does_not_change_settings(name: str) -> None:
     custom = "#!/bin/bash\necho 'hello' > /etc/motd\n"
     assert write_and_read(FAMILIES[name], {}, max_pods=29, custom=custom) == write_and_read(
         FAMILIES[name], {}, max_pods=29
@@ -100,10 +100,8 @@ def test_a_users_own_script_is_in_nobodys_way(name: str) -> None:
 @pytest.mark.parametrize("raw", KUBELETS)
 @pytest.mark.parametrize("type_name", TYPES)
 @pytest.mark.parametrize("name", ["AL2", "AL2023", "Bottlerocket"])
-def test_a_node_has_what_was_planned_for_it_once_its_memory_is_known(
-    name: str, type_name: str, raw: dict[str, Any]
-) -> None:
-    """Given the same memory and disk, the two sides agree to the byte."""
+def test_node_reports_planned_resources_with_equal_memory(name: str, type_name: str, raw: dict[str, Any]) -> None:
+    """With the same memory and disk, planned and reported values are equal to the byte."""
     described = all_types()[type_name]
     settings = AwsSettings(cluster_name="demo", region="us-west-2")
     planned = Machine(TypeInfo.from_ec2(described), FAMILIES[name], Kubelet.of(raw), EC2NodeClassSpec(), settings)
