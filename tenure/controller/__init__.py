@@ -1,1 +1,1 @@
-"""The watch: caches, digests of what changed, signals, and the host of the planner process."""
+"""The controller: caches of the cluster, signals to workflows, planning and disruption, in the process that watches."""

@@ -1,7 +1,7 @@
-"""`tenure adopt --dry-run`: what a worker would do in a cluster that another controller runs.
+"""`tenure adopt --dry-run`: a preview of a worker's actions in a cluster that another controller manages.
 
-Nothing is written or launched, and no Temporal is needed: the objects are read once, put into a cache as Tenure's first
-pass would leave them, and evaluated there."""
+It writes and launches nothing, and needs no Temporal. It reads the objects once, puts them into a cache as Tenure's
+first pass would leave them, and evaluates them there."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +59,7 @@ _READERS: Final[Mapping[str, type[NodePool] | type[NodeClaim] | type[EC2NodeClas
 def adopt_objects(
     objects: Mapping[str, Sequence[Json]], resolved: Mapping[str, ResolvedNodeClass]
 ) -> dict[str, Sequence[Json]]:
-    """The objects as Tenure's first pass leaves them: classes resolved, and stamps of its own version of the hash."""
+    """The objects after Tenure's first pass: NodeClasses are resolved, and hashes have Tenure's hash version."""
     classes = [
         _adopt_nodeclass(one, resolved.get(one["metadata"]["name"]))
         for one in objects[resources.EC2_NODE_CLASSES.plural]
@@ -120,7 +120,7 @@ def _adopt_nodeclaim(raw: Json, by_pool: Mapping[str, str], by_class: Mapping[st
 def partition_readable(
     objects: Mapping[str, Sequence[Json]],
 ) -> tuple[dict[str, Sequence[Json]], tuple[tuple[str, str, str], ...]]:
-    """The readable objects by plural, and the kind, name and problem of each object that a worker leaves out."""
+    """The readable objects by plural, and the kind, name and problem of each object that a worker would skip."""
     good: dict[str, Sequence[Json]] = dict(objects)
     bad: list[tuple[str, str, str]] = []
     for plural, reader in _READERS.items():
@@ -154,7 +154,7 @@ def _annotation(raw: Json, key: str) -> str:
 
 
 class NodeClassPreviewer(Protocol):
-    """`aws.node_class` satisfies it."""
+    """`aws.node_class` implements it."""
 
     async def preview(self, node_class: EC2NodeClass) -> ResolvedNodeClass: ...
 
@@ -163,32 +163,32 @@ class NodeClassPreviewer(Protocol):
 class AdoptedNodeClaim:
     claim: NodeClaimFact
     phase: Phase
-    """In which its life would begin."""
+    """The first phase of its workflow."""
     node: NodeFact | None
     instance: InstanceFacts | None
     tagged: bool
-    """EC2 lists its instance by the tags that Tenure looks for."""
+    """Whether EC2 lists its instance by the tags that Tenure selects."""
     drift: Drift | None
-    """What Tenure would say; `claim.drifted` is what its condition says now."""
+    """Drift as Tenure evaluates it; `claim.drifted` is its present condition."""
     is_evaluated: bool
-    """Instance types and NodeClass are known, so that no drift is no drift."""
+    """Whether instance types and NodeClass are known. If not, `drift` None means unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdoptionPreview:
     at: datetime
     objects: Mapping[str, Sequence[Json]]
-    """As they are, by plural."""
+    """Unchanged, by plural."""
     unreadable: tuple[tuple[str, str, str], ...]
-    """Kind, name and problem of each object that a worker leaves out."""
+    """Kind, name and problem of each object that a worker would skip."""
     claims: tuple[AdoptedNodeClaim, ...] = ()
     classes: Mapping[str, ResolvedNodeClass] = field(default_factory=dict)
-    """What their selectors mean now, by name."""
+    """By NodeClass name, with the current results of its selectors."""
     unowned: tuple[InstanceFacts, ...] = ()
     """Instances that garbage collection would terminate."""
     pods: Mapping[str, PodFact] = field(default_factory=dict)
     plan: Plan | None = None
-    """For the pods that wait; None where none could be made, for the reason that `disruption_status` has."""
+    """For pending pods; None if no plan was possible, with the reason in `disruption_status`."""
     types: Mapping[str, Mapping[str, InstanceType]] = field(default_factory=dict)
     """By NodePool and name."""
     disruption_status: DisruptionStatus = field(default_factory=DisruptionStatus)
@@ -209,7 +209,7 @@ class AdoptionPreviewer:
         self._offerings, self._instances, self._resolver = offerings, instances, resolver
 
     async def preview(self) -> AdoptionPreview:
-        """Raises model.faults where the API server or EC2 does not answer."""
+        """Raises Fault when the API server or EC2 does not respond."""
         objects, unreadable = partition_readable(await self._read())
         ours = [
             EC2NodeClass.from_object(one) for one in objects[resources.EC2_NODE_CLASSES.plural] if not _is_deleting(one)

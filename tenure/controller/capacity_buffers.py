@@ -1,7 +1,7 @@
-"""CapacityBuffers, while their gate is on: the request of each, the nodes with room for it, and the missing capacity.
+"""CapacityBuffers, if their gate is on: the request of each, the nodes with headroom for it, and missing capacity.
 
-A buffer's request is a fact in the cache, so every plan includes its virtual pods. A node that holds room for them is
-not empty, and virtual pods without room are demand. Workloads are polled: no watch reports their size."""
+A buffer's request is a fact in the cache, so every plan includes its virtual pods. A node with headroom for them does
+not count as empty, and virtual pods without headroom are pending. Workloads are polled: no watch reports their size."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -29,19 +29,19 @@ log = structlog.get_logger(__name__)
 
 Json = Mapping[str, Any]
 WORKLOAD_POLL_SECONDS: Final = 10.0
-"""Seconds between looks at the workloads that buffers refer to (Karpenter: 30)."""
+"""Seconds between reads of the workloads that buffers refer to (Karpenter: 30)."""
 MIN_CHECK_INTERVAL: Final = timedelta(seconds=2)
 MAX_CHECK_INTERVAL: Final = timedelta(seconds=30)
-"""Between two looks at where there is room: after changes, and without any."""
+"""MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL: between two headroom checks, after changes and without any."""
 _SHARE: Final = 10
-"""A look takes at most one part in so many of the planner's time."""
+"""A headroom check takes at most about 1/_SHARE of the planner's time."""
 
 
 class BufferPort(Protocol):
-    """`kube.buffers` satisfies it."""
+    """`kube.buffers` implements it."""
 
     async def get_workload(self, namespace: str, kind: str, name: str) -> Json | None:
-        """A Deployment, StatefulSet or ReplicaSet as it is now; None when it is not there."""
+        """A Deployment, StatefulSet or ReplicaSet; None when it does not exist."""
         ...
 
     async def patch_status(
@@ -54,12 +54,12 @@ class BufferPort(Protocol):
         conditions: Sequence[ConditionPatch],
         now: datetime,
     ) -> bool:
-        """Set status fields and conditions; no write where nothing changes. False when the buffer is gone."""
+        """Set status fields and conditions, if they changed. False when the buffer is gone."""
         ...
 
 
 class CapacityBuffers:
-    """`resolve` is called by one task, `check_headroom` by the planner's."""
+    """`resolve` runs in its own task, `check_headroom` in that of the planner."""
 
     def __init__(self, cache: ClusterCache, port: BufferPort, now: Callable[[], datetime]) -> None:
         self._cache, self._port, self._now = cache, port, now
@@ -69,20 +69,20 @@ class CapacityBuffers:
         self._unresolved: dict[str, Unresolved] = {}
         self._written_status: dict[str, tuple[object, ...]] = {}
         self._pods: dict[str, tuple[PodFact, ...]] = {}
-        """By buffer, those for which it wants room."""
+        """By buffer, its virtual pods."""
         self._targets: dict[str, str] = {}
         self._buffer_by_target: dict[str, str] = {}
-        """By place the buffer that needs room there."""
+        """By NodeClaim or Node, the buffer that needs headroom there."""
         self._checked_at: datetime | None = None
         self._check_interval = MIN_CHECK_INTERVAL
         self._changed = True
         self.objects_changed = asyncio.Event()
         """A buffer or a PodTemplate changed."""
 
-    # --- what the list-watches deliver ---
+    # --- list-watch deltas ---
 
     def on_deltas(self, kind: str, deltas: Iterable[Delta]) -> None:
-        """Of `capacitybuffers` and `podtemplates`. A buffer that cannot be read keeps its last known spec."""
+        """For `capacitybuffers` and `podtemplates`. A buffer that cannot be read keeps its last known spec."""
         for delta in deltas:
             with self._cache.invalid_objects.guard_change(delta.object, KINDS[kind], is_deleted=delta.is_deleted):
                 metadata = delta.object["metadata"]
@@ -102,7 +102,7 @@ class CapacityBuffers:
             self._buffers[uid] = CapacityBuffer.from_object(delta.object)
             self._raw[uid] = delta.object
 
-    # --- what buffers ask for ---
+    # --- requests ---
 
     async def run(self) -> None:
         while True:
@@ -114,7 +114,7 @@ class CapacityBuffers:
                 continue
 
     async def resolve(self) -> None:
-        """Each buffer's fact as it is now; one that cannot be resolved keeps no room, and says why."""
+        """Update each buffer's fact. A buffer that cannot be resolved gets no headroom; its status has the reason."""
         known = {uid: one for uid, one in self._buffers.items() if one.spec.provisioning_strategy == ACTIVE}
         for deleted in {*self._cache.buffers, *self._unresolved} - known.keys():
             self._set_fact(deleted, None)
@@ -132,7 +132,7 @@ class CapacityBuffers:
         return self._cache.invalid_objects.guard(ObjectKey(CAPACITY_BUFFERS.kind, name, buffer.metadata.uid, step))
 
     async def _update_buffer(self, uid: str, buffer: CapacityBuffer) -> bool:
-        """False where the API server does not answer."""
+        """False when the API server does not respond."""
         try:
             self._set_fact(uid, await self._resolve_buffer(uid, buffer))
             self._unresolved.pop(uid, None)
@@ -155,7 +155,7 @@ class CapacityBuffers:
             self._cache.requeue_pods()
 
     async def _resolve_buffer(self, uid: str, buffer: CapacityBuffer) -> BufferFact:
-        """Raises Unresolved, and faults where the API server does not answer."""
+        """Raises Unresolved, and Fault when the API server does not respond."""
         template, workload = await self._resolve_template(buffer)
         try:
             pod = virtual_pod_fact(self._raw[uid], template)
@@ -165,17 +165,17 @@ class CapacityBuffers:
         return BufferFact(uid=uid, namespace=buffer.metadata.namespace, name=buffer.name, replicas=replicas, pod=pod)
 
     async def _resolve_template(self, buffer: CapacityBuffer) -> tuple[Json, int]:
-        """Metadata and spec of its pods, and how many replicas the workload has, where it names one."""
+        """Metadata and spec of its pods, and the replicas of its workload; 0 for a PodTemplate."""
         spec, namespace = buffer.spec, buffer.metadata.namespace
         if spec.pod_template_ref is not None:
             found = self._templates.get((namespace, spec.pod_template_ref.name))
             if found is None:
                 name = f"{namespace}/{spec.pod_template_ref.name}"
-                raise Unresolved(POD_TEMPLATE_NOT_FOUND, f"PodTemplate {name} is not there: make it")
+                raise Unresolved(POD_TEMPLATE_NOT_FOUND, f"PodTemplate {name} does not exist: create it")
             return found.get("template") or {}, 0
         ref = spec.scalable_ref
         if ref is None:
-            raise Unresolved(RESOLUTION_FAILED, "the spec names no pods: write podTemplateRef or scalableRef")
+            raise Unresolved(RESOLUTION_FAILED, "spec: podTemplateRef or scalableRef is required")
         if ref.kind not in SCALABLE or ref.api_group not in ("", "apps"):
             problem = f"spec.scalableRef: {ref.api_group or 'core'} {ref.kind} is not known"
             raise Unresolved(
@@ -183,11 +183,11 @@ class CapacityBuffers:
             )
         workload = await self._port.get_workload(namespace, ref.kind, ref.name)
         if workload is None:
-            raise Unresolved(SCALABLE_REF_NOT_FOUND, f"{ref.kind} {namespace}/{ref.name} is not there: make it")
+            raise Unresolved(SCALABLE_REF_NOT_FOUND, f"{ref.kind} {namespace}/{ref.name} does not exist: create it")
         replicas = workload["spec"].get("replicas")
         return workload["spec"].get("template") or {}, 1 if replicas is None else replicas
 
-    # --- where there is room ---
+    # --- headroom ---
 
     is_uncertain = True
     """The buffers are not known yet, or no headroom check has run yet."""
@@ -200,11 +200,11 @@ class CapacityBuffers:
                 self._cache.requeue_nodeclaim(claim)
 
     def buffer_needing(self, claim: str) -> str:
-        """The buffer, with its namespace, that needs room on this NodeClaim's node; the first of several."""
+        """The buffer (`namespace/name`) that needs headroom on this NodeClaim's node; the first by name of several."""
         return self._buffer_by_target.get(claim, "")
 
     def unschedulable_pods(self) -> list[PodFact]:
-        """Virtual pods for which there is room nowhere, as far as the last look says."""
+        """Virtual pods without headroom, according to the last check."""
         if self._checked_at is None:
             return []
         return [pod for pods in self._pods.values() for pod in pods if pod.uid not in self._targets]
@@ -220,13 +220,13 @@ class CapacityBuffers:
         )
 
     async def check_headroom(self, request_plan: Callable[[], Awaitable[Plan]]) -> None:
-        """Request a plan without executing it, and read from it the nodes that have room."""
+        """Request a plan without executing it, and read from it the nodes with headroom."""
         self._changed = False
         before, unschedulable = self._buffer_by_target, {pod.uid for pod in self.unschedulable_pods()}
         plan = await request_plan() if self._cache.buffers else Plan()
         self._checked_at = self._now()
         self._check_interval = max(MIN_CHECK_INTERVAL, timedelta(seconds=_SHARE * plan.seconds))
-        self._targets = {uid: self._cache.nomination_target(home) for uid, home in plan.reserved.items()}
+        self._targets = {uid: self._cache.nomination_target(target) for uid, target in plan.reserved.items()}
         self._buffer_by_target = self._map_buffers_by_target()
         for claim in {one for one, _ in before.items() ^ self._buffer_by_target.items()}:
             self._cache.requeue_nodeclaim(claim)
@@ -246,10 +246,10 @@ class CapacityBuffers:
                 found[target] = min(found.get(target, name), name)
         return found
 
-    # --- what their status says ---
+    # --- status ---
 
     async def _write_status(self, uid: str) -> None:
-        """Once for each change. Faults are logged, and the next look says it again."""
+        """Write each change once. Faults are logged, and the next check writes again."""
         buffer, pods = self._buffers.get(uid), self._pods.get(uid, ())
         if buffer is None:
             return

@@ -1,7 +1,7 @@
-"""The pause of the whole cluster: the annotation of the worker's own namespace.
+"""The pause of the whole cluster: an annotation of the worker's namespace.
 
-It is part of every NodePool's signal, so that it counts whatever becomes of the Cluster workflow; the Cluster workflow
-ends it when its time is over."""
+Every NodePool's signal contains it, so that it applies even if the Cluster workflow does not run. The Cluster workflow
+ends the pause when it expires."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -22,7 +22,7 @@ class ClusterPause:
     def __init__(self, namespace: str, cache: ClusterCache) -> None:
         self._namespace, self._cache = namespace, cache
         self.text = ""
-        """The annotation; empty where there is none."""
+        """The annotation; empty without one."""
         self._changed = False
 
     def on_deltas(self, deltas: Iterable[Delta]) -> None:
@@ -41,7 +41,7 @@ class ClusterPause:
             changes.nodepools |= self._cache.nodepools.keys()
 
     def notify(self, cluster: str, signal_queue: SignalQueue, number: int) -> None:
-        """Tell the Cluster workflow, if it runs; what it has been told is not told again."""
+        """Signal the pause to the Cluster workflow if it runs. An unchanged pause is not signaled again."""
         workflow_id = ids.cluster(cluster)
         digest = self.text or _NONE
         notified = signal_queue.last_digest(f"{workflow_id}#{_TOPIC}")

@@ -1,6 +1,7 @@
-"""Nodes with less than their NodeClaim promised: a condition and an event, every ten minutes (reference 3.7).
+"""Nodes with less capacity than their NodeClaim promised: a condition and an event, every ten minutes (reference 3.7).
 
-Written from the cache, so that no workflow has an event of it, and only where it changed. Nothing is decided by it."""
+The check reads the cache, so that it adds nothing to workflow histories, and writes only what it found or cleared. No
+decision depends on it."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,16 +28,16 @@ class ConsistencyChecker:
         self._cache, self._claims, self._events, self._now = cache, claims, events, now
 
     async def run(self) -> None:
-        """Until cancelled; once NodeClaims and Nodes are known."""
+        """Runs until cancelled. Start it once NodeClaims and Nodes are synced."""
         while True:
             try:
                 await self.check_all()
             except Exception:
-                log.exception("consistency not looked at")
+                log.exception("consistency check failed")
             await asyncio.sleep(CHECK_INTERVAL.total_seconds())
 
     async def check_all(self) -> None:
-        """At every initialized node, one after the other; one that cannot be written to holds up no other."""
+        """Check every initialized node in turn. A node whose condition cannot be written blocks no other."""
         for name in tuple(self._cache.nodeclaims):
             claim = self._cache.nodeclaims.get(name)
             if claim is None or not claim.initialized or claim.deleting:

@@ -1,6 +1,6 @@
-"""Drift detection: every launched NodeClaim is evaluated when something it depends on changed, and every five minutes.
+"""Drift detection: every launched NodeClaim is evaluated when its inputs changed, and every five minutes.
 
-Changed drift requeues the NodeClaim. EC2 is asked for all instances in one list."""
+A NodeClaim whose drift changed is requeued. All instances are read from EC2 in one list."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -26,20 +26,20 @@ from tenure.policy.disruption.drift import Drift, DriftFacts, decide_drift
 log = structlog.get_logger(__name__)
 
 FULL_PASS_INTERVAL: Final = timedelta(minutes=5)
-"""Between two looks at everything (reference 6.1)."""
+"""Between two full passes (reference 6.1)."""
 RELIST_AFTER: Final = timedelta(seconds=30)
-"""Before instances are listed again out of turn: the last list failed, or did not have one that is asked about."""
+"""Before an extra list of instances: the last list failed, or lacked a launched instance."""
 GATHER_SECONDS: Final = 1.0
-"""Seconds for which changes are gathered."""
+"""Seconds during which changes are collected."""
 BATCH_SIZE: Final = 100
-"""NodeClaims judged before other work of this process has its turn."""
+"""NodeClaims evaluated before other tasks of the event loop run."""
 
 Types = Callable[[EC2NodeClass], Mapping[str, InstanceType] | None]
-"""Instance types by name under a NodeClass as it is now; None while they are not known."""
+"""Instance types by name, for the current form of a NodeClass; None while they are unknown."""
 
 
 class DriftDetector:
-    """Verdicts by NodeClaim. `run` in a task, once every kind of object is known; the rest from the same loop."""
+    """Drift by NodeClaim. Run `run` in a task once every kind is synced; call the rest from the same event loop."""
 
     def __init__(
         self, *, cache: ClusterCache, types: Types, instances: Instances, events: Events, now: Callable[[], datetime]
@@ -47,14 +47,14 @@ class DriftDetector:
         self._cache, self._types = cache, types
         self._instances, self._events, self._now = instances, events, now
         self._drifts: dict[str, Drift | None] = {}
-        """By UID, of every NodeClaim that was judged by this process."""
+        """By UID, of every NodeClaim that this process evaluated."""
         self._evaluated: dict[str, NodeClaimFact] = {}
-        """By name, as each was when it was judged."""
+        """By name, the fact that was evaluated."""
         self._bases: dict[str, object] = {}
-        """What NodeClaims are compared with, as it was last noted."""
+        """Last observed values of NodePools and NodeClasses that NodeClaims are compared with."""
         self._changed: set[str] = set()
         self._next: datetime = now()
-        """When everything is judged again."""
+        """Time of the next full pass."""
         self._listed: Mapping[str, InstanceFacts] = {}
         self._listed_at: datetime | None = None
         self._awake = asyncio.Event()
@@ -66,7 +66,7 @@ class DriftDetector:
         return Drift(reason=claim.drifted, message=claim.drifted_message) if claim.drifted else None
 
     def observe(self, changes: ChangeSet) -> None:
-        """What changed in the caches. Most changes of a NodeClaim's surroundings are none that it could drift by."""
+        """Queue changed NodeClaims, or a full pass after a change of a NodePool or NodeClass that can cause drift."""
         for claim in changes.deleted_nodeclaims.values():
             self._drifts.pop(claim.uid, None)
             self._evaluated.pop(claim.name, None)
@@ -92,7 +92,7 @@ class DriftDetector:
             try:
                 await self.run_pass()
             except Exception:
-                log.exception("drift not looked at")
+                log.exception("drift detection failed")
 
     async def run_pass(self) -> None:
         """One pass: over all NodeClaims when a full pass is due, else over the queued ones."""
@@ -116,7 +116,7 @@ class DriftDetector:
         self._awake.clear()
 
     def _is_new(self, base: str) -> bool:
-        """Whether a NodePool or NodeClass is now another thing to compare with."""
+        """Whether the fields of a NodePool or NodeClass that NodeClaims are compared with changed."""
         kind, _, name = base.partition("/")
         known = self._pool_base(name) if kind == "pool" else self._class_base(name)
         new = self._bases.get(base) != known
@@ -128,7 +128,7 @@ class DriftDetector:
         return view and (view.fact.hash, view.fact.requirements)
 
     def _class_base(self, name: str) -> object:
-        """Subnets are sorted by their free addresses: another order is nothing new, of images it is."""
+        """The order of subnets is ignored, since it follows their free addresses. The order of images matters."""
         found = self._cache.nodeclasses.get(name)
         if found is None:
             return None
@@ -189,7 +189,7 @@ class DriftDetector:
         )
 
     async def _read_instance(self, facts: DriftFacts) -> DriftFacts:
-        """The instance by itself, now; one that cannot be read is not known."""
+        """Read the instance again. An instance that cannot be read counts as unknown."""
         try:
             found = await self._instances.get(_instance_id(facts.claim))
         except Fault as fault:
@@ -198,7 +198,7 @@ class DriftDetector:
         return replace(facts, instance=found, fresh=True)
 
     async def _list(self, now: datetime) -> None:
-        """One list of all instances, when it is due. After a failure all instances keep their drift."""
+        """List all instances if due. After a failure, drift that depends on instances stays unchanged."""
         launched = {_instance_id(one) for one in self._cache.nodeclaims.values() if one.launched and not one.deleting}
         if not launched:
             return
@@ -214,12 +214,12 @@ class DriftDetector:
         try:
             self._listed = {one.instance_id: one for one in await self._instances.list_managed()}
         except Fault as fault:
-            log.warning("instances not listed: what depends on them stands as it was", fault=str(fault))
+            log.warning("instances not listed: drift that depends on them stays unchanged", fault=str(fault))
             self._listed = {}
             self._next = now + RELIST_AFTER
 
     async def _publish_unresolved(self) -> None:
-        """NodePools with nodes whose NodeClass is not there to compare them with: those nodes do not drift."""
+        """Publish an event on each NodePool with nodes whose NodeClass is missing or deleting: they cannot drift."""
         for name, view in tuple(self._cache.nodepools.items()):
             node_class = self._cache.nodeclasses.get(view.fact.node_class)
             if (
@@ -231,7 +231,7 @@ class DriftDetector:
                 name=name,
                 uid=view.fact.uid,
                 reason=labels.NODECLASS_TERMINATING if node_class else labels.NODECLASS_NOT_FOUND,
-                message=f"Failed resolving NodeClass {view.fact.node_class}: its nodes are not looked at for drift",
+                message=f"Failed resolving NodeClass {view.fact.node_class}: its nodes are not checked for drift",
             )
 
 

@@ -90,7 +90,7 @@ def check_nodeclasses(
         subject = f"EC2NodeClass {name}"
         resolution = resolved.get(name)
         if resolution is None:
-            todo = "wait until it is gone, or see what holds it: its nodes are not looked at for drift"
+            todo = "wait until it is gone, or see what holds it: its nodes are not checked for drift"
             found.append(advice_finding(CLASSES, subject, "it is being deleted", todo))
             continue
         for one in resolution.conditions:

@@ -1,8 +1,8 @@
-"""Which nodes are away, interrupted, paused or terminating, as the cache has it, and whether their pods wait for them.
+"""Cached nodes that are NotReady, interrupted, paused or terminating, and whether pods wait for them.
 
-A pod that is expected on a node that is away waits for it, and the node is not empty, until its grace is over
-(`tenure/scheduling/not_ready_grace.py`). A node emptied before AWS takes it back looks empty until its workflow gets
-the message, possibly from the next worker, and must not be disrupted for that."""
+Pods that are expected on a NotReady node wait for it until its grace period ends, and the node does not count as empty
+(`tenure/scheduling/not_ready_grace.py`). A node that is evicted early, before AWS reclaims it, looks empty until its
+workflow receives the message, possibly from the next worker. It must not be disrupted as an empty node."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -21,11 +21,11 @@ from tenure.scheduling.not_ready_grace import NotReadyGrace
 from tenure.scheduling.pods import is_reschedulable
 
 _CLOCK_SKEW: Final = timedelta(minutes=1)
-"""By which another worker's clock may be before this one."""
+"""By which another worker's clock may be ahead of this one's."""
 
 
 def early_eviction_until(nodes: Iterable[NodeFact], now: datetime) -> datetime | None:
-    """Of the Nodes of one NodeClaim; None where that is over, or where pods may go there again."""
+    """`nodes`: of one NodeClaim. None when the eviction is over, or the Nodes accept pods again."""
     evicted_at = [
         at
         for one in nodes
@@ -40,7 +40,7 @@ def early_eviction_until(nodes: Iterable[NodeFact], now: datetime) -> datetime |
 def early_eviction_holds(cache: ClusterCache, now: datetime) -> Sequence[ActivePause]:
     existing = (one for one in cache.nodeclaims.values() if not one.deleting)
     ends = {one.name: early_eviction_until(cache.nodes_of(one), now) for one in existing}
-    why = "its pods were told to go, since AWS takes it back"
+    why = "its pods are being evicted, because AWS reclaims its instance"
     return [ActivePause(scope="node", name=name, why=why, until=until) for name, until in ends.items() if until]
 
 
@@ -63,12 +63,12 @@ class ActivePauses:
 
 
 COMMAND_MAX_DURATION: Final = timedelta(hours=2)
-"""From what they buy to their end, at most (`tenure/policy/disruption/commands.py`); marks of one that was
-terminated stand longer."""
+"""Longest time from the launch of replacements to the end of a command (`tenure/policy/disruption/commands.py`). The
+annotations of a command whose workflow was terminated stay longer."""
 
 
 def terminating_nodes(cache: ClusterCache) -> Iterable[str]:
-    """Our Nodes that are on their way out, or whose instance AWS takes back."""
+    """Nodes of NodeClaims that are being deleted, or whose instance AWS reclaims."""
     return (name for name in cache.nodes if is_terminating(cache, name))
 
 
@@ -86,7 +86,7 @@ def still_runs(cache: ClusterCache, uid: str, now: datetime) -> bool:
 
 
 def is_settled(cache: ClusterCache, uid: str) -> bool:
-    """Whatever a plan says of it, the pod is no more, or is on a Node that stays."""
+    """Whether the pod is gone or runs on a Node that stays. A plan for such a pod is outdated."""
     pod = cache.pods.get(uid)
     if pod is None or not pod.is_alive:
         return True
@@ -109,21 +109,20 @@ def is_replacing(cache: ClusterCache, claim: NodeClaimFact, now: datetime) -> bo
 
 
 class NotReadyTracker:
-    """`grace_of` says by NodePool how long a node that is away is expected back."""
+    """`grace_of`: by NodePool, how long pods wait for a NotReady node."""
 
     def __init__(self, cache: ClusterCache, grace_of: Callable[[str], timedelta]) -> None:
         self._cache, self._grace_of = cache, grace_of
 
     def grace_for(self, claim: NodeClaimFact) -> NotReadyGrace | None:
-        """None for a claim whose node is not initialized, or not there."""
+        """None for a claim whose node is not initialized or does not exist."""
         nodes = self._cache.nodes_of(claim) if claim.initialized else ()
         return NotReadyGrace(nodes[0], self._grace_of(claim.pool), claim) if nodes else None
 
     def pod_expected_until(
         self, claim: NodeClaimFact, nominations: Nominations, nomination: Nomination, now: datetime
     ) -> datetime:
-        """The time up to which a pod waits for this NodeClaim's initialized node. The pod does not wait when that is
-        past."""
+        """The time until which a pod waits for this NodeClaim's initialized node; at or before `now` it does not."""
         found = self.grace_for(claim)
         match found.presence(now) if found else "here":
             case "expected" if found:
@@ -134,8 +133,10 @@ class NotReadyTracker:
                 return nominations.expires_at(nomination, self.up_since(claim) or nomination.at)
 
     def last_expiry(self, claim: NodeClaimFact, nominations: Nominations, now: datetime) -> datetime | None:
-        """When the last expectation on this claim ends, or ended; None when there is none, or no end in sight. None
-        ends while its pod still runs on a node that goes, however long a budget holds it there."""
+        """When the last nomination to this claim ends or ended; None without nominations or without a known end.
+
+        A nomination does not end while its pod runs on a terminating node, however long a budget blocks the eviction.
+        """
         expiry = nominations.last_expiry(claim.name, self.up_since(claim))
         if expiry and any(still_runs(self._cache, uid, now) for uid in nominations.pods_expected_on(claim.name)):
             expiry = max(expiry, now + NOMINATION_TTL)
@@ -145,7 +146,7 @@ class NotReadyTracker:
         return max(expiry, found.earliest_end(now))
 
     def up_since(self, claim: NodeClaimFact) -> datetime | None:
-        """When its node was initialized, or came back since."""
+        """When its node was initialized, or last became Ready since."""
         if claim.initialized_at is None:
             return None
         ready = [node.ready_changed for node in self._cache.nodes_of(claim) if node.ready and node.ready_changed]

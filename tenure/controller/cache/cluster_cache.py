@@ -1,6 +1,6 @@
-"""The cluster as this process sees it: facts by name, kept up to date by list-watches, pruned to the fields in use.
+"""The cluster as this process sees it: facts by name, updated by list-watches and reduced to the fields in use.
 
-The same changes, in the same order, go to the planner process."""
+The planner process receives the same changes in the same order."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -73,7 +73,7 @@ class ClusterCache:
             "node": self.nodes,
         }
         self.pending: dict[str, PodFact] = {}
-        """Pods that are bound nowhere and not finished."""
+        """Pods that are neither bound nor finished."""
         self.occupancy = Occupancy()
         self._nodes_by_provider: dict[str, set[str]] = {}
         self._nodeclaim_by_instance: dict[str, str] = {}
@@ -96,10 +96,10 @@ class ClusterCache:
         for handler in self._subscribers.get(type(event), ()):
             handler(event)
 
-    # --- what list-watches deliver ---
+    # --- list-watch deltas ---
 
     def on_deltas(self, kind: str, deltas: Iterable[Delta]) -> None:
-        """Take in changes of one kind. An object that cannot be read keeps its last known fact."""
+        """Apply the deltas of one kind. An object that cannot be read keeps its last known fact."""
         handler = self._handlers.get(kind)
         for delta in deltas:
             with self.invalid_objects.guard_change(delta.object, KINDS.get(kind, kind), is_deleted=delta.is_deleted):
@@ -255,10 +255,10 @@ class ClusterCache:
         "ec2nodeclasses": _on_nodeclass,
     }
 
-    # --- what this process does itself ---
+    # --- changes by this process ---
 
     def assume_nodeclaim(self, claim: NodeClaimFact) -> None:
-        """A NodeClaim that was just created counts before the watch shows it; unless it is gone again already."""
+        """Add a created NodeClaim before the watch shows it, unless its deletion was already observed."""
         if claim.uid not in self._deleted and claim.name not in self.nodeclaims:
             self._assumed[claim.name] = self._now()
             self._store_nodeclaim(claim)
@@ -270,17 +270,17 @@ class ClusterCache:
             self._delete_nodeclaim(name, self.nodeclaims[name].uid)
 
     def set_buffer(self, uid: str, fact: BufferFact | None) -> bool:
-        """What a CapacityBuffer asks for; None: nothing. False when it is as it was."""
+        """Set the request of a CapacityBuffer; None removes it. False if nothing changed."""
         return self._replace_fact(self.buffers, "buffer", uid, fact)
 
     def requeue_nodeclaim(self, name: str) -> None:
-        """Something outside these caches changed for it: its digest is due."""
+        """Recompute its digest after a change outside this cache."""
         if name in self.nodeclaims:
             self._changes.nodeclaims.add(name)
             self.publish(CacheChanged())
 
     def set_interrupted(self, name: str, *, interrupted: bool) -> None:
-        """AWS takes its instance back, or, with False, did not."""
+        """Record that AWS reclaims its instance. With False, AWS did not reclaim it in time."""
         claim = self.nodeclaims.get(name)
         if claim is None or interrupted == (name in self.interrupted):
             return
@@ -295,29 +295,29 @@ class ClusterCache:
         self.publish(CacheChanged())
 
     def requeue_pods(self) -> None:
-        """Something outside these caches changed which pods want a node."""
+        """Recompute which pods need a node after a change outside this cache."""
         self._changes.pods = True
         self.publish(CacheChanged())
 
     # --- queries ---
 
     def nodes_of(self, claim: NodeClaimFact) -> tuple[NodeFact, ...]:
-        """By provider id, in order of name."""
+        """The Nodes with its provider ID, sorted by name."""
         if not claim.provider_id:
             return ()
         return tuple(self.nodes[name] for name in sorted(self._nodes_by_provider.get(claim.provider_id, ())))
 
     def nodeclaim_name_of(self, node: str) -> str:
-        """The name of the NodeClaim that this Node belongs to; empty when it is not ours."""
+        """The name of the Node's NodeClaim; empty for a Node that Tenure does not manage."""
         fact = self.nodes.get(node)
         return self._nodeclaim_by_instance.get(_instance_id(fact.provider_id), "") if fact else ""
 
     def nomination_target(self, target: str) -> str:
-        """A plan may name a Node; what belongs to a NodeClaim is kept under the claim's name, which does not change."""
+        """The NodeClaim of a Node that a plan names. Nominations use its name, which does not change."""
         return self.nodeclaim_name_of(target) or target
 
     def owner_of(self, uid: str) -> str:
-        """The UID of what made this pod; empty where that is unknown."""
+        """The UID of the pod's owner; empty if unknown."""
         pod = self.pods.get(uid)
         return pod.owner_uid if pod else ""
 
@@ -336,7 +336,7 @@ class ClusterCache:
         return self.planner_changes.drain(self.planner_fact)
 
     def snapshot_changes(self) -> tuple[Change, ...]:
-        """Everything, for a planner that starts empty; pending changes are part of it."""
+        """All facts, for a planner that starts empty. Clears the pending changes, which they include."""
         self.planner_changes.drain(self.planner_fact)
         pools = {name: view.fact for name, view in self.nodepools.items()}
         claims = {name: self.planner_fact(name) for name in self.nodeclaims}
@@ -361,7 +361,7 @@ class ClusterCache:
         return found.model_copy(update={"deleting": True}) if name in self.interrupted else found
 
     def _replace_fact(self, table: dict[str, F], kind: FactKind, key: str, new: F | None) -> bool:
-        """False when it is as it was."""
+        """False if the fact is unchanged."""
         if new == table.get(key):
             return False
         set_or_remove(table, key, new)

@@ -1,4 +1,4 @@
-"""Decoders of the kinds that `cluster_cache.py` keeps as they come: by plural, the key and the fact of a raw object."""
+"""Decoders of the kinds that `cluster_cache.py` stores as decoded: by plural, the key and the fact of a raw object."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

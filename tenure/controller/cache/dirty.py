@@ -1,4 +1,4 @@
-"""Changes of the cache: for subscribers, for workflows and for the planner; and small structures that handle them."""
+"""Changes of the cache, for subscribers, workflows and the planner, and the structures that collect them."""
 
 import asyncio
 import heapq
@@ -23,7 +23,7 @@ class PlannerChanges:
     def __init__(self) -> None:
         self._pending: dict[tuple[FactKind, str], Change] = {}
         self.disruption_changes = 0
-        """Grows with every change that could matter for voluntary disruption."""
+        """Incremented by every change that may affect voluntary disruption."""
         self._pod_events: set[str] = set()
 
     def record(self, kind: FactKind, key: str, fact: Fact | None, *, affects_disruption: bool = True) -> None:
@@ -33,7 +33,7 @@ class PlannerChanges:
         self._pending[kind, key] = make_change(kind, key, fact)
 
     def record_pod_event(self, claim: NodeClaimFact) -> None:
-        """A pod came to its node, left it, or changed there."""
+        """Record that a pod was bound to the claim's node, left it or changed."""
         self._pod_events.add(claim.name)
         self.record("claim", claim.name, claim, affects_disruption=False)
 
@@ -42,7 +42,7 @@ class PlannerChanges:
         return names
 
     def drain(self, claim_of: Callable[[str], NodeClaimFact]) -> tuple[Change, ...]:
-        """`claim_of` says how a NodeClaim is now, by name."""
+        """`claim_of`: the current fact of a NodeClaim, by name."""
         changes, self._pending = tuple(self._pending.values()), {}
         return tuple(
             make_change("claim", one.key, claim_of(one.key)) if one.kind == "claim" and one.fact else one
@@ -59,14 +59,14 @@ def all_changes(tables: Mapping[FactKind, Mapping[str, Fact]]) -> tuple[Change, 
 
 
 def with_last_pod_event(claim: NodeClaimFact, last_event: datetime | None) -> NodeClaimFact:
-    """With the last coming or going of a pod, where this process saw a later one than the NodeClaim tells."""
+    """The claim with the time of its last pod event, if this process observed a later one than the claim has."""
     if last_event is None or (claim.last_pod_event is not None and last_event <= claim.last_pod_event):
         return claim
     return claim.model_copy(update={"last_pod_event": last_event})
 
 
 def has_foreign_changes(old: NodeClaimFact | None, new: NodeClaimFact) -> bool:
-    """Whether more is another than what Tenure wrote itself: when its pods moved, and that its instance is tagged."""
+    """Whether fields changed that Tenure does not write itself. It writes the last pod event and tag annotations."""
     if old is None:
         return True
     annotations = {key: value for key, value in new.annotations.items() if key not in TAGS}
@@ -75,7 +75,7 @@ def has_foreign_changes(old: NodeClaimFact | None, new: NodeClaimFact) -> bool:
 
 
 def changes_disruption(old: PodFact | None, new: PodFact | None) -> bool:
-    """Whether a pod that changed so may change what could go voluntarily. Its readiness does through its budgets."""
+    """Whether this change of a pod may affect voluntary disruption. Readiness does so only through its budgets."""
     return _disruption_state(old) != _disruption_state(new)
 
 
@@ -88,18 +88,18 @@ def _disruption_state(pod: PodFact | None) -> object:
 
 @dataclass(frozen=True)
 class NodePoolView:
-    """A NodePool: what planning needs, and what a ready node decides on."""
+    """A NodePool: fields for planning, and fields that the decisions about its ready nodes depend on."""
 
     fact: NodePoolFact
     consolidation: str
     """`<consolidationPolicy>/<consolidateAfter>`."""
     budgets: tuple[Budget, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
-    """The NodePool's own, which LifecyclePolicies select by."""
+    """Of the NodePool itself; LifecyclePolicies select by them."""
     pause: str = ""
-    """Its annotation tenure.sh/pause."""
+    """The annotation tenure.sh/pause."""
     healthy_at: tuple[int, int] | None = None
-    """Generations of the pool and its NodeClass for which its condition NodeRegistrationHealthy is True."""
+    """Generations of the pool and its NodeClass for which the condition NodeRegistrationHealthy is True."""
 
 
 @dataclass
@@ -108,11 +108,11 @@ class ChangeSet:
     nodepools: set[str] = field(default_factory=set)
     nodeclasses: set[str] = field(default_factory=set)
     pods: bool = False
-    """Which pods want a node, or when that is to be looked at again, may have changed."""
+    """Whether the pods that need a node, or the time of the next check, may have changed."""
     volume_claims: set[str] = field(default_factory=set)
     """PersistentVolumeClaims as `namespace/name`: pods that wait for them may be planned now."""
     deleted_nodeclaims: dict[str, NodeClaimFact] = field(default_factory=dict)
-    """By UID: NodeClaims that left the API server."""
+    """By UID: NodeClaims that no longer exist in the API server."""
     deleted_nodepools: set[str] = field(default_factory=set)
     deleted_nodeclasses: set[str] = field(default_factory=set)
 
@@ -127,11 +127,11 @@ class SyncedKinds:
     nodepools: bool
     nodeclasses: bool
     warm_up_until: datetime | None
-    """Until then: this host is new, pods are pending or buffers there, and no plan has said yet where they go."""
+    """Set on a new host while pending pods or buffers wait for their first plan, which will nominate nodes to them."""
     policies: bool = True
     """LifecyclePolicies, and the NodePools that they select."""
     pauses: bool = True
-    """Namespaces, one of which carries the cluster's."""
+    """Namespaces; an annotation of the worker's namespace pauses the whole cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,22 +141,22 @@ class CacheChanged:
 
 @dataclass(frozen=True, slots=True)
 class PodBound:
-    """A pod that was pending has a node."""
+    """A pending pod was bound to a node."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
 class PodDeleted:
-    """A pod is not alive any more."""
+    """A pod was deleted, or is no longer alive (`PodFact.is_alive`)."""
 
     pod: PodFact
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """A burst of changes. Subscribers get it in the order of their subscription, and later ones see what earlier ones
-    added to `changes`."""
+    """A burst of changes. Subscribers receive it in the order of subscription; later ones see additions that earlier
+    ones made to `changes`."""
 
     changes: ChangeSet
     known: SyncedKinds
@@ -167,10 +167,10 @@ CacheEvent = CacheChanged | PodBound | PodDeleted | ChangeBatch
 
 
 def pool_view(pool: Json) -> NodePoolView:
-    """Raises ValueError for a pool that cannot be read."""
+    """Raises ValueError for an invalid pool."""
     typed = NodePool.from_object(pool)
     disruption = typed.spec.disruption
-    # The nodes of a static pool are there to be there, whatever runs on them (reference 4.5).
+    # A static pool keeps its nodes whether or not pods run on them (reference 4.5).
     after = "Never" if typed.spec.replicas is not None else disruption.consolidate_after
     return NodePoolView(
         fact=nodepool_fact(pool).model_copy(update={"hash": nodepool_hash(typed)}),
@@ -193,7 +193,7 @@ T = TypeVar("T")
 
 
 def set_or_remove(table: dict[str, T], key: str, value: T | None) -> None:
-    """None takes it out."""
+    """None removes the key."""
     if value is None:
         table.pop(key, None)
     else:
@@ -201,7 +201,7 @@ def set_or_remove(table: dict[str, T], key: str, value: T | None) -> None:
 
 
 def discard_member(index: dict[str, set[str]], key: str, value: str) -> None:
-    """A key whose last member goes, goes too."""
+    """Removes a key together with its last member."""
     members = index.get(key)
     if members is not None:
         members.discard(value)
@@ -215,7 +215,7 @@ class DelayingQueue:
         self._times: dict[str, datetime] = {}
 
     def schedule(self, key: str, at: datetime | None) -> None:
-        """None: no longer."""
+        """None cancels the key."""
         if at is None:
             self._times.pop(key, None)
         elif self._times.get(key) != at:
@@ -223,7 +223,7 @@ class DelayingQueue:
             heapq.heappush(self._heap, (at, key))
 
     def pop_due(self, now: datetime) -> list[str]:
-        """The keys whose time has come; each is then forgotten."""
+        """Remove and return the keys that are due."""
         due = []
         while self._heap and self._heap[0][0] <= now:
             at, key = heapq.heappop(self._heap)
@@ -243,7 +243,7 @@ class SingleFlight:
         self._tasks: dict[str, asyncio.Task[Any]] = {}
 
     async def run(self, key: str, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Raises TryLater when it was closed meanwhile."""
+        """Join the call that runs for this key, or begin it. Raises TryLater if it is closed meanwhile."""
         task = self._tasks.get(key)
         if task is None:
             task = self._tasks[key] = asyncio.create_task(begin())

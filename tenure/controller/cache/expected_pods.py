@@ -1,7 +1,7 @@
-"""Pods that a plan expects on a node, and who is to bind them.
+"""Pods that a plan expects on a node and that are not bound to it yet.
 
-A node that is up is kept for its expected pods as long as plans repeat them. Where kube-scheduler never binds one, only
-a person can help: the pod is named, and counted."""
+An initialized node is kept for its expected pods as long as plans repeat them. If kube-scheduler never binds one, only
+a person can help, so the pod is reported by name and counted."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class PodExpectation(NamedTuple):
     until: datetime | None
     """When the last expectation ends, or ended; None with `is_expected` means no end in sight."""
     description: str = ""
-    """Which pods, for people; empty where none is to be told of."""
+    """Text that names the pods; empty if none needs to be reported."""
     since: datetime | None = None
     """The earliest time at which they could be bound."""
 
@@ -32,7 +32,7 @@ class ExpectedPods:
         self._cache, self._nominations, self._not_ready = cache, nominations, not_ready
 
     def expectation_for(self, claim: NodeClaimFact, now: datetime, *, occupied: bool) -> PodExpectation:
-        """The pods expected on this NodeClaim. For an `occupied` node the pending steps of its command do not count."""
+        """The pods expected on this NodeClaim. The command that launched it counts only while it is not `occupied`."""
         until = self._not_ready.last_expiry(claim, self._nominations, now)
         description, since = self._describe_pods(claim, now)
         if occupied or not is_replacing(self._cache, claim, now):
@@ -46,7 +46,7 @@ class ExpectedPods:
 
     def _describe_pods(self, claim: NodeClaimFact, now: datetime) -> tuple[str, datetime | None]:
         up, waiting = self._not_ready.up_since(claim), self._nominations.pods_expected_on(claim.name)
-        # In this order they come and go, so that the words seldom change.
+        # The oldest nomination is named, so that the text seldom changes.
         pending = sorted((uid for uid in waiting if self._is_planned(uid, up, now)), key=self._nomination_age)
         if pending:
             pod, others = self._cache.pending[pending[0]], " and others" if len(pending) > 1 else ""
@@ -56,7 +56,7 @@ class ExpectedPods:
         return (PODS_COMING, self._expected_since(coming, up)) if coming else ("", None)
 
     def _is_planned(self, uid: str, up: datetime | None, now: datetime) -> bool:
-        """It waits for kube-scheduler, and plans have said lately that it goes there."""
+        """Whether the pod waits for kube-scheduler, and a recent plan repeated its nomination."""
         nomination = self._nominations.nomination_of(uid)
         if nomination is None or uid not in self._cache.pending:
             return False
@@ -68,12 +68,12 @@ class ExpectedPods:
         return nomination.since, f"{pod.namespace}/{pod.name}"
 
     def _expected_since(self, pods: Sequence[str], up: datetime | None) -> datetime | None:
-        """None where its node is not up yet."""
+        """None while the node is not initialized."""
         since = min((found.since for uid in pods if (found := self._nominations.nomination_of(uid))), default=None)
         return max(since, up) if since and up else None
 
     def count_not_bound(self, now: datetime) -> Counter[tuple[str, ...]]:
-        """By NodePool, the number of pods that kube-scheduler leaves Pending for too long although their node is up."""
+        """By NodePool, the number of pods that are pending for EXPECTED_PODS_DELAY although their node is ready."""
         found: Counter[tuple[str, ...]] = Counter()
         for name in self._nominations.nominated_nodes():
             claim = self._cache.nodeclaims.get(name)

@@ -1,8 +1,8 @@
-"""Which pending pods are answered, and by which node or NodeClaim: memory of the last plans.
+"""Nominations: the Node or NodeClaim on which the last plans expect each pending pod.
 
-While a pod is expected somewhere it is no demand, and the place is not empty. On a node that is up the expectation
-lapses after `NOMINATION_TTL`; on one that is still coming, as long after its initialization. The pod is demand then,
-and its place waits for the plan that repeats it."""
+A nominated pod needs no plan, and its target does not count as empty. A nomination expires `NOMINATION_TTL` after the
+plan, or after the initialization of a node that is still starting. The pod then needs a plan again, and its target
+waits for the plan that repeats the nomination."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import PodBound, PodDeleted
 
 NOMINATION_TTL: Final = timedelta(seconds=20)
-"""max(2 x the longest batch window, 10 s), as Karpenter has it (reference 2.17)."""
+"""max(2 x the longest batch window, 10 s), as in Karpenter (reference 2.17)."""
 
 REPLAN_WITHIN: Final = timedelta(seconds=90)
-"""From a pod's lapse until a plan has surely said where it goes (`is_revoking.MAX_RENEW_INTERVAL`); empty where none
-did."""
+"""Time after a nomination expires within which a new plan surely repeats it (`pending_pods.MAX_RENEW_INTERVAL`). A
+target without a repeated nomination is empty from then on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Nomination:
     """The name of a Node or a NodeClaim."""
     at: datetime
     since: datetime
-    """The first of the plans in a row that said so."""
+    """The first of the consecutive plans that chose this target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class _DepartedPod:
 
 
 class Nominations:
-    """By pod UID and by target. `owner_of` a pod: the UID of what made it, empty where that is unknown."""
+    """By pod UID and by target. `owner_of`: the UID of a pod's owner, empty if unknown."""
 
     def __init__(self, owner_of: Callable[[str], str] = lambda pod: "") -> None:
         self._owner_of = owner_of
@@ -46,10 +46,10 @@ class Nominations:
         self._by_target: dict[str, set[str]] = {}
         self._ended: dict[str, datetime] = {}
         self._departed: dict[str, list[_DepartedPod]] = {}
-        """In the order in which they left; never empty."""
+        """By target, in the order of their departure. No list is empty."""
 
     def subscribe_to(self, cache: ClusterCache, now: Callable[[], datetime]) -> None:
-        """Follow the cache's pods; places that lose or win one are looked at again."""
+        """Follow the cache's pods, and requeue targets that lose or gain a nomination."""
 
         def on_pod_bound(event: PodBound) -> None:
             location = cache.nomination_target(cache.pods[event.uid].node_name)
@@ -64,19 +64,19 @@ class Nominations:
         cache.subscribe(PodDeleted, on_pod_deleted)
 
     def nominate(self, targets: Mapping[str, str], now: datetime) -> None:
-        """What a plan decided: pod UID to target. Earlier answers for the same pods are replaced."""
+        """Store a plan's nominations, pod UID to target. They replace earlier nominations of the same pods."""
         for pod, target in targets.items():
             earlier = self._by_pod.get(pod)
             self.on_pod_bound(pod, now)
             self._set_nomination(pod, target, now, earlier.since if earlier and earlier.target == target else now)
 
     def remove_unschedulable(self, pods: Iterable[str], now: datetime) -> None:
-        """Plans know no place for these any more, whatever they said before."""
+        """Remove the nominations of pods for which the latest plan has no target."""
         for pod in pods:
             self.on_pod_bound(pod, now)
 
     def on_pod_bound(self, pod: str, now: datetime) -> str:
-        """The pod has a node: the name of the place that no longer expects it; empty when none did."""
+        """Returns the target that no longer expects the pod; empty if none did."""
         nomination = self._pop_nomination(pod)
         if nomination is None:
             return ""
@@ -95,8 +95,8 @@ class Nominations:
         return nomination.target
 
     def on_pod_arrived(self, pod: str, target: str, now: datetime) -> str:
-        """The pod has come to this target. kube-scheduler heeds no plan: where it has put a pod into the place of one
-        of the same owner, that one is expected in its stead. Returns the target of which that is true now."""
+        """kube-scheduler does not follow plans: it may bind a pod to the target of another pod of the same owner. That
+        other pod is then nominated to the target of the bound pod, which is returned; empty without a swap."""
         owner, own = self._owner_of(pod), self._by_pod.get(pod)
         siblings = (one for one in self._by_target.get(target, ()) if one != pod and self._owner_of(one) == owner)
         sibling = next(siblings, None) if owner and (own is None or own.target != target) else None
@@ -109,7 +109,8 @@ class Nominations:
         return vacated
 
     def _pop_vacated_target(self, owner: str, other: str, now: datetime) -> str:
-        """The target, unlike another, that a pod of this owner has left lately: it is taken for followed."""
+        """A target other than `other` that a pod of this owner left recently. Its replacement is assumed to have
+        arrived."""
         for target, departed in self._departed.items():
             found = next((one for one in departed if one.owner == owner and now < one.at + NOMINATION_TTL), None)
             if found is not None and target != other:
@@ -120,7 +121,7 @@ class Nominations:
         return ""
 
     def forget_target(self, target: str) -> tuple[str, ...]:
-        """The target is gone or going: its pods are demand again."""
+        """Remove the nominations to a target that is gone or terminating, and return their pods."""
         self._ended.pop(target, None)
         self._departed.pop(target, None)
         pods = tuple(self._by_target.pop(target, ()))
@@ -135,7 +136,7 @@ class Nominations:
         return self._by_pod.get(pod)
 
     def last_expiry(self, target: str, initialized_at: datetime | None) -> datetime | None:
-        """When the last expectation on this target ends, or ended; None when there is none, or no end in sight."""
+        """When the last nomination to this target ends or ended; None without nominations or without a known end."""
         pods = [self._by_pod[pod] for pod in self._by_target.get(target, ())]
         departed = [one.at for one in self._departed.get(target, ())]
         if not pods and not departed:
@@ -147,7 +148,7 @@ class Nominations:
         return max(expiries)
 
     def is_expecting(self, target: str) -> bool:
-        """Whether any pod is written down for it, lapsed or not."""
+        """Whether any pod is nominated to it, even if expired, or a departed pod's replacement is expected."""
         return target in self._by_target or target in self._departed
 
     def expires_at(self, nomination: Nomination, initialized_at: datetime) -> datetime:

@@ -1,6 +1,6 @@
-"""Occupancy of nodes: pods that need rescheduling, the time without such pods, and the last arrival or departure.
+"""Occupancy of nodes: pods that need rescheduling, when the last one left, and the last arrival or departure.
 
-For a changed Node also the time of its taints, and whether pods tolerate them."""
+Also the times at which taints of a Node appeared and its resources went missing."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -10,7 +10,7 @@ from tenure.model.facts import NodeFact, PodFact
 
 
 class Occupancy:
-    """Pods by node. Times are those of the change that was delivered."""
+    """Pods by node. Times are those at which the watch delivered the change."""
 
     def __init__(self) -> None:
         self._on_node: dict[str, dict[str, PodFact]] = {}
@@ -19,7 +19,7 @@ class Occupancy:
         self._last_pod_events: dict[str, datetime] = {}
 
     def update_pod(self, old: PodFact | None, new: PodFact | None, now: datetime) -> tuple[str, ...]:
-        """Take in what became of one pod; answers with the nodes whose occupation may have changed by it."""
+        """Apply a pod's change, and return the nodes that became occupied or empty."""
         touched = []
         for node in {pod.node_name for pod in (old, new) if pod is not None and pod.node_name}:
             before = old if old is not None and old.node_name == node else None
@@ -36,12 +36,12 @@ class Occupancy:
         return self._counts.get(node, 0) > 0
 
     def vacated_at(self, node: str) -> datetime | None:
-        """When the last such pod left, as far as this process saw it; None when it never saw one."""
+        """When the last reschedulable pod left; None if this process did not observe that."""
         return self._vacated_at.get(node)
 
     def last_pod_event(self, nodes: Iterable[str]) -> datetime | None:
-        """When such a pod came to one of them or left it last. One that was there before this process came when it was
-        bound; None when none was seen to."""
+        """When a reschedulable pod last arrived on or left one of these nodes; None without an observed event. A pod
+        from before this process counts from its binding."""
         return max((self._last_pod_events[node] for node in nodes if node in self._last_pod_events), default=None)
 
     def forget_nodes(self, nodes: Iterable[str]) -> None:
@@ -80,8 +80,8 @@ def _reschedulable_count(pod: PodFact | None) -> int:
 
 
 def with_observed_times(new: NodeFact, old: NodeFact | None, now: datetime) -> NodeFact:
-    """With a time for every taint, and for every resource that is not allocatable (any more). Few taints say when they
-    were added, and resources never do: they are there, or missing, since they were seen to be."""
+    """The Node with a start time for every taint, and for every resource that is not allocatable (any more). Few taints
+    have a time and resources never do; for them, the time of observation counts."""
     before = old if old is not None and old.uid == new.uid else None
     known = before.tainted if before else {}
     taints = {one.name: new.tainted.get(one.name) or known.get(one.name) or now for one in new.taints}
@@ -98,7 +98,7 @@ def _missing_since(new: NodeFact, before: NodeFact | None, now: datetime) -> dic
 
 
 def concerns_pods(old: NodeFact | None, new: NodeFact | None) -> bool:
-    """Whether pods may have lost or found a place by it."""
+    """Whether the Node's change may affect where pods can be scheduled."""
     if old is None or new is None:
         return any(one is not None and one.deleting for one in (old, new))
     before, after = ((one.deleting, one.ready, one.taints, one.missing.keys()) for one in (old, new))

@@ -1,7 +1,8 @@
-"""How many nodes budgets, windows and rules let go, as the cache has the cluster.
+"""Disruptions that budgets, windows and rules allow, according to the cache.
 
-NodePool workflows ask the same of the live cluster before they give a permit: here it only avoids proposals that would
-not be permitted. Rates are left to them, since only they know how many nodes went lately."""
+NodePool workflows check the same against the live cluster before they grant a permit. The check here only avoids
+proposals that would get no permit. It ignores rate limits: only the workflows know how many nodes were disrupted
+recently."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -28,15 +29,15 @@ class NodePoolBudgets:
         self._cache, self._rules_of, self._unread_of = cache, rules_of, unread_of
 
     def allowed_disruptions(self, under_way: Collection[str], now: datetime) -> DisruptionBudgets:
-        """`under_way`: UIDs of NodeClaims whose disruption has begun, tainted yet or not."""
+        """`under_way`: UIDs of NodeClaims whose disruption has begun, with or without a taint."""
         return decide_pool_budgets(self._nodepool_budgets(), self._iter_counted_nodes(under_way), (), now)
 
     def count_consuming(self, under_way: Collection[str]) -> Counter[str]:
-        """How many nodes use budgets up, by NodePool."""
+        """The number of nodes that consume budgets, by NodePool."""
         return Counter(one.pool for one in self._iter_counted_nodes(under_way) if one.consuming)
 
     def next_opening(self, now: datetime) -> datetime | None:
-        """When time alone lets more go than now."""
+        """The next time at which a schedule alone allows more disruptions."""
         return next_budget_opening(self._nodepool_budgets(), now)
 
     def _nodepool_budgets(self) -> list[PoolDisruptionRules]:
@@ -62,7 +63,7 @@ class NodePoolBudgets:
 
 
 def is_disrupting(claim: NodeClaimFact, nodes: Sequence[NodeFact]) -> bool:
-    """NotReady or terminating. A NodeClaim without its Node does not count, as in the permits of the NodePool
-    workflow."""
+    """Whether the node is being disrupted, terminating or NotReady. A NodeClaim without a Node counts only while it is
+    deleted, as in the permits of the NodePool workflow."""
     disrupted = any(node.being_disrupted for node in nodes)
     return claim.deleting or disrupted or (bool(nodes) and not any(node.ready for node in nodes))

@@ -1,4 +1,4 @@
-"""Decides voluntary disruption, and creates replacements for commands, through the planner, one pass at a time."""
+"""Decides voluntary disruption and creates the replacements of commands, with one planner pass at a time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,14 +47,14 @@ from tenure.scheduling.disruption.blocked_nodes import blocking_reasons, nodepoo
 log = structlog.get_logger(__name__)
 
 RETRY_AFTER: Final = timedelta(seconds=10)
-"""After a pass that could not be made."""
+"""After a pass that could not run."""
 CONTINUE_AFTER: Final = timedelta(seconds=2)
-"""After a pass that did not reach all: pods that wait are planned in between."""
+"""After a pass that did not reach all candidates: pending pods are planned in between."""
 MAX_SIMULATIONS: Final = 120
-"""Of one pass over 500 nodes: one to two seconds, for which no pod is planned."""
+"""Per pass. Over 500 nodes these take one to two seconds, during which no pod is planned."""
 MAX_CANDIDATES: Final = 100
 ROUNDING: Final = 1e-6
-"""US dollars an hour."""
+"""US dollars per hour."""
 
 
 def make_disruption_settings(*, spot_to_spot: bool) -> DisruptionSettings:
@@ -68,17 +68,17 @@ class DisruptionPass:
     at: datetime
     decision: Decision | None = None
     blocked: str = ""
-    """Why there is none."""
+    """Why there is no decision."""
     seconds: float = 0.0
     disruption_changes: int = 0
     allowed_disruptions: DisruptionBudgets = field(default_factory=DisruptionBudgets)
     consuming: Mapping[str, int] = field(default_factory=dict)
-    """Nodes that use budgets up, by NodePool."""
+    """Nodes that consume budgets, by NodePool."""
 
 
 class DisruptionController:
-    """`paused`: holds by annotations; `early_evicted`: nodes that AWS takes back. `on_passed` gets every pass that
-    decided."""
+    """`paused`: pauses by annotations; `early_evicted`: nodes that are evicted before AWS reclaims them. `on_passed`
+    receives every pass with a decision."""
 
     def __init__(
         self,
@@ -118,14 +118,14 @@ class DisruptionController:
             now,
         )
         self._commands: dict[str, Command] = {}
-        """By proposal id: those of the last pass, and those under way."""
+        """By proposal ID: commands of the last pass, and commands in flight."""
         self._launched: dict[str, InFlightCommand] = {}
-        """Likewise: those that made their replacements since the last pass was asked for."""
+        """By proposal ID: commands whose replacements were created since the last pass was requested."""
         self._disruption_changes = -1
         self._last_request = DisruptionDecisionRequest()
 
     async def compute_disruption(self, request: DisruptionDecisionRequest) -> DisruptionDecision:
-        """One pass. Changes nothing. Raises TryLater when there is no planner to be had."""
+        """Run one pass, which changes nothing in the cluster. Raises TryLater when no planner is available."""
         self._last_request, self._launched = request, {}
         disruption_pass = await self.evaluate(request)
         decision, now = disruption_pass.decision, disruption_pass.at
@@ -157,7 +157,7 @@ class DisruptionController:
         )
 
     async def evaluate(self, decide_request: DisruptionDecisionRequest | None = None) -> DisruptionPass:
-        """A pass without a report; `decide_request` None repeats the last request. Raises TryLater."""
+        """Run a pass without storing its commands; `decide_request` None repeats the last request. Raises TryLater."""
         effective_request = decide_request or self._last_request
         async with self._planner_client.background_lock, self._planner_client.lock:
             process = await self._planner_client.sync()
@@ -181,8 +181,8 @@ class DisruptionController:
         )
 
     async def create_replacements(self, replace_request: ReplacementRequest) -> ReplacementResult:
-        """The replacements of a proposal, if it would still be decided so. A repeat answers with what it made. Raises
-        TryLater."""
+        """Create the replacements of a proposal, if it would still be decided. A repeated request returns the earlier
+        result. Raises TryLater."""
         proposal = replace_request.proposal
         async with self._planner_client.background_lock, self._planner_client.lock:
             earlier = await self._replacements.find_existing(replace_request.plan_id)
@@ -193,7 +193,7 @@ class DisruptionController:
                 return ReplacementResult(outcome="not now", why=blocked_reason)
             names = tuple(one.claim for one in proposal.candidates)
             request = await self._build_request(self._other_commands(replace_request), self._now())
-            # Its nodes have their permits, so that budgets were asked already.
+            # The candidates have permits, so budgets were checked before.
             ineligible = self._ineligible_nodes((), (), request.now)
             updates = {
                 "only": names,
@@ -221,8 +221,7 @@ class DisruptionController:
         return result
 
     def _other_commands(self, request: ReplacementRequest) -> tuple[InFlightCommand, ...]:
-        """Commands other than this one: those in flight when it began, which may be long ago, and those that began
-        since."""
+        """Commands other than this one: those in flight when it began, which may be long ago, and later ones."""
         in_flight = (*request.under_way, *self._last_request.under_way, *self._launched.values())
         known = {one.proposal.id: one for one in in_flight if one.proposal.id != request.proposal.id}
         return tuple(known.values())
@@ -253,7 +252,7 @@ class DisruptionController:
         return blocking_reasons(claims, node_of, (*holds, *self._paused(now)), backoffs, now)
 
     def _nomination_expiries(self, now: datetime) -> dict[str, datetime | None]:
-        """NodeClaims that pods are expected on, with the end of that; None: no end in sight."""
+        """When the last nomination to each NodeClaim ends; None without a known end."""
         found = {}
         for name, claim in self._cache.nodeclaims.items():
             if self._nominations.is_expecting(name):
@@ -265,7 +264,7 @@ class DisruptionController:
     def _wake_times(
         self, request: DisruptionDecisionRequest, decision: Decision, now: datetime
     ) -> list[datetime | None]:
-        """When time changes something that no verdict has a moment for."""
+        """Times at which a decision may change, apart from the `until` of each verdict."""
         has_rejected = any(one.eligible and one.rejected for one in decision.nodes)
         holds = (*request.blockers, *self._paused(now), *self._early_evicted(now))
         ends = (*(one.until for one in request.backoffs), *(one.until for one in holds))
@@ -283,7 +282,7 @@ class DisruptionController:
     def _remaining_candidates(
         self, decision: Decision, before: Sequence[str], disruption_changes: int
     ) -> tuple[str, ...]:
-        """While nothing changes, only those that no pass of this round has reached: then the round ends."""
+        """Without a change, only candidates that no pass of this round has reached, so that the round ends."""
         changed, self._disruption_changes = disruption_changes != self._disruption_changes, disruption_changes
         if changed or not before:
             return decision.unreached

@@ -1,4 +1,4 @@
-"""Voluntary disruption in one session: drift, the disruption controller, its trigger, and previews for people."""
+"""Voluntary disruption in one session: drift, the disruption controller, its trigger, and previews."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ class DisruptionPreviewer:
         self._cache, self._controller = cache, controller
 
     async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
-        """Raises TryLater when there is no planner to be had."""
+        """Raises TryLater when no planner is available."""
         disruption_pass = await self._controller.evaluate()
         if disruption_pass.decision is None:
             return DisruptionStatus(at=disruption_pass.at, blocked=disruption_pass.blocked)
@@ -68,7 +68,7 @@ class DisruptionPreviewer:
             return DisruptionStatus(verdicts=tuple(verdicts), commands=tuple(commands))
         pods = [one for one in self._cache.pods.values() if name in (one.name, f"{one.namespace}/{one.name}")]
         if not pods:
-            return DisruptionStatus(messages=(f"no NodeClaim, Node or pod of the name {name} is there",))
+            return DisruptionStatus(messages=(f"no NodeClaim, Node or pod has the name {name}",))
         return self._pod_status(pods[0], decision, len(pods) - 1)
 
     def _pod_status(self, pod: PodFact, decision: Decision, others: int) -> DisruptionStatus:
@@ -156,7 +156,7 @@ class VoluntaryDisruption:
         self._last_pod_event_writer.collect()
 
     async def run(self) -> None:
-        """Until cancelled; once every kind is known, since a NodePool that is not known yet is not one that is gone."""
+        """Runs until cancelled. Start it once every kind is synced: an unknown NodePool must not count as deleted."""
         try:
             await asyncio.gather(
                 self.drift_detector.run(),

@@ -1,7 +1,8 @@
-"""Between the planner's commands and the workflows' proposals; and the NodeClaims that replace a command's candidates.
+"""Converts the planner's commands to proposals of workflows, and creates the NodeClaims that replace candidates.
 
-The host keeps each command whole, by its proposal's id. Replacements have names that their plan's id determines; all of
-them are created or none. No Provisioning plan knows them, so they launch together with others that are alike."""
+The host stores each complete command by its proposal ID. The plan ID determines the names of the replacements; either
+all of them are created or none. No Provisioning plan contains them, so they join launch groups of similar NodeClaims.
+"""
 
 import asyncio
 import hashlib
@@ -28,12 +29,12 @@ from tenure.model.plan import PlannedNodeClaim
 from tenure.scheduling.snapshot import Change
 
 EXECUTED_METHODS: Final[frozenset[Method]] = frozenset({"Drifted", "Underutilized"})
-"""Empty nodes ask for their permits by themselves."""
+"""Empty nodes request their permits themselves."""
 MAX_PROPOSALS: Final = 100
-"""Proposals of one pass: workflows carry them in their state."""
+"""Per pass: workflows have them in their state."""
 _ID_LENGTH: Final = 12
 _MAX_MESSAGE_LENGTH: Final = 300
-"""Characters of what a refusal says."""
+"""Characters of a rejection reason."""
 
 
 def proposal_id(reason: Method, candidates: Iterable[CommandCandidate]) -> str:
@@ -62,7 +63,7 @@ def to_proposal(name: str, command: Command) -> Proposal:
 
 
 def in_flight_command(one: InFlightCommand, known: Mapping[str, Command]) -> Command:
-    """As it was decided; without its moves where another process decided it, so that these are sought again."""
+    """The command as decided. If another process decided it, it has no moves, and the planner computes them again."""
     command = known.get(one.proposal.id)
     if command is not None and one.claims in ((), command.claims):
         return command
@@ -118,7 +119,7 @@ class Replacements:
         self._nominations, self._meter, self._now = nominations, meter, now
 
     async def find_existing(self, plan_id: str) -> ReplacementResult | None:
-        """What an earlier try made, here or elsewhere; None when there was none. Some of them alone are taken back."""
+        """The result of an earlier attempt, by any process; None if there was none. Deletes an incomplete set."""
         found = [one for one in self._cache.nodeclaims.values() if one.annotations.get(labels.PLAN) == plan_id]
         if not found:
             return None
@@ -133,7 +134,7 @@ class Replacements:
     async def create_all(
         self, request: ReplacementRequest, command: Command, process: PlannerProcess
     ) -> ReplacementResult:
-        """All of them. Raises TryLater when the planner fails."""
+        """Raises TryLater when the planner fails."""
         allowed, rejected = await within_limits(command.replacements, self._cache, self._claims)
         if len(allowed) < len(command.replacements):
             return ReplacementResult(
@@ -155,7 +156,7 @@ class Replacements:
         return ReplacementResult(outcome="made", claims=tuple(names))
 
     async def _create(self, request: ReplacementRequest, planned: Mapping[str, PlannedNodeClaim]) -> Fault | None:
-        """The fault by which one could not be made; then the others are taken back."""
+        """Returns the first fault; the replacements that were created are then deleted."""
         made: list[NodeClaimFact] = []
 
         async def create(name: str, claim: PlannedNodeClaim) -> None:
@@ -184,7 +185,7 @@ class Replacements:
         return next(one for one in faults if isinstance(one, Fault))
 
     async def _publish_event(self, one: NodeClaimFact, reason: str, message: str) -> None:
-        """On a replacement, as Karpenter does (reference 5.2)."""
+        """On the replacement, as Karpenter does (reference 5.2)."""
         await self._events.publish(kind="NodeClaim", name=one.name, uid=one.uid, reason=reason, message=message)
 
 

@@ -1,4 +1,4 @@
-"""Verdicts made visible: events of what blocks a node's disruption, and the status of NodeOverlays."""
+"""Publishes blockers of disruption as events, and writes the status of NodeOverlays."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -18,24 +18,23 @@ UNCONSOLIDATABLE: Final = "Unconsolidatable"
 TRANSIENT_CAUSES: Final[frozenset[Cause]] = frozenset(
     {"NoNode", "NotInitialized", "Deleting", "InProgress", "Nominated", "Resting", "TooYoung", "Policy", "StaticPool"}
 )
-"""Parts of every node's life, or what its NodePool says anyway: counted and shown, but no event."""
+"""Causes that occur in every node's lifecycle or follow from its NodePool: counted and shown, but without an event."""
 MAX_EVENTS: Final = 50
-"""Nodes that events are sent of at once; the others follow after a pause."""
+"""Nodes with events in one burst; the others follow after EVENT_PAUSE_SECONDS."""
 EVENT_PAUSE_SECONDS: Final = 10.0
-"""Seconds."""
 _NAMED: Final = 3
 _EventText = tuple[str, str]
-"""Reason and message; of what a simulation found only the reason, since its figures change all the time."""
+"""Reason and message. Unconsolidatable has no message here, since the figures of simulations change constantly."""
 
 
 class VerdictReporter:
-    """`update` after each pass; run `run` in a task."""
+    """Call `update` after each pass; run `run` in a task."""
 
     def __init__(self, cache: ClusterCache, events: Events) -> None:
         self._cache, self._events = cache, events
         self.last: Decision | None = None
         self._published: dict[str, _EventText] = {}
-        """By NodeClaim, where an event was sent."""
+        """By NodeClaim, the last event."""
         self._updated = asyncio.Event()
 
     def update(self, decision: Decision) -> None:
@@ -51,7 +50,7 @@ class VerdictReporter:
                 self._updated.set()
 
     async def publish_events(self) -> bool:
-        """Events of nodes of which something else was said last, or nothing. False when some are left."""
+        """Publish an event for each node whose text differs from its last event. False when some remain."""
         verdicts = {one.claim: one for one in self.last.nodes} if self.last else {}
         self._published = {name: event_text for name, event_text in self._published.items() if name in verdicts}
         remaining = MAX_EVENTS
@@ -77,7 +76,7 @@ class VerdictReporter:
 
 
 def _event_text(one: NodeVerdict) -> tuple[str, str]:
-    """Karpenter's reason of an event and a sentence; empty where there is nothing to say."""
+    """Karpenter's event reason, and a message; empty if there is nothing to report."""
     messages = list(
         dict.fromkeys(
             ineligibility.message for ineligibility in one.excluded if ineligibility.cause not in TRANSIENT_CAUSES
@@ -95,7 +94,7 @@ log = structlog.get_logger(__name__)
 
 
 class Overlays(Protocol):
-    """NodeOverlays' status; `kube.overlays` satisfies it."""
+    """Status of NodeOverlays; `kube.overlays` implements it."""
 
     async def write_validation(
         self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime
@@ -111,7 +110,7 @@ class OverlayStatusWriter:
         self._written: dict[str, tuple[str, int, OverlayValidation]] = {}
 
     async def write(self, validations: Mapping[str, OverlayValidation]) -> None:
-        """A verdict speaks of the overlay as it stands in the caches. Faults are logged."""
+        """Write each validation once per generation of the cached overlay. Faults are logged."""
         self._written = {name: written for name, written in self._written.items() if name in validations}
         for name, validation in validations.items():
             known = self._cache.overlays.get(name)

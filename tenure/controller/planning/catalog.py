@@ -1,4 +1,4 @@
-"""Instance types for the planner, sent only when they differ; and zones that are shifted away."""
+"""Instance types for the planner, sent only when they changed; and zones with an active zonal shift."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -35,15 +35,15 @@ class CatalogueFeed:
         self._subscribers: list[Callable[[Catalogue], None]] = []
 
     def subscribe(self, handler: Callable[[Catalogue], None]) -> None:
-        """Called whenever another catalogue is known than before."""
+        """`handler` is called with every changed catalogue."""
         self._subscribers.append(handler)
 
     def reset_sent(self) -> None:
-        """The planner is a new one and knows nothing."""
+        """A new planner process has no catalogue."""
         self._sent = ""
 
     def confirm_sent(self) -> None:
-        """The planner has it."""
+        """The planner received the latest catalogue."""
         self._sent = self._digest
 
     def unknown_nodeclasses(self) -> list[str]:
@@ -52,7 +52,7 @@ class CatalogueFeed:
         return sorted(name for name in used if name in self._cache.nodeclasses and name not in self._fetched_shapes)
 
     def types_of(self, node_class: EC2NodeClass) -> Mapping[str, InstanceType] | None:
-        """By name, under the class as it is now; None while that is not known."""
+        """By name, for the current form of the class; None while they are unknown."""
         name = node_class.name
         if self._fetched_shapes.get(name) != _nodeclass_shape(node_class) or name not in self.catalogue.by_node_class:
             return None
@@ -75,7 +75,7 @@ class CatalogueFeed:
         return self._digest != self._sent
 
     def _used_nodeclasses(self) -> dict[str, EC2NodeClass]:
-        """Those that a NodePool or a NodeClaim names and that may be launched from: each costs all instance types."""
+        """Classes that a NodePool or NodeClaim names, unless they are not ready. Each costs a list of all types."""
         pools = {view.fact.node_class for view in self._cache.nodepools.values()}
 
         def is_named(name: str) -> bool:
@@ -105,7 +105,7 @@ def _is_not_ready(node_class: EC2NodeClass) -> bool:
 
 
 def _nodeclass_shape(node_class: EC2NodeClass) -> str:
-    """What its instance types depend on: the spec, and what the selectors resolved to, not conditions or versions."""
+    """Hash of the fields that its instance types depend on: spec, readiness and resolved selectors."""
     ready = node_class.condition(labels.READY)
     resolved = node_class.status.model_copy(update={"conditions": ()})
     return short_hash(f"{node_class.metadata.generation} {ready and ready.status} {resolved.model_dump_json()}")
@@ -116,7 +116,7 @@ def _catalogue_digest(catalogue: Catalogue) -> str:
 
 
 _UNAVAILABLE_FOR: Final = timedelta(minutes=1)
-"""Longer than a plan takes; the next one asks again."""
+"""Longer than a plan takes; the next plan reads the zonal shifts again."""
 
 
 class ZonalShifts:
@@ -125,7 +125,7 @@ class ZonalShifts:
         self._known: frozenset[str] = frozenset()
 
     async def unavailable_offerings(self, now: datetime) -> tuple[UnavailableOffering, ...]:
-        """One for each zone that is shifted away. An unreadable zone keeps its last known state."""
+        """One for each zone with an active zonal shift. If they cannot be read, the last known shifts apply."""
         try:
             shifted_zones = await self._offerings.fetch_shifted_zones()
         except Fault as fault:
@@ -148,8 +148,8 @@ class ZonalShifts:
     async def _publish_events(self, shifted_zones: frozenset[str]) -> None:
         begun, ended, self._known = shifted_zones - self._known, self._known - shifted_zones, shifted_zones
         for reason, zones, text in (
-            ("ZonalShiftActive", begun, "is shifted away from: no node is bought there"),
-            ("ZonalShiftCleared", ended, "is back: nodes are bought there again"),
+            ("ZonalShiftActive", begun, "has an active zonal shift: no nodes are launched there"),
+            ("ZonalShiftCleared", ended, "has no zonal shift any more: nodes are launched there again"),
         ):
             for zone in sorted(zones):
                 for name, view in self._cache.nodepools.items():

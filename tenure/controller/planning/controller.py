@@ -1,6 +1,6 @@
-"""Provisioning in one session: demand and shortage are signaled to the Provisioning workflow, and its plans are made.
+"""Provisioning in one session: signals pending pods and unavailable offerings to the workflow, and makes its plans.
 
-The workflow freezes and launches the groups that a plan answers with.
+The Provisioning workflow freezes and launches the launch groups of each plan.
 """
 
 from collections.abc import Callable, Sequence
@@ -99,7 +99,7 @@ class ProvisioningController:
 
     @property
     def wake_times(self) -> list[datetime | None]:
-        """When to look again though nothing changed."""
+        """Times at which to check again without a change."""
         return [
             self._discovered_capacity_notifier.next_attempt_at,
             self._interrupted_capacity.next_expiry,
@@ -120,7 +120,7 @@ class ProvisioningController:
         return outcome
 
     def observe_interruption(self, instance_id: str, messages: Sequence[InterruptionMessage]) -> None:
-        """Take in messages from AWS before the workflow receives them."""
+        """Apply messages from AWS before the workflow receives them."""
         claim = self._cache.nodeclaim_of_instance(instance_id)
         if claim is not None:
             self._interrupted_capacity.observe(claim, messages)
@@ -130,7 +130,7 @@ class ProvisioningController:
         return self._interrupted_capacity.start_early_eviction(claim, messages) if claim is not None else None
 
     def _discover_capacity(self, changes: ChangeSet, now: datetime) -> None:
-        """From nodes that came or changed; pods of those that turn out to be too small are demand again."""
+        """Discover the memory of new and changed nodes. Pods of nodes that are too small need a plan again."""
         self.planner_client.capacity_discovery.discover(sorted(changes.nodeclaims))
         self.provisioner.undersized_nodes.forget_nodeclaims(changes.deleted_nodeclaims)
         changes.pods |= self.provisioner.undersized_nodes.release(changes.nodeclaims)
@@ -142,7 +142,7 @@ class ProvisioningController:
         )
 
     def _signal_unavailable_offerings(self, observed: ObservedUnavailableOfferings) -> None:
-        """All that are marked at once, so that a later signal may replace an earlier one."""
+        """The observation has all unavailable offerings, so that a later signal may replace an earlier one."""
         digest = short_hash(observed.model_dump_json())
         self._signal_queue.enqueue(
             Signal(self._workflow_id, "offerings_unavailable", observed, digest, self._start, topic="taken back")

@@ -1,6 +1,6 @@
-"""Memory that live Nodes show of their instance type and image, signaled to the Provisioning workflow, which keeps it.
+"""Memory that live Nodes report for their instance type and image, signaled to Provisioning, which stores it.
 
-The key is the image in the NodeClaim, so that no comparison of images can fail unnoticed."""
+The key is the image ID of the NodeClaim, so that no comparison of images can fail unnoticed."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class CapacityObservation:
 
 
 class CapacityDiscovery:
-    """Memory discovered on Nodes, over the caches. It outlives the Node."""
+    """Memory discovered on the cache's Nodes. A value outlives its Node."""
 
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
@@ -42,7 +42,7 @@ class CapacityDiscovery:
         self._stored = DiscoveredCapacity()
         self._digest: tuple[DiscoveredCapacity, dict[str, tuple[str, ...]], str] | None = None
         self.discovered = DiscoveredCapacity()
-        """All that is known: what this host saw, and what the workflow kept."""
+        """Values discovered by this host, and values that the workflow stores."""
 
     def discover(self, claims: Collection[str]) -> DiscoveredCapacity:
         """Discover memory from the Nodes of these NodeClaims. Returns values that are new or smaller than the known
@@ -66,7 +66,7 @@ class CapacityDiscovery:
                 self.record_shortfall(claim, nodes[0])
 
     def record_shortfall(self, claim: NodeClaimFact, node: NodeFact) -> None:
-        """A Node that just came leaves its pods less memory than its NodeClaim promised: so do others of its kind."""
+        """A new Node has less allocatable memory than its NodeClaim promised. Others of its kind will have the same."""
         observation = observe_capacity(claim, node)
         spec_hash = claim.annotations.get(NODECLASS_HASH, "")
         overhead = claim.capacity.get(MEMORY, 0) - claim.allocatable.get(MEMORY, 0)
@@ -88,13 +88,14 @@ class CapacityDiscovery:
         return added
 
     def apply_stored(self, stored: DiscoveredCapacity) -> None:
-        """What the workflow keeps, as it said last. What it let go goes here too, unless somebody uses or runs it."""
+        """Apply the values that the workflow stores. Values that it dropped are dropped here too, unless a NodeClass or
+        a NodeClaim uses their image."""
         self._stored = stored
         live = {*self._in_use(), *(one.image_id for one in self._cache.nodeclaims.values())}
         self.discovered = self.discovered.restrict_to_images(live | stored.images.keys()).merge(stored)
 
     def unreported(self) -> ObservedCapacity:
-        """What the workflow may not know yet, and which images are in use."""
+        """Values that the workflow may lack, and the images in use."""
         return ObservedCapacity(
             discovered=self.discovered.find_updates(self._stored),
             images=self._in_use(),
@@ -106,11 +107,11 @@ class CapacityDiscovery:
 
     @property
     def is_full(self) -> bool:
-        """Whether the workflow keeps as much as it may."""
+        """Whether the workflow stores the maximum number of values."""
         return self._stored.entry_count >= MAX_ENTRIES
 
     def digest(self) -> str:
-        """Of all that the workflow should know."""
+        """Of all values that the workflow should have, and the images in use."""
         cached, images = self._digest, self._images_by_class()
         if cached is None or cached[0] is not self.discovered or cached[1] != images:
             entries = sorted((image, sorted(types.items())) for image, types in self.discovered.images.items())
@@ -136,7 +137,7 @@ class CapacityDiscovery:
         return known is None or observation.memory < known
 
     def _runs_expected_image(self, claim: NodeClaimFact, node: NodeFact) -> bool:
-        """False for a Node whose labels call for another of its class's images than the one that it runs."""
+        """False for a Node whose labels select another of its class's images than the one that it runs."""
         known = self._cache.nodeclasses.get(claim.node_class)
         amis = known.status.amis if known else ()
         if all(ami.id != claim.image_id for ami in amis):
@@ -156,7 +157,7 @@ class CapacityDiscovery:
 
 
 def observe_capacity(claim: NodeClaimFact, node: NodeFact) -> CapacityObservation | None:
-    """What a Node shows of its kind of machine, from its first moment on: from then plans count on its real room."""
+    """The capacity that a Node reports, even before registration: plans use its real capacity from then on."""
     instance_type, memory = _node_labels(claim, node).get(INSTANCE_TYPE, ""), node.capacity.get(MEMORY, 0)
     same = instance_type and instance_type == claim.labels.get(INSTANCE_TYPE)
     if not (same and claim.image_id and memory > 0):
@@ -165,13 +166,13 @@ def observe_capacity(claim: NodeClaimFact, node: NodeFact) -> CapacityObservatio
 
 
 def _node_labels(claim: NodeClaimFact, node: NodeFact) -> Mapping[str, str]:
-    """Until registration the NodeClaim says what the Node's labels will be."""
+    """Before registration, the NodeClaim has the labels that the Node will have."""
     registered = node.labels.get(REGISTERED) == "true"
     return node.labels if registered else {**node.labels, **claim.labels}
 
 
 MIN_SIGNAL_INTERVAL: Final = timedelta(seconds=2)
-"""Between two signals: many nodes that come up together teach in one."""
+"""Between two signals, so that one signal reports nodes that start together."""
 TOPIC: Final = "capacity_discovered"
 
 
@@ -181,7 +182,7 @@ class DiscoveredCapacityNotifier:
         self._discovery, self._signal_queue = discovery, signal_queue
         self._notified_at: datetime | None = None
         self.next_attempt_at: datetime | None = None
-        """When to be called though nothing changed; None while there is nothing to tell."""
+        """When to call `notify` again without a change; None while nothing waits."""
 
     def notify(self, start: Start, now: datetime) -> None:
         """Send discovered memory that the workflow may lack. No signal is sent before the first discovery."""
@@ -197,9 +198,10 @@ class DiscoveredCapacityNotifier:
             self._notified_at = now
 
     def discard_if_lost(self) -> bool:
-        """After a plan, whose request has what the workflow knows: True when it lost some, which is signaled again.
+        """Call it after a plan, whose request has the workflow's values. True if the workflow lost values, which are
+        then signaled again.
 
-        A full memory is not signaled again and again."""
+        To a full workflow, lost values are not signaled again."""
         lacks = bool(self._discovery.unreported().discovered.images) and not self._discovery.is_full
         if lacks:
             self._signal_queue.discard(self._signal_key)

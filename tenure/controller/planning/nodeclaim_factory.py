@@ -1,7 +1,8 @@
-"""From a plan to NodeClaims: names, objects, launch groups, offering shards, and the last check of limits.
+"""From a plan to NodeClaims: names, objects, launch groups, offering shards, and the final check of limits.
 
-In a storm, NodeClaims are dealt out over shards of the offerings (docs/decisions/interruption-spreading.md). The
-limits are checked against a live list (reference 2.11): a NodeClaim that a person made meanwhile counts."""
+During an interruption burst, NodeClaims are spread over shards of the offerings
+(docs/decisions/interruption-spreading.md). Limits are checked against a live list (reference 2.11), so that a NodeClaim
+that a person created meanwhile counts."""
 
 import hashlib
 import json
@@ -25,26 +26,26 @@ from tenure.model.plan import LaunchDraft, PlannedNodeClaim, UnschedulablePod
 from tenure.model.requirements import Requirements
 
 MAX_GROUP_MEMBERS: Final = 500
-"""Members of one launch group; its workflow carries them in its state."""
+"""Of one launch group, whose workflow has them in its state."""
 
 
 def claim_names(plan_id: str, claims: Sequence[PlannedNodeClaim]) -> list[str]:
-    """One name for each claim: the pool's, and ten characters out of the plan's id and the claim's place in it."""
+    """One name per claim: the pool's name, and ten characters derived from the plan ID and the claim's position."""
     return [make_nodeclaim_name(claim.pool, plan_id, index) for index, claim in enumerate(claims)]
 
 
 def group_ids(
     plan_id: str, claims: Sequence[PlannedNodeClaim], offering_shards: Sequence[OfferingShard | None] | None = None
 ) -> list[str]:
-    """The launch group of each claim: those that ask for the same thing, from the same slice, share one."""
+    """The launch group of each claim. Claims with the same launch request and the same shard share a group."""
     current: dict[tuple[str, OfferingShard | None], tuple[str, int]] = {}
-    made = 0
+    group_count = 0
     groups = []
     for claim, offering_shard in zip(claims, offering_shards or [None] * len(claims), strict=True):
         key = _same_launch(claim), offering_shard
         group, size = current.get(key, ("", MAX_GROUP_MEMBERS))
         if size >= MAX_GROUP_MEMBERS:
-            group, size, made = f"{plan_id}-{made}", 0, made + 1
+            group, size, group_count = f"{plan_id}-{group_count}", 0, group_count + 1
         current[key] = (group, size + 1)
         groups.append(group)
     return groups
@@ -60,10 +61,10 @@ def build_nodeclaim(
     replaces: str = "",
     replacements: int = 0,
 ) -> NodeClaim:
-    """The object to create: with its finalizer from birth, so that no instance can be lost with it.
+    """The object to create, with its finalizer from the start, so that no instance is lost with it.
 
-    Without a group it joins others that are alike. `replaces`: the workflow of the command that it is made for,
-    and `replacements` how many are."""
+    Without a group, it joins a launch group of similar NodeClaims. `replaces`: the workflow ID of the command that
+    needs it; `replacements`: the number of replacements of that command."""
     annotations = {
         labels.LAUNCH_GROUP: group_id,
         labels.OFFERING_SHARD: offering_shard.format() if offering_shard else "",
@@ -96,7 +97,7 @@ def build_nodeclaim(
 
 
 def count_created(meter: MetricMeter, claim: NodeClaim, reason: str = "provisioned") -> None:
-    """`reason`: of the disruption whose replacement it is; the default is for pending pods and static capacity."""
+    """`reason`: of the disruption that it replaces nodes for; the default is for pending pods and static capacity."""
     metrics.NODECLAIMS_CREATED.record(
         meter,
         reason=reason.lower(),
@@ -106,7 +107,7 @@ def count_created(meter: MetricMeter, claim: NodeClaim, reason: str = "provision
 
 
 def launch_drafts(claims: Iterable[NodeClaim]) -> tuple[LaunchDraft, ...]:
-    """The launch groups that these NodeClaims were made for, members in order of UID."""
+    """The launch groups of these NodeClaims, with members sorted by UID."""
     by_group: dict[str, list[NodeClaim]] = {}
     for claim in claims:
         by_group.setdefault(claim.metadata.annotations[labels.LAUNCH_GROUP], []).append(claim)
@@ -126,8 +127,8 @@ def launch_drafts(claims: Iterable[NodeClaim]) -> tuple[LaunchDraft, ...]:
 
 
 def _same_launch(claim: PlannedNodeClaim) -> str:
-    """All that a launch request is made of. Amounts asked for count only where no instance types are named, but for
-    resources that a launch template says something for."""
+    """A key of all fields that determine a launch request. Requests count only if no instance types are named, or for
+    resources that change the launch template."""
     excluded = {"pods", "capacity_bound", "why"}
     if any(one.key == labels.INSTANCE_TYPE and one.operator == "In" for one in claim.requirements):
         excluded.add("requests")
@@ -156,7 +157,7 @@ def _build_spec(planned: PlannedNodeClaim) -> dict[str, Any]:
 
 
 def launch_hash(claim: NodeClaimFact) -> str:
-    """A hash of all that a launch is made of, for a NodeClaim that no plan made and that has no instance."""
+    """A hash of all fields that determine the launch of a NodeClaim without a plan or an instance; else empty."""
     if claim.provider_id or labels.LAUNCH_GROUP in claim.annotations:
         return ""
     fields = {
@@ -173,7 +174,7 @@ def launch_hash(claim: NodeClaimFact) -> str:
 def assign_shards(
     planned: Sequence[PlannedNodeClaim], zones_of: Callable[[str], Sequence[str]]
 ) -> list[OfferingShard | None]:
-    """A slice for each claim, in turn; None for those that no slice suits. `zones_of` an EC2NodeClass."""
+    """Assign the suitable shards in turn; None for a claim without any. `zones_of`: the zones of an EC2NodeClass."""
     found: list[OfferingShard | None] = []
     for number, claim in enumerate(planned):
         choice = _suitable_shards(claim, zones_of(claim.node_class))
@@ -182,7 +183,7 @@ def assign_shards(
 
 
 def _suitable_shards(claim: PlannedNodeClaim, zones: Sequence[str]) -> Sequence[OfferingShard]:
-    """None where it is not spot, or where a slice may lack the variety that is asked for."""
+    """Empty for a claim that cannot be spot, names zones by ID, or has minValues, which a shard may not satisfy."""
     requirements = Requirements.from_expressions(claim.requirements)
     types = next((one.values for one in claim.requirements if one.key == INSTANCE_TYPE and one.operator == "In"), ())
     varied = any(one.min_values for one in claim.requirements)
@@ -201,7 +202,7 @@ def _suitable_shards(claim: PlannedNodeClaim, zones: Sequence[str]) -> Sequence[
 async def within_limits(
     planned: Sequence[PlannedNodeClaim], cache: ClusterCache, claims: Claims
 ) -> tuple[list[PlannedNodeClaim], list[UnschedulablePod]]:
-    """The claims that may be made, and the pods of those that may not. Pools without limits cost no call."""
+    """The claims within their pools' limits, and the pods of the others. Pools without limits cost no API call."""
     allowed: list[PlannedNodeClaim] = []
     rejected: list[UnschedulablePod] = []
     used: dict[str, dict[str, int]] = {}
@@ -225,7 +226,7 @@ async def within_limits(
 
 
 def nodepool_usage(claims: Sequence[NodeClaim]) -> dict[str, int]:
-    """Resources that a pool has or will have: the capacity where known, else the requests."""
+    """Resources of a pool's NodeClaims that are not being deleted: the capacity if known, else the requests."""
     live = [claim for claim in claims if not claim.metadata.is_deleting]
     amounts = (parse_resources(claim.status.capacity or claim.spec.resources.requests) for claim in live)
     return resources.add(resources.sum_resources(amounts), {resources.NODES: len(live)})

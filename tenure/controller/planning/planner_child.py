@@ -1,4 +1,4 @@
-"""The planner's process: a `ClusterState` that does what its parent asks for."""
+"""The child process of the planner: handles its parent's requests with a `ClusterState`."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ _NICE: Final = 5
 
 
 def serve(pipe: Connection, settings: PlanSettings) -> None:
-    """The child process: answers until its parent exits. It leaves signals to the process group to the parent."""
+    """Run in the child process until the parent exits. Ignores signals to the process group: the parent stops it."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.nice(_NICE)
@@ -25,7 +25,7 @@ def serve(pipe: Connection, settings: PlanSettings) -> None:
 
 
 def serve_requests(pipe: Connection, state: ClusterState) -> None:
-    """Answer until the other end of the pipe is closed."""
+    """Serve until the other end of the pipe is closed."""
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             method, args, kwargs = pickle.loads(pipe.recv_bytes())

@@ -1,6 +1,6 @@
-"""The planner: `ClusterState` in a process of its own, so that planning never holds up workflows.
+"""The planner: `ClusterState` in a separate process, so that planning never delays workflows.
 
-A planner that dies is replaced and filled again from the cache. It answers one request at a time."""
+A planner that dies is replaced and filled again from the cache. It handles one request at a time."""
 
 import asyncio
 import multiprocessing
@@ -34,19 +34,19 @@ from tenure.scheduling.snapshot import Change
 log = structlog.get_logger(__name__)
 
 PLAN_TIMEOUT_SECONDS: Final = 60.0
-"""Seconds; a planner that takes longer is ended and replaced."""
+"""Seconds; a planner that takes longer is killed and replaced."""
 
 
 InvalidByKey = Mapping[ObjectKey, InvalidObject]
 Response = tuple[Any, float, str, InvalidByKey | None]
-"""The result, its seconds, the error, and all invalid objects where they changed."""
+"""The result, its duration in seconds, the error text, and all invalid objects if they changed."""
 
 
 class PlannerProcess:
-    """One child. Every call is one message and one answer, one after the other; a fault means: make a new one."""
+    """One child process. Each call is one request and one response, one at a time. After a fault, create a new one."""
 
     def __init__(self, settings: PlanSettings, report_invalid: Callable[[InvalidByKey], None]) -> None:
-        """`report_invalid` gets all objects that raise an error in the planner, whenever they change."""
+        """`report_invalid` receives all objects that raise an error in the planner, whenever they change."""
         self._report_invalid = report_invalid
         context = multiprocessing.get_context("spawn")
         self._pipe, child = context.Pipe()
@@ -55,7 +55,7 @@ class PlannerProcess:
         )
         self._process.start()
         child.close()
-        # One thread per child: pipes block, and a dead one must not hold up its successor.
+        # One thread per child: pipes block, and a dead child must not block its successor.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="planner-pipe")
         self._lock = asyncio.Lock()
         self._broken = False
@@ -66,7 +66,7 @@ class PlannerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can still be talked to."""
+        """Whether it runs and no call was interrupted."""
         return not self._broken and self._process.is_alive()
 
     async def apply(self, changes: Sequence[Change]) -> None:
@@ -96,7 +96,7 @@ class PlannerProcess:
         pool_graces: Mapping[str, timedelta],
         reservations: Mapping[str, ReservationHeadroom],
     ) -> Plan:
-        """The plan, with how long it took."""
+        """The plan, with its duration."""
         plan, seconds = await self._call(
             "provision",
             now=now,
@@ -108,12 +108,12 @@ class PlannerProcess:
         return Plan.model_validate(plan).model_copy(update={"seconds": seconds})
 
     async def disrupt(self, request: DisruptionRequest) -> tuple[Decision, float]:
-        """One pass of voluntary disruption, and the seconds it took."""
+        """One pass of voluntary disruption, and its duration in seconds."""
         decision, seconds = await self._call("disrupt", request)
         return Decision.model_validate(decision), seconds
 
     async def stop(self) -> None:
-        """End the child, whatever it is doing."""
+        """Kill the child, even during a call."""
         self._process.kill()
         self._pipe.close()
         self._thread.shutdown(wait=False)
@@ -135,21 +135,21 @@ class PlannerProcess:
         return result, seconds
 
     def _send_and_receive(self, message: tuple[str, tuple[Any, ...], dict[str, Any]]) -> Response:
-        """In the thread of the pipe: to write down a catalogue of ten classes takes seconds, in which others work."""
+        """Runs in the thread of the pipe, since pickling a catalogue of ten classes takes seconds."""
         self._pipe.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
         result: Response = pickle.loads(self._pipe.recv_bytes())
         return result
 
 
 def _run_child(pipe: Connection, settings: PlanSettings) -> None:
-    from tenure.controller.planning.planner_child import serve  # noqa: PLC0415 - what it plans with takes 15 MB, and is the child's alone
+    from tenure.controller.planning.planner_child import serve  # noqa: PLC0415 - its modules take 15 MB, and only the child needs them
 
     serve(pipe, settings)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningInputs:
-    """What can be had at the moment beyond what the catalogue says."""
+    """Current availability that the catalogue does not contain."""
 
     unavailable: tuple[UnavailableOffering, ...]
     reservations: Mapping[str, ReservationHeadroom]
@@ -167,7 +167,7 @@ class PlannerClient:
         overlay_status: OverlayStatusWriter | None = None,
         interrupted_offerings: Callable[[datetime], Sequence[UnavailableOffering]] = lambda now: (),
     ) -> None:
-        """`interrupted_offerings`: those that AWS took back lately, which Provisioning may not know of yet."""
+        """`interrupted_offerings`: those that AWS recently reclaimed, which Provisioning may not know yet."""
         self._cache, self._offerings, self._settings = cache, offerings, settings
         self._shifts = ZonalShifts(cache, offerings, events)
         self.catalogue = CatalogueFeed(cache, offerings, now)
@@ -179,7 +179,7 @@ class PlannerClient:
         self.has_changed = False
         """The planner received changes since the last reset of this flag."""
         self.unavailable_offerings: tuple[UnavailableOffering, ...] = ()
-        """What launches were refused, as Provisioning said it last."""
+        """Offerings whose launches EC2 rejected, as Provisioning last reported them."""
         self.process: PlannerProcess | None = None
         self._applied: tuple[DiscoveredCapacity, Mapping[str, str]] | None = None
 
@@ -191,7 +191,7 @@ class PlannerClient:
             self.process = None
 
     def blocked_reason(self) -> str:
-        """Why nothing can be decided yet; empty when it can."""
+        """Why no decision is possible yet; empty if one is."""
         unknown = self.catalogue.unknown_nodeclasses()
         return f"the instance types of EC2NodeClass {', '.join(unknown)} are not known yet" if unknown else ""
 
@@ -204,7 +204,7 @@ class PlannerClient:
         )
 
     async def sync(self) -> PlannerProcess:
-        """The planner, alive and up to date. Raises TryLater."""
+        """Return a live planner with all changes. Raises TryLater."""
         process = self.process
         if process is None or not process.is_alive:
             await self.close()

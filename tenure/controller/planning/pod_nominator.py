@@ -1,7 +1,7 @@
 """Writes `status.nominatedNodeName` of pods with pod affinity or spread (docs/decisions/nominated-pods.md).
 
-kube-scheduler tries that node first and keeps its room. Written once the Node of a planned NodeClaim is there, and
-again when a try that came too early has removed it."""
+kube-scheduler tries that node first and reserves its capacity. The field is written when the Node of a planned
+NodeClaim exists, and again when kube-scheduler removed it because it tried too early."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator
@@ -19,14 +19,14 @@ from tenure.model.facts import PodFact
 log = structlog.get_logger(__name__)
 
 MAX_NOMINATIONS: Final = 10
-"""Nominations of a pod to one node; kube-scheduler may have a reason not to bind it."""
+"""Per pod and node, since kube-scheduler may have a reason not to bind the pod there."""
 
 
 class NominationPort(Protocol):
-    """Where a pod is expected, written into its status; `kube.pods` satisfies it."""
+    """Writes the expected node into a pod's status; `kube.pods` implements it."""
 
     async def nominate(self, pod: PodFact, node: str, *, now: datetime) -> bool:
-        """False when it is gone."""
+        """False when the pod is gone."""
         ...
 
 
@@ -36,14 +36,14 @@ class PodNominator:
     ) -> None:
         self._cache, self._nominations, self._port, self._now = cache, nominations, port, now
         self._expecting: set[str] = set()
-        """NodeClaims that expect such pods and have a Node."""
+        """NodeClaims with a Node that expect pods with pod-dependent constraints."""
         self._nominated: dict[str, tuple[str, int]] = {}
         """By pod: the node and the number of nominations to it."""
         self._due: dict[str, str] = {}
         self._wake = asyncio.Event()
 
     def update(self, claims: Collection[str]) -> None:
-        """At these NodeClaims, whose nodes may have come, and at those whose pods were told before."""
+        """Check these NodeClaims, whose Nodes may have joined, and those that already expect pods."""
         for name in self._expecting.union(claims):
             found = dict(self._expected_pods(name))
             self._expecting.discard(name)
@@ -56,7 +56,7 @@ class PodNominator:
             self._wake.set()
 
     def _expected_pods(self, claim: str) -> Iterator[tuple[str, str]]:
-        """The picky pods that wait for this claim, each with its Node."""
+        """Pods with pod-dependent constraints that wait for this claim, each with the Node's name."""
         fact = self._cache.nodeclaims.get(claim)
         nodes = self._cache.nodes_of(fact) if fact and not fact.deleting else ()
         for uid in self._nominations.pods_expected_on(claim) if nodes else ():

@@ -1,4 +1,4 @@
-"""One plan: bring the planner up to date, plan, create the NodeClaims, remember which pods are expected where."""
+"""One plan: update the planner, plan, create the NodeClaims, and store on which node each pod is expected."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -39,11 +39,11 @@ from tenure.scheduling.snapshot import Change
 log = structlog.get_logger(__name__)
 
 MAX_EVENTS: Final = 100
-"""FailedScheduling events of one pass."""
+"""FailedScheduling events per plan, and SmallerThanPlanned events per synchronization of the planner."""
 
 
 class Provisioner:
-    """Fills the planner process and owns it. `plan` is called for one request at a time; `sync_planner` between
+    """Owns the planner process and keeps it up to date. `plan` runs for one request at a time, `sync_planner` between
     plans."""
 
     def __init__(
@@ -62,8 +62,8 @@ class Provisioner:
         not_ready_grace_periods: Callable[[], Mapping[str, timedelta]] = dict,
         burst_ends_at: Callable[[datetime], datetime | None] = lambda now: None,
     ) -> None:
-        """`not_ready_grace_periods`: by NodePool, where its nodes have another grace than `not_ready_grace`.
-        `burst_ends_at`: the end of the time in which new nodes are spread, since many are interrupted."""
+        """`not_ready_grace_periods`: by NodePool, if they differ from `not_ready_grace`. `burst_ends_at`: end of the
+        time in which new nodes are spread over offerings, because many nodes are interrupted."""
         self.planner_client, self.capacity_discovery = planner_client, planner_client.capacity_discovery
         self._buffers, self._cache, self._nominations = buffers, cache, nominations
         self._meter, self._burst_ends_at = meter, burst_ends_at
@@ -79,7 +79,7 @@ class Provisioner:
         await self.planner_client.close()
 
     async def sync_planner(self) -> None:
-        """Hand over what changed, so that little is left to do when a plan is asked for. Raises TryLater.
+        """Send changes to the planner, so that little remains to be done when a plan is requested. Raises TryLater.
 
         Shortfalls are reported here, since after a restart no plan may follow."""
         await self._publish_undersized()
@@ -107,7 +107,7 @@ class Provisioner:
             raise
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
-        """Raises TryLater when there is no planner to be had."""
+        """Raises TryLater when no planner is available."""
         async with self.planner_client.lock:
             self.capacity_discovery.apply_stored(request.discovered)
             self.planner_client.unavailable_offerings = request.unavailable
@@ -179,7 +179,7 @@ class Provisioner:
         )
 
     def _in_interruption_burst(self, request: PlanRequest) -> bool:
-        """As far as is known here, or was known to the worker before."""
+        """As observed by this process, or by an earlier host according to the request."""
         now = self._now()
         return any(until is not None and now < until for until in (self._burst_ends_at(now), request.burst_ends_at))
 
@@ -202,13 +202,14 @@ class Provisioner:
         return [claim for claim in made if claim is not None]
 
     async def _create_nodeclaim(self, nodeclaim: NodeClaim) -> NodeClaim | None:
-        """Also where its creation had no answer: without a launch group it would wait until its launch deadline."""
+        """None if it was not created. A NodeClaim whose creation got no response is read: if it exists and were left
+        out of its launch group, it would wait until its launch deadline."""
         try:
             return await self._claims.create(nodeclaim)
         except Fault as fault:
             with suppress(Fault):
-                if fault.retryable and (there := await self._claims.get(nodeclaim.name)):
-                    return there
+                if fault.retryable and (existing := await self._claims.get(nodeclaim.name)):
+                    return existing
             log.error("NodeClaim not created", name=nodeclaim.name, fault=str(fault))
             return None
 
@@ -217,7 +218,7 @@ class Provisioner:
         return sorted({subnet.zone for subnet in known.status.subnets}) if known else []
 
     async def _retract_nodeclaims(self, process: PlannerProcess, names: set[str]) -> None:
-        """Announced NodeClaims whose creation failed must not count as room."""
+        """NodeClaims that the planner knows but that were not created must not count as capacity."""
         if names:
             await process.apply([Change(kind="claim", key=name, fact=None) for name in sorted(names)])
 
@@ -227,12 +228,12 @@ class Provisioner:
         return {found.target for pod in pods if (found := self._nominations.nomination_of(pod))}
 
     def _update_nominations(self, plan: Plan, made: Mapping[str, PlannedNodeClaim]) -> dict[str, str]:
-        """Pod UID to the Node or NodeClaim where it is expected now."""
+        """Returns pod UID to the Node or NodeClaim on which the pod is now expected."""
         nominated = {pod: self._cache.nomination_target(target) for pod, target in plan.nominations.items()}
         nominated.update({pod: name for name, claim in made.items() for pod in claim.pods})
         # Some were bound or deleted during planning, and no later event will report that.
-        here = {pod: destination for pod, destination in nominated.items() if not is_settled(self._cache, pod)}
-        self._nominations.nominate(here, self._now())
+        unsettled = {pod: destination for pod, destination in nominated.items() if not is_settled(self._cache, pod)}
+        self._nominations.nominate(unsettled, self._now())
         return nominated
 
     async def _publish_events(self, nominated: Mapping[str, str], unschedulable: Sequence[UnschedulablePod]) -> None:

@@ -1,7 +1,7 @@
 """Nodes smaller than planned, the warm-up of a new host, and events that explain why additional nodes are launched.
 
-Pods planned onto a node that is too small are demand at once. The planner knows the real capacity, so pods that still
-fit are nominated to the same node."""
+Pods planned onto a node that is too small need a plan again at once. The planner knows the real capacity, so pods that
+still fit are nominated to the same node."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Shortfall:
     required: int
     available: int
     subject: str
-    """The Node, or the instance type as which the NodeClaim was launched."""
+    """The Node; before registration, the instance type of the NodeClaim."""
 
 
 RESTART_TIME: Final = timedelta(minutes=5)
@@ -41,7 +41,7 @@ RESTART_TIME: Final = timedelta(minutes=5)
 
 
 class UndersizedNodes:
-    """Each NodeClaim is measured twice at most: by what others of its kind have shown, and by its own Node."""
+    """Each NodeClaim is measured at most twice: by memory discovered on similar Nodes, and by its own Node."""
 
     def __init__(
         self, cache: ClusterCache, nominations: Nominations, capacity_discovery: CapacityDiscovery, *, began: datetime
@@ -96,13 +96,13 @@ class UndersizedNodes:
         self._record_shortfall(claim)
         subject, allocatable = measured
         for resource, required in sorted(self._required_resources(claim).items()):
-            # What is not there at all is still to come, as devices are.
+            # A resource that is missing entirely may still appear, as devices do.
             if required > allocatable.get(resource, 0) > 0:
                 return Shortfall(name, claim.uid, resource, required, allocatable[resource], subject)
         return None
 
     def _measure_allocatable(self, claim: NodeClaimFact) -> tuple[str, Resources] | None:
-        """A place and its room; None while there is no better measure than the one that was planned with."""
+        """The measured subject and its allocatable resources; None while only the planned values are known."""
         if claim.registered:
             node = next(iter(self._cache.nodes_of(claim)), None)
             return (node.name, node.allocatable) if node and node.allocatable.get(MEMORY) else None
@@ -110,7 +110,8 @@ class UndersizedNodes:
         return None if adjusted is claim else (claim.labels[INSTANCE_TYPE], adjusted.allocatable)
 
     def _record_shortfall(self, claim: NodeClaimFact) -> None:
-        """Only of nodes that came up meanwhile: on older ones others may have taken of the room since."""
+        """Only for nodes initialized since this process began. On older ones, allocatable memory may have shrunk since
+        for other reasons."""
         is_new = claim.registered and (claim.initialized_at is None or claim.initialized_at >= self._began)
         for node in self._cache.nodes_of(claim)[:1] if is_new else ():
             self._capacity_discovery.record_shortfall(claim, node)
@@ -126,11 +127,11 @@ class UndersizedNodes:
 
 
 WARM_UP: Final = REPLAN_WITHIN
-"""From when it is known which nodes look empty."""
+"""Starts when the caches are synced."""
 
 
 class PlanningWarmUp:
-    """`has_planned`: there was a plan; `is_uncertain`: what CapacityBuffers need is not known yet."""
+    """`has_planned`: a plan was made; `is_uncertain`: the nodes that CapacityBuffers need are not known yet."""
 
     def __init__(
         self, cache: ClusterCache, *, has_planned: Callable[[], bool], is_uncertain: Callable[[], bool]
@@ -139,8 +140,8 @@ class PlanningWarmUp:
         self._synced_at: datetime | None = None
 
     def ends_at(self, now: datetime, *, synced: bool) -> datetime | None:
-        """None when no wait is needed or the warm-up is over. `synced`: the caches of NodeClaims, Nodes, pods and
-        NodePools are."""
+        """None when no wait is needed or the warm-up is over. `synced`: whether NodeClaims, Nodes, pods and NodePools
+        are synced."""
         self._synced_at = self._synced_at or (now if synced else None)
         until = (self._synced_at or now) + WARM_UP
         if now >= until:
@@ -150,7 +151,7 @@ class PlanningWarmUp:
 
 GRACE_OVER: Final = "NotReadyGraceOver"
 TAINT_EVENT_WINDOW: Final = timedelta(minutes=30)
-"""A taint that is older than this belongs to the client that set it."""
+"""No event reports an older taint."""
 
 
 class ExpiredGraceEvents:
@@ -158,43 +159,42 @@ class ExpiredGraceEvents:
         self._cache, self._not_ready, self._events = cache, not_ready, events
 
     async def publish(self, pools: Iterable[str], vacated: Iterable[str], now: datetime) -> None:
-        """`pools` are those that were bought from, `vacated` the NodeClaims whose pods were planned elsewhere."""
-        bought = {claim.name for pool in pools for claim in self._cache.nodeclaims_of_nodepool(pool)}
-        for name in sorted(bought | set(vacated)):
+        """`pools`: NodePools of new NodeClaims; `vacated`: NodeClaims whose pods were planned elsewhere."""
+        pool_members = {claim.name for pool in pools for claim in self._cache.nodeclaims_of_nodepool(pool)}
+        for name in sorted(pool_members | set(vacated)):
             claim = self._cache.nodeclaims.get(name)
             if claim is None or claim.deleting or not claim.initialized:
                 continue
             for node in self._cache.nodes_of(claim)[:1]:
                 if not node.deleting:
-                    await self._publish_for(claim, node, now, bought=name in bought)
+                    await self._publish_for(claim, node, now, pool_launches=name in pool_members)
 
-    async def _publish_for(self, claim: NodeClaimFact, node: NodeFact, now: datetime, *, bought: bool) -> None:
+    async def _publish_for(self, claim: NodeClaimFact, node: NodeFact, now: datetime, *, pool_launches: bool) -> None:
         found = self._not_ready.grace_for(claim)
         if found is not None and found.presence(now) == "lost":
             await self._publish(claim, GRACE_OVER, format_expired_grace(node, found, now))
         recent = {name for name, since in node.tainted.items() if now - since < TAINT_EVENT_WINDOW}
-        strange = [name for name in undeclared_taints(claim, node) if bought and name in recent]
-        if strange:
-            await self._publish(claim, "UndeclaredTaint", undeclared_message(node.name, strange))
+        undeclared = [name for name in undeclared_taints(claim, node) if pool_launches and name in recent]
+        if undeclared:
+            await self._publish(claim, "UndeclaredTaint", undeclared_message(node.name, undeclared))
 
     async def _publish(self, claim: NodeClaimFact, reason: str, message: str) -> None:
         await self._events.publish(kind="NodeClaim", name=claim.name, uid=claim.uid, reason=reason, message=message)
 
 
 def format_expired_grace(node: NodeFact, grace: NotReadyGrace, now: datetime) -> str:
-    """The arithmetic of a grace that is used up, for people."""
+    """Explain an expired grace period: its start and causes, the time used, and its length."""
     times = grace.interval_count(now)
     used, length = _format_seconds(grace.used_time(now)), _format_seconds(grace.length)
     since = f"{grace.not_ready_since:%Y-%m-%d %H:%M:%S} UTC"
-    often = (
-        f", {used} s of the last {_format_seconds(WINDOW_IN_GRACE_PERIODS * grace.length)} s in {times} stretches"
+    repeated = (
+        f", {used} s of the last {_format_seconds(WINDOW_IN_GRACE_PERIODS * grace.length)} s in {times} intervals"
         if times > 1
         else ""
     )
     return (
-        f"Node {node.name} is away since {since} ({grace.describe_causes}){often}, longer than the grace of "
-        f"{length} s: "
-        "its room does not count any more, and its pods are rescheduled"
+        f"Node {node.name} is unavailable since {since} ({grace.describe_causes}){repeated}, longer than the grace "
+        f"period of {length} s: its capacity no longer counts, and its pods are rescheduled"
     )
 
 

@@ -94,7 +94,7 @@ async def test_flapping_node_uses_up_its_grace_period(product: InstalledProduct)
         await wait_until(lambda: scope.assert_node_not_ready(node))
         await _replace_pod(scope)
         await wait_until(lambda: scope.assert_newest_nodeclaim(2))
-        await wait_until(lambda: scope.assert_event(name, "NotReadyGraceOver", node, "in 3 stretches"))
+        await wait_until(lambda: scope.assert_event(name, "NotReadyGraceOver", node, "in 3 intervals"))
         assert (await scope.nodeclaim_state(name)).flaps == 3
         await wait_until(lambda: scope.assert_pods_running(1))
         await scope.wait_until_nodes_launched(2)

@@ -60,7 +60,7 @@ async def test_a_pod_says_where_it_would_go_or_what_keeps_its_node(harness: Disr
     harness.apply_objects("pods", pod("waits"), pod("elsewhere", on="strange"))
     assert (await preview(harness, "waits")).messages == ("it has no node yet",)
     assert (await preview(harness, "elsewhere")).messages == ("it runs on strange, which is no node of a NodePool",)
-    assert (await preview(harness, "nobody")).messages == ("no NodeClaim, Node or pod of the name nobody is there",)
+    assert (await preview(harness, "nobody")).messages == ("no NodeClaim, Node or pod has the name nobody",)
     assert not (await preview(harness, "nobody")).pod
 
 

@@ -213,8 +213,8 @@ async def test_a_node_that_is_away_is_counted_on_until_its_grace_is_over_and_the
     harness.now = at(300)
     assert (await harness.plan("plan-2")).created == 1
     messages = harness.events.messages("NotReadyGraceOver")
-    assert len(messages) == 1 and "Node n1 is away since 2026-01-01 12:00:00 UTC (NotReady)" in messages[0]
-    assert "the grace of 300 s" in messages[0]
+    assert len(messages) == 1 and "Node n1 is unavailable since 2026-01-01 12:00:00 UTC (NotReady)" in messages[0]
+    assert "the grace period of 300 s" in messages[0]
 
 
 async def test_of_a_node_that_flaps_the_arithmetic_is_said(harness: ProvisionerHarness) -> None:
@@ -223,7 +223,7 @@ async def test_of_a_node_that_flaps_the_arithmetic_is_said(harness: ProvisionerH
     harness.now = at(20)
     assert (await harness.plan()).created == 1
     (text,) = harness.events.messages("NotReadyGraceOver")
-    assert "300 s of the last 1800 s in 5 stretches" in text
+    assert "300 s of the last 1800 s in 5 intervals" in text
 
 
 async def test_a_taint_that_nobody_declared_and_that_came_late_is_explained_when_a_node_is_bought(
@@ -373,7 +373,7 @@ async def test_a_node_that_a_policy_waits_for_no_longer_is_named_with_its_pool_s
     harness.add_pods(8)
     assert (await harness.plan()).created
     messages = harness.events.messages("NotReadyGraceOver")
-    assert bool(messages) is is_reported and all("grace of 30 s" in one for one in messages)
+    assert bool(messages) is is_reported and all("grace period of 30 s" in one for one in messages)
 
 
 async def test_nodes_that_aws_takes_back_are_replaced_in_one_plan_that_knows_where_from(
