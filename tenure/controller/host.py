@@ -1,7 +1,7 @@
-"""The watch: list-watches, digests, signals, demand and planning, for as long as this process hosts it.
+"""The watch: list-watches, signals, planning and disruption, while this process hosts it.
 
-Run by the `watch_cluster` activity, whose heartbeat is the fail-over; satisfies `activities.watch.WatchHost`. Kinds
-begin to work as they sync; there is no gate that waits for all.
+The `watch_cluster` activity runs it, and a missing heartbeat of that activity moves the watch to another process.
+Signals start for each kind as it syncs; only planning and disruption wait for all kinds.
 """
 
 import asyncio
@@ -42,9 +42,9 @@ log = structlog.get_logger(__name__)
 _LEASE_EVERY: Final = 10.0
 _HEARTBEAT_EVERY: Final = 1.0
 _NO_WATCH_TIMEOUT: Final = 60.0
-"""Seconds without any watch of the API server after which another process had better try."""
+"""Seconds without any watch of the API server after which another process should try."""
 FRESH_WITHIN: Final = 5.0
-"""Seconds; a plan on older caches is refused."""
+"""Seconds; a plan on older caches is rejected."""
 
 
 class ClusterController:
@@ -61,7 +61,7 @@ class ClusterController:
         plan_worker: Callable[[], AbstractAsyncContextManager[None]],
         endpoints: Endpoints | None = None,
     ) -> None:
-        """`endpoints` outlive a session: one that ends while Temporal is unreachable leaves that to the next."""
+        """`endpoints` outlives sessions: the next session continues to track an unreachable Temporal."""
         self._settings, self._kube, self._temporal = settings, kube, temporal
         self._offerings, self._instances = offerings, instances
         self._plan_worker, self._endpoints = plan_worker, endpoints
@@ -69,7 +69,7 @@ class ClusterController:
         self._interruption_notifier = InterruptionNotifier(temporal, settings.cluster)
 
     async def run(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
-        """Until cancelled. Raises Forbidden while Karpenter is at work, TryLater when no API server is to be had."""
+        """Runs until cancelled. Raises Forbidden while Karpenter is active, TryLater while no API server responds."""
         await self._check_karpenter_lease()
         session = ControllerSession(
             settings=self._settings,
@@ -93,11 +93,11 @@ class ClusterController:
         except* Fault as faults:
             raise _most_severe(faults) from faults
         finally:
-            # The watch may have failed over back to this process, and its next stay begun before this one ended.
+            # After a fail-over back to this process, the next session may begin before this one ends.
             if self._session is session:
                 self._session = None
             await session.close()
-            log.info("watch given up", cluster=self._settings.cluster)
+            log.info("watch released", cluster=self._settings.cluster)
 
     async def _free_coordinators(self) -> None:
         """Reset the sticky queues of the cluster's workflows. The previous host was probably killed with them in its
@@ -106,7 +106,7 @@ class ClusterController:
             await reset_sticky_queue(self._temporal, workflow_id(self._settings.cluster))
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
-        """Refuses, as a value, where there is no host or its caches are too old."""
+        """The result is `blocked` if this process does not host the watch or its caches are stale."""
         session, why = self._ready_session()
         return await session.plan(request) if session else PlanOutcome(plan_id=request.plan_id, blocked=why)
 
@@ -135,7 +135,7 @@ class ClusterController:
     def find_interrupted_node(
         self, instance_id: str, messages: Sequence[InterruptionMessage]
     ) -> InterruptedNode | None:
-        """The instance's node if its pods must be evicted before its workflow decides. None while caches are too old,
+        """The instance's node if its pods must be evicted before its workflow decides. None while caches are stale,
         since an unknown LifecyclePolicy may apply."""
         session, _ = self._ready_session()
         return session.provisioning.start_early_eviction(instance_id, messages) if session else None
@@ -143,7 +143,7 @@ class ClusterController:
     async def notify(
         self, instance_id: str, messages: Sequence[InterruptionMessage], evicted_pods: Sequence[str] = ()
     ) -> NotifyOutcome:
-        """Tell a node's life what AWS says of its instance; caches that are too old still know what they knew."""
+        """Signal AWS messages to the NodeClaim workflow of the instance. Stale caches still resolve known instances."""
         session = self._session
         if session is None:
             return "later"
@@ -154,7 +154,7 @@ class ClusterController:
         )
 
     def _ready_session(self) -> tuple[ControllerSession | None, str]:
-        """The session while it knows enough to plan; else None, and why."""
+        """The session if its caches are fresh; else None and the reason."""
         if self._session is None:
             return None, "this process does not host the watch"
         stale = self._session.cluster.stale_kinds(FRESH_WITHIN)
@@ -185,19 +185,19 @@ class ClusterController:
         if holder:
             raise Forbidden(
                 f"{holder} renews the lease {name}: another controller of NodeClaims is at work in this cluster; "
-                "scale it to zero, and Tenure goes on by itself"
+                "scale it to zero, and Tenure continues automatically"
             )
 
     async def _host_plan_queue(self, session: ControllerSession) -> None:
-        """Plans are taken on only by the process that can make them, and only once it can."""
+        """Poll the plan queue once every kind is synced. Only the process that hosts the watch can plan."""
         await session.cluster.wait_until_synced()
         async with self._plan_worker():
-            log.info("plans are taken on", cluster=self._settings.cluster)
+            log.info("accepting plans", cluster=self._settings.cluster)
             await asyncio.Event().wait()
 
 
 def _most_severe(faults: BaseExceptionGroup[Fault]) -> Fault:
-    """What stopped the watch: a refusal that a person has to resolve before passing faults."""
+    """The fault that stopped the watch. Forbidden, which a person has to resolve, comes before transient faults."""
     found: BaseException = faults.subgroup(Forbidden) or faults
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]

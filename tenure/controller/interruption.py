@@ -1,8 +1,8 @@
 """Interruptions: signals to NodeClaim workflows, and immediate actions before any workflow decides.
 
-Interrupted nodes count as terminating and their pools as unavailable at once. So one plan replaces the nodes of a storm
-elsewhere. Pods without a budget are evicted at once (docs/decisions/interruption-spreading.md). Only this process
-remembers sent signals. A workflow ignores repeats."""
+Interrupted nodes count as terminating, and their capacity pools as unavailable, at once. One plan can therefore replace
+the nodes of a burst elsewhere. Pods without a budget are evicted at once (docs/decisions/interruption-spreading.md).
+Sent signals are stored in this process only, since workflows ignore repeated messages."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -34,9 +34,8 @@ from workflows import ids
 log = structlog.get_logger(__name__)
 
 MAX_CONCURRENT_SIGNALS: Final = 32
-"""Signals under way."""
 MAX_TRACKED: Final = 20_000
-"""Notices that were told; the oldest are forgotten first."""
+"""Signaled messages; the oldest are forgotten first."""
 LAUNCH_WINDOW: Final = timedelta(minutes=2)
 """For this long an unknown instance may belong to a NodeClaim that has no instance yet."""
 _RECHECK_AFTER: Final = timedelta(seconds=1)
@@ -47,9 +46,9 @@ _PERMANENT_ERRORS: Final = frozenset(
 """Errors that a retry of the same signal cannot resolve. An operator may fix other errors, such as an expired key."""
 
 _Key = tuple[str, str, str]
-"""Instance, kind, id."""
+"""Instance, kind, ID."""
 _MessageState = tuple[str, datetime | None, datetime | None]
-"""Status, starts, ends: a change of these is news."""
+"""Status, start, end: a message with another state is signaled again."""
 
 
 class InterruptionNotifier:
@@ -72,10 +71,10 @@ class InterruptionNotifier:
         known: bool,
         evicted_pods: Sequence[str] = (),
     ) -> NotifyOutcome:
-        """One at a time for each instance. `known`: the caches hold every NodeClaim there is at present;
-        `evicted_pods`: pods that were told to go already.
+        """Runs one call at a time per instance. `known`: the cache has every current NodeClaim; `evicted_pods`: pods
+        whose eviction was already requested.
 
-        Raises what Temporal refuses for good, which no repeat would help."""
+        Raises RPCError for a rejection by Temporal that a retry cannot resolve."""
         claim = cache.nodeclaim_of_instance(instance_id)
         if claim is None:
             return self._classify_unknown(cache, known)
@@ -115,17 +114,17 @@ class InterruptionNotifier:
         return "notified"
 
     def _classify_unknown(self, cache: ClusterCache, known: bool) -> NotifyOutcome:
-        """An instance without a NodeClaim is foreign, unless a NodeClaim may be about to get it."""
+        """An instance without a NodeClaim is foreign, unless a launching NodeClaim may still receive it."""
         if not known:
             return "later"
         now = self._now()
         if self._launching_at is None or abs(now - self._launching_at[0]) >= _RECHECK_AFTER:
-            young = (one for one in cache.nodeclaims.values() if not one.provider_id and not one.deleting)
-            self._launching_at = (now, any(now - one.created < LAUNCH_WINDOW for one in young))
+            launching = (one for one in cache.nodeclaims.values() if not one.provider_id and not one.deleting)
+            self._launching_at = (now, any(now - one.created < LAUNCH_WINDOW for one in launching))
         return "not yet" if self._launching_at[1] else "foreign"
 
     def _select_new(self, instance_id: str, messages: Sequence[InterruptionMessage]) -> list[InterruptionMessage]:
-        """Each but once, and the latest word alone where one was said and then another."""
+        """Messages that were not signaled yet; of several with the same kind and ID, only the latest."""
         latest: dict[_Key, InterruptionMessage] = {}
         for one in sorted(messages, key=lambda message: message.at):
             latest[_tracking_key(instance_id, one)] = one
@@ -149,7 +148,7 @@ def _message_state(message: InterruptionMessage) -> _MessageState:
 
 
 BURST_SIZE: Final = 10
-"""Nodes that AWS takes back within five minutes. Fewer are replaced as cheaply as any others."""
+"""Nodes that AWS interrupts within five minutes. Fewer are replaced at the lowest price, like any other nodes."""
 RENOTIFY_AFTER: Final = timedelta(seconds=30)
 """A notification about many interruptions is repeated when interruptions continue for longer than this."""
 
@@ -161,7 +160,7 @@ class InterruptionBurst:
         self._notified_until: datetime | None = None
 
     def add(self, uid: str, until: datetime) -> None:
-        """Once for each, however often it is said."""
+        """Count each NodeClaim once, however many messages it has."""
         self._counts.setdefault(uid, until)
 
     def expire(self, now: datetime) -> None:
@@ -169,13 +168,13 @@ class InterruptionBurst:
         self._counts = {uid: until for uid, until in self._counts.items() if now < until}
 
     def ends_at(self, now: datetime) -> datetime | None:
-        """When fewer than `BURST_SIZE` of them count; None where that is so now."""
+        """When fewer than `BURST_SIZE` NodeClaims will count; None if that is already so."""
         self.expire(now)
         latest = nlargest(BURST_SIZE, self._counts.values())
         return latest[-1] if len(latest) == BURST_SIZE else None
 
     def needs_notification(self, now: datetime) -> bool:
-        """Whether a storm began or continues. A true result marks the storm as notified."""
+        """Whether a burst began or continues. A true result marks the burst as notified."""
         until = self.ends_at(now)
         if until is None or (self._notified_until is not None and until < self._notified_until + RENOTIFY_AFTER):
             return False
@@ -190,7 +189,7 @@ _CapacityPool = tuple[str, str, str, str]
 
 
 class InterruptedCapacity:
-    """`rules` are those of LifecyclePolicies by NodePool; `notify` hands marks to the Provisioning workflow."""
+    """`rules`: of LifecyclePolicies, by NodePool; `notify` signals unavailable offerings to Provisioning."""
 
     def __init__(
         self,
@@ -205,7 +204,7 @@ class InterruptedCapacity:
         self._until: dict[str, datetime] = {}
         """By NodeClaim, the time up to which it counts as terminating."""
         self._early_evicted: dict[str, datetime] = {}
-        """Likewise, those whose pods were told to go before their workflows."""
+        """By NodeClaim, the time up to which its early eviction counts."""
 
     def observe(self, claim: NodeClaimFact, messages: Sequence[InterruptionMessage]) -> None:
         """Mark the NodeClaim's node as interrupted. Repeated and late messages have no effect."""
@@ -237,11 +236,11 @@ class InterruptedCapacity:
 
     @property
     def next_expiry(self) -> datetime | None:
-        """When to look again though nothing changed."""
+        """When to call `expire` without a change."""
         return min((*self._until.values(), *self._early_evicted.values()), default=None)
 
     def expire(self, now: datetime) -> None:
-        """What AWS left standing is as it was before."""
+        """Unmark NodeClaims whose instances AWS did not reclaim in time."""
         self.burst.expire(now)
         for name in [
             name for name, until in self._until.items() if until <= now or name not in self._cache.interrupted
@@ -253,7 +252,7 @@ class InterruptedCapacity:
             self._cache.set_early_evicted(name, early_evicted=False)
 
     def _set_interrupted(self, claim: NodeClaimFact, kind: EventKind, until: datetime) -> None:
-        """Unless its NodePool takes no orders from AWS for this."""
+        """No effect if the NodePool's policy ignores events of this kind."""
         if claim.deleting or claim.name in self._until or self._is_ignored(claim, kind):
             return
         self._until[claim.name] = until
@@ -265,7 +264,7 @@ class InterruptedCapacity:
     def _accept(
         self, claim: NodeClaimFact, messages: Sequence[InterruptionMessage], now: datetime
     ) -> list[InterruptionMessage]:
-        """The messages that take the capacity back. Unavailable offerings and storms are notified."""
+        """The messages that reclaim the capacity. Signals new unavailable offerings and bursts."""
         found = _capacity_interruptions(messages, now)
         for one in found:
             announced_at = min(one.at, now)
@@ -281,7 +280,7 @@ class InterruptedCapacity:
         return found
 
     def _add_unavailable(self, claim: NodeClaimFact, announced_at: datetime, now: datetime) -> bool:
-        """The pool is short whatever becomes of the node. False where that is no news."""
+        """Mark the capacity pool as unavailable, even if the node survives. False if that is not new."""
         offering = interrupted_offering(claim.labels, announced_at)
         if offering is None or offering.until <= now:
             return False
@@ -292,11 +291,11 @@ class InterruptedCapacity:
         self._unavailable_offerings[pool] = offering
         current = tuple(self.unavailable_offerings(now))
         self._unavailable_offerings = {key: one for key, one in self._unavailable_offerings.items() if one in current}
-        log.info("capacity pool marked: AWS takes back from it", type=offering.instance_type, zone=offering.zone)
+        log.info("capacity pool marked as unavailable", type=offering.instance_type, zone=offering.zone)
         return True
 
 
 def _capacity_interruptions(messages: Sequence[InterruptionMessage], now: datetime) -> list[InterruptionMessage]:
-    """What takes capacity back, and may still come true."""
+    """Announced reclaims whose interruption window is not over."""
     announced = (one for one in messages if one.kind in RECLAIM_KINDS and one.status == "announced")
     return [one for one in announced if now < min(one.at, now) + INTERRUPTION_WINDOW]

@@ -72,7 +72,7 @@ class InvalidObjectReporter:
         self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), self._seconds_until_repeat())
@@ -85,7 +85,7 @@ class InvalidObjectReporter:
         return max((min(repeats) - self._now()).total_seconds(), 0.0) if repeats else None
 
     async def publish_events(self) -> None:
-        """One event for each object that is invalid in another way than before, or was published an hour ago."""
+        """Publish an event for each object whose problem changed, or was last published an hour ago."""
         found, now = self._cache.invalid_objects.items(), self._now()
         self._published = {key: one for key, one in self._published.items() if key in found}
         for key, one in found.items():

@@ -1,6 +1,6 @@
-"""LifecyclePolicies: the rules of each NodePool, which objects a change concerns, and validation results in the status.
+"""LifecyclePolicies: the rules of each NodePool, the objects that a change affects, and validation results.
 
-A task of its own writes the results, so that a slow API server delays nothing else.
+A separate task writes the results to the status, so that a slow API server delays nothing else.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ RETRY_SECONDS: Final = 10.0
 
 
 class PolicyPort(Protocol):
-    """`kube.lifecycle_policies` satisfies it."""
+    """`kube.lifecycle_policies` implements it."""
 
     async def write_validation(self, name: str, uid: str, validation: PolicyValidation, *, now: datetime) -> bool:
-        """Nothing is written where nothing changes. False when the policy is gone."""
+        """Write the validation if it changed. False when the policy is gone."""
         ...
 
 
@@ -53,7 +53,7 @@ class LifecyclePolicies:
         self._features = features
         self._facts: dict[str, PolicyFact] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
-        """Of NodePools, also of those that are gone while NodeClaims of theirs are not."""
+        """By NodePool, including deleted ones that still have NodeClaims."""
         self._rules: Mapping[str, LifecycleRules] = {}
         self._unread: Mapping[str, InvalidRules] = {}
         self._event_policies: Mapping[str, Mapping[str, str]] = {}
@@ -79,8 +79,8 @@ class LifecyclePolicies:
             self._cache.publish(CacheChanged())
 
     def update(self, changes: ChangeSet, known: bool = True) -> bool:
-        """Recompute the rules where a policy or a NodePool changed, and requeue NodeClaims whose rules differ. False
-        when no rule was due, or not all policies and NodePools are `known` yet."""
+        """Recompute the rules after a change of a policy or NodePool, and requeue NodeClaims whose rules differ. False
+        if nothing changed, or policies and NodePools are not all `known` yet."""
         self._changed = self._update_nodepool_labels(changes) or self._changed
         if not self._changed or not known:
             return False
@@ -93,21 +93,21 @@ class LifecyclePolicies:
         self._hook_policies = policy_name_by_hook_point(resolved.policies)
         self._validations_changed.set()
         for pool in self._labels:
-            other = before.get(pool) != self._rules.get(pool)
+            rules_changed = before.get(pool) != self._rules.get(pool)
             unread = unread_before.get(pool, NO_INVALID_RULES).interruption != self.unread_of(pool).interruption
             renamed = event_policies_before.get(pool) != self._event_policies.get(pool)
             renamed = renamed or hook_policies_before.get(pool) != self._hook_policies.get(pool)
-            if other or unread or renamed:
+            if rules_changed or unread or renamed:
                 changes.nodeclaims |= {claim.name for claim in self._cache.nodeclaims_of_nodepool(pool)}
-            if other:
+            if rules_changed:
                 changes.pods = True
-            if other or unread_before.get(pool) != self._unread.get(pool):
+            if rules_changed or unread_before.get(pool) != self._unread.get(pool):
                 changes.nodepools |= {pool} & self._cache.nodepools.keys()
                 self._cache.planner_changes.disruption_changes += 1
         return True
 
     def _update_nodepool_labels(self, changes: ChangeSet) -> bool:
-        """Whether there are other NodePools now, or others of them carry a label that may be asked for."""
+        """Whether NodePools were added or removed, or their labels changed, by which policies select."""
         changed = False
         for name in (*changes.nodepools, *changes.deleted_nodepools):
             view = self._cache.nodepools.get(name)
@@ -122,15 +122,15 @@ class LifecyclePolicies:
     # --- queries ---
 
     def rules_of(self, pool: str) -> LifecycleRules | None:
-        """None where no policy says anything."""
+        """None if no policy applies."""
         return self._rules.get(pool)
 
     def event_policies_of(self, pool: str) -> dict[str, str]:
-        """By kind of AWS's events, the names of the policies that say something of it."""
+        """By kind of AWS event, the names of the policies with a rule for it."""
         return dict(self._event_policies.get(pool, {}))
 
     def hook_policies_of(self, pool: str) -> dict[str, str]:
-        """By point, the name of the policy whose hooks count."""
+        """By hook point, the name of the policy whose hooks apply."""
         return dict(self._hook_policies.get(pool, {}))
 
     def unread_of(self, pool: str) -> InvalidRules:
@@ -141,14 +141,14 @@ class LifecyclePolicies:
         return deadlines_of(self.rules_of(pool), self._default_deadlines)
 
     def not_ready_grace_periods(self) -> dict[str, timedelta]:
-        """By NodePool where a policy says how long a NotReady node is waited for."""
+        """Of NodePools with a policy that sets it."""
         default = self._default_deadlines.not_ready_grace
         return {
             pool: not_ready_grace_of(rules, default) for pool, rules in self._rules.items() if rules.not_ready_grace
         }
 
     def not_ready_grace_of(self, pool: str) -> timedelta:
-        """How long a node of this NodePool that is away is waited for."""
+        """How long pods wait for a NotReady node of this NodePool."""
         return not_ready_grace_of(self._rules.get(pool), self._default_deadlines.not_ready_grace)
 
     # --- reports ---

@@ -26,18 +26,18 @@ from tenure.model.nodeclaim.state import Phase
 from tenure.scheduling.disruption.cost import offering_price
 
 _PRICE_DIGITS: Final = 5
-"""AWS has no more."""
+"""AWS prices have no more digits."""
 _MILLI: Final = 1000
 
 
 def meter_of(temporal: Client) -> MetricMeter:
-    """That of the worker's metrics; one that records nothing where there are none."""
+    """The meter of the worker's metrics; without metrics, one that records nothing."""
     runtime = temporal.service_client.config.runtime
     return runtime.metric_meter if runtime else MetricMeter.noop
 
 
 def monitor_endpoints(meter: Meter) -> Endpoints:
-    """Whether APIs answer, as a metric."""
+    """Record as a metric whether APIs respond."""
     gauge = metrics.ENDPOINT_UNREACHABLE.bind(meter)
     return Endpoints(lambda endpoint, unreachable: gauge.record(int(unreachable), endpoint=endpoint))
 
@@ -78,7 +78,7 @@ class _NodeClaimSample(NamedTuple):
 
 
 class NodeClaimMetrics:
-    """From the conditions and annotations on the objects, which outlive any worker."""
+    """Computed from conditions and annotations of the objects, which outlive any worker."""
 
     def __init__(self, cache: ClusterCache, cluster_pause: ClusterPause, meter: Meter) -> None:
         self._cache, self._cluster_pause = cache, cluster_pause
@@ -151,7 +151,7 @@ class NodeClaimMetrics:
 
 
 def phase_of(claim: NodeClaimFact) -> Phase:
-    """As the conditions of a NodeClaim tell it."""
+    """The phase according to the conditions of a NodeClaim."""
     if claim.instance_terminating:
         return Phase.TERMINATION
     if claim.deleting:
@@ -164,7 +164,7 @@ def phase_of(claim: NodeClaimFact) -> Phase:
 
 
 class NodePoolMetrics:
-    """The capacity of NodePools' launched NodeClaims, as the NodePools' status has it, and their limits."""
+    """The limits of NodePools, and the capacity of their launched NodeClaims, as in the status of a NodePool."""
 
     def __init__(self, cache: ClusterCache, meter: Meter) -> None:
         self._cache = cache
@@ -173,7 +173,7 @@ class NodePoolMetrics:
         self._claims: dict[str, tuple[str, dict[str, int]]] = {}
         """NodePool and resources, by NodeClaim."""
         self._used: dict[str, dict[str, int]] = {}
-        """By NodePool. Only NodeClaims that change are counted again."""
+        """By NodePool, updated only for NodeClaims that change."""
 
     def update(self, changes: ChangeSet) -> None:
         for name in {*changes.nodeclaims, *(claim.name for claim in changes.deleted_nodeclaims.values())}:
@@ -208,7 +208,7 @@ class NodePoolMetrics:
 
 
 def _iter_samples(amounts_by_pool: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[tuple[str, str], float]]:
-    """With Karpenter's names and units of resources."""
+    """With the resource names and units of Karpenter's metrics."""
     for pool, amounts in amounts_by_pool.items():
         for name, amount in amounts.items():
             yield (pool, name.lower().replace("-", "_")), amount / _MILLI if name == resources.CPU else amount
@@ -219,8 +219,8 @@ _OfferingKey = tuple[str, str, str]
 
 
 class OfferingMetrics:
-    """Records only what changed: a region has tens of thousands of offerings. Those that EC2 refused lately are known
-    to the Provisioning workflow, not here."""
+    """Records only changes, since a region has tens of thousands of offerings. Offerings that EC2 recently rejected
+    count as available here: only the Provisioning workflow knows them."""
 
     def __init__(self, meter: Meter) -> None:
         self._cores = metrics.CLOUDPROVIDER_INSTANCE_TYPE_CPU_CORES.bind(meter)
@@ -232,7 +232,7 @@ class OfferingMetrics:
         self._lock = threading.Lock()
 
     def record(self, catalogue: Catalogue) -> None:
-        """Takes a tenth of a second when much is new, so that it is best called in a thread."""
+        """Call it in a thread: many changes take a tenth of a second."""
         with self._lock:
             self._record_sizes(catalogue)
             self._record_offerings(_offerings_of(catalogue))
@@ -258,7 +258,7 @@ class OfferingMetrics:
 
 
 def _offerings_of(catalogue: Catalogue) -> dict[_OfferingKey, tuple[bool, float]]:
-    """Available when it is under some class; of several reservations the price is one and the same."""
+    """An offering is available if it is under any NodeClass. Several reservations have the same price."""
     found: dict[_OfferingKey, tuple[bool, float]] = {}
     for types in catalogue.by_node_class.values():
         for one in types:

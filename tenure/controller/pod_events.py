@@ -1,7 +1,7 @@
-"""NodeClaims' `status.lastPodEventTime`, from which `consolidateAfter` counts, for the next host.
+"""Writes `status.lastPodEventTime` of NodeClaims, from which `consolidateAfter` counts, for the next host.
 
-As Karpenter does, it is written at once and then at most every ten seconds (reference 3.9), except on nodes that AWS
-takes back."""
+As in Karpenter, the first event is written at once, later ones at most every ten seconds (reference 3.9). Nodes that
+AWS reclaims are skipped."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,19 +18,19 @@ from tenure.model.errors import Fault
 log = structlog.get_logger(__name__)
 
 MIN_WRITE_INTERVAL: Final = timedelta(seconds=10)
-"""Between two writes to one NodeClaim, and before one that failed is tried again."""
+"""Between two writes to one NodeClaim, also after a failed one."""
 POLL_SECONDS: Final = 1.0
-"""Seconds, while some wait for their turn."""
+"""Seconds between checks while NodeClaims wait for MIN_WRITE_INTERVAL."""
 MAX_CONCURRENT_WRITES: Final = 4
 
 
 class LastPodEventWriter:
-    """`collect` after every burst of changes; run `run` in a task once every kind is known."""
+    """Call `collect` after every burst of changes; run `run` in a task once every kind is synced."""
 
     def __init__(self, cache: ClusterCache, claims: Claims, now: Callable[[], datetime]) -> None:
         self._cache, self._claims, self._now = cache, claims, now
         self._waiting: set[str] = set()
-        """NodeClaims whose pods have moved."""
+        """NodeClaims with unwritten pod events."""
         self._tried: dict[str, datetime] = {}
         self._changed = asyncio.Event()
 
@@ -50,7 +50,7 @@ class LastPodEventWriter:
                 self._changed.set()
 
     async def write(self) -> None:
-        """Those whose turn it is."""
+        """Write the NodeClaims that are due."""
         now = self._now()
         self._tried = {name: at for name, at in self._tried.items() if now - at < MIN_WRITE_INTERVAL}
         ready = sorted(self._waiting - self._tried.keys() - self._cache.early_evicted - self._cache.interrupted)

@@ -1,7 +1,7 @@
 """The worker process: probes, logs, memory, and the lease of another controller.
 
-Nothing may be done while Karpenter works on the same objects: `worker.py` takes work only between
-`wait_until_released` and `wait_until_acquired`, and the host gives up the watch by itself as well."""
+Tenure must not act while Karpenter manages the same objects. `worker.py` takes work only between `wait_until_released`
+and `wait_until_acquired`, and the host of the watch checks the lease separately."""
 
 import asyncio
 import ctypes
@@ -21,7 +21,7 @@ from tenure.model.errors import Fault
 
 @dataclass
 class Readiness:
-    """What `/readyz` says; empty when there is nothing to wait for."""
+    """`why_not`: the response of `/readyz`; empty when ready."""
 
     why_not: str = "starting"
 
@@ -30,14 +30,14 @@ class Readiness:
 
 
 class Health:
-    """Serves both probes on one port until closed; on port 0 it serves none."""
+    """Serves both probes on one port until closed; port 0 serves none."""
 
     def __init__(self, port: int, not_ready: Callable[[], str]) -> None:
         self._port, self._not_ready = port, not_ready
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
-        """Raises OSError when the port is taken."""
+        """Raises OSError when the port is in use."""
         if not self._port:
             return
         app = web.Application()
@@ -62,7 +62,7 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "error": logging.ERROR}
 
 
 def configure_logging(level: Literal["debug", "info", "error"], form: Literal["json", "console"]) -> None:
-    """Libraries are heard from warnings upwards only."""
+    """Libraries log only warnings and errors."""
     least = _LEVELS[level]
     logging.basicConfig(
         level=max(least, logging.WARNING), stream=sys.stdout, format="%(levelname)s %(name)s %(message)s"
@@ -80,10 +80,10 @@ def configure_logging(level: Literal["debug", "info", "error"], form: Literal["j
 
 
 TRIM_INTERVAL_SECONDS: Final = 60.0
-"""Seconds. It takes milliseconds, in a thread, and of the interpreter's time nothing."""
+"""Seconds. Trimming takes milliseconds in a thread, without the GIL."""
 MAX_ARENAS: Final = 2
 _M_ARENA_MAX: Final = -8
-"""Of glibc's malloc.h."""
+"""From glibc's malloc.h."""
 
 
 def limit_arenas() -> None:
@@ -94,7 +94,7 @@ def limit_arenas() -> None:
 
 
 async def trim_memory() -> None:
-    """Until it is cancelled; at once where the system's allocator is another."""
+    """Runs until cancelled; returns at once if the allocator is not glibc's."""
     trim = _glibc_function("malloc_trim")
     while trim:
         await asyncio.sleep(TRIM_INTERVAL_SECONDS)
@@ -112,7 +112,7 @@ LEASE_POLL_SECONDS = 10.0
 
 
 class KarpenterLease:
-    """The holder of the lease `name` in any namespace; an empty name disables the search. Both calls end on `stop`."""
+    """The lease `name` in any namespace; an empty name disables the search. Both waits end when `stop` is set."""
 
     def __init__(
         self, leases: Leases, name: str, stop: asyncio.Event, *, poll_seconds: float = LEASE_POLL_SECONDS
@@ -133,7 +133,7 @@ class KarpenterLease:
             await self._sleep()
 
     async def wait_until_acquired(self) -> None:
-        """Until somebody does. An API server that does not answer is no sign of anybody."""
+        """Wait until another controller holds the lease. A failed read does not count as a holder."""
         while not self._stop.is_set():
             await self._sleep()
             try:

@@ -1,6 +1,6 @@
-"""`tenure rebuild`: workflows, Schedules and search attributes that Temporal lacks, and their start.
+"""`tenure rebuild`: finds and starts workflows, Schedules and search attributes that Temporal lacks.
 
-The cluster is listed once into the same caches, digests and starts that a session uses, so that both start the same."""
+The cluster is listed once, and the caches, digests and starts are those of a session, so that both start the same."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -62,7 +62,7 @@ class Snapshot:
         now: datetime,
         number: int,
     ) -> None:
-        """`objects` by the plural of their kind. `number`: of these observations; later ones have higher numbers."""
+        """`objects`: by plural. `number`: of these observations; later ones have higher numbers."""
         self.settings, self.now = settings, now
         self._cluster = WatchedCluster(settings, kube, lambda: now)
         self.cache = self._cluster.cache
@@ -90,7 +90,7 @@ class Snapshot:
 
     @property
     def synced_kinds(self) -> SyncedKinds:
-        """All of it; but no plan has said yet where pods that wait will go."""
+        """All kinds are synced, but no plan has nominated nodes to pending pods yet."""
         until = self.now + WARM_UP if needs_plan(self.cache, self.now) else None
         return SyncedKinds(
             nodeclaims=True, nodes=True, pods=True, nodepools=True, nodeclasses=True, warm_up_until=until
@@ -99,14 +99,14 @@ class Snapshot:
     def start(
         self, notifier: WorkflowNotifier, claims: Sequence[NodeClaimFact], pools: set[str], node_classes: set[str]
     ) -> None:
-        """Workflows of these, each with what there is to tell it; those that run meanwhile know it already."""
+        """Start the workflows of these objects with their observations. Those that run by now have them already."""
         notifier.notify(ChangeSet(nodepools=pools, nodeclasses=node_classes), self.synced_kinds, self.now)
         for claim in claims:
             notifier.restart_workflow(claim, self.synced_kinds, self.now)
 
 
 async def read(kube: KubeAdapters, settings: ControllerSettings, now: datetime) -> Snapshot:
-    """Raises Fault where the API server does not answer or refuses."""
+    """Raises Fault when the API server does not respond or rejects a request."""
     number = CLOCK.next_number()
     *first, last = READ
     lists = await asyncio.gather(*(Objects(kube.client, one).list() for one in first))
@@ -122,20 +122,20 @@ _POLL_SECONDS: Final = 0.05
 
 
 class Discrepancy(Value):
-    """Something that is in the cluster and not in Temporal, or the other way round."""
+    """An object without its workflow, Schedule or search attribute, or a workflow without its object."""
 
     kind: Kind
     name: str
     workflow: str = ""
-    """Its id, or that of the Schedule."""
+    """The ID of the workflow or Schedule."""
     is_orphaned: bool = False
-    """A workflow runs whose object is gone; else it is the workflow that is missing."""
+    """True for a workflow whose object is gone; False for a missing workflow."""
 
 
 async def list_running_workflows(temporal: Client, cluster: str) -> frozenset[str]:
-    """The lives and coordinators that visibility shows.
+    """The NodeClaim workflows and coordinators that visibility shows.
 
-    To be asked before the cluster is read: then no workflow is taken for one whose object is gone."""
+    Call it before the cluster is read, so that no new workflow looks orphaned."""
     nodeclaim_workflows, coordinators = (
         await list_nodeclaim_workflows(temporal, cluster),
         await list_coordinators(temporal, cluster),
@@ -163,12 +163,12 @@ class Rebuild:
         ]
 
     async def repair(self, found: Sequence[Discrepancy], window: BatchWindow, *, events: str = "") -> None:
-        """`events`: the queue of EC2's. Raises RPCError, BadInput, and TryLater where Temporal stops accepting."""
+        """`events`: the queue of EC2 events. Raises RPCError, BadInput, and TryLater if Temporal accepts no signal."""
         kinds = {one.kind for one in found}
         if "SearchAttribute" in kinds:
             await register_attributes(self._temporal)
         if singletons := {one.workflow for one in found if one.kind == "Cluster"}:
-            # No others: one that reads a queue may know it from a worker, and these settings may not.
+            # Only missing ones: a running Interruption workflow may know its queue from a worker, unlike this call.
             await start_singletons(self._temporal, self._cluster, window, events=events, only=singletons)
         if "Schedule" in kinds:
             await start_schedules(self._temporal, self._cluster)
@@ -189,7 +189,7 @@ class Rebuild:
     # --- discrepancies ---
 
     async def _missing_attributes(self) -> list[Discrepancy]:
-        """None where these credentials may not see them, as a worker's need not."""
+        """Empty if these credentials may not list search attributes, which a worker does not need either."""
         existing = await list_attributes(self._temporal)
         if existing is None:
             return []
@@ -225,7 +225,7 @@ class Rebuild:
         ]
 
     async def _orphaned_workflows(self) -> list[Discrepancy]:
-        """Workflows without their object; each looks for itself before it believes that."""
+        """Workflows without their object. Each verifies that with a live read before it ends."""
         cache, cluster = self._snapshot.cache, self._cluster
         pools, classes, nodeclaims = ids.nodepool(cluster, ""), ids.nodeclass(cluster, ""), ids.nodeclaims(cluster)
         objects: dict[str, tuple[Kind, set[str]]] = {
@@ -246,11 +246,10 @@ class Rebuild:
         claims = self._snapshot.cache.nodeclaims
         return {self._notifier.workflow_id(claims[name]): claims[name] for name in sorted(claims)}
 
-    # --- asking, and waiting ---
+    # --- requests to Temporal ---
 
     async def _unknown_to_temporal(self, keys: Iterable[str], exists: Callable[[str], Awaitable[bool]]) -> list[str]:
-        """Those that Temporal itself does not know, whatever visibility shows: that comes later, and after a restore it
-        may be of another time."""
+        """The keys that Temporal itself does not know. Visibility lags, and after a restore it may be older."""
 
         async def is_known(key: str) -> bool:
             async with self._limit:
@@ -264,14 +263,14 @@ class Rebuild:
         try:
             described = await self._temporal.get_workflow_handle(key).describe()
         except RPCError as error:
-            return _is_not_found(error)
+            return _false_if_not_found(error)
         return described.status is WorkflowExecutionStatus.RUNNING
 
     async def _is_scheduled(self, key: str) -> bool:
         try:
             await self._temporal.get_schedule_handle(key).describe()
         except RPCError as error:
-            return _is_not_found(error)
+            return _false_if_not_found(error)
         return True
 
     async def _until_sent(self) -> None:
@@ -293,8 +292,8 @@ class Rebuild:
             await asyncio.sleep(_POLL_SECONDS)
 
 
-def _is_not_found(error: RPCError) -> bool:
-    """False: it is not there. Raises what says something else."""
+def _false_if_not_found(error: RPCError) -> bool:
+    """False for an object that does not exist. Raises any other error."""
     if error.status is not RPCStatusCode.NOT_FOUND:
         raise error
     return False

@@ -1,6 +1,6 @@
-"""Objects against open workflows, every few minutes, repaired in both directions.
+"""Compares objects with open workflows every few minutes, and repairs differences in both directions.
 
-The visibility store lags, so young objects and workflows are left alone."""
+The visibility store lags, so young objects and workflows are skipped."""
 
 from collections.abc import AsyncIterator, Collection, Set
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ _PAGE: Final = 500
 
 
 async def list_nodeclaim_workflows(client: Client, cluster: str) -> dict[str, datetime]:
-    """The NodeClaim workflows that run, and when each was started."""
+    """Running NodeClaim workflows by ID, with their start times."""
     running = "WorkflowType = 'NodeClaim' AND ExecutionStatus = 'Running'"
     query = f"{running} AND WorkflowId STARTS_WITH '{ids.nodeclaims(cluster)}'"
     return {one.execution.workflow_id: one.start_time.ToDatetime(UTC) async for one in _list_executions(client, query)}
@@ -39,7 +39,7 @@ async def list_coordinators(client: Client, cluster: str) -> list[str]:
 
 
 async def _list_executions(client: Client, query: str) -> AsyncIterator[WorkflowExecutionInfo]:
-    """As the service tells it: the client reads all search attributes, for which a thousand lives take a second."""
+    """Calls the service directly: the client decodes all search attributes, a second per thousand workflows."""
     request = ListWorkflowExecutionsRequest(namespace=client.namespace, query=query, page_size=_PAGE)
     while True:
         response = await client.workflow_service.list_workflow_executions(request, retry=True)
@@ -77,7 +77,7 @@ def repair_nodeclaim_workflows(
     known: SyncedKinds,
     now: datetime,
 ) -> tuple[int, int]:
-    """How many lives were started and how many were told that their NodeClaim is gone."""
+    """The number of started workflows, and of workflows notified that their NodeClaim is gone."""
     claims = {notifier.workflow_id(claim): claim for claim in cache.nodeclaims.values()}
     missing = [claim for key, claim in claims.items() if key not in running and needs_workflow(claim)]
     started = [claim for claim in missing if now - claim.created > YOUNG]
@@ -93,11 +93,11 @@ def repair_nodeclaim_workflows(
 
 
 def needs_workflow(claim: NodeClaimFact) -> bool:
-    """One that is going and no longer carries our finalizer has had its life."""
+    """False for a deleting NodeClaim without Tenure's finalizer: its workflow has completed."""
     return not claim.deleting or labels.TERMINATION_FINALIZER in claim.finalizers
 
 
 def _discard_stale(prefixes: tuple[str, ...], known: Set[str], signal_queue: SignalQueue) -> None:
-    """Forget signals that were sent to workflows that have neither object nor run."""
+    """Forget signals to workflows that have neither an object nor a run."""
     for key in [key for key in signal_queue.sent if key.startswith(prefixes) and key not in known]:
         signal_queue.discard(key)

@@ -1,4 +1,4 @@
-"""One session of the controller in this process: one object per concern, and the loop that publishes changes to them.
+"""One session of the controller: one object per concern, and the loop that publishes changes to them.
 
 `ClusterController` makes a new one at every start. Only state in Kubernetes and Temporal outlives it.
 """
@@ -47,13 +47,13 @@ from tenure.model.plan import PlanOutcome, PlanRequest
 log = structlog.get_logger(__name__)
 
 GATHER_SECONDS: Final = 0.1
-"""For which changes are gathered into a batch."""
+"""Seconds during which changes are collected into a batch."""
 REST_FACTOR: Final = 4
-"""Times as long as the last batch took, no batch is made: most of the process is for activities and workflows."""
+"""Pause after a batch, in multiples of its duration: most of the process is for activities and workflows."""
 MAX_REST_SECONDS: Final = 0.6
 """Shorter than the idle time that closes a batch of pods."""
 _RESYNC_FIRST: Final = (3.0, 45.0)
-"""Seconds before the first two: for objects deleted while no process watched, and for those that were too young."""
+"""Seconds before the first two resyncs: for objects deleted while no process watched, and for young ones."""
 _RESYNC_EVERY: Final = 180.0
 _SYNC_EVERY: Final = 0.5
 
@@ -71,7 +71,7 @@ class ControllerSession:
         now: Callable[[], datetime],
         endpoints: Endpoints | None = None,
     ) -> None:
-        """`sent`: digests of what the session before has signaled. `endpoints`: those of the process."""
+        """`sent`: digests that earlier sessions signaled. `endpoints`: of the process."""
         meter = meter_of(temporal)
         self.sent, self._now = sent, now
         self._awake = asyncio.Event()
@@ -119,7 +119,7 @@ class ControllerSession:
             self.cluster.cache.subscribe(ChangeBatch, concern.on_changes)
 
     async def run(self) -> None:
-        """Until cancelled. What needs every kind starts once all are synced."""
+        """Runs until cancelled. Tasks that need every kind start once all are synced."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.cluster.run(), name="watch-cluster")
@@ -140,7 +140,7 @@ class ControllerSession:
         await self.provisioning.planner_client.close()
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
-        """A retry of a plan that is under way joins it, so that nothing is created twice."""
+        """A retry joins the running plan, so that nothing is created twice."""
         return await self._single_flight.run(f"plan/{request.plan_id}", lambda: self.provisioning.plan(request))
 
     async def compute_disruption(self, request: DisruptionDecisionRequest) -> DisruptionDecision:
@@ -175,7 +175,7 @@ class ControllerSession:
             try:
                 await self.provisioning.provisioner.sync_planner()
             except Fault as fault:
-                log.warning("planner not fed", fault=str(fault))
+                log.warning("planner sync failed", fault=str(fault))
                 await asyncio.sleep(1.0)
             await asyncio.sleep(_SYNC_EVERY)
 

@@ -20,7 +20,7 @@ KARPENTER_LEASE: Final = "karpenter-leader-election"
 class ControllerSettings:
     cluster: str
     task_queue: str
-    """Where the workflows run that are started here."""
+    """Of the workflows that this process starts."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     window: BatchWindow = field(default_factory=BatchWindow)
     planning: PlanSettings = field(default_factory=PlanSettings)
@@ -28,11 +28,11 @@ class ControllerSettings:
     nominate_pods: bool = False
     """Tell kube-scheduler where pods with pod affinity, spread or host ports are expected."""
     namespace: str = "tenure"
-    """The worker's own, which carries a pause of the whole cluster."""
+    """The worker's namespace; its annotation pauses the whole cluster."""
     karpenter_lease: str = KARPENTER_LEASE
     """Karpenter's leader lease; empty switches the check off."""
     gates: frozenset[str] = frozenset()
-    """The feature gates that are on."""
+    """The enabled feature gates."""
 
 
 _KINDS: Final[Mapping[FeatureGate, Sequence[Resource]]] = {
@@ -47,7 +47,7 @@ def gated_kinds(gates: Collection[str]) -> list[Resource]:
 
 
 async def check(client: KubeClient, gates: Mapping[str, bool]) -> None:
-    """Raises BadInput for a kind that cannot be read although it is watched: it would hold up every plan."""
+    """Raises BadInput for a watched kind that cannot be listed: it would block every plan."""
     await _check_readable(client, LIFECYCLE_POLICIES)
     for gate, found in _KINDS.items():
         for kind in found if gates[gate] else ():

@@ -1,7 +1,7 @@
 """How long nodes took to launch, register and initialize, by NodePool and instance type.
 
-Read from the transition times of conditions, so that a new host learns from live NodeClaims. The expectation for a new
-node is part of its workflow's signal."""
+They are computed from the transition times of conditions, so that a new host knows them from live NodeClaims. A signal
+carries the expected durations of a new node to its workflow."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -19,17 +19,17 @@ from tenure.policy.lifecycle.initialization import decide_expected, default_expe
 Step = Literal["launch", "registration", "initialization"]
 STEPS: Final[tuple[Step, ...]] = get_args(Step)
 MAX_SAMPLES: Final = 50
-"""Nodes by NodePool, instance type and phase."""
+"""Per NodePool, instance type and phase."""
 MAX_TYPES: Final = 20
-"""Instance types that a workflow receives: the latest seen in its NodePool."""
+"""Instance types that a workflow receives: the latest in its NodePool."""
 
 
 class StartupDurations:
     def __init__(self, cache: ClusterCache, deadlines_of: Callable[[str], Deadlines]) -> None:
-        """`deadlines_of` a NodePool: a node over its deadline failed, so its duration is not typical."""
+        """`deadlines_of`: by NodePool. A duration beyond the deadline is not typical, since the node failed."""
         self._cache, self._deadlines_of = cache, deadlines_of
         self._samples: dict[tuple[str, str], dict[Step, deque[float]]] = {}
-        """By NodePool and instance type; the one that was added to last comes last."""
+        """By NodePool and instance type, the latest update last."""
         self._recorded: dict[str, set[Step]] = {}
         """By UID of a NodeClaim."""
         self._expected: dict[str, ExpectedDurations] = {}
@@ -46,14 +46,14 @@ class StartupDurations:
                 self._record(claim)
 
     def expected_durations(self, pool: str) -> ExpectedDurations:
-        """Of a node of this NodePool, by its instance type where enough is known, else as the pool's, else as all."""
+        """For a new node of this NodePool: by instance type; else as in the pool, as in all pools, or by deadline."""
         known = self._expected.get(pool)
         if known is None:
             known = self._expected[pool] = self._compute_expected(pool)
         return known
 
     def forget_expected(self) -> None:
-        """Deadlines changed, by which the unknown is reckoned."""
+        """After a change of deadlines, from which unknown durations are derived."""
         self._expected.clear()
 
     def _record(self, claim: NodeClaimFact) -> None:

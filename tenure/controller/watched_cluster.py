@@ -1,6 +1,6 @@
-"""The cluster as this process sees it: caches, decisions from them alone, and the list-watches that feed them.
+"""The cluster as this process sees it: caches, decisions based on them alone, and the list-watches that fill them.
 
-Kinds begin to work as they sync; there is no gate that waits for all.
+Each kind takes effect as it syncs; nothing here waits for all kinds.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class WatchedCluster:
                 group.create_task(self._run_buffers(self.buffers), name="watch-buffers")
 
     async def wait_until_synced(self) -> None:
-        """Until every kind is known, since a plan looks at all of them."""
+        """Wait for every kind, since a plan needs all of them."""
         for watch in self._watches.values():
             await watch.synced.wait()
 
@@ -81,14 +81,14 @@ class WatchedCluster:
         return all(self._watches[one.plural].synced.is_set() for one in kinds)
 
     def stale_kinds(self, within: float) -> list[str]:
-        """The kinds that were not heard of in the last `within` seconds."""
+        """The kinds that are not synced, or whose state is more than `within` seconds old."""
         return [name for name, watch in self._watches.items() if not watch.is_fresh(within)]
 
     def is_disconnected(self) -> bool:
         return all(watch.cut_since is not None for watch in self._watches.values())
 
     def on_deltas(self, kind: str, deltas: list[Delta]) -> None:
-        """Of a kind by its plural; for `rebuild` and `adopt` too, which list once and watch nothing."""
+        """`kind`: the plural. `rebuild` and `adopt` call it too; they list once and watch nothing."""
         if self.buffers and kind in _BUFFER_KINDS:
             self.buffers.on_deltas(kind, deltas)
         elif kind == resources.LIFECYCLE_POLICIES.plural:
@@ -103,7 +103,7 @@ class WatchedCluster:
         self.cache.requeue_pods()
 
     async def _run_buffers(self, buffers: CapacityBuffers) -> None:
-        """Once they are known, since a PodTemplate that is not known yet is not one that is missing."""
+        """Wait until buffers and PodTemplates are synced, since an unknown PodTemplate must not count as missing."""
         for kind in _BUFFER_KINDS:
             await self._watches[kind].synced.wait()
         await buffers.run()

@@ -68,7 +68,7 @@ class SignalController:
             self._cluster.pause.notify(self._settings.cluster, self._signal_queue, CLOCK.next_number())
 
     async def resync(self, known: Callable[[], SyncedKinds]) -> None:
-        """Objects against open workflows; `known` is asked once these are listed."""
+        """Compare objects with open workflows. `known` is called after the workflows are listed."""
         cache = self._cluster.cache
         running = await list_nodeclaim_workflows(self._temporal, self._settings.cluster)
         coordinators = await list_coordinators(self._temporal, self._settings.cluster)

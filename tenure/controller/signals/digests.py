@@ -1,7 +1,7 @@
-"""Observations for workflows, computed from the cache's facts.
+"""Observations for workflows, computed from cached facts.
 
-Only what the phase of a NodeClaim decides on may differ, so that an undisturbed node costs five signals: it exists; its
-Node came; it is ready and nothing holds it up; it emptied; it is being deleted."""
+An observation contains only fields that matter in the phase of the NodeClaim. An undisturbed node therefore costs five
+signals: it exists, its Node joined, it is Ready and unblocked, it became empty, and it is being deleted."""
 
 import hashlib
 from collections.abc import Iterable
@@ -26,10 +26,10 @@ from tenure.policy.lifecycle.repair import repair_conditions
 from tenure.scheduling.not_ready_grace import NotReadyGrace
 
 SETTLE_TIME: Final = timedelta(seconds=10)
-"""What holds up a node that just became Ready is not worth a signal before it has held for so long."""
+"""A Ready node must be blocked for this long before its blockers are signaled."""
 
 EXPECTED_PODS_DELAY: Final = timedelta(minutes=1)
-"""A node that is up waits so long for its pods before it is worth a signal."""
+"""An initialized node waits this long for its expected pods before they are signaled."""
 
 UNHEALTHY_DELAY: Final = timedelta(minutes=1)
 """A starting node may be unhealthy for this long, or for half of the toleration, before a signal is sent."""
@@ -41,34 +41,34 @@ class NodeClaimView:
     nodes: tuple[NodeFact, ...] = ()
     consolidation: str = ""
     occupied: bool = True
-    """Pods are there that would need a place elsewhere, or it is not known yet."""
+    """Whether pods run there that would need another node, or this is not known yet."""
     expected: bool = False
-    """Pods are nominated to it."""
+    """Whether pods are nominated to it."""
     expected_until: datetime | None = None
     """When the last nomination ends, or ended; None with `expected` means no end in sight."""
     expected_pods: str = ""
-    """Which pods those are."""
+    """Text that names those pods."""
     expected_pods_since: datetime | None = None
     """The earliest time at which they could be bound."""
     vacant_since: datetime | None = None
-    """The latest moment at which the last such pod can have left."""
+    """The latest time at which the last such pod can have left."""
     drift: Drift | None = None
     is_vacancy_unobserved: bool = False
     """The watch did not see the last pod leave: `vacant_since` is the start of the watch."""
     needed_by_buffer: str = ""
-    """The CapacityBuffer that needs the room there."""
+    """The CapacityBuffer that needs headroom there."""
     not_ready: NotReadyGrace | None = None
-    """What an initialized node has used of its grace."""
+    """The NotReady grace of an initialized node."""
     rules: LifecycleRules | None = None
     """The rules of LifecyclePolicies for its NodePool."""
     event_policies: dict[str, str] = field(default_factory=dict)
     """The names of the policies for AWS events, by kind."""
     hook_policies: dict[str, str] = field(default_factory=dict)
-    """The name of the policy whose hooks count, by point."""
+    """The name of the policy whose hooks apply, by hook point."""
     events_unread: str = ""
     """The invalid rules for AWS events."""
     is_repair_enabled: bool = False
-    """The gate NodeRepair is on."""
+    """Whether the gate NodeRepair is on."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,11 @@ def nodeclaim_digest(view: NodeClaimView, now: datetime) -> Digest:
         return Digest(_base_observation(view).model_copy(update={"deleting": True, "disruption": claim.disruption}))
     drift = view.drift
     found = {"drift": drift.reason, "drift_message": drift.message} if drift else {}
-    bare = _base_observation(view).model_copy(update=found)
+    base = _base_observation(view).model_copy(update=found)
     if not nodes:
-        return Digest(bare)
+        return Digest(base)
     node = {"provider_id": claim.provider_id, "node_name": nodes[0].name, "node_count": len(nodes)}
-    joined = bare.model_copy(update=node)
+    joined = base.model_copy(update=node)
     if not claim.registered:
         return Digest(joined)
     digest = (_running_digest if claim.initialized else _starting_digest)(view, joined, nodes[0], now)
@@ -106,13 +106,13 @@ def _base_observation(view: NodeClaimView) -> ObservedNodeClaim:
 
 
 def _pause(view: NodeClaimView) -> str:
-    """The NodeClaim's annotation, or else that of its Node."""
+    """The annotation of the NodeClaim, or else that of its Node."""
     annotations = (view.claim.annotations.get(labels.PAUSE), *(one.annotations.get(labels.PAUSE) for one in view.nodes))
     return next((one for one in annotations if one), "")
 
 
 def _starting_digest(view: NodeClaimView, joined: ObservedNodeClaim, node: NodeFact, now: datetime) -> Digest:
-    """Not Ready says nothing yet; Ready and held up is said once it has lasted; Ready for good is said at once."""
+    """NotReady is reported without reasons, a blocked Ready node after SETTLE_TIME, an unblocked Ready node at once."""
     waiting = waiting_for(view.claim, node)
     if not waiting:
         return Digest(_ready_observation(view, joined, node))
@@ -146,7 +146,7 @@ def _running_digest(view: NodeClaimView, joined: ObservedNodeClaim, node: NodeFa
 
 
 def _expecting_digest(view: NodeClaimView, observed: ObservedNodeClaim, now: datetime) -> Digest:
-    """Pods are expected there. One that is away says that instead."""
+    """Report expected pods after EXPECTED_PODS_DELAY. A NotReady node reports NotReady instead."""
     notify_at = (
         view.expected_pods_since + EXPECTED_PODS_DELAY
         if view.expected_pods_since and not observed.not_ready_since
@@ -159,7 +159,7 @@ def _expecting_digest(view: NodeClaimView, observed: ObservedNodeClaim, now: dat
 
 
 def _with_health(digest: Digest, view: NodeClaimView, node: NodeFact, now: datetime) -> Digest:
-    """A node that starts is NotReady for a while, which is nothing to tell of before it has lasted."""
+    """Add the unhealthy conditions. A starting node is NotReady for a while, so it reports them after a delay."""
     tolerations: dict[tuple[str, str], str] = {
         (one.type, one.status): one.toleration for one in repair_conditions(view.rules)
     }
@@ -194,7 +194,7 @@ def _ready_observation(view: NodeClaimView, joined: ObservedNodeClaim, node: Nod
 
 
 def waiting_for(claim: NodeClaimFact, node: NodeFact) -> tuple[str, ...]:
-    """What still holds up initialization, as the activity that performs it will judge."""
+    """The blockers of initialization, by the rules of the activity that performs it."""
     return decide_waiting_for(
         ready=node.ready,
         taints=[Taint(key=one.key, value=one.value, effect=one.effect) for one in node.taints],
@@ -221,8 +221,8 @@ def nodepool_digest(
     freed: int = 0,
     unread: InvalidRules = NO_INVALID_RULES,
 ) -> ObservedNodePool:
-    """What the pool's status shows, in short; of a static pool, what its number of NodeClaims is decided by. `pauses`:
-    its own annotation, and the cluster's; `freed`: budget headroom that became free."""
+    """A short form of the pool's status; for a static pool also the numbers that decide on its NodeClaims. `pauses`:
+    annotations of the pool and the cluster; `freed`: changes whenever budgets may allow more."""
     claims = tuple(claims)
     launched = [claim for claim in claims if claim.provider_id]
     used = resources.sum_resources(claim.capacity for claim in launched)
@@ -262,8 +262,7 @@ def _static_capacity_fields(pool: NodePoolFact, claims: tuple[NodeClaimFact, ...
 
 
 def nodeclass_digest(node_class: EC2NodeClass, claims: Iterable[NodeClaimFact]) -> ObservedNodeClass:
-    """The number of NodeClaims is included only while the class is being deleted, since only its deletion waits for
-    it."""
+    """The number of NodeClaims is included only while the class is being deleted, since the deletion waits for it."""
     claims, meta = tuple(claims), node_class.metadata
     own = meta.annotations.get(labels.NODECLASS_HASH_VERSION, "")
     return ObservedNodeClass(
@@ -275,7 +274,7 @@ def nodeclass_digest(node_class: EC2NodeClass, claims: Iterable[NodeClaimFact]) 
 
 
 def foreign_stamps(own: str, claims: Iterable[NodeClaimFact], annotation: str) -> str:
-    """The versions of the static hash that are not ours, on an object and the NodeClaims made from it."""
+    """The versions of the static hash other than Tenure's, on an object and its NodeClaims."""
     versions = {own, *(one.annotations.get(annotation, "") for one in claims if not one.deleting)}
     return ", ".join(sorted(versions - {"", HASH_VERSION}))[:60]
 

@@ -1,8 +1,9 @@
-"""Signals the Cluster workflow when a pass may find something new, and NodePools when budgets may allow more.
+"""Signals the Cluster workflow when a disruption pass may decide otherwise, and NodePools when budgets may allow more.
 
-The first at once when nothing was signaled lately, then ever more slowly while things go on changing; a deleted
-NodeClaim makes room and shortens the interval again. The second when a node became initialized, recovered, was put back
-or no longer counts, and only where some node may be disrupted: it has no pods, has drifted, or expires under budget."""
+The Cluster workflow is signaled at once after a quiet time, then at growing intervals while changes continue. A deleted
+NodeClaim frees capacity and resets the interval. A NodePool is signaled when a node was initialized, recovered, lost
+its disruption taint or no longer counts. Some node must also be a candidate: empty, drifted, or expiring under budget.
+"""
 
 import asyncio
 import time
@@ -22,9 +23,9 @@ from workflows import ids
 
 MIN_INTERVAL_SECONDS: Final = 1.0
 MAX_INTERVAL_SECONDS: Final = 10.0
-"""Seconds from one word to the next, at first and at last; Karpenter always takes the last (reference 4.1)."""
+"""Seconds between signals, at first and at most. Karpenter always uses the latter (reference 4.1)."""
 MIN_REST_FACTOR: Final = 4
-"""Times as long as a pass takes the planner, whose other work is placing pods, it is left alone at the least."""
+"""Minimum interval in multiples of the last pass's duration, since the planner also has to schedule pods."""
 SIGNAL: Final = "cluster_changed"
 
 
@@ -48,7 +49,7 @@ class DisruptionTrigger:
         self._notified_changes, self._notified_at = -1, -max_interval
 
     def on_change(self, *, nodeclaims_deleted: bool = False) -> None:
-        """`nodeclaims_deleted`: NodeClaims are."""
+        """`nodeclaims_deleted`: whether NodeClaims were deleted."""
         if nodeclaims_deleted:
             self._interval = self._min_interval
             self._deleted.set()
@@ -61,7 +62,7 @@ class DisruptionTrigger:
         self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled. The first word is that somebody watches again."""
+        """Runs until cancelled. The first signal reports that a process watches again."""
         self.trigger()
         while True:
             await self._changed.wait()
@@ -92,7 +93,7 @@ class DisruptionTrigger:
 
 
 BudgetState = Literal["", "uses", "well"]
-"""Of a node, as budgets count it: not at all; as one that uses them up; as one that does not."""
+"""How budgets count a node: not at all, as one that consumes them, or as healthy."""
 _RELEASING: frozenset[tuple[BudgetState, BudgetState]] = frozenset({("", "well"), ("uses", "well"), ("uses", "")})
 
 
@@ -112,11 +113,11 @@ class BudgetHeadroomNotifier:
         self._initialized = False
 
     def released(self, pool: str) -> int:
-        """Another number whenever its budgets may leave more."""
+        """A number that changes whenever the pool's budgets may allow more."""
         return self._released.get(pool, 0)
 
     def update(self, changes: ChangeSet, known: bool) -> None:
-        """Adds the NodePools that are to be told. `known`: NodeClaims, Nodes and pods are."""
+        """Add the NodePools to signal. `known`: whether NodeClaims, Nodes and pods are synced."""
         if not known:
             return
         names = changes.nodeclaims if self._initialized else set(self._cache.nodeclaims)
@@ -130,7 +131,7 @@ class BudgetHeadroomNotifier:
             changes.nodepools.add(pool)
 
     def _update_state(self, name: str) -> str:
-        """The NodePool whose budgets may leave more; empty for none."""
+        """The NodePool whose budgets may allow more; empty for none."""
         claim = self._cache.nodeclaims.get(name)
         if claim is None or not claim.pool:
             return ""

@@ -1,6 +1,6 @@
 """Effects of NodeClaim lifecycle changes on LifecyclePolicies, pauses, expected durations and budget headroom.
 
-Updated with every burst of changes, before workflows are signaled: it adds to the changes.
+They are updated with every burst of changes, before workflows are signaled, since they add to the changes.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class LifecycleObservers:
         self._headroom_notifier = BudgetHeadroomNotifier(cache, rules_of=policies.rules_of, is_drifted=is_drifted)
 
     def update(self, changes: ChangeSet, known: bool, *, counted: bool) -> None:
-        """`known`: all policies, and the NodePools that they select; `counted`: NodeClaims, Nodes and pods are."""
+        """Synced kinds: `known`: policies and the NodePools that they select; `counted`: NodeClaims, Nodes and pods."""
         if self.policies.update(changes, known):
             self.startup.forget_expected()
         self._cluster_pause.requeue_nodepools(changes)

@@ -1,6 +1,6 @@
-"""From changes in the cache to signals for NodeClaim, NodePool and EC2NodeClass workflows.
+"""Signals changes of the cache to NodeClaim, NodePool and EC2NodeClass workflows.
 
-Kinds that are not synced yet hold back only what depends on them."""
+A kind that is not synced yet delays only the signals that depend on it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -62,8 +62,7 @@ class WorkflowNotifier:
         static_capacity: bool = False,
         node_repair: bool = False,
     ) -> None:
-        """`buffer_needing`: the CapacityBuffer that needs the room on a NodeClaim's node, by its name; empty for
-        none."""
+        """`buffer_needing`: the name of the CapacityBuffer that needs headroom on a NodeClaim's node, or empty."""
         self.cluster, self._deadlines = cluster, deadlines
         self._cache, self._nominations, self._signal_queue = cache, nominations, signal_queue
         self._began, self._number, self._drift, self._buffer_needing = began, number, drift, buffer_needing
@@ -81,7 +80,7 @@ class WorkflowNotifier:
         return self._due.next_due_at()
 
     def notify(self, changes: ChangeSet, known: SyncedKinds, now: datetime) -> None:
-        """Offer a signal for everything that changed, or whose time has come, as far as it is known."""
+        """Enqueue a signal for each object that changed or is due, if the kinds that it depends on are synced."""
         self._notify_deleted_objects(changes, now)
         self._requeue_due(changes, now)
         self._for_each(
@@ -116,7 +115,7 @@ class WorkflowNotifier:
                 self.notify_deleted(name)
 
     def _take_ready(self, names: set[str], kind: str, known: bool) -> set[str]:
-        """What can be told now; the rest is held until enough is known."""
+        """The names that can be signaled now; the others are deferred until their kinds are synced."""
         deferred = self._deferred.pop(kind, set()) | names
         if known:
             return deferred
@@ -181,11 +180,11 @@ class WorkflowNotifier:
         self._signal_queue.enqueue(Signal(workflow_id, "observe", observed, _stored_digest(digest.observed), start))
 
     def _discovered_capacity(self, claim: NodeClaimFact) -> DiscoveredCapacity:
-        """Of a NodeClaim that launches itself; Provisioning knows it for others."""
+        """For a NodeClaim without NodePool, which launches by itself; Provisioning has it for others."""
         return NO_DISCOVERED_CAPACITY if claim.pool or claim.provider_id else self._discovered(claim.node_class)
 
     def _expected_durations(self, claim: NodeClaimFact) -> ExpectedDurations | None:
-        """Of a node that starts; it is worth no signal of its own."""
+        """For a starting node. A change alone causes no signal."""
         starts = claim.pool and not (claim.initialized or claim.deleting)
         return self._observers.startup.expected_durations(claim.pool) if self._observers and starts else None
 
@@ -222,13 +221,13 @@ class WorkflowNotifier:
         )
 
     def _is_occupied(self, claim: NodeClaimFact, nodes: Sequence[NodeFact], now: datetime) -> bool:
-        """Whether pods occupy the node. A node evicted for an interruption counts too: its workflow knows of it."""
+        """Whether pods occupy the node. A node that is evicted early counts too: it must not be disrupted as empty."""
         if claim.name in self._cache.early_evicted or early_eviction_until(nodes, now) is not None:
             return True
         return any(self._cache.occupancy.is_occupied(node.name) for node in nodes)
 
     def _unobserved_since(self, claim: NodeClaimFact) -> datetime | None:
-        """A node that was up before this process watched may have lost its last pod up to that moment."""
+        """The start of the watch, for a node initialized before: its last pod may have left until then."""
         before = claim.initialized_at is not None and claim.initialized_at < self._began
         return self._began if before else None
 
@@ -283,8 +282,8 @@ class WorkflowNotifier:
         node_class = self._cache.nodeclasses.get(name)
         if node_class is None:
             return
-        holders = [claim for claim in self._cache.nodeclaims.values() if claim.node_class == name]
-        observed = nodeclass_digest(node_class, holders)
+        claims = [claim for claim in self._cache.nodeclaims.values() if claim.node_class == name]
+        observed = nodeclass_digest(node_class, claims)
         start = Start("EC2NodeClass", NodeClassState(cluster=self.cluster, name=name), summary=f"EC2NodeClass {name}")
         self._enqueue_observation(ids.nodeclass(self.cluster, name), observed, start)
 

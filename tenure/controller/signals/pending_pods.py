@@ -1,5 +1,6 @@
-"""Which pods need a node and have no answer from an earlier plan, and when Provisioning is signaled: at once for new
-ones, ever more slowly for the same."""
+"""Pods that need a node and have no nomination, and the times at which they are signaled to Provisioning.
+
+New pods are signaled at once, unchanged ones at growing intervals."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,46 +15,45 @@ from tenure.model.observations import ObservedDemand
 from tenure.scheduling.pods import excludes_nodepools, is_reschedulable, provisionable_pods
 
 MIN_SIGNAL_INTERVAL: Final = timedelta(milliseconds=400)
-"""Between signals while pods keep coming; below the idle time that closes a batch."""
+"""Between signals while pods keep arriving; less than the idle time that closes a batch."""
 MIN_RENEW_INTERVAL: Final = timedelta(seconds=10)
 PROMPT_LOSSES: Final = 3
-"""So often a pod that loses its place is demand again at once."""
+"""How often a pod that loses its nomination is pending again at once; later losses are deferred."""
 MAX_RENEW_INTERVAL: Final = timedelta(seconds=60)
-"""Demand that stays is said again after so long, at first and at last."""
+"""Unchanged demand is signaled again after MIN_RENEW_INTERVAL at first, and MAX_RENEW_INTERVAL at most."""
 
 
 class Batcher:
     def __init__(self) -> None:
         self._first_seen: dict[str, datetime] = {}
         self._nominated: set[str] = set()
-        """Pods that wait for the place that a plan gave them."""
+        """Pods that wait for their nominated node."""
         self._losses: dict[str, int] = {}
-        """How often each has lost its place."""
+        """How often each pod lost its nomination."""
         self._deferred_until: dict[str, datetime] = {}
         self._notified: set[str] = set()
         self._notified_at: datetime | None = None
         self._interval = MIN_RENEW_INTERVAL
         self.next_attempt_at: datetime | None = None
-        """When to ask again though nothing changed; None while there is no demand."""
+        """When to call `decide_signal` again without a change; None without pending pods."""
 
     def decide_signal(
         self, pending: Sequence[PodFact], now: datetime, nominated: Collection[str] = ()
     ) -> ObservedDemand | None:
-        """What to say now, without its number; None for nothing. `nominated` wait for the place that they were given.
+        """The signal to send now, without its number; None for none. `nominated`: pods that wait for their node.
 
-        Where pods still run on nodes that go, theirs is the batch: those that are made in the place of such as were
-        evicted meanwhile do not hold it open. A pod that loses its place keeps its turn: it is demand since it first
-        was, and no batch is waited for."""
-        everyone = {pod.uid for pod in pending}
-        self._defer_repeated(self._nominated & everyone, now)
-        lost = self._nominated & everyone
+        While pods still run on terminating nodes, these determine the batch: replacements of evicted pods do not hold
+        it open. A pod that lost its nomination keeps the time at which it was first pending, and waits for no batch."""
+        pending_uids = {pod.uid for pod in pending}
+        self._defer_repeated(self._nominated & pending_uids, now)
+        lost = self._nominated & pending_uids
         self._nominated = set(nominated)
-        self._forget_others(everyone | self._nominated, now)
-        uids = {uid for uid in everyone if self._deferred_until.get(uid, now) <= now}
+        self._forget_others(pending_uids | self._nominated, now)
+        uids = {uid for uid in pending_uids if self._deferred_until.get(uid, now) <= now}
         lost &= uids
         self._notified &= uids - lost
         if not uids:
-            self.next_attempt_at, self._interval = self._next_release_at(everyone), MIN_RENEW_INTERVAL
+            self.next_attempt_at, self._interval = self._next_release_at(pending_uids), MIN_RENEW_INTERVAL
             return None
         due = now if lost else self._due_at(bool(uids - self._notified), now)
         if now < due:
@@ -71,7 +71,7 @@ class Batcher:
         self._notified -= set(uids)
 
     def _defer_repeated(self, lost: Collection[str], now: datetime) -> None:
-        """Defer pods that repeatedly lose their target. The delay before they count as demand again grows each time."""
+        """Defer pods that repeatedly lose their nomination. The delay before they are pending again grows each time."""
         for uid in lost:
             times = self._losses[uid] = self._losses.get(uid, 0) + 1
             if times > PROMPT_LOSSES:
@@ -94,13 +94,13 @@ class Batcher:
 
 
 NO_END: Final = datetime.max.replace(tzinfo=UTC)
-"""No end in sight."""
+"""The nomination has no known end."""
 
 
 def list_pending_pods(
     cache: ClusterCache, nominations: Nominations, not_ready: NotReadyTracker, now: datetime
 ) -> list[PodFact]:
-    """Pods the kube-scheduler found no place for, and those on nodes that are being removed, less the answered."""
+    """Pods that kube-scheduler cannot place and pods on terminating nodes, except nominated ones."""
     return list(classify_pods(cache, nominations, not_ready, now).pending)
 
 
@@ -108,24 +108,24 @@ def list_pending_pods(
 class PendingPods:
     pending: Sequence[PodFact]
     nominated: Collection[str]
-    """UIDs of those that wait for the place that they were given."""
+    """UIDs of pods that wait for their nominated node."""
     next_expiry: datetime | None
-    """When the next of those is demand again, if nothing changes until then."""
+    """When the next nomination expires, if nothing changes until then."""
 
 
 def classify_pods(
     cache: ClusterCache, nominations: Nominations, not_ready: NotReadyTracker, now: datetime
 ) -> PendingPods:
-    """Each pod is looked at once: a storm has hundreds, at every burst of changes."""
-    demand, waiting, lapse = list[PodFact](), set[str](), NO_END
+    """Checks each pod once, since an interruption burst has hundreds of them at every burst of changes."""
+    pending, nominated, next_expiry = list[PodFact](), set[str](), NO_END
     for pod in pods_needing_nodes(cache, now):
-        lapses = _nomination_expires_at(pod, cache, nominations, not_ready, now)
-        if lapses is None or lapses <= now:
-            demand.append(pod)
+        expires_at = _nomination_expires_at(pod, cache, nominations, not_ready, now)
+        if expires_at is None or expires_at <= now:
+            pending.append(pod)
         else:
-            waiting.add(pod.uid)
-            lapse = min(lapse, lapses)
-    return PendingPods(demand, waiting, lapse if lapse < NO_END else None)
+            nominated.add(pod.uid)
+            next_expiry = min(next_expiry, expires_at)
+    return PendingPods(pending, nominated, next_expiry if next_expiry < NO_END else None)
 
 
 def pods_needing_nodes(cache: ClusterCache, now: datetime) -> Iterator[PodFact]:
@@ -135,7 +135,7 @@ def pods_needing_nodes(cache: ClusterCache, now: datetime) -> Iterator[PodFact]:
 
 
 def needs_plan(cache: ClusterCache, now: datetime) -> bool:
-    """Before the first: a pod has no place, also one that kube-scheduler has not come to yet, or loses its own."""
+    """Whether a pod needs the first plan. A pod that kube-scheduler has not tried yet counts too."""
     untried = (pod for pod in cache.pending.values() if pod.untried and not (pod.daemonset or excludes_nodepools(pod)))
     return any(untried) or any(pods_needing_nodes(cache, now))
 
@@ -154,7 +154,7 @@ def waiting_for(cache: ClusterCache, volume_claims: Collection[str]) -> list[str
 def _nomination_expires_at(
     pod: PodFact, cache: ClusterCache, nominations: Nominations, not_ready: NotReadyTracker, now: datetime
 ) -> datetime | None:
-    """`NO_END` while the place is still coming; None for a pod without an answer, or with one that is void."""
+    """`NO_END` while the nominated node is starting; None for a pod without a valid nomination."""
     nomination = nominations.nomination_of(pod.uid)
     if nomination is None:
         return None

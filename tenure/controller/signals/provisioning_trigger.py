@@ -1,4 +1,4 @@
-"""Signals the Provisioning workflow of pods that need a node, after changes or when their time has come."""
+"""Signals pods that need a node to the Provisioning workflow, after changes or when they are due."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -14,7 +14,7 @@ from tenure.model.observations import ObservedDemand
 
 
 class ProvisioningTrigger:
-    """`notify` is handed what there is to say."""
+    """`notify` sends a signal."""
 
     def __init__(
         self,
@@ -27,15 +27,15 @@ class ProvisioningTrigger:
         self._cache, self._nominations, self._not_ready, self._buffers = cache, nominations, not_ready, buffers
         self._notify, self._batcher = notify, Batcher()
         self._next_expiry: datetime | None = None
-        """When a pod is demand again though nothing changed."""
+        """When the next nomination expires."""
 
     @property
     def wake_times(self) -> list[datetime]:
-        """When to look again though nothing changed."""
+        """Times at which to check again without a change."""
         return [one for one in (self._batcher.next_attempt_at, self._next_expiry) if one is not None]
 
     def update(self, changes: ChangeSet, now: datetime, *, known: bool) -> None:
-        """`known`: all pods are."""
+        """`known`: whether pods are synced."""
         self._batcher.renotify(waiting_for(self._cache, changes.volume_claims))
         if known and (changes.pods or any(one <= now for one in self.wake_times)):
             self._notify_if_due(now)

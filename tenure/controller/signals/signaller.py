@@ -1,6 +1,6 @@
 """Signal-with-start of workflows: one signal at a time per workflow, and only changes.
 
-Accepted digests are in `sent`, which is part of the watch's heartbeat: the next host signals only differences."""
+`sent` has the accepted digests. The watch's heartbeat carries it, so that the next host signals only differences."""
 
 import asyncio
 import random
@@ -36,7 +36,7 @@ class Start:
     attributes: TypedSearchAttributes | None = None
     summary: str = ""
     allow_restart: bool = True
-    """Also where a run of this id has completed. False for what lives but once."""
+    """Whether to start it although a run of this ID completed. False for workflows that run only once."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Signal:
     digest: str
     """The digest stored as sent; equal digests are not sent twice."""
     start: Start | None = None
-    """None: only to a workflow that is running."""
+    """None: signal only a running workflow."""
     topic: str = ""
-    """Sets signals of different kinds to one workflow apart: only one of the same topic takes another's place."""
+    """Separates kinds of signals to one workflow: a signal replaces only a waiting one of the same topic."""
 
     @property
     def key(self) -> str:
@@ -86,8 +86,7 @@ class SignalQueue:
         return True
 
     def discard(self, key: str) -> None:
-        """Drop the waiting signal and the sent digest of this workflow, whose object is gone. `key` is that of
-        signals."""
+        """Drop the waiting signal and the sent digest, since the object is gone. `key`: as in `Signal.key`."""
         self._waiting.pop(key, None)
         self.sent.pop(key, None)
 
@@ -119,7 +118,7 @@ class SignalQueue:
                 self._ready.put_nowait(key)
 
     async def _until_sent(self, signal: Signal) -> None:
-        """A newer observation that came while the server did not answer takes this one's place."""
+        """Retry until Temporal accepts the signal. A newer signal that arrives meanwhile replaces it."""
         failures = 0
         while True:
             try:
@@ -167,5 +166,5 @@ class SignalQueue:
                 rpc_timeout=_RPC_TIMEOUT,
             )
         except WorkflowAlreadyStartedError:
-            # It has lived and is over; the object only lingers. `resync.py` looks whether that is so.
-            log.info("workflow is over", workflow=signal.workflow_id)
+            # The workflow completed, and its object probably disappears soon. `resync.py` checks that.
+            log.info("workflow already completed", workflow=signal.workflow_id)

@@ -1,7 +1,7 @@
 """Renewal of certificates and the API key for Temporal while a worker runs.
 
-A new API key is used in place. TLS belongs to the connection: a worker whose files changed stops as on SIGTERM, once
-they are complete, and its supervisor starts it with the new ones."""
+A new API key is used without a restart. TLS files belong to the connection: once changed files are complete, the worker
+stops as on SIGTERM, and its supervisor restarts it with the new files."""
 
 import asyncio
 import random
@@ -17,9 +17,9 @@ from tenure.model.errors import BadInput
 log = structlog.get_logger(__name__)
 
 EVERY: Final = 60.0
-"""Seconds. The kubelet needs about as long until a Secret that changed is in the file."""
+"""Seconds. The kubelet takes about as long to update the files of a changed Secret."""
 SPREAD: Final = 300.0
-"""Seconds within which replicas that saw the same stop, each at a moment of its own."""
+"""Seconds over which replicas that saw the same change spread their restarts."""
 
 
 class ApiKeyClient(Protocol):
@@ -27,7 +27,7 @@ class ApiKeyClient(Protocol):
 
 
 class CertificateWatcher:
-    """Made before the files are used, so that no change is missed."""
+    """Create it before the files are used, so that it misses no change."""
 
     def __init__(
         self, security: Security, stop: asyncio.Event, *, every: float = EVERY, spread: float = SPREAD
@@ -37,7 +37,7 @@ class CertificateWatcher:
         self._last_warning = ""
 
     async def watch(self, client: ApiKeyClient) -> None:
-        """Until it is cancelled, or has the worker stop."""
+        """Runs until cancelled, or until it stops the worker."""
         while True:
             await asyncio.sleep(self._every)
             self._take_key(client)
@@ -46,7 +46,7 @@ class CertificateWatcher:
             pause = random.uniform(0, self._spread)
             names = sorted(self._security.tls_files())
             log.info(
-                "files for Temporal's TLS are new: the worker stops, to start with them",
+                "TLS files for Temporal changed: restarting the worker",
                 files=names,
                 seconds=round(pause),
             )
@@ -63,7 +63,7 @@ class CertificateWatcher:
             return
         if key and key != client.api_key:
             client.api_key = key
-            log.info("Temporal's API key is new, and used from now on")
+            log.info("API key for Temporal replaced")
 
     def _has_changed(self) -> bool:
         """Whether the files changed and are valid. Partly written files are checked again later."""

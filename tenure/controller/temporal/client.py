@@ -31,7 +31,7 @@ RESET_TIMEOUT = timedelta(seconds=3)
 
 
 async def connect(address: str, *, namespace: str, security: Security, metrics_port: int) -> Client:
-    """`metrics_port`: where Prometheus reads; 0 opens no port. Raises `BadInput`."""
+    """`metrics_port`: where Prometheus scrapes; 0 opens no port. Raises `BadInput`."""
     metrics = metrics_at(metrics_port) if metrics_port else None
     try:
         return await Client.connect(
@@ -59,7 +59,7 @@ def metrics_at(port: int) -> PrometheusConfig:
 
 
 def wildcard_address() -> str:
-    """All addresses of this machine: IPv6's where IPv4 gets in by them too, as by default; else IPv4's."""
+    """All addresses of this machine: IPv6 if it accepts IPv4 connections too, as by default; else IPv4."""
     try:
         with socket.socket(socket.AF_INET6) as tried:
             v6_only = tried.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
@@ -72,8 +72,8 @@ def wildcard_address() -> str:
 async def start_singletons(
     temporal: Client, cluster: str, window: BatchWindow, *, events: str = "", only: Collection[str] = ()
 ) -> None:
-    """Start Watch, Provisioning, Cluster and Interruption: one each, by the first worker to try. Running workflows
-    receive `window` and `events`, the name of EC2's queue. `only`: limits the start to these workflow IDs."""
+    """Start the Watch, Provisioning, Cluster and Interruption workflows that do not run yet. Running ones receive
+    `window` and `events`, the name of the queue of EC2 events. `only`: limits the start to these workflow IDs."""
     named: dict[str, Any] = {"start_signal": "set_queue", "start_signal_args": [QueueSetting(queue=events)]}
     opened: dict[str, Any] = {"start_signal": "set_batch_window", "start_signal_args": [window]}
     pods = ProvisioningState(cluster=cluster, window=window)
@@ -90,7 +90,7 @@ async def start_singletons(
 
 
 async def reset_sticky_queue(temporal: Client, workflow_id: str) -> None:
-    """Its next task goes to any worker: the one that has it in its cache, and that it would wait for, may be gone."""
+    """Let any worker take its next task. Otherwise the task waits for the worker that cached it and may be gone."""
     request = ResetStickyTaskQueueRequest(
         namespace=temporal.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
     )
@@ -98,4 +98,4 @@ async def reset_sticky_queue(temporal: Client, workflow_id: str) -> None:
         await temporal.workflow_service.reset_sticky_task_queue(request, timeout=RESET_TIMEOUT)
     except RPCError as error:
         if error.status != RPCStatusCode.NOT_FOUND:
-            log.warning("workflow not freed", workflow=workflow_id, error=str(error))
+            log.warning("sticky queue not reset", workflow=workflow_id, error=str(error))

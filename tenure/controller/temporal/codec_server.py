@@ -1,7 +1,7 @@
 """Temporal's remote codec protocol, `POST /decode` and `POST /encode`, for payloads in its UI and CLI.
 
-Every client that reaches it can read all stored payloads. So it listens on localhost by default, and allows browsers
-from one origin.
+Every client that reaches it can read all stored payloads. It therefore listens on localhost by default, and allows
+browsers from one origin only.
 """
 
 from aiohttp import web
@@ -32,7 +32,7 @@ def make_app(codec: PayloadCodec, origin: str) -> web.Application:
 
 
 def _cors_headers(origin: str) -> dict[str, str]:
-    """What a browser has to be told before it shows an answer to a page of another origin."""
+    """Headers that a browser requires before it shows a response to a page of another origin."""
     return {
         "Access-Control-Allow-Origin": origin,
         "Access-Control-Allow-Methods": "POST",

@@ -1,4 +1,4 @@
-"""The connection to Temporal: plain, TLS, mTLS or an API key, for the worker and the command line.
+"""The connection to Temporal: unencrypted, TLS, mTLS or an API key, for the worker and the command line.
 
 It imports no workflow, so that short commands start fast."""
 
@@ -14,20 +14,20 @@ from tenure.model.errors import BadInput
 
 @dataclass(frozen=True)
 class Security:
-    """Named as Temporal's own tools name them: TEMPORAL_TLS, TEMPORAL_TLS_CLIENT_CERT_PATH and so on."""
+    """The variables have the names that Temporal's own tools use, such as TEMPORAL_TLS_CLIENT_CERT_PATH."""
 
     tls: bool = False
     api_key: str = field(default="", repr=False)
     api_key_path: str = ""
-    """File with the API key, which comes before one that is given itself: a file can be renewed."""
+    """File with the API key. It takes precedence over `api_key`, since a file can be renewed."""
     ca: str = ""
-    """Files in PEM: of the authority that signed the server's certificate, and the client's own two."""
+    """PEM files: the CA of the server's certificate, and the client's certificate and key."""
     cert: str = ""
     key: str = field(default="", repr=False)
     server_name: str = ""
-    """That the server's certificate is for, where it is not the address."""
+    """The name in the server's certificate, if it is not the address."""
     payload_keys: str = ""
-    """File with the keys by which payloads are encrypted; none where they are not."""
+    """File with the keys that encrypt payloads; empty for no encryption."""
 
     def to_environment(self) -> dict[str, str]:
         """The options that are set, as environment variables of the worker, `tenure` and Temporal's own tools."""
@@ -44,7 +44,7 @@ class Security:
         return {name: value for name, value in variables.items() if value}
 
     def tls_files(self) -> dict[str, str]:
-        """Of TLS: path by the variable that names it."""
+        """Paths of the TLS files, by environment variable."""
         named = {
             "TEMPORAL_TLS_SERVER_CA_CERT_PATH": self.ca,
             "TEMPORAL_TLS_CLIENT_CERT_PATH": self.cert,
@@ -53,7 +53,7 @@ class Security:
         return {name: path for name, path in named.items() if path}
 
     def read_api_key(self) -> str | None:
-        """The API key as it is now, where there is one. Raises `BadInput` for a file that has none."""
+        """The current API key, if any. Raises `BadInput` for a file without one."""
         if not self.api_key_path:
             return self.api_key or None
         found = (
@@ -64,13 +64,13 @@ class Security:
         return found
 
     def data_converter(self) -> DataConverter:
-        """How payloads are written. Raises `BadInput` for a file that is none of keys."""
+        """The converter of payloads. Raises `BadInput` for an invalid key file."""
         return converter_of(self.payload_keys)
 
     def tls_config(self) -> TLSConfig | bool:
-        """An API key or a file means TLS, since neither may go over the wire in the open.
+        """An API key or a TLS file implies TLS, since neither may be sent unencrypted.
 
-        Raises `BadInput` for half a pair, and a file that cannot be read.
+        Raises `BadInput` for a certificate without its key or the reverse, and for an unreadable file.
         """
         if bool(self.cert) != bool(self.key):
             missing = "TEMPORAL_TLS_CLIENT_KEY_PATH" if self.cert else "TEMPORAL_TLS_CLIENT_CERT_PATH"

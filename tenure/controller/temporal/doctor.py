@@ -1,4 +1,4 @@
-"""`tenure doctor` of Temporal: version, abilities, limits, encryption, namespace, search attributes and workers."""
+"""`tenure doctor` for Temporal: version, capabilities, limits, encryption, namespace, search attributes and workers."""
 
 from collections import Counter
 from datetime import timedelta
@@ -27,11 +27,11 @@ from workflows import ids, search_attributes
 
 AREA: Final = "temporal"
 MIN_VERSION: Final = (1, 28)
-"""The first that keeps builds of the worker apart, as the chart has it unless told otherwise."""
+"""The first version with Worker Versioning, which the chart enables by default."""
 TESTED_VERSIONS: Final = ("1.31.2", "1.32.0")
 _MIB: Final = 2**20
 MIN_BLOB_BYTES: Final = 2 * _MIB
-"""What a payload may take by default; plans of large clusters come near."""
+"""Temporal's default limit of a payload; plans of large clusters come near."""
 _NEAR: Final = ("127.", "localhost", "[::1]")
 
 
@@ -52,7 +52,7 @@ async def check_service(temporal: Client, build: str) -> list[Finding]:
 
 
 def _check_version(version: str, build: str) -> list[Finding]:
-    """Temporal Cloud says one of its own, or none."""
+    """Temporal Cloud reports a version of its own, or none."""
     numbers = tuple(int(one) for one in version.partition("-")[0].split(".")[:2] if one.isdecimal())
     if len(numbers) == 2 and numbers < MIN_VERSION:
         todo = (
@@ -66,7 +66,7 @@ def _check_version(version: str, build: str) -> list[Finding]:
             return [problem_finding(AREA, "server", why, todo)]
         why = f"version {version} is too old for Worker Versioning; tested are {' and '.join(TESTED_VERSIONS)}"
         return [advice_finding(AREA, "server", why, todo)]
-    return [ok_finding(AREA, "server", f"version {version or 'not told'}")]
+    return [ok_finding(AREA, "server", f"version {version or 'unknown'}")]
 
 
 def _check_updates(namespace: str, has_capabilities: bool, *, updates: bool) -> list[Finding]:
@@ -99,11 +99,11 @@ def _check_encryption(address: str, *, secure: bool) -> list[Finding]:
 
 
 _MIN_RETENTION: Final = timedelta(days=3)
-"""`tenure why` tells of nodes that are gone for as long as their histories are kept."""
+"""`tenure why` explains a deleted node for as long as its history is kept."""
 
 
 async def check_temporal(temporal: Client, cluster: str, *, queue: str = "", build: str = "") -> list[Finding]:
-    """Each check by itself: one that the service refuses hides no other. Where the namespace is not there, that alone.
+    """Each check runs separately, so that a rejected one hides no other. A missing namespace is the only finding.
     `queue` and `build`: the settings INTERRUPTION_QUEUE and TEMPORAL_WORKER_BUILD_ID."""
 
     async def service(temporal: Client, _: str) -> list[Finding]:
@@ -138,7 +138,7 @@ async def _namespace(temporal: Client, _: str) -> list[Finding]:
             f"temporal operator namespace update --retention 30d {temporal.namespace}, "
             "or run `tenure history export` more often than that"
         )
-        return [advice_finding(AREA, subject, f"{message}: a node's story is lost soon after it is gone", todo)]
+        return [advice_finding(AREA, subject, f"{message}: a node's history is lost soon after its deletion", todo)]
     return [ok_finding(AREA, subject, message)]
 
 
@@ -187,8 +187,8 @@ async def check_invalid_objects(temporal: Client, cluster: str) -> list[Finding]
 
 
 async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Finding]:
-    """What the worker itself finds of the queue and of instances' status: it names the permission that it lacks.
-    Nothing where no worker ever ran, or none answers, which is a finding of its own."""
+    """The worker's own results for the queue and the status of instances, which name missing permissions. Empty if no
+    worker ever ran or none responds, which is a separate finding."""
     state = await query_or_none(temporal, ids.interruption(cluster), "state", InterruptionState)
     if state is None:
         return []
@@ -215,7 +215,7 @@ async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Find
 
 
 def _exhausted_types(custom: dict[str, int]) -> str:
-    """The types of which others' attributes leave too few on a SQL store; Elasticsearch has no such bound."""
+    """The types of which other attributes leave too few on a SQL store; Elasticsearch has no such limit."""
     ours = Counter(search_attributes.ALL.values())
     others = Counter(kind for name, kind in custom.items() if name not in search_attributes.ALL)
     tight = [name for name, count in ours.items() if others[KINDS[name]] + count > search_attributes.SQL_LIMITS[name]]

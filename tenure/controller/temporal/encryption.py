@@ -1,4 +1,4 @@
-"""The codec of payloads that are encrypted: AES-GCM, by the first of the keys."""
+"""The codec that encrypts payloads."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _NONCE: Final = 12
 
 
 class EncryptionCodec(PayloadCodec):
-    """AES-GCM. `keys` by name: the first encrypts, each decrypts what it once encrypted."""
+    """AES-GCM. `keys`: by name; the first one encrypts, and each decrypts its own payloads."""
 
     def __init__(self, keys: Mapping[str, bytes]) -> None:
         self._keys = {name: AESGCM(key) for name, key in keys.items()}
@@ -39,7 +39,7 @@ class EncryptionCodec(PayloadCodec):
         name = payload.metadata.get(KEY_ID, b"").decode(errors="replace")
         key = self._keys.get(name)
         if key is None:
-            raise ValueError(f"encrypted by the key {name!r}, which {VARIABLE} has not: add it")
+            raise ValueError(f"encrypted by the key {name!r}, which {VARIABLE} lacks: add it")
         try:
             plain = key.decrypt(payload.data[:_NONCE], payload.data[_NONCE:], name.encode())
         except InvalidTag as error:

@@ -1,4 +1,4 @@
-"""Messages for Temporal's refusals: what went wrong, and what to do next. It imports no workflow."""
+"""Messages for errors of Temporal: the cause and the next step. It imports no workflow."""
 
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -20,12 +20,12 @@ def format_rpc_error(error: RPCError, *, namespace: str, address: str) -> str:
     if error.status in _UNAVAILABLE:
         return f"Temporal at {address} does not answer: {message}; see whether it is up, then run this again"
     if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
-        return f"Temporal at {address} is asked too much: {message}; wait a minute, then run this again"
-    return f"Temporal at {address} says no: {message}; `tenure doctor` says whether something is missing there"
+        return f"Temporal at {address} limits requests: {message}; wait a minute, then run this again"
+    return f"Temporal at {address} rejects the request: {message}; `tenure doctor` says whether something is missing"
 
 
 def lacks_namespace(error: RPCError) -> bool:
-    """There is no such namespace. Of a workflow that is not there the status is the same."""
+    """Whether the namespace does not exist. A missing workflow has the same status."""
     if error.status is not RPCStatusCode.NOT_FOUND:
         return False
     has_detail = any(one.type_url.endswith("NamespaceNotFoundFailure") for one in error.grpc_status.details)

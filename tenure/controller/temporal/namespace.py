@@ -44,14 +44,14 @@ _MAY_NOT: Final = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED)
 
 
 async def register_attributes(temporal: Client) -> None:
-    """A missing search attribute would stall every workflow task, so they are made before any work is taken.
+    """Create missing search attributes, before the worker takes work: without them every workflow task would stall.
 
-    Where it cannot be known which are there, since these credentials may not look and not make them, a warning says so.
-    Raises `BadInput` where they are missing, and cannot be made."""
+    If these credentials may neither list nor create them, a warning is logged. Raises `BadInput` if they are missing
+    and cannot be created."""
     try:
         found = await list_attributes(temporal)
     except RPCError:
-        found = None  # What Temporal says to an attempt to make them is told.
+        found = None  # The attempt to create them reports the error.
     if other := [name for name in search_attributes.ALL if found and name in found and not is_there(name, found)]:
         log.warning("search attributes of another type", names=other, todo="give this cluster a namespace of its own")
     missing = [name for name in search_attributes.ALL if found is None or name not in found]
@@ -67,7 +67,7 @@ async def register_attributes(temporal: Client) -> None:
 
 
 async def list_attributes(temporal: Client) -> Mapping[str, int] | None:
-    """Types by name; None where these credentials may not see them. Raises RPCError."""
+    """Types by name; None if these credentials may not list them. Raises RPCError."""
     try:
         request = ListSearchAttributesRequest(namespace=temporal.namespace)
         return (await temporal.operator_service.list_search_attributes(request)).custom_attributes
@@ -87,7 +87,7 @@ def how_to_make(namespace: str, names: Iterable[str]) -> str:
 
 
 def create_commands(namespace: str, names: Iterable[str]) -> tuple[str, str]:
-    """For a service of one's own, and for Temporal Cloud."""
+    """For a self-hosted service, and for Temporal Cloud."""
     kinds = [(name, search_attributes.ALL[name]) for name in names]
     own = " ".join(f"--name {name} --type {kind}" for name, kind in kinds)
     cloud = " ".join(f"--search-attribute {name}={kind}" for name, kind in kinds)
@@ -98,7 +98,7 @@ def create_commands(namespace: str, names: Iterable[str]) -> tuple[str, str]:
 
 
 async def _create_attribute(temporal: Client, name: str) -> None:
-    """One by one, so that what another worker makes at the same time keeps none of them back."""
+    """Each in a request of its own, so that an attribute that another worker just created blocks no other."""
     kind = KINDS[search_attributes.ALL[name]]
     request = AddSearchAttributesRequest(namespace=temporal.namespace, search_attributes={name: kind})
     try:
@@ -127,9 +127,9 @@ def _explain_failure(namespace: str, name: str, missing: Iterable[str], error: R
 CATCH_UP: Final = timedelta(seconds=30)
 """A run that cannot start within this window is skipped: the next run does its work too."""
 JITTER: Final = 0.2
-"""Of the interval: many tasks, and many clusters on one service, do not start together."""
+"""Fraction of the interval, so that many tasks, and many clusters on one service, do not start together."""
 MAX_RUN_TIME: Final = timedelta(hours=1)
-"""For a run that no worker takes: without an end it would keep all later ones from starting."""
+"""For a run that no worker takes, which would otherwise prevent all later runs."""
 
 
 async def start_schedules(temporal: Client, cluster: str) -> None:
@@ -173,7 +173,7 @@ async def _ensure_schedule(temporal: Client, cluster: str, name: str, task: Task
 
 
 def _updated_schedule(found: ScheduleUpdateInput, desired: Schedule) -> ScheduleUpdate | None:
-    """None where it is as it should be."""
+    """None if nothing differs."""
     existing = found.description.schedule
     if _comparable(existing) == _comparable(desired):
         return None

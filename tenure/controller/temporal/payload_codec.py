@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "TEMPORAL_PAYLOAD_KEYS_PATH"
 ENCODING: Final = b"binary/encrypted"
-"""As Temporal's own samples mark such payloads."""
+"""As in Temporal's samples."""
 KEY_ID: Final = "encryption-key-id"
 _BYTES: Final = (16, 24, 32)
 _WRITE: Final = "write lines of a name and a key, such as `2026-01 $(openssl rand -base64 32)`, the newest first"
 
 
 def converter_of(path: str) -> DataConverter:
-    """How payloads are written, by the file with keys; plain without one. Raises `BadInput`."""
+    """The converter of payloads. `path`: the file with keys; empty for no encryption. Raises `BadInput`."""
     if not path:
         return pydantic_data_converter
     return replace(pydantic_data_converter, payload_codec=codec_of(path))
 
 
 def codec_of(path: str) -> "EncryptionCodec":
-    """By the file with keys. Raises `BadInput`."""
-    from tenure.controller.temporal.encryption import EncryptionCodec  # noqa: PLC0415 - its library takes 7 MB, and few encrypt
+    """`path`: the file with keys. Raises `BadInput`."""
+    from tenure.controller.temporal.encryption import EncryptionCodec  # noqa: PLC0415 - its library takes 7 MB, and few clusters encrypt
 
     return EncryptionCodec(read_keys(path))
 
 
 def read_keys(path: str) -> dict[str, bytes]:
-    """Raises `BadInput`: no key is ever shown."""
+    """Keys by name. Raises `BadInput`, which never shows a key."""
     try:
         lines = Path(path).read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -71,7 +71,7 @@ def _parse_key(text: str, where: str) -> bytes:
 
 
 def decrypt_all(message: Any, decrypted: Callable[[Payload], Payload]) -> None:
-    """Every payload within a message of protobuf, such as an event of a history, in place."""
+    """Decrypt every payload within a protobuf message, such as an event of a history, in place."""
     for field, value in message.ListFields():
         if field.message_type is None:
             continue

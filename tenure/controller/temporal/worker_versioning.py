@@ -1,7 +1,7 @@
 """Worker Versioning, where one build gets a cluster's tasks; and the number of workers, which share AWS's rates.
 
 A build becomes the current one when it starts, and again when the current one has no pollers any more. Open workflows
-continue with it from their next task; its predecessor ends what it is doing."""
+continue with it from their next task; the previous build completes its running tasks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
@@ -30,12 +30,12 @@ log = structlog.get_logger(__name__)
 
 _EVERY: Final = 10.0
 _POLLER_TTL: Final = timedelta(seconds=70)
-"""A worker that is there asks for tasks at least once a minute."""
+"""A running worker polls at least once a minute."""
 
 
 @asynccontextmanager
 async def watch_replicas(temporal: Client, queue: str, on_change: Callable[[int], None]) -> AsyncIterator[None]:
-    """Meanwhile `on_change` hears of every change of the number; of none while the service does not answer."""
+    """Meanwhile, call `on_change` every few seconds with the number of workers, unless Temporal does not respond."""
     async with _running(_poll_replicas(temporal, queue, on_change)):
         yield
 
@@ -66,7 +66,7 @@ async def _poll_replicas(temporal: Client, queue: str, on_change: Callable[[int]
 
 
 async def count_replicas(temporal: Client, queue: str) -> int:
-    """Workers that lately asked this queue for activities; at least one, who asks."""
+    """Workers that recently polled this queue for activities; at least 1, for this worker."""
     pollers = await list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
     return count_live_pollers(pollers, utc_now())
 
@@ -74,7 +74,7 @@ async def count_replicas(temporal: Client, queue: str) -> int:
 async def list_pollers(
     temporal: Client, queue: str, kind: "TaskQueueType.ValueType", *, retry: bool = False
 ) -> Sequence[PollerInfo]:
-    """Who takes work from it, or did within the last minutes. Raises RPCError."""
+    """Pollers of the last minutes. Raises RPCError."""
     request = DescribeTaskQueueRequest(
         namespace=temporal.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
     )
@@ -94,7 +94,7 @@ _UNKNOWN: Final = (RPCStatusCode.NOT_FOUND, RPCStatusCode.UNIMPLEMENTED)
 
 
 def deployment_config(cluster: str, build: str) -> WorkerDeploymentConfig | None:
-    """For each Worker but that of the plan queue, which only one process polls. None: no versions."""
+    """For every Worker except that of the plan queue, which only one process polls. None: no Worker Versioning."""
     if not build:
         return None
     return WorkerDeploymentConfig(
@@ -105,10 +105,10 @@ def deployment_config(cluster: str, build: str) -> WorkerDeploymentConfig | None
 
 
 async def current_build(temporal: Client, cluster: str) -> str:
-    """Empty where workers have no versions. Raises RPCError.
+    """Empty if workers have no versions. Raises RPCError.
 
-    A busy Temporal answers RESOURCE_EXHAUSTED where its own workflow of the deployment is late: it is asked again for
-    some seconds first."""
+    A busy Temporal returns RESOURCE_EXHAUSTED while its own workflow for the deployment is late, so the call is retried
+    for some seconds."""
     request = DescribeWorkerDeploymentRequest(
         namespace=temporal.namespace, deployment_name=ids.worker_deployment_name(cluster)
     )
@@ -140,9 +140,9 @@ async def require_build(temporal: Client, cluster: str, build: str) -> None:
 async def as_current_build(
     temporal: Client, cluster: str, build: str, report: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Begins when this build is the current one, and sees to it later that some build with workers is.
+    """Enter when this build is the current one, and later ensure that the current build has workers.
 
-    `report` gets the reason to wait."""
+    `report` receives the reason to wait."""
     if not build:
         yield
         return
@@ -152,7 +152,7 @@ async def as_current_build(
 
 
 async def _become_current(temporal: Client, cluster: str, build: str, report: Callable[[str], None]) -> None:
-    """Temporal hears of a build from its workers' first calls."""
+    """Retry until Temporal knows the build, from the first calls of its workers."""
     while True:
         try:
             return await _set_current(temporal, cluster, build)
@@ -175,7 +175,7 @@ async def _maintain_current(temporal: Client, cluster: str, build: str) -> None:
                 log.warning("no pollers on current build", current=current, build=build)
                 await _set_current(temporal, cluster, build)
         except RPCError as error:
-            log.warning("current build not looked after", error=str(error))
+            log.warning("check of the current build failed", error=str(error))
 
 
 async def _set_current(temporal: Client, cluster: str, build: str) -> None:
@@ -187,7 +187,7 @@ async def _set_current(temporal: Client, cluster: str, build: str) -> None:
             ),
             retry=True,
         )
-        log.info("this build has taken over", build=build, before=before)
+        log.info("build promoted to current", build=build, before=before)
 
 
 async def _is_at_work(temporal: Client, cluster: str, build: str) -> bool:

@@ -41,7 +41,7 @@ def altered(payload: Payload) -> Payload:
 @pytest.mark.parametrize(
     ("keys", "change", "message"),
     [
-        ({"two": OLD}, lambda one: one, "encrypted by the key 'one', which TEMPORAL_PAYLOAD_KEYS_PATH has not"),
+        ({"two": OLD}, lambda one: one, "encrypted by the key 'one', which TEMPORAL_PAYLOAD_KEYS_PATH lacks"),
         ({"one": NEW}, lambda one: one, "'one' is another key than the one that encrypted this"),
         ({"one": OLD}, altered, "'one' is another key"),
     ],
