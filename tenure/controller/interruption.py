@@ -160,7 +160,7 @@ class InterruptionBurst:
         self._notified_until: datetime | None = None
 
     def add(self, uid: str, until: datetime) -> None:
-        """Count each NodeClaim once, however many messages it has."""
+        """Further messages for a NodeClaim that already counts have no effect."""
         self._counts.setdefault(uid, until)
 
     def expire(self, now: datetime) -> None:

@@ -1,6 +1,6 @@
 """One session of the controller: one object per concern, and the loop that publishes changes to them.
 
-`ClusterController` makes a new one at every start. Only state in Kubernetes and Temporal outlives it.
+`ClusterController` creates a new one at every start. Only state in Kubernetes and Temporal outlives it.
 """
 
 import asyncio

@@ -34,11 +34,11 @@ __all__ = ["Change", "ClusterState"]
 
 _DEFAULT_GRACE: Final = timedelta(minutes=5)
 _GracePeriods = tuple[timedelta, Mapping[str, timedelta]]
-"""How long NotReady nodes are waited for: usually, and by NodePool where it is another time."""
+"""How long pods wait for NotReady nodes: the default, and NodePools that differ."""
 
 
 def strip_virtual_pods(plan: Plan, virtual: Collection[str]) -> Plan:
-    """Drop pods of CapacityBuffers: they get capacity, but no placement and no event."""
+    """Drop the pods of CapacityBuffers, which get capacity but no nomination and no event."""
     if not virtual:
         return plan
     real = [tuple(uid for uid in one.pods if uid not in virtual) for one in plan.claims]
@@ -53,7 +53,7 @@ def strip_virtual_pods(plan: Plan, virtual: Collection[str]) -> Plan:
 
 
 class ClusterState:
-    """The cluster as planning knows it. One plan after the other; each `commit` is seen by the next."""
+    """The cluster as the planner knows it. One plan at a time; the next one sees every `commit`."""
 
     def __init__(self, settings: PlanSettings | None = None) -> None:
         self.settings = settings or PlanSettings()
@@ -64,7 +64,7 @@ class ClusterState:
         self._pod_shapes: dict[str, PodShape] = {}
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Take changes in, in the order in which they happened. Raises TypeError for a fact of the wrong kind."""
+        """Apply changes in the order in which they happened. Raises TypeError for a fact of the wrong kind."""
         for change in filter(None, map(self.guard.check, changes)):
             demand_before = self._daemon_demand(change)
             self._facts.apply(change)
@@ -87,9 +87,9 @@ class ClusterState:
         self._offerings.apply_discovered_capacity(discovered, specs)
 
     def commit(self, nodeclaims: Mapping[str, PlannedNodeClaim], *, now: datetime) -> None:
-        """NodeClaims by name that are created from a plan: they count from now on.
+        """Count NodeClaims that are being created from a plan, by name.
 
-        They count until the claim is seen by `apply`, or for 60 s when it never is.
+        They count until `apply` receives them, or for 60 s if it never does.
         """
         self._committed_nodeclaims.add(nodeclaims, now)
 
@@ -104,8 +104,8 @@ class ClusterState:
     ) -> Plan:
         """Place every pod that needs a node, and choose the nodes to launch.
 
-        `not_ready_grace` is how long a NotReady node keeps its pods and capacity; `pool_graces` overrides it by
-        NodePool. The caller, who has a clock, sets the plan's `seconds`.
+        `not_ready_grace`: how long a NotReady node keeps its pods and capacity; `pool_graces` overrides it by
+        NodePool. The caller has a clock and sets the plan's `seconds`.
         """
         grace = (not_ready_grace, pool_graces or {})
         virtual = {pod.uid for pods in self._facts.virtual.values() for pod in pods}
@@ -177,7 +177,6 @@ class ClusterState:
             yield from pods
 
     def _terminating_node_names(self) -> list[str]:
-        """Nodes that are being removed."""
         names = {node.name for node in self._facts.nodes.values() if node.deleting}
         for nodeclaim in self._facts.nodeclaims.values():
             node = self._facts.node_of(nodeclaim) if nodeclaim.deleting or nodeclaim.instance_terminating else None
@@ -231,7 +230,7 @@ class ClusterState:
         return PassInputs(self._facts, existing_nodes, offers, closed, self._nodes_by_promised_pod(existing_nodes))
 
     def overlay_validations(self) -> Mapping[str, OverlayValidation]:
-        """Which NodeOverlays are valid, by name; plans use them from now on."""
+        """The validation of each NodeOverlay, by name; plans use the valid ones from now on."""
         return self._offerings.evaluate_overlays(self._facts.overlays.values(), self._facts.pools.values())
 
     def _build_templates(self) -> dict[str, NodePoolTemplate | RejectionReason]:
@@ -257,7 +256,7 @@ class ClusterState:
         return used
 
     def _nodes_without_nodeclaim(self) -> Iterator[NodeFact]:
-        """A pool's nodes whose NodeClaim is not there (any more)."""
+        """Nodes of a pool whose NodeClaim does not exist (any more)."""
         owned = {node.name for nodeclaim in self._facts.nodeclaims.values() if (node := self._facts.node_of(nodeclaim))}
         for node in self._facts.nodes.values():
             if NODEPOOL in node.labels and node.name not in owned and not node.deleting:
@@ -269,7 +268,7 @@ class ClusterState:
         return known or largest_capacity(template, nodeclaim)
 
     def _nodes_by_promised_pod(self, existing_nodes: ExistingNodes) -> dict[str, str]:
-        """Pods to the homes that were bought for them."""
+        """Pod UID to the existing node that was launched for the pod."""
         by_nodeclaim = {node.nodeclaim: node.name for node in existing_nodes.nodes if node.nodeclaim}
         return {
             pod: by_nodeclaim[nodeclaim]

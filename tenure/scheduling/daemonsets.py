@@ -17,7 +17,7 @@ def compute_daemon_overhead(
 ) -> Amounts:
     """Per row, the requests of the DaemonSets that run on a node of that type, for a template with these requirements.
 
-    A DaemonSet takes nothing on a type that lacks a resource that it requests, such as a device: its pod does not run
+    A DaemonSet does not count on a type without a resource that it requests, such as a device: its pod does not run
     there.
     """
     taken = np.zeros_like(table.allocatable)
@@ -32,7 +32,7 @@ def compute_daemon_overhead(
 def daemon_host_ports(
     table: InstanceTypeTable, daemons: Iterable[DaemonSetFact], requirements: Requirements, taints: Sequence[Taint]
 ) -> tuple[tuple[HostPort, Mask], ...]:
-    """Host ports that DaemonSets take on nodes made from a template with these requirements, and on which types."""
+    """Host ports that DaemonSets use on nodes of a template with these requirements, and the types concerned."""
     return tuple(
         (port, rows)
         for daemon in daemons

@@ -30,11 +30,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ExistingNode:
-    """Where a pod may go without anything being bought."""
+    """A node, or a NodeClaim without one yet, on which pods can run without a new launch."""
 
     name: str
     requirements: Requirements
-    """Its labels; for a claim that is not launched, everything it may still become."""
+    """Its labels; for an unlaunched claim, all label values that it may get."""
     taints: tuple[Taint, ...]
     headroom: Mapping[str, int]
     initialized: bool = False
@@ -44,13 +44,13 @@ class ExistingNode:
     """The NodeClaim behind it, if there is one."""
 
     def satisfies(self, variant: Variant) -> bool:
-        """Whether the labels satisfy the pod; taints and room are separate questions."""
+        """Whether the labels satisfy the pod. Taints and headroom are checked separately."""
         if self.is_launched:
             return self.requirements.is_strictly_compatible(variant.requirements)
         return self.requirements.implies(variant.requirements)
 
     def could_satisfy(self, requirements: Requirements) -> bool:
-        """Whether the labels satisfy this, or may do so once it is launched."""
+        """Whether the labels satisfy the requirements, or may do so after the launch."""
         return (
             self.requirements.is_strictly_compatible(requirements)
             if self.is_launched
@@ -59,7 +59,7 @@ class ExistingNode:
 
 
 class ExistingNodes:
-    """All homes as arrays, initialized ones first, then by name: the order in which they are filled."""
+    """All existing nodes as arrays, initialized ones first, then by name: the order in which pods fill them."""
 
     def __init__(self, nodes: Iterable[ExistingNode]) -> None:
         self.nodes = sorted(nodes, key=lambda node: (not node.initialized, node.name))
@@ -73,7 +73,7 @@ class ExistingNodes:
         self._matching: dict[tuple[object, object], Mask] = {}
         self._closed: Mask | None = None
         self.present: Sequence[int] = range(len(self.nodes))
-        """Indices of the remaining nodes; the others are no topology domain any more."""
+        """Indices of the remaining nodes; removed nodes provide no topology domains."""
 
     def without(self, removed: Mask, closed: Mask) -> "ExistingNodes":
         """The same nodes under the same indices, with some removed and some closed to new pods.
@@ -86,19 +86,19 @@ class ExistingNodes:
         return copied
 
     def domains_by_node(self, key: str) -> list[str | None]:
-        """Of each the value of a label, where it is certain."""
+        """The value of a label for each node; None where it is absent or uncertain."""
         known = self._domains.get(key)
         if known is None:
             known = self._domains[key] = [_single_value(node.requirements.get(key)) for node in self.nodes]
         return known
 
     def matching(self, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...] | None) -> Mask:
-        """Those that satisfy one of the alternatives, or may do so, if there are any; and whose taints are tolerated,
-        unless these do not matter (None)."""
+        """The nodes that satisfy, or may satisfy, one of the alternatives (none: all nodes), and whose taints are
+        tolerated (`tolerations` None: taints are ignored)."""
         key = tuple(alternatives), tolerations
         known = self._matching.get(key)
         if known is None:
-            fine = (
+            matches = (
                 (not alternatives or any(node.could_satisfy(one) for one in alternatives))
                 and (
                     tolerations is None
@@ -106,11 +106,11 @@ class ExistingNodes:
                 )
                 for node in self.nodes
             )
-            known = self._matching[key] = np.fromiter(fine, dtype=bool, count=len(self.nodes))
+            known = self._matching[key] = np.fromiter(matches, dtype=bool, count=len(self.nodes))
         return known
 
     def admitting(self, variant: Variant) -> Mask:
-        """The homes whose taints and labels let the pod in."""
+        """The nodes whose taints and labels allow the pod, except closed ones."""
         known = self._admitting.get(variant)
         if known is None:
             known = self._admitting[variant] = self._tolerating(variant) & self._label_matching(variant)
@@ -118,11 +118,11 @@ class ExistingNodes:
 
     def _tolerating(self, variant: Variant) -> Mask:
         distinct, numbers = self._taint_ids
-        fine = [
+        tolerated = [
             first_untolerated(variant.tolerations, taints, tolerate_preferences=variant.tolerate_preferences) is None
             for taints in distinct
         ]
-        return np.array(fine, dtype=bool)[numbers]
+        return np.array(tolerated, dtype=bool)[numbers]
 
     def _label_matching(self, variant: Variant) -> Mask:
         mask: Mask = self._launched.copy()
@@ -134,8 +134,8 @@ class ExistingNodes:
 
     def _satisfying_requirement(self, requirement: Requirement) -> Mask:
         values, numbers = self._label_values(requirement.key)
-        fine = [not requirement.present if value is None else requirement.has(value) for value in values]
-        return np.array(fine, dtype=bool)[numbers]
+        satisfying = [not requirement.present if value is None else requirement.has(value) for value in values]
+        return np.array(satisfying, dtype=bool)[numbers]
 
     def _label_values(self, key: str) -> tuple[list[str | None], Amounts]:
         known = self._by_key.get(key)
@@ -145,7 +145,7 @@ class ExistingNodes:
 
 
 def node_requirements(name: str, labels: Mapping[str, str]) -> Requirements:
-    """A node's labels, and its name for `matchFields`. One without a hostname label is called by its name."""
+    """A node's labels, and its name for `matchFields`. The name also stands in for a missing hostname label."""
     return Requirements.from_labels({HOSTNAME: name, **labels, NODE_NAME_FIELD: name})
 
 
@@ -174,7 +174,7 @@ def build_existing_nodes(
     pool_graces: Mapping[str, timedelta] | None = None,
     guard: Guard = no_guard,
 ) -> Iterator[ExistingNode]:
-    """Every node and NodeClaim that is not terminating. `nodeclaims`: those of `facts`, and those not in the cache
+    """Every node and NodeClaim that is not terminating. `nodeclaims`: those of `facts`, and those that it does not have
     yet.
 
     `unlaunched_overhead`: DaemonSet share of the requests, by NodeClaim. `pool_graces`: NodePools whose grace differs
@@ -217,7 +217,7 @@ def build_existing_nodes(
 
 
 def _lacks_provider_id(node: NodeFact) -> bool:
-    """A pool's Node that has no provider id yet: its NodeClaim counts until it is known whose it is."""
+    """Whether a pool's Node has no provider ID yet. Its NodeClaim counts until the Node can be assigned to it."""
     return NODEPOOL in node.labels and not node.provider_id
 
 
@@ -228,7 +228,7 @@ def build_running_node(
     daemons: Sequence[DaemonSetFact],
     presence: NodePresence | Literal["starting"],
 ) -> ExistingNode:
-    """A NodeClaim with its node. Parts that are missing, or temporarily away, count as expected."""
+    """A NodeClaim with its node. Labels and resources that are still expected count as present."""
     labels = node.labels if nodeclaim.registered else {**node.labels, **nodeclaim.labels}
     taints, allocatable = node.taints, node.allocatable
     match presence:
@@ -246,8 +246,8 @@ def build_running_node(
 
 
 def _starting_taints(nodeclaim: NodeClaimFact, node: NodeFact) -> tuple[Taint, ...]:
-    """Until registration the NodeClaim has the future taints. Until initialization temporary taints are ignored for
-    any time, since the phase has a deadline."""
+    """Before registration, the taints of the NodeClaim count. Before initialization, temporary taints are ignored
+    without a time limit, since the phase has a deadline."""
     taints = without_transient(node.taints if nodeclaim.registered else nodeclaim.taints)
     return without_startup_taints(without_unregistered_taint(taints), nodeclaim.startup_taints)
 
@@ -271,7 +271,7 @@ def _build_present_node(
 
 
 def _build_launched_node(nodeclaim: NodeClaimFact, daemons: Sequence[DaemonSetFact]) -> ExistingNode:
-    """The instance runs without a Node yet; until its capacity is known it offers the requested amounts."""
+    """A launched NodeClaim without a Node. Until its capacity is known, it offers the requested amounts."""
     requirements = Requirements.from_labels(_initialized_labels(nodeclaim.labels))
     pending_daemons = pending_daemon_requests(
         daemons, frozenset(), requirements, nodeclaim.taints, nodeclaim.allocatable
@@ -281,7 +281,7 @@ def _build_launched_node(nodeclaim: NodeClaimFact, daemons: Sequence[DaemonSetFa
 
 
 def _build_unlaunched_node(nodeclaim: NodeClaimFact, overhead: Mapping[str, Mapping[str, int]]) -> ExistingNode:
-    """Only its requests are known, so it offers these to pods that any launch outcome fits."""
+    """An unlaunched NodeClaim. It offers its requests, to pods that every possible launch satisfies."""
     requirements = Requirements.from_expressions(nodeclaim.requirements).intersection(
         Requirements.from_labels(_initialized_labels(nodeclaim.labels))
     )
@@ -292,7 +292,7 @@ def _build_unlaunched_node(nodeclaim: NodeClaimFact, overhead: Mapping[str, Mapp
 
 
 def _initialized_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Labels as they will be once the node is there for good: DaemonSets may select these."""
+    """The labels after initialization: DaemonSets may select them."""
     return {**labels, REGISTERED: "true", INITIALIZED: "true"}
 
 

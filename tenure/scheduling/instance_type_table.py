@@ -1,4 +1,4 @@
-"""The instance types of one NodeClass as arrays, so that a question to all of them is one operation."""
+"""The instance types of one NodeClass as arrays, so that one operation evaluates all of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -25,11 +25,11 @@ Amounts = npt.NDArray[np.int64]
 Prices = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 
-# Of these keys of offerings a type has some with a value and some with none, so that asking for none excludes no type.
+# A type may have offerings with and without these labels, so a requirement of absence excludes no type.
 _OPTIONAL_KEYS: Final = frozenset({*RESERVATION_LABELS, PLACEMENT_GROUP_PARTITION})
-# In a mark of EC2's refusal: every type, or every zone.
+# In an UnavailableOffering: every type, zone or capacity type.
 ANY: Final = "*"
-# Well-known, but said by the pool and not by the instance type.
+# Well-known labels that the pool sets, not the instance type.
 _POOL_KEYS: Final = frozenset({NODEPOOL})
 
 
@@ -109,7 +109,7 @@ class InstanceTypeTable:
         return True
 
     def to_vector(self, amounts: Mapping[str, int]) -> Amounts | None:
-        """Amounts in the order of the columns; None when something is asked for that no type has."""
+        """Amounts in the order of the columns; None for a requested resource that no type has."""
         vector = np.zeros(len(self.resources), dtype=np.int64)
         for key, amount in amounts.items():
             if key in self.columns:
@@ -123,7 +123,7 @@ class InstanceTypeTable:
         return {key: int(amount) for key, amount in zip(self.resources, vector, strict=True) if amount}
 
     def types_with(self, requirements: Requirements) -> Mask:
-        """The types that can satisfy all of it; a label that no type knows and that is not well-known is skipped."""
+        """The types that can satisfy all requirements. Skips labels that no type has, unless they are well-known."""
         mask: Mask = np.ones(len(self), dtype=bool)
         for key, one in requirements.items():
             if key in _OPTIONAL_KEYS and not one.present:
@@ -133,7 +133,7 @@ class InstanceTypeTable:
         return mask
 
     def offerings_with(self, requirements: Requirements) -> Mask:
-        """The offerings whose zone, capacity type and reservation satisfy all of it."""
+        """The offerings whose zone, capacity type and reservation satisfy all requirements."""
         mask: Mask = np.ones(len(self._offerings), dtype=bool)
         for key in OFFERING_KEYS:
             if key in requirements:
@@ -141,7 +141,7 @@ class InstanceTypeTable:
         return mask
 
     def available_offerings(self, unavailable: Iterable[UnavailableOffering], now: datetime) -> Mask:
-        """The offerings that can be had now: marked available, and no mark of EC2's refusal covers them."""
+        """The offerings that the catalogue lists as available and that no current `unavailable` entry covers."""
         available = self._listed_available.copy()
         for unavailable_offering in unavailable:
             if now < unavailable_offering.until and self._is_relevant(unavailable_offering):
@@ -161,7 +161,7 @@ class InstanceTypeTable:
         return prices
 
     def count_distinct_values(self, key: str, rows: Indices) -> int:
-        """How many values of a label these types can have together."""
+        """The number of values of a label that these types can have together."""
         return int(self._label_matrix(key).matrix[:, rows].any(axis=1).sum())
 
     def values_of(self, key: str, types: Mask) -> set[str]:
@@ -170,7 +170,7 @@ class InstanceTypeTable:
         return {value for value, row in zip(labels.values, labels.matrix, strict=True) if (row & types).any()}
 
     def _is_relevant(self, unavailable_offering: UnavailableOffering) -> bool:
-        """Of subnets nothing is known here: a launch avoids those that are full."""
+        """Entries for a subnet do not count here: a launch avoids full subnets."""
         return not unavailable_offering.subnet_id and unavailable_offering.placement_group in ("", self.placement_group)
 
     def _covered_offerings(self, unavailable_offering: UnavailableOffering) -> Mask:

@@ -35,15 +35,15 @@ class NodeClaimDraft:
     offer: Offer
     option: Option
     used: Amounts
-    """Without DaemonSets, in the columns of the pool's table."""
+    """Requests of the pods without DaemonSets, in the columns of the pool's table."""
     rows: Indices
-    """The instance types that are possible, as rows of the pool's table."""
+    """The possible instance types, as rows of the pool's table."""
 
 
 def build_planned_nodeclaim(
     draft: NodeClaimDraft, pods: tuple[str, ...], min_values_policy: str = STRICT, max_types: int = MAX_INSTANCE_TYPES
 ) -> PlannedNodeClaim | RejectionReason:
-    """The NodeClaim for a fill, or why there can be none once its instance types are cut to the cheapest."""
+    """The NodeClaim for a draft, or why its cheapest `max_types` instance types do not satisfy minValues."""
     pool, table = draft.offer.template.pool, draft.offer.table
     rows = sort_rows_by_price(draft)[:max_types]
     missing = find_missing_variety(table, draft.option.requirements, rows)
@@ -71,7 +71,7 @@ def build_planned_nodeclaim(
 
 
 def sort_rows_by_price(draft: NodeClaimDraft) -> Indices:
-    """The types of a fill by the price of their cheapest offering that can be had; equal prices by name."""
+    """The types of a draft by the price of their cheapest available offering; equal prices by name."""
     prices = draft.offer.cheapest_prices(draft.option)[draft.rows]
     return draft.rows[np.lexsort((draft.rows, prices))]
 
@@ -83,7 +83,7 @@ def _nodeclaim_requests(draft: NodeClaimDraft, rows: Indices) -> dict[str, int]:
 
 
 def _nodeclaim_requirements(draft: NodeClaimDraft, requirements: Requirements, rows: Indices) -> tuple[Expression, ...]:
-    """All requirements, with the instance types in order of price and the capacity types that can be had."""
+    """All requirements, with the instance types in order of price and the available capacity types."""
     table = draft.offer.table
     types = _types_expression(requirements, [table.names[row] for row in rows])
     offered = _available_offerings(draft, rows)
@@ -95,14 +95,14 @@ def _nodeclaim_requirements(draft: NodeClaimDraft, requirements: Requirements, r
 
 
 def _available_offerings(draft: NodeClaimDraft, rows: Indices) -> Mask:
-    """The offerings of these types that can be had."""
+    """The available offerings of these types."""
     chosen = np.zeros(len(draft.offer.table), dtype=bool)
     chosen[rows] = True
     return np.asarray(draft.option.offerings & chosen[draft.offer.table.offering_rows], dtype=bool)
 
 
 def _overlay_annotations(draft: NodeClaimDraft, rows: Indices) -> dict[str, str]:
-    """Annotations that say whether NodeOverlays changed its price or capacity (reference 1.3)."""
+    """Annotations for NodeOverlays that changed its price or capacity (reference 1.3)."""
     table = draft.offer.table
     applied_by_key = {
         PRICE_OVERLAY_APPLIED: bool(table.overlaid_prices[_available_offerings(draft, rows)].any()),
@@ -119,7 +119,7 @@ def _types_expression(requirements: Requirements, names: list[str]) -> Expressio
 
 
 def _relax_min_values(draft: NodeClaimDraft, rows: Indices) -> Requirements:
-    """MIN_VALUES_POLICY=BestEffort: lower each minValues to the number the types reach."""
+    """MIN_VALUES_POLICY=BestEffort: lower each minValues to the number that the types reach."""
     table = draft.offer.table
     return Requirements(
         requirement
@@ -142,9 +142,9 @@ _MAX_NAMED: Final = 3
 
 
 def describe_launch_reason(draft: NodeClaimDraft, pods: Sequence[PodFact], existing_node_count: int) -> str:
-    """Pods, pool, expected type, price in US dollars an hour, and utilization of a new node.
+    """Pods, pool, expected type, price in US dollars per hour, and utilization of a new node.
 
-    The types of the fill must be cheapest first.
+    The types of the draft must be cheapest first.
     """
     rows, priced = draft.rows, _format_prices(draft)
     among = f"the cheapest of {len(rows)} instance types" if len(rows) > 1 else "the only one"
@@ -177,4 +177,4 @@ def _format_utilization(draft: NodeClaimDraft, row: int) -> str:
     table, headroom = draft.offer.table, draft.offer.template.headroom[row]
     requested = [(key, column) for key, column in table.columns.items() if draft.used[column] and key != PODS]
     shares = [f"{round(100 * int(draft.used[column]) / int(headroom[column]))} % {key}" for key, column in requested]
-    return f"filled to {', '.join(shares)}" if shares else "for pods that ask for nothing"
+    return f"filled to {', '.join(shares)}" if shares else "for pods without requests"

@@ -1,4 +1,4 @@
-"""Validation of NodeOverlays: each has to be valid and must not conflict with others (reference 2.21)."""
+"""Validation of NodeOverlays: each must be valid and must not conflict with others (reference 2.21)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from tenure.model.nodeoverlays import OverlayFact, OverlayReach, find_overlay_pr
 
 
 class OverlayValidation(Value):
-    """Why an overlay is invalid; both empty: it is valid."""
+    """Why an overlay is invalid; both are empty for a valid one."""
 
     reason: str = ""
     message: str = ""
@@ -24,7 +24,7 @@ ACCEPTED = OverlayValidation()
 
 @dataclass(frozen=True)
 class OverlayTarget:
-    """Target of overlays: the instance types of a pool, and the labels of its nodes."""
+    """The instance types of a pool, and the labels of its nodes, to which overlays apply."""
 
     labels: Mapping[str, str]
     types: Sequence[InstanceType]
@@ -33,9 +33,9 @@ class OverlayTarget:
 @dataclass(frozen=True)
 class EvaluatedOverlays:
     accepted: tuple[OverlayFact, ...] = ()
-    """Those with most precedence first."""
+    """Highest precedence first."""
     validations: Mapping[str, OverlayValidation] = field(default_factory=dict)
-    """By name, of all of them."""
+    """Of all overlays, by name."""
 
 
 _UNREADABLE: Final = OverlayValidation(
@@ -81,7 +81,7 @@ class _OverlayConflicts:
         self._overlay_by_setting: dict[tuple[int, str, int | str], OverlayFact] = {}
 
     def add(self, overlay: OverlayFact) -> OverlayValidation:
-        """Written down only where it is in conflict with none."""
+        """Record the overlay's values, unless it conflicts with an earlier overlay."""
         entries: list[tuple[int, str, int | str]] = []
         for number, target in enumerate(self._targets):
             reach = OverlayReach(overlay, target.labels)

@@ -1,7 +1,7 @@
 """NodePools as offers: a template, the instance types that satisfy it, and capacity within limits and reservations.
 
-A node is planned into one capacity reservation and names it in its requirements, so that no more nodes are planned into
-it than EC2 has room for.
+A node in reserved capacity is planned into one reservation and names it in its requirements. So no more nodes are
+planned into a reservation than it has instances left.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ from tenure.scheduling.taints import first_untolerated, format_taint, ports_conf
 
 
 class ReservationTracker:
-    """EC2's count less the NodeClaims it cannot have counted yet; all pools share it."""
+    """Available instances of reservations: EC2's count less NodeClaims that it does not include. Pools share it."""
 
     def __init__(self, reported: Mapping[str, ReservationHeadroom], nodeclaims: Iterable[NodeClaimFact] = ()) -> None:
         self._reported = reported
@@ -45,7 +45,7 @@ class ReservationTracker:
         return max(0, self._remaining.get(reservation_id, 0))
 
     def is_outdated(self, unavailable_offering: UnavailableOffering) -> bool:
-        """EC2 refused a reservation for want of room, and has counted some in it since."""
+        """Whether EC2 rejected a launch into a full reservation, and has reported available instances since."""
         capacity = self._reported.get(unavailable_offering.reservation_id)
         return (
             capacity is not None
@@ -58,7 +58,7 @@ class ReservationTracker:
 
 
 def reservation_of(nodeclaim: NodeClaimFact) -> str:
-    """The one reservation that it was planned into, or runs in."""
+    """The reservation that it was planned into, or that its instance uses."""
     for one in nodeclaim.requirements:
         if one.key == CAPACITY_RESERVATION_ID and one.operator == "In" and len(one.values) == 1:
             return one.values[0]
@@ -66,12 +66,12 @@ def reservation_of(nodeclaim: NodeClaimFact) -> str:
 
 
 def _is_counted(nodeclaim: NodeClaimFact, capacity: ReservationHeadroom) -> bool:
-    """One that was made after the count is not in it, nor one that has no instance."""
+    """EC2's count includes only NodeClaims that are launched and were created before it."""
     return nodeclaim.launched and nodeclaim.created <= capacity.at
 
 
 INTERNAL_LABELS = (REGISTERED, INITIALIZED)
-NOT_AVAILABLE = "can be had now: EC2 has no capacity for them"
+NOT_AVAILABLE = "is available: EC2 has no capacity for them"
 
 
 class NodePoolTemplate:
@@ -95,18 +95,18 @@ class NodePoolTemplate:
         self.headroom = table.allocatable - self.overhead
 
     def explain_overhead(self, resource: str) -> str:
-        """The DaemonSet that requests most of a resource of which DaemonSets leave nothing on any instance type."""
+        """The message for a resource that DaemonSets use up on every instance type; it names the largest DaemonSet."""
         daemon = max(self._daemons, key=lambda one: one.pod.requests.get(resource, 0))
         amount = format_amount(resource, daemon.pod.requests.get(resource, 0))
         name = f"{daemon.namespace}/{daemon.name}"
         return f"DaemonSets leave no {resource} on any allowed instance type: {name} requests {amount}"
 
     def daemon_ports_of(self, rows: Indices) -> tuple[HostPort, ...]:
-        """Host ports that DaemonSets take on any of these types."""
+        """Host ports that DaemonSets use on any of these types."""
         return tuple(port for port, taken in self._daemon_ports if taken[rows].any())
 
     def types_with_free_ports(self, ports: Iterable[HostPort]) -> Mask:
-        """The types on which no DaemonSet takes any of these host ports."""
+        """The types on which no DaemonSet uses any of these host ports."""
         free: Mask = np.ones(len(self.table), dtype=bool)
         for port, taken in self._daemon_ports:
             if any(ports_conflict(port, one) for one in ports):
@@ -116,13 +116,13 @@ class NodePoolTemplate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Option:
-    """A template narrowed by pod requirements: the remaining types and offerings."""
+    """A template restricted by pod requirements: the remaining types and offerings."""
 
     requirements: Requirements
     types: Mask
     offerings: Mask
     reservation: str = ""
-    """The one capacity reservation that it is bought from; empty for anything that is not reserved."""
+    """The capacity reservation of its nodes; empty for capacity that is not reserved."""
 
 
 class RejectionReason(str):
@@ -170,13 +170,13 @@ class Offer:
         return bool(self.remaining_limits.limits)
 
     def base_option(self) -> Option | RejectionReason:
-        """The bare template, nothing reserved."""
+        """The template without pod requirements and without reservations."""
         return self._get_option(self.template.requirements, self.available & ~self.table.reserved, "")
 
     def restrict(self, option: Option | None, variant: Variant, reservation: str = "") -> Option | RejectionReason:
-        """The option (None: the bare template) with a pod's demands added, or why they do not go together.
+        """The option (None: the template) restricted by a pod's requirements, or why they are incompatible.
 
-        `reservation` is for the bare template alone: an option stays in its reservation, or out of all.
+        `reservation` counts only for the template: an option keeps its reservation, or has none.
         """
         key = (option, variant, option.reservation if option else reservation)
         known = self._restricted.get(key)
@@ -198,7 +198,7 @@ class Offer:
         )
 
     def available_reservations(self) -> list[str]:
-        """Those with room in which there is something for this pool's NodeClass, by id."""
+        """IDs of reservations with available offerings for this pool and instances left."""
         ids = set(self.table.reservations[self.available & self.table.reserved])
         return sorted(one for one in ids if self.reservation_tracker.remaining(one) > 0)
 
@@ -210,7 +210,7 @@ class Offer:
         return known
 
     def types_within_limits(self, types: Mask) -> Mask:
-        """The types of which one more may be bought without passing a limit."""
+        """The types of which one more node stays within the limits."""
         if not self.has_limits:
             return types
         nodes = self.remaining_limits.remaining(NODES)
@@ -255,7 +255,7 @@ class Offer:
         return self._get_option(requirements.intersection(reservation_requirements), self.available, reservation)
 
     def _get_option(self, requirements: Requirements, available: Mask, reservation: str) -> Option | RejectionReason:
-        """Equal requirements are one option."""
+        """Equal requirements share one option."""
         known = self._options.get((requirements, reservation))
         if known is None:
             known = self._options[requirements, reservation] = self._build_option(requirements, available, reservation)
@@ -296,7 +296,7 @@ def without_internal_labels(requirements: Requirements) -> Requirements:
 
 
 def sort_by_weight(pools: Iterable[NodePoolFact]) -> list[NodePoolFact]:
-    """The pools that make nodes for pods: weight, then name, both descending (reference 2.3)."""
+    """The pools that can launch nodes for pods, by weight, then name, both descending (reference 2.3)."""
     usable = [pool for pool in pools if pool.ready and not pool.deleting and not pool.static]
     return sorted(usable, key=lambda pool: (pool.weight, pool.name), reverse=True)
 
@@ -304,4 +304,4 @@ def sort_by_weight(pools: Iterable[NodePoolFact]) -> list[NodePoolFact]:
 def _no_offering_message(types: int, known: bool) -> str:
     if known:
         return f"none of the {types} instance types that satisfy it {NOT_AVAILABLE}"
-    return f"none of the {types} instance types that satisfy it is sold in the zones and capacity types allowed"
+    return f"none of the {types} instance types that satisfy it is offered in the allowed zones and capacity types"

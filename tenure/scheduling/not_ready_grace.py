@@ -1,7 +1,7 @@
 """How long pods wait for a node that is NotReady, has a transient taint or lacks a requested device.
 
 During the grace period the node's capacity counts and its pods wait; then they are rescheduled. The grace period is
-cumulative, so that a node that flaps does not keep its pods for ever. A stopped instance that a LifecyclePolicy waits
+cumulative, so that a flapping node does not keep its pods for ever. A stopped instance that a LifecyclePolicy waits
 for has its own period.
 """
 
@@ -16,7 +16,7 @@ from tenure.model.facts import NodeClaimFact, NodeFact, Taint
 from tenure.model.node_health import NotReadyInterval, ongoing_since, parse_intervals
 
 WINDOW_IN_GRACE_PERIODS: Final = 6
-"""Time away counts for so many graces: for half an hour where the grace is five minutes."""
+"""The window in which NotReady time counts, in grace periods: half an hour for a grace period of five minutes."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -35,7 +35,7 @@ class NotReadyGrace:
         self._recorded_intervals: tuple[NotReadyInterval, ...] = ()
         self._not_ready_since: datetime | None = None
         self._maintenance_until: datetime | None = None
-        # Almost every node is well, and thousands of them are asked about in every plan.
+        # Almost every node is ready, and every plan evaluates thousands of them.
         if node.ready and not node.taints and not self._missing_resources:
             return
         if nodeclaim:
@@ -46,12 +46,12 @@ class NotReadyGrace:
 
     @property
     def not_ready_since(self) -> datetime | None:
-        """When the stretch began that lasts now; None for a node that is here."""
+        """The start of the current interval; None for a node whose presence is `here`."""
         return self._not_ready_since
 
     @property
     def describe_causes(self) -> str:
-        """Why pods do not run on it, as text."""
+        """Text that names why pods cannot run on it."""
         others = [taint.name for taint in self._transient_taints() if taint.key not in _NOT_READY_TAINT_KEYS]
         others += [f"{resource} is not allocatable" for resource in self._missing_resources]
         return ", ".join(["NotReady"] * (not self._node.ready or not others) + others)
@@ -63,22 +63,22 @@ class NotReadyGrace:
         return "expected" if is_stopped or self.used_time(now) < self.length else "lost"
 
     def used_time(self, now: datetime) -> timedelta:
-        """How long it was away lately, this stretch included."""
+        """NotReady time within the window, including the current interval."""
         if self._not_ready_since is None:
             return timedelta()
-        lately = now - WINDOW_IN_GRACE_PERIODS * self.length
+        window_start = now - WINDOW_IN_GRACE_PERIODS * self.length
         return sum(
-            (_overlap_duration(one, lately, self._not_ready_since) for one in self._recorded_intervals),
+            (_overlap_duration(one, window_start, self._not_ready_since) for one in self._recorded_intervals),
             max(now - self._not_ready_since, timedelta()),
         )
 
     def interval_count(self, now: datetime) -> int:
-        """In how many times that was."""
-        lately = now - WINDOW_IN_GRACE_PERIODS * self.length
+        """The number of intervals in `used_time`."""
+        window_start = now - WINDOW_IN_GRACE_PERIODS * self.length
         before = [
             one
             for one in self._recorded_intervals
-            if self._not_ready_since and _overlap_duration(one, lately, self._not_ready_since)
+            if self._not_ready_since and _overlap_duration(one, window_start, self._not_ready_since)
         ]
         return len(before) + (self._not_ready_since is not None)
 
@@ -91,14 +91,14 @@ class NotReadyGrace:
         """The earliest current cause; an open recorded interval began no later. Before initialization the phase's
         deadline applies instead of the grace."""
         node = self._node
-        ever = node.ready_changed or node.created or _EPOCH
-        begun = [ever] if not node.ready else []
-        begun += [node.tainted.get(taint.name, ever) for taint in self._transient_taints()]
+        default = node.ready_changed or node.created or _EPOCH
+        starts = [default] if not node.ready else []
+        starts += [node.tainted.get(taint.name, default) for taint in self._transient_taints()]
         known = ongoing_since(self._recorded_intervals)
-        begun += [node.missing.get(resource, known or ever) for resource in self._missing_resources]
-        if not begun:
+        starts += [node.missing.get(resource, known or default) for resource in self._missing_resources]
+        if not starts:
             return None
-        return max(min([*begun, known] if known else begun), initialized or _EPOCH)
+        return max(min([*starts, known] if known else starts), initialized or _EPOCH)
 
     def _transient_taints(self) -> Iterable[Taint]:
         return (
@@ -109,13 +109,13 @@ class NotReadyGrace:
 
 
 def _missing_resources(node: NodeFact, nodeclaim: NodeClaimFact) -> list[str]:
-    """Resources that its NodeClaim requests and the node lacks: devices disappear for a while when the kubelet
+    """Resources that its NodeClaim requests and the node lacks. Devices disappear for a while when the kubelet
     restarts."""
     requested = nodeclaim.requests.items()
     return sorted(resource for resource, amount in requested if amount > 0 and not node.allocatable.get(resource))
 
 
-def _overlap_duration(one: NotReadyInterval, lately: datetime, until: datetime) -> timedelta:
-    """How much of a stretch that is over lies in this time."""
+def _overlap_duration(one: NotReadyInterval, since: datetime, until: datetime) -> timedelta:
+    """The overlap of a closed interval with this time; zero for an open interval."""
     end = min(one.until, until) if one.until else until
-    return max(end - max(one.since, lately), timedelta()) if one.until else timedelta()
+    return max(end - max(one.since, since), timedelta()) if one.until else timedelta()

@@ -34,14 +34,14 @@ from tenure.scheduling.nodepool_template import (
 )
 
 _TableKey = tuple[str, tuple[tuple[str, str], ...]]
-"""Pools of one EC2NodeClass that are labelled alike, as far as NodeOverlays ask: they have the same instance types."""
+"""EC2NodeClass, and the pool labels that NodeOverlays select by. Pools with equal keys have the same instance types."""
 
 
 _UNREADABLE_POOL: Final = RejectionReason("it is invalid: see the event InvalidObject")
 
 
 class Offerings:
-    """`guard` records the error of a NodePool or NodeOverlay in place of raising it."""
+    """`guard` records the error of a NodePool or NodeOverlay instead of raising it."""
 
     def __init__(self, guard: Guard = no_guard) -> None:
         self._guard = guard
@@ -51,11 +51,11 @@ class Offerings:
         self._tables: dict[_TableKey, InstanceTypeTable] = {}
         self._templates: dict[str, NodePoolTemplate | RejectionReason] = {}
         self._evaluated_overlays: EvaluatedOverlays | None = EvaluatedOverlays()
-        """None: must be evaluated again."""
+        """None: they must be evaluated again."""
         self._accepted_overlays: tuple[OverlayFact, ...] = ()
 
     def set_catalogue(self, catalogue: Catalogue) -> None:
-        """Replace all instance types; the tables of NodeClasses that stay the same are kept."""
+        """Replace all instance types. Tables of unchanged NodeClasses are kept."""
         before = self._catalogue.by_node_class
         for name in before.keys() | catalogue.by_node_class.keys():
             if before.get(name) != catalogue.by_node_class.get(name):
@@ -84,7 +84,7 @@ class Offerings:
         return self._evaluated_overlays.validations
 
     def invalidate_overlays(self) -> None:
-        """A NodeOverlay or a pool changed."""
+        """Call it when a NodeOverlay or a pool changed."""
         self._evaluated_overlays = None
 
     def apply_discovered_capacity(self, discovered: DiscoveredCapacity, specs: Mapping[str, str]) -> None:
@@ -102,14 +102,14 @@ class Offerings:
             self._templates.clear()
 
     def invalidate_templates(self, pool: str | None = None) -> None:
-        """A pool changed, or (None) something that all templates depend on."""
+        """Call it when a pool changed, or (None) an object that all templates depend on."""
         if pool is None:
             self._templates.clear()
         else:
             self._templates.pop(pool, None)
 
     def get_template(self, pool: NodePoolFact, daemons: Iterable[DaemonSetFact]) -> NodePoolTemplate | RejectionReason:
-        """The pool's template, or why nothing can be bought from this pool; kept until `invalidate_templates`."""
+        """The pool's template, or why it can launch no nodes. Cached until `invalidate_templates`."""
         known = self._templates.get(pool.name)
         if known is None:
             known = self._templates[pool.name] = self._build_template(pool, daemons)
@@ -184,7 +184,7 @@ def largest_capacity(template: NodePoolTemplate, nodeclaim: NodeClaimFact) -> di
 
 
 def least_overhead(template: NodePoolTemplate, nodeclaim: NodeClaimFact) -> dict[str, int]:
-    """The share of an unlaunched NodeClaim's requests that is for DaemonSets."""
+    """The DaemonSet share of an unlaunched NodeClaim's requests."""
     rows = _possible_rows(template, nodeclaim)
     return template.table.to_amounts(template.overhead[rows].min(axis=0)) if len(rows) else {}
 

@@ -1,4 +1,4 @@
-"""The guard around each object of the planner: an error of one object leaves every other object planned."""
+"""Guards each object of the planner, so that an error of one object affects no other object."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,7 +14,7 @@ from tenure.scheduling.pods import constraints_of, node_requirement_alternatives
 from tenure.scheduling.snapshot import Change, FactKind
 
 MAX_ATTEMPTS: Final = 64
-"""Plans, the failed one included, to find the pods that make planning fail."""
+"""Plans to find the pods that make planning fail, including the failed plan."""
 _GUARDED: Final[Sequence[tuple[FactKind, type, str]]] = (
     ("pod", PodFact, "Pod"),
     ("node", NodeFact, "Node"),
@@ -36,11 +36,11 @@ class PlannerGuard:
         """The error of each pod that made planning fail, by UID."""
 
     def of(self, fact: GuardedFact, step: str = "") -> AbstractContextManager[None]:
-        """`step`: tells several guards of the same object apart."""
+        """`step`: distinguishes several guards of the same object."""
         return self.invalid_objects.guard(_object_key(fact, step))
 
     def check(self, change: Change) -> Change | None:
-        """The change in a form that planning can read; None keeps the last known form."""
+        """The change in a form that planning can use; None keeps the last known form."""
         if change.fact is None:
             self._forget(change)
         match change.fact:
@@ -59,7 +59,7 @@ class PlannerGuard:
         return change
 
     def retry_faulty_pods(self) -> None:
-        """Plan these pods again, since an object changed that they may depend on."""
+        """Include faulty pods in plans again, since an object changed that they may depend on."""
         for uid in self._faulty_pods:
             self.invalid_objects.forget_object("Pod", uid)
         self._faulty_pods.clear()
@@ -99,7 +99,7 @@ class PlannerGuard:
 
 
 class _FaultSearch:
-    """Bisects groups of pods with the same owner. After `MAX_ATTEMPTS` a part that fails is refused as a whole."""
+    """Bisects groups of pods with the same owner. After `MAX_ATTEMPTS`, a failing part is rejected as a whole."""
 
     def __init__(self, make_plan: Callable[[ShapedPods], Plan]) -> None:
         self._make_plan = make_plan
@@ -125,7 +125,7 @@ def _object_key(fact: GuardedFact, step: str = "") -> ObjectKey:
 
 
 def _unplannable_pod(pod: PodFact) -> PodFact:
-    """The safest reading: no plan is made for it, and it protects its node from voluntary disruption."""
+    """The safest form: the pod is not planned, and its node is protected from voluntary disruption."""
     terms = ("spreads", "affinity", "anti_affinity", "required_terms", "preferred_terms", "tolerations")
     why = "the pod cannot be read for planning"
     return pod.model_copy(

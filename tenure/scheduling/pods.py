@@ -17,7 +17,7 @@ IGNORE: Final = "Ignore"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Variant:
-    """One reading of a pod's requirements; the first is the strictest, later ones drop preferences."""
+    """One variant of a pod's node requirements; the first is the strictest, later ones drop preferences."""
 
     requirements: Requirements
     tolerations: tuple[Toleration, ...]
@@ -37,10 +37,10 @@ ANYWHERE: Final = Constraints((), (), (), ())
 
 
 def provisionable_pods(unbound_pods: Iterable[PodFact]) -> Iterator[PodFact]:
-    """Of pods without a node, those that need one bought: kube-scheduler found no place for them, or for their like.
+    """The unbound pods that need a new node: pods that kube-scheduler cannot place, and untried pods like them.
 
-    It takes its time over many pods and has one answer for all that are alike, so that those it has not come to yet
-    are not waited for."""
+    kube-scheduler takes time for many pods. An untried pod with the template of an unschedulable one will get the same
+    result, so planning does not wait for it."""
     unschedulable, untried = dict[str, PodFact](), list[PodFact]()
     for pod in unbound_pods:
         if is_provisionable(pod):
@@ -60,7 +60,7 @@ def _share_template(pod: PodFact, unschedulable: PodFact) -> bool:
 
 
 def is_provisionable(pod: PodFact) -> bool:
-    """The kube-scheduler found no place for it, and no other provisioner serves it (reference 2.2)."""
+    """Whether kube-scheduler cannot place the pod, and it needs a node (reference 2.2)."""
     return pod.unschedulable and needs_node(pod)
 
 
@@ -70,12 +70,12 @@ def needs_node(pod: PodFact) -> bool:
 
 
 def is_reschedulable(pod: PodFact, now: datetime) -> bool:
-    """It runs on a disrupted node and will be recreated elsewhere (reference 2.2)."""
+    """Whether the pod on a disrupted node will be recreated elsewhere (reference 2.2)."""
     return pod.is_alive and not (pod.daemonset or pod.mirror or is_pinned(pod) or is_do_not_disrupt(pod, now))
 
 
 def is_pinned(pod: PodFact) -> bool:
-    """It can run only on the node that it has, so it ends with that node."""
+    """Whether the pod can run only on its present node, so that it ends with that node."""
     if not pod.node_name or not (pod.required_terms or HOSTNAME in pod.node_selector):
         return False
     own = (pod.node_name,)
@@ -89,7 +89,7 @@ def is_pinned(pod: PodFact) -> bool:
 
 
 def is_do_not_disrupt(pod: PodFact, now: datetime) -> bool:
-    """Whether do-not-disrupt is in force: `true` without an end, a duration from the pod's start."""
+    """Whether do-not-disrupt applies: `true` without an end, a duration from the pod's start."""
     if not pod.do_not_disrupt:
         return False
     until = do_not_disrupt_until(pod)
@@ -107,14 +107,14 @@ def do_not_disrupt_until(pod: PodFact) -> datetime | None:
 
 
 def excludes_nodepools(pod: PodFact) -> bool:
-    """It asks for a node of no NodePool, so it is no business of ours."""
+    """Whether every required term excludes nodes of NodePools, so that Tenure cannot serve the pod."""
     if not pod.required_terms:
         return False
     return all(any(e.key == NODEPOOL and e.operator == DOES_NOT_EXIST for e in term) for term in pod.required_terms)
 
 
 def validation_error(pod: PodFact) -> str:
-    """Why this pod cannot be planned for at all; empty when it can. Preferences that are not valid are ignored."""
+    """Why this pod cannot be planned; empty if it can. Invalid preferences are ignored."""
     if pod.unplannable:
         return pod.unplannable
     if pod.required_terms and not any(pod.required_terms):
@@ -136,8 +136,8 @@ def constraints_of(pod: PodFact) -> Constraints:
 
 @lru_cache(maxsize=1 << 14)
 def node_requirement_alternatives(constraints: Constraints) -> tuple[Requirements, ...]:
-    """Node selector and each alternative of the required affinity, preferences left out."""
+    """The node selector combined with each term of the required node affinity, without preferences."""
     selector = Requirements(one_of(key, value) for key, value in constraints.node_selector)
-    # A term without expressions matches no node (Kubernetes' rule), so another one has to do.
+    # In Kubernetes, a term without expressions matches no node.
     terms = filter(None, constraints.required_terms) if constraints.required_terms else ((),)
     return tuple(selector.intersection(Requirements.from_expressions(term)) for term in terms)

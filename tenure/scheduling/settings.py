@@ -8,10 +8,10 @@ MAX_INSTANCE_TYPES: Final = 600
 
 
 class PlanSettings(Value):
-    """Karpenter's PREFERENCE_POLICY and MIN_VALUES_POLICY, and how many instance types a claim may name."""
+    """Karpenter's PREFERENCE_POLICY and MIN_VALUES_POLICY, and the maximum of instance types per NodeClaim."""
 
     preference_policy: Literal["Respect", "Ignore"] = "Respect"
     min_values_policy: Literal["Strict", "BestEffort"] = "Strict"
     most_instance_types: int = MAX_INSTANCE_TYPES
     node_cost: float = 0.002
-    """US dollars an hour that a node counts for beyond its price: the more, the fewer and larger nodes."""
+    """US dollars per hour added to the price of each node; higher values favour fewer, larger nodes."""

@@ -1,6 +1,7 @@
-"""The facts of the cluster, kept up to date by changes and indexed for planning.
+"""The facts of the cluster, updated by changes and indexed for planning.
 
-Planned NodeClaims that the caches do not show yet count too; otherwise two passes would launch nodes for the same pods.
+Planned NodeClaims that the caches do not show yet count, too. Otherwise two passes would launch nodes for the same
+pods.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +30,7 @@ from tenure.model.facts import (
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.plan import PlannedNodeClaim
 
-# How long a claim that was created may stay invisible before the plan no longer counts on it.
+# How long plans count a created claim that the caches do not show.
 UNOBSERVED_TTL: Final = timedelta(seconds=60)
 
 
@@ -39,13 +40,13 @@ class CommittedNodeClaims:
         self._promised_nodeclaims: dict[str, str] = {}
 
     def add(self, nodeclaims: Mapping[str, PlannedNodeClaim], now: datetime) -> None:
-        """Claims by their names, created or about to be."""
+        """Add claims by name, which were or will be created."""
         for name, planned in nodeclaims.items():
             self._unobserved[name] = _to_nodeclaim_fact(name, planned, now)
             self._promised_nodeclaims.update(dict.fromkeys(planned.pods, name))
 
     def observe(self, name: str, nodeclaim: NodeClaimFact | None) -> None:
-        """The caches now know this claim, or that it is gone or going: then its pods are promised nothing."""
+        """The caches have this claim now. If it is gone or terminating, its pods lose their promise."""
         self._unobserved.pop(name, None)
         if nodeclaim is None or nodeclaim.deleting:
             self._promised_nodeclaims = {
@@ -56,12 +57,12 @@ class CommittedNodeClaims:
         self._promised_nodeclaims.pop(uid, None)
 
     def unobserved(self, now: datetime) -> Iterable[NodeClaimFact]:
-        """Committed claims that are not too old to be believed in."""
+        """Committed claims younger than UNOBSERVED_TTL that the caches do not have yet."""
         return [nodeclaim for nodeclaim in self._unobserved.values() if now - nodeclaim.created < UNOBSERVED_TTL]
 
     @property
     def promised_nodeclaims(self) -> Mapping[str, str]:
-        """Pod UID to the name of the claim it was bought with."""
+        """Pod UID to the name of the claim that was created for the pod."""
         return self._promised_nodeclaims
 
 
@@ -85,7 +86,7 @@ StorageKind = Literal["volume_claim", "volume", "storage_class", "csi_node"]
 
 
 class Storage:
-    """Claims by `namespace/name`, the others by name."""
+    """PersistentVolumeClaims by `namespace/name`, the others by name."""
 
     def __init__(self) -> None:
         self.claims: dict[str, VolumeClaimFact] = {}
@@ -100,7 +101,7 @@ class Storage:
         }
 
     def set_fact(self, kind: StorageKind, key: str, fact: object) -> bool:
-        """Whether it makes a difference; None takes it out. Raises TypeError when the fact is not of the kind."""
+        """Store the fact; None removes it. False if nothing changed. Raises TypeError for a fact of another kind."""
         expected, table = self._tables[kind]
         if fact is not None and not isinstance(fact, expected):
             raise TypeError(f"a {kind} was announced and a {type(fact).__name__} given")
@@ -148,7 +149,7 @@ class Change(Value):
 
 
 class ClusterFacts:
-    """Every object by its key, pods also by the node they are bound to, nodes by provider id."""
+    """Every object by its key; pods also by the node that they are bound to, nodes also by provider ID."""
 
     def __init__(self) -> None:
         self.pods: dict[str, PodFact] = {}
@@ -164,12 +165,12 @@ class ClusterFacts:
         self.pod_budgets: dict[str, PodDisruptionBudgetFact] = {}
         self.unbound_pods: dict[str, PodFact] = {}
         self.virtual: dict[str, tuple[PodFact, ...]] = {}
-        """By CapacityBuffer the pods for which it wants room."""
+        """By CapacityBuffer, its virtual pods."""
         self._bound: dict[str, dict[str, PodFact]] = {}
         self._by_provider: dict[str, str] = {}
 
     def apply(self, change: Change) -> None:
-        """Take one change in. Raises TypeError when the fact is not of the kind that is named."""
+        """Apply one change. Raises TypeError for a fact of another kind."""
         match change.kind, change.fact:
             case "pod", PodFact() | None:
                 self._apply_pod(change.key, change.fact)
@@ -226,11 +227,11 @@ class ClusterFacts:
                 del self._newest_daemon_pods[before.owner_uid]
 
     def bound_to(self, node_name: str) -> Iterable[PodFact]:
-        """Pods on a node that have not finished."""
+        """Unfinished pods that are bound to this node."""
         return self._bound.get(node_name, {}).values()
 
     def node_of(self, nodeclaim: NodeClaimFact) -> NodeFact | None:
-        """The Node of a claim: by provider id, else by the name in its status."""
+        """The Node of a claim: by provider ID, else by the name in its status."""
         by_provider = self._by_provider.get(nodeclaim.provider_id, "") if nodeclaim.provider_id else ""
         return self.nodes.get(by_provider or nodeclaim.node_name)
 
@@ -276,7 +277,7 @@ def _set_or_delete(table: dict[str, T], key: str, fact: T | None) -> None:
 
 
 def with_discovered_memory(nodeclaim: NodeClaimFact, discovered: DiscoveredCapacity) -> NodeClaimFact:
-    """A claim whose Node is not there yet, with no more memory than such machines have shown since it was launched."""
+    """A launched, unregistered claim with its memory reduced to the value discovered for its type and image."""
     if nodeclaim.registered or not nodeclaim.launched:
         return nodeclaim
     spec_hash = nodeclaim.annotations.get(NODECLASS_HASH, "")

@@ -10,9 +10,9 @@ from tenure.model.requirements import Requirements
 
 
 def build_static_nodeclaim(pool: NodePool, *, name: str, plan_id: str) -> NodeClaim:
-    """With its finalizer from birth, and of no launch group: those that are alike join for one launch.
+    """The object to create, with its finalizer from the start. Without a launch group, it joins similar NodeClaims.
 
-    Raises RequirementError for requirements that cannot be read.
+    Raises RequirementError for invalid requirements.
     """
     template = pool.spec.template
     reference = template.spec.node_class_ref

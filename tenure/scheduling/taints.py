@@ -1,4 +1,4 @@
-"""Taints, tolerations and host ports as the kube-scheduler reads them (reference 2.7)."""
+"""Taints, tolerations and host ports by the rules of kube-scheduler (reference 2.7)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -11,7 +11,7 @@ _EPHEMERAL_TAINTS: Final = frozenset((taint.key, taint.value or "", taint.effect
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether this one toleration covers the taint; an empty key or effect covers all."""
+    """Whether this toleration matches the taint. An empty key or effect matches all."""
     if toleration.effect not in ("", taint.effect):
         return False
     if not toleration.key:
@@ -24,7 +24,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def first_untolerated(
     tolerations: Sequence[Toleration], taints: Iterable[Taint], *, tolerate_preferences: bool = False
 ) -> Taint | None:
-    """The first taint that keeps the pod away. PreferNoSchedule counts unless preferences are given up."""
+    """The first taint that excludes the pod. PreferNoSchedule counts unless `tolerate_preferences`."""
     for taint in taints:
         if tolerate_preferences and taint.effect == PREFER_NO_SCHEDULE:
             continue
@@ -44,13 +44,13 @@ def without_unregistered_taint(taints: Iterable[Taint]) -> tuple[Taint, ...]:
 
 
 def without_transient(taints: Iterable[Taint], declared: Iterable[Taint] = ()) -> tuple[Taint, ...]:
-    """Without the taints that come and go with a node's health, and those `declared` to: for one that will be back."""
+    """The taints that remain when the node recovers: without transient taints and the `declared` ones."""
     names = {taint.name for taint in declared}
     return tuple(taint for taint in taints if not is_transient_taint(taint.key) and taint.name not in names)
 
 
 def format_taint(taint: Taint) -> str:
-    """As kubectl writes it: `key=value:effect`."""
+    """As in kubectl: `key=value:effect`."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
@@ -60,6 +60,6 @@ def _is_ephemeral(taint: Taint) -> bool:
 
 
 def ports_conflict(one: HostPort, other: HostPort) -> bool:
-    """The same port of the same protocol; an empty address is every address."""
+    """Whether port and protocol are the same; an empty address means every address."""
     same = one.port == other.port and one.protocol == other.protocol
     return same and (one.address == other.address or "" in (one.address, other.address))

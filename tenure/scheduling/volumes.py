@@ -1,4 +1,4 @@
-"""The node requirements of a pod's volumes, and the attachments that CSI drivers make for them.
+"""The node requirements of a pod's volumes, and the volumes that CSI drivers attach for it.
 
 Rejected pods: reference 2.2. Topology: 2.15. Attachments: 2.7.
 """
@@ -24,7 +24,7 @@ UNSUPPORTED_TOPOLOGY_KEYS: Final = frozenset({"eks.amazonaws.com/compute-type"})
 
 class VolumeRequirements(NamedTuple):
     alternatives: tuple[Requirements, ...] = ()
-    """The node must satisfy one of them; empty: any node. They do not describe the pod itself."""
+    """Alternative node requirements of the volumes; empty: any node."""
     attachments: frozenset[Attachment] = frozenset()
 
 
@@ -32,7 +32,7 @@ NO_VOLUME_REQUIREMENTS: Final = VolumeRequirements()
 
 
 def volume_requirements(pod: PodFact, storage: Storage) -> VolumeRequirements | RejectionReason:
-    """Combined requirements of its volumes, or the problem to fix before the pod can be planned."""
+    """The combined requirements of its volumes, or the problem to fix before the pod can be planned."""
     if not pod.volumes:
         return NO_VOLUME_REQUIREMENTS
     alternatives: tuple[Requirements, ...] = ()
@@ -52,7 +52,7 @@ def volume_requirements(pod: PodFact, storage: Storage) -> VolumeRequirements | 
 
 
 def volume_attachments(pod: PodFact, storage: Storage) -> frozenset[Attachment]:
-    """The volumes that a CSI driver attaches for this pod, as far as they are known."""
+    """The volumes that a CSI driver attaches for this pod, if the driver is known."""
     found = set()
     for name in pod.volumes:
         key = f"{pod.namespace}/{name}"
@@ -63,7 +63,7 @@ def volume_attachments(pod: PodFact, storage: Storage) -> frozenset[Attachment]:
 
 
 def merge_alternatives(alternatives: Iterable[Requirements]) -> tuple[Requirements, ...]:
-    """The same in fewer: two that differ in the values of one label alone are one with the values of both."""
+    """Merge alternatives that differ only in the values of one label into one with the values of both."""
     found = list(dict.fromkeys(alternatives))
     while pair := next((one for one in combinations(found, 2) if _single_differing_key(*one)), None):
         first, second = pair
@@ -75,7 +75,7 @@ def merge_alternatives(alternatives: Iterable[Requirements]) -> tuple[Requiremen
 
 
 def _single_differing_key(first: Requirements, second: Requirements) -> str:
-    """The one label in which they differ, if it is a plain choice of values in both; else empty."""
+    """The only label in which they differ, if it has the operator In in both; else empty."""
     if first.keys() != second.keys():
         return ""
     keys = [key for key in first if first[key] != second[key]]
@@ -87,7 +87,7 @@ def _single_differing_key(first: Requirements, second: Requirements) -> str:
 def _intersect_alternatives(
     first: tuple[Requirements, ...], second: tuple[Requirements, ...]
 ) -> tuple[Requirements, ...]:
-    """Every consistent pair; an empty side leaves the other unchanged."""
+    """The intersection of every consistent pair; an empty side leaves the other unchanged."""
     if not (first and second):
         return first or second
     return merge_alternatives(one.intersection(other) for one in first for other in second if not one.conflicts(other))
@@ -95,7 +95,8 @@ def _intersect_alternatives(
 
 @lru_cache(maxsize=1 << 14)
 def _parse_terms(terms: tuple[Term, ...], without: str = "") -> tuple[Requirements, ...]:
-    """Terms as alternatives, those without expressions left out; empty if one of them lets any node do."""
+    """Terms as alternatives, without the key `without`. Terms without expressions are dropped; empty if one allows any
+    node."""
     found = merge_alternatives(
         Requirements.from_expressions(one for one in term if one.key != without) for term in terms if term
     )
@@ -103,7 +104,7 @@ def _parse_terms(terms: tuple[Term, ...], without: str = "") -> tuple[Requiremen
 
 
 def _claim_alternatives(key: str, storage: Storage) -> tuple[Requirements, ...] | RejectionReason:
-    """The nodes on which a claim can be used, as alternatives; empty: on any."""
+    """The node requirements of a claim, as alternatives; empty: any node."""
     claim = storage.claims.get(key)
     if claim is None:
         return RejectionReason(f"PersistentVolumeClaim {key} does not exist; create it")
@@ -146,7 +147,7 @@ def _bound_volume_alternatives(claim: VolumeClaimFact, storage: Storage) -> tupl
         return ()
     if not any(volume.terms):
         return RejectionReason(f"{subject}, whose node affinity has no expressions, which no node satisfies")
-    # A local volume is given up with its node, so that its pods may go elsewhere (reference 2.15).
+    # A local volume is lost with its node, so its pods may run on another node (reference 2.15).
     return _parse_terms(volume.terms, HOSTNAME if volume.local else "")
 
 
@@ -184,7 +185,7 @@ def _topology_expressions(known: StorageClassFact) -> Iterator[Expression]:
 
 
 def _csi_driver(claim: VolumeClaimFact | None, storage: Storage) -> str:
-    """Empty when it is not known, or when nothing is attached."""
+    """Empty if it is unknown, or the volume is not attached by a driver."""
     if claim is None:
         return ""
     volume = storage.volumes.get(claim.volume)

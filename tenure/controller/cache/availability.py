@@ -80,7 +80,7 @@ def is_terminating(cache: ClusterCache, name: str) -> bool:
 
 
 def still_runs(cache: ClusterCache, uid: str, now: datetime) -> bool:
-    """Whether the pod runs on a terminating Node. Its replacement pod needs room only later."""
+    """Whether the pod runs on a terminating Node. Its replacement needs capacity only later."""
     pod = cache.pods.get(uid)
     return pod is not None and is_reschedulable(pod, now) and is_terminating(cache, pod.node_name)
 

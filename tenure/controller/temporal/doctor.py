@@ -81,7 +81,7 @@ def _check_updates(namespace: str, has_capabilities: bool, *, updates: bool) -> 
 
 
 def _check_limits(namespace: str, blob: int) -> list[Finding]:
-    """`blob`: bytes; 0 where the server does not say."""
+    """`blob`: bytes; 0 if the server reports none."""
     if not blob:
         return []
     message = f"a payload in {namespace} may have {format_number(blob / _MIB, 6)} MiB"

@@ -1,4 +1,4 @@
-"""Queries of workflows that a worker may not answer."""
+"""Workflow queries that may get no response."""
 
 from datetime import timedelta
 from typing import Final, TypeVar
@@ -16,7 +16,7 @@ TIMEOUT: Final = timedelta(seconds=5)
 
 
 async def query_or_none(temporal: Client, workflow_id: str, query: str, result_type: type[M]) -> M | None:
-    """None where no workflow runs, no worker answers, or its build does not know the query."""
+    """None if no workflow runs, no worker responds, or its build does not know the query."""
     handle = temporal.get_workflow_handle(workflow_id)
     try:
         found: M = await handle.query(query, result_type=result_type, rpc_timeout=TIMEOUT)
@@ -26,6 +26,6 @@ async def query_or_none(temporal: Client, workflow_id: str, query: str, result_t
 
 
 async def query_invalid_objects(temporal: Client, cluster: str) -> InvalidObjectReport:
-    """Objects that the controller cannot read; empty where no worker answers."""
+    """Objects that the controller cannot read; empty if no worker responds."""
     found = await query_or_none(temporal, ids.watch(cluster), "invalid_objects", InvalidObjectReport)
     return found or InvalidObjectReport()

@@ -19,7 +19,7 @@ def blocking_reasons(
     backoffs: Sequence[CommandBackoff],
     now: datetime,
 ) -> dict[str, tuple[Ineligibility, ...]]:
-    """By NodeClaim. `node_of` names their nodes, by which a node may be paused as well as by its NodeClaim."""
+    """By NodeClaim. `node_of`: the names of their nodes, since a pause may name the node or the NodeClaim."""
     active_pauses = [one for one in pauses if one.until is None or now < one.until]
     backoff_by_uid = {
         uid: one for one in sorted(backoffs, key=lambda one: one.until) if now < one.until for uid in one.claims
@@ -37,8 +37,7 @@ def blocking_reasons(
 
 
 def nodepools_in_backoff(backoffs: Iterable[CommandBackoff], now: datetime) -> dict[str, str]:
-    """NodePools whose replacements fail to initialize, with the time before which no command needs one, and the
-    reason."""
+    """NodePools whose replacements failed to initialize, with a text that has the end of the backoff and its cause."""
     return {
         one.pool: f"replacements of NodePool {one.pool} are not tried before {format_timestamp(one.until)}: "
         f"{_format_failures(one)}"

@@ -43,18 +43,19 @@ class BudgetTracker:
         rule = self._allowed_disruptions.zones_at_once.get(pool)
         if rule is None:
             return ""
-        begun = {*rule.active_zones, *(near for of, near in self._zones if of == pool)}
-        begun |= {one.verdict.zone for one in with_others if one.nodeclaim.pool == pool}
-        if zone in begun or len(begun) < rule.max_zones:
+        in_use = {*rule.active_zones, *(used_zone for owner, used_zone in self._zones if owner == pool)}
+        in_use |= {one.verdict.zone for one in with_others if one.nodeclaim.pool == pool}
+        if zone in in_use or len(in_use) < rule.max_zones:
             return ""
         return (
-            f"NodePool {pool} allows disruption in {rule.max_zones} zones at once, in use: {', '.join(sorted(begun))}"
+            f"NodePool {pool} allows disruption in {rule.max_zones} zones at once, in use: {', '.join(sorted(in_use))}"
         )
 
     def select_allowed(
         self, ordered: Iterable[Candidate], method: Method, most: int
     ) -> tuple[list[Candidate], dict[str, str]]:
-        """The first so many that may go together, and why others before the last of them may not, by claim."""
+        """The first `most` candidates that budgets allow together, and the rejection reasons of those skipped, by
+        claim."""
         selected, rejected = list[Candidate](), dict[str, str]()
         for one in ordered:
             if len(selected) == most:

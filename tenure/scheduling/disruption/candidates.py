@@ -33,12 +33,12 @@ class Candidate:
     pool: NodePoolFact | None
     instance_type: InstanceType | None
     pods: tuple[PodFact, ...]
-    """Those that have to go elsewhere."""
+    """Pods that must move to another node, and virtual pods of CapacityBuffers."""
     verdict: NodeVerdict
 
     @property
     def node_name(self) -> str:
-        """The node's; the claim's while there is none."""
+        """The name of the node; of the claim while it has no node."""
         return self.node.name if self.node else self.nodeclaim.name
 
     @property
@@ -76,7 +76,7 @@ class CandidateEvaluator:
     expected: Mapping[str, Sequence[PodFact]]
     """Pending pods by the existing node they are placed on, including virtual pods of CapacityBuffers."""
     virtual: frozenset[str]
-    """UIDs of the latter."""
+    """UIDs of virtual pods."""
     guard: Guard = no_guard
     pod_budgets: PodDisruptionBudgets = field(init=False)
 
@@ -134,7 +134,7 @@ class CandidateEvaluator:
             eligible=tuple(one for one in applicable if one not in blocked_methods),
             excluded=tuple(exclusions),
         )
-        # Room that a CapacityBuffer counts on has to be found elsewhere too.
+        # Headroom that a CapacityBuffer needs must be found elsewhere, too.
         moving = (*pods, *(one for one in expected if one.uid in self.virtual))
         return Candidate(nodeclaim, node, pool, instance_type, moving, verdict)
 
@@ -153,5 +153,5 @@ def _applicable_methods(nodeclaim: NodeClaimFact, *, empty: bool) -> tuple[Metho
 
 
 def drift_order(one: Candidate) -> tuple[bool, datetime, str]:
-    """Empty nodes first, then those that drifted first (reference 4.8)."""
+    """Empty nodes first, then by the start of the drift (reference 4.8)."""
     return bool(one.pods), one.nodeclaim.drifted_at or one.nodeclaim.created, one.node_name

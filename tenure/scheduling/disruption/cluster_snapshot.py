@@ -30,15 +30,15 @@ from tenure.scheduling.snapshot import ClusterFacts
 from tenure.scheduling.volumes import volume_attachments
 
 _CountKey = tuple[str, frozenset[tuple[str, str]], PodTopologyTerms]
-"""Pods that are counted alike."""
+"""Equal for pods that topology groups count alike."""
 _DOMAIN_KEYS: Final = (ZONE, CAPACITY_TYPE)
-"""Labels that may be known of a node before its launch."""
+"""Labels of a node that may be known before its launch."""
 _NO_COUNTS: Final[Counter[int]] = Counter()
 
 
 @dataclass(slots=True)
 class TopologyCounts:
-    """Pods that are counted alike, by the number of the home that they run on."""
+    """The number of pods that are counted alike, by the index of their node."""
 
     example: PodFact
     by_node_index: Counter[int] = field(default_factory=Counter)
@@ -52,7 +52,7 @@ class ClusterSnapshot:
         get_shape: Callable[[PodFact], PodShape],
         closed_nodes: Mapping[Method, Iterable[str]],
     ):
-        """`closed_nodes`: names of nodes that accept no pods displaced for such a reason."""
+        """`closed_nodes`: by disruption method, the names of nodes that accept no displaced pods."""
         self.facts: ClusterFacts = inputs.facts
         self.existing_nodes: ExistingNodes = inputs.existing_nodes
         self.closed = inputs.closed
@@ -63,9 +63,9 @@ class ClusterSnapshot:
         self.free: Amounts = free_amounts(self.existing_nodes, self.resources)
         self.removed: Mask = np.zeros(len(self.existing_nodes.nodes), dtype=bool)
         self.closed_nodepools: dict[str, str] = {}
-        """NodePools of which nothing is bought though it could be, and why."""
+        """NodePools excluded from replacements, with the reason."""
         self.receivers: set[str] = set()
-        """Homes that take pods of nodes which go in this pass."""
+        """Names of existing nodes that receive pods of nodes disrupted in this pass."""
         self._closed_to_method = {method: self._node_mask(names) for method, names in closed_nodes.items()}
         self.volume_attachments: VolumeAttachments = (
             existing_volume_attachments(self.facts, self.existing_nodes) if self.facts.storage.csi_nodes else ({}, {})
@@ -76,10 +76,10 @@ class ClusterSnapshot:
         self._pods_on_new_nodes: list[tuple[PodFact, Requirements]] = []
         """Pods on nodes not yet launched, with the known labels of these nodes."""
         self._new_node_labels: list[Requirements] = []
-        """... and of those nodes themselves."""
+        """The known labels of these nodes."""
         self._offers_below: dict[float, list[Offer]] = {}
         self.worst_prices: dict[tuple[str, Requirements, str], Prices] = {}
-        """The most that each type may cost, by pool, requirements and reservation."""
+        """The highest price of each type, by pool, requirements and reservation."""
         for node_index, node in enumerate(self.existing_nodes.nodes):
             for pod in self.facts.bound_to(node.name):
                 self._count_pod(pod, node_index)
@@ -93,14 +93,14 @@ class ClusterSnapshot:
             self._count_against_limits(nodeclaim)
 
     def close_nodepools(self, pools: Mapping[str, str]) -> None:
-        """Of these NodePools nothing is bought any more, for the reasons that are given."""
+        """Exclude these NodePools from replacements, for the given reasons."""
         self.offers = [one for one in self.offers if one.pool_name not in pools]
         self.closed_nodepools = dict(pools)
 
     def apply_removal(
         self, removals: Sequence[Candidate], moves: Mapping[str, str], new_nodeclaims: Sequence[PlannedNodeClaim]
     ) -> None:
-        """Nodes go, their pods move to homes by name, and nodes are bought for the others."""
+        """Remove nodes. `moves`: pod UID to existing node; the new NodeClaims are for the other pods."""
         self.removed |= self._node_mask(one.node_name for one in removals)
         for offer in self.offers:
             offer.remaining_limits = _limits_without(removals, offer)
@@ -109,7 +109,7 @@ class ClusterSnapshot:
     def assign_pods(
         self, pods: Mapping[str, PodFact], moves: Mapping[str, str], new_nodeclaims: Sequence[PlannedNodeClaim]
     ) -> None:
-        """Pods of nodes that are gone move to homes by name, and nodes are bought for the others."""
+        """Place pods of removed nodes: `moves` to existing nodes by name, the others on new NodeClaims."""
         for uid, name in moves.items():
             self._assign_pod(pods[uid], self.existing_nodes.index[name])
             self.receivers.add(name)
@@ -139,12 +139,12 @@ class ClusterSnapshot:
         return forked
 
     def existing_nodes_without(self, removals: Iterable[Candidate], method: Method | None) -> ExistingNodes:
-        """None: every home is willing."""
+        """The nodes without these removals. With a `method`, some nodes accept no displaced pods."""
         removed = self.removed | self._node_mask(one.node_name for one in removals)
         return self.existing_nodes.without(removed, self._closed_to_method.get(method, removed) if method else removed)
 
     def offers_below(self, ceiling: float, removals: Sequence[Candidate]) -> list[Offer]:
-        """Offers below this price in US dollars an hour. The disrupted nodes do not count against limits."""
+        """Offers below this price in US dollars per hour. The disrupted nodes do not count against limits."""
         cheap_offers = self._offers_below.get(ceiling)
         if cheap_offers is None:
             cheap_offers = self._offers_below[ceiling] = [_restrict_to_price(one, ceiling) for one in self.offers]
@@ -159,16 +159,16 @@ class ClusterSnapshot:
         ]
 
     def available_offerings(self, offer: Offer) -> Mask:
-        """Which of its offerings can be had, whatever they cost."""
+        """The offer's available offerings at any price."""
         return next(one.available for one in self.offers if one.pool_name == offer.pool_name)
 
     def add_anti_affinity_terms(self, topology_groups: TopologyGroups) -> None:
-        """The terms by which pods that run keep others away."""
+        """Add the anti-affinity terms of running pods."""
         for topology_terms in self._anti_affinity_terms:
             topology_groups.add_anti_affinity_owners(topology_terms)
 
     def count_running_pods(self, topology_groups: TopologyGroups, packing: Packing, *, ports: bool) -> None:
-        """Pods that run, on nodes that stay, count and hold their ports."""
+        """Count running pods on remaining nodes. With `ports`, also reserve their host ports."""
         packing.universe.new_node_labels = self._new_node_labels
         removed = ~np.isin(np.arange(len(self.removed)), packing.node_arrays.existing_nodes.present)
         if ports:

@@ -1,4 +1,4 @@
-"""A decided removal as a command: candidates, replacements, and the node of each pod.
+"""Commands: candidates, replacements, and the target node of each pod.
 
 A command whose moves are unknown, as after a failover, is simulated again.
 """
@@ -77,7 +77,7 @@ _ANY_PRICE: Final = float("inf")
 
 
 def apply_in_flight_command(snapshot: ClusterSnapshot, command: Command, candidates: Iterable[Candidate]) -> None:
-    """The budgets know of it already."""
+    """Apply a running command to the snapshot. Budgets count it already."""
     names = {one.claim for one in command.candidates}
     removals = [one for one in candidates if one.nodeclaim.name in names]
     moves = _recorded_moves(snapshot, command, removals)
@@ -92,8 +92,8 @@ def apply_in_flight_command(snapshot: ClusterSnapshot, command: Command, candida
 def _simulate_assignments(
     snapshot: ClusterSnapshot, pods: Mapping[str, PodFact]
 ) -> tuple[Mapping[str, str], list[PlannedNodeClaim]]:
-    """Place pods of already deleted nodes, also on nodes that are not up yet; the rest become requests. Pods without a
-    place use no capacity."""
+    """Place pods of deleted nodes on existing nodes, even uninitialized ones, and on new NodeClaims. Pods that fit
+    nowhere use no capacity."""
     try:
         rejected, attached = list[UnschedulablePod](), snapshot.volume_attachments[1].values()
         shaped_pods = list(
@@ -115,7 +115,7 @@ def _simulate_assignments(
 
 
 def _recorded_moves(snapshot: ClusterSnapshot, command: Command, removals: Sequence[Candidate]) -> dict[str, str]:
-    """Pods to homes, by UID."""
+    """Pod UID to the name of the existing node."""
     movable_uids = {pod.uid for one in removals for pod in one.pods}
     existing_nodes = snapshot.existing_nodes
     by_nodeclaim = {node.nodeclaim: node.name for node in existing_nodes.nodes if node.nodeclaim}

@@ -1,7 +1,7 @@
 """Consolidation of several nodes at once, then of single ones (reference 4.6); consolidationPolicy Balanced (4.7).
 
-Karpenter tries prefixes of one order by binary search. Tenure tries the same prefixes, then every node whose pods have
-room elsewhere, and other nodes replaced together with those.
+Karpenter tries prefixes of one order by binary search. Tenure tries the same prefixes, then all nodes whose pods fit on
+other nodes, and these together with prefixes of the rest.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,12 +23,12 @@ from tenure.scheduling.nodepool_template import RejectionReason
 
 BALANCED: Final = "Balanced"
 MAX_COST_TO_SAVING_RATIO: Final = 2.0
-"""A share of the pool's cost is saved for at most so many times that share of its disruption."""
+"""Saving a share of the pool's price may cost at most this many times that share of its disruption cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Of all nodes of a pool, whether they may go or not."""
+    """Of all nodes of a pool, eligible or not."""
 
     price: float = 0.0
     cost: float = 0.0
@@ -43,7 +43,7 @@ def compute_pool_totals(candidates: Iterable[Candidate]) -> dict[str, Totals]:
 
 
 def balance_rejection_reason(removals: Sequence[Candidate], saving: float, pools: Mapping[str, Totals]) -> str:
-    """Why a Balanced pool among those of the nodes does not accept the move; empty when all do."""
+    """Why a Balanced pool of these nodes rejects the command; empty if all such pools accept it."""
     total_price = sum(one.price for one in removals)
     for pool in sorted({one.nodeclaim.pool for one in removals if _is_balanced(one)}):
         same_pool = [one for one in removals if one.nodeclaim.pool == pool]
@@ -58,7 +58,7 @@ def balance_rejection_reason(removals: Sequence[Candidate], saving: float, pools
 
 
 def balance_score(saving: float, cost: float, pool: Totals) -> float:
-    """The share of the pool's price that is saved, for the share of its disruption that it takes; 0 for no gain."""
+    """The saved share of the pool's price, divided by the share of its disruption cost; 0 without a gain."""
     if saving <= 0 or pool.price <= 0 or pool.cost <= 0 or cost <= 0:
         return 0.0
     return (saving / pool.price) / (cost / pool.cost)
@@ -69,9 +69,9 @@ def _is_balanced(one: Candidate) -> bool:
 
 
 _SAVING_TOLERANCE: Final = 0.01
-"""Savings that differ by less than this part are the same; then the smaller disruption is better."""
+"""Savings that differ by less than this fraction count as equal; then the smaller disruption cost is better."""
 _MAX_DROP_ATTEMPTS: Final = 10
-"""Tries, each a simulation."""
+"""Each attempt is a simulation."""
 
 
 @dataclass(slots=True)
@@ -93,11 +93,11 @@ class Consolidation:
 
     @property
     def has_used_multi_node_share(self) -> bool:
-        """Half is left for single nodes, so that each pass reaches some that the one before did not."""
+        """Half of the simulations are left for single nodes, so that each pass reaches new ones."""
         return self.simulations >= self.settings.most_simulations // 2
 
     def find_multi_node(self, candidates: Iterable[Candidate]) -> Command | None:
-        """The most that can be saved by taking several nodes together; None where nothing can."""
+        """The command that saves most by removing several nodes together; None if no such command saves anything."""
         ordered = sorted(candidates, key=price_per_disruption_order)
         among, rejected = self.budget_tracker.select_allowed(ordered, "Underutilized", self.settings.most_candidates)
         for nodeclaim_name, reason in rejected.items():
@@ -114,8 +114,8 @@ class Consolidation:
         )
 
     def find_single_node(self, candidates: Iterable[Candidate], first: Sequence[str] = ()) -> Iterator[Command]:
-        """One node after the other, pool by pool in turn, `first` those that were not reached before. The caller takes
-        each command into account before it asks for the next."""
+        """Commands for one node each, alternating between pools. `first`: candidates that earlier passes did not reach.
+        The caller applies each command before it requests the next."""
         for one in _round_robin_by_pool(candidates, first):
             if one.node_name in self.snapshot.receivers:
                 self._add_rejection(one.nodeclaim.name, "pods of disrupted nodes are expected there")
@@ -137,7 +137,7 @@ class Consolidation:
     def _drop_rebought(
         self, removals: Sequence[Candidate], replacement: Replacement
     ) -> tuple[Sequence[Candidate], Replacement]:
-        """Without nodes that would be bought again as they are, where about as much is saved when they stay."""
+        """Keep nodes whose type a replacement may have, if about as much is saved without disrupting them."""
         enough = _hourly_saving(removals, replacement) * (1 - _SAVING_TOLERANCE)
         for one in [
             one
@@ -197,12 +197,12 @@ class Consolidation:
             if self.has_used_multi_node_share:
                 break
             self.simulations += 1
-            heavier = replace(one, pods=(*one.pods, *received.get(one.node_name, ())))
-            found = simulate_removal(scratch, (heavier,), "Underutilized")
+            with_received = replace(one, pods=(*one.pods, *received.get(one.node_name, ())))
+            found = simulate_removal(scratch, (with_received,), "Underutilized")
             if not found.attempts:
                 continue
             moves = found.attempts[0].packing.nominations
-            scratch.apply_removal((heavier,), moves, ())
+            scratch.apply_removal((with_received,), moves, ())
             for uid, node_name in moves.items():
                 received.setdefault(node_name, []).append(found.pods[uid])
             removable.append(one)
@@ -234,10 +234,10 @@ def price_per_disruption_order(one: Candidate) -> tuple[float, str]:
 
 
 def _round_robin_by_pool(candidates: Iterable[Candidate], first: Sequence[str]) -> Iterator[Candidate]:
-    """Pool by pool in turn, each in its order."""
-    sooner = frozenset(first)
+    """One candidate of each pool in turn. Within a pool, the `first` ones come first."""
+    early = frozenset(first)
     pools: dict[str, list[Candidate]] = {}
-    for one in sorted(candidates, key=lambda one: (one.nodeclaim.name not in sooner, *price_per_disruption_order(one))):
+    for one in sorted(candidates, key=lambda one: (one.nodeclaim.name not in early, *price_per_disruption_order(one))):
         pools.setdefault(one.nodeclaim.pool, []).append(one)
     return (one for one in chain.from_iterable(zip_longest(*pools.values())) if one is not None)
 
@@ -252,12 +252,12 @@ def _best_option(options: Iterable[tuple[Sequence[Candidate], Replacement]]) -> 
 
 
 def _hourly_saving(removals: Iterable[Candidate], replacement: Replacement) -> float:
-    """US dollars an hour."""
+    """US dollars per hour."""
     return sum(one.price for one in removals) - replacement.price
 
 
 def _replacement_types(replacement: Replacement) -> set[str]:
-    """The instance types its replacements may have."""
+    """The instance types that its NodeClaims may have."""
     requirements = [
         one for nodeclaim in replacement.nodeclaims for one in nodeclaim.requirements if one.key == INSTANCE_TYPE
     ]

@@ -12,7 +12,7 @@ _PER_DELETION_COST: Final = 2.0**27
 _PER_PRIORITY: Final = 2.0**25
 _MAX_EVICTION_COST: Final = 10.0
 MIN_NODE_COST: Final = 1.0
-"""Of a node without pods that have to move."""
+"""Of a node without pods that must move."""
 
 
 def eviction_cost(pod: PodFact) -> float:
@@ -22,12 +22,12 @@ def eviction_cost(pod: PodFact) -> float:
 
 
 def disruption_cost_of(pods: Iterable[PodFact]) -> float:
-    """Of moving these pods; at least 1."""
+    """The cost of moving these pods; at least 1."""
     return MIN_NODE_COST + sum(max(0.0, eviction_cost(pod)) for pod in pods)
 
 
 def offering_price(labels: Mapping[str, str], instance_type: InstanceType | None) -> float:
-    """US dollars an hour of a node with these labels, whether its offering can be had now or not; 0: not known."""
+    """US dollars per hour of a node with these labels, whether or not its offering is available; 0 if unknown."""
     found = [one.price for one in instance_type.offerings if _offering_matches(one, labels)] if instance_type else []
     return found[0] if found and math.isfinite(found[0]) and found[0] > 0 else 0.0
 

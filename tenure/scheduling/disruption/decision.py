@@ -1,7 +1,7 @@
 """One pass of voluntary disruption: a verdict for every NodeClaim, and commands that are valid together.
 
 Karpenter's methods in Karpenter's order (reference 4.1): empty nodes, drift, several underutilized nodes, single ones.
-Karpenter ends a pass with the first command; here each command is applied before the next is sought.
+Karpenter ends a pass with the first command. Here each command is applied, and the search continues.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ class DisruptionContext:
     get_shape: Callable[[PodFact], PodShape]
     plan: Plan
     waiting: Mapping[str, PodFact]
-    """By UID; virtual ones of CapacityBuffers too."""
+    """Pending pods by UID, including virtual pods of CapacityBuffers."""
     virtual: frozenset[str] = frozenset()
     guard: Guard = no_guard
 
@@ -64,13 +64,13 @@ class _DisruptionPass:
 
     def __post_init__(self) -> None:
         context, facts = self.context, self.context.inputs.facts
-        resting = [
+        within_consolidate_after = [
             one.node_name
             for one in self.candidates
             if is_within_consolidate_after(one.nodeclaim, facts.pools.get(one.nodeclaim.pool), self.request.now)
         ]
         drifted = [one.node_name for one in self.candidates if one.nodeclaim.drifted]
-        closed_nodes: dict[Method, list[str]] = {"Underutilized": resting, "Drifted": drifted}
+        closed_nodes: dict[Method, list[str]] = {"Underutilized": within_consolidate_after, "Drifted": drifted}
         self.snapshot = ClusterSnapshot(context.inputs, context.pass_settings, context.get_shape, closed_nodes)
         self.snapshot.apply_plan(context.plan, context.waiting)
         self.snapshot.close_nodepools(self.request.unsold)
@@ -83,9 +83,9 @@ class _DisruptionPass:
             return self._decide_requested()
         settings = self.request.settings
         self._decide_empty()
-        # Drifted nodes that cannot go must not use up what the others need.
-        shared = any(True for _ in self._eligible_candidates("Underutilized"))
-        drift = DriftPass(self.snapshot, self.budget_tracker, settings.most_simulations // (2 if shared else 1))
+        # Blocked drifted nodes must not use all simulations if underutilized nodes need some.
+        is_shared = any(True for _ in self._eligible_candidates("Underutilized"))
+        drift = DriftPass(self.snapshot, self.budget_tracker, settings.most_simulations // (2 if is_shared else 1))
         for command in drift.find_commands(self._eligible_candidates("Drifted"), frozenset(self.request.first)):
             self._apply_command(command)
         for nodeclaim_name, reason in drift.rejected.items():
@@ -119,7 +119,7 @@ class _DisruptionPass:
         )
 
     def _decide_requested(self) -> Decision:
-        """Whether these would still go together."""
+        """Decide again on the requested NodeClaims together."""
         reason, requested = self.request.reason, frozenset(self.request.only)
         removals = [one for one in self.candidates if one.nodeclaim.name in requested and one.is_eligible_for(reason)]
         if len(removals) < len(requested):
@@ -145,7 +145,7 @@ class _DisruptionPass:
         return consolidation.evaluate(removals), consolidation.simulations
 
     def _decide_empty(self) -> None:
-        """All of them at once, as far as budgets go (reference 4.5)."""
+        """All empty nodes at once, as far as budgets allow (reference 4.5)."""
         ordered = sorted(self._eligible_candidates("Empty"), key=price_per_disruption_order)
         removals, rejected = self.budget_tracker.select_allowed(ordered, "Empty", len(ordered))
         for nodeclaim_name, reason in rejected.items():
@@ -160,7 +160,7 @@ class _DisruptionPass:
         )
 
     def _non_receiving_candidates(self, method: Method) -> list[Candidate]:
-        """Candidates that expect no pods of other disrupted nodes: those that do are reported individually."""
+        """Candidates that receive no pods of disrupted nodes. `find_single_node` reports those that do."""
         return [one for one in self._eligible_candidates(method) if one.node_name not in self.snapshot.receivers]
 
     def _apply_command(self, command: Command) -> None:
@@ -188,7 +188,7 @@ def _command_kind(reason: Method, removals: Sequence[Candidate]) -> CommandKind:
 
 
 def strip_virtual_pods(command: Command, virtual: Collection[str]) -> Command:
-    """Drop pods of CapacityBuffers: they have capacity, and get no placement."""
+    """Drop the pods of CapacityBuffers, which need capacity but are not moved."""
     if not virtual:
         return command
     nodeclaims = [
@@ -200,7 +200,7 @@ def strip_virtual_pods(command: Command, virtual: Collection[str]) -> Command:
 
 
 def _expected_pods_by_node(context: DisruptionContext) -> dict[str, list[PodFact]]:
-    """By home the pods that wait and have their place there."""
+    """Pending pods by the node on which the plan places them."""
     found: dict[str, list[PodFact]] = {}
     for uid, name in (*context.plan.nominations.items(), *context.plan.reserved.items()):
         if uid in context.waiting:

@@ -31,8 +31,8 @@ class DriftPass:
     unreached: list[str] = field(default_factory=list)
 
     def find_commands(self, candidates: Iterable[Candidate], first: Collection[str] = ()) -> Iterator[Command]:
-        """Those `first` that were not reached before. The caller takes each into account before it asks for the
-        next."""
+        """`first`: names of NodeClaims that earlier passes did not reach. The caller applies each command before it
+        requests the next."""
         for one in sorted(candidates, key=lambda one: (one.nodeclaim.name not in first, drift_order(one))):
             reason = self.budget_tracker.rejection_reason(one, "Drifted")
             if not reason and one.node_name in self.snapshot.receivers:
@@ -49,7 +49,7 @@ class DriftPass:
                     yield build_command("Drifted", "drift", (one,), replacement)
 
     def find_replacement(self, one: Candidate) -> Replacement | RejectionReason:
-        """The replacement, at any price."""
+        """The cheapest replacement, whatever it costs."""
         if not one.pods:
             return Replacement((), {}, 0.0, 0.0)
         self.simulations += 1

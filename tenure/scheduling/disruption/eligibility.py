@@ -23,7 +23,7 @@ _DISRUPTED_TAINT: Final = Taint(key=DISRUPTED_TAINT_KEY, effect=NO_SCHEDULE)
 
 
 class PodDisruptionBudgets:
-    """All of them, by namespace."""
+    """All PodDisruptionBudgets, by namespace."""
 
     def __init__(self, budgets: Iterable[PodDisruptionBudgetFact]) -> None:
         self._by_namespace: dict[str, list[tuple[TopologyIndex, PodDisruptionBudgetFact]]] = {}
@@ -36,11 +36,11 @@ class PodDisruptionBudgets:
         return tuple(one for selector, one in known if selector.selects(pod.namespace, pod.labels))
 
     def never_allows_eviction(self, pod: PodFact) -> bool:
-        """Some budget will not allow it, however long one waits (reference 2.2)."""
+        """Whether a budget will not allow eviction at any time (reference 2.2)."""
         return pod.namespace in self._by_namespace and any(one.never for one in self.selecting_budgets(pod))
 
     def rejection_reason(self, pod: PodFact) -> str:
-        """Why this pod cannot be evicted now, as text; empty if it can, or need not be (reference 4.2)."""
+        """Why this pod cannot be evicted now; empty if it can be evicted, or need not be (reference 4.2)."""
         if pod.namespace not in self._by_namespace or not _is_evicted(pod):
             return ""
         found = self.selecting_budgets(pod)
@@ -57,7 +57,7 @@ class PodDisruptionBudgets:
 
 
 def _is_evicted(pod: PodFact) -> bool:
-    """Neither static pods nor those that tolerate the taint are, nor those that end by themselves."""
+    """False for static pods, pods that tolerate the disruption taint, and pods that have finished or terminate."""
     if pod.mirror or pod.is_finished or pod.deleting:
         return False
     return first_untolerated(pod.tolerations, (_DISRUPTED_TAINT,)) is not None
@@ -65,11 +65,11 @@ def _is_evicted(pod: PodFact) -> bool:
 
 _CONSOLIDATION_METHODS: Final[tuple[Method, ...]] = ("Empty", "Underutilized")
 _GRACEFUL_METHODS: Final = _CONSOLIDATION_METHODS
-"""Those that wait for pods which may not be evicted; drift does not, once the node has a terminationGracePeriod."""
+"""Methods that wait for pods that may not be evicted. Drift does so only without a terminationGracePeriod."""
 
 
 def lifecycle_exclusions(nodeclaim: NodeClaimFact, node: NodeFact | None, *, busy: bool) -> Iterator[Ineligibility]:
-    """Where it is in its life."""
+    """Blockers that follow from its lifecycle."""
     if nodeclaim.deleting or nodeclaim.instance_terminating or (node is not None and node.deleting):
         yield _build_exclusion("Deleting", "it is being deleted")
     if busy:
@@ -83,7 +83,7 @@ def lifecycle_exclusions(nodeclaim: NodeClaimFact, node: NodeFact | None, *, bus
 def nomination_exclusions(
     nodeclaim: NodeClaimFact, node: NodeFact | None, nominated: frozenset[str], expected_names: Sequence[str]
 ) -> Iterator[Ineligibility]:
-    """Pods that wait count on it."""
+    """Pending pods are expected on it."""
     if nodeclaim.name in nominated or (node is not None and node.name in nominated):
         yield _build_exclusion("Nominated", "pending pods are nominated to it")
     elif expected_names:
@@ -94,7 +94,7 @@ def nomination_exclusions(
 def nodepool_exclusions(
     nodeclaim: NodeClaimFact, pool: NodePoolFact | None, template: NodePoolTemplate | RejectionReason | None
 ) -> Iterator[Ineligibility]:
-    """Whether its NodePool can say anything about it."""
+    """Blockers that follow from its NodePool: missing, static, or without a valid template."""
     if pool is None:
         yield _build_exclusion("NoPool", f"NodePool {nodeclaim.pool} not found")
         return
@@ -140,7 +140,7 @@ def consolidate_after_end(nodeclaim: NodeClaimFact, after: timedelta) -> datetim
 
 
 def is_within_consolidate_after(nodeclaim: NodeClaimFact, pool: NodePoolFact | None, now: datetime) -> bool:
-    """Nodes under consolidateAfter take no pods of other nodes that are consolidated (reference 2.7)."""
+    """Nodes within consolidateAfter receive no pods of other consolidated nodes (reference 2.7)."""
     try:
         after = parse_duration(pool.consolidate_after) if pool is not None and pool.consolidate_after else None
     except DurationError:
@@ -167,8 +167,8 @@ def do_not_disrupt_exclusions(node: NodeFact | None, now: datetime) -> Iterator[
 def pod_exclusions(
     nodeclaim: NodeClaimFact, bound: Iterable[PodFact], budgets: PodDisruptionBudgets, now: datetime
 ) -> Iterator[Ineligibility]:
-    """Pods that may not be evicted, or that Tenure cannot plan for. The first do not block drift of a NodeClaim with a
-    terminationGracePeriod, which ends them (reference 3.15)."""
+    """Pods that may not be evicted, and pods that Tenure cannot plan. The former do not block drift of a NodeClaim with
+    a terminationGracePeriod, after which they are deleted (reference 3.15)."""
     methods: tuple[Method, ...] = (
         _GRACEFUL_METHODS if nodeclaim.termination_grace_period else (*_GRACEFUL_METHODS, "Drifted")
     )
@@ -186,7 +186,7 @@ def pod_exclusions(
 
 
 def capacity_buffer_exclusions(virtual: Sequence[PodFact]) -> Iterator[Ineligibility]:
-    """An empty node that is the room of a CapacityBuffer stays."""
+    """An empty node with headroom for a CapacityBuffer stays."""
     if virtual:
         first = virtual[0]
         buffer = first.name.removeprefix(VIRTUAL_PREFIX).rpartition("-")[0]
@@ -197,7 +197,7 @@ def capacity_buffer_exclusions(virtual: Sequence[PodFact]) -> Iterator[Ineligibi
 def price_exclusions(
     labels: Mapping[str, str], instance_type: InstanceType | None, price: float
 ) -> Iterator[Ineligibility]:
-    """Unknown facts without which prices cannot be compared."""
+    """Missing labels, instance type or price, without which prices cannot be compared."""
     only: tuple[Method, ...] = ("Underutilized",)
     name = labels.get(INSTANCE_TYPE, "")
     if instance_type is None:

@@ -24,7 +24,7 @@ from tenure.scheduling.offerings import STRICT, find_missing_variety
 from tenure.scheduling.packing.planning_pass import PackingAttempt
 
 MIN_CHEAPER_SPOT_TYPES: Final = 15
-"""So many cheaper spot types a single spot node is replaced by, so that it is not replaced again and again."""
+"""The number of cheaper spot types that replacing a single spot node requires, to limit repeated replacement."""
 _SPOT: Final = Requirements([one_of(CAPACITY_TYPE, SPOT)])
 _PRICE_EPSILON: Final = 1e-9
 
@@ -35,16 +35,17 @@ class Replacement:
 
     nodeclaims: tuple[PlannedNodeClaim, ...]
     moves: Mapping[str, str]
-    """Pods to homes, by UID."""
+    """Pod UID to the name of the existing node."""
     price: float
-    """Expected price in US dollars an hour."""
+    """Expected price in US dollars per hour."""
     at_most: float
+    """Highest possible price in US dollars per hour."""
 
 
 def choose_replacement(
     simulation: Simulation, snapshot: ClusterSnapshot, settings: DisruptionSettings
 ) -> Replacement | RejectionReason:
-    """The cheapest of the attempts that save enough, else why the first does not."""
+    """The cheapest attempt that saves enough, else why the first one does not."""
     if not simulation.attempts:
         return RejectionReason(f"cannot be disrupted: {simulation.problem}")
     try:
@@ -86,8 +87,8 @@ def _evaluate_attempt(
 
 
 def price_limit(removals: Sequence[Candidate], settings: DisruptionSettings, *, is_multi_node: bool) -> float:
-    """Price that replacements must stay below, in US dollars an hour. Replacing with `is_multi_node` must save more,
-    since it moves many pods."""
+    """Price that replacements must stay below, in US dollars per hour. With `is_multi_node`, several replacements must
+    save more, since many pods move."""
     paid = sum(one.price for one in removals)
     return paid - max(settings.threshold, paid * settings.least_share if is_multi_node else 0.0)
 
@@ -109,8 +110,8 @@ def _new_node_options(
     *,
     is_single: bool,
 ) -> _NewNodeOptions | RejectionReason:
-    """Of spot nodes only spot ones come, if the gate is on; a node that comes `is_single` is of no type that one of
-    those which go is already: that one could stay."""
+    """If all removed nodes are spot and spot is offered, the new node must be spot, which the gate must allow. A single
+    replacement of several nodes must be cheaper than each of them that has one of its types: that node could stay."""
     option = draft.option
     offered = set(draft.offer.table.capacity_types[option.offerings])
     spot_for_spot = all(one.verdict.capacity_type == SPOT for one in removals) and SPOT in offered
@@ -179,7 +180,7 @@ def _build_replacement_nodeclaim(
     single: bool,
     snapshot: ClusterSnapshot,
 ) -> tuple[PlannedNodeClaim, float, float] | RejectionReason:
-    """The NodeClaim, its expected price and the most that it costs."""
+    """The NodeClaim, its expected price and its highest price."""
     pass_settings, draft = (
         snapshot.pass_settings,
         replace(new_node.draft, rows=new_node.draft.rows[new_node.worst_prices < below]),
@@ -210,7 +211,7 @@ def _build_replacement_nodeclaim(
 
 
 def _restrict_to_spot(draft: NodeClaimDraft) -> NodeClaimDraft:
-    """If spot is available, exclude on-demand: it might cost more than the replaced nodes."""
+    """Exclude on-demand if spot is available, since it might cost more than the replaced nodes."""
     if draft.option.reservation:
         return draft
     restricted = draft.offer.restrict_to(draft.option, _SPOT)
@@ -221,7 +222,7 @@ def _restrict_to_spot(draft: NodeClaimDraft) -> NodeClaimDraft:
 
 
 def _min_values_type_count(draft: NodeClaimDraft, snapshot: ClusterSnapshot) -> int:
-    """How many of the cheapest types minValues needs."""
+    """The number of cheapest types that satisfy minValues."""
     if snapshot.pass_settings.min_values_policy != STRICT or not any(
         one.min_values for one in draft.option.requirements.values()
     ):
@@ -236,7 +237,7 @@ def _min_values_type_count(draft: NodeClaimDraft, snapshot: ClusterSnapshot) -> 
 
 
 def get_worst_prices(draft: NodeClaimDraft, snapshot: ClusterSnapshot) -> Prices:
-    """The highest launch price by type: EC2 is asked for reserved capacity, then spot, then on-demand, and may choose
+    """The highest launch price by type. A launch requests reserved capacity, then spot, then on-demand. EC2 may choose
     the most expensive zone."""
     option = draft.option
     key = draft.offer.pool_name, option.requirements, option.reservation

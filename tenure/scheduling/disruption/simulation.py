@@ -40,14 +40,14 @@ _NO_OFFERS: Final[Sequence[Offer]] = ()
 
 @dataclass(slots=True)
 class Simulation:
-    """The removal of some nodes, in every way that was tried."""
+    """The removal of some nodes, with every attempt to place their pods."""
 
     removals: Sequence[Candidate]
     pods: Mapping[str, PodFact]
     attempts: list[PackingAttempt] = field(default_factory=list)
-    """Ways in which every pod has a place."""
+    """Attempts that place every pod."""
     problem: str = ""
-    """Why there is no solution, as text."""
+    """Why no attempt succeeded; empty if one did."""
 
     @property
     def node_names(self) -> tuple[str, ...]:
@@ -70,8 +70,8 @@ def simulate_removal(
     ceiling: float = 0.0,
     one_node: bool = False,
 ) -> Simulation:
-    """`method` decides which nodes take the pods. `ceiling`: nothing is bought that costs as much, in US dollars an
-    hour; 0: nothing at all. `one_node`: more than one is of no use. A fault is a problem of these nodes alone."""
+    """`method` decides which existing nodes accept the pods. `ceiling`: new nodes must cost less, in US dollars per
+    hour; 0 allows none. `one_node`: allow only one new node. An error becomes the problem of this simulation."""
     try:
         simulation = _run_simulation(snapshot, removals, method, ceiling=ceiling, one_node=one_node)
     except Exception as error:
@@ -137,7 +137,7 @@ def _run_simulation(
 
 
 def _packing_options(pods: int, *, one_node: bool) -> Iterator[tuple[bool, PackingOptions]]:
-    """Whether a new node must hold all displaced pods of a node, with the packing options to try."""
+    """The packing options to try, each with whether one new node must have room for all unscheduled pods."""
     yield True, _DEFAULT_OPTIONS
     if not one_node:
         yield from (
@@ -152,7 +152,7 @@ def run_attempt(
     offers: Sequence[Offer],
     options: PackingOptions,
 ) -> PackingAttempt:
-    """One way to place the pods, with the current offers."""
+    """One attempt to place the pods, with these offers."""
     topology_groups = build_topology_groups(snapshot, moving)
     classes = build_pod_classes(moving.shaped_pods, topology_groups, snapshot.pass_settings.preference_policy)
     existing_nodes = snapshot.existing_nodes_without(removals, moving.method)
@@ -184,7 +184,7 @@ def build_topology_groups(snapshot: ClusterSnapshot, moving: MovingPods) -> Topo
 
 
 def _accept_attempt(simulation: Simulation, attempt: PackingAttempt) -> None:
-    """Pods that would go to a node which is not up yet make it too early to tell (reference 4.6)."""
+    """Accept the attempt unless it places pods on an uninitialized node (reference 4.6)."""
     existing_nodes = attempt.packing.node_arrays.existing_nodes
     uninitialized = {
         uid: name
@@ -201,7 +201,7 @@ def _accept_attempt(simulation: Simulation, attempt: PackingAttempt) -> None:
 
 
 def _offers_with_headroom(offers: Sequence[Offer], pods: Sequence[PodFact]) -> list[Offer]:
-    """The offered types that fit all of these pods."""
+    """Offers restricted to types with headroom for all of these pods together."""
     requests, restricted = sum_resources(pod.requests for pod in pods), list[Offer]()
     for offer in offers:
         vector, base = offer.table.to_vector(requests), offer.base_option()
@@ -234,5 +234,5 @@ def _describe_unschedulable(missing: Sequence[UnschedulablePod]) -> str:
     first = missing[0]
     more = f", as {len(missing) - 1} more" if len(missing) > 1 else ""
     reason = first.reason.replace(NO_NODEPOOL_AVAILABLE, "no other node has room")
-    reason = reason.replace(NOT_AVAILABLE, "is cheap enough and can be had now")
+    reason = reason.replace(NOT_AVAILABLE, "is cheap enough and available")
     return f"pod {first.namespace}/{first.name} fits nowhere{more}: {reason}"

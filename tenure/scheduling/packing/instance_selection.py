@@ -1,6 +1,6 @@
-"""The choice of the instance type of a new node: the most value for its price.
+"""The choice of the instance type of a new node: the highest value for its price.
 
-NodePools are tried by weight; the cheapest of one weight wins.
+NodePools are tried by weight; among pools of equal weight, the cheapest type wins.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ from tenure.scheduling.pods import Variant
 def headroom_rejection(
     template: NodePoolTemplate, resources: Sequence[str], headroom: Amounts, vector: Amounts
 ) -> RejectionReason:
-    """Names the first resource that no type has enough of; else that none has enough of all together."""
+    """Name the first resource that no type has enough of; else the requests that no type has together."""
     most = headroom.max(axis=0)
     for number in map(int, np.flatnonzero(vector > most)):
         key = resources[number]
@@ -59,17 +59,17 @@ def limit_rejection(offer: Offer, fitting: Indices) -> RejectionReason:
 
 
 _NEAR_BEST_RATIO: Final = 1.02
-"""Types this close to the best are as good; among them the planned mix and then the size decide."""
+"""Types this close to the best ratio count as equal; among them the planned mix, then the size decide."""
 _PLANNED_TYPE_RATIO: Final = 1.03
-"""A type of the mix is taken when it is so near to the best for these very pods."""
+"""A type of the planned mix is preferred if it is this close to the best ratio for these pods."""
 _MAX_PATTERN_EVALUATED: Final = 48
-"""Number of types evaluated by packing whole pods; the others are excluded by the value of their capacity."""
+"""Types evaluated by packing whole pods; the others are excluded by the value of their capacity."""
 _VALUE_EPSILON: Final = 1e-12
 
 
 @dataclass(slots=True)
 class InstanceSelector:
-    """One pass. `demand`: remaining requests, updated during packing."""
+    """Of one pass. `demand`: remaining requests, updated during packing."""
 
     offers: Sequence[Offer]
     valuation: CapacityValuation
@@ -95,7 +95,7 @@ class InstanceSelector:
         return rejections
 
     def can_launch(self, variant: Variant, vector: Amounts, ports: Sequence[HostPort] = ()) -> bool:
-        """Whether any pool has a type that fits such a pod, limits aside."""
+        """Whether any pool has a type that fits such a pod, without regard to limits."""
         for offer in self.offers:
             option = offer.restrict(None, variant)
             if not isinstance(option, RejectionReason):
@@ -110,7 +110,8 @@ class InstanceSelector:
     def find_larger(
         self, offer: Offer, option: Option, used: Amounts, rows: Indices, request: NodeRequest
     ) -> tuple[Indices, Amounts] | None:
-        """Larger types for a node with these contents, now `rows`, that fit the most such pods: rows and capacity.
+        """Rows and headroom of larger types for a new node, now of `rows`, that fit most of the pods in addition to
+        `used`.
 
         The limits count the new type instead of the old one.
         """
@@ -135,8 +136,8 @@ class InstanceSelector:
         return None
 
     def offer_sets(self, variant: Variant) -> Iterator[OfferSet]:
-        """Offers for such pods by pool weight. Ends where price alone does not decide: at reserved capacity, and at
-        minValues."""
+        """Offers for such pods, by pool weight. Ends at a weight where price alone does not decide, because of reserved
+        capacity or minValues."""
         for _, tier in groupby(self.offers, key=lambda offer: offer.template.pool.weight):
             found = [
                 (offer, option, self.valuation.type_options(offer, option))
@@ -180,8 +181,8 @@ class InstanceSelector:
         return self._choose_best(offer, option, type_options, np.flatnonzero(allowed), request)
 
     def _choose_reserved(self, offer: Offer, request: NodeRequest) -> InstanceChoice | None:
-        """Prepaid capacity first: the reservation whose type fits the most pods, the smallest of equals, and no more
-        nodes than it has."""
+        """The reservation whose type fits the most pods, then the cheapest, with no more nodes than it has left.
+        Reserved capacity comes first, since it is prepaid."""
         found: list[tuple[int, float, InstanceChoice]] = []
         for one in offer.available_reservations():
             option = offer.restrict(None, request.variant, one)
@@ -206,7 +207,7 @@ class InstanceSelector:
     def _choose_best(
         self, offer: Offer, option: Option, type_options: TypeOptions, among: Indices, request: NodeRequest
     ) -> tuple[float, InstanceChoice] | RejectionReason:
-        """Price per usable capacity, with the choice."""
+        """The choice, with its price per usable capacity."""
         if request.must_share_node:
             fits = np.minimum(pods_per_row(type_options.headroom[among], request.vector), request.count)
             among = among[fits == fits.max()]
@@ -262,10 +263,10 @@ class InstanceSelector:
         ratio: Prices,
         request: NodeRequest,
     ) -> Indices:
-        """Best first: types of the planned mix; otherwise near the lowest price per usable capacity, moderately sized,
+        """Best first: types of the planned mix, then types near the lowest price per usable capacity, of moderate size,
         large.
 
-        Of the mix the largest; or, if a rule limits the pods per node, the smallest that holds as many.
+        Of the mix, the largest; if a rule limits the pods per node, the smallest that holds as many.
         """
         headroom = type_options.headroom[among]
         planned = (pattern_solution or shadow_prices).counts[type_options.rows[among]] > 0
@@ -286,7 +287,7 @@ class InstanceSelector:
     def _satisfy_min_values(
         self, offer: Offer, option: Option, type_options: TypeOptions, ordered: Indices
     ) -> Indices | RejectionReason:
-        """The first of the ordered rows, and as many of the next as minValues asks for."""
+        """The first row, and as many further rows as minValues requires."""
         min_values = {key: one.min_values for key, one in option.requirements.items() if one.min_values is not None}
         if self.min_values_policy != STRICT or not min_values:
             return ordered[:1]

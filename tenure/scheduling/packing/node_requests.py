@@ -13,36 +13,36 @@ from tenure.scheduling.pods import Variant
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeRequest:
-    """Equal pods that found no place."""
+    """Equal pods that fit on no existing or new node so far."""
 
     variant: Variant
     vector: Amounts
     count: int
     cap: int
-    """The most of them that rules let on one node."""
+    """The most of them that topology rules and host ports allow on one node."""
     others: Amounts
     """Remaining requests of other pod classes."""
     open_headroom: Amounts
-    """Left on bought nodes that those others can join: no reason to buy more for them."""
+    """Free on new nodes that these other pods can join, so that they need no larger node."""
     ports: tuple[HostPort, ...] = ()
     size: int = -1
-    """Which of the buyer's sizes they are; -1 where it knows none."""
+    """The index of their requests in `CapacityValuation.sizes`; -1 without one."""
     must_share_node: bool = False
-    """All of them have to be on one node."""
+    """All of them must run on one node."""
 
     @property
     def needs_more_nodes(self) -> bool:
-        """A node is needed even where room is not."""
+        """Whether rules require more than one node, whatever the capacity."""
         return self.cap < self.count
 
     @property
     def has_use_for_others(self) -> bool:
-        """Pods of other classes would fill the leftover capacity. Pod slots are ignored: ones do not count."""
+        """Whether pods of other classes would fill the remaining capacity. Requests of 1 (pod slots) do not count."""
         return bool((self.others > self.open_headroom)[self.vector > 1].any())
 
     @property
     def requests_per_node(self) -> Amounts:
-        """The pods' possible requests of one node."""
+        """The requests of as many of these pods as one node may run."""
         return np.asarray(self.vector * min(self.count, self.cap), dtype=np.int64)
 
 
@@ -51,17 +51,17 @@ class InstanceChoice:
     offer: Offer
     option: Option
     rows: Indices
-    """The target first; the others only where minValues asks for variety."""
+    """The target type first; others only if minValues requires them."""
     headroom: Amounts
     pods: int
-    """How many of the pods asked for go on one such node."""
+    """How many of the requested pods fit on one such node."""
     nodes: int
-    """How many such nodes the mix has in mind."""
+    """How many such nodes the planned mix has."""
 
 
 @dataclass(slots=True)
 class TypeOptions:
-    """An offer's option as arrays in the plan's columns: rows to launch, with capacity and price."""
+    """The launchable rows of an option, with capacity and price, in the columns of the pass."""
 
     rows: Indices
     headroom: Amounts
@@ -72,18 +72,18 @@ class TypeOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OfferSet:
-    """Offers of the pools of one weight to some pods, row by row."""
+    """Offers of all pools of one weight for some pods; the arrays are row by row."""
 
     offers: Sequence[tuple[Offer, Option]]
     offer_index: Indices
-    """Which of the offers a row is of."""
+    """The index in `offers` of each row."""
     rows: Indices
     headroom: Amounts
     useful: Amounts
     prices: Prices
 
     def choose_row(self, row: int) -> InstanceChoice | None:
-        """The choice of a node of this row; None if a limit forbids it."""
+        """The choice of one node of this row; None if limits do not allow it."""
         offer, option = self.offers[self.offer_index[row]]
         if offer.has_limits and not offer.types_within_limits(option.types)[self.rows[row]]:
             return None

@@ -29,7 +29,7 @@ class PlannedNodeClaims:
         self._sorted_rows: dict[int, Indices] = {}
 
     def build(self, number: int) -> PlannedNodeClaim | RejectionReason:
-        """The claim for a bought node, or why there can be none."""
+        """The NodeClaim for a new node, or why it is not possible."""
         new_node, draft = self._node_arrays.new_nodes[number], self.draft(number)
         key = new_node.slot, draft.rows.tobytes()
         cached = self._cached.get(key)
@@ -48,12 +48,12 @@ class PlannedNodeClaims:
         return nodeclaim.model_copy(update=own)
 
     def cheapest_price(self, number: int) -> float:
-        """US dollars an hour of the cheapest type that a bought node can be."""
+        """US dollars per hour of the cheapest type that a new node may get."""
         draft = self.draft(number)
         return float(draft.offer.cheapest_prices(draft.option)[draft.rows[0]])
 
     def draft(self, number: int) -> NodeClaimDraft:
-        """The pods of a new node, its types cheapest first."""
+        """The pods and types of a new node, cheapest type first."""
         new_node = self._node_arrays.new_nodes[number]
         slot = self._node_arrays.slots[new_node.slot]
         used = self._used_amounts(slot, number)
@@ -68,7 +68,7 @@ class PlannedNodeClaims:
         return nodeclaim, draft.offer.template.overhead[draft.rows[: self._max_types]].min(axis=0)
 
     def _rows_by_price(self, number: int) -> Indices:
-        """All types of a lane, cheapest first."""
+        """All types of a slot, cheapest first."""
         known = self._sorted_rows.get(number)
         if known is None:
             slot = self._node_arrays.slots[number]

@@ -1,4 +1,4 @@
-"""All places for pods in a pass, as arrays: existing nodes, then new ones, with the attachment limits of CSI drivers.
+"""All nodes of a pass as arrays: existing nodes, then new ones, with the attachment limits of CSI drivers.
 
 A new node is filled up to the capacity of its target type. Its attachment limits are unknown until its drivers run.
 """
@@ -23,12 +23,12 @@ from tenure.scheduling.volumes import Attachment, VolumeRequirements, volume_att
 
 
 class AttachmentLimits:
-    """Of homes by their number."""
+    """Volume attachment limits of existing nodes, by index."""
 
     def __init__(
         self, node_count: int, limits: Mapping[int, Mapping[str, int]], attached: Mapping[int, Iterable[Attachment]]
     ):
-        """`limits` by driver; `attached`: volumes of the node's pods."""
+        """`limits`: by node index and driver; `attached`: volumes of the node's pods, by node index."""
         self._node_count = node_count
         self._remaining: dict[str, Amounts] = {}
         self._nodes_by_attachment: dict[Attachment, set[int]] = {}
@@ -40,7 +40,7 @@ class AttachmentLimits:
             self._attach(number, attachments)
 
     def pod_caps(self, volumes: VolumeTerms, node_count: int) -> Amounts | None:
-        """How many such pods each of so many places takes; None where no limit concerns them."""
+        """How many such pods each of the first `node_count` nodes accepts; None if no limit applies to them."""
         own = dict(volumes.own)
         drivers = {*own, *(driver for driver, _ in volumes.shared)} & self._remaining.keys()
         if not drivers:
@@ -57,7 +57,7 @@ class AttachmentLimits:
         return caps
 
     def add_pods(self, node_index: int, volumes: VolumeTerms, pods: int) -> None:
-        """So many of them go there."""
+        """Count the volumes of pods that are placed there."""
         if node_index >= self._node_count or volumes is NO_VOLUME_TERMS:
             return
         self._attach(node_index, volumes.shared)
@@ -73,7 +73,7 @@ class AttachmentLimits:
             attached_nodes.add(node_index)
 
     def _count_unattached(self, shared: Iterable[Attachment]) -> Amounts:
-        """Per home how many of them are not there yet."""
+        """Per existing node, the number of these volumes that are not attached there."""
         missing = np.zeros(self._node_count, dtype=np.int64)
         for one in shared:
             missing += 1
@@ -117,7 +117,7 @@ _INITIAL_CAPACITY: Final = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeSlot:
-    """New nodes with equal requirements so far: a pool, narrowed by pods."""
+    """New nodes with equal requirements so far: a pool, restricted by the pods placed on them."""
 
     offer: Offer
     option: Option
@@ -125,7 +125,7 @@ class NodeSlot:
 
 @dataclass(slots=True)
 class NewNode:
-    """A node to be bought. `rows` are the instance types it is kept good for, the first the one it is meant to be."""
+    """A node to launch. `rows`: the instance types that it must fit, the target type first."""
 
     slot: int
     rows: Indices
@@ -143,13 +143,13 @@ class NodeArrays:
         attachment_limits: AttachmentLimits | None = None,
         free: Amounts | None = None,
     ) -> None:
-        """`resources` in the order of the columns of every amount here; `free` where the homes' room is known so."""
+        """`resources`: the columns of all amounts; `free`: the existing nodes' free amounts, if already known."""
         self.existing_nodes = existing_nodes
         self.attachment_limits = attachment_limits or AttachmentLimits(len(existing_nodes.nodes), {}, {})
         self.resources = tuple(resources)
         self.columns = {key: number for number, key in enumerate(self.resources)}
         self.existing_count = len(existing_nodes.nodes)
-        """Number of the first place that is bought."""
+        """Also the index of the first new node."""
         self.count = self.existing_count
         self.free: Amounts = np.zeros((self.existing_count + _INITIAL_CAPACITY, len(self.resources)), dtype=np.int64)
         self.free[: self.existing_count] = free_amounts(existing_nodes, self.resources) if free is None else free
@@ -165,7 +165,7 @@ class NodeArrays:
         return np.array([requests.get(key, 0) for key in self.resources], dtype=np.int64)
 
     def admitting(self, variant: Variant) -> Mask:
-        """The places whose taints and labels let the pods in, and whose target would still be allowed."""
+        """The nodes whose taints and labels allow the pods, and whose target type stays possible with them."""
         admitting: Mask = np.zeros(self.count, dtype=bool)
         admitting[: self.existing_count] = self.existing_nodes.admitting(variant)
         transitions = self._next_slots(variant)
@@ -183,7 +183,7 @@ class NodeArrays:
         admitting[self.existing_count + numbers] &= types[self._target_rows[numbers]]
 
     def pod_counts(self, vector: Amounts, chosen: Mask) -> Amounts:
-        """How many pods of this size each of the chosen places has room for."""
+        """How many pods of this size fit on each of the chosen nodes."""
         requested = np.flatnonzero(vector)
         if not len(requested):
             return np.where(chosen, UNLIMITED, 0)
@@ -198,7 +198,7 @@ class NodeArrays:
         return np.asarray(self.free[self.existing_count + chosen].sum(axis=0), dtype=np.int64)
 
     def assign_pods(self, node_index: int, vector: Amounts, pods: Sequence[str], variant: Variant) -> None:
-        """Place pods there, and narrow a new node by their requirements."""
+        """Place pods there. Their requirements restrict a new node."""
         self.free[node_index] -= vector * len(pods)
         if node_index >= self.existing_count:
             number = node_index - self.existing_count
@@ -208,7 +208,7 @@ class NodeArrays:
             self._slot_by_node[number] = new_node.slot
 
     def add_node(self, offer: Offer, option: Option, rows: Indices, headroom: Amounts) -> int:
-        """A new node with so much room, kept good for all `rows`; its number among the places."""
+        """Add a new node with this headroom that must fit all `rows`. Returns its node index."""
         number = self.count - self.existing_count
         if self.count == len(self.free):
             self.free = np.concatenate((self.free, np.zeros_like(self.free)))
@@ -230,7 +230,7 @@ class NodeArrays:
         return self.slots[slot] if slot >= 0 else None
 
     def enlarge_node(self, node_index: int, rows: Indices, headroom: Amounts) -> None:
-        """A bought node is to be another, larger type."""
+        """Give a new node a larger type."""
         new_node, number = self.new_nodes[node_index - self.existing_count], node_index - self.existing_count
         self.free[node_index] += headroom - new_node.headroom
         new_node.rows, new_node.headroom = rows, headroom
@@ -244,7 +244,7 @@ class NodeArrays:
         return np.asarray(self.new_nodes[number].headroom - self.free[self.existing_count + number], dtype=np.int64)
 
     def slot_at(self, node_index: int) -> NodeSlot | None:
-        """None for a home."""
+        """The slot of a new node; None for an existing node."""
         return (
             self.slots[self.new_nodes[node_index - self.existing_count].slot]
             if node_index >= self.existing_count
@@ -252,7 +252,7 @@ class NodeArrays:
         )
 
     def domain_at(self, node_index: int, key: str) -> str | None:
-        """The value of a label where it is certain."""
+        """The value of a label; None where it is absent or uncertain."""
         slot = self.slot_at(node_index)
         if slot is None:
             return self.existing_nodes.domains_by_node(key)[node_index]
@@ -264,7 +264,7 @@ class NodeArrays:
         )
 
     def with_free_ports(self, ports: Iterable[HostPort], chosen: Mask) -> Mask:
-        """The chosen places where none of these ports is taken."""
+        """The chosen nodes where none of these ports is in use."""
         free = chosen.copy()
         for taken, used_by in self._ports.items():
             if any(ports_conflict(taken, port) for port in ports):
@@ -286,7 +286,7 @@ class NodeArrays:
         return known
 
     def _next_slots(self, variant: Variant) -> list[int]:
-        """Per lane the lane that it becomes when such pods join it; -1 where they cannot."""
+        """Per slot, the slot after such pods join it; -1 where they cannot."""
         transitions = self._slot_transitions.setdefault(variant, [])
         while len(transitions) < len(self.slots):
             slot = self.slots[len(transitions)]
@@ -296,13 +296,13 @@ class NodeArrays:
 
 
 def free_amounts(existing_nodes: ExistingNodes, resources: Sequence[str]) -> Amounts:
-    """The room of each home, in the order of these columns."""
+    """The free amounts of each existing node, in the order of these columns."""
     rows = [[max(0, node.headroom.get(key, 0)) for key in resources] for node in existing_nodes.nodes]
     return np.array(rows, dtype=np.int64).reshape(len(rows), len(resources))
 
 
 def distribute_pods(fitting: Amounts, count: int, *, one_node: bool) -> Amounts:
-    """How many of `count` each place gets, in order; with `one_node` all on the first that takes most."""
+    """How many of `count` pods each node gets, in order. With `one_node`, only the first that fits most gets any."""
     if one_node:
         taken = np.zeros_like(fitting)
         if len(fitting) and fitting.max() > 0:

@@ -1,4 +1,4 @@
-"""Pods onto existing nodes, onto nodes planned in this pass, and onto new ones, in that order (reference 2.4)."""
+"""Places pods on existing nodes, on new nodes of this pass, and on further new nodes, in this order (reference 2.4)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,20 +45,20 @@ class Packing:
     node_arrays: NodeArrays
     instance_selector: InstanceSelector
     closed: Mapping[str, RejectionReason] = field(default_factory=dict)
-    """Pools from which nothing can be bought in this pass, and why."""
+    """Pools that cannot launch nodes in this pass, with the reason."""
     use_pod_mixer: bool = True
-    """Whether pods that may go anywhere are put on nodes by a mix."""
+    """Whether unconstrained pods of several classes are mixed on new nodes."""
     nominations: dict[str, str] = field(default_factory=dict)
     unscheduled: list[UnschedulablePod] = field(default_factory=list)
     universe: Universe = field(init=False)
     _undetermined: dict[int, list[tuple[TopologyGroup, int]]] = field(default_factory=dict)
-    """New nodes with an open domain, and the counts to add once it is known."""
+    """By index of a new node with an undetermined domain, the counts to add once the domain is known."""
 
     def __post_init__(self) -> None:
         self.universe = Universe(self.node_arrays, self.instance_selector.offers)
 
     def retain_promised(self, one: PodClass, promised: Mapping[str, str]) -> None:
-        """Leave pods where an earlier pass promised them a place, if it still takes them."""
+        """Place pods on the nodes that earlier passes launched for them, if they still fit there."""
         rest = []
         for pod in one.pods:
             node_index = self.node_arrays.existing_nodes.index.get(promised.get(pod.uid, ""))
@@ -67,11 +67,11 @@ class Packing:
         one.pods = rest
 
     def count_running(self, counted: Iterable[TopologyGroup], node_index: int, pods: int = 1) -> None:
-        """Count pods that run on a home."""
+        """Count running pods of an existing node."""
         self._count_pods(counted, node_index, pods)
 
     def schedule_all(self, classes: Iterable[PodClass]) -> None:
-        """Until every pod has a place or a whole round brought nothing more."""
+        """Repeat until every pod is placed or a whole round placed none."""
         pending = [one for one in classes if one.pods]
         while pending:
             before = sum(len(one.pods) for one in pending)
@@ -100,7 +100,7 @@ class Packing:
         return reasons | {id(one): self.schedule_class(one) for one in free if one.pods}
 
     def schedule_class(self, one: PodClass) -> str:
-        """Place the pods of a class; returns why some remain, as text."""
+        """Place the pods of a class. Returns why some remain; empty if none do."""
         reason = ""
         for alternative in one.alternatives:
             reason = self._schedule_by_domain(one, alternative, domain_keys(alternative.rules), len(one.pods))[1]
@@ -112,7 +112,7 @@ class Packing:
     def _schedule_by_domain(
         self, one: PodClass, alternative: ConstraintAlternative, keys: Sequence[str], count: int
     ) -> tuple[int, str]:
-        """Up to `count` pods, domain by domain for each key that rules are about; how many, and why not more."""
+        """Place up to `count` pods, domain by domain for each key of a rule. Returns how many, and why not more."""
         if not keys:
             return self._schedule_in_domain(one, alternative, alternative.variant, count)
         key, rest = keys[0], keys[1:]
@@ -138,7 +138,7 @@ class Packing:
         return scheduled, reason
 
     def _chunk_size(self, one: PodClass, rules: Sequence[Rule], domains: Domains, count: int) -> int:
-        """All at once, unless a domain might fall short: then the others must not have run ahead of it."""
+        """All pods at once, unless a domain may run out of capacity: then other domains must not get ahead of it."""
         skews = [rule.max_skew for rule in rules if isinstance(rule, SpreadRule)]
         if not skews or not (
             domains.blocked or any(_may_reach_limit(offer, one) for offer in self.instance_selector.offers)
@@ -149,14 +149,14 @@ class Packing:
     def _domain_headroom(
         self, one: PodClass, alternative: ConstraintAlternative, key: str, names: Iterable[str]
     ) -> dict[str, int]:
-        """Of domains in which no node can be bought for such pods: how many more go there."""
+        """For domains in which no node can be launched for such pods: how many more fit there."""
         vector = self.node_arrays.to_vector(one.requests)
-        sold = new_node_cap(alternative.rules) > 0
+        allows_new_nodes = new_node_cap(alternative.rules) > 0
         inside = {name: pin_label(alternative.variant, key, name) for name in names}
         return {
             name: int(np.minimum(self._pods_per_node(one, alternative, within, vector), len(one.pods)).sum())
             for name, within in inside.items()
-            if not (sold and self.instance_selector.can_launch(within, vector, one.ports))
+            if not (allows_new_nodes and self.instance_selector.can_launch(within, vector, one.ports))
         }
 
     def _schedule_in_domain(
@@ -185,7 +185,7 @@ class Packing:
                 done += joined
                 if joined:
                     continue
-                return done, "no node with the pods that its affinity asks for has room"
+                return done, "no node with the pods that its affinity selects has room"
             instance_choice = self.instance_selector.choose_instance(request)
             if not isinstance(instance_choice, InstanceChoice):
                 return done, self._rejection_message(instance_choice)
@@ -200,7 +200,7 @@ class Packing:
         return done, ""
 
     def _enlarge_node(self, one: PodClass, alternative: ConstraintAlternative, request: NodeRequest) -> int:
-        """Make a bought node larger, which these pods have to join and cannot; how many then do."""
+        """Enlarge a new node that these pods must join and do not fit. Returns how many pods then join it."""
         node_arrays = self.node_arrays
         caps = hostname_caps(alternative.rules, node_arrays.count)
         open_nodes = (
@@ -226,7 +226,7 @@ class Packing:
     def _join_nodes(
         self, one: PodClass, alternative: ConstraintAlternative, variant: Variant, vector: Amounts, count: int
     ) -> int:
-        """Homes and nodes that are bought already, in their order."""
+        """Place pods on existing and new nodes, in their order."""
         fitting = self._pods_per_node(one, alternative, variant, vector)
         return self._assign_shares(
             one, variant, vector, distribute_pods(fitting, count, one_node=_starts_affinity_group(alternative.rules))
@@ -235,7 +235,7 @@ class Packing:
     def _pods_per_node(
         self, one: PodClass, alternative: ConstraintAlternative, variant: Variant, vector: Amounts
     ) -> Amounts:
-        """How many such pods each place takes."""
+        """How many such pods fit on each node."""
         node_arrays = self.node_arrays
         if not node_arrays.count:
             return np.zeros(0, dtype=np.int64)
@@ -269,7 +269,8 @@ class Packing:
         *,
         most: int,
     ) -> int:
-        """At most so many equal nodes as the pods fill; under a limit one, since it may change the choice."""
+        """Add at most `most` equal nodes, as many as the pods fill. A pool with limits gets one, since its limits may
+        change the choice."""
         offer, done = instance_choice.offer, 0
         for _ in range(1 if offer.has_limits else max(1, min(most, count // instance_choice.pods))):
             node_index = add_new_node(self.node_arrays, self.instance_selector, instance_choice)
@@ -305,7 +306,7 @@ class Packing:
             self._count_undetermined(node_index)
 
     def _count_undetermined(self, node_index: int) -> None:
-        """Count pods on nodes whose domain a later pod has fixed."""
+        """Count earlier pods on a new node whose domain a later pod determined."""
         undetermined = []
         for group, share in self._undetermined[node_index]:
             domain = self.node_arrays.domain_at(node_index, group.topology_index.key)
@@ -349,7 +350,7 @@ def unscheduled_pod(pod: PodFact, reason: str) -> UnschedulablePod:
 
 
 def _may_reach_limit(offer: Offer, one: PodClass) -> bool:
-    """Whether the pool's limits could be reached by these pods, be they packed as badly as can be."""
+    """Whether these pods could reach the pool's limits, even in the worst packing."""
     for key in offer.remaining_limits.limits:
         requested = len(one.pods) if key == NODES else one.requests.get(key, 0) * len(one.pods)
         if (offer.remaining_limits.remaining(key) or 0) < requested * _WORST_PACKING_FACTOR:
@@ -358,5 +359,5 @@ def _may_reach_limit(offer: Offer, one: PodClass) -> bool:
 
 
 def _starts_affinity_group(rules: Iterable[Rule]) -> bool:
-    mine = tuple(rules)
-    return requires_shared_node(mine) and new_node_cap(mine) > 0
+    all_rules = tuple(rules)
+    return requires_shared_node(all_rules) and new_node_cap(all_rules) > 0

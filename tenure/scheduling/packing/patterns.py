@@ -1,7 +1,7 @@
 """The cheapest mix of nodes filled with whole pods, by column generation.
 
-A pattern is an instance type with so many pods of each size. The linear program over the known patterns gives the
-price of a pod of each size. Each node whose pods are worth more than it costs is a new pattern, until there is none
+A pattern is an instance type with a number of pods of each size. The linear program over the known patterns yields the
+price of a pod of each size. A node whose pods are worth more than it costs becomes a new pattern, until none is left
 (Gilmore and Gomory's method for cutting stock).
 """
 
@@ -32,17 +32,17 @@ MAX_SIZES: Final = 48
 """Column generation with more sizes takes too long."""
 _MAX_ROUNDS: Final = 40
 _MAX_LATER_ROUNDS: Final = 16
-"""When the patterns of a mix for more pods are known."""
+"""Used when patterns from an earlier solution for more pods are known."""
 _PATTERNS_PER_ROUND: Final = 12
 _TINY: Final = 1e-9
 _STEP_SHARE: Final = 0.1
-"""Of the room left on a row, filled with pods of one size before the next size is chosen."""
+"""Share of a row's free capacity that is filled with pods of one size before the next size is chosen."""
 _MIN_NODES: Final = 1e-6
 _FINEST_STEP: Final = 1 / 8
-"""In doublings of an amount; pods within a step are of one group."""
+"""In doublings of an amount; pods within a step form one group."""
 _STEP_GROWTH: Final = 1.25
 _MAX_COST_RATIO: Final = 0.999
-"""No pattern that is worth adding costs more than this part of its pods' worth."""
+"""A new pattern must cost less than this fraction of the value of its pods."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
-    """So many `nodes` of the type in `row`, with so many pods of each size on each."""
+    """`nodes` nodes of the type in `row`, each with `pods` of each size."""
 
     row: int
     pods: Amounts
@@ -65,17 +65,17 @@ class Pattern:
 
 @dataclass(slots=True, eq=False)
 class PatternSolution:
-    """`worth` in US dollars an hour for one pod of each size, `node_price` for having one more node at all."""
+    """`size_prices`: US dollars per hour for one pod of each size; `node_price`: for one additional node."""
 
     sizes: Sizes
     size_prices: Prices
     node_price: float = 0.0
     counts: Prices = field(default_factory=lambda: np.zeros(0))
-    """How many of each row of machines the mix has."""
+    """The number of nodes of each row in the mix."""
     patterns: list[Pattern] = field(default_factory=list)
-    """Those in use, most nodes first."""
+    """Patterns of the mix, most nodes first."""
     known_patterns: tuple[Indices, Amounts] | None = None
-    """Rows and pods of all patterns, to start from when fewer pods remain."""
+    """Rows and pods of all patterns, as a start for a solution with fewer pods."""
 
     def value_headroom(self, headroom: Amounts, remaining: Amounts, first: int, most: int, *, forced: bool) -> Prices:
         """The value of each row: up to `most` pods of the size `first`, then the most valuable of the `remaining`."""
@@ -95,7 +95,7 @@ def solve_patterns(
     nodes: int = 0,
     known_patterns: tuple[Indices, Amounts] | None = None,
 ) -> PatternSolution | None:
-    """The mix has at least so many `nodes`. None when some size fits no row, or the solver has no answer."""
+    """The cheapest mix with at least `nodes` nodes. None if a size fits no row, or the solver finds no solution."""
     cost_effective = undominated_types(headroom, prices)
     headroom, prices, every = headroom[cost_effective], prices[cost_effective], len(headroom)
     initial = known_patterns or _initial_patterns(headroom, prices, sizes)
@@ -107,10 +107,10 @@ def solve_patterns(
         if solution is None:
             return None
         used, size_prices, node_price = solution
-        fresh_rows, fresh = _find_improving_patterns(headroom, prices, sizes, size_prices, node_price)
-        if not len(fresh_rows):
+        new_rows, new_patterns = _find_improving_patterns(headroom, prices, sizes, size_prices, node_price)
+        if not len(new_rows):
             break
-        rows, patterns = np.concatenate((rows, fresh_rows)), np.concatenate((patterns, fresh))
+        rows, patterns = np.concatenate((rows, new_rows)), np.concatenate((patterns, new_patterns))
     counts, used_rows = np.zeros(every), cost_effective[rows[: len(used)]]
     np.add.at(counts, used_rows, used)
     order = [one for one in np.argsort(-used, kind="stable") if used[one] > _MIN_NODES]
@@ -119,7 +119,7 @@ def solve_patterns(
 
 
 def _initial_patterns(headroom: Amounts, prices: Prices, sizes: Sizes) -> tuple[Indices, Amounts] | None:
-    """Each size by itself, on the row that holds it cheapest."""
+    """One pattern per size: the row with the lowest price per pod."""
     rows, patterns = [], np.zeros((len(sizes.counts), len(sizes.counts)), dtype=np.int64)
     for number, vector in enumerate(sizes.vectors):
         fits = np.minimum(np.maximum(pods_per_row(headroom, vector), 0), min(sizes.caps[number], sizes.counts[number]))
@@ -134,7 +134,7 @@ def _initial_patterns(headroom: Amounts, prices: Prices, sizes: Sizes) -> tuple[
 def _solve_master(
     prices: Prices, rows: Indices, patterns: Amounts, sizes: Sizes, nodes: int
 ) -> tuple[Prices, Prices, float] | None:
-    """How often each pattern is used, and the duals."""
+    """The number of nodes of each pattern, the price of each size and the price of a node."""
     scale = np.maximum(sizes.counts, 1).astype(np.float64)
     pods = np.minimum(patterns, sizes.counts)
     matrix = np.column_stack((pods / scale, np.full(len(rows), 1.0 / max(nodes, 1))))
@@ -148,7 +148,7 @@ def _solve_master(
 def _find_improving_patterns(
     headroom: Amounts, prices: Prices, sizes: Sizes, size_prices: Prices, node_price: float
 ) -> tuple[Indices, Amounts]:
-    """Rows that hold more than they cost, with their pods."""
+    """Rows whose pods are worth more than the row costs, with these pods."""
     counts = fill_rows(sizes, headroom, np.minimum(sizes.caps, sizes.counts), size_prices)
     values = counts @ size_prices + node_price
     ratio = np.divide(prices, values, out=np.full(len(prices), np.inf), where=values > 0)
@@ -158,8 +158,8 @@ def _find_improving_patterns(
 
 
 def fill_rows(sizes: Sizes, headroom: Amounts, caps: Amounts, size_prices: Prices) -> Amounts:
-    """Pods of each size on each row: the next pod has the highest price for its share of the scarcest resource that is
-    left there."""
+    """Pods of each size on each row. The next pod is the one with the highest price for its share of the scarcest
+    remaining resource."""
     requested = np.flatnonzero(sizes.vectors.any(axis=0))
     vectors, free = sizes.vectors[:, requested], np.maximum(headroom[:, requested], 0)
     counts = np.zeros((len(headroom), len(vectors)), dtype=np.int64)
@@ -178,13 +178,13 @@ def fill_rows(sizes: Sizes, headroom: Amounts, caps: Amounts, size_prices: Price
 
 
 def undominated_types(headroom: Amounts, prices: Prices) -> Indices:
-    """The types that no other type of at most the same price equals in every dimension."""
+    """The types for which no type at the same or a lower price has at least as much of every resource."""
     return undominated_rows(headroom, np.lexsort((-headroom.sum(axis=1), prices)))
 
 
 def group_sizes(vectors: Amounts, counts: Amounts) -> tuple[Indices, Amounts]:
-    """The group of each vector, and the average vector of each group: equal pods, or similar ones where there are too
-    many sizes. `counts` are positive."""
+    """The group of each vector, and the average vector of each group. A group has equal pods, or similar pods if there
+    are more than MAX_SIZES sizes. `counts` must be positive."""
     described, step = vectors.astype(np.float64), _FINEST_STEP
     while len(np.unique(described, axis=0)) > MAX_SIZES:
         described, step = np.round(np.log2(np.maximum(vectors, 1)) / step), step * _STEP_GROWTH

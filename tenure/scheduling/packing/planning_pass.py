@@ -38,13 +38,13 @@ from tenure.scheduling.volumes import NO_VOLUME_REQUIREMENTS, Attachment, Volume
 VolumeAttachments = tuple[dict[int, Mapping[str, int]], dict[int, set[Attachment]]]
 """By node index: limits by CSI driver, and attached volumes."""
 _MAX_FEW_PODS: Final = 300
-"""So many pods cost little enough time to be planned in several ways."""
+"""Up to this number of pods, planning is fast enough for several attempts."""
 
 
 class PackingOptions(NamedTuple):
-    """How a plan is made. `use_pod_mixer`: pods that may go anywhere are put on nodes by a mix, not class by class.
-    `use_patterns`: machines are judged by patterns, not by room. `extra_node_cost`: how much a node counts for beyond
-    the wish."""
+    """Options of one attempt. `use_pod_mixer`: mix unconstrained pods on new nodes instead of one class at a time.
+    `use_patterns`: value instance types by patterns of whole pods instead of capacity. `extra_node_cost`: US dollars
+    per hour per node, in addition to PassSettings.node_cost."""
 
     use_pod_mixer: bool = True
     use_patterns: bool = False
@@ -57,7 +57,7 @@ _OPTIONS: Final = (
     PackingOptions(use_pod_mixer=False, use_patterns=True),
     PackingOptions(False, True, extra_node_cost=0.05),
 )
-"""The first does for many pods."""
+"""Many pods are planned with the first one only."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class PackingAttempt:
 
     @property
     def needs_no_new_nodes(self) -> bool:
-        """All pods have a place, and nothing is bought: no other way can do better."""
+        """Whether all pods fit on existing nodes. No other attempt can do better."""
         return not (self.packing.unscheduled or self.packing.node_arrays.new_nodes)
 
     def cost(self, of_node: float) -> tuple[int, float]:
-        """Pods without a place, then US dollars an hour, with `of_node` added per node."""
+        """The number of unscheduled pods, then US dollars per hour, with `of_node` added per node."""
         nodes = range(len(self.packing.node_arrays.new_nodes))
         return len(self.packing.unscheduled), sum(
             self.planned_nodeclaims.cheapest_price(number) + of_node for number in nodes
@@ -80,18 +80,16 @@ class PackingAttempt:
 
 @dataclass(frozen=True)
 class PassInputs:
-    """Inputs of a pass."""
-
     facts: ClusterFacts
     existing_nodes: ExistingNodes
     offers: Sequence[Offer]
     closed: Mapping[str, RejectionReason]
-    """Pools from which nothing can be bought, and why."""
+    """Pools that cannot launch nodes, with the reason."""
     promised: Mapping[str, str]
-    """Pods to the homes that were bought for them."""
+    """Pod UID to the existing node that was launched for the pod."""
 
     def fork(self) -> "PassInputs":
-        """The same, whatever is spent on this one."""
+        """A copy with its own limits and reservations, which an attempt uses up."""
         trackers = {id(offer.reservation_tracker): deepcopy(offer.reservation_tracker) for offer in self.offers}
         offers = [
             replace(
@@ -106,8 +104,6 @@ class PassInputs:
 
 @dataclass(frozen=True)
 class PassSettings:
-    """The settings of the plan."""
-
     preference_policy: str
     min_values_policy: str
     most_instance_types: int
@@ -115,7 +111,7 @@ class PassSettings:
 
 
 def plan_pods(shaped_pods: Sequence[tuple[PodShape, PodFact]], inputs: PassInputs, pass_settings: PassSettings) -> Plan:
-    """Place each pod and choose the nodes to launch. Few pods are planned in several ways, and the best is kept."""
+    """Place each pod and choose the nodes to launch. Few pods are planned in several attempts, and the best is kept."""
     rejected: list[UnschedulablePod] = []
     limits, attached = (
         existing_volume_attachments(inputs.facts, inputs.existing_nodes)
@@ -164,7 +160,7 @@ def resolve_volume_requirements(
     attached: Iterable[set[Attachment]],
     rejected: list[UnschedulablePod],
 ) -> Iterator[tuple[PodShape, PodFact]]:
-    """Those whose volumes can be planned for; the others go to `rejected`."""
+    """The pods whose volumes allow planning, with their volume requirements; the others are added to `rejected`."""
     found: dict[str, VolumeRequirements] = {}
     usable: list[tuple[PodShape, PodFact]] = []
     for shape, pod in shaped_pods:
@@ -229,7 +225,7 @@ def create_packing(
     pass_settings: PassSettings,
     options: PackingOptions,
 ) -> Packing:
-    """The packing of these classes, still to be begun."""
+    """A packing for these classes, before any pod is placed."""
     headroom_by_option: dict[Option, Amounts] = {}
     launchable = [one for one in classes if _can_launch_for(one, offers, headroom_by_option)]
     demand = sum((node_arrays.to_vector(one.requests) * len(one.pods) for one in launchable), node_arrays.to_vector({}))
@@ -247,7 +243,8 @@ def create_packing(
 
 
 def _can_launch_for(one: PodClass, offers: Iterable[Offer], headroom_by_option: dict[Option, Amounts]) -> bool:
-    """Pods that no type fits are no reason for larger types. `headroom_by_option` caches the capacity of options."""
+    """Whether any type fits such a pod: other pods must not influence the choice of types. `headroom_by_option` is a
+    cache."""
     for offer in offers:
         vector = offer.table.to_vector(one.requests)
         if vector is None:
@@ -261,7 +258,7 @@ def _can_launch_for(one: PodClass, offers: Iterable[Offer], headroom_by_option: 
                     np.argsort(-(headroom / np.maximum(headroom.max(axis=0), 1)).sum(axis=1))
                 ]
             headroom = headroom_by_option[option]
-            # Most pods fit the roomiest.
+            # Most pods fit the largest type, which comes first.
             if (headroom[0] >= vector).all() or (headroom >= vector).all(axis=1).any():
                 return True
     return False

@@ -16,7 +16,7 @@ from tenure.scheduling.packing.topology_rules import ConstraintAlternative, Topo
 
 @dataclass(slots=True, eq=False)
 class PodClass:
-    """Oldest first. `pods` shrinks as they find places."""
+    """Interchangeable pods, oldest first. Placed pods are removed from `pods`."""
 
     pods: list[PodFact]
     requests: dict[str, int]
@@ -25,13 +25,13 @@ class PodClass:
     ports: tuple[HostPort, ...] = ()
     volumes: VolumeTerms = NO_VOLUME_TERMS
     size: int = -1
-    """Which of the buyer's sizes its pods are; -1 for none."""
+    """The index of its requests in `CapacityValuation.sizes`; -1 without one."""
 
 
 def build_pod_classes(
     pods: Iterable[tuple[PodShape, PodFact]], topology_groups: TopologyGroups, policy: str
 ) -> list[PodClass]:
-    """By priority, CPU, memory, age and UID (reference 2.4)."""
+    """Sorted by priority, CPU, memory, age and UID (reference 2.4)."""
     pods_by_key: dict[tuple[PodShape, tuple[TopologyGroup, ...], int], list[PodFact]] = {}
     for shape, pod in pods:
         pods_by_key.setdefault((shape, topology_groups.counting_groups(pod), pod.priority), []).append(pod)
@@ -50,7 +50,7 @@ def build_pod_classes(
 
 
 def min_node_count(classes: Sequence[PodClass]) -> int:
-    """Rules about single nodes make so many of them necessary, whatever their size."""
+    """The number of nodes that hostname rules require, whatever their size."""
     nodes_by_group: dict[TopologyGroup, int] = {}
     for one in classes:
         for rule in one.alternatives[0].rules:
@@ -61,8 +61,7 @@ def min_node_count(classes: Sequence[PodClass]) -> int:
 
 
 def pod_granularity(classes: Sequence[PodClass], resource: str) -> int:
-    """The size of the pods that can fill the rest of a node: a fiftieth of the demand has requests of at most this
-    size.
+    """The amount by which pods can fill the rest of a node: 1/50 of the demand is in requests of at most this size.
 
     Capacity of a node beyond a multiple of it stays unused.
     """
@@ -76,7 +75,7 @@ def pod_granularity(classes: Sequence[PodClass], resource: str) -> int:
 
 
 def max_amount_per_node(classes: Sequence[PodClass], resource: str) -> int:
-    """The most that one node can be asked for, since rules limit how many pods of a class go together."""
+    """The most that pods can request of one node, since rules limit the pods of a class per node."""
     return sum(
         one.requests.get(resource, 0) * min(len(one.pods), new_node_cap(one.alternatives[0].rules) or len(one.pods))
         for one in classes
@@ -84,7 +83,7 @@ def max_amount_per_node(classes: Sequence[PodClass], resource: str) -> int:
 
 
 def number_sizes(classes: Sequence[PodClass], resources: Sequence[str]) -> Sizes:
-    """Gives each class its number."""
+    """The distinct requests of these classes. Sets `size` of each class."""
     known: dict[tuple[int, ...], int] = {}
     counts, caps = list[int](), list[int]()
     for one in classes:
@@ -105,7 +104,7 @@ def _age_order(pod: PodFact) -> tuple[datetime, str]:
 
 
 def _queue_order(one: PodClass) -> tuple[int, bool, int, int, datetime, str]:
-    """Pods that need their own nodes come before pods that can fill the rest of them."""
+    """Pods with a limit per node come before unlimited pods, which can fill the rest of their nodes."""
     first = one.pods[0]
     anywhere = new_node_cap(one.alternatives[0].rules) == UNLIMITED
     return -first.priority, anywhere, -one.requests.get(CPU, 0), -one.requests.get(MEMORY, 0), *_age_order(first)

@@ -1,4 +1,4 @@
-"""The requirements of pods for their nodes and towards other pods."""
+"""The requirements of pods on their nodes and on other pods."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,18 +31,18 @@ class VolumeTerms(NamedTuple):
     """A pod's volume requirements of its node."""
 
     alternatives: tuple[Requirements, ...] = ()
-    """Where they can be used; empty: anywhere. They restrict the node, and no count of pods takes notice of them."""
+    """Alternative node requirements; empty: none. Topology counts ignore them."""
     own: tuple[tuple[str, int], ...] = ()
-    """By CSI driver how many are attached for this pod alone."""
+    """By CSI driver, the number of volumes attached for this pod only."""
     shared: frozenset[Attachment] = frozenset()
-    """Those that other pods use as well."""
+    """Volumes that other pods use, too."""
 
 
 NO_VOLUME_TERMS: Final = VolumeTerms()
 
 
 class PodShape(NamedTuple):
-    """Every property of a pod that decides its placement, except the rules that count it."""
+    """All properties of a pod that decide its placement, except the topology groups that count it."""
 
     requests: tuple[tuple[str, int], ...]
     constraints: Constraints
@@ -75,7 +75,7 @@ def intern_variant(
 
 @lru_cache(maxsize=1 << 14)
 def pin_label(one: Variant, key: str, value: str) -> Variant:
-    """The reading with one label fixed."""
+    """The variant with one label fixed."""
     fixed = one.requirements.intersection(Requirements([one_of(key, value)]))
     return intern_variant(fixed, one.tolerations, one.tolerate_preferences)
 
@@ -87,7 +87,7 @@ def combine_with_volumes(strict: Requirements, volumes: tuple[Requirements, ...]
 
 
 def volume_conflict(shape: PodShape) -> str:
-    """Why no node suits both the pod and its volumes; empty when one may."""
+    """Why no node can satisfy both the pod and its volumes; empty if one may."""
     own, needed = node_requirement_alternatives(shape.constraints), shape.volumes.alternatives
     if any(combine_with_volumes(strict, needed) for strict in own):
         return ""
@@ -97,8 +97,8 @@ def volume_conflict(shape: PodShape) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def preferred_node_affinity(constraints: Constraints) -> tuple[Requirements, ...]:
-    """Preferred node affinity, heaviest first: one at a time is held for as long as it can be. Terms that are not valid
-    are left out."""
+    """Preferred node affinity, highest weight first. The first term applies until it is relaxed. Invalid terms are
+    left out."""
     valid = []
     for term in sorted(constraints.preferred_terms, key=lambda term: -term.weight):
         with suppress(RequirementError):

@@ -13,24 +13,23 @@ _ROUNDING_TOLERANCE: Final = 1e-9
 
 @dataclass(slots=True)
 class ShadowPrices:
-    """`resource_prices` in US dollars an hour for one unit of each resource, `node_price` for having one more node at
-    all."""
+    """`resource_prices`: US dollars per hour for one unit of each resource; `node_price`: for one additional node."""
 
     resource_prices: Prices
     node_price: float = 0.0
     counts: Prices = field(default_factory=lambda: np.zeros(0))
-    """How many of each row the mix has; a plan draws them down."""
+    """The number of nodes of each row in the mix; reduced as nodes are added."""
 
     def value_headroom(self, headroom: Amounts, demand: Amounts, *, forced: bool) -> Prices:
-        """Dollar value of each row's capacity that the demand can use; `forced`: a node alone has value."""
+        """The value in US dollars per hour of the capacity that the demand can use; `forced` adds `node_price`."""
         values = np.minimum(headroom, demand) @ self.resource_prices
         return np.asarray(values + self.node_price if forced else values, dtype=np.float64)
 
 
 def solve_shadow_prices(headroom: Amounts, prices: Prices, demand: Amounts, *, nodes: int = 0) -> ShadowPrices | None:
-    """Duals of: the cheapest multiset of rows whose room covers the demand, with at least so many nodes.
+    """The duals of the cheapest mix of rows that covers the demand, with at least `nodes` nodes.
 
-    Pods are taken for divisible. None when the rows cannot cover it, or the solver has no answer.
+    Pods count as divisible. None if the rows cannot cover the demand, or the solver finds no solution.
     """
     requested = np.flatnonzero(demand)
     scale = np.maximum(demand[requested], 1).astype(np.float64)
@@ -45,7 +44,7 @@ def solve_shadow_prices(headroom: Amounts, prices: Prices, demand: Amounts, *, n
 
 
 def solve_covering(prices: Prices, matrix: Prices, least: Prices) -> tuple[Prices, Prices] | None:
-    """The amount of each row at the lowest cost, and the duals of the demand, for the transposed `matrix`."""
+    """The amounts x ≥ 0 with transpose(`matrix`) · x ≥ `least` at the lowest cost, and the duals."""
     columns, rows = matrix.shape
     model = highspy.HighsLp()
     model.num_col_, model.num_row_ = columns, rows
@@ -60,7 +59,7 @@ def solve_covering(prices: Prices, matrix: Prices, least: Prices) -> tuple[Price
 
 
 def solve_model(model: highspy.HighsLp) -> tuple[Prices, Prices] | None:
-    """Columns and duals of rows; None when there is no solution, or the solver has no answer."""
+    """Column values and row duals; None if the solver finds no optimal solution."""
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
@@ -73,7 +72,7 @@ def solve_model(model: highspy.HighsLp) -> tuple[Prices, Prices] | None:
 
 
 def undominated_rows(offered: Amounts | Prices, order: Indices) -> Indices:
-    """The rows, taken in this order, that no row before them equals or outdoes in everything they offer."""
+    """The rows, in this order, for which no earlier selected row offers at least as much of everything."""
     selected: list[int] = []
     for row in order:
         if not selected or not (offered[selected] >= offered[row]).all(axis=1).any():

@@ -1,7 +1,7 @@
-"""New nodes for pods without placement rules, which many classes share.
+"""New nodes for pods without placement rules, shared by many classes.
 
-The nodes of the cheapest mix of patterns are filled first. Each next pod is the one that leaves the least valuable
-room, so that a node is full in every resource at once.
+The nodes of the cheapest mix of patterns are filled first. The next pod is always the one that leaves the least
+valuable capacity, so that a node becomes full in every resource at once.
 """
 
 import math
@@ -25,14 +25,14 @@ _MIN_USED_SHARE: Final = 0.95
 _ROUNDED_UP_SHARE: Final = 0.5
 _ROUNDING_TOLERANCE: Final = 1e-6
 _MAX_CANDIDATE_CLASSES: Final = 256
-"""So many classes, of all sizes, are enough to choose the next pod from."""
+"""The next pod is chosen from at most about this number of classes, spread over all sizes."""
 
 Recipe = dict[int, int]
-"""Classes by number, with how many of their pods go on one node."""
+"""Class index to the number of its pods on one node."""
 
 
 class PodMixer:
-    """Classes that may share nodes: `counts` pods each, of the sizes in `vectors`, in the order of their queue."""
+    """Classes that may share nodes, in queue order: `counts` pods each, with the requests in `vectors`."""
 
     def __init__(self, vectors: Amounts, counts: Sequence[int]) -> None:
         self._vectors = vectors
@@ -42,14 +42,14 @@ class PodMixer:
         self._known_patterns: tuple[Indices, Amounts] | None = None
 
     def group_pods(self, headroom: Amounts) -> None:
-        """Group the pods that fit a row by their size."""
+        """Group the pods that fit any row by their size."""
         fits = np.any(np.all(self._vectors[:, None, :] <= headroom, axis=2), axis=1)
         pending = np.flatnonzero(fits & (self.remaining > 0))
         self._groups[:], self._known_patterns = -1, None
         self._groups[pending], self._group_vectors = group_sizes(self._vectors[pending], self.remaining[pending])
 
     def find_patterns(self, headroom: Amounts, prices: Prices) -> list[Pattern]:
-        """The cheapest mix for the groups' pods that remain."""
+        """The cheapest mix for the remaining pods of the groups."""
         pending = np.flatnonzero((self._groups >= 0) & (self.remaining > 0))
         if not len(pending):
             return []
@@ -61,14 +61,14 @@ class PodMixer:
         self._known_patterns, patterns = solution.known_patterns, solution.patterns
         rows = np.flatnonzero((headroom >= self.remaining[pending] @ self._vectors[pending]).all(axis=1))
         if len(patterns) == 1 and len(rows):
-            # One node for all, where whole nodes of the mix would cost as much.
+            # One node for all pods, if it costs no more than the whole nodes of the mix.
             row = int(rows[np.argmin(prices[rows])])
             if prices[row] <= math.ceil(patterns[0].nodes - _ROUNDING_TOLERANCE) * prices[patterns[0].row]:
                 return [Pattern(row, counts, 1.0)]
         return patterns
 
     def pattern_recipe(self, pattern: Pattern, headroom: Amounts, resource_prices: Prices) -> Recipe:
-        """Pods for a node of the pattern; empty when they would fill too little of it."""
+        """Pods for a node of the pattern; empty if they would fill less than _MIN_USED_SHARE of it."""
         free, taken = headroom.copy(), Recipe()
         self._add_pods(free, resource_prices, taken, pattern.pods.copy())
         planned = pattern.pods @ self._group_vectors
@@ -77,7 +77,7 @@ class PodMixer:
         return taken if enough else {}
 
     def greedy_recipe(self, headroom: Amounts, resource_prices: Prices) -> Recipe:
-        """The pods to place on any node with this capacity."""
+        """Pods for a node with this capacity, without a pattern."""
         taken = Recipe()
         scale = (
             resource_prices
@@ -88,7 +88,7 @@ class PodMixer:
         return taken
 
     def max_nodes(self, recipe: Recipe) -> int:
-        """How many such nodes the pods suffice for."""
+        """How many such nodes the remaining pods fill."""
         return min(int(self.remaining[one]) // count for one, count in recipe.items())
 
     def remove_pods(self, recipe: Recipe, times: int) -> None:
@@ -98,7 +98,7 @@ class PodMixer:
     def _add_pods(
         self, free: Amounts, resource_prices: Prices, taken: Recipe, group_budgets: Amounts | None = None
     ) -> None:
-        """Pod by pod, choose the one that leaves the least: the part of |free - pod|² that differs between pods."""
+        """Add pods one by one, always the one with the smallest |free - pod|². The constant part is left out."""
         among = np.flatnonzero(self.remaining)
         if group_budgets is not None:
             among = among[self._groups[among] >= 0]
@@ -111,13 +111,13 @@ class PodMixer:
             best = int(among[np.argmin(squares - 2.0 * (values @ (free * resource_prices)))])
             taken[best] = taken.get(best, 0) + 1
             free -= self._vectors[best]
-            fine = (self._vectors[among] <= free).all(axis=1)
+            fitting = (self._vectors[among] <= free).all(axis=1)
             if group_budgets is not None:
                 group_budgets[self._groups[best]] -= 1
-                fine &= group_budgets[self._groups[among]] > 0
+                fitting &= group_budgets[self._groups[among]] > 0
             if taken[best] >= self.remaining[best]:
-                fine &= among != best
-            among, values, squares = among[fine], values[fine], squares[fine]
+                fitting &= among != best
+            among, values, squares = among[fitting], values[fitting], squares[fitting]
 
     def _fitting_classes(self, among: Indices, free: Amounts, taken: Recipe) -> Indices:
         among = among[(self._vectors[among] <= free).all(axis=1)]
@@ -126,7 +126,7 @@ class PodMixer:
 
 
 AssignPods = Callable[[PodClass, Variant, Amounts, int, int], None]
-"""So many pods of a class, with their reading and size, on a place."""
+"""Places pods: class, variant, requests, node index and number of pods."""
 
 
 class SharedNodePacker:
@@ -137,7 +137,7 @@ class SharedNodePacker:
         assign_pods: AssignPods,
         classes: Sequence[PodClass],
     ) -> None:
-        """The first readings of the `classes` have one variant and no rules."""
+        """The first alternatives of all `classes` have the same variant and no rules."""
         self._node_arrays, self._instance_selector, self._assign_pods, self._classes = (
             node_arrays,
             instance_selector,
@@ -149,15 +149,15 @@ class SharedNodePacker:
         self._pod_mixer = PodMixer(np.array(self._vectors), [len(one.pods) for one in classes])
 
     def add_nodes(self) -> None:
-        """Add nodes until all pods have a place or no offer fits. A pool of lower weight is used only for pods that
-        higher ones cannot place."""
+        """Add nodes until all pods are placed or no offer fits. A pool of lower weight is used only for pods that pools
+        of higher weight cannot place."""
         for offer_set in self._instance_selector.offer_sets(self._variant):
             self._add_patterns(offer_set)
             self._add_one_by_one({id(offer) for offer, _ in offer_set.offers})
         self._add_one_by_one()
 
     def _add_one_by_one(self, among: Set[int] | None = None) -> None:
-        """Node after node. Pods whose node would come from a pool that is not in `among` wait."""
+        """Add nodes one by one. Pods whose node would come from an offer outside `among` are skipped."""
         for number, lead in enumerate(self._classes):
             while self._pod_mixer.remaining[number]:
                 instance_choice = self._choose_instance(lead, self._vectors[number])
@@ -178,7 +178,7 @@ class SharedNodePacker:
         return instance_choice if isinstance(instance_choice, InstanceChoice) else None
 
     def _add_patterns(self, offer_set: OfferSet) -> None:
-        """Round the mix to whole nodes, and solve it again for the pods that remain."""
+        """Round the mix to whole nodes, then solve it again for the remaining pods."""
         self._pod_mixer.group_pods(offer_set.headroom)
         added = 1
         while added and self._pod_mixer.remaining.any():
@@ -189,7 +189,7 @@ class SharedNodePacker:
                 added += self._add_pattern_nodes(offer_set, pattern, nodes)
 
     def _add_pattern_nodes(self, offer_set: OfferSet, pattern: Pattern, nodes: int) -> int:
-        """How many are added: fewer where a limit is reached or the pods do not fill one."""
+        """Returns how many nodes are added: fewer if a limit is reached or the pods do not fill one."""
         remaining = nodes
         while remaining:
             choice = offer_set.choose_row(pattern.row)
@@ -205,7 +205,7 @@ class SharedNodePacker:
         return self._instance_selector.valuation.resource_prices(choice.offer)
 
     def _add_equal_nodes(self, instance_choice: InstanceChoice, recipe: Recipe, most: int) -> int:
-        """Equal nodes, as many as the pods suffice for; how many."""
+        """Add at most `most` equal nodes, as many as the pods fill. Returns their number."""
         times = min(most, self._pod_mixer.max_nodes(recipe))
         self._pod_mixer.remove_pods(recipe, times)
         for _ in range(times):
@@ -216,7 +216,7 @@ class SharedNodePacker:
 
 
 def add_new_node(node_arrays: NodeArrays, instance_selector: InstanceSelector, instance_choice: InstanceChoice) -> int:
-    """One such node, as a new place."""
+    """Add the chosen node, and count it against limits, mix and reservation. Returns its node index."""
     instance_choice.offer.count_against_limits(instance_choice.rows)
     instance_selector.valuation.record_new_node(instance_choice)
     if instance_choice.option.reservation:
@@ -227,12 +227,12 @@ def add_new_node(node_arrays: NodeArrays, instance_selector: InstanceSelector, i
 
 
 def is_unconstrained(one: PodClass) -> bool:
-    """No topology rule limits its placement."""
+    """Whether no topology rule, host port or volume limits its placement."""
     return not one.alternatives[0].rules and not one.ports and one.volumes is NO_VOLUME_TERMS
 
 
 def group_by_variant(classes: Iterable[PodClass]) -> Iterator[list[PodClass]]:
-    """Those that read alike together, those that ask for most first."""
+    """Classes with the same variant together, the variants with most requirements first."""
     found: dict[Variant, list[PodClass]] = {}
     for one in classes:
         found.setdefault(one.alternatives[0].variant, []).append(one)

@@ -20,24 +20,24 @@ UNLIMITED: Final = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class NodeFilter:
-    """Of a spread constraint: only pods on nodes that the pod itself could use are counted."""
+    """For a spread constraint: only pods on nodes that the pod itself could use are counted."""
 
     alternatives: tuple[Requirements, ...] = ()
     tolerations: tuple[Toleration, ...] | None = None
-    """None: taints do not matter."""
+    """None: taints are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyIndex:
-    """Which pods are counted, by the domains of one topology key."""
+    """The pods that a topology group counts, and the topology key of its domains."""
 
     key: str
     namespaces: frozenset[str] | None
-    """None: all of them."""
+    """None: all namespaces."""
     selector: Selector | None
     nodes: NodeFilter = NodeFilter()
     owners: bool = False
-    """Count those that carry the anti-affinity term, not those that it selects."""
+    """Count the pods that have the anti-affinity term, not the pods that it selects."""
 
     def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
         inside = self.namespaces is None or namespace in self.namespaces
@@ -45,7 +45,7 @@ class TopologyIndex:
 
 
 class TopologyGroup:
-    """A census' counts: by place for the hostname key, by domain for any other."""
+    """The counts of a TopologyIndex: by node index for the hostname key, by domain for other keys."""
 
     __slots__ = ("by_domain", "by_node_index", "hostname", "topology_index")
 
@@ -56,7 +56,7 @@ class TopologyGroup:
         self.by_domain: dict[str, int] = {}
 
     def counts_by_node(self, node_count: int) -> Amounts:
-        """The counts of the first so many places."""
+        """The counts of the first `node_count` nodes."""
         if len(self.by_node_index) < node_count:
             self.by_node_index = np.concatenate(
                 (self.by_node_index, np.zeros(node_count + len(self.by_node_index), dtype=np.int64))
@@ -75,11 +75,11 @@ class TopologyGroup:
 
 @dataclass(frozen=True, slots=True)
 class SpreadRule:
-    """At most `max_skew` more here than in the emptiest domain."""
+    """At most `max_skew` more pods in a domain than in the emptiest one."""
 
     group: TopologyGroup
     counts_itself: bool
-    """The pods are counted themselves."""
+    """Whether the group counts these pods themselves."""
     max_skew: int
     min_domains: int = 1
     strict: tuple[Variant, ...] = ()
@@ -88,7 +88,7 @@ class SpreadRule:
 
 @dataclass(frozen=True, slots=True)
 class AffinityRule:
-    """Only where at least one of the counted pods is; anywhere for the first, if it is counted itself."""
+    """Only in domains with a counted pod. If the group counts these pods (`own`), the first one may go anywhere."""
 
     group: TopologyGroup
     own: bool
@@ -96,7 +96,7 @@ class AffinityRule:
 
 @dataclass(frozen=True, slots=True)
 class AntiAffinityRule:
-    """Only where none of the counted pods is."""
+    """Only in domains without a counted pod. `own`: the group counts these pods themselves."""
 
     group: TopologyGroup
     own: bool
@@ -114,18 +114,18 @@ Rule = SpreadRule | AffinityRule | AntiAffinityRule | KnownDomainRule
 
 @dataclass(slots=True)
 class Domains:
-    """The domains of one key that a class may use, and how many of its pods each still takes."""
+    """The domains of one key that a class may use, and how many of its pods each one still accepts."""
 
     order: list[str]
     rules: tuple[Rule, ...]
     counted_domains: Mapping[SpreadRule, Sequence[str]] = field(default_factory=dict)
-    """The domains among which each spread constraint finds the minimum; all usable domains if absent."""
+    """The domains among which a spread constraint finds its minimum; without an entry, all usable domains."""
     headroom: Mapping[str, int] = field(default_factory=dict)
-    """How many more go where no node can be bought."""
+    """How many more pods fit in domains in which no node can be launched."""
     blocked: set[str] = field(default_factory=set)
 
     def distribute_pods(self, count: int) -> list[tuple[str, int]]:
-        """Up to `domain_count` pods over the domains, emptiest first; fewer when the rules leave no more room."""
+        """Distribute up to `count` pods over the domains, emptiest first; fewer if the rules allow no more."""
         allowed = [name for name in self.order if name not in self.blocked and self._is_allowed(name)]
         allowed = self._satisfying_affinity(allowed)
         spreads = [rule for rule in self.rules if isinstance(rule, SpreadRule)]
@@ -144,7 +144,7 @@ class Domains:
         )
 
     def rejection_message(self, key: str) -> str:
-        """Why one more pod does not fit, as text: the rule and its counts."""
+        """Why the domains accept no more pods: each rule and its counts."""
         if not self.order:
             return f"no launchable node and no existing node has the label {key}"
         where, reasons = ", ".join(self.order), []
@@ -155,14 +155,14 @@ class Domains:
                         f"{name} has {rule.group.domain_count(name)}" for name in self._counted_domains(rule)
                     )
                     short = len(self._counted_domains(rule)) < rule.min_domains
-                    domains = f", minDomains {rule.min_domains} takes the least for 0" if short else ""
+                    domains = f", fewer than minDomains {rule.min_domains}, so the minimum is 0" if short else ""
                     reasons.append(
-                        f"topology spread on {key} with maxSkew {rule.max_skew} takes no more: {counts}{domains}"
+                        f"topology spread on {key} with maxSkew {rule.max_skew} allows no more: {counts}{domains}"
                     )
                 case AffinityRule():
-                    reasons.append(f"pod affinity on {key}: none of the pods that it asks for is in {where}")
+                    reasons.append(f"pod affinity on {key}: none of the selected pods is in {where}")
                 case AntiAffinityRule():
-                    reasons.append(f"pod anti-affinity on {key}: there are such pods in each of {where}")
+                    reasons.append(f"pod anti-affinity on {key}: selected pods are in each of {where}")
         return "; ".join(dict.fromkeys(reasons)) or f"{key}: none of {where} is left"
 
     def _counted_domains(self, rule: SpreadRule) -> Sequence[str]:
@@ -208,7 +208,7 @@ class Domains:
 
 
 def hostname_caps(rules: Iterable[Rule], node_count: int) -> Amounts | None:
-    """How many more pods each place takes by the hostname rules; None when there is no such rule."""
+    """How many more pods the hostname rules allow on each node; None without such rules."""
     caps: Amounts | None = None
     for rule in rules:
         if isinstance(rule, KnownDomainRule) or not rule.group.hostname:
@@ -219,7 +219,7 @@ def hostname_caps(rules: Iterable[Rule], node_count: int) -> Amounts | None:
 
 
 def new_node_cap(rules: Iterable[Rule]) -> int:
-    """The same for a node that is yet to be made, and so has none of the counted pods; 0: none may go there."""
+    """How many pods the hostname rules allow on a new node, which has no counted pods yet."""
     cap = UNLIMITED
     for rule in rules:
         if not rule.group.hostname:
@@ -235,12 +235,12 @@ def new_node_cap(rules: Iterable[Rule]) -> int:
 
 
 def requires_shared_node(rules: Iterable[Rule]) -> bool:
-    """All pods of the class have to be on one node."""
+    """Whether all pods of the class must run on one node."""
     return any(isinstance(rule, AffinityRule) and rule.group.hostname for rule in rules)
 
 
 def domain_keys(rules: Iterable[Rule]) -> tuple[str, ...]:
-    """The keys other than the hostname for which a domain must be chosen."""
+    """The keys other than hostname for which a domain must be chosen."""
     return tuple(dict.fromkeys(rule.group.topology_index.key for rule in rules if not rule.group.hostname))
 
 

@@ -1,4 +1,4 @@
-"""The domains of a topology key: those that pods may use, and those that a spread constraint counts."""
+"""The domains of a topology key: domains that pods may use, and domains that a spread constraint counts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -16,18 +16,18 @@ from tenure.scheduling.taints import first_untolerated
 
 @dataclass(slots=True)
 class Universe:
-    """One pass."""
+    """The domains in one pass."""
 
     node_arrays: NodeArrays
     offers: Sequence[Offer]
     new_node_labels: Sequence[Requirements] = ()
-    """Known labels of new nodes."""
+    """Known labels of nodes that other commands launch."""
     _usable_domains: dict[tuple[Variant, str], list[str]] = field(default_factory=dict)
     _counted_nodes: dict[TopologyGroup, Mask] = field(default_factory=dict)
     _counted_domains: dict[SpreadRule, tuple[str, ...]] = field(default_factory=dict)
 
     def usable_domains(self, variant: Variant, key: str) -> list[str]:
-        """Domains these pods may use, cheapest first: of existing nodes and of current offers."""
+        """Domains that these pods may use, cheapest first: of existing nodes and of current offers."""
         known = self._usable_domains.get((variant, key))
         if known is None:
             known = self._usable_domains[variant, key] = sorted(
@@ -101,7 +101,7 @@ class Universe:
 
 
 def filter_requested(values: Iterable[str], variant: Variant, key: str) -> list[str]:
-    """Those of a label's values that such pods ask for."""
+    """The values of a label that such pods allow."""
     requirement = variant.requirements.get(key)
     return [value for value in values if requirement is None or requirement.has(value)]
 

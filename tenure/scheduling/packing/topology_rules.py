@@ -1,4 +1,4 @@
-"""Terms about other pods as rules over shared counts, and the order in which preferences are relaxed."""
+"""Topology terms of pods as rules over shared counts, and the order in which preferences are relaxed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -33,7 +33,8 @@ class ConstraintAlternative:
     variant: Variant
     rules: tuple[Rule, ...]
     without_volumes: Variant
-    """Without the places of its volumes: the domains that these leave over are counted as if it could go there."""
+    """The variant without the requirements of its volumes. Spread constraints also count domains that only the volumes
+    exclude."""
 
     def pin_label(self, key: str, value: str) -> "ConstraintAlternative":
         return ConstraintAlternative(
@@ -45,7 +46,7 @@ class TopologyGroups:
     """Every topology group of a pass, with the pods that each counts."""
 
     def __init__(self, namespaces: Mapping[str, Mapping[str, str]] | None = None) -> None:
-        """`namespaces` are the labels of each, for terms that select namespaces by them."""
+        """`namespaces`: labels by namespace, for terms with a namespaceSelector."""
         self._namespaces = namespaces or {}
         self._groups: dict[TopologyIndex, TopologyGroup] = {}
         self._counting_groups: dict[tuple[str, frozenset[tuple[str, str]]], tuple[TopologyGroup, ...]] = {}
@@ -56,7 +57,7 @@ class TopologyGroups:
         return self._groups.values()
 
     def add_shapes(self, shapes: Iterable[PodShape]) -> None:
-        """Make the tallies that pods of these shapes need."""
+        """Create the groups that pods of these shapes need."""
         distinct_shapes = {
             (shape.topology_terms, shape.constraints): shape
             for shape in shapes
@@ -78,13 +79,13 @@ class TopologyGroups:
         self.add_anti_affinity_owners(topology_terms)
 
     def add_anti_affinity_owners(self, topology_terms: PodTopologyTerms) -> None:
-        """A pod with a required anti-affinity term excludes the pods that it selects."""
+        """A pod with a required anti-affinity term excludes the pods that the term selects."""
         for term in topology_terms.anti_affinity:
             if not term.weight:
                 self._get_group(self._term_index(term, topology_terms.namespace, owners=True))
 
     def counting_groups(self, pod: PodFact) -> tuple[TopologyGroup, ...]:
-        """The tallies that select this pod, and those of its own anti-affinity."""
+        """The groups that select this pod, and the groups of its own anti-affinity terms."""
         if not self._groups:
             return ()
         key = (pod.namespace, frozenset(pod.labels.items()))
@@ -108,9 +109,8 @@ class TopologyGroups:
     def constraint_alternatives(
         self, shape: PodShape, example: PodFact, policy: str
     ) -> Iterator[ConstraintAlternative]:
-        """Preferences are given up one by one in the reference's order (2.5); at each step every alternative of the
-        required node affinity is tried, and with each every place of the volumes. At the end even PreferNoSchedule is
-        tolerated."""
+        """Preferences are relaxed one by one in the order of reference 2.5. Each step tries every alternative of the
+        required node affinity with every alternative of the volumes. The last step also tolerates PreferNoSchedule."""
         constraints, own_groups, volume_alternatives = (
             shape.constraints,
             frozenset(self.counting_groups(example)),
@@ -129,7 +129,7 @@ class TopologyGroups:
                 yield ConstraintAlternative(intern_variant(one, constraints.tolerations, True), hard, own)
 
     def _relaxation_steps(self, shape: PodShape, own_groups: frozenset[TopologyGroup], policy: str):  # type: ignore[no-untyped-def]
-        """The remaining preferences: preferred node affinity, and soft rules."""
+        """The remaining preferences at each step: preferred node affinity, and soft rules."""
         if policy == IGNORE:
             yield None, ()
             return

@@ -14,29 +14,29 @@ from tenure.scheduling.packing.shadow_prices import ShadowPrices, inverse_demand
 
 _ROUNDING_TOLERANCE: Final = 1e-6
 _MIN_NODES_FOR_DEMAND: Final = 4
-"""A node is meant to hold at most this part of the demand."""
+"""A node should have at most 1/_MIN_NODES_FOR_DEMAND of the demand."""
 _SMALL_NODE: Final = {"cpu": 16_000, "memory": 64 << 30}
 _LARGE_NODE: Final = {"cpu": 64_000, "memory": 512 << 30}
-"""Between these bounds a node is as large as its share of the demand."""
+"""Between _SMALL_NODE and _LARGE_NODE, the share of the demand limits the size of a node."""
 _LARGE_NODE_PENALTY: Final = 1.1
-"""Price increase of a node above its share, so that losing one node does not lose all pods."""
+"""Price factor of a node above this limit, so that the loss of one node does not affect all pods."""
 
 
 @dataclass(slots=True)
 class CapacityValuation:
-    """Of the demand with which a pass began."""
+    """For the demand at the start of a pass."""
 
     resources: Sequence[str]
     demand: Amounts
     granularity: Amounts
-    """The amounts that pods come in; see `pod_classes.py`."""
+    """The amounts by which pods fill nodes; see `pod_classes.pod_granularity`."""
     max_per_node: Amounts
-    """The most that one node can be asked for."""
+    """The most that pods can request of one node."""
     sizes: Sizes
-    """Of all that is to be placed; its counts are kept up to date by the packing."""
+    """Of all pods to place; the packing updates its counts."""
     least_nodes: int = 0
     node_cost: float = 0.0
-    """US dollars an hour that each node counts for beyond its price: the more, the fewer and larger nodes."""
+    """US dollars per hour added to the price of each node; higher values favour fewer, larger nodes."""
     _type_options: dict[tuple[int, Option], TypeOptions] = field(default_factory=dict)
     _shadow_prices: dict[int, ShadowPrices] = field(default_factory=dict)
     _pattern_solutions: dict[int, PatternSolution | None] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class CapacityValuation:
         return found
 
     def pattern_solution(self, offer: Offer) -> PatternSolution | None:
-        """The types that pods share; None if unknown, or with too many sizes."""
+        """The cheapest mix for pods that share nodes; None if there is none, or with more than MAX_SIZES sizes."""
         if id(offer) not in self._pattern_solutions:
             base, found = offer.base_option(), None
             if 0 < len(self.sizes.counts) <= MAX_SIZES and not isinstance(base, RejectionReason):
@@ -106,13 +106,13 @@ class CapacityValuation:
         return self._pattern_solutions[id(offer)]
 
     def adjusted_prices(self, headroom: Amounts, prices: Prices) -> Prices:
-        """Prices with the burden that a node is, and more for those that are too large."""
+        """Prices including `node_cost`, with a penalty for nodes above their share of the demand."""
         small = self.exceeds_demand_share(headroom, np.zeros_like(self.demand)) == 0
         burdened = np.where(small, 1.0, _LARGE_NODE_PENALTY if small.any() else 1.0) * (prices + self.node_cost)
         return np.asarray(burdened, dtype=np.float64)
 
     def exceeds_demand_share(self, headroom: Amounts, vector: Amounts) -> Indices:
-        """1 for rows above the share of the demand that one node is meant to have."""
+        """1 for rows above the share of the demand that one node should have, else 0."""
         limit = np.full(len(self.resources), np.iinfo(np.int64).max)
         for number, key in enumerate(self.resources):
             if key in _SMALL_NODE:
@@ -121,11 +121,11 @@ class CapacityValuation:
         return np.asarray((headroom > limit).any(axis=1), dtype=np.intp)
 
     def resource_prices(self, offer: Offer) -> Prices:
-        """Of one unit of each resource, in this pool."""
+        """US dollars per hour for one unit of each resource in this pool."""
         return self.shadow_prices(offer).resource_prices
 
     def record_new_node(self, instance_choice: InstanceChoice) -> None:
-        """One such node is bought: the mix has one less in mind."""
+        """Remove one such node from the planned mix."""
         for plan in (self.shadow_prices(instance_choice.offer), self.pattern_solution(instance_choice.offer)):
             if plan is not None:
                 plan.counts[instance_choice.rows[0]] = max(0.0, plan.counts[instance_choice.rows[0]] - 1)

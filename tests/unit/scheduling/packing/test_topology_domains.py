@@ -101,7 +101,7 @@ def test_enough_domains_are_counted_over_what_the_pods_may_use() -> None:
         *web(6, spreads=spread(min_domains=4), selector={TEAM: "y"}),
     ).plan()
     assert by_zone(plan) == {"a": 1, "b": 1, "c": 1}
-    assert "a has 1, b has 1, c has 1, minDomains 4 takes the least for 0" in reasons(plan)[0]
+    assert "a has 1, b has 1, c has 1, fewer than minDomains 4, so the minimum is 0" in reasons(plan)[0]
 
 
 def test_pods_spread_over_the_values_that_they_choose_themselves() -> None:
@@ -126,9 +126,9 @@ def test_other_labels_of_offerings_are_spread_over(key: str) -> None:
 
 def test_the_reason_says_where_those_are_that_a_pod_keeps_away_from() -> None:
     plan = build_cluster(pool(), *web(4, anti_affinity=term())).plan()
-    assert reasons(plan) == [f"pod anti-affinity on {ZONE}: there are such pods in each of a, b, c"]
+    assert reasons(plan) == [f"pod anti-affinity on {ZONE}: selected pods are in each of a, b, c"]
     plan = build_cluster(pool(), pod(affinity=term(ZONE, "app In none"))).plan()
-    assert reasons(plan) == [f"pod affinity on {ZONE}: none of the pods that it asks for is in a, b, c"]
+    assert reasons(plan) == [f"pod affinity on {ZONE}: none of the selected pods is in a, b, c"]
     plan = build_cluster(pool(), *web(1, spreads=spread("rack"))).plan()
     assert reasons(plan) == ["no launchable node and no existing node has the label rack"]
 
