@@ -203,14 +203,14 @@ class Offer:
         return sorted(one for one in ids if self.reservation_tracker.remaining(one) > 0)
 
     def cheapest_prices(self, option: Option) -> Prices:
-        """The cheapest offering of each type that the option allows."""
+        """The lowest price of each type among the option's offerings."""
         known = self._prices.get(option)
         if known is None:
             known = self._prices[option] = self.table.cheapest_prices(option.offerings)
         return known
 
     def types_within_limits(self, types: Mask) -> Mask:
-        """The types of which one more node stays within the limits."""
+        """The types that one more node may have without exceeding a limit."""
         if not self.has_limits:
             return types
         nodes = self.remaining_limits.remaining(NODES)

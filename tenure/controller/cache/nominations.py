@@ -96,7 +96,8 @@ class Nominations:
 
     def on_pod_arrived(self, pod: str, target: str, now: datetime) -> str:
         """kube-scheduler does not follow plans: it may bind a pod to the target of another pod of the same owner. That
-        other pod is then nominated to the target of the bound pod, which is returned; empty without a swap."""
+        other pod is then nominated to the target that the bound pod, or a deleted pod of this owner, vacated. Returns
+        the vacated target; empty if nothing was swapped."""
         owner, own = self._owner_of(pod), self._by_pod.get(pod)
         siblings = (one for one in self._by_target.get(target, ()) if one != pod and self._owner_of(one) == owner)
         sibling = next(siblings, None) if owner and (own is None or own.target != target) else None

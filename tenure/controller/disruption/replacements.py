@@ -156,7 +156,7 @@ class Replacements:
         return ReplacementResult(outcome="made", claims=tuple(names))
 
     async def _create(self, request: ReplacementRequest, planned: Mapping[str, PlannedNodeClaim]) -> Fault | None:
-        """Returns the first fault; the replacements that were created are then deleted."""
+        """Returns the first fault, after deleting the replacements that were created; None on success."""
         made: list[NodeClaimFact] = []
 
         async def create(name: str, claim: PlannedNodeClaim) -> None:

@@ -66,7 +66,7 @@ class PlannerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs and no call was interrupted."""
+        """Whether it runs, and no call ended with a timeout or a broken pipe."""
         return not self._broken and self._process.is_alive()
 
     async def apply(self, changes: Sequence[Change]) -> None:

@@ -151,7 +151,7 @@ class PlanningWarmUp:
 
 GRACE_OVER: Final = "NotReadyGraceOver"
 TAINT_EVENT_WINDOW: Final = timedelta(minutes=30)
-"""No event reports an older taint."""
+"""No event reports an older taint: it concerns only the client that set it."""
 
 
 class ExpiredGraceEvents:

@@ -14,7 +14,7 @@ from tenure.model.errors import BadInput
 
 @dataclass(frozen=True)
 class Security:
-    """The variables have the names that Temporal's own tools use, such as TEMPORAL_TLS_CLIENT_CERT_PATH."""
+    """Their environment variables are those of Temporal's own tools, such as TEMPORAL_TLS_CLIENT_CERT_PATH."""
 
     tls: bool = False
     api_key: str = field(default="", repr=False)

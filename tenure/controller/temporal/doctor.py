@@ -10,8 +10,8 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSyste
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from tenure.controller.temporal.errors import lacks_namespace, make_namespace
-from tenure.controller.temporal.namespace import KINDS, how_to_make, is_there
+from tenure.controller.temporal.errors import describe_namespace_creation, lacks_namespace
+from tenure.controller.temporal.namespace import KINDS, describe_attribute_creation, has_attribute
 from tenure.controller.temporal.queries import query_invalid_objects, query_or_none
 from tenure.controller.temporal.worker_versioning import current_build, list_pollers
 from tenure.model.base import format_number
@@ -103,7 +103,8 @@ _MIN_RETENTION: Final = timedelta(days=3)
 
 
 async def check_temporal(temporal: Client, cluster: str, *, queue: str = "", build: str = "") -> list[Finding]:
-    """Each check runs separately, so that a rejected one hides no other. A missing namespace is the only finding.
+    """Each check runs separately, so that a rejected one hides no other. If the namespace is missing, that is
+    the only finding.
     `queue` and `build`: the settings INTERRUPTION_QUEUE and TEMPORAL_WORKER_BUILD_ID."""
 
     async def service(temporal: Client, _: str) -> list[Finding]:
@@ -120,7 +121,9 @@ async def check_temporal(temporal: Client, cluster: str, *, queue: str = "", bui
             if lacks_namespace(error):
                 subject = f"namespace {temporal.namespace}"
                 return [
-                    problem_finding(AREA, subject, "Temporal has none of this name", make_namespace(temporal.namespace))
+                    problem_finding(
+                        AREA, subject, "Temporal has none of this name", describe_namespace_creation(temporal.namespace)
+                    )
                 ]
             todo = f"let these credentials read the namespace {temporal.namespace}"
             found.append(unknown_finding(AREA, check.__name__.strip("_"), error.message, todo))
@@ -147,11 +150,12 @@ async def _attributes(temporal: Client, _: str) -> list[Finding]:
         ListSearchAttributesRequest(namespace=temporal.namespace)
     )
     found = response.custom_attributes
-    invalid = [f"{name} ({kind})" for name, kind in search_attributes.ALL.items() if not is_there(name, found)]
+    invalid = [f"{name} ({kind})" for name, kind in search_attributes.ALL.items() if not has_attribute(name, found)]
     if invalid:
         missing = [name for name in search_attributes.ALL if name not in found]
         todo = (
-            f"start the worker once with rights to make them, or: {how_to_make(temporal.namespace, missing)}"
+            "start the worker once with rights to make them, or: "
+            f"{describe_attribute_creation(temporal.namespace, missing)}"
             if missing
             else "give this cluster a namespace of its own"
         )
@@ -215,7 +219,7 @@ async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Find
 
 
 def _exhausted_types(custom: dict[str, int]) -> str:
-    """The types of which other attributes leave too few on a SQL store; Elasticsearch has no such limit."""
+    """Text that names types with too few free attributes on a SQL store; Elasticsearch has no such limit."""
     ours = Counter(search_attributes.ALL.values())
     others = Counter(kind for name, kind in custom.items() if name not in search_attributes.ALL)
     tight = [name for name, count in ours.items() if others[KINDS[name]] + count > search_attributes.SQL_LIMITS[name]]

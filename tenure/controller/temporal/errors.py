@@ -10,7 +10,8 @@ def format_rpc_error(error: RPCError, *, namespace: str, address: str) -> str:
     message = " ".join(error.message.split()).rstrip(".") or error.status.name
     if lacks_namespace(error):
         return (
-            f"TEMPORAL_NAMESPACE={namespace}: Temporal at {address} has none of this name; {make_namespace(namespace)}"
+            f"TEMPORAL_NAMESPACE={namespace}: Temporal at {address} has none of this name; "
+            f"{describe_namespace_creation(namespace)}"
         )
     if error.status in _FORBIDDEN:
         todo = (
@@ -32,7 +33,7 @@ def lacks_namespace(error: RPCError) -> bool:
     return has_detail or error.message.lower().startswith("namespace ")
 
 
-def make_namespace(namespace: str) -> str:
+def describe_namespace_creation(namespace: str) -> str:
     return (
         f"make it: temporal operator namespace create --namespace {namespace} --retention 30d; "
         "or set TEMPORAL_NAMESPACE to the one that is meant"

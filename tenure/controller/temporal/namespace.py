@@ -26,7 +26,7 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from tenure.controller.temporal.errors import lacks_namespace, make_namespace
+from tenure.controller.temporal.errors import describe_namespace_creation, lacks_namespace
 from tenure.model.errors import BadInput
 from tenure.model.garbage_collection import GarbageCollectionRequest
 from workflows import ids, search_attributes
@@ -52,7 +52,7 @@ async def register_attributes(temporal: Client) -> None:
         found = await list_attributes(temporal)
     except RPCError:
         found = None  # The attempt to create them reports the error.
-    if other := [name for name in search_attributes.ALL if found and name in found and not is_there(name, found)]:
+    if other := [name for name in search_attributes.ALL if found and name in found and not has_attribute(name, found)]:
         log.warning("search attributes of another type", names=other, todo="give this cluster a namespace of its own")
     missing = [name for name in search_attributes.ALL if found is None or name not in found]
     for name in missing:
@@ -60,7 +60,7 @@ async def register_attributes(temporal: Client) -> None:
             await _create_attribute(temporal, name)
         except RPCError as error:
             if found is None and error.status in _MAY_NOT:
-                todo = how_to_make(temporal.namespace, search_attributes.ALL)
+                todo = describe_attribute_creation(temporal.namespace, search_attributes.ALL)
                 log.warning("it is not known whether the search attributes are there", error=error.message, todo=todo)
                 return
             raise BadInput(_explain_failure(temporal.namespace, name, missing, error)) from error
@@ -77,11 +77,11 @@ async def list_attributes(temporal: Client) -> Mapping[str, int] | None:
         raise
 
 
-def is_there(name: str, found: Mapping[str, int]) -> bool:
+def has_attribute(name: str, found: Mapping[str, int]) -> bool:
     return found.get(name) == KINDS[search_attributes.ALL[name]]
 
 
-def how_to_make(namespace: str, names: Iterable[str]) -> str:
+def describe_attribute_creation(namespace: str, names: Iterable[str]) -> str:
     own, cloud = create_commands(namespace, names)
     return f"{own}; or, of Temporal Cloud: {cloud}"
 
@@ -111,12 +111,12 @@ async def _create_attribute(temporal: Client, name: str) -> None:
 def _explain_failure(namespace: str, name: str, missing: Iterable[str], error: RPCError) -> str:
     where = f"TEMPORAL_NAMESPACE={namespace!r}"
     if lacks_namespace(error):
-        return f"{where}: Temporal has none of this name; {make_namespace(namespace)}"
+        return f"{where}: Temporal has none of this name; {describe_namespace_creation(namespace)}"
     if error.status in _MAY_NOT:
         names = list(missing)
         return (
             f"{where}: search attributes are missing ({', '.join(names)}), and these credentials may not make them "
-            f"({error.message}); have them made: {how_to_make(namespace, names)}"
+            f"({error.message}); have them made: {describe_attribute_creation(namespace, names)}"
         )
     return (
         f"{where}: search attribute {name} ({search_attributes.ALL[name]}) cannot be made: {error.message}; "

@@ -189,8 +189,8 @@ class ClusterSnapshot:
                     group.add_to_domain(next(iter(one.values)), 1)
 
     def unknown_domain_pod(self, build_topology_groups: Callable[[], TopologyGroups]) -> str:
-        """A pod counted in such a topology group on a node not yet launched, whose zone or capacity type is unknown.
-        Empty if there is none."""
+        """A pod that one of these topology groups counts, on a node not yet launched whose zone or capacity type is
+        unknown. Empty if there is none."""
         undetermined = [
             (pod, known_labels)
             for pod, known_labels in self._pods_on_new_nodes

@@ -108,7 +108,7 @@ class Consolidation:
         options = list(self._search_multi_node(among, rejected_attempts))
         if not options:
             return None
-        removals, replacement = self._drop_rebought(*_best_option(options))
+        removals, replacement = self._retain_equivalent_nodes(*_best_option(options))
         return build_command(
             "Underutilized", "multi" if len(removals) > 1 else "single", removals, replacement, rejected_attempts
         )
@@ -134,7 +134,7 @@ class Consolidation:
                 else:
                     yield build_command("Underutilized", "single", (one,), result)
 
-    def _drop_rebought(
+    def _retain_equivalent_nodes(
         self, removals: Sequence[Candidate], replacement: Replacement
     ) -> tuple[Sequence[Candidate], Replacement]:
         """Keep nodes whose type a replacement may have, if about as much is saved without disrupting them."""

@@ -83,7 +83,7 @@ def lifecycle_exclusions(nodeclaim: NodeClaimFact, node: NodeFact | None, *, bus
 def nomination_exclusions(
     nodeclaim: NodeClaimFact, node: NodeFact | None, nominated: frozenset[str], expected_names: Sequence[str]
 ) -> Iterator[Ineligibility]:
-    """Pending pods are expected on it."""
+    """Blockers that follow from pods expected on the node."""
     if nodeclaim.name in nominated or (node is not None and node.name in nominated):
         yield _build_exclusion("Nominated", "pending pods are nominated to it")
     elif expected_names:

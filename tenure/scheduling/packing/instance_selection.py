@@ -110,8 +110,7 @@ class InstanceSelector:
     def find_larger(
         self, offer: Offer, option: Option, used: Amounts, rows: Indices, request: NodeRequest
     ) -> tuple[Indices, Amounts] | None:
-        """Rows and headroom of larger types for a new node, now of `rows`, that fit most of the pods in addition to
-        `used`.
+        """Rows and headroom of larger types for a new node of `rows`, with `used` and as many of the pods as possible.
 
         The limits count the new type instead of the old one.
         """

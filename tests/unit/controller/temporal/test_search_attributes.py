@@ -16,7 +16,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.controller.rebuild import Rebuild
 from tenure.controller.temporal.doctor import _attributes
-from tenure.controller.temporal.namespace import KINDS, how_to_make, list_attributes, register_attributes
+from tenure.controller.temporal.namespace import (
+    KINDS,
+    describe_attribute_creation,
+    list_attributes,
+    register_attributes,
+)
 from tenure.model.errors import BadInput
 from workflows import search_attributes
 
@@ -95,7 +100,9 @@ async def test_where_neither_looking_nor_making_is_allowed_a_warning_says_so_and
     with capture_logs() as logged:
         await register_attributes(namespace.client)
     [warning] = [one for one in logged if one["log_level"] == "warning"]
-    assert "not known" in warning["event"] and warning["todo"] == how_to_make("prod", search_attributes.ALL)
+    assert "not known" in warning["event"] and warning["todo"] == describe_attribute_creation(
+        "prod", search_attributes.ALL
+    )
     assert len(namespace.made) == 1, "one refusal says it all"
 
 
@@ -130,7 +137,7 @@ async def test_one_of_another_type_is_warned_of_and_not_made_again() -> None:
 
 async def test_the_doctor_names_the_commands_for_what_is_missing() -> None:
     [found] = await _attributes(Namespace(attributes_without("TenurePhase")).client, "c")
-    assert found.level == "problem" and found.todo.endswith(how_to_make("prod", ["TenurePhase"]))
+    assert found.level == "problem" and found.todo.endswith(describe_attribute_creation("prod", ["TenurePhase"]))
     [found] = await _attributes(Namespace(ALL_ATTRIBUTES | {"TenurePhase": KINDS["Bool"]}).client, "c")
     assert found.level == "problem" and found.todo == "give this cluster a namespace of its own"
     [found] = await _attributes(Namespace(ALL_ATTRIBUTES).client, "c")
