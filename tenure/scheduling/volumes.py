@@ -126,7 +126,7 @@ def _claim_alternatives(key: str, storage: Storage) -> tuple[Requirements, ...] 
             _bound_volume_alternatives(claim, storage) if claim.volume else _storage_class_alternatives(claim, storage)
         )
     except RequirementError as error:
-        return RejectionReason(f"PersistentVolumeClaim {key}: where its volume may be is not valid: {error}")
+        return RejectionReason(f"PersistentVolumeClaim {key}: the topology of its volume is invalid: {error}")
 
 
 def _bound_volume_alternatives(claim: VolumeClaimFact, storage: Storage) -> tuple[Requirements, ...] | RejectionReason:

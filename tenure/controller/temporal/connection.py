@@ -92,9 +92,9 @@ def why_not(message: str) -> str:
         ("UnknownIssuer", "its certificate is signed by an authority that is not known here: name it with "
          "TEMPORAL_TLS_SERVER_CA_CERT_PATH"),
         ("NotValidForName", "its certificate is for another name: give that as TEMPORAL_TLS_SERVER_NAME"),
-        ("CertificateRequired", "it asks for a client's certificate: give TEMPORAL_TLS_CLIENT_CERT_PATH and "
+        ("CertificateRequired", "it requires a client's certificate: give TEMPORAL_TLS_CLIENT_CERT_PATH and "
          "TEMPORAL_TLS_CLIENT_KEY_PATH"),
-        ("operation was canceled", "it hung up at once: where it asks for a client's certificate, give "
+        ("operation was canceled", "it closed the connection at once: if it requires a client's certificate, give "
          "TEMPORAL_TLS_CLIENT_CERT_PATH and TEMPORAL_TLS_CLIENT_KEY_PATH"),
         ("InvalidContentType", "it does not speak TLS: leave TEMPORAL_TLS, TEMPORAL_API_KEY and the files out"),
     )  # fmt: skip

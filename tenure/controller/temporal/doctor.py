@@ -94,8 +94,8 @@ def _check_limits(namespace: str, blob: int) -> list[Finding]:
 def _check_encryption(address: str, *, secure: bool) -> list[Finding]:
     if secure or address.startswith(_NEAR):
         return []
-    todo = "set TEMPORAL_TLS, or the files of mTLS, unless a mesh encrypts what passes"
-    return [advice_finding(AREA, "connection", f"what passes to {address} is not encrypted by Tenure", todo)]
+    todo = "set TEMPORAL_TLS, or the files of mTLS, unless a service mesh encrypts the connection"
+    return [advice_finding(AREA, "connection", f"Tenure does not encrypt the connection to {address}", todo)]
 
 
 _MIN_RETENTION: Final = timedelta(days=3)

@@ -129,7 +129,7 @@ def _new_node_options(
         is_cheaper = worst < _cheapest_removed_of_same_type(draft, removals)
         draft, worst = replace(draft, rows=draft.rows[is_cheaper]), worst[is_cheaper]
         if not len(draft.rows):
-            return RejectionReason("its replacement would be of a type that one of them is already: that one can stay")
+            return RejectionReason("its replacement would have the type of one of these nodes, which can stay instead")
     return _NewNodeOptions(draft, worst, spot_for_spot)
 
 

@@ -72,7 +72,7 @@ def format_alternatives(found: VolumeRequirements) -> list[str]:
             "its volume is of the provisioner ebs.csi.eks.amazonaws.com",
         ),
         ([pvc("data", volume="v"), volume("v", ())], "node affinity has no expressions, which no node satisfies"),
-        ([pvc("data", volume="v"), volume("v", "n Gt x")], "default/data: where its volume may be is not valid: n Gt"),
+        ([pvc("data", volume="v"), volume("v", "n Gt x")], "default/data: the topology of its volume is invalid: n Gt"),
     ],
 )
 def test_a_pod_whose_volume_cannot_be_used_is_refused_with_what_to_mend(facts: list[StorageFact], message: str) -> None:
