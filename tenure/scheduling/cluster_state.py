@@ -73,7 +73,7 @@ class ClusterState:
                 self._offerings.invalidate_templates()
 
     def _daemon_demand(self, change: Change) -> object:
-        """What the templates take into account of a pod of a DaemonSet."""
+        """The DaemonSet requests and host ports in templates that this change may affect; None for other changes."""
         pod = change.fact if isinstance(change.fact, PodFact) else self._facts.pods.get(change.key)
         return self._facts.daemon_demand(pod.owner_uid) if change.kind == "pod" and pod and pod.daemonset else None
 

@@ -158,7 +158,7 @@ class ClusterFacts:
         self.pools: dict[str, NodePoolFact] = {}
         self._daemonsets: dict[str, DaemonSetFact] = {}
         self._newest_daemon_pods: dict[str, PodFact] = {}
-        """By the UID of the DaemonSet."""
+        """By UID of the DaemonSet."""
         self.namespaces: dict[str, NamespaceFact] = {}
         self.storage = Storage()
         self.overlays: dict[str, OverlayFact] = {}
@@ -197,8 +197,8 @@ class ClusterFacts:
 
     @property
     def daemons(self) -> tuple[DaemonSetFact, ...]:
-        """With the requests and host ports of the newest pod, since admission and resizes change them. A DaemonSet that
-        has no pod yet has those of its template."""
+        """DaemonSets with the requests and host ports of their newest pod, since admission and resizes change them. A
+        DaemonSet without a pod has those of its template."""
         return tuple(self._with_live_requests(one) for one in self._daemonsets.values())
 
     def daemon_demand(self, daemonset_uid: str) -> tuple[object, object] | None:

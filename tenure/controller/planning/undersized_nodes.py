@@ -66,8 +66,8 @@ class UndersizedNodes:
         return bool(released)
 
     def _lost_nominations(self, name: str) -> bool:
-        """A previous process planned the NodeClaim, and its Node registered recently: the shortfall may be unreported,
-        and no nomination shows it."""
+        """Whether a previous process planned the NodeClaim, and its Node registered recently. Its nominations are lost,
+        and its shortfall may be unreported."""
         claim = self._cache.nodeclaims[name]
         registered_at = claim.registered_at
         return claim.created < self._began and registered_at is not None and registered_at > self._began - RESTART_TIME

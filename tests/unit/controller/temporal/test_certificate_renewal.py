@@ -70,7 +70,7 @@ async def test_new_certificates_stop_the_worker_and_it_says_so(harness: Certific
         async with harness.running_watcher():
             harness.copy_files(harness.new)
             await wait_for(harness.stop.is_set)
-    (record,) = [one for one in logs if "are new" in one["event"]]
+    (record,) = [one for one in logs if "TLS files" in one["event"]]
     assert "TEMPORAL_TLS_CLIENT_CERT_PATH" in record["files"]
 
 
@@ -111,7 +111,7 @@ async def test_certificates_that_are_taken_back_while_it_waits_for_its_turn_stop
     with capture_logs() as logs:
         async with harness.running_watcher(spread=2.0):
             harness.copy_files(harness.new)
-            await wait_for(lambda: any("are new" in one["event"] for one in logs))
+            await wait_for(lambda: any("TLS files" in one["event"] for one in logs))
             harness.copy_files(harness.old)
             await asyncio.sleep(2.5)
     assert not harness.stop.is_set()
