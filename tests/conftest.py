@@ -145,7 +145,7 @@ def exclusive_tests_done(request: pytest.FixtureRequest) -> None:
     done = run_directory(request.config) / EXCLUSIVE_TESTS_DONE
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while any(map(is_exclusive, request.session.items)) and not done.exists():
-        assert time.monotonic() < deadline, "the tests that use the shared sandbox alone did not end"
+        assert time.monotonic() < deadline, "tests with exclusive use of the shared sandbox did not end"
         time.sleep(0.2)
 
 

@@ -48,7 +48,7 @@ class ChurnScope:
         )
         for action in islice(cycle(actions), self._first % len(actions), None):
             await action()
-            print(f"{self.scope.name}: {action.__name__}, {self.bought} bought", flush=True)
+            print(f"{self.scope.name}: {action.__name__}, {self.bought} launched", flush=True)
             if not more():
                 return
 
@@ -121,7 +121,7 @@ class ChurnScope:
         await wait_until(self._assert_settled, seconds=TIMEOUT_SECONDS)
         launched = len(self.scope.launched_instances())
         most = self.bought + self.regretted
-        assert self.bought <= launched <= most, f"{self.scope.name}: {launched} bought, not {self.bought} to {most}"
+        assert self.bought <= launched <= most, f"{self.scope.name}: {launched} launched, not {self.bought} to {most}"
 
     async def _assert_settled(self) -> None:
         await self.scope.assert_pods_running(self._pods)

@@ -17,7 +17,7 @@ async def assert_nodes_consistent(scope: ClusterScope) -> None:
     """Each NodeClaim has one Node and one instance; none is tainted, cordoned or deleting."""
     claims, nodes = await scope.nodeclaims(), await scope.nodes()
     deleting = [one for one in (*claims, *nodes) if "deletionTimestamp" in one["metadata"]]
-    assert not deleting, f"{scope.name}: {object_names(deleting)} are going"
+    assert not deleting, f"{scope.name}: {object_names(deleting)} are deleting"
     tainted = {node["metadata"]["name"]: taint_texts(node) for node in nodes if taint_texts(node)}
     assert not tainted, f"{scope.name}: {tainted}"
     cordoned = [node for node in nodes if node["spec"].get("unschedulable")]
@@ -55,7 +55,7 @@ def assert_client_tokens_respected(scope: ClusterScope) -> None:
     tokens = set(scope.client_tokens())
     fleets = [one for one in scope.product.aws.list_fleets() if one["client_token"] in tokens]
     over = [one for one in fleets if len(one["instances"]) > one["target"]["TotalTargetCapacity"]]
-    assert not over, f"{scope.name}: more than asked for: {over}"
+    assert not over, f"{scope.name}: more than requested: {over}"
 
 
 async def assert_nothing_remains(product: DedicatedProduct, scopes: list[ClusterScope]) -> None:
@@ -64,7 +64,7 @@ async def assert_nothing_remains(product: DedicatedProduct, scopes: list[Cluster
         await scope.assert_no_nodes()
     nodes = set(object_names(await product.items(NODES.path())))
     leases = set(object_names(await product.items(LEASES)))
-    assert leases <= nodes, f"Leases of no Node: {leases - nodes}"
+    assert leases <= nodes, f"Leases without Node: {leases - nodes}"
     failed = await product.failed_workflows()
     assert not failed, failed
 

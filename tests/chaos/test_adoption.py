@@ -95,7 +95,7 @@ class KarpenterAdoption(AdoptionRunner):
         assert await self._resource_versions() == versions
         assert self.product.own_sandbox.written[written:] == [], "something was written to the API server"
         denied = [one["action"] for one in self.product.aws.list_denials() if one["access_key"] == READER]
-        assert denied == [], f"AWS was asked for {denied}"
+        assert denied == [], f"denied AWS calls: {denied}"
 
     async def kill_during_handover(self) -> None:
         """Kill the command once Karpenter is scaled to zero; the next run continues from there."""

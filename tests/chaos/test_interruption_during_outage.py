@@ -72,7 +72,7 @@ async def test_killed_worker_loses_no_queue_message(product: DedicatedProduct) -
         finally:
             for one in slow:
                 product.aws.remove_fault(one)
-        assert queued_message_count(product) > 0, "killed too late to show anything"
+        assert queued_message_count(product) > 0, "the queue was empty before the kill"
         await product.resume_worker()
         await wait_until(lambda: assert_queue_empty(product), seconds=TIMEOUT_SECONDS)
         stays, *go = object_names(claims)

@@ -21,7 +21,7 @@ async def test_worker_waits_until_karpenters_lease_expires(product: DedicatedPro
             starting = asyncio.create_task(worker.start())
             await wait_until(lambda: _assert_leader_conflict(product))
             await assert_throughout(lambda: _assert_untouched(scope), seconds=4)
-            assert not starting.done(), "the worker calls itself ready"
+            assert not starting.done(), "the worker became ready"
         await starting
         await wait_until(lambda: scope.assert_pods_running(1))
         await scope.assert_one_node_launched()
@@ -55,7 +55,7 @@ async def _assert_leader_conflict(product: DedicatedProduct) -> None:
     try:
         message = await product.probe_response(product.worker)
     except aiohttp.ClientError as error:
-        raise AssertionError(f"the worker does not answer yet: {error}") from error
+        raise AssertionError(f"the worker does not respond yet: {error}") from error
     assert HOLDER in message and NAME in message, message
 
 
@@ -66,4 +66,4 @@ async def _assert_untouched(scope: ClusterScope) -> None:
 
 async def _assert_no_watch_host(product: DedicatedProduct) -> None:
     hosts = await product.watch_hosts()
-    assert not hosts, f"{hosts} still watch"
+    assert not hosts, f"{hosts} still host the watch"

@@ -108,7 +108,7 @@ async def test_encrypted_payloads_are_not_readable_in_the_database(
         events = [event async for event in handle.fetch_history_events()]
     assert "encryption-key-id" in _events_text(events)
     assert INSIDE in _events_text(product.connection.decrypt_events(events))
-    assert _count_rows_with(server, OUTSIDE) > 0, "nothing is found where something has to be"
+    assert _count_rows_with(server, OUTSIDE) > 0, "the search finds no unencrypted text at all"
     assert _count_rows_with(server, INSIDE) == 0
     assert _count_rows_with(server, pod) == 0
 

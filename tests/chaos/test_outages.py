@@ -26,7 +26,7 @@ TIMEOUT_SECONDS = 150.0 + SECONDS
 BOOT_SECONDS = 20.0
 """Additional seconds until the node registers; by then kube-scheduler is stopped."""
 pytestmark = pytest.mark.timeout(600 + 3 * SECONDS)
-full_outage = pytest.mark.skipif("TENURE_OUTAGE" not in os.environ, reason="make chaos takes one after the other")
+full_outage = pytest.mark.skipif("TENURE_OUTAGE" not in os.environ, reason="only with TENURE_OUTAGE, as in make chaos")
 
 
 @full_outage

@@ -28,7 +28,7 @@ async def test_restarted_worker_writes_nothing_about_unchanged_nodes(product: De
         await wait_until(lambda: one.assert_pods_running(1))
         await asyncio.sleep(QUIET_SECONDS)
         writes = product.own_sandbox.written[written:]
-        assert _writes_about(writes, object_names(await one.nodeclaims())), "nothing was written of what did change"
+        assert _writes_about(writes, object_names(await one.nodeclaims())), "nothing was written about changed objects"
         assert not _writes_about(writes, [*claims, *nodes]), _writes_about(writes, [*claims, *nodes])
         assert await _has_same_nodeclaims(many, claims)
 
@@ -38,7 +38,7 @@ async def _assert_status_written(scope: ClusterScope) -> None:
     without_pod_event = object_names(
         [one for one in await scope.nodeclaims() if not one["status"].get("lastPodEventTime")]
     )
-    assert not without_pod_event, f"{without_pod_event} do not tell of their pods yet"
+    assert not without_pod_event, f"{without_pod_event} have no lastPodEventTime yet"
 
 
 def _writes_about(written: list[str], objects: list[str]) -> list[str]:

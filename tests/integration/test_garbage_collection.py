@@ -186,7 +186,7 @@ async def assert_template_names(outside: ExternalAws, scope: ClusterScope, expec
 
 
 async def assert_fault_hit(scope: ClusterScope, fault: str) -> None:
-    assert scope.aws_fault_hits(fault), "nothing was asked to end yet"
+    assert scope.aws_fault_hits(fault), "no instance was terminated yet"
 
 
 async def assert_running_instances(scope: ClusterScope, instances: Sequence[str]) -> None:
@@ -196,7 +196,7 @@ async def assert_running_instances(scope: ClusterScope, instances: Sequence[str]
 async def assert_node_joined(scope: ClusterScope, instance: str) -> str:
     """The instance's Node exists. Returns its name."""
     found = [one for one in await scope.nodes() if one["spec"].get("providerID", "").endswith(f"/{instance}")]
-    assert found, f"{instance} has not joined"
+    assert found, f"{instance} has not registered"
     return str(found[0]["metadata"]["name"])
 
 

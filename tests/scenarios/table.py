@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--times", type=int, default=1)
     options, rest = parser.parse_known_args(arguments)
     if options.row and options.row not in {row.number for promise in read_promises() for row in promise.rows}:
-        parser.error(f"--row {options.row}: there is no such row; rows.yaml has them")
+        parser.error(f"--row {options.row}: unknown row, expected a row of rows.yaml")
     repetition = [f"--times={options.times}", f"--timeout={300 * options.times}"] if options.times > 1 else []
     outcomes, killed = Outcomes(), Outcomes()
     repetition += [f"--row={options.row}"] if options.row else []

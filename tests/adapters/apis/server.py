@@ -78,7 +78,7 @@ async def assert_row(server: ApiServerClient, base: Object, row: Row) -> Object:
     """The server accepts or rejects as the row says, and our model reads and writes an accepted object unchanged."""
     status, response = await server.create(apply_patch(base, row.patch))
     if row.rejection:
-        assert status == 422 or status == 400, f"taken: {response}"
+        assert status == 422 or status == 400, f"accepted: {response}"
         assert row.rejection in response["message"]
     else:
         assert status == 201, response.get("message")

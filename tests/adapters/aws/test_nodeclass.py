@@ -130,7 +130,7 @@ async def test_preview_equals_resolve_and_only_reads(cloud: AwsAdapters, control
     control.clear_counters()
     preview = await cloud.resolver.preview(build_nodeclass())
     made = [one for one in control.get_counters() if not one.partition(":")[2].startswith(("Describe", "Get", "List"))]
-    assert made == [], f"it was not read alone: {made}"
+    assert made == [], f"preview made other calls than reads: {made}"
     found = await cloud.resolver.resolve(build_nodeclass())
     assert preview.ca_bundle == found.ca_bundle
     assert preview.status == {key: value for key, value in found.status.items() if key != "instanceProfile"}

@@ -35,7 +35,7 @@ async def test_nodes_are_listed_with_their_search_attributes(address: str) -> No
     assert (node.instance_type, node.capacity_type, node.price) == ("m6i.2xlarge", "spot", 0.384)
     assert node.blocked_by == "PodDisruptionBudget"
     assert node.deadline == node.since + timedelta(minutes=30) if node.since else False
-    assert found["web-00007"].price == 0.0, "what is not launched has no price"
+    assert found["web-00007"].price == 0.0, "a NodeClaim without instance has no price"
 
 
 async def test_server_filters_by_pool_phase_and_overdue(address: str) -> None:

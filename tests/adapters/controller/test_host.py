@@ -76,7 +76,7 @@ class HostHarness:
 
     async def wait_until(self, condition: Callable[[], Awaitable[bool]]) -> None:
         async def assert_holds() -> None:
-            assert await condition(), "it never came to be"
+            assert await condition(), "condition is not true"
 
         await wait_until(assert_holds, poll_interval=0.05)
 
@@ -324,7 +324,7 @@ async def test_unschedulable_pods_are_signaled_and_planned(
         assert repeat.drafts == outcome.drafts
         before = len(await watch.pending_pods_signals())
         await asyncio.sleep(SETTLE_SECONDS)
-        assert len(await watch.pending_pods_signals()) == before, "pods that are answered are no demand"
+        assert len(await watch.pending_pods_signals()) == before, "planned pods were signaled again"
         members = [member for draft in outcome.drafts for member in draft.members]
         claims = await kube.claims.list(labels={"karpenter.sh/nodepool": pool})
         assert Counter(claim.uid for claim in claims) == Counter(member.uid for member in members)
@@ -424,7 +424,7 @@ async def test_host_stops_while_karpenter_holds_the_lease(
         temporal=temporal,
         offerings=FakeOfferings(),
         instances=FakeInstances(),
-        plan_worker=lambda: pytest.fail("nothing may be planned"),
+        plan_worker=lambda: pytest.fail("the planner must not run"),
     )
     with pytest.raises(Forbidden, match=f"karpenter-0 renews the lease {lease}"):
         await host.run(None, lambda _: None)

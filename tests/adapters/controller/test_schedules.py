@@ -137,7 +137,7 @@ async def trigger_run(temporal: Client, cluster: str, task: str) -> None:
 async def assert_last_run(temporal: Client, cluster: str, task: str, runs: int = 1) -> str:
     """The workflow id of the last run, once the Schedule has started this number of runs."""
     recent = (await describe_schedule(temporal, cluster, task)).info.recent_actions
-    assert len(recent) == runs, f"it was started {len(recent)} times"
+    assert len(recent) == runs, f"the Schedule started {len(recent)} runs"
     assert isinstance(recent[-1].action, ScheduleActionExecutionStartWorkflow)
     return recent[-1].action.workflow_id
 

@@ -100,7 +100,9 @@ async def test_another_build_takes_over_without_workers_of_the_current_one(
     async with running_worker(temporal, cluster, "v1"):
         async with running_worker(temporal, cluster, "v2"):
             await asyncio.sleep(3)
-            assert await worker_versioning.current_build(temporal, cluster) == "v2", "taken back while it is at work"
+            assert await worker_versioning.current_build(temporal, cluster) == "v2", (
+                "the current build changed although its worker polls"
+            )
         monkeypatch.setattr(worker_versioning, "is_alive", lambda poller, now: poller.identity == "v1")
 
         async def assert_previous_build_current() -> None:

@@ -65,7 +65,7 @@ def test_containers_get_node_variables_and_keep_their_own() -> None:
         {"TENURE_NODE": "node-a", "TENURE_POINT": "beforeDrain"},
         {"TENURE_NODE": "mine", "TENURE_POINT": "beforeDrain"},
     ]
-    assert TEMPLATE["spec"]["initContainers"] == [{"name": "init", "image": "snapshot:1"}], "what was given stays"
+    assert TEMPLATE["spec"]["initContainers"] == [{"name": "init", "image": "snapshot:1"}], "the template was modified"
 
 
 def test_job_outcome_is_read_from_its_conditions() -> None:

@@ -122,7 +122,7 @@ async def test_removed_condition_does_not_affect_ready(kube: KubeAdapters, claim
     assert repeated is not None
     before, after = patched.condition("Drifted"), repeated.condition("Drifted")
     assert before is not None and after is not None and after.reason == "SubnetDrift"
-    assert before.last_transition_time == after.last_transition_time, "it moves with the status alone"
+    assert before.last_transition_time == after.last_transition_time, "the time changes only with the status"
     removed = ConditionPatch(type="Drifted", status="")
     for _ in range(2):
         left = await kube.claims.patch(claim.name, claim.uid, conditions=(removed,), now=NOW)

@@ -51,13 +51,13 @@ async def _assert_replaced(scope: ClusterScope, old: str) -> None:
     new = [one for one in await scope.nodeclaims() if one["metadata"]["name"] != old]
     terminating = before is None or "deletionTimestamp" in before["metadata"]
     if terminating and [condition_status(one, "Initialized") for one in new] != ["True"]:
-        pytest.fail(f"{old} goes, and its replacements are {[one.get('status') for one in new]}")
-    assert before is None, f"{old} is there, beside {object_names(new)}"
+        pytest.fail(f"{old} is deleting, and its replacements are {[one.get('status') for one in new]}")
+    assert before is None, f"{old} still exists, next to {object_names(new)}"
 
 
 async def _assert_last_pod_event_reported(scope: ClusterScope) -> None:
     claim = await _assert_single_nodeclaim(scope)
-    assert claim["status"].get("lastPodEventTime"), "when a pod came last"
+    assert claim["status"].get("lastPodEventTime"), "lastPodEventTime is missing"
 
 
 async def _assert_single_nodeclaim(scope: ClusterScope) -> Object:
@@ -112,5 +112,5 @@ async def _assert_backoff_recorded(scope: ClusterScope) -> None:
     try:
         state: DisruptionState = await handle.query(ClusterWorkflow.state)
     except (RPCError, WorkflowQueryFailedError) as error:
-        raise AssertionError("the Cluster workflow does not answer just now") from error
+        raise AssertionError("the Cluster workflow does not respond") from error
     assert scope.name in {one.pool for one in state.backoffs}, state

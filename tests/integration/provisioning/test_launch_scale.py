@@ -131,7 +131,7 @@ async def assert_launched_once(scope: ClusterScope, count: int) -> None:
     instances = [claim.get("status", {}).get("providerID", "").rpartition("/")[2] for claim in claims]
     launched = [one for one in scope.launched_instances() if one]
     assert len(claims) == len(launched) == count, f"{len(claims)} claims, {len(launched)} instances"
-    assert sorted(instances) == sorted(launched), "claims and instances are not one to one"
+    assert sorted(instances) == sorted(launched), "NodeClaims and instances do not match"
 
 
 async def assert_some_launched(product: InstalledProduct, names: list[str], count: int) -> None:
@@ -143,7 +143,7 @@ async def assert_each_launched_once(product: InstalledProduct, names: list[str])
     launched = instances_by_nodeclaim(product, names)
     assert set(launched.values()) <= {1}, f"launched twice: {[name for name, n in launched.items() if n > 1]}"
     missing = [name for name in names if not launched[name]]
-    assert not missing, f"{len(missing)} are not launched, such as {missing[:3]}"
+    assert not missing, f"{len(missing)} were not launched, such as {missing[:3]}"
 
 
 def count_create_fleet(product: InstalledProduct) -> int:

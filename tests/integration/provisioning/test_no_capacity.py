@@ -49,9 +49,9 @@ async def test_pods_of_a_rejected_nodeclaim_are_replanned_at_once(
             await wait_until(lambda: scope.assert_pods_running(1))
             after_rejection = events_since_rejection(await history(own_product), scope)
             took = after_rejection[-1].event_time.ToDatetime() - after_rejection[0].event_time.ToDatetime()
-            print(f"from the refusal to the next plan: {took.total_seconds():.2f} s")
+            print(f"from the rejection to the next plan: {took.total_seconds():.2f} s")
             assert not [one for one in after_rejection if one.HasField("timer_started_event_attributes")], (
-                "a batch window"
+                "a batch window passed"
             )
             await scope.create_deployment(0, nodeSelector={}, affinity=either_nodepool(scope.name, other))
     finally:
@@ -85,5 +85,5 @@ def events_since_rejection(found: WorkflowHistory, scope: ClusterScope) -> list[
             events.append(event)
             if scheduled.activity_type.name == "plan_capacity":
                 break
-    assert events, f"no launch of {scope.name} was answered"
+    assert events, f"no launch of {scope.name} completed"
     return events

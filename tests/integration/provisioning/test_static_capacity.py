@@ -16,7 +16,7 @@ async def test_static_pool_has_the_scaled_number_of_nodes(own_product: Dedicated
     async with own_product.scope("static", replicas=0, limits={"nodes": "7"}) as scope:
         await _scale(scope, 3)
         first = object_names(await wait_until(lambda: scope.assert_nodes_initialized(3)))
-        assert len(scope.client_tokens()) == 1, "those that are alike launch together"
+        assert len(scope.client_tokens()) == 1, "equal NodeClaims launch in one call"
         await scope.create_deployment(1)
         await wait_until(lambda: scope.assert_pods_running(1))
         await scope.wait_until_nodes_launched(3)
@@ -28,7 +28,7 @@ async def test_static_pool_has_the_scaled_number_of_nodes(own_product: Dedicated
         busy = await _node_of_the_pod(scope)
         await _scale(scope, 1)
         left = await wait_until(lambda: scope.assert_nodes_initialized(1))
-        assert left[0]["status"]["nodeName"] == busy, "empty ones go first"
+        assert left[0]["status"]["nodeName"] == busy, "empty nodes are deleted first"
         await wait_until(lambda: scope.assert_instances_alive(1))
         await _scale(scope, 9)
         await wait_until(partial(_assert_created, scope, 2))

@@ -130,7 +130,7 @@ async def test_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     await wait_until(lambda: not is_alive(child))
 
 
-@pytest.mark.skipif(not AUTOGROUP.exists(), reason="this kernel does not share the processors out by session")
+@pytest.mark.skipif(not AUTOGROUP.exists(), reason="this kernel has no autogroups")
 async def test_child_has_the_cpu_priority_of_its_parent(tmp_path: Path) -> None:
     parent, child = await start_parent_and_child(tmp_path / "part.log", SLEEPS, "nice", "-n", "7")
     assert autogroup(child).endswith(f"nice {min(os.nice(0) + 7, 19)}")

@@ -42,7 +42,7 @@ def render_crds(chart: Path = CRD_CHART) -> tuple[Document, ...]:
 def rejection_message(*flags: str) -> str:
     """Helm's error for the least values with these flags, which it must reject."""
     result = run_helm("template", "tenure", CHART, "--values", LEAST_VALUES, *flags)
-    assert result.returncode != 0, f"taken: {flags}"
+    assert result.returncode != 0, f"accepted: {flags}"
     return result.stderr
 
 

@@ -25,7 +25,7 @@ class Step:
     def arguments(self) -> list[str]:
         """Arguments of the exec form. Raises ValueError for the shell form."""
         if not self.rest.startswith("["):
-            raise ValueError(f"{self.instruction} {self.rest}: the shell's form")
+            raise ValueError(f"{self.instruction} {self.rest}: shell form")
         found: list[str] = json.loads(self.rest)
         return found
 
@@ -84,9 +84,7 @@ class BuildReplay:
             elif step.instruction == "RUN":
                 self._run(step.arguments())
             elif step.instruction != "FROM":
-                raise ValueError(
-                    f"{step.instruction} is not played in a build: teach tests/nightly/deploy/dockerfile.py"
-                )
+                raise ValueError(f"{step.instruction} is not supported: add it to tests/nightly/deploy/dockerfile.py")
 
     def image_path(self, path: str) -> Path:
         return self.root / path.lstrip("/")
@@ -111,7 +109,7 @@ class BuildReplay:
         """Ignores --no-cache-dir, so that pip does not download cached packages again; it installs the same."""
         moved = [re.sub(r"(^|=)/", rf"\g<1>{self.root}/", one) for one in arguments if one != "--no-cache-dir"]
         if moved[0] != "python":
-            raise ValueError(f"{shlex.join(arguments)}: only python is there")
+            raise ValueError(f"{shlex.join(arguments)}: only python is available")
         self._call([self._python, *moved[1:]])
 
     def _call(self, command: list[str | Path]) -> None:

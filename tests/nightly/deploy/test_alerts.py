@@ -66,7 +66,7 @@ def read_metrics(port: int) -> str:
             text: str = response.read().decode()
             return text
         time.sleep(0.05)
-    raise AssertionError("nobody answers at the metrics port")
+    raise AssertionError("the metrics port does not respond")
 
 
 @pytest.mark.parametrize("rule", list(alert_rules()), ids=lambda rule: rule["alert"])
@@ -114,6 +114,6 @@ def assert_promtool(*arguments: str) -> None:
     """Run promtool, if it exists or can be built."""
     tool = promtool.find_promtool()
     if tool is None:
-        pytest.skip("promtool is not on this machine: `make tools` builds it")
+        pytest.skip("promtool is not installed: make tools")
     result = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -27,7 +27,7 @@ async def test_instance_in_open_reservation_is_on_demand_with_gate_off(
     await switch_off(own_product)
     async with reservation_scope(own_product, "003-a", of_type="m5.large", criteria="open") as reservation:
         claim = await reservation.start()
-        assert reservation.used_instances() == reservation.scope.alive_instances(), "EC2 put it into no reservation"
+        assert reservation.used_instances() == reservation.scope.alive_instances(), "EC2 did not use a reservation"
         await reservation.assert_stays_labeled(claim, reserved=False)
         await reservation.assert_reservation_count(0)
 
@@ -40,7 +40,7 @@ async def test_instance_with_preference_open_stays_on_demand_with_gate_on(
     await switch_off(own_product)
     async with reservation_scope(own_product, "003-b", of_type="m5a.large", criteria="open") as reservation:
         claim = await reservation.start()
-        assert reservation.used_instances() == reservation.scope.alive_instances(), "EC2 put it into no reservation"
+        assert reservation.used_instances() == reservation.scope.alive_instances(), "EC2 did not use a reservation"
         await switch_on(own_product)
         await reservation.reselect()
         await wait_until(lambda: reservation.assert_reservation_count(3))

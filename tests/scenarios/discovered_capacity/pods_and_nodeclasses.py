@@ -68,7 +68,7 @@ async def discovered_capacity(product: InstalledProduct) -> DiscoveredCapacity:
 async def assert_discovered(product: InstalledProduct, image: str, instance_type: str, memory: int) -> None:
     """The Provisioning workflow has discovered this memory, in bytes."""
     found = (await discovered_capacity(product)).get_memory(image, instance_type)
-    assert found == memory, f"{instance_type} of {image} is known to have {found}, not {memory}"
+    assert found == memory, f"{instance_type} of {image} has discovered memory {found}, not {memory}"
 
 
 async def node_memory(product: InstalledProduct, claim: Object) -> int:

@@ -64,7 +64,7 @@ async def test_pods_of_one_plan_each_run_at_the_second_attempt(product: Installe
         await deploy_pods(scope, 3, LARGE)
         await wait_until(lambda: scope.assert_pods_running(3))
         claims, nodes = await scope.nodeclaims(), await scope.nodes()
-        assert sorted(map(instance_type_of, claims)).count("m5zn.xlarge") == 2, "each takes two of the pods"
+        assert sorted(map(instance_type_of, claims)).count("m5zn.xlarge") == 2, "each runs two of the pods"
         first_discovered_at = min(
             (created_at(one) for one in nodes if instance_type_of(one) == "m5zn.large"), default=None
         )
@@ -147,7 +147,7 @@ async def test_each_kind_of_node_launches_with_its_image_variant(product: Instal
             runs = {one["id"]: one["image_id"] for one in product.aws.list_instances()["instances"]}
             for instance_type, claim in claims.items():
                 image, instance = claim["status"]["imageID"], claim["status"]["providerID"].rpartition("/")[2]
-                assert runs[instance] == image, "status.imageID tells the truth"
+                assert runs[instance] == image, "status.imageID is not the instance's image"
                 assert _image_variant(images[image]) == expected[instance_type]
             used = {claim["status"]["imageID"] for claim in claims.values()}
             assert len(used) == 4
@@ -160,7 +160,7 @@ async def _memory_between(product: InstalledProduct, claim: Object, memory: int)
     node = await product.kube.request("GET", NODES.path(claim["status"]["nodeName"]))
     real = parse_quantity(node["status"]["allocatable"]["memory"])
     promised = memory - (reported["capacity"] - reported["allocatable"])
-    assert promised - real > MIB, "the case that this is about"
+    assert promised - real > MIB, "the estimate must exceed the real memory"
     return (real + promised) // 2 // 1024
 
 

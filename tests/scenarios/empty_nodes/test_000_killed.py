@@ -68,7 +68,7 @@ async def test_consolidate_after_elapses_without_worker(
 
 async def _assert_tainted_and_not_deleted(scope: ClusterScope, node: str, delete_fault: FaultRule) -> None:
     await scope.assert_node_disrupted(node)
-    assert delete_fault.hits, "the NodeClaim is not to be deleted yet"
+    assert delete_fault.hits, "the NodeClaim's deletion was not requested yet"
 
 
 async def _empty_since(scope: ClusterScope) -> datetime:

@@ -59,7 +59,7 @@ async def _assert_replaced_before_last_eviction(scope: ClusterScope, names: Sequ
     new = [one for one in await scope.nodeclaims() if nodeclaim_name(one) not in names]
     assert len([one for one in new if one.get("status", {}).get("providerID")]) == NODES, len(new)
     remaining = pods & {one["metadata"]["uid"] for one in await scope.pods()}
-    assert remaining, "the last pod has left before"
+    assert remaining, "the last pod was evicted before"
 
 
 async def _min_running_pods(scope: ClusterScope) -> int:

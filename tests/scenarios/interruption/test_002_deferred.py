@@ -138,7 +138,7 @@ async def test_drain_deferred_for_two_weeks_starts_once_on_time_across_14_restar
         handle = await ready_with_rules(fake, scheduledChange=DEFER)
         event_start = await skipping.get_current_time() + NOTICE
         assert event_start.astimezone(BERLIN).utcoffset() != change.astimezone(BERLIN).utcoffset(), (
-            "no change of clocks"
+            "no clock change before the event"
         )
         first = await send_message(fake, handle, starts=event_start, source="status")
         await wait_until_skipping_time(skipping, lambda: is_reported(handle, "deferred until"))

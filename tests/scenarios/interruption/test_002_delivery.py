@@ -112,7 +112,7 @@ async def test_disabled_event_type_is_not_queued_and_received_events_are_listed(
         await wait_until(lambda: scope.assert_nodeclaims_deleted([name]), seconds=SOON)
         arrived = queued_event_types(product, url, [instance])
         assert arrived[0] == "EC2 Spot Instance Interruption Warning"
-        assert set(arrived[1:]) <= {"EC2 Instance State-change Notification"}, "it is terminated later on"
+        assert set(arrived[1:]) <= {"EC2 Instance State-change Notification"}, "only the termination follows"
         await wait_until(partial(_assert_recorded, product, name), seconds=SOON)
 
 

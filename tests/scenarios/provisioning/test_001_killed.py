@@ -63,4 +63,4 @@ async def _assert_one_instance_each(scope: ClusterScope, claims: list[str]) -> N
 
 
 async def _assert_tried(hits: int) -> None:
-    assert hits, "nothing was to be written down yet"
+    assert hits, "no status write was attempted yet"

@@ -191,7 +191,7 @@ async def _read_intervals(scope: ClusterScope, claim: str, accepts: Callable[[st
     """The NodeClaim's annotation with the NotReady intervals of its node."""
     (found,) = [one for one in await scope.nodeclaims() if one["metadata"]["name"] == claim]
     record = str(found["metadata"].get("annotations", {}).get(labels.NOT_READY_INTERVALS, ""))
-    assert accepts(record), f"{claim} was away {record!r}"
+    assert accepts(record), f"{claim} has NotReady intervals {record!r}"
     return record
 
 

@@ -173,7 +173,7 @@ async def assert_conflict(scope: ClusterScope, name: str, other: str) -> None:
 async def assert_not_overdue(scope: ClusterScope, claim: str) -> None:
     assert not (await scope.nodeclaim_workflow(claim)).overdue, f"{claim} is still overdue"
     found = await scope.product.kube.request("GET", NODE_CLAIMS.path(claim))
-    assert not condition_status(found, labels.OVERDUE), f"{claim} still says that it is overdue"
+    assert not condition_status(found, labels.OVERDUE), f"{claim} still has the condition Overdue"
 
 
 async def assert_no_overdue_metric(product: InstalledProduct, pool: str) -> None:

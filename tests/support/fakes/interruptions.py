@@ -129,7 +129,7 @@ class FakeInterruptionNotifier:
         self, instance_id: str, messages: Sequence[InterruptionMessage]
     ) -> InterruptedNode | None:
         if instance_id in self.failing_instances:
-            raise ValueError("told to fail")
+            raise ValueError("injected failure")
         return self.early_evictions.get(instance_id)
 
     async def notify(
@@ -148,7 +148,7 @@ class FakeInterruptionNotifier:
 
     def _outcome(self, instance_id: str, messages: Sequence[InterruptionMessage]) -> NotifyOutcome:
         if instance_id in self.failing_instances:
-            raise ValueError("told to fail")
+            raise ValueError("injected failure")
         for key in (instance_id, "*"):
             if self.outcomes.get(key):
                 return self.outcomes[key].pop(0)

@@ -35,7 +35,7 @@ async def wait_until(condition: Condition) -> None:
     deadline, last = time.monotonic() + TIMEOUT_SECONDS, False
     while not await _holds(condition):
         if last:
-            raise AssertionError(f"never came to hold: {condition}")
+            raise AssertionError(f"never became true: {condition}")
         await asyncio.sleep(POLL_INTERVAL_SECONDS)
         last = time.monotonic() > deadline
 
