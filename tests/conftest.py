@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if row := config.getoption("--row"):
         items[:] = [item for item in items if row in rows_of(item)]
     killed = config.getoption("--kill-seed") is not None
-    own = sorted({item.path for item in items if needs_own_sandbox(item, killed)})
+    own_paths = sorted({item.path for item in items if needs_own_sandbox(item, killed)})
     for item in items:
         tier = item.path.relative_to(ROOT).parts[0]
         item.add_marker(tier)
@@ -80,7 +80,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if tier == "scenarios" and "product" in fixtures_of(item) and not item.get_closest_marker("exact_counters"):
             item.add_marker("killable")
         item.user_properties += [("row", row) for row in rows_of(item)]
-        if group := group_of(item, killed, own):
+        if group := group_of(item, killed, own_paths):
             item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=position)
 
@@ -97,11 +97,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         assert all("@" in nodeid for nodeid in grouped), "pytest-xdist does not group: pin another version of pytest"
 
 
-def group_of(item: pytest.Item, killed: bool, own: list[Path]) -> str:
+def group_of(item: pytest.Item, killed: bool, own_paths: list[Path]) -> str:
     """The xdist group; empty for a test that may run next to any other."""
     fixtures = fixtures_of(item)
-    if item.path in own and needs_own_sandbox(item, killed):
-        return f"own-sandbox-{own.index(item.path) % OWN_SANDBOXES}"
+    if item.path in own_paths and needs_own_sandbox(item, killed):
+        return f"own-sandbox-{own_paths.index(item.path) % OWN_SANDBOXES}"
     if "shared_sandbox" in fixtures and "shared_product" not in fixtures:
         return SHARED_SANDBOX
     return next((fixture for fixture in SERIAL_FIXTURES if fixture in fixtures), "")

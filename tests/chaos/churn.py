@@ -22,11 +22,11 @@ SHARE = 3
 
 
 class ChurnScope:
-    """A cluster scope with up to `size` nodes. It must have launched `bought` nodes, and at most `regretted` more."""
+    """A cluster scope with up to `size` nodes. Its number of launches is checked with both limits."""
 
     def __init__(self, scope: ClusterScope, *, size: int, seed: int, first: int) -> None:
         self.scope, self.size = scope, size
-        self.bought = self.regretted = 0
+        self.min_launches = self.optional_launches = 0
         self._dice, self._first = random.Random(f"{seed}/{first}"), first
         self._pods = 0
         self._generation = 0
@@ -48,7 +48,7 @@ class ChurnScope:
         )
         for action in islice(cycle(actions), self._first % len(actions), None):
             await action()
-            print(f"{self.scope.name}: {action.__name__}, {self.bought} launched", flush=True)
+            print(f"{self.scope.name}: {action.__name__}, {self.min_launches} launched", flush=True)
             if not more():
                 return
 
@@ -65,7 +65,7 @@ class ChurnScope:
         old = object_names(await self.scope.nodeclaims())
         template = {"metadata": {"labels": {"tests.tenure.sh/generation": str(self._generation)}}}
         await self.scope.product.patch(self.scope.pool_path, {"spec": {"template": template}})
-        self.bought += len(old)
+        self.min_launches += len(old)
         await wait_until(lambda: self.scope.assert_nodeclaims_deleted(old), seconds=TIMEOUT_SECONDS)
         await self._wait_until_settled()
 
@@ -76,7 +76,7 @@ class ChurnScope:
         deleted = self._sample(found)
         for name in deleted:
             await self.scope.product.delete(kind.path(name))
-        self.bought += len(deleted)
+        self.min_launches += len(deleted)
         if kind is NODE_CLAIMS:
             await wait_until(lambda: self.scope.assert_nodeclaims_deleted(deleted), seconds=TIMEOUT_SECONDS)
         else:
@@ -85,19 +85,19 @@ class ChurnScope:
 
     async def empty_nodes(self) -> None:
         """Pods are deleted, then their nodes; later the same number of pods is created."""
-        few = self.sample_size
-        await self._scale(self._pods - few)
+        count = self.sample_size
+        await self._scale(self._pods - count)
         await self._wait_until_settled()
-        await self._scale_up(few)
+        await self._scale_up(count)
 
     async def scale_up_and_revert(self) -> None:
         """Pods are created and deleted before their nodes can register."""
-        few = self.sample_size
-        await self._scale(self._pods + few)
-        self.regretted += few
-        claims = self._pods - few + 1
+        count = self.sample_size
+        await self._scale(self._pods + count)
+        self.optional_launches += count
+        claims = self._pods - count + 1
         await wait_until(lambda: self._assert_has_nodeclaims(claims), seconds=TIMEOUT_SECONDS)
-        await self._scale(self._pods - few)
+        await self._scale(self._pods - count)
         await self._wait_until_settled()
 
     async def remove_all(self) -> None:
@@ -105,7 +105,7 @@ class ChurnScope:
         await wait_until(self.scope.assert_no_nodes, seconds=TIMEOUT_SECONDS)
 
     async def _scale_up(self, by: int) -> None:
-        self.bought += by
+        self.min_launches += by
         await self._scale(self._pods + by)
         await self._wait_until_settled()
 
@@ -120,8 +120,10 @@ class ChurnScope:
         """Each node has a Running pod; there are no other nodes and no unexpected launches."""
         await wait_until(self._assert_settled, seconds=TIMEOUT_SECONDS)
         launched = len(self.scope.launched_instances())
-        most = self.bought + self.regretted
-        assert self.bought <= launched <= most, f"{self.scope.name}: {launched} launched, not {self.bought} to {most}"
+        max_launches = self.min_launches + self.optional_launches
+        assert self.min_launches <= launched <= max_launches, (
+            f"{self.scope.name}: {launched} launched, not {self.min_launches} to {max_launches}"
+        )
 
     async def _assert_settled(self) -> None:
         await self.scope.assert_pods_running(self._pods)
@@ -133,8 +135,8 @@ class ChurnScope:
             await self.scope.assert_node_ready_status(node, ready="True")
 
     async def _assert_nodes_deleted(self, deleted: list[str]) -> None:
-        left = set(object_names(await self.scope.nodes())) & set(deleted)
-        assert not left, f"{self.scope.name}: Nodes {left} are still there"
+        remaining = set(object_names(await self.scope.nodes())) & set(deleted)
+        assert not remaining, f"{self.scope.name}: Nodes {remaining} are still there"
 
     async def _assert_has_nodeclaims(self, count: int) -> None:
         found = len(await self.scope.nodeclaims())

@@ -32,8 +32,8 @@ async def assert_nodes_consistent(scope: ClusterScope) -> None:
 async def assert_workflows_completed(scope: ClusterScope) -> None:
     """Every workflow completed, every registered node was drained, and every instance belonged to one NodeClaim."""
     nodeclaims = await scope.nodeclaim_workflows()
-    bad = [f"{nodeclaim.name} {nodeclaim.status}" for nodeclaim in nodeclaims if nodeclaim.status != "COMPLETED"]
-    assert not bad, f"{scope.name}: {bad}"
+    failed = [f"{nodeclaim.name} {nodeclaim.status}" for nodeclaim in nodeclaims if nodeclaim.status != "COMPLETED"]
+    assert not failed, f"{scope.name}: {failed}"
     owned = Counter[str]()
     for nodeclaim in nodeclaims:
         owned.update(await _drained_instance(scope, nodeclaim))
@@ -54,8 +54,8 @@ def assert_client_tokens_respected(scope: ClusterScope) -> None:
     """No client token launched more instances than its call requested."""
     tokens = set(scope.client_tokens())
     fleets = [one for one in scope.product.aws.list_fleets() if one["client_token"] in tokens]
-    over = [one for one in fleets if len(one["instances"]) > one["target"]["TotalTargetCapacity"]]
-    assert not over, f"{scope.name}: more than requested: {over}"
+    oversized = [one for one in fleets if len(one["instances"]) > one["target"]["TotalTargetCapacity"]]
+    assert not oversized, f"{scope.name}: more than requested: {oversized}"
 
 
 async def assert_nothing_remains(product: DedicatedProduct, scopes: list[ClusterScope]) -> None:

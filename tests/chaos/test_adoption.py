@@ -74,7 +74,7 @@ class KarpenterAdoption(AdoptionRunner):
     def __init__(self, scope: ClusterScope, conversion: KarpenterConversion, claims: list[str]) -> None:
         assert isinstance(scope.product, DedicatedProduct)
         super().__init__(scope.product, scope, conversion.class_path, claims)
-        self.made = conversion
+        self.conversion = conversion
 
     async def assert_dry_run_writes_nothing(self) -> None:
         """With read-only rights, the dry run tries no write and predicts no change to the two nodes."""
@@ -135,7 +135,7 @@ class KarpenterAdoption(AdoptionRunner):
             (owner,) = metadata["ownerReferences"]
             assert (owner["kind"], owner["name"]) == ("NodePool", self.scope.name)
             instance = claim["status"]["providerID"].rpartition("/")[2]
-            tags = await asyncio.to_thread(self.made.instance_tags, instance)
+            tags = await asyncio.to_thread(self.conversion.instance_tags, instance)
             assert (tags[labels.TAG_NODEPOOL], tags[labels.TAG_NODECLASS]) == (self.scope.name, CLASS)
             assert tags[labels.TAG_EKS_CLUSTER_NAME] == self.product.own_sandbox.plan.cluster_name
         for node in await self.scope.nodes():

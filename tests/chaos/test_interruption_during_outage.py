@@ -75,12 +75,12 @@ async def test_killed_worker_loses_no_queue_message(product: DedicatedProduct) -
         assert queued_message_count(product) > 0, "the queue was empty before the kill"
         await product.resume_worker()
         await wait_until(lambda: assert_queue_empty(product), seconds=TIMEOUT_SECONDS)
-        stays, *go = object_names(claims)
-        await wait_until(lambda: scope.assert_nodeclaims_deleted(go), seconds=TIMEOUT_SECONDS)
+        uninterrupted, *interrupted = object_names(claims)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted(interrupted), seconds=TIMEOUT_SECONDS)
         await wait_until(lambda: _assert_messages_recorded(scope, claims[0], "rebalanceRecommendation"))
-        await scope.assert_nodeclaims_exist([stays])
+        await scope.assert_nodeclaims_exist([uninterrupted])
         await wait_until(lambda: scope.assert_pods_running(NODES), seconds=TIMEOUT_SECONDS)
-        await scope.wait_until_nodes_launched(NODES + len(go))
+        await scope.wait_until_nodes_launched(NODES + len(interrupted))
 
 
 async def _assert_queue_idle(product: DedicatedProduct) -> float:

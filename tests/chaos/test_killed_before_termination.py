@@ -31,13 +31,13 @@ async def test_worker_killed_before_the_response_of_terminate_instances(product:
     async with product.scope("ended", after="Never") as scope:
         (claim,) = await scope.run_pods(1)
         (instance,) = scope.alive_instances()
-        lost = scope.inject_aws_fault("answer-lost", "TerminateInstances", instance)
+        fault = scope.inject_aws_fault("answer-lost", "TerminateInstances", instance)
         await _delete_nodeclaim(scope, claim)
-        await wait_until(lambda: _assert_terminating(scope, lost))
+        await wait_until(lambda: _assert_terminating(scope, fault))
         await product.kill_worker()
         await wait_until(lambda: scope.assert_instances_alive(0))
         assert object_names(await scope.nodeclaims()) == object_names([claim])
-        scope.remove_aws_fault(lost)
+        scope.remove_aws_fault(fault)
         await product.resume_worker()
         await _assert_completed(scope, claim["metadata"]["name"])
 

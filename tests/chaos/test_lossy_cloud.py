@@ -28,11 +28,11 @@ SEED = 7
 async def test_each_node_launches_once_with_lost_late_and_shed_responses(product: DedicatedProduct) -> None:
     await product.ensure_worker(BATCH_MAX_DURATION="5s")
     async with product.scope("lossy") as scope:
-        began = time.monotonic()
+        started_at = time.monotonic()
         with lossy_aws(product) as hits:
             await scope.create_deployment(NODES)
             await wait_until(lambda: scope.assert_nodes_initialized(NODES), seconds=TIMEOUT_SECONDS)
-            print(f"{NODES} nodes are ready after {time.monotonic() - began:.0f} s")
+            print(f"{NODES} nodes are ready after {time.monotonic() - started_at:.0f} s")
         await wait_until(lambda: scope.assert_pods_running(NODES), seconds=TIMEOUT_SECONDS)
         await scope.wait_until_nodes_launched(NODES)
         await wait_until(lambda: consistency_checks.assert_nodes_consistent(scope))
@@ -50,12 +50,12 @@ def lossy_aws(product: DedicatedProduct) -> Iterator[dict[str, int]]:
     aws, hits = product.aws, dict[str, int]()
     aws.seed_faults(SEED)
     late = aws.add_fault("latency", service="ec2", probability=LATE, latency=LATENCY_SECONDS)
-    lost = aws.add_fault("answer-lost", service="ec2", probability=LOST)
+    response_fault = aws.add_fault("answer-lost", service="ec2", probability=LOST)
     with product.own_sandbox.faults.during(ErrorResponse(429, retry_after=1), share=SHED) as shed:
         try:
             yield hits
         finally:
             found = {rule["id"]: int(rule["hits"]) for rule in aws.list_faults()}
-            for rule in (late, lost):
+            for rule in (late, response_fault):
                 aws.remove_fault(rule)
-            hits |= {"late": found[late], "lost": found[lost], "shed": shed.hits}
+            hits |= {"late": found[late], "lost": found[response_fault], "shed": shed.hits}

@@ -24,10 +24,12 @@ async def test_watch_moves_from_a_killed_worker_to_the_other(product: DedicatedP
     await product.stop_workers()
 
 
-async def _find_watcher(product: DedicatedProduct, *both: WorkerUnderTest) -> tuple[WorkerUnderTest, WorkerUnderTest]:
+async def _find_watcher(
+    product: DedicatedProduct, *workers: WorkerUnderTest
+) -> tuple[WorkerUnderTest, WorkerUnderTest]:
     """Returns the worker that hosts the watch now, and the other."""
     host = await product.watch_host()
-    watcher, other = sorted(both, key=lambda one: not _is_worker(host, one))
+    watcher, other = sorted(workers, key=lambda one: not _is_worker(host, one))
     assert _is_worker(host, watcher) and not _is_worker(host, other), f"{host} hosts the watch"
     return watcher, other
 

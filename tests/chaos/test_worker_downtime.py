@@ -18,30 +18,30 @@ async def test_pods_created_and_deleted_during_downtime_are_handled(
     await product.ensure_worker()
     async with product.scope("grows") as grows, product.scope("shrinks") as shrinks:
         await grows.run_pods(1)
-        left = await shrinks.run_pods(1)
+        remaining = await shrinks.run_pods(1)
         await product.stop_workers()
         await grows.scale_deployment(2)
         await shrinks.scale_deployment(0)
         await product.resume_worker()
         await wait_until(lambda: grows.assert_pods_running(2))
         await grows.wait_until_nodes_launched(2)
-        await wait_until(lambda: shrinks.assert_nodeclaims_deleted(object_names(left)))
+        await wait_until(lambda: shrinks.assert_nodeclaims_deleted(object_names(remaining)))
 
 
 async def test_nodeclaims_deleted_and_created_during_downtime_are_handled(
     product: DedicatedProduct,
 ) -> None:
     await product.ensure_worker()
-    async with product.scope("deleted") as deleted, product.scope("made") as made:
+    async with product.scope("deleted") as deleted, product.scope("made") as created:
         (claim,) = await deleted.run_pods(1)
         await product.stop_workers()
         await product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
-        name = await made.create_standalone_nodeclaim()
+        name = await created.create_standalone_nodeclaim()
         await product.resume_worker()
         await wait_until(lambda: deleted.assert_nodeclaims_deleted(object_names([claim])))
         await wait_until(lambda: deleted.assert_pods_running(1))
-        await wait_until(lambda: made.assert_nodes_initialized(1))
-        assert object_names(await made.nodeclaims()) == [name] and len(made.launched_instances()) == 1
+        await wait_until(lambda: created.assert_nodes_initialized(1))
+        assert object_names(await created.nodeclaims()) == [name] and len(created.launched_instances()) == 1
 
 
 async def test_nodepool_changed_during_downtime_applies(product: DedicatedProduct) -> None:

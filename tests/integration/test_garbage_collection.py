@@ -28,20 +28,20 @@ async def test_only_orphaned_instances_are_terminated_with_their_nodes(own_produ
     await own_product.ensure_worker()
     async with paused_schedule(own_product, "instances"), own_product.scope("upkeep") as scope:
         await scope.run_pods(1)
-        (own,) = scope.alive_instances()
-        orphan = await outside.launch_instance(own)
-        unknown_group = await outside.launch_instance(own, **{labels.LAUNCH_GROUP: "a-plan-that-is-gone-0"})
-        foreign = await outside.launch_instance(own, cluster="somebody-elses")
+        (own_instance,) = scope.alive_instances()
+        orphan = await outside.launch_instance(own_instance)
+        unknown_group = await outside.launch_instance(own_instance, **{labels.LAUNCH_GROUP: "a-plan-that-is-gone-0"})
+        foreign = await outside.launch_instance(own_instance, cluster="somebody-elses")
         node = await wait_until(lambda: assert_node_joined(scope, orphan))
-        for old in (own, orphan, unknown_group, foreign):
+        for old in (own_instance, orphan, unknown_group, foreign):
             own_product.aws.backdate(old, OLD)
-        young = await outside.launch_instance(own)
+        young = await outside.launch_instance(own_instance)
 
         async def assert_collected() -> None:
             """Runs may use a list that is some seconds old, so the young instance stays young."""
             own_product.aws.backdate(young, -CACHE_SECONDS)
             await collect_garbage(own_product, "instances")
-            await assert_running_instances(scope, [own, foreign, young])
+            await assert_running_instances(scope, [own_instance, foreign, young])
 
         await wait_until(assert_collected)
         await wait_until(lambda: assert_no_node(scope, node))
@@ -50,7 +50,7 @@ async def test_only_orphaned_instances_are_terminated_with_their_nodes(own_produ
         await scope.assert_pods_running(1)
         for other in (foreign, young):
             own_product.aws.terminate_instance(other)
-        await wait_until(lambda: assert_running_instances(scope, [own]))
+        await wait_until(lambda: assert_running_instances(scope, [own_instance]))
 
 
 async def test_instance_with_a_lost_launch_response_is_not_collected(own_product: DedicatedProduct) -> None:
@@ -58,7 +58,7 @@ async def test_instance_with_a_lost_launch_response_is_not_collected(own_product
     age.
     """
     async with own_product.scope("upkeep") as scope:
-        lost = scope.inject_aws_fault("answer-lost", "CreateFleet")
+        fault = scope.inject_aws_fault("answer-lost", "CreateFleet")
         await scope.create_deployment(2)
         await wait_until(lambda: scope.assert_instances_alive(2))
         launched = scope.alive_instances()
@@ -66,7 +66,7 @@ async def test_instance_with_a_lost_launch_response_is_not_collected(own_product
             own_product.aws.backdate(one, OLD)
         await collect_garbage_with_fresh_lists(own_product, "instances")
         assert scope.alive_instances() == launched
-        scope.remove_aws_fault(lost)
+        scope.remove_aws_fault(fault)
         await wait_until(lambda: scope.assert_nodes_initialized(2))
         await collect_garbage_with_fresh_lists(own_product, "instances")
         assert scope.alive_instances() == launched
@@ -145,11 +145,11 @@ async def test_unreferenced_instance_profiles_are_deleted(own_product: Dedicated
     outside = ExternalAws(own_product)
     await own_product.ensure_worker()
     ((current, path),) = (await outside.instance_profiles()).items()
-    left = await outside.create_instance_profile(f"{current[:30]}-left", path=path, role="KarpenterNodeRole-demo")
+    orphan = await outside.create_instance_profile(f"{current[:30]}-left", path=path, role="KarpenterNodeRole-demo")
     own_product.aws.backdate(current, OLD)
     await collect_garbage(own_product, "instance-profiles")
-    assert set(await outside.instance_profiles()) == {current, left}
-    own_product.aws.backdate(left, OLD)
+    assert set(await outside.instance_profiles()) == {current, orphan}
+    own_product.aws.backdate(orphan, OLD)
     await collect_garbage(own_product, "instance-profiles")
     assert set(await outside.instance_profiles()) == {current}
 
@@ -159,8 +159,8 @@ async def test_next_worker_continues_an_interrupted_collection(own_product: Dedi
     await own_product.ensure_worker()
     async with own_product.scope("upkeep") as scope:
         await scope.run_pods(1)
-        (own,) = scope.alive_instances()
-        orphans = [await outside.launch_instance(own) for _ in range(3)]
+        (own_instance,) = scope.alive_instances()
+        orphans = [await outside.launch_instance(own_instance) for _ in range(3)]
         slow = scope.inject_aws_fault("latency", "TerminateInstances", orphans[1], latency=20.0)
         for orphan in orphans:
             own_product.aws.backdate(orphan, OLD)
@@ -170,7 +170,7 @@ async def test_next_worker_continues_an_interrupted_collection(own_product: Dedi
         scope.remove_aws_fault(slow)
         await own_product.resume_worker()
         await done
-        await wait_until(lambda: assert_running_instances(scope, [own]))
+        await wait_until(lambda: assert_running_instances(scope, [own_instance]))
         await assert_throughout(lambda: scope.assert_pods_running(1), seconds=1)
 
 

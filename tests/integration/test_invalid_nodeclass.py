@@ -32,13 +32,13 @@ class Mistake:
 
 
 WAITING = {"ValidationSucceeded": "DependenciesNotReady"}
-GOOD = node_class()["spec"]
+VALID_SPEC = node_class()["spec"]
 MISSING_ROLE = "no-such-role"
 """The worker may not pass this role, whether it exists or not."""
 MISTAKES = {
     "alias-malformed": Mistake(
         {"amiSelectorTerms": [{"alias": "al2023@a@b"}]},
-        {"amiSelectorTerms": GOOD["amiSelectorTerms"]},
+        {"amiSelectorTerms": VALID_SPEC["amiSelectorTerms"]},
         "AMIsReady",
         "UnsupportedAlias",
         ("al2023@a@b", "family@version"),
@@ -46,7 +46,7 @@ MISTAKES = {
     ),
     "alias-unknown": Mistake(
         {"amiSelectorTerms": [{"alias": "al2023@v19990101"}]},
-        {"amiSelectorTerms": GOOD["amiSelectorTerms"]},
+        {"amiSelectorTerms": VALID_SPEC["amiSelectorTerms"]},
         "AMIsReady",
         "AMINotFound",
         ("spec.amiSelectorTerms",),
@@ -54,7 +54,7 @@ MISTAKES = {
     ),
     "subnet": Mistake(
         {"subnetSelectorTerms": [{"id": "subnet-0123456789abcdef0"}]},
-        {"subnetSelectorTerms": GOOD["subnetSelectorTerms"]},
+        {"subnetSelectorTerms": VALID_SPEC["subnetSelectorTerms"]},
         "SubnetsReady",
         "SubnetsNotFound",
         ("spec.subnetSelectorTerms",),
@@ -62,7 +62,7 @@ MISTAKES = {
     ),
     "group": Mistake(
         {"securityGroupSelectorTerms": [{"name": "no-such-group"}]},
-        {"securityGroupSelectorTerms": GOOD["securityGroupSelectorTerms"]},
+        {"securityGroupSelectorTerms": VALID_SPEC["securityGroupSelectorTerms"]},
         "SecurityGroupsReady",
         "SecurityGroupsNotFound",
         ("spec.securityGroupSelectorTerms",),
@@ -70,7 +70,7 @@ MISTAKES = {
     ),
     "role": Mistake(
         {"role": MISSING_ROLE},
-        {"role": GOOD["role"]},
+        {"role": VALID_SPEC["role"]},
         "InstanceProfileReady",
         "AwaitingReconciliation",
         (MISSING_ROLE, "spec.role"),
@@ -79,7 +79,7 @@ MISTAKES = {
     ),
     "profile": Mistake(
         {"role": None, "instanceProfile": "no-such-profile"},
-        {"role": GOOD["role"], "instanceProfile": None},
+        {"role": VALID_SPEC["role"], "instanceProfile": None},
         "ValidationSucceeded",
         "InstanceProfileNotFound",
         ("spec.instanceProfile", "no-such-profile"),

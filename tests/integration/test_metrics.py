@@ -42,10 +42,10 @@ async def test_exported_metrics_match_the_reference(own_product: DedicatedProduc
         text = await response.text()
     exported = {one.name: one for one in text_string_to_metric_families(text)}
     documented = {one.name.removesuffix("_total") if one.kind == "counter" else one.name: one for one in METRICS}
-    own = {name: one for name, one in exported.items() if name.startswith(("tenure_", "karpenter_"))}
-    assert own.keys() <= documented.keys()
-    assert {family for family, one in documented.items() if one.name in LIFECYCLE_METRICS} <= own.keys()
-    for name, family in own.items():
+    own_metrics = {name: one for name, one in exported.items() if name.startswith(("tenure_", "karpenter_"))}
+    assert own_metrics.keys() <= documented.keys()
+    assert {family for family, one in documented.items() if one.name in LIFECYCLE_METRICS} <= own_metrics.keys()
+    for name, family in own_metrics.items():
         assert family.type == documented[name].kind, name
         assert labels_of(family) <= {frozenset(documented[name].labels)}, name
     assert {name for name, kind, _ in TEMPORALS if kind != "counter"} <= exported.keys()

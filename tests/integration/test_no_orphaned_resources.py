@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tenure.cli.sandbox.worker_process import WORKER_KEY
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
-from tests.integration.test_invalid_nodeclass import GOOD
+from tests.integration.test_invalid_nodeclass import VALID_SPEC
 from tests.support.product.cluster_scope import ALIVE, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import NODE_CLASS
@@ -33,7 +33,7 @@ async def test_no_resource_remains(own_product: DedicatedProduct) -> None:
 
 def _other_role(action: str, resource: str) -> bool:
     """Some tests use another role than the nodes', which the worker may not pass."""
-    return action == "iam:PassRole" and not resource.endswith(f":role/{GOOD['role']}")
+    return action == "iam:PassRole" and not resource.endswith(f":role/{VALID_SPEC['role']}")
 
 
 async def _assert_none(product: InstalledProduct, path: str) -> None:

@@ -90,10 +90,10 @@ def _matches_expression(labels: Mapping[str, str], expression: Expression) -> bo
 
 
 def _selected_namespaces(
-    term: AffinityTerm, own: str, namespaces: Mapping[str, Mapping[str, str]]
+    term: AffinityTerm, own_namespace: str, namespaces: Mapping[str, Mapping[str, str]]
 ) -> frozenset[str] | None:
     if term.namespace_selector is None:
-        return frozenset(term.namespaces) or frozenset({own})
+        return frozenset(term.namespaces) or frozenset({own_namespace})
     if not term.namespace_selector:
         return None
     chosen = {name for name, labels in namespaces.items() if matches_selector(labels, term.namespace_selector)}
@@ -168,8 +168,8 @@ def _skew_violation(
         if where.name in counted_names and (name := where.domain_of(one.key)) is not None:
             counts[name] += 1
     least = min(counts.values(), default=0) if len(counts) >= one.min_domains else 0
-    over = counts[domain] - least > one.max_skew and matches_selector(pod.labels, one.selector)
-    return f"{pod.name} in {one.key} {domain}: {counts[domain]} there, {least} elsewhere" if over else ""
+    exceeded = counts[domain] - least > one.max_skew and matches_selector(pod.labels, one.selector)
+    return f"{pod.name} in {one.key} {domain}: {counts[domain]} there, {least} elsewhere" if exceeded else ""
 
 
 def _has_spread_constraint(pod: PodFact, one: SpreadConstraint) -> bool:

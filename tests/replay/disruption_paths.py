@@ -89,9 +89,9 @@ async def cluster_computes_disruption(fake: WorkerHarness) -> Runs:
             task_queue=fake.cluster,
         )
         await handle.signal(ClusterWorkflow.cluster_changed, ClusterChanged(number=1))
-        lost = _command_handle(fake, proposals[2])
-        await wait_until(lambda: is_in_step(lost, "Wait"))
-        await lost.terminate()
+        unanswered = _command_handle(fake, proposals[2])
+        await wait_until(lambda: is_in_step(unanswered, "Wait"))
+        await unanswered.terminate()
         for number in range(2, 6):
             await handle.signal(ClusterWorkflow.cluster_changed, ClusterChanged(number=number))
             await fake.sleep(seconds=60)

@@ -28,8 +28,8 @@ async def assert_replaced_one_by_one(scope: ClusterScope, old: list[str]) -> Non
     deleting = [name for claim in claims if "deletionTimestamp" in claim["metadata"] for name in object_names([claim])]
     if len(deleting) > 1:
         raise RuntimeError(f"the budget allows 1 node, and {deleting} are being deleted")
-    left = [name for name in object_names(claims) if name in old]
-    assert not left, f"{scope.name}: {left} are not replaced"
+    remaining = [name for name in object_names(claims) if name in old]
+    assert not remaining, f"{scope.name}: {remaining} are not replaced"
 
 
 async def test_spot_interruption_replaces_node_before_it_is_reclaimed(product: InstalledProduct) -> None:

@@ -61,8 +61,8 @@ async def test_static_pool_follows_its_replicas(product: InstalledProduct) -> No
     async with product.scope("static", replicas=2) as scope:
         claims = await wait_until(lambda: scope.assert_nodes_initialized(2))
         await product.patch(scope.pool_path, {"spec": {"replicas": 1}})
-        (left,) = await wait_until(lambda: scope.assert_nodes_initialized(1))
-        assert left["metadata"]["name"] in object_names(claims)
+        (remaining,) = await wait_until(lambda: scope.assert_nodes_initialized(1))
+        assert remaining["metadata"]["name"] in object_names(claims)
         await wait_until(lambda: scope.assert_instances_alive(1))
         await scope.wait_until_nodes_launched(2)
 

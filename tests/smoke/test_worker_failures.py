@@ -19,12 +19,12 @@ async def test_worker_killed_during_launch_repeats_the_call_and_gets_the_same_in
     await own_product.ensure_worker(**SHARED)
     async with own_product.scope("kill-launch") as scope:
         name = await scope.create_standalone_nodeclaim()
-        lost = scope.inject_aws_fault("answer-lost", "CreateFleet", name)
+        fault = scope.inject_aws_fault("answer-lost", "CreateFleet", name)
         await wait_until(lambda: scope.assert_instances_alive(1))
         await own_product.kill_worker()
         (claim,) = await scope.nodeclaims()
         assert "providerID" not in claim.get("status", {})
-        scope.remove_aws_fault(lost)
+        scope.remove_aws_fault(fault)
         await own_product.resume_worker()
         (claim,) = await wait_until(lambda: scope.assert_nodes_initialized(1))
         assert (

@@ -27,12 +27,12 @@ async def fake(shared_sandbox: SharedSandbox) -> WorkerHarness:
 
 async def start_provisioning(fake: WorkerHarness, *groups: str) -> None:
     """Start the Provisioning workflow with these groups, whose launches wait for EC2."""
-    made = tuple(
+    launch_groups = tuple(
         LaunchGroup(group_id=one, members=(LaunchGroupMember(name=one, uid=one),), request=REQUEST) for one in groups
     )
     await fake.client.start_workflow(
         ProvisioningWorkflow.run,
-        ProvisioningState(cluster=fake.cluster, groups=made),
+        ProvisioningState(cluster=fake.cluster, groups=launch_groups),
         id=ids.provisioning(fake.cluster),
         task_queue=ids.task_queue(fake.cluster),
     )

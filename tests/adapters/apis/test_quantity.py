@@ -15,26 +15,26 @@ HAND_PICKED = (
 def random_quantities(count: int) -> list[str]:
     """The same texts in each run."""
     dice = random.Random(1)
-    made = list(HAND_PICKED)
-    while len(made) < count:
+    texts = list(HAND_PICKED)
+    while len(texts) < count:
         integer_part = str(dice.randrange(10 ** dice.randrange(1, 12)))
         fraction = f".{dice.randrange(10 ** dice.randrange(1, 11))}" if dice.random() < 0.4 else ""
-        made.append(integer_part + fraction + dice.choice(SUFFIXES))
-    return made
+        texts.append(integer_part + fraction + dice.choice(SUFFIXES))
+    return texts
 
 
 async def test_canonical_text_matches_api_server(server: ApiServerClient) -> None:
     expected = random_quantities(600)
     resources = ("cpu", "memory", "ephemeral-storage")
-    theirs: dict[str, str] = {}
+    normalized: dict[str, str] = {}
     for start in range(0, len(expected), len(resources)):
         capacity = dict(zip(resources, expected[start:], strict=False))
-        theirs |= {capacity[name]: text for name, text in (await server.stored_node_capacity(capacity)).items()}
+        normalized |= {capacity[name]: text for name, text in (await server.stored_node_capacity(capacity)).items()}
     # # The server returns some short texts with a fraction and a suffix (1.5k) unchanged; it rewrites the others.
-    rewritten = {text: theirs[text] for text in expected if theirs[text] != text}
+    rewritten = {text: normalized[text] for text in expected if normalized[text] != text}
     assert len(rewritten) > 200
     assert {text: as_stored(parse(text)) for text in rewritten} == rewritten
-    assert [text for text in expected if parse(text).millis() != parse(theirs[text]).millis()] == []
+    assert [text for text in expected if parse(text).millis() != parse(normalized[text]).millis()] == []
 
 
 def as_stored(quantity: Quantity) -> str:

@@ -67,7 +67,7 @@ def reservation_labels(facts: LaunchFacts) -> list[str | None]:
 
 
 async def test_selector_terms_are_ored_and_their_fields_anded(cloud: AwsAdapters, control: AwsControl) -> None:
-    mine = control.make_reservation(tags=TAGS)
+    tagged = control.make_reservation(tags=TAGS)
     tagged_open = control.make_reservation(tags={"kind": "x"}, criteria="open")
     control.make_reservation(tags={"kind": "x"})
     named = control.make_reservation()
@@ -75,7 +75,7 @@ async def test_selector_terms_are_ored_and_their_fields_anded(cloud: AwsAdapters
     terms = ({"tags": TAGS, "ownerID": "999999999999"}, {"tags": {"kind": "*"}, "instanceMatchCriteria": "open"})
     assert reservation_ids(await resolve_nodeclass(cloud, selecting_nodeclass(*terms))) == sorted([tagged_open, shared])
     one = build_nodeclass(capacityReservationSelectorTerms=[{"id": named}, {"tags": TAGS}], uid="other")
-    assert reservation_ids(await resolve_nodeclass(cloud, one)) == sorted([named, mine, shared])
+    assert reservation_ids(await resolve_nodeclass(cloud, one)) == sorted([named, tagged, shared])
 
 
 async def test_status_describes_each_reservation(cloud: AwsAdapters, control: AwsControl) -> None:
@@ -97,9 +97,9 @@ async def test_status_describes_each_reservation(cloud: AwsAdapters, control: Aw
 
 
 async def test_unknown_reservation_id_is_ignored(cloud: AwsAdapters, control: AwsControl) -> None:
-    mine = control.make_reservation()
-    terms = [{"id": mine}, {"id": "cr-0123456789abcdef0"}]
-    assert reservation_ids(await resolve_nodeclass(cloud, selecting_nodeclass(*terms))) == [mine]
+    reservation = control.make_reservation()
+    terms = [{"id": reservation}, {"id": "cr-0123456789abcdef0"}]
+    assert reservation_ids(await resolve_nodeclass(cloud, selecting_nodeclass(*terms))) == [reservation]
 
 
 async def test_cancelled_and_future_reservations_are_not_selected(cloud: AwsAdapters, control: AwsControl) -> None:
@@ -156,9 +156,9 @@ async def test_each_reservation_has_its_own_launch_template(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
     offerings = [("m5.large", "us-west-2a"), ("m5.large", "us-west-2b"), ("m5.xlarge", "us-west-2b")]
-    made = {control.make_reservation(name, zone, tags=TAGS): (name, zone) for name, zone in offerings}
+    created = {control.make_reservation(name, zone, tags=TAGS): (name, zone) for name, zone in offerings}
     request = await prepare_launch(cloud, await resolve_nodeclass(cloud, selecting_nodeclass()), NODECLAIM)
-    assert {one.reservation_id: (one.instance_type, one.zone) for one in request.overrides} == made
+    assert {one.reservation_id: (one.instance_type, one.zone) for one in request.overrides} == created
     for one in request.overrides:
         assert launch_template_data(endpoint, one.launch_template)["CapacityReservationSpecification"] == {
             "CapacityReservationPreference": "capacity-reservations-only",
@@ -205,15 +205,15 @@ async def test_reservations_in_status_are_ignored_and_cleared_with_gate_off(
     conditions = [{"type": labels.CAPACITY_RESERVATIONS_READY, "status": "True"}]
     raw = (await resolve_nodeclass(cloud, selecting_nodeclass())).to_object()
     raw["status"]["conditions"] = conditions
-    left = EC2NodeClass.from_object(raw)
-    assert len(reservation_ids(left)) == 1
-    types = {one.name: one for one in await cloud_without_gate.offerings.instance_types(left)}
+    nodeclass = EC2NodeClass.from_object(raw)
+    assert len(reservation_ids(nodeclass)) == 1
+    types = {one.name: one for one in await cloud_without_gate.offerings.instance_types(nodeclass)}
     assert "reserved" not in types["m5.large"].labels[labels.CAPACITY_TYPE]
     assert not [one for one in types["m5.large"].offerings if one.capacity_type == "reserved"]
-    assert await cloud_without_gate.offerings.reservation_capacities([left]) == {}
-    request = await prepare_launch(cloud_without_gate, left, NODECLAIM)
+    assert await cloud_without_gate.offerings.reservation_capacities([nodeclass]) == {}
+    request = await prepare_launch(cloud_without_gate, nodeclass, NODECLAIM)
     assert request.capacity_type == "spot"
-    found = await cloud_without_gate.resolver.resolve(left)
+    found = await cloud_without_gate.resolver.resolve(nodeclass)
     assert found.status["capacityReservations"] == []
     off = next(one for one in found.conditions if one.type == labels.CAPACITY_RESERVATIONS_READY)
     assert off.status == ""

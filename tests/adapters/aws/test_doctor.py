@@ -104,7 +104,7 @@ async def test_denied_read_is_named(endpoint: str, control: AwsControl) -> None:
 
 async def test_selector_without_result_is_named_by_its_field(endpoint: str, control: AwsControl) -> None:
     none = {"tags": {"no": "such"}}
-    lost = build_nodeclass(
+    nodeclass = build_nodeclass(
         subnetSelectorTerms=[none],
         securityGroupSelectorTerms=[none],
         amiFamily="AL2023",
@@ -112,7 +112,7 @@ async def test_selector_without_result_is_named_by_its_field(endpoint: str, cont
         role="no-such-role",
     )
     findings = {
-        one.subject.rpartition(" ")[2]: one for one in await run_doctor(endpoint, lost) if one.area == "selectors"
+        one.subject.rpartition(" ")[2]: one for one in await run_doctor(endpoint, nodeclass) if one.area == "selectors"
     }
     assert {key: one.level for key, one in findings.items()} == dict.fromkeys(
         ("subnets", "groups", "images", "role"), "problem"

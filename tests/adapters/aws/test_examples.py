@@ -39,9 +39,9 @@ def example(name: str) -> EC2NodeClass:
 def nodeclaim_of(pool: NodePool) -> NodeClaim:
     """The NodeClaim that a plan would create for one small pod."""
     template = pool.to_object()["spec"]["template"]
-    own = template.get("metadata", {}).get("labels", {})
+    template_labels = template.get("metadata", {}).get("labels", {})
     spec = {**template["spec"], "resources": {"requests": {"cpu": "500m", "memory": "512Mi", "pods": "1"}}}
-    meta = {"name": f"{pool.name}-x", "uid": "u", "labels": {labels.NODEPOOL: pool.name, **own}}
+    meta = {"name": f"{pool.name}-x", "uid": "u", "labels": {labels.NODEPOOL: pool.name, **template_labels}}
     return NodeClaim.from_object({"metadata": meta, "spec": spec})
 
 
@@ -66,12 +66,12 @@ async def test_example_nodepool_has_launchable_offerings(cloud: AwsAdapters, nam
 def test_user_data_of_example_nodepool_has_its_taints(name: str) -> None:
     pool = POOLS[name]
     one = example(pool.spec.template.spec.node_class_ref.name)
-    made = nodeclaim_of(pool)
+    nodeclaim = nodeclaim_of(pool)
     family = family_of(one)
-    text = render(family, bootstrap_of(one, made, family, CLUSTER, capacity_type="on-demand", max_pods=29))
+    text = render(family, bootstrap_of(one, nodeclaim, family, CLUSTER, capacity_type="on-demand", max_pods=29))
     joined = read_user_data(text)
     assert joined is not None
     assert joined.cluster == "demo"
     assert joined.labels[labels.NODEPOOL] == pool.name
     taints = {(taint.key, taint.effect) for taint in joined.taints}
-    assert taints == {(t.key, t.effect) for t in made.spec.taints} | {("karpenter.sh/unregistered", "NoExecute")}
+    assert taints == {(t.key, t.effect) for t in nodeclaim.spec.taints} | {("karpenter.sh/unregistered", "NoExecute")}

@@ -27,25 +27,25 @@ def make_template(endpoint: str, name: str, *, cluster: str = "demo", tagged: bo
     """Create a launch template outside of Tenure. Returns its id."""
     specifications = [{"ResourceType": "launch-template", "Tags": template_tags(cluster)}]
     more = {"TagSpecifications": specifications} if tagged else {}
-    made = admin_client(endpoint).create_launch_template(LaunchTemplateName=name, LaunchTemplateData=DATA, **more)
-    return str(made["LaunchTemplate"]["LaunchTemplateId"])
+    created = admin_client(endpoint).create_launch_template(LaunchTemplateName=name, LaunchTemplateData=DATA, **more)
+    return str(created["LaunchTemplate"]["LaunchTemplateId"])
 
 
 async def test_only_launch_templates_of_the_cluster_are_listed_and_deleted(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
     await prepare_launch(cloud, await resolve_nodeclass(cloud))
-    mine = {one.id: one for one in await cloud.orphaned_resources.list_launch_templates()}
-    left = make_template(endpoint, "karpenter.k8s.aws/1")
+    templates = {one.id: one for one in await cloud.orphaned_resources.list_launch_templates()}
+    orphan = make_template(endpoint, "karpenter.k8s.aws/1")
     make_template(endpoint, "karpenter.k8s.aws/2", cluster="other")
     make_template(endpoint, "karpenter.k8s.aws/3", tagged=False)
     make_template(endpoint, "a-node-groups")
     found = {one.id: one for one in await cloud.orphaned_resources.list_launch_templates()}
-    assert mine and set(found) == {*mine, left}
-    assert (found[left].pool, found[left].node_class, found[left].used_lately) == ("old", "gone", False)
-    assert all(one.used_lately and datetime.now(UTC) - one.created < timedelta(minutes=5) for one in mine.values())
-    await cloud.orphaned_resources.delete_template(found[left])
-    assert {one.id for one in await cloud.orphaned_resources.list_launch_templates()} == set(mine)
+    assert templates and set(found) == {*templates, orphan}
+    assert (found[orphan].pool, found[orphan].node_class, found[orphan].used_lately) == ("old", "gone", False)
+    assert all(one.used_lately and datetime.now(UTC) - one.created < timedelta(minutes=5) for one in templates.values())
+    await cloud.orphaned_resources.delete_template(found[orphan])
+    assert {one.id for one in await cloud.orphaned_resources.list_launch_templates()} == set(templates)
 
 
 async def test_deleting_a_launch_template_of_another_cluster_is_forbidden(cloud: AwsAdapters, endpoint: str) -> None:

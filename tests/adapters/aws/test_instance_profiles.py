@@ -78,12 +78,12 @@ async def test_karpenters_profile_of_the_class_is_kept(cloud: AwsAdapters, iam: 
     assert profile_names(iam) == ["demo_123"]
 
 
-@pytest.mark.parametrize("there", [{"path": "/karpenter/us-west-2/demo/other/"}, {"path": "/"}, {"role": "other-role"}])
+@pytest.mark.parametrize("other", [{"path": "/karpenter/us-west-2/demo/other/"}, {"path": "/"}, {"role": "other-role"}])
 async def test_profile_of_another_class_or_role_is_not_used(
-    cloud: AwsAdapters, iam: Any, there: dict[str, str]
+    cloud: AwsAdapters, iam: Any, other: dict[str, str]
 ) -> None:
     iam.create_role(RoleName="other-role", AssumeRolePolicyDocument="{}")
-    where = {"path": "/karpenter/us-west-2/demo/11112222-3333/"} | there
+    where = {"path": "/karpenter/us-west-2/demo/11112222-3333/"} | other
     create_foreign_profile(iam, "demo_123", **where)
     assert await resolve_profile(cloud, build_nodeclass({"instanceProfile": "demo_123"})) != "demo_123"
 
@@ -145,8 +145,8 @@ async def test_profile_of_reports_the_profile_without_creating_it(
 ) -> None:
     to_be = await cloud.resolver.profile_of(build_nodeclass())
     assert (to_be.there, to_be.whose) == (False, "Tenure's") and profile_names(iam) == []
-    own = await cloud.resolver.profile_of(build_nodeclass(role="", instanceProfile="mine"))
-    assert (own.name, own.there, own.whose) == ("mine", False, "the class's own")
+    profile = await cloud.resolver.profile_of(build_nodeclass(role="", instanceProfile="mine"))
+    assert (profile.name, profile.there, profile.whose) == ("mine", False, "the class's own")
     assert control.count_calls("iam:CreateInstanceProfile") == 0
     assert await resolve_profile(cloud, build_nodeclass()) == to_be.name
     assert (await cloud.resolver.profile_of(build_nodeclass())).there

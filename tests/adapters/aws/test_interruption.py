@@ -137,9 +137,9 @@ async def test_message_with_expired_visibility_is_not_returned(
 async def test_polls_do_not_block_threads_of_other_calls(cloud: AwsAdapters, control: AwsControl) -> None:
     polls = [asyncio.create_task(read(cloud, 20)) for _ in range(8)]
     await asyncio.sleep(0.2)
-    began = asyncio.get_running_loop().time()
+    started_at = asyncio.get_running_loop().time()
     await asyncio.gather(*(read_reports(cloud) for _ in range(5)))
-    assert asyncio.get_running_loop().time() - began < 18
+    assert asyncio.get_running_loop().time() - started_at < 18
     await asyncio.gather(*polls)
 
 

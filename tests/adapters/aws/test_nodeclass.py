@@ -74,10 +74,10 @@ async def test_selectors_by_id_and_name_find_the_same_resources(cloud: AwsAdapte
 async def test_pinned_image_replaces_the_image_for_the_same_types(cloud: AwsAdapters) -> None:
     """After a rollback of a rollout, the pin replaces one standard image and keeps its instance type requirements."""
     plain = await resolve_nodeclass(cloud, build_nodeclass(uid="plain"))
-    bad, good = plain.status.amis[0], plain.status.amis[-1]
+    invalid_image, valid_image = plain.status.amis[0], plain.status.amis[-1]
     now = datetime.now(UTC)
     pin = ImagePin(
-        images={bad.id: good.id},
+        images={invalid_image.id: valid_image.id},
         terms=ami_selector_digest(plain),
         by="ann",
         reason="its kubelet dies",
@@ -88,7 +88,7 @@ async def test_pinned_image_replaces_the_image_for_the_same_types(cloud: AwsAdap
     raw["metadata"]["annotations"] = {labels.IMAGE_PIN: pin.model_dump_json()}
     found = await cloud.resolver.resolve(EC2NodeClass.from_object(raw))
     amis = EC2NodeClass.from_object({**raw, "status": found.status}).status.amis
-    assert [image.id for image in amis] == [good.id, *(image.id for image in plain.status.amis[1:])]
+    assert [image.id for image in amis] == [valid_image.id, *(image.id for image in plain.status.amis[1:])]
     assert [image.requirements for image in amis] == [image.requirements for image in plain.status.amis]
     conditions = {one.type: one for one in found.conditions}
     assert (conditions["ImagesPinned"].status, conditions["ImagesPinned"].reason) == ("True", "RolledBack")
@@ -129,8 +129,10 @@ async def test_alias_has_an_image_for_every_kind_of_node(cloud: AwsAdapters, ali
 async def test_preview_equals_resolve_and_only_reads(cloud: AwsAdapters, control: AwsControl) -> None:
     control.clear_counters()
     preview = await cloud.resolver.preview(build_nodeclass())
-    made = [one for one in control.get_counters() if not one.partition(":")[2].startswith(("Describe", "Get", "List"))]
-    assert made == [], f"preview made other calls than reads: {made}"
+    writes = [
+        one for one in control.get_counters() if not one.partition(":")[2].startswith(("Describe", "Get", "List"))
+    ]
+    assert writes == [], f"preview made other calls than reads: {writes}"
     found = await cloud.resolver.resolve(build_nodeclass())
     assert preview.ca_bundle == found.ca_bundle
     assert preview.status == {key: value for key, value in found.status.items() if key != "instanceProfile"}

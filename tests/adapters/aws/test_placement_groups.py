@@ -23,8 +23,8 @@ IN_A = (labels.ZONE, "In", "us-west-2a")
 
 def create_placement_group(endpoint: str, name: str = "racks", **more: Any) -> str:
     """Create a placement group outside of Tenure. Returns its id."""
-    made = admin_client(endpoint).create_placement_group(GroupName=name, **{"Strategy": "partition", **more})
-    return str(made["PlacementGroup"]["GroupId"])
+    created = admin_client(endpoint).create_placement_group(GroupName=name, **{"Strategy": "partition", **more})
+    return str(created["PlacementGroup"]["GroupId"])
 
 
 def placement_nodeclass(name: str = "racks") -> EC2NodeClass:
@@ -44,14 +44,14 @@ def placement_condition(found: ResolvedNodeClass) -> tuple[str, str]:
 
 
 async def test_launch_uses_the_requested_partition(cloud: AwsAdapters, control: AwsControl, endpoint: str) -> None:
-    made = create_placement_group(endpoint, PartitionCount=3)
+    group = create_placement_group(endpoint, PartitionCount=3)
     one = await resolve_nodeclass(cloud, placement_nodeclass())
     request, result = await launch(cloud, one, (KEY, "In", "3", "2"))
-    assert (request.placement_group, request.partition) == (made, "2")
+    assert (request.placement_group, request.partition) == (group, "2")
     found = await cloud.instances.get(result.instances[0].instance_id)
-    assert found is not None and (found.placement_group, found.partition) == (made, "2")
+    assert found is not None and (found.placement_group, found.partition) == (group, "2")
     (facts,) = await cloud.fleet.describe(result, one, build_nodeclaim(*PLAIN))
-    assert (facts.labels[labels.PLACEMENT_GROUP_ID], facts.labels[KEY]) == (made, "2")
+    assert (facts.labels[labels.PLACEMENT_GROUP_ID], facts.labels[KEY]) == (group, "2")
     assert control.list_denials() == []
 
 
@@ -81,8 +81,8 @@ async def test_types_have_an_offering_per_partition(cloud: AwsAdapters, endpoint
 async def test_launch_after_full_partition_uses_another_partition(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
-    made = create_placement_group(endpoint, PartitionCount=3)
-    control.set_placement_group_full(made, partition=2)
+    group = create_placement_group(endpoint, PartitionCount=3)
+    control.set_placement_group_full(group, partition=2)
     one = await resolve_nodeclass(cloud, placement_nodeclass())
     partition_requirement = (KEY, "In", "3", "2")
     _, result = await launch(cloud, one, IN_A, partition_requirement)
@@ -96,14 +96,14 @@ async def test_launch_after_full_partition_uses_another_partition(
 async def test_full_group_blocks_all_types_in_its_zone_for_its_class_only(
     cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
-    made = create_placement_group(endpoint, Strategy="spread")
+    group = create_placement_group(endpoint, Strategy="spread")
     one = await resolve_nodeclass(cloud, placement_nodeclass())
     for attempt in range(1, 8):
         _, result = await launch(cloud, one, IN_A, attempt=attempt)
         assert len(result.instances) == 1
     request, result = await launch(cloud, one, IN_A, attempt=8)
     assert result.instances == ()
-    assert {(error.placement_group, error.insufficient) for error in result.errors} == {(made, True)}
+    assert {(error.placement_group, error.insufficient) for error in result.errors} == {(group, True)}
     other_type = build_nodeclaim((labels.CAPACITY_TYPE, "In", "on-demand"), (labels.INSTANCE_TYPE, "In", "c5.large"))
     request = await prepare_launch(cloud, one, other_type)
     assert "us-west-2a" not in {each.zone for each in request.overrides}
@@ -141,9 +141,9 @@ async def test_last_placement_group_is_used_while_ec2_is_throttled(
 ) -> None:
     monkeypatch.setattr("tenure.aws.nodeclass.placement_groups._FRESH_SECONDS", 0.0)
     cloud = adapters(endpoint, region)
-    made = create_placement_group(endpoint)
+    group = create_placement_group(endpoint)
     one = await resolve_nodeclass(cloud, placement_nodeclass())
     control.add_fault("throttle", service="ec2", action="DescribePlacementGroups")
     found = await cloud.fleet.prepare(build_nodeclaim(*PLAIN), one, now=datetime.now(UTC))
-    assert found.kind == "prepared" and found.request.placement_group == made
+    assert found.kind == "prepared" and found.request.placement_group == group
     cloud.close()

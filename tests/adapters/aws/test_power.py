@@ -8,7 +8,7 @@ from tenure.sandbox.aws.admin.client import AwsControl
 from tests.support.aws.steps import launch, run_foreign_instances
 from tests.support.product.eventually import wait_until
 
-GONE = "i-0123456789abcdef0"
+MISSING_INSTANCE = "i-0123456789abcdef0"
 
 
 async def test_instance_of_the_cluster_is_rebooted(cloud: AwsAdapters, control: AwsControl) -> None:
@@ -16,7 +16,7 @@ async def test_instance_of_the_cluster_is_rebooted(cloud: AwsAdapters, control: 
     assert await cloud.instances.reboot(one)
     (observed,) = control.list_instances()["instances"]
     assert (observed["id"], observed["reboots"]) == (one, 1)
-    assert await cloud.instances.reboot(GONE) is False
+    assert await cloud.instances.reboot(MISSING_INSTANCE) is False
     assert control.list_denials() == []
 
 
@@ -32,8 +32,8 @@ async def test_instance_of_the_cluster_is_stopped_and_started(cloud: AwsAdapters
     await wait_until(lambda: is_in("stopped"))
     assert await cloud.instances.start(one)
     await wait_until(lambda: is_in("running"))
-    assert await cloud.instances.stop(GONE) is False
-    assert await cloud.instances.start(GONE) is False
+    assert await cloud.instances.stop(MISSING_INSTANCE) is False
+    assert await cloud.instances.start(MISSING_INSTANCE) is False
     assert control.list_denials() == []
 
 

@@ -148,14 +148,14 @@ async def _forget(temporal: Client, cluster: str) -> None:
 @pytest.fixture
 async def names(kube: KubeAdapters) -> AsyncIterator[Names]:
     """Creates unique names. Objects with these names are deleted at the end."""
-    made: list[str] = []
+    created: list[str] = []
 
     def name(prefix: str) -> str:
-        made.append(f"{prefix}-{uuid.uuid4().hex[:8]}")
-        return made[-1]
+        created.append(f"{prefix}-{uuid.uuid4().hex[:8]}")
+        return created[-1]
 
     yield name
-    for one in made:
+    for one in created:
         for kind in (NODE_POOLS, EC2_NODE_CLASSES, NODES):
             await kube.client.send("DELETE", kind.path(one))
         await kube.client.send("DELETE", PODS.path(one, namespace="default"), body={"gracePeriodSeconds": 0})
@@ -257,9 +257,9 @@ async def test_next_check_moves_when_a_nominated_pod_is_deleted(
         session.cluster.cache.requeue_nodeclaim(claim.name)
         expected = datetime.now(UTC)
         await watch.wait_until(lambda: is_next_check_near(session, expected + timedelta(seconds=60)))
-        left = datetime.now(UTC)
+        left_at = datetime.now(UTC)
         await kube.client.send("DELETE", PODS.path(name, namespace="default"), body={"gracePeriodSeconds": 0})
-        await watch.wait_until(lambda: is_next_check_near(session, left + NOMINATION_TTL))
+        await watch.wait_until(lambda: is_next_check_near(session, left_at + NOMINATION_TTL))
 
 
 async def has_pending_pod(session: ControllerSession, uid: str) -> bool:
@@ -309,8 +309,8 @@ async def test_unschedulable_pods_are_signaled_and_planned(
     body = pool_json(pool)
     body["spec"]["template"]["spec"]["nodeClassRef"]["name"] = node_class
     await kube.client.request("POST", NODE_POOLS.path(), body=body)
-    good = [ConditionPatch(type=one, status="True") for one in ("ValidationSucceeded", "NodeClassReady")]
-    await kube.pools.patch_status(pool, conditions=good, now=datetime.now(UTC))
+    true_conditions = [ConditionPatch(type=one, status="True") for one in ("ValidationSucceeded", "NodeClassReady")]
+    await kube.pools.patch_status(pool, conditions=true_conditions, now=datetime.now(UTC))
     async with running_host(worker_kube, temporal) as watch:
         await watch.wait_until(lambda: ready_to_plan(watch))
         for _ in range(9):

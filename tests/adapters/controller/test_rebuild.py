@@ -146,16 +146,16 @@ async def test_workflow_of_a_deleted_nodeclaim_is_signaled(cluster: RebuildClust
 
 
 async def test_only_deleting_nodeclaims_with_our_finalizer_get_a_workflow(cluster: RebuildCluster) -> None:
-    over = claim("over", deleting=True, finalizers=["example.com/mine"])
-    cluster.objects["nodeclaims"] = [over, claim("going", deleting=True)]
+    deleted = claim("over", deleting=True, finalizers=["example.com/mine"])
+    cluster.objects["nodeclaims"] = [deleted, claim("going", deleting=True)]
     assert names(await cluster.find_missing(), "NodeClaim") == {"going"}
 
 
 async def test_repair_starts_only_missing_workflows(cluster: RebuildCluster) -> None:
     await cluster.repair()
     await cluster.wait_until_visible("c1", "c2")
-    for lost in (cluster.workflow_id("c2"), ids.watch(cluster.name)):
-        await cluster.temporal.get_workflow_handle(lost).terminate()
+    for missing in (cluster.workflow_id("c2"), ids.watch(cluster.name)):
+        await cluster.temporal.get_workflow_handle(missing).terminate()
     await cluster.temporal.get_schedule_handle(ids.garbage_collection(cluster.name, "leases")).delete()
     found = await cluster.repair()
     assert {(one.kind, one.name) for one in found} == {

@@ -28,8 +28,8 @@ async def test_status_is_written_once_per_change(kube: KubeAdapters, admin: Kube
     name = unique("buffer")
     path = CAPACITY_BUFFERS.path(name, namespace="default")
     body = CAPACITYBUFFER | {"metadata": {"name": name}}
-    made = await admin.request("POST", CAPACITY_BUFFERS.path(namespace="default"), body=body)
-    uid = made["metadata"]["uid"]
+    created = await admin.request("POST", CAPACITY_BUFFERS.path(namespace="default"), body=body)
+    uid = created["metadata"]["uid"]
     missing = decide_conditions(Unresolved("PodTemplateNotFound", "make it"), 0, 0)
     status = {"replicas": 0, "provisioningStrategy": "buffer.x-k8s.io/active-capacity", "podTemplateRef": None}
     assert await kube.buffers.patch_status("default", name, uid, status=status, conditions=missing, now=NOW)

@@ -26,8 +26,8 @@ def lease_json(name: str, *, renewed_ago: float | None = None, seconds: int = 40
 
 
 async def make_lease(admin: KubeClient, body: dict[str, Any]) -> str:
-    made = await admin.request("POST", LEASES.path(namespace=NODE_LEASES), body=body)
-    return str(made["metadata"]["name"])
+    created = await admin.request("POST", LEASES.path(namespace=NODE_LEASES), body=body)
+    return str(created["metadata"]["name"])
 
 
 async def test_lease_is_deleted_only_if_unchanged(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:

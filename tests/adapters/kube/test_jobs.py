@@ -43,15 +43,15 @@ def finished_job(kind: str, reason: str = "", message: str = "", status: str = "
 
 
 def test_job_has_its_template_and_owner_labels() -> None:
-    made = build_job(desired_job())
-    spec, pods = made["spec"], made["spec"]["template"]
-    assert made["metadata"]["annotations"] == {HOOK_KEY: "uid-a-beforeDrain-snapshot"}
+    job = build_job(desired_job())
+    spec, pods = job["spec"], job["spec"]["template"]
+    assert job["metadata"]["annotations"] == {HOOK_KEY: "uid-a-beforeDrain-snapshot"}
     assert (spec["backoffLimit"], spec["activeDeadlineSeconds"], spec["ttlSecondsAfterFinished"]) == (
         2,
         180,
         TTL_SECONDS_AFTER_FINISHED,
     )
-    assert made["metadata"]["labels"] == {HOOK_NODE: "node-a"}
+    assert job["metadata"]["labels"] == {HOOK_NODE: "node-a"}
     assert pods["metadata"]["labels"] == {"app": "snapshot", HOOK_NODE: "node-a"}
     assert (pods["spec"]["restartPolicy"], pods["spec"]["serviceAccountName"]) == ("Never", "snapshots")
 

@@ -45,8 +45,8 @@ async def test_finalizer_keeps_a_deleted_nodeclass(kube: KubeAdapters, admin: Ku
     await admin.request("DELETE", EC2_NODE_CLASSES.path(name))
     deleting = await kube.node_classes.get(name)
     assert deleting is not None and deleting.metadata.is_deleting
-    bad = ConditionPatch(type="SubnetsReady", status="False", reason="SubnetsNotFound", message="none")
-    assert await kube.node_classes.patch_status(name, conditions=(bad,), now=NOW)
+    not_found = ConditionPatch(type="SubnetsReady", status="False", reason="SubnetsNotFound", message="none")
+    assert await kube.node_classes.patch_status(name, conditions=(not_found,), now=NOW)
     assert await kube.node_classes.release(name)
     assert await kube.node_classes.get(name) is None
     assert not await kube.node_classes.ensure_finalizer(name)

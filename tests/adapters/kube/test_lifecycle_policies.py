@@ -31,8 +31,8 @@ async def test_validation_is_written_once_with_worker_permissions(
         "metadata": {"name": name},
         "spec": {"nodePoolSelector": {"names": [unique("nobody")]}, "launch": {"deadline": "4m"}},
     }
-    made = await admin.request("POST", LIFECYCLE_POLICIES.path(), body=body)
-    uid, write_status = made["metadata"]["uid"], kube.lifecycle_policies.write_validation
+    created = await admin.request("POST", LIFECYCLE_POLICIES.path(), body=body)
+    uid, write_status = created["metadata"]["uid"], kube.lifecycle_policies.write_validation
     rejection = PolicyValidation(rejected=True, reason="Conflict", message="with another", node_pools=("a", "b"))
     assert await write_status(name, uid, rejection, now=NOW)
     found = await read(admin, name)

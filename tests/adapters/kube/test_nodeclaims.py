@@ -25,9 +25,9 @@ async def create_nodeclaim(kube: KubeAdapters, name: str) -> NodeClaim:
 
 @pytest.fixture
 async def claim(kube: KubeAdapters, unique: Unique) -> AsyncIterator[NodeClaim]:
-    made = await create_nodeclaim(kube, unique("claim"))
-    yield made
-    await kube.claims.delete(made.name, made.uid)
+    created = await create_nodeclaim(kube, unique("claim"))
+    yield created
+    await kube.claims.delete(created.name, created.uid)
 
 
 async def test_repeated_create_returns_the_existing_nodeclaim(kube: KubeAdapters, unique: Unique) -> None:
@@ -125,8 +125,12 @@ async def test_removed_condition_does_not_affect_ready(kube: KubeAdapters, claim
     assert before.last_transition_time == after.last_transition_time, "the time changes only with the status"
     removed = ConditionPatch(type="Drifted", status="")
     for _ in range(2):
-        left = await kube.claims.patch(claim.name, claim.uid, conditions=(removed,), now=NOW)
-        assert left is not None and left.condition("Drifted") is None and left.condition("Ready") is not None
+        remaining = await kube.claims.patch(claim.name, claim.uid, conditions=(removed,), now=NOW)
+        assert (
+            remaining is not None
+            and remaining.condition("Drifted") is None
+            and remaining.condition("Ready") is not None
+        )
 
 
 async def test_nodeclaim_with_another_uid_is_not_changed(kube: KubeAdapters, claim: NodeClaim) -> None:

@@ -25,10 +25,10 @@ async def test_rejected_overlay_is_ignored_until_its_spec_changes(
 ) -> None:
     name = unique("overlay")
     spec = {"requirements": [], "priceAdjustment": "-10%", "capacity": {"example.com/fuse": "2"}, "weight": 3}
-    made = await admin.request("POST", NODE_OVERLAYS.path(), body=overlay_json(name, spec))
+    created = await admin.request("POST", NODE_OVERLAYS.path(), body=overlay_json(name, spec))
     (fact,) = [one for one in await kube.overlays.list_accepted() if one.name == name]
     assert (fact.adjustment, fact.capacity, fact.weight) == ("-10%", {"example.com/fuse": 2}, 3)
-    assert fact.uid == made["metadata"]["uid"]
+    assert fact.uid == created["metadata"]["uid"]
 
     assert await kube.overlays.write_validation(name, fact.uid, reason="Conflict", message="with another", now=NOW)
     rejected = await read(admin, name)

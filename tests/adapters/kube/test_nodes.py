@@ -92,9 +92,9 @@ async def test_disruption_taint_is_added_once_and_removed_with_its_label(kube: K
 async def test_early_eviction_mark_is_one_request_and_keeps_other_writes(
     kube: KubeAdapters, admin: KubeClient, node: str, tainted: bool, known: bool
 ) -> None:
-    theirs = [{"key": "theirs", "effect": "NoSchedule"}] if tainted else None
+    foreign_taints = [{"key": "theirs", "effect": "NoSchedule"}] if tainted else None
     written = {"kubelet": "wrote"}
-    known_to_all = {"metadata": {"labels": written, "annotations": written}, "spec": {"taints": theirs}}
+    known_to_all = {"metadata": {"labels": written, "annotations": written}, "spec": {"taints": foreign_taints}}
     await admin.merge(NODES.path(node), known_to_all)
     uid = (await admin.request("GET", NODES.path(node)))["metadata"]["uid"]
     before = kube.client.calls

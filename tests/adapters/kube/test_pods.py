@@ -55,19 +55,19 @@ async def test_nomination_is_written_next_to_the_scheduler_condition(
     pods = kube_with_optional_rights.pods
     path = PODS.path(unique("expected"), namespace="default")
     body = pod_json(path.rpartition("/")[2], schedulerName="nobody", terminationGracePeriodSeconds=0)
-    made = pod_fact(await admin.request("POST", PODS.path(namespace="default"), body=body))
+    created = pod_fact(await admin.request("POST", PODS.path(namespace="default"), body=body))
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     await admin.merge(f"{path}/status", {"status": {"conditions": [unscheduled]}})
     with pytest.raises(Forbidden, match="pods/status"):
-        await kube.pods.nominate(made, "some-node", now=datetime.now(UTC))
-    assert await pods.nominate(made, "some-node", now=datetime.now(UTC))
+        await kube.pods.nominate(created, "some-node", now=datetime.now(UTC))
+    assert await pods.nominate(created, "some-node", now=datetime.now(UTC))
 
     found = pod_fact(await admin.request("GET", path))
     assert (found.expected_on, found.nominated_node, found.unschedulable) == ("some-node", "", True)
-    other = made.model_copy(update={"uid": "00000000-0000-0000-0000-000000000009"})
+    other = created.model_copy(update={"uid": "00000000-0000-0000-0000-000000000009"})
     assert not await pods.nominate(other, "another", now=datetime.now(UTC))
     await admin.request("DELETE", path)
-    assert not await pods.nominate(made, "another", now=datetime.now(UTC))
+    assert not await pods.nominate(created, "another", now=datetime.now(UTC))
 
 
 async def test_pod_with_another_uid_is_not_deleted(kube: KubeAdapters, admin: KubeClient, node: str) -> None:

@@ -70,8 +70,8 @@ async def test_two_underutilized_nodes_are_consolidated_into_one(product: Instal
     async with product.scope("halves") as scope:
         before = object_names(await make_underutilized_nodes(scope))
         await product.patch(scope.pool_path, {"spec": {"disruption": CONSOLIDATION}})
-        left = await wait_until(lambda: assert_one_remaining(scope, before), seconds=COMMAND_TIMEOUT_SECONDS)
-        (removed,) = {*before} - {left}
+        remaining = await wait_until(lambda: assert_one_remaining(scope, before), seconds=COMMAND_TIMEOUT_SECONDS)
+        (removed,) = {*before} - {remaining}
         await wait_until(lambda: scope.assert_event(removed, "DisruptionTerminating", "Underutilized"))
         await wait_until(lambda: scope.assert_pods_running(2, small_deployment_name(scope)))
         await scope.wait_until_nodes_launched(2)

@@ -111,9 +111,9 @@ async def drift_scope(
     """An EC2NodeClass with `spec` merged into the default one, and its NodePool. Both are deleted at the end."""
     async with product.scope(name, of_class=f"drift-{name}", budget="0", **pool) as scope:
         drift = DriftScope(scope, f"drift-{name}")
-        made = node_class(drift.node_class)
-        made["spec"] |= spec or {}
-        await product.kube.apply(made)
+        original = node_class(drift.node_class)
+        original["spec"] |= spec or {}
+        await product.kube.apply(original)
         try:
             await wait_until(drift.assert_resolved)
             yield drift

@@ -103,11 +103,11 @@ async def test_pause_cancels_a_drain_within_seconds(product: InstalledProduct) -
         async with terminating_pod(scope):
             await scope.scale_deployment(0)
             await wait_until(partial(_assert_draining, scope, handle, name))
-            began = time.monotonic()
+            started_at = time.monotonic()
             await pause(product, Target(pool=scope.name))
             await wait_until(partial(scope.assert_node_not_disrupted, node))
-            took = time.monotonic() - began
-        print(f"the drain was cancelled {took:.1f} s after the pause")
+            elapsed = time.monotonic() - started_at
+        print(f"the drain was cancelled {elapsed:.1f} s after the pause")
         await assert_retained(scope, name, f"NodePool {scope.name} is paused by ann@example.com")
         await resume(product, Target(pool=scope.name))
         await wait_until(partial(scope.assert_nodeclaims_deleted, [name]))

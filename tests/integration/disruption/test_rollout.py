@@ -52,13 +52,13 @@ async def test_failed_replacement_halts_rollout_until_approved(product: Installe
         await _drift_all_nodes(scope)
         plan = await _read_plan_name(scope, "RolloutHalted")
         await wait_until(lambda: scope.assert_instances_alive(2))
-        bought = len(scope.launched_instances())
-        await assert_throughout(partial(_assert_unchanged, scope, old, bought), seconds=30)
+        launched = len(scope.launched_instances())
+        await assert_throughout(partial(_assert_unchanged, scope, old, launched), seconds=30)
         await wait_until(lambda: scope.assert_pods_running(2))
         await _approve(scope, plan)
         await wait_until(partial(scope.assert_nodeclaims_deleted, old), seconds=ROLLOUT_TIMEOUT_SECONDS)
         await wait_until(lambda: scope.assert_event(scope.name, "RolloutFinished"))
-        await scope.wait_until_nodes_launched(bought + 2)
+        await scope.wait_until_nodes_launched(launched + 2)
 
 
 async def _run_nodes_under_policy(scope: ClusterScope, nodes: int, **rollout: Any) -> list[str]:
@@ -72,8 +72,8 @@ async def _drift_all_nodes(scope: ClusterScope) -> None:
 
 
 async def _assert_remaining(scope: ClusterScope, old: list[str], count: int) -> None:
-    left = set(old) & set(object_names(await scope.nodeclaims()))
-    assert len(left) == count, f"{scope.name}: {sorted(left)} of {old} are left"
+    remaining = set(old) & set(object_names(await scope.nodeclaims()))
+    assert len(remaining) == count, f"{scope.name}: {sorted(remaining)} of {old} are left"
 
 
 async def _assert_command_blocked(scope: ClusterScope, text: str) -> None:
@@ -85,10 +85,10 @@ async def _assert_command_blocked(scope: ClusterScope, text: str) -> None:
     assert any(text in one for one in blocked_by), f"{scope.name}: commands are blocked by {blocked_by}"
 
 
-async def _assert_unchanged(scope: ClusterScope, old: list[str], bought: int) -> None:
+async def _assert_unchanged(scope: ClusterScope, old: list[str], launched: int) -> None:
     """No NodeClaim is deleted, and no instance is launched."""
     await scope.assert_nodeclaims_exist(old)
-    assert len(scope.launched_instances()) == bought
+    assert len(scope.launched_instances()) == launched
 
 
 async def _read_plan_name(scope: ClusterScope, reason: str) -> str:

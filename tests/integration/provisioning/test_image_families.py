@@ -56,12 +56,12 @@ async def test_custom_node_joins_with_its_own_user_data(product: InstalledProduc
 async def _assert_joined(product: InstalledProduct, name: str, alias: str, instance_type: str, **spec: Any) -> Object:
     """A pod of the family runs on a Node with one of the class's images. Returns the Node."""
     async with (
-        _class(product, name, alias, spec) as made,
+        _class(product, name, alias, spec) as nodeclass,
         product.scope(name, types=(instance_type,), of_class=name) as scope,
     ):
         (claim,) = await scope.run_pods(1)
         (node,) = await scope.nodes()
-        assert claim["status"]["imageID"] in {image["id"] for image in made["status"]["amis"]}
+        assert claim["status"]["imageID"] in {image["id"] for image in nodeclass["status"]["amis"]}
         assert node["metadata"]["labels"][labels.INSTANCE_TYPE] == instance_type
         assert not any(labels.UNREGISTERED_TAINT_KEY in taint for taint in taint_texts(node))
         return node

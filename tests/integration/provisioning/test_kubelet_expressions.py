@@ -13,9 +13,9 @@ async def test_max_pods_expression_limits_pods_per_node(own_product: DedicatedPr
     """maxPods is eight for two vCPUs, and no DaemonSet runs here, so nine tiny pods need two nodes."""
     await own_product.ensure_worker(AWS_FEATURE_GATES="NodeClassCEL=true")
     async with own_product.scope("expressions", of_class="expressions") as scope:
-        made = node_class("expressions")
-        made["spec"]["kubelet"] = KUBELET
-        await scope.apply_manifest(made)
+        nodeclass = node_class("expressions")
+        nodeclass["spec"]["kubelet"] = KUBELET
+        await scope.apply_manifest(nodeclass)
         await scope.create_deployment(9, containers=[small_container()])
         await wait_until(lambda: scope.assert_pods_running(9))
         claims = await wait_until(lambda: scope.assert_nodes_initialized(2))

@@ -31,8 +31,8 @@ async def test_nodeclaims_of_one_plan_launch_in_few_calls(own_product: Dedicated
         before = count_create_fleet(own_product)
         await own_product.ensure_worker()
         await wait_until(lambda: assert_launched_once(scope, LAUNCHES), seconds=LAUNCH_TIMEOUT_SECONDS)
-        made = count_create_fleet(own_product) - before
-        assert made <= ceil(LAUNCHES / 100), f"{made} calls for {LAUNCHES} instances"
+        call_count = count_create_fleet(own_product) - before
+        assert call_count <= ceil(LAUNCHES / 100), f"{call_count} calls for {LAUNCHES} instances"
 
 
 async def test_nodeclaims_created_at_once_launch_in_few_calls(own_product: DedicatedProduct) -> None:
@@ -45,8 +45,8 @@ async def test_nodeclaims_created_at_once_launch_in_few_calls(own_product: Dedic
         # # On a busy machine the worker observes the last NodeClaims long after the first.
         await own_product.ensure_worker(BATCH_IDLE_DURATION="5s", BATCH_MAX_DURATION="2m")
         await wait_until(lambda: assert_launched_once(scope, LAUNCHES), seconds=LAUNCH_TIMEOUT_SECONDS)
-        made = count_create_fleet(own_product) - before
-        assert made <= ceil(LAUNCHES / 100), f"{made} calls for {LAUNCHES} instances"
+        call_count = count_create_fleet(own_product) - before
+        assert call_count <= ceil(LAUNCHES / 100), f"{call_count} calls for {LAUNCHES} instances"
 
 
 async def test_nodeclaims_deleted_during_the_batch_window_complete_at_once(

@@ -48,8 +48,8 @@ async def test_pods_of_a_rejected_nodeclaim_are_replanned_at_once(
             await scope.create_deployment(1, nodeSelector={}, affinity=either_nodepool(scope.name, other))
             await wait_until(lambda: scope.assert_pods_running(1))
             after_rejection = events_since_rejection(await history(own_product), scope)
-            took = after_rejection[-1].event_time.ToDatetime() - after_rejection[0].event_time.ToDatetime()
-            print(f"from the rejection to the next plan: {took.total_seconds():.2f} s")
+            elapsed = after_rejection[-1].event_time.ToDatetime() - after_rejection[0].event_time.ToDatetime()
+            print(f"from the rejection to the next plan: {elapsed.total_seconds():.2f} s")
             assert not [one for one in after_rejection if one.HasField("timer_started_event_attributes")], (
                 "a batch window passed"
             )

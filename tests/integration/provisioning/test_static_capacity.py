@@ -27,8 +27,8 @@ async def test_static_pool_has_the_scaled_number_of_nodes(own_product: Dedicated
         await scope.wait_until_nodes_launched(4)
         busy = await _node_of_the_pod(scope)
         await _scale(scope, 1)
-        left = await wait_until(lambda: scope.assert_nodes_initialized(1))
-        assert left[0]["status"]["nodeName"] == busy, "empty nodes are deleted first"
+        remaining = await wait_until(lambda: scope.assert_nodes_initialized(1))
+        assert remaining[0]["status"]["nodeName"] == busy, "empty nodes are deleted first"
         await wait_until(lambda: scope.assert_instances_alive(1))
         await _scale(scope, 9)
         await wait_until(partial(_assert_created, scope, 2))

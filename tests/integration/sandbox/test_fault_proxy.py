@@ -35,8 +35,8 @@ async def proxied(cluster: Sandbox) -> AsyncIterator[KubeApi]:
 
 async def test_proxy_forwards_requests_without_rules(proxied: KubeApi, api: KubeApi) -> None:
     name = "passed-on"
-    made = await proxied.request("POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {"text": "ä" * 300_000}})
-    assert await api.request("GET", f"{CONFIG_MAPS}/{name}") == made
+    created = await proxied.request("POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {"text": "ä" * 300_000}})
+    assert await api.request("GET", f"{CONFIG_MAPS}/{name}") == created
     with pytest.raises(ApiError) as conflict:
         await proxied.request("POST", CONFIG_MAPS, {"metadata": {"name": name}})
     assert conflict.value.status == 409
@@ -84,9 +84,9 @@ async def test_rule_applies_only_inside_its_block(proxied: KubeApi, faults: Faul
 
 async def test_delayed_request_succeeds_later(proxied: KubeApi, faults: Faults) -> None:
     faults.add(Delay(0.3), times=1)
-    began = time.monotonic()
+    started_at = time.monotonic()
     await proxied.request("GET", PODS)
-    assert time.monotonic() - began >= 0.3
+    assert time.monotonic() - started_at >= 0.3
 
 
 async def test_cut_request_has_no_effect(proxied: KubeApi, api: KubeApi, faults: Faults) -> None:

@@ -32,7 +32,7 @@ from tests.support.product.eventually import TIMEOUT_SECONDS
 Object = dict[str, Any]
 NominatePods = Callable[[Sequence[Object]], Awaitable[None]]
 NOW = datetime(2100, 1, 1, tzinfo=UTC)
-PODS_MADE = 300
+POD_COUNT = 300
 MAX_UNBOUND_SHARE = 0.02
 """Share of pods not bound in the first round: 0 to 4 of 300 in 19 runs, and 15 without nominations."""
 ROUNDS = 2
@@ -49,7 +49,7 @@ async def pods(cluster: Sandbox) -> AsyncIterator[KubePods]:
 
 
 async def test_kube_scheduler_binds_planned_pods(cluster: Sandbox, api: KubeApi, pods: KubePods) -> None:
-    inputs = make_scenario("diverse", PODS_MADE)
+    inputs = make_scenario("diverse", POD_COUNT)
     types = {one.name: one for one in inputs.types}
     for number, zone in enumerate(("us-west-2a", "us-west-2b")):
         offering = next(o for o in types["m7i.2xlarge"].offerings if (o.zone, o.capacity_type) == (zone, ON_DEMAND))
@@ -75,7 +75,7 @@ async def test_kube_scheduler_binds_planned_pods(cluster: Sandbox, api: KubeApi,
             break
     found = f"{nodes} nodes at {price:.3f} $/h, not bound after each round: {unbound_by_round}"
     print(found)
-    assert len(unbound_by_round[0]) <= MAX_UNBOUND_SHARE * PODS_MADE, found
+    assert len(unbound_by_round[0]) <= MAX_UNBOUND_SHARE * POD_COUNT, found
     assert unbound_by_round[-1] == [], found
 
 

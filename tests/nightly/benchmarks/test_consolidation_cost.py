@@ -17,16 +17,16 @@ def test_cluster_costs_no_more_than_after_karpenters_consolidation(kind: str, se
 
 
 def test_karpenter_model_stops_when_no_command_saves_money() -> None:
-    made = generate_cluster(20, seed=3)
-    before = made.total_price()
-    assert Karpenter(made).consolidate() > 0
-    assert made.total_price() < before and Karpenter(made).consolidate() == 0
+    generated = generate_cluster(20, seed=3)
+    before = generated.total_price()
+    assert Karpenter(generated).consolidate() > 0
+    assert generated.total_price() < before and Karpenter(generated).consolidate() == 0
 
 
 def test_commands_keep_every_pod() -> None:
-    made = generate_cluster(40, spread=True)
-    pods = {pod.uid for found in made.pods.values() for pod in found}
-    for command in made.state().disrupt(DisruptionRequest(now=NOW)).commands:
-        made.carry_out(command)
-    assert {pod.uid for found in made.pods.values() for pod in found} == pods
-    assert all(pod.node_name == name for name, found in made.pods.items() for pod in found)
+    generated = generate_cluster(40, spread=True)
+    pods = {pod.uid for found in generated.pods.values() for pod in found}
+    for command in generated.state().disrupt(DisruptionRequest(now=NOW)).commands:
+        generated.carry_out(command)
+    assert {pod.uid for found in generated.pods.values() for pod in found} == pods
+    assert all(pod.node_name == name for name, found in generated.pods.items() for pod in found)

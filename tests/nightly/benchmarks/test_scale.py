@@ -27,12 +27,12 @@ def test_cpu_of_a_child_counts_for_its_parent_also_after_its_end() -> None:
     child = subprocess.Popen([sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert child.stdout is not None and child.stdout.readline() == b"burnt\n"
     assert child.pid in children_of(os.getpid())
-    both = measure_usage({"me": [os.getpid()], "child": [child.pid]})
-    assert both["child"].cpu >= 0.25
-    assert both["me"].cpu >= own_usage.cpu + both["child"].cpu
-    assert both["me"].rss > both["child"].rss > 1_000_000
+    usage = measure_usage({"me": [os.getpid()], "child": [child.pid]})
+    assert usage["child"].cpu >= 0.25
+    assert usage["me"].cpu >= own_usage.cpu + usage["child"].cpu
+    assert usage["me"].rss > usage["child"].rss > 1_000_000
     child.communicate(b"\n")
-    assert measure_usage({"me": [os.getpid()]})["me"].cpu >= both["me"].cpu
+    assert measure_usage({"me": [os.getpid()]})["me"].cpu >= usage["me"].cpu
 
 
 def test_usage_of_a_missing_process_is_zero() -> None:

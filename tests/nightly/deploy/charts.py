@@ -13,7 +13,7 @@ from tests.support.paths import ROOT
 CHART = ROOT / "deploy" / "charts" / "tenure"
 CRD_CHART = ROOT / "deploy" / "charts" / "tenure-crds"
 VALUES = Path(__file__).parent / "values"
-LEAST_VALUES, CLOUD_VALUES, ALL_VALUES = (VALUES / f"{name}.yaml" for name in ("least", "cloud", "all"))
+MINIMAL_VALUES, CLOUD_VALUES, ALL_VALUES = (VALUES / f"{name}.yaml" for name in ("least", "cloud", "all"))
 BUILD_SECONDS = 1200
 """For the first test on a new machine, which builds Helm."""
 Document = dict[str, Any]
@@ -24,7 +24,7 @@ def run_helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def render_chart(
-    values: Path = LEAST_VALUES, *more: str, chart: Path = CHART, namespace: str = "tenure"
+    values: Path = MINIMAL_VALUES, *more: str, chart: Path = CHART, namespace: str = "tenure"
 ) -> list[Document]:
     """The documents that an installation of the release `tenure` applies. `more`: flags of Helm."""
     result = run_helm("template", "tenure", chart, "--namespace", namespace, "--values", values, *more)
@@ -41,7 +41,7 @@ def render_crds(chart: Path = CRD_CHART) -> tuple[Document, ...]:
 
 def rejection_message(*flags: str) -> str:
     """Helm's error for the least values with these flags, which it must reject."""
-    result = run_helm("template", "tenure", CHART, "--values", LEAST_VALUES, *flags)
+    result = run_helm("template", "tenure", CHART, "--values", MINIMAL_VALUES, *flags)
     assert result.returncode != 0, f"accepted: {flags}"
     return result.stderr
 

@@ -18,7 +18,7 @@ from tests.nightly.deploy.charts import (
     CHART,
     CLOUD_VALUES,
     CRD_CHART,
-    LEAST_VALUES,
+    MINIMAL_VALUES,
     Document,
     environment_of,
     pod_of,
@@ -34,7 +34,7 @@ from worker import GRACE
 
 pytestmark = pytest.mark.timeout(BUILD_SECONDS)
 UNMANAGED = {"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}
-OURS = ("helm.sh/", "app.kubernetes.io/")
+HELM_LABELS = ("helm.sh/", "app.kubernetes.io/")
 RIGHTS = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount", "Namespace")
 INSTALL = (ROOT / "docs" / "install.md").read_text()
 WORKERS_PER_PROCESS = 3
@@ -46,13 +46,13 @@ def without_helm_labels(documents: list[Document]) -> dict[tuple[str, str, str],
     found = {}
     for one in documents:
         meta = dict(one["metadata"])
-        labels = {name: value for name, value in meta.pop("labels", {}).items() if not name.startswith(OURS)}
+        labels = {name: value for name, value in meta.pop("labels", {}).items() if not name.startswith(HELM_LABELS)}
         key = (one["kind"], meta.get("namespace", ""), meta["name"])
         found[key] = {**one, "metadata": meta | ({"labels": labels} if labels else {})}
     return found
 
 
-@pytest.mark.parametrize("values", [LEAST_VALUES, CLOUD_VALUES, ALL_VALUES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("values", [MINIMAL_VALUES, CLOUD_VALUES, ALL_VALUES], ids=lambda path: path.stem)
 def test_chart_has_no_lint_error(values: Path) -> None:
     result = run_helm("lint", "--strict", CHART, "--values", values)
     assert result.returncode == 0, result.stdout
@@ -72,11 +72,11 @@ def test_chart_has_the_shipped_rbac() -> None:
 @pytest.mark.parametrize("setting", OPTIONAL_RBAC)
 def test_setting_grants_its_optional_right(setting: str) -> None:
     flags = ("--set", f"settings.{setting.upper()}=true")
-    rendered = without_helm_labels([one for one in render_chart(LEAST_VALUES, *flags) if one["kind"] in RIGHTS])
+    rendered = without_helm_labels([one for one in render_chart(MINIMAL_VALUES, *flags) if one["kind"] in RIGHTS])
     shipped = without_helm_labels(rbac_documents([setting]))
     del shipped["Namespace", "", "tenure"]
     assert rendered == shipped and len(shipped) == len(rbac_documents()) + 1
-    without = render_chart(LEAST_VALUES, *flags, "--set", "rbac.create=false")
+    without = render_chart(MINIMAL_VALUES, *flags, "--set", "rbac.create=false")
     assert not [one for one in without if one["kind"].startswith("ClusterRole")]
 
 
@@ -101,7 +101,7 @@ def test_crd_chart_has_the_shipped_crds_and_keeps_them() -> None:
         assert chart == one
 
 
-@pytest.mark.parametrize("values", [LEAST_VALUES, ALL_VALUES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("values", [MINIMAL_VALUES, ALL_VALUES], ids=lambda path: path.stem)
 def test_worker_is_not_scheduled_on_managed_nodes(values: Path) -> None:
     """Terms are ORed, so each needs the expression."""
     affinity = pod_of(render_chart(values))["affinity"]["nodeAffinity"]
@@ -129,7 +129,7 @@ def test_grace_period_suffices_to_stop_all_workers() -> None:
     assert pod_of(render_chart())["terminationGracePeriodSeconds"] > least > WORKERS_PER_PROCESS * GRACE.total_seconds()
 
 
-@pytest.mark.parametrize("values", [LEAST_VALUES, ALL_VALUES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("values", [MINIMAL_VALUES, ALL_VALUES], ids=lambda path: path.stem)
 async def test_probes_use_the_ports_and_paths_of_the_worker(values: Path) -> None:
     documents = render_chart(values)
     (container,) = pod_of(documents)["containers"]
@@ -159,7 +159,7 @@ MONITORING = "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=prometheu
     ids=lambda one: one[:24],
 )
 def test_value_exposes_the_metrics_port(flag: str) -> None:
-    documents = render_chart(LEAST_VALUES, "--set", flag)
+    documents = render_chart(MINIMAL_VALUES, "--set", flag)
     (port,) = single_document(documents, "Service")["spec"]["ports"]
     (rule,) = single_document(documents, "NetworkPolicy")["spec"]["ingress"]
     assert (port["port"], port["targetPort"], rule["ports"]) == (8080, "http-metrics", [{"port": "http-metrics"}])
@@ -167,14 +167,14 @@ def test_value_exposes_the_metrics_port(flag: str) -> None:
 
 
 def test_metrics_port_is_not_exposed_by_default() -> None:
-    documents = render_chart(LEAST_VALUES)
+    documents = render_chart(MINIMAL_VALUES)
     assert not [one for one in documents if one["kind"] == "Service"]
     policy = single_document(documents, "NetworkPolicy")["spec"]
     assert (policy["policyTypes"], policy["ingress"]) == (["Ingress", "Egress"], [])
 
 
 def test_metrics_port_0_removes_the_container_port() -> None:
-    documents = render_chart(LEAST_VALUES, "--set", "settings.METRICS_PORT=0")
+    documents = render_chart(MINIMAL_VALUES, "--set", "settings.METRICS_PORT=0")
     (container,) = pod_of(documents)["containers"]
     assert [one["name"] for one in container["ports"]] == ["http-health"]
     assert load_with(environment_of(documents)).metrics_port == 0
@@ -208,9 +208,9 @@ def test_every_setting_is_a_value_with_the_same_default(tmp_path: Path) -> None:
     defaults |= {"FEATURE_GATES": GATES, "AWS_FEATURE_GATES": AWS_GATES}
     more = tmp_path / "defaults.yaml"
     more.write_text(yaml.safe_dump({"settings": defaults}))
-    variables = environment_of(render_chart(LEAST_VALUES, "--values", str(more)))
+    variables = environment_of(render_chart(MINIMAL_VALUES, "--values", str(more)))
     assert set(variables) - NOT_VALUES == names
-    assert load_with(variables) == load_with(environment_of(render_chart(LEAST_VALUES)))
+    assert load_with(variables) == load_with(environment_of(render_chart(MINIMAL_VALUES)))
 
 
 def test_secrets_are_referenced_and_not_rendered() -> None:
@@ -237,7 +237,7 @@ DIGEST = "sha256:0123456789abcdef" + 48 * "0"
     [("image.tag=v7", "v7"), (f"image.digest={DIGEST}", "0123456789ab"), ("workerVersioning=false", None)],
 )
 def test_build_id_derives_from_the_image(flag: str, build: str | None) -> None:
-    documents = render_chart(LEAST_VALUES, "--set", flag)
+    documents = render_chart(MINIMAL_VALUES, "--set", flag)
     assert environment_of(documents).get("TEMPORAL_WORKER_BUILD_ID") == build
 
 

@@ -17,7 +17,7 @@ from tests.nightly.deploy.charts import (
     CHART,
     CLOUD_VALUES,
     CRD_CHART,
-    LEAST_VALUES,
+    MINIMAL_VALUES,
     Document,
     render_chart,
     render_crds,
@@ -54,14 +54,14 @@ async def api(sandbox: Sandbox) -> AsyncIterator[KubeApi]:
     """An admin client, with a namespace that enforces the restricted pod security level, and the operator's CRDs."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
-    made = [namespace, *(permissive_crd(*one) for one in OPERATORS)]
+    objects = [namespace, *(permissive_crd(*one) for one in OPERATORS)]
     async with sandbox.cluster.client() as client:
-        for document in made:
+        for document in objects:
             await apply(client, document, dry_run=False)
         try:
             yield client
         finally:
-            for document in made:
+            for document in objects:
                 await client.request("DELETE", await client.path_of(document))
 
 
@@ -70,7 +70,7 @@ async def apply(api: KubeApi, document: Document, *, dry_run: bool = True) -> An
     return await api.request("PATCH", f"{await api.path_of(document)}?{query}", document, APPLY)
 
 
-@pytest.mark.parametrize("values", [LEAST_VALUES, CLOUD_VALUES, ALL_VALUES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("values", [MINIMAL_VALUES, CLOUD_VALUES, ALL_VALUES], ids=lambda path: path.stem)
 async def test_server_accepts_all_documents_of_the_chart(api: KubeApi, values: Path) -> None:
     documents = render_chart(values, namespace=NAMESPACE)
     assert len(documents) > 14
@@ -79,7 +79,7 @@ async def test_server_accepts_all_documents_of_the_chart(api: KubeApi, values: P
         assert response["metadata"]["name"] == document["metadata"]["name"]
 
 
-@pytest.mark.parametrize("values", [LEAST_VALUES, CLOUD_VALUES, ALL_VALUES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("values", [MINIMAL_VALUES, CLOUD_VALUES, ALL_VALUES], ids=lambda path: path.stem)
 async def test_pods_are_admitted_at_the_restricted_level(api: KubeApi, values: Path) -> None:
     documents = render_chart(values, namespace=NAMESPACE)
     template = single_document(documents, "Deployment")["spec"]["template"]

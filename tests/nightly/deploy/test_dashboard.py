@@ -22,18 +22,18 @@ def test_grafana_schema_has_every_field() -> None:
     assert find_unknown_fields(DASHBOARD, json.loads(JSONEncoder().encode(read))) == []
 
 
-def find_unknown_fields(ours: Any, theirs: Any, where: str = "") -> list[str]:
-    """Paths of fields that only `ours` has."""
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        both = sorted(ours.keys() & theirs.keys())
-        inside = [found for key in both for found in find_unknown_fields(ours[key], theirs[key], f"{where}/{key}")]
-        return [*(f"{where}/{key}" for key in ours.keys() - theirs.keys()), *inside]
-    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-        pairs = enumerate(zip(ours, theirs, strict=True))
+def find_unknown_fields(sent: Any, accepted: Any, where: str = "") -> list[str]:
+    """Paths of fields that only `sent` has."""
+    if isinstance(sent, dict) and isinstance(accepted, dict):
+        shared = sorted(sent.keys() & accepted.keys())
+        inside = [found for key in shared for found in find_unknown_fields(sent[key], accepted[key], f"{where}/{key}")]
+        return [*(f"{where}/{key}" for key in sent.keys() - accepted.keys()), *inside]
+    if isinstance(sent, list) and isinstance(accepted, list) and len(sent) == len(accepted):
+        pairs = enumerate(zip(sent, accepted, strict=True))
         return [
             found for number, (one, other) in pairs for found in find_unknown_fields(one, other, f"{where}/{number}")
         ]
-    return [] if ours == theirs else [where]
+    return [] if sent == accepted else [where]
 
 
 def test_prometheus_accepts_every_query(tmp_path: Path) -> None:

@@ -74,21 +74,21 @@ class Batch:
 
     async def _assert_deleted(self, paths: dict[HostileObject, str]) -> None:
         found = await asyncio.gather(*map(self.product.find, paths.values()))
-        left = [str(one) for one, there in zip(paths, found, strict=True) if there is not None]
-        assert not left, f"cannot be deleted: {left}"
+        existing = [str(one) for one, metadata in zip(paths, found, strict=True) if metadata is not None]
+        assert not existing, f"cannot be deleted: {existing}"
 
 
 async def check_ordinary_pod(product: InstalledProduct, name: str) -> Check:
     """An ordinary pod gets its node, and the node drains, each within the timeout of `wait_until`."""
     async with product.scope(name, after="Never") as scope:
-        began = time.monotonic()
+        created_at = time.monotonic()
         await scope.create_deployment(1)
         await wait_until(lambda: scope.assert_pods_running(1))
-        started = time.monotonic()
+        running_at = time.monotonic()
         (claim,) = object_names(await scope.nodeclaims())
         await product.delete(f"/apis/karpenter.sh/v1/nodeclaims/{claim}")
         await wait_until(lambda: _assert_replaced(scope, claim))
-        return Check(started - began, time.monotonic() - started)
+        return Check(running_at - created_at, time.monotonic() - running_at)
 
 
 async def _assert_replaced(scope: ClusterScope, claim: str) -> None:

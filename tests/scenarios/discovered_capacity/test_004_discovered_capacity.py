@@ -201,6 +201,6 @@ async def _assert_one_template_for_each(scope: ClusterScope, images: set[str]) -
     """The NodePool has one launch template per image, once those of class validation are deleted. Other tests run at
     the same time, some with the same images.
     """
-    made = await ExternalAws(scope.product).launch_templates(scope.name)
-    found = await scope.product.launch_template_images(list(made.values()))
+    created = await ExternalAws(scope.product).launch_templates(scope.name)
+    found = await scope.product.launch_template_images(list(created.values()))
     assert sorted(found.values()) == sorted(images), f"launch templates of {found}"

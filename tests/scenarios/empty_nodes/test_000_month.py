@@ -54,8 +54,8 @@ async def _run_month(month: Month) -> EmptyNodeMonitor:
     ends = await month.current_time() + DURATION
     for number in range(steps):
         await month.step(due=(number + 1) * FAULTS_A_STEP)
-        left = (ends - await month.current_time()) / (steps - number)
-        await month.advance(max(left * month.dice.uniform(0.2, 1.8), timedelta(0)), monitor.check)
+        step_length = (ends - await month.current_time()) / (steps - number)
+        await month.advance(max(step_length * month.dice.uniform(0.2, 1.8), timedelta(0)), monitor.check)
         await month.wait_until_settled()
         await monitor.check()
         if number % 10 == 0:

@@ -201,10 +201,10 @@ async def test_drain_starts_in_its_window_across_a_clock_change(
         for _ in range(3):
             await restart_workers(workers, skipping, timedelta(minutes=20), fake, handle)
             assert await is_in_phase(handle, Phase.READY)
-        began = (await read_drain_start(fake, skipping, handle)).astimezone(BERLIN)
-        assert began.weekday() == 6
-        assert began.hour in (2, 3)
-        assert began < now + timedelta(days=6, hours=11)
+        drain_start = (await read_drain_start(fake, skipping, handle)).astimezone(BERLIN)
+        assert drain_start.weekday() == 6
+        assert drain_start.hour in (2, 3)
+        assert drain_start < now + timedelta(days=6, hours=11)
 
 
 def _sunday(change: datetime) -> datetime:

@@ -26,8 +26,8 @@ def create_stack(product: InstalledProduct, queue: str, **parameters: str) -> st
         Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in parameter_values.items()],
         Capabilities=["CAPABILITY_IAM"],
     )
-    [made] = cloudformation.describe_stacks(StackName=name)["Stacks"]
-    outputs = {one["OutputKey"]: one["OutputValue"] for one in made["Outputs"]}
+    [created] = cloudformation.describe_stacks(StackName=name)["Stacks"]
+    outputs = {one["OutputKey"]: one["OutputValue"] for one in created["Outputs"]}
     assert outputs["QueueName"] == queue
     url: str = product.admin_client("sqs").get_queue_url(QueueName=queue)["QueueUrl"]
     return url

@@ -51,10 +51,10 @@ async def test_launch_times_out_after_5_minutes_and_registration_after_15(
     outcome = await (await fake.start(claim, expected=ExpectedDurations(default=UNKNOWN_DURATIONS))).result()
     assert outcome.reason == reason and reason in fake.events.reasons_for("a")
     assert claim.metadata.creation_timestamp
-    took = (
+    elapsed = (
         next(step.at for step in outcome.history if step.phase is Phase.TERMINATION) - claim.metadata.creation_timestamp
     )
-    assert timedelta(minutes=minutes) <= took < timedelta(minutes=minutes) + SLACK
+    assert timedelta(minutes=minutes) <= elapsed < timedelta(minutes=minutes) + SLACK
     assert fake.claims.found == {} and fake.instances.running == {}
 
 

@@ -64,12 +64,12 @@ async def test_returning_startup_taint_counts_after_the_grace_period(
     async with product.scope("001-c", after="120s", startup_taints=[AGENT]) as scope:
         claim, node = await _run_pod_on_initialized_node(scope)
         await _change_taints(scope, node, added=AGENT)
-        began = _parse_time(
+        started_at = _parse_time(
             (await wait_until(lambda: _read_intervals(scope, claim, bool))).rpartition(" ")[2].rstrip("/")
         )
         await _replace_pod(scope)
         second = await wait_until(lambda: scope.assert_newest_nodeclaim(2))
-        assert await _created_at(scope, second) - began >= timedelta(seconds=GRACE)
+        assert await _created_at(scope, second) - started_at >= timedelta(seconds=GRACE)
         await wait_until(lambda: scope.assert_event(claim, "NotReadyGraceOver", node, AGENT["key"]))
         await _change_taints(
             scope, await wait_until(partial(_assert_node_waits_for_agent, scope, second)), removed=AGENT

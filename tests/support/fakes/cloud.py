@@ -182,7 +182,7 @@ class FakeFleet(FaultInjectable):
         self.capacity -= launched
         start = max(self.created_count, len(self.instances.running) + len(self.instances.terminated))
         self.created_count = start + launched
-        made = [
+        launches = [
             FleetInstance(
                 instance_id=f"i-{start + number:04d}",
                 instance_type=type_,
@@ -193,7 +193,7 @@ class FakeFleet(FaultInjectable):
             )
             for number in range(launched)
         ]
-        for one in made:
+        for one in launches:
             self.instances.running[one.instance_id] = InstanceFacts(instance_id=one.instance_id, state="running")
         missing = FleetError(
             code="InsufficientInstanceCapacity",
@@ -203,7 +203,7 @@ class FakeFleet(FaultInjectable):
             capacity_type="on-demand",
             insufficient=True,
         )
-        return FleetResult(instances=tuple(made), errors=(missing,) if launched < count else ())
+        return FleetResult(instances=tuple(launches), errors=(missing,) if launched < count else ())
 
     async def describe(
         self,

@@ -29,8 +29,14 @@ class FakeRollouts(FaultInjectable):
     """Timestamps of restarts that had an effect."""
 
     def add(self, pod: str, **fields: Any) -> None:
-        made = {"namespace": "default", "name": pod, "uid": f"uid-deployment-{pod}", "replicas": 1, "surges": True}
-        self.found[pod] = DeploymentRollout.model_validate({**made, **fields})
+        rollout = {
+            "namespace": "default",
+            "name": pod,
+            "uid": f"uid-deployment-{pod}",
+            "replicas": 1,
+            "surges": True,
+        }
+        self.found[pod] = DeploymentRollout.model_validate({**rollout, **fields})
 
     async def find_for_pod(self, pod: DrainPod) -> DeploymentRollout | None:
         return self.found.get(pod.name)

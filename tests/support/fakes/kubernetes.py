@@ -83,9 +83,9 @@ class FakeNodeClaims(FakeAnnotated):
 
     async def create(self, claim: NodeClaim) -> NodeClaim:
         """Completes the object as the API server does; an existing object stays unchanged."""
-        name, made = claim.metadata.name, claim.to_object()
-        made["metadata"] = {"uid": f"uid-{name}", "creationTimestamp": BORN.isoformat(), **made["metadata"]}
-        self.found.setdefault(name, {"status": {"conditions": []}, **made})
+        name, created = claim.metadata.name, claim.to_object()
+        created["metadata"] = {"uid": f"uid-{name}", "creationTimestamp": BORN.isoformat(), **created["metadata"]}
+        self.found.setdefault(name, {"status": {"conditions": []}, **created})
         return self._read(name)
 
     async def ensure_finalizer(self, name: str, uid: str) -> bool:

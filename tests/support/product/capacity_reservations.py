@@ -111,15 +111,17 @@ async def reservation_scope(
     """`reservation`: arguments of the stand-in's `make_reservation`."""
     of_class = f"t{row.replace('-', '')}-class"
     tags = {OF: of_class}
-    made = [product.aws.make_reservation(of_type, zone, count=count, tags=tags, **reservation) for zone in ZONES]
+    reservations = [
+        product.aws.make_reservation(of_type, zone, count=count, tags=tags, **reservation) for zone in ZONES
+    ]
     manifest = node_class(of_class)
     manifest["spec"]["capacityReservationSelectorTerms"] = [{"tags": tags}]
     await product.kube.apply(manifest)
     try:
         async with product.scope(row, types=[of_type], capacity_type=EITHER, of_class=of_class) as scope:
-            yield ReservationScope(product, scope, of_class, made)
+            yield ReservationScope(product, scope, of_class, reservations)
     finally:
         await product.delete(EC2_NODE_CLASSES.path(of_class))
-        for one in made:
+        for one in reservations:
             if product.aws.list_reservations()[one]["state"] == "active":
                 product.aws.cancel_reservation(one)

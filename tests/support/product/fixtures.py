@@ -46,10 +46,10 @@ def plan(request: pytest.FixtureRequest) -> Plan:
 
 @pytest.fixture(scope="session")
 def sandbox(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    with Sandbox(tmp_path_factory.mktemp("sandbox"), plan=plan) as own:
-        yield own
-        own.check()
-        processes = own.processes
+    with Sandbox(tmp_path_factory.mktemp("sandbox"), plan=plan) as dedicated:
+        yield dedicated
+        dedicated.check()
+        processes = dedicated.processes
     assert [process.name for process in processes if process.is_running] == []
 
 
@@ -64,10 +64,10 @@ async def shared_product(request: pytest.FixtureRequest) -> AsyncIterator[Instal
     """In a run with --kill-seed, a sandbox of this xdist worker, so that the kill affects no other test."""
     async with AsyncExitStack() as stack:
         if request.config.getoption("--kill-seed") is not None:
-            own = await stack.enter_async_context(DedicatedProduct(request.getfixturevalue("sandbox")))
-            await own.ensure_worker(**settings.KILLED)
-            yield own
-            await own.stop_workers()
+            dedicated = await stack.enter_async_context(DedicatedProduct(request.getfixturevalue("sandbox")))
+            await dedicated.ensure_worker(**settings.KILLED)
+            yield dedicated
+            await dedicated.stop_workers()
             return
         shared: SharedSandbox = request.getfixturevalue("shared_sandbox")
         request.getfixturevalue("exclusive_tests_done")

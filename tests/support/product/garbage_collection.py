@@ -98,7 +98,7 @@ class ExternalAws:
         instance_tags = (
             nodepool_tags | {labels.TAG_EKS_CLUSTER_NAME: cluster, f"kubernetes.io/cluster/{cluster}": "owned"} | tags
         )
-        made = self.ec2.run_instances(
+        response = self.ec2.run_instances(
             ImageId=model["ImageId"],
             InstanceType=model["InstanceType"],
             SubnetId=model["SubnetId"],
@@ -107,7 +107,7 @@ class ExternalAws:
             MaxCount=1,
             TagSpecifications=[{"ResourceType": "instance", "Tags": tag_list(instance_tags)}],
         )
-        return str(made["Instances"][0]["InstanceId"])
+        return str(response["Instances"][0]["InstanceId"])
 
     def _describe_instance(self, instance_id: str) -> dict[str, Any]:
         (reservation,) = self.ec2.describe_instances(InstanceIds=[instance_id])["Reservations"]

@@ -158,11 +158,11 @@ class KarpenterConversion:
         claims = await self.scope.nodeclaims()
         await self._delete_workflows(claims)
         await self._annotate_nodepool_and_nodeclass()
-        made = []
+        objects = []
         for number, claim in enumerate(claims):
-            made.append(await self._convert_nodeclaim(claim, f"{self.scope.name}-x7k{number}q"))
+            objects.append(await self._convert_nodeclaim(claim, f"{self.scope.name}-x7k{number}q"))
         await asyncio.to_thread(self._create_launch_template, claims[0]["status"]["imageID"])
-        return made
+        return objects
 
     async def _delete_workflows(self, claims: list[Object]) -> None:
         """Delete all workflows of the scope."""
@@ -199,7 +199,7 @@ class KarpenterConversion:
         """Create Karpenter's NodeClaim for the same instance, make it the Node's owner, and delete Tenure's."""
         old, node = claim["metadata"]["name"], NODES.path(claim["status"]["nodeName"])
         pool = await self.product.kube.request("GET", self.scope.pool_path)
-        made = await self.product.kube.request(
+        created = await self.product.kube.request(
             "POST",
             NODE_CLAIMS.path(),
             {
@@ -220,7 +220,7 @@ class KarpenterConversion:
         status = {key: claim["status"][key] for key in status_fields}
         await self._patch_status(NODE_CLAIMS.path(name), {**status, "conditions": _conditions()})
         await self._annotate(node, await self.product.kube.request("GET", node), self._karpenter_annotations())
-        await self.product.patch(node, {"metadata": {"ownerReferences": [_owner_reference(made)]}})
+        await self.product.patch(node, {"metadata": {"ownerReferences": [_owner_reference(created)]}})
         await self.product.patch(NODE_CLAIMS.path(old), {"metadata": {"finalizers": None}})
         await self.product.delete(NODE_CLAIMS.path(old))
         instance = claim["status"]["providerID"].rpartition("/")[2]

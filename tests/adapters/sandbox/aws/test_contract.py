@@ -10,11 +10,11 @@ from tests.support.sandbox.aws.kit import FakeAwsClient, instance_ids, raises_co
 
 def test_security_groups_are_filtered_and_paged(kit: FakeAwsClient) -> None:
     vpc = kit.subnets()[0]["VpcId"]
-    made = [
+    groups = [
         kit.ec2.create_security_group(GroupName=f"g{number}", Description="x", VpcId=vpc)["GroupId"]
         for number in range(7)
     ]
-    kit.ec2.create_tags(Resources=made, Tags=[{"Key": "team", "Value": "x"}])
+    kit.ec2.create_tags(Resources=groups, Tags=[{"Key": "team", "Value": "x"}])
 
     def found(name: str, *values: str) -> list[str]:
         pages = kit.ec2.get_paginator("describe_security_groups").paginate(
@@ -22,8 +22,8 @@ def test_security_groups_are_filtered_and_paged(kit: FakeAwsClient) -> None:
         )
         return sorted(group["GroupId"] for page in pages for group in page["SecurityGroups"])
 
-    assert found("tag:team", "x") == found("tag-key", "team") == found("group-id", *made) == sorted(made)
-    assert found("group-name", "g1") == [made[1]]
+    assert found("tag:team", "x") == found("tag-key", "team") == found("group-id", *groups) == sorted(groups)
+    assert found("group-name", "g1") == [groups[1]]
     assert found("tag:team", "y") == []
 
 

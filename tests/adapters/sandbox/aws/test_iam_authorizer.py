@@ -204,14 +204,14 @@ def test_passing_another_role_is_denied(worker: WorkerClient, kit: FakeAwsClient
 
 
 def test_foreign_instance_cannot_be_terminated_or_tagged(worker: WorkerClient, kit: FakeAwsClient) -> None:
-    (theirs,) = kit.launch_instances()
+    (foreign,) = kit.launch_instances()
     for call, request in (
-        (worker.ec2.terminate_instances, {"InstanceIds": [theirs]}),
-        (worker.ec2.create_tags, {"Resources": [theirs], "Tags": tags_of({"Name": "mine"})}),
+        (worker.ec2.terminate_instances, {"InstanceIds": [foreign]}),
+        (worker.ec2.create_tags, {"Resources": [foreign], "Tags": tags_of({"Name": "mine"})}),
     ):
         with raises_code("UnauthorizedOperation"):
             call(**request)
-    assert kit.describe_instance(theirs)["State"]["Name"] == "pending"
+    assert kit.describe_instance(foreign)["State"]["Name"] == "pending"
 
 
 def test_ownership_tags_cannot_be_changed_later(worker: WorkerClient) -> None:

@@ -29,7 +29,7 @@ async def simulator(cluster: Sandbox, cloud: Cloud) -> AsyncIterator[Simulator]:
 async def test_node_set_to_unknown_becomes_ready_again(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
     name = cloud.put(1)
     await wait_until_ready(api, name)
-    lost = {"status": {"conditions": [LOST]}}
-    patched = await api.request("PATCH", f"/api/v1/nodes/{name}/status", lost, STRATEGIC)
+    patch = {"status": {"conditions": [LOST]}}
+    patched = await api.request("PATCH", f"/api/v1/nodes/{name}/status", patch, STRATEGIC)
     assert condition(patched, "Ready") == "Unknown"
     await wait_until_ready(api, name)

@@ -140,9 +140,9 @@ class FakeAwsClient:
     def create_instance_profile(self, name: str = "nodes", path: str = "/", key: str = "test", **request: Any) -> str:
         """Create an instance profile with the node role. Returns its ARN."""
         iam = self.client("iam", key=key)
-        made = iam.create_instance_profile(InstanceProfileName=name, Path=path, **request)
+        created = iam.create_instance_profile(InstanceProfileName=name, Path=path, **request)
         iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName="KarpenterNodeRole-demo")
-        return str(made["InstanceProfile"]["Arn"])
+        return str(created["InstanceProfile"]["Arn"])
 
 
 def instance_ids(response: Json) -> list[str]:

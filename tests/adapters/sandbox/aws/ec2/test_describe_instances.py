@@ -24,9 +24,9 @@ def launch_tagged(kit: FakeAwsClient, **found: str) -> str:
 
 def test_two_filters_of_one_name_are_anded(kit: FakeAwsClient) -> None:
     kit.create_template()
-    both, _one = launch_tagged(kit, pool="a", cls="x"), launch_tagged(kit, pool="a")
+    doubly_tagged, _one = launch_tagged(kit, pool="a", cls="x"), launch_tagged(kit, pool="a")
     filters = [*to_filters(tag_key="pool"), *to_filters(tag_key="cls")]
-    assert kit.list_instance_ids(Filters=filters) == [both]
+    assert kit.list_instance_ids(Filters=filters) == [doubly_tagged]
 
 
 def test_values_of_one_filter_are_ored_and_may_have_wildcards(kit: FakeAwsClient) -> None:
@@ -131,9 +131,9 @@ def test_next_page_continues_after_a_deleted_instance(kit: FakeAwsClient) -> Non
     ids=str,
 )
 def test_invalid_request_has_its_error_code(kit: FakeAwsClient, request_: dict[str, Any], code: str) -> None:
-    (there,) = kit.launch_instances()
+    (instance,) = kit.launch_instances()
     if "InstanceIds" in request_:
-        request_ = {**request_, "InstanceIds": [there if one == "THERE" else one for one in request_["InstanceIds"]]}
+        request_ = {**request_, "InstanceIds": [instance if one == "THERE" else one for one in request_["InstanceIds"]]}
     with raises_code(code):
         kit.ec2.describe_instances(**request_)
 

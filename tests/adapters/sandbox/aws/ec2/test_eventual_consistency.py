@@ -17,10 +17,10 @@ def test_new_instance_profile_is_unknown_to_ec2_at_first(kit: FakeAwsClient) -> 
 
 def test_new_launch_template_is_not_found_at_first(kit: FakeAwsClient) -> None:
     kit.control.configure(template_visibility_seconds=10)
-    made = kit.create_template("fresh")
+    template_id = kit.create_template("fresh")
     assert kit.ec2.describe_launch_templates()["LaunchTemplates"] == []
     with raises_code("InvalidLaunchTemplateId.NotFound"):
-        kit.ec2.describe_launch_templates(LaunchTemplateIds=[made])
+        kit.ec2.describe_launch_templates(LaunchTemplateIds=[template_id])
     with raises_code("InvalidLaunchTemplateName.NotFoundException"):
         kit.create_fleet(kit.overrides("m5.large"), template="fresh")
     with raises_code("InvalidLaunchTemplateName.AlreadyExistsException"):

@@ -8,20 +8,20 @@ from tests.support.sandbox.aws.kit import FakeAwsClient, error_codes, instance_i
 
 
 def test_instance_launches_into_a_partition(kit: FakeAwsClient) -> None:
-    made = kit.ec2.create_placement_group(GroupName="near", Strategy="partition", PartitionCount=3)["PlacementGroup"]
+    group = kit.ec2.create_placement_group(GroupName="near", Strategy="partition", PartitionCount=3)["PlacementGroup"]
     (found,) = kit.ec2.describe_placement_groups(
-        GroupIds=[made["GroupId"]], Filters=[{"Name": "state", "Values": ["available"]}]
+        GroupIds=[group["GroupId"]], Filters=[{"Name": "state", "Values": ["available"]}]
     )["PlacementGroups"]
     assert (found["GroupName"], found["PartitionCount"]) == ("near", 3)
-    kit.create_template(Placement={"GroupId": made["GroupId"], "PartitionNumber": 2})
+    kit.create_template(Placement={"GroupId": group["GroupId"], "PartitionNumber": 2})
     (one,) = instance_ids(kit.create_fleet(kit.overrides("m5.large", zones="a")))
     placement = kit.describe_instance(one)["Placement"]
     assert (placement["GroupName"], placement["PartitionNumber"]) == ("near", 2)
 
 
 def create_placement_group(kit: FakeAwsClient, strategy: str, **request: Any) -> str:
-    made = kit.ec2.create_placement_group(GroupName=strategy, Strategy=strategy, **request)
-    return str(made["PlacementGroup"]["GroupId"])
+    group = kit.ec2.create_placement_group(GroupName=strategy, Strategy=strategy, **request)
+    return str(group["PlacementGroup"]["GroupId"])
 
 
 def create_fleet(
@@ -81,15 +81,15 @@ def test_cluster_group_has_one_zone_and_cannot_be_deleted_while_in_use(kit: Fake
 
 
 def test_full_partition_is_skipped_or_has_no_capacity(kit: FakeAwsClient) -> None:
-    made = create_placement_group(kit, "partition", PartitionCount=2)
-    kit.control.set_placement_group_full(made, partition=1)
-    (one,) = instance_ids(create_fleet(kit, {"GroupId": made}))
+    group = create_placement_group(kit, "partition", PartitionCount=2)
+    kit.control.set_placement_group_full(group, partition=1)
+    (one,) = instance_ids(create_fleet(kit, {"GroupId": group}))
     kit.control.advance_clock(2)
     assert kit.describe_instance(one)["Placement"]["PartitionNumber"] == 2
-    response = create_fleet(kit, {"GroupId": made, "PartitionNumber": 1})
+    response = create_fleet(kit, {"GroupId": group, "PartitionNumber": 1})
     assert set(error_codes(response).values()) == {"InsufficientInstanceCapacity"}
-    kit.control.set_placement_group_full(made, partition=1, full=False)
-    assert instance_ids(create_fleet(kit, {"GroupId": made, "PartitionNumber": 1}))
+    kit.control.set_placement_group_full(group, partition=1, full=False)
+    assert instance_ids(create_fleet(kit, {"GroupId": group, "PartitionNumber": 1}))
 
 
 @pytest.mark.parametrize(

@@ -154,19 +154,19 @@ def test_ordinary_launches_do_not_use_interruptible_capacity(kit: FakeAwsClient)
 
 
 def test_reservations_are_filtered_by_owner_and_match_criteria(kit: FakeAwsClient) -> None:
-    theirs = kit.control.make_reservation(owner="210987654321", criteria="open", tags={"team": "x"})
-    mine = kit.control.make_reservation()
+    foreign = kit.control.make_reservation(owner="210987654321", criteria="open", tags={"team": "x"})
+    own = kit.control.make_reservation()
 
     def found(name: str, value: str) -> list[str]:
         filters = [{"Name": name, "Values": [value]}]
         response = kit.ec2.describe_capacity_reservations(Filters=filters, MaxResults=1000)
         return [one["CapacityReservationId"] for one in response["CapacityReservations"]]
 
-    assert found("owner-id", "210987654321") == found("instance-match-criteria", "open") == [theirs]
-    assert found("tag:team", "x") == found("tag-key", "team") == [theirs]
-    assert found("instance-match-criteria", "targeted") == [mine]
+    assert found("owner-id", "210987654321") == found("instance-match-criteria", "open") == [foreign]
+    assert found("tag:team", "x") == found("tag-key", "team") == [foreign]
+    assert found("instance-match-criteria", "targeted") == [own]
     with raises_code("InvalidParameterCombination"):
-        kit.ec2.describe_capacity_reservations(CapacityReservationIds=[mine], MaxResults=100)
+        kit.ec2.describe_capacity_reservations(CapacityReservationIds=[own], MaxResults=100)
 
 
 def test_reservation_can_be_resized(kit: FakeAwsClient) -> None:

@@ -64,12 +64,12 @@ def test_images_are_paged(kit: FakeAwsClient) -> None:
 
 def test_registered_image_has_architecture_and_tags(kit: FakeAwsClient) -> None:
     specification = [{"ResourceType": "image", "Tags": [{"Key": "team", "Value": "x"}]}]
-    made = kit.ec2.register_image(
+    image_id = kit.ec2.register_image(
         Name="mine", Architecture="arm64", RootDeviceName="/dev/sda1", TagSpecifications=specification
     )["ImageId"]
     (found,) = kit.ec2.describe_images(Filters=[{"Name": "tag:team", "Values": ["x"]}])["Images"]
-    assert (found["ImageId"], found["Architecture"], found["OwnerId"]) == (made, "arm64", "123456789012")
-    kit.ec2.deregister_image(ImageId=made)
+    assert (found["ImageId"], found["Architecture"], found["OwnerId"]) == (image_id, "arm64", "123456789012")
+    kit.ec2.deregister_image(ImageId=image_id)
     assert kit.ec2.describe_images(Owners=["self"])["Images"] == []
 
 
@@ -82,10 +82,10 @@ def test_published_image_with_past_deprecation_is_hidden_by_default(kit: FakeAws
 
 
 def test_owner_can_deprecate_an_image(kit: FakeAwsClient) -> None:
-    made = kit.ec2.register_image(Name="mine", Architecture="x86_64")["ImageId"]
-    kit.ec2.enable_image_deprecation(ImageId=made, DeprecateAt=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
+    image = kit.ec2.register_image(Name="mine", Architecture="x86_64")["ImageId"]
+    kit.ec2.enable_image_deprecation(ImageId=image, DeprecateAt=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
     assert kit.ec2.describe_images(Owners=["self"])["Images"] == []
-    kit.ec2.disable_image_deprecation(ImageId=made)
+    kit.ec2.disable_image_deprecation(ImageId=image)
     assert len(kit.ec2.describe_images(Owners=["self"])["Images"]) == 1
 
 
@@ -123,10 +123,10 @@ def test_new_release_updates_latest_parameters(
 ) -> None:
     ssm = kit.client("ssm")
     before = ssm.get_parameter(Name=moving)["Parameter"]["Value"]
-    made = kit.control.release_images(family, version, minor="1.34")
+    released = kit.control.release_images(family, version, minor="1.34")
     after = ssm.get_parameter(Name=moving)["Parameter"]["Value"]
-    assert len(made) == images
-    assert after in made.values() and before not in made.values()
+    assert len(released) == images
+    assert after in released.values() and before not in released.values()
     found = {i["ImageId"]: i for i in kit.ec2.describe_images(ImageIds=[before, after])["Images"]}
     assert found[before]["CreationDate"] < found[after]["CreationDate"]
 

@@ -76,10 +76,10 @@ def test_long_poll_returns_when_a_message_arrives(queue: QueueClient) -> None:
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(queue.receive, LONG_POLL)
         time.sleep(0.5)
-        began = time.monotonic()
+        started_at = time.monotonic()
         queue.send("a")
         assert len(waiting.result()) == 1
-    assert time.monotonic() - began < LONG_POLL / 2, "the poll did not return early"
+    assert time.monotonic() - started_at < LONG_POLL / 2, "the poll did not return early"
 
 
 def test_message_past_its_retention_is_removed(queue: QueueClient) -> None:
