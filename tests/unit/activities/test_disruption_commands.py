@@ -23,8 +23,10 @@ def command_request(*names: str, reason: Any = "Underutilized", **fields: Any) -
     return CommandRequest(workflow_id=COMMAND, reason=reason, candidates=build_candidates(*names), **fields)
 
 
-def add_replacement(cluster: FakeCluster, name: str = "new", *, initialized: bool = True, of: str = COMMAND) -> None:
-    cluster.add_running_node(name, spec={"annotations": {REPLACES: of}})
+def add_replacement(
+    cluster: FakeCluster, name: str = "new", *, initialized: bool = True, command: str = COMMAND
+) -> None:
+    cluster.add_running_node(name, spec={"annotations": {REPLACES: command}})
     cluster.claims.found[name]["status"]["nodeName"] = f"node-{name}"
     if initialized:
         cluster.claims.set_status(name, Initialized="True")
@@ -210,7 +212,7 @@ async def test_interrupted_finish_is_completed_by_retry(two_nodes: FakeCluster) 
 async def test_rollback_restores_nodes_and_deletes_replacements(two_nodes: FakeCluster) -> None:
     add_replacement(two_nodes)
     add_replacement(two_nodes, "later", initialized=False)
-    add_replacement(two_nodes, "others", of="demo/disruption/2")
+    add_replacement(two_nodes, "others", command="demo/disruption/2")
     await begin_command(two_nodes, "a", "b")
     await roll_back_command(two_nodes, "a", "b", why="no capacity")
     await roll_back_command(two_nodes, "a", "b", why="no capacity")

@@ -32,9 +32,9 @@ def add_stamped_nodeclaim(
     )
 
 
-def read_stamp(cluster: FakeCluster, name: str, of: str) -> tuple[str, str]:
+def read_stamp(cluster: FakeCluster, name: str, kind: str) -> tuple[str, str]:
     annotations: dict[str, Any] = cluster.claims.found[name]["metadata"]["annotations"]
-    key, version = KEYS[of]
+    key, version = KEYS[kind]
     return annotations.get(key, ""), annotations.get(version, "")
 
 
@@ -61,9 +61,9 @@ async def test_drifted_nodeclaim_keeps_hash_with_new_version(cluster: FakeCluste
     add_stamped_nodeclaim(cluster, "b", Drifted="False")
     await run_activity(cluster.pool_status.update_nodepool_status, POOL)
     await run_activity(cluster.classes.resolve_node_class, CLASS)
-    for of in KEYS:
-        assert read_stamp(cluster, "a", of) == ("1", HASH_VERSION)
-        assert read_stamp(cluster, "b", of)[0] != "1"
+    for kind in KEYS:
+        assert read_stamp(cluster, "a", kind) == ("1", HASH_VERSION)
+        assert read_stamp(cluster, "b", kind)[0] != "1"
 
 
 async def test_nodeclaims_of_nodeclass_get_new_hashes(cluster: FakeCluster) -> None:

@@ -10,7 +10,7 @@ from temporalio.client import WorkflowHandle
 from tests.support.workflows.eventually import POLL_INTERVAL_SECONDS, has_continued_as_new, wait_until, wait_until_idle
 
 MEANWHILE = 12
-"""Events that one workflow task adds at most while the history is counted."""
+"""Events, more than one workflow task adds while the history is counted."""
 StateChange = Callable[[int], Awaitable[None]]
 
 

@@ -90,7 +90,7 @@ async def test_launch_group_gets_capacity_of_images_of_its_nodeclass(fake: Worke
     assert fake.fleet.discovered == fake.fleet.described_with == discovered_memory(7640)
 
 
-@pytest.mark.parametrize("known", [DiscoveredCapacity(), discovered_memory(7640)], ids=["nothing", "something"])
+@pytest.mark.parametrize("known", [DiscoveredCapacity(), discovered_memory(7640)], ids=["no discovery", "discovery"])
 async def test_single_launch_uses_capacity_from_workflow_start(fake: WorkerHarness, known: DiscoveredCapacity) -> None:
     claim = fake.claims.add("by-hand")
     nodeclaim_handle = await fake.start(claim, discovered=known)

@@ -66,7 +66,7 @@ async def continue_as_new(
     await wait_until_continued_as_new(handle, monkeypatch, observe)
 
 
-@pytest.mark.parametrize("fault", [BadInput("403 Forbidden"), TryLater("503")], ids=["refused", "unavailable"])
+@pytest.mark.parametrize("fault", [BadInput("403 Forbidden"), TryLater("503")], ids=["rejected", "unavailable"])
 async def test_node_is_deleted_although_last_event_cannot_be_published(fake: WorkerHarness, fault: Fault) -> None:
     fake.events.faults["publish"] = [fault for _ in range(1000)]
     handle = await fake.start(await create_nodeclaim(fake))

@@ -294,7 +294,7 @@ async def test_nodeclaim_annotation_pauses_node(fake: WorkerHarness) -> None:
     assert (await handle.result()).history[-1].at >= now + timedelta(hours=1)
 
 
-@pytest.mark.parametrize("pauses_nodepool", [False, True], ids=["of the node", "of its pool"])
+@pytest.mark.parametrize("pauses_nodepool", [False, True], ids=["node pause", "NodePool pause"])
 async def test_pause_cancels_voluntary_drain_and_resume_restarts_it(fake: WorkerHarness, pauses_nodepool: bool) -> None:
     handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake)

@@ -61,10 +61,10 @@ class Recorder:
     """Replaces a workflow instance and counts activations."""
 
     def __init__(self) -> None:
-        self.seen = 0
+        self.activation_count = 0
 
     def activate(self, act: WorkflowActivation) -> None:
-        self.seen += 1
+        self.activation_count += 1
 
 
 def activation(time: int, *jobs: str, replaying: bool = False) -> WorkflowActivation:
@@ -79,7 +79,7 @@ def activation(time: int, *jobs: str, replaying: bool = False) -> WorkflowActiva
 
 
 @pytest.mark.parametrize(
-    ("acts", "out_of_turn"),
+    ("acts", "is_rejected"),
     [
         ([activation(1, SIGNAL, replaying=True), activation(1, SIGNAL)], True),
         ([activation(1, SIGNAL), activation(2, TIMER), activation(2, TIMER)], True),
@@ -93,18 +93,18 @@ def activation(time: int, *jobs: str, replaying: bool = False) -> WorkflowActiva
     ],
 )
 def test_new_events_at_time_of_previous_task_are_rejected(
-    acts: Sequence[WorkflowActivation], out_of_turn: bool
+    acts: Sequence[WorkflowActivation], is_rejected: bool
 ) -> None:
     inner = Recorder()
     instance = OrderedWorkflowInstance(inner)  # type: ignore[arg-type]
     for act in acts[:-1]:
         instance.activate(act)
-    if out_of_turn:
+    if is_rejected:
         with pytest.raises(EventsBeforeTheirTask):
             instance.activate(acts[-1])
     else:
         instance.activate(acts[-1])
-    assert inner.seen == len(acts) - out_of_turn
+    assert inner.activation_count == len(acts) - is_rejected
 
 
 async def test_signal_during_worker_start_with_query_keeps_its_time() -> None:
@@ -119,13 +119,13 @@ async def test_signal_during_worker_start_with_query_keeps_its_time() -> None:
         async with _worker(server):
             await handle.query(NotesWorkflow.count)
         for number in range(ROUNDS):
-            query_task = asyncio.create_task(_ask(handle))
+            query_task = asyncio.create_task(_query_count(handle))
             await asyncio.sleep(0.3)
             await handle.signal(NotesWorkflow.note, number)
             await asyncio.sleep(0.3)
             async with _worker(server):
                 await query_task
-                times = await wait_until(partial(_times, handle, number + 1))
+                times = await wait_until(partial(_task_start_times, handle, number + 1))
         assert list(NOTES) == list(range(ROUNDS))
         assert [at.timestamp() for at in NOTES.values()] == pytest.approx(times, abs=0.01)
 
@@ -135,13 +135,13 @@ def _worker(server: WorkflowEnvironment) -> Worker:
     return Worker(server.client, task_queue="notes", workflows=[NotesWorkflow], workflow_runner=runner)
 
 
-async def _ask(handle: Handle) -> None:
+async def _query_count(handle: Handle) -> None:
     """Query, and accept a missing response, which is better than a wrong one."""
     with suppress(RPCError, TimeoutError, WorkflowQueryFailedError):
         await asyncio.wait_for(handle.query(NotesWorkflow.count), 3)
 
 
-async def _times(handle: Handle, count: int) -> list[float]:
+async def _task_start_times(handle: Handle, count: int) -> list[float]:
     """Start times, in seconds, of the workflow tasks that completed first after each of `count` signals."""
     found, waiting, began = list[float](), 0, 0.0
     for event in (await handle.fetch_history()).events:

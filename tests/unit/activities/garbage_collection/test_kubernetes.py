@@ -19,14 +19,14 @@ async def test_nodeclaim_without_instance_and_node_is_deleted(cluster: FakeClust
     assert cluster.events.reasons_for("orphaned") == ["GarbageCollected"]
 
 
-@pytest.mark.parametrize(("ready", "kept"), [(True, ["orphaned"]), (False, [])])
+@pytest.mark.parametrize(("ready", "remaining"), [(True, ["orphaned"]), (False, [])])
 async def test_ready_node_keeps_nodeclaim_without_listed_instance(
-    cluster: FakeCluster, ready: bool, kept: list[str]
+    cluster: FakeCluster, ready: bool, remaining: list[str]
 ) -> None:
     cluster.add_nodeclaim("orphaned", "aws:///a/i-gone", **REGISTERED)
     cluster.nodes.join("node", "aws:///a/i-gone", ready=ready)
     await run_collection_twice(cluster.kubernetes.collect_nodeclaims)
-    assert list(cluster.claims.found) == kept
+    assert list(cluster.claims.found) == remaining
 
 
 async def test_nodeclaim_is_deleted_only_by_second_run(cluster: FakeCluster) -> None:

@@ -89,7 +89,7 @@ async def test_grace_period_depends_on_kubelet_and_nodeclaim(
         ("soon", False),
         ("2026-01-01T00:00:00", False),
     ],
-    ids=["sooner", "later", "no time", "without a time zone"],
+    ids=["earlier", "later", "invalid", "no time zone"],
 )
 async def test_existing_termination_timestamp_only_moves_earlier(
     cluster: FakeCluster, written: str, is_unchanged: bool

@@ -18,14 +18,14 @@ ON_DEMAND = (labels.CAPACITY_TYPE, "In", "on-demand")
 EITHER = (labels.CAPACITY_TYPE, "In", "on-demand", "spot")
 
 
-def types(of: Region, **spec: Any) -> ResolvedTypes:
-    return resolve_types(of, build_nodeclass(resolved_status(), **spec), SETTINGS)
+def types(in_region: Region, **spec: Any) -> ResolvedTypes:
+    return resolve_types(in_region, build_nodeclass(resolved_status(), **spec), SETTINGS)
 
 
 def select_for(
-    of: ResolvedTypes, nodeclaim: NodeClaim, *unavailable_offerings: tuple[str, str, str]
+    resolved: ResolvedTypes, nodeclaim: NodeClaim, *unavailable_offerings: tuple[str, str, str]
 ) -> Selection | None:
-    return select_offerings(nodeclaim, of, ZONES, lambda *offering: offering[:3] in unavailable_offerings)
+    return select_offerings(nodeclaim, resolved, ZONES, lambda *offering: offering[:3] in unavailable_offerings)
 
 
 def names(selection: Selection | None) -> list[str]:
@@ -33,19 +33,19 @@ def names(selection: Selection | None) -> list[str]:
 
 
 def test_types_fit_requirements_and_requests() -> None:
-    of = types(region("m5.large", "m5.xlarge", "m6g.large", "c5.large"))
+    resolved = types(region("m5.large", "m5.xlarge", "m6g.large", "c5.large"))
     arch = (labels.ARCH, "In", "amd64")
-    assert names(select_for(of, build_nodeclaim(ON_DEMAND, arch, requests={"memory": "4Gi"}))) == [
+    assert names(select_for(resolved, build_nodeclaim(ON_DEMAND, arch, requests={"memory": "4Gi"}))) == [
         "m5.large",
         "m5.xlarge",
     ]
-    assert names(select_for(of, build_nodeclaim(ON_DEMAND, arch, requests={"cpu": "1931m"}))) == ["m5.xlarge"]
-    assert names(select_for(of, build_nodeclaim(ON_DEMAND, (CPU, "Gt", "2")))) == ["m5.xlarge"]
+    assert names(select_for(resolved, build_nodeclaim(ON_DEMAND, arch, requests={"cpu": "1931m"}))) == ["m5.xlarge"]
+    assert names(select_for(resolved, build_nodeclaim(ON_DEMAND, (CPU, "Gt", "2")))) == ["m5.xlarge"]
 
 
 def test_cheapest_types_are_first_and_limited_in_number() -> None:
-    of = types(region())
-    found = select_for(of, build_nodeclaim(ON_DEMAND))
+    resolved = types(region())
+    found = select_for(resolved, build_nodeclaim(ON_DEMAND))
     assert found is not None
     prices = [one.price for one in found.candidates]
     assert len(prices) == MOST_TYPES
@@ -53,82 +53,82 @@ def test_cheapest_types_are_first_and_limited_in_number() -> None:
 
 
 def test_spot_is_preferred_to_on_demand() -> None:
-    of = types(region("m5.large"))
-    both, only = select_for(of, build_nodeclaim(EITHER)), select_for(of, build_nodeclaim(ON_DEMAND))
+    resolved = types(region("m5.large"))
+    both, only = select_for(resolved, build_nodeclaim(EITHER)), select_for(resolved, build_nodeclaim(ON_DEMAND))
     assert both is not None and both.capacity_type == labels.SPOT
     assert only is not None and only.capacity_type == labels.ON_DEMAND
 
 
 def test_spot_above_cheapest_on_demand_price_is_left_out() -> None:
-    of = types(region("m5.large", "m5.4xlarge", spot=0.9, on_demand={"m5.large": 0.1, "m5.4xlarge": 0.8}))
-    assert names(select_for(of, build_nodeclaim(EITHER))) == ["m5.large"]
+    resolved = types(region("m5.large", "m5.4xlarge", spot=0.9, on_demand={"m5.large": 0.1, "m5.4xlarge": 0.8}))
+    assert names(select_for(resolved, build_nodeclaim(EITHER))) == ["m5.large"]
 
 
 def test_zones_follow_requirements_subnets_and_unavailable_offerings() -> None:
-    of = types(region("m5.large"))
+    resolved = types(region("m5.large"))
     zones = (labels.ZONE, "In", "us-west-2a", "us-west-2b")
-    found = select_for(of, build_nodeclaim(ON_DEMAND, zones), ("m5.large", "us-west-2a", "on-demand"))
+    found = select_for(resolved, build_nodeclaim(ON_DEMAND, zones), ("m5.large", "us-west-2a", "on-demand"))
     assert found is not None
     assert [one.zone for one in found.candidates[0].offerings] == ["us-west-2b"]
-    assert select_for(of, build_nodeclaim(ON_DEMAND, (labels.ZONE, "In", "us-west-2d"))) is None
+    assert select_for(resolved, build_nodeclaim(ON_DEMAND, (labels.ZONE, "In", "us-west-2d"))) is None
 
 
 def test_zone_ids_limit_offerings() -> None:
-    of = types(region("m5.large"))
-    found = select_for(of, build_nodeclaim(ON_DEMAND, (labels.ZONE_ID, "In", "usw2-az3")))
+    resolved = types(region("m5.large"))
+    found = select_for(resolved, build_nodeclaim(ON_DEMAND, (labels.ZONE_ID, "In", "usw2-az3")))
     assert found is not None
     assert [one.zone for one in found.candidates[0].offerings] == ["us-west-2c"]
 
 
 def test_metal_and_accelerators_need_a_request() -> None:
-    of = types(region("m5.large", "m5.metal", "g5.xlarge", "inf2.xlarge"))
-    assert names(select_for(of, build_nodeclaim(ON_DEMAND))) == ["m5.large"]
-    assert names(select_for(of, build_nodeclaim(ON_DEMAND, requests={labels.NVIDIA_GPU: "1"}))) == ["g5.xlarge"]
-    assert names(select_for(of, build_nodeclaim(ON_DEMAND, requests={"cpu": "90"}))) == ["m5.metal"]
+    resolved = types(region("m5.large", "m5.metal", "g5.xlarge", "inf2.xlarge"))
+    assert names(select_for(resolved, build_nodeclaim(ON_DEMAND))) == ["m5.large"]
+    assert names(select_for(resolved, build_nodeclaim(ON_DEMAND, requests={labels.NVIDIA_GPU: "1"}))) == ["g5.xlarge"]
+    assert names(select_for(resolved, build_nodeclaim(ON_DEMAND, requests={"cpu": "90"}))) == ["m5.metal"]
 
 
 def test_required_label_excludes_types_without_it() -> None:
-    of = types(region("m5.large", "g5.xlarge"))
+    resolved = types(region("m5.large", "g5.xlarge"))
     has_gpu = ("karpenter.k8s.aws/instance-gpu-count", "Exists")
-    assert names(select_for(of, build_nodeclaim(ON_DEMAND, has_gpu))) == ["g5.xlarge"]
+    assert names(select_for(resolved, build_nodeclaim(ON_DEMAND, has_gpu))) == ["g5.xlarge"]
     without = ("karpenter.k8s.aws/instance-gpu-count", "DoesNotExist")
-    assert names(select_for(of, build_nodeclaim(ON_DEMAND, without))) == ["m5.large"]
+    assert names(select_for(resolved, build_nodeclaim(ON_DEMAND, without))) == ["m5.large"]
     reserved = (labels.CAPACITY_RESERVATION_ID, "In", "cr-1")
-    assert select_for(of, build_nodeclaim(ON_DEMAND, reserved)) is None
+    assert select_for(resolved, build_nodeclaim(ON_DEMAND, reserved)) is None
 
 
 def test_nodepool_labels_do_not_exclude_types() -> None:
-    of = types(region("m5.large"))
+    resolved = types(region("m5.large"))
     assert names(
-        select_for(of, build_nodeclaim(ON_DEMAND, ("team", "In", "a"), (labels.NODEPOOL, "In", "general")))
+        select_for(resolved, build_nodeclaim(ON_DEMAND, ("team", "In", "a"), (labels.NODEPOOL, "In", "general")))
     ) == ["m5.large"]
 
 
 def test_min_values_survive_limit_of_types() -> None:
-    of = types(region())
+    resolved = types(region())
     base = build_nodeclaim(ON_DEMAND)
     raw = base.to_object()
     family = {"key": labels.INSTANCE_FAMILY, "operator": "Exists", "minValues": 50}
     raw["spec"]["requirements"].append(family)
-    found = select_for(of, NodeClaim.from_object(raw))
+    found = select_for(resolved, NodeClaim.from_object(raw))
     assert found is not None
     assert len(found.candidates) == MOST_TYPES
     assert len({one.type.labels[labels.INSTANCE_FAMILY] for one in found.candidates}) >= 50
 
 
 def test_unsatisfiable_min_values_select_nothing_unless_relaxed() -> None:
-    of = types(region("m5.large", "c5.large"))
+    resolved = types(region("m5.large", "c5.large"))
     raw = build_nodeclaim(ON_DEMAND).to_object()
     raw["spec"]["requirements"].append({"key": labels.INSTANCE_FAMILY, "operator": "Exists", "minValues": 3})
-    assert select_for(of, NodeClaim.from_object(raw)) is None
+    assert select_for(resolved, NodeClaim.from_object(raw)) is None
     raw["metadata"]["annotations"] = {labels.NODECLAIM_MIN_VALUES_RELAXED: "true"}
-    assert names(select_for(of, NodeClaim.from_object(raw))) == ["c5.large", "m5.large"]
+    assert names(select_for(resolved, NodeClaim.from_object(raw))) == ["c5.large", "m5.large"]
 
 
 def test_dedicated_tenancy_needs_exclusive_requirement() -> None:
-    of = types(region("m5.large"))
-    plain = select_for(of, build_nodeclaim(ON_DEMAND))
-    dedicated = select_for(of, build_nodeclaim(ON_DEMAND, (labels.INSTANCE_TENANCY, "In", "dedicated")))
+    resolved = types(region("m5.large"))
+    plain = select_for(resolved, build_nodeclaim(ON_DEMAND))
+    dedicated = select_for(resolved, build_nodeclaim(ON_DEMAND, (labels.INSTANCE_TENANCY, "In", "dedicated")))
     assert plain is not None and plain.tenancy == "default"
     assert dedicated is not None and dedicated.tenancy == "dedicated"
 

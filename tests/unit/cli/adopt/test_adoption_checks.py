@@ -89,7 +89,7 @@ def test_invalid_objects_are_problems() -> None:
 # --- classes ---
 
 
-def a_class(profile: str = "demo_123", name: str = "default") -> Json:
+def make_nodeclass(profile: str = "demo_123", name: str = "default") -> Json:
     raw = node_class(name)
     raw["status"] = {"instanceProfile": profile}
     return raw
@@ -98,7 +98,9 @@ def a_class(profile: str = "demo_123", name: str = "default") -> Json:
 def check_one_nodeclass(
     resolution: ResolvedNodeClass | None, profile: ProfileInUse | str = PROFILE_IN_USE, raw: Json | None = None
 ) -> list[Finding]:
-    return check_nodeclasses({"default": resolution} if resolution else {}, {"default": profile}, [raw or a_class()])
+    return check_nodeclasses(
+        {"default": resolution} if resolution else {}, {"default": profile}, [raw or make_nodeclass()]
+    )
 
 
 def test_nodeclass_with_profile_in_use_is_ok() -> None:
@@ -183,13 +185,13 @@ def test_unowned_instance_is_named() -> None:
 # --- output ---
 
 
-def a_report(*findings: Finding, **more: Any) -> AdoptionReport:
+def make_report(*findings: Finding, **more: Any) -> AdoptionReport:
     return AdoptionReport(load(["--cluster-name=demo"]), findings, (lease(5),), KARPENTER, **more)
 
 
 def test_json_and_text_reports_agree() -> None:
     preview = make_preview(adopted_nodeclaim(AMI), adopted_nodeclaim(drifted="AMIDrift"))
-    found = a_report(*check_nodes(preview), preview=preview, profiles={"default": PROFILE_IN_USE})
+    found = make_report(*check_nodes(preview), preview=preview, profiles={"default": PROFILE_IN_USE})
     read = json.loads(json.dumps(as_json(found)))
     assert read["ready"] is False is not has_problem(found.findings)
     assert [one["drift"] and one["drift"]["reason"] for one in read["nodeClaims"]] == ["AMIDrift", None]

@@ -16,19 +16,21 @@ CHART = {
 }
 
 
-def of(environment: dict[str, str], name: str = "karpenter", **more: object) -> DeploymentState:
+def make_deployment_state(environment: dict[str, str], name: str = "karpenter", **more: object) -> DeploymentState:
     return DeploymentState.model_validate(
         {"namespace": "kube-system", "name": name, "replicas": 2, "environment": environment, **more}
     )
 
 
-def rows(environment: dict[str, str], tenure: dict[str, str] | None = None) -> dict[str, SettingComparison]:
-    ours = of(tenure, "tenure") if tenure is not None else None
-    return {one.variable: one for one in compare_settings(of(environment), ours)}
+def compare_by_variable(
+    environment: dict[str, str], tenure: dict[str, str] | None = None
+) -> dict[str, SettingComparison]:
+    ours = make_deployment_state(tenure, "tenure") if tenure is not None else None
+    return {one.variable: one for one in compare_settings(make_deployment_state(environment), ours)}
 
 
 def test_settings_for_new_installation_are_listed() -> None:
-    found = rows(CHART)
+    found = compare_by_variable(CHART)
     assert (found["CLUSTER_NAME"].outcome, found["CLUSTER_NAME"].tenure) == ("set", "demo")
     assert found["FEATURE_GATES"].tenure == "ReservedCapacity=true,SpotToSpotConsolidation=true"
     assert found["KARPENTER_SERVICE"].todo.startswith("nothing")
@@ -43,12 +45,15 @@ def test_settings_for_new_installation_are_listed() -> None:
 def test_values_are_compared_by_meaning(ours: str | None, outcome: str) -> None:
     tenure = {"CLUSTER_NAME": "demo"} | ({"AMI_REFRESH_INTERVAL": ours} if ours else {})
     assert (
-        rows({"CLUSTER_NAME": "demo", "AMI_REFRESH_INTERVAL": "1h"}, tenure)["AMI_REFRESH_INTERVAL"].outcome == outcome
+        compare_by_variable({"CLUSTER_NAME": "demo", "AMI_REFRESH_INTERVAL": "1h"}, tenure)[
+            "AMI_REFRESH_INTERVAL"
+        ].outcome
+        == outcome
     )
 
 
 def test_karpenter_default_needs_no_setting() -> None:
-    assert rows({"BATCH_IDLE_DURATION": "1s"}, {})["BATCH_IDLE_DURATION"].outcome == "same"
+    assert compare_by_variable({"BATCH_IDLE_DURATION": "1s"}, {})["BATCH_IDLE_DURATION"].outcome == "same"
 
 
 @pytest.mark.parametrize(
@@ -64,19 +69,20 @@ def test_karpenter_default_needs_no_setting() -> None:
     ],
 )
 def test_different_value_is_reported_with_fix(variable: str, value: str, level: str) -> None:
-    found = rows({variable: value}, {"CLUSTER_NAME": "demo"})[variable].to_finding()
+    found = compare_by_variable({variable: value}, {"CLUSTER_NAME": "demo"})[variable].to_finding()
     assert found is not None and found.level == level and found.todo and value in found.subject
 
 
 def test_value_from_other_object_needs_manual_check() -> None:
-    karpenter = of({}, external_variables=("MEMORY_LIMIT", "ConfigMap more"))
+    karpenter = make_deployment_state({}, external_variables=("MEMORY_LIMIT", "ConfigMap more"))
     (row,) = compare_settings(karpenter, None)
     assert (row.variable, row.outcome) == ("ConfigMap more", "elsewhere")
 
 
 def test_settings_of_tenure_deployment_take_precedence() -> None:
     found = inherit_settings(
-        of(CHART), of({"BATCH_IDLE_DURATION": "3s", "TEMPORAL_ADDRESS": "in-cluster:7233"}, "tenure")
+        make_deployment_state(CHART),
+        make_deployment_state({"BATCH_IDLE_DURATION": "3s", "TEMPORAL_ADDRESS": "in-cluster:7233"}, "tenure"),
     )
     assert (found["CLUSTER_NAME"], found["BATCH_IDLE_DURATION"]) == ("demo", "3s")
     assert found["SYSTEM_NAMESPACE"] == "kube-system"
@@ -84,4 +90,6 @@ def test_settings_of_tenure_deployment_take_precedence() -> None:
 
 
 def test_invalid_karpenter_value_is_not_inherited() -> None:
-    assert "VM_MEMORY_OVERHEAD_PERCENT" not in inherit_settings(of({"VM_MEMORY_OVERHEAD_PERCENT": "seven"}), None)
+    assert "VM_MEMORY_OVERHEAD_PERCENT" not in inherit_settings(
+        make_deployment_state({"VM_MEMORY_OVERHEAD_PERCENT": "seven"}), None
+    )

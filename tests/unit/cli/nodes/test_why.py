@@ -60,7 +60,7 @@ def test_waiting_node_shows_blocker_and_deadline() -> None:
 
 
 def test_deleted_node_is_explained_from_outcome() -> None:
-    gone = nodeclaim("Gone", status="COMPLETED")
+    completed = nodeclaim("Gone", status="COMPLETED")
     pods = tuple(f"default/web-{number}" for number in range(10))
     outcome = NodeClaimOutcome(
         name="one",
@@ -70,13 +70,13 @@ def test_deleted_node_is_explained_from_outcome() -> None:
         drift="AMIDrift: ami-1",
         evicted_pods=pods,
     )
-    lines = explain_completed(gone, outcome).format_text().splitlines()
+    lines = explain_completed(completed, outcome).format_text().splitlines()
     assert "  from AWS    spotInterruption" in lines and "  drifted     AMIDrift: ami-1" in lines
     assert "  went for    spot_interrupted" in lines
     assert not [line for line in lines if "deadline" in line or "tenure history" in line]
     (drained,) = [line for line in lines if line.startswith("  drained of  default/web-0, ")]
     assert drained.endswith("default/web-7 and 2 more")
-    assert explain_completed(gone, outcome).as_json()["drainedOf"] == list(pods)
+    assert explain_completed(completed, outcome).as_json()["drainedOf"] == list(pods)
 
 
 def test_latest_calls_are_listed_with_history_command() -> None:
@@ -208,7 +208,7 @@ class FakeWorkflow:
 
 
 @pytest.mark.parametrize(
-    ("errors", "queries", "answer"),
+    ("errors", "queries", "expected"),
     [
         (["events came with a query, before their workflow task: repeat the query"], 2, ""),
         (["unknown query told"], 1, "older version"),
@@ -217,10 +217,10 @@ class FakeWorkflow:
     ids=["event before its workflow task", "unknown query", "keeps failing"],
 )
 async def test_only_early_query_is_repeated(
-    errors: list[str], queries: int, answer: str, monkeypatch: pytest.MonkeyPatch
+    errors: list[str], queries: int, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(why, "RETRY_DELAYS_SECONDS", (0.0, 0.0, 0.0))
     workflow = FakeWorkflow(*errors)
     response = await why.query_explanation(cast(Client, cast(Any, workflow)), nodeclaim())
     assert workflow.query_count == queries
-    assert answer in response if isinstance(response, str) else not answer
+    assert expected in response if isinstance(response, str) else not expected

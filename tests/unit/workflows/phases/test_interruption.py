@@ -166,8 +166,8 @@ async def test_starting_node_with_deferred_event_is_deleted_before_event(fake: W
     await send_message(fake, handle, starts=began + timedelta(minutes=6))
     outcome = await handle.result()
     assert outcome.reason == "scheduled_change"
-    left_at = next(step.at for step in outcome.history if step.phase in (Phase.DRAIN, Phase.TERMINATION))
-    assert timedelta(minutes=5) <= left_at - began < timedelta(minutes=5, seconds=30)
+    disrupted_at = next(step.at for step in outcome.history if step.phase in (Phase.DRAIN, Phase.TERMINATION))
+    assert timedelta(minutes=5) <= disrupted_at - began < timedelta(minutes=5, seconds=30)
 
 
 async def test_pause_does_not_block_spot_interruption(fake: WorkerHarness) -> None:
@@ -304,7 +304,7 @@ async def test_rejected_event_with_notify_fallback_keeps_node(fake: WorkerHarnes
         (nodeclaim_waiting_for_approval, {"reason": "x" * 301}, "write at most 300"),
         (nodeclaim_with_deferred_event, {}, "no event that waits for approval"),
     ],
-    ids=["without a person", "long reason", "nothing to approve"],
+    ids=["no requester", "long reason", "nothing to approve"],
 )
 async def test_invalid_decision_is_rejected(
     fake: WorkerHarness, start_nodeclaim: Any, fields: dict[str, str], expected_message: str

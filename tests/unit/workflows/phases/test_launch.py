@@ -169,7 +169,7 @@ async def test_failed_launch_is_retried_with_new_token(fake: WorkerHarness) -> N
         (1000, "False", 0, "NodeClassNotReady"),
         (1000, "Unknown", 0, "LaunchTimeout"),
     ],
-    ids=["no capacity", "node class refused", "node class never ready"],
+    ids=["no capacity", "rejected NodeClass", "NodeClass never Ready"],
 )
 async def test_impossible_launch_deletes_nodeclaim(
     fake: WorkerHarness, capacity: int, ready: str, calls: int, reason: str

@@ -43,13 +43,13 @@ async def current_time(fake: WorkerHarness) -> datetime:
 
 async def test_not_ready_interval_is_counted_and_recorded(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
-    left_at = await current_time(fake)
-    await observe_not_ready(fake, handle, left_at)
+    since = await current_time(fake)
+    await observe_not_ready(fake, handle, since)
     await wait_until(lambda: has_intervals(fake, (0, True)))
     state = await query_state(handle)
     assert state.flaps == 1 and state.phase is Phase.READY
-    assert f"since {left_at:%Y-%m-%d %H:%M:%S} UTC: NotReady" in current_details.render_nodeclaim(state)
-    await fake.signal_observed(handle, **BUSY, ready_since=left_at + timedelta(seconds=50))
+    assert f"since {since:%Y-%m-%d %H:%M:%S} UTC: NotReady" in current_details.render_nodeclaim(state)
+    await fake.signal_observed(handle, **BUSY, ready_since=since + timedelta(seconds=50))
     await wait_until(lambda: has_intervals(fake, (50, False)))
     assert "1 times since it was initialized, the latest 1 for 50 s in all" in current_details.render_nodeclaim(
         await query_state(handle)
@@ -60,12 +60,10 @@ async def test_flapping_node_counts_each_interval(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     began_at = await current_time(fake)
     for number in range(3):
-        left_at = began_at + timedelta(minutes=number)
-        await observe_not_ready(fake, handle, left_at)
-        await observe_not_ready(
-            fake, handle, left_at + timedelta(seconds=9), not_ready_reason="NotReady, cni:NoExecute"
-        )
-        await fake.signal_observed(handle, **BUSY, ready_since=left_at + timedelta(seconds=20))
+        since = began_at + timedelta(minutes=number)
+        await observe_not_ready(fake, handle, since)
+        await observe_not_ready(fake, handle, since + timedelta(seconds=9), not_ready_reason="NotReady, cni:NoExecute")
+        await fake.signal_observed(handle, **BUSY, ready_since=since + timedelta(seconds=20))
     await wait_until(lambda: has_intervals(fake, (20, False), (20, False), (20, False)))
     assert (await query_state(handle)).flaps == 3
 
@@ -81,21 +79,21 @@ async def test_missing_node_does_not_end_interval(fake: WorkerHarness) -> None:
 async def test_taint_interval_ends_when_removal_is_observed(fake: WorkerHarness) -> None:
     """The Ready condition did not change, so its transition time gives no end."""
     handle = await ready_nodeclaim(fake)
-    left_at = await current_time(fake)
-    await observe_not_ready(fake, handle, left_at, node_ready=True, not_ready_reason="cni:NoExecute")
+    since = await current_time(fake)
+    await observe_not_ready(fake, handle, since, node_ready=True, not_ready_reason="cni:NoExecute")
     await fake.sleep(seconds=30)
-    await fake.signal_observed(handle, **BUSY, ready_since=left_at - timedelta(hours=1))
+    await fake.signal_observed(handle, **BUSY, ready_since=since - timedelta(hours=1))
     await wait_until(lambda: [is_ongoing for _, is_ongoing in recorded_intervals(fake)] == [False])
     assert 30 <= recorded_intervals(fake)[0][0] < 60
 
 
 async def test_taint_after_not_ready_extends_interval(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
-    left_at = await current_time(fake)
-    await observe_not_ready(fake, handle, left_at, not_ready_reason="NotReady, cni:NoExecute")
-    await observe_not_ready(fake, handle, left_at, node_ready=True, not_ready_reason="cni:NoExecute")
+    since = await current_time(fake)
+    await observe_not_ready(fake, handle, since, not_ready_reason="NotReady, cni:NoExecute")
+    await observe_not_ready(fake, handle, since, node_ready=True, not_ready_reason="cni:NoExecute")
     await fake.sleep(seconds=60)
-    await fake.signal_observed(handle, **BUSY, ready_since=left_at + timedelta(seconds=5))
+    await fake.signal_observed(handle, **BUSY, ready_since=since + timedelta(seconds=5))
     await wait_until(lambda: [is_ongoing for _, is_ongoing in recorded_intervals(fake)] == [False])
     assert 60 <= recorded_intervals(fake)[0][0] < 90
 
@@ -111,9 +109,9 @@ async def test_not_ready_intervals_survive_continue_as_new(fake: WorkerHarness) 
     handle = await ready_nodeclaim(fake)
     began_at = await current_time(fake)
     for number in range(220):
-        left_at = began_at + timedelta(minutes=number)
-        await observe_not_ready(fake, handle, left_at)
-        await fake.signal_observed(handle, **BUSY, ready_since=left_at + timedelta(seconds=20))
+        since = began_at + timedelta(minutes=number)
+        await observe_not_ready(fake, handle, since)
+        await fake.signal_observed(handle, **BUSY, ready_since=since + timedelta(seconds=20))
     await wait_until(lambda: has_continued_as_new(fake.client, handle))
     handle = latest_run(fake.client, handle)
     await wait_until(lambda: has_state(handle, flaps=220))
@@ -134,11 +132,11 @@ async def test_draining_node_records_no_interval(fake: WorkerHarness) -> None:
 
 async def test_reboot_counts_as_flap_only_if_node_was_not_ready(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
-    left_at = await current_time(fake)
-    await observe_not_ready(fake, handle, left_at)
+    since = await current_time(fake)
+    await observe_not_ready(fake, handle, since)
     await wait_until(lambda: has_intervals(fake, (0, True)))
     fake.nodes.update_node("node-a", boot_id="boot-2")
-    await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2"}, ready_since=left_at + timedelta(seconds=40))
+    await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2"}, ready_since=since + timedelta(seconds=40))
     await wait_until(lambda: has_intervals(fake, (40, False)))
     await wait_until_phase(handle, Phase.READY)
     state = await query_state(handle)
@@ -152,10 +150,10 @@ async def test_flap_adds_few_events_and_ready_node_adds_none(fake: WorkerHarness
     before = len((await handle.fetch_history()).events)
     await fake.sleep(hours=1)
     assert len((await handle.fetch_history()).events) == before
-    left_at = await current_time(fake)
-    await observe_not_ready(fake, handle, left_at)
+    since = await current_time(fake)
+    await observe_not_ready(fake, handle, since)
     await wait_until(lambda: has_intervals(fake, (0, True)))
-    await fake.signal_observed(handle, **BUSY, ready_since=left_at + timedelta(seconds=50))
+    await fake.signal_observed(handle, **BUSY, ready_since=since + timedelta(seconds=50))
     await wait_until(lambda: [is_ongoing for _, is_ongoing in recorded_intervals(fake)] == [False])
     cost = len((await handle.fetch_history()).events) - before
     print(f"one flap costs {cost} events")

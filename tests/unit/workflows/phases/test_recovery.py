@@ -200,10 +200,10 @@ async def test_node_registered_while_no_worker_ran_is_kept(fake: WorkerHarness) 
 
 
 async def test_not_ready_intervals_are_restored_and_ended(fake: WorkerHarness) -> None:
-    left_at = (await fake.now() - timedelta(minutes=30)).replace(microsecond=0)
+    not_ready_since = (await fake.now() - timedelta(minutes=30)).replace(microsecond=0)
     before = (
-        NotReadyInterval(since=left_at, until=left_at + timedelta(seconds=50)),
-        NotReadyInterval(since=left_at + timedelta(minutes=10)),
+        NotReadyInterval(since=not_ready_since, until=not_ready_since + timedelta(seconds=50)),
+        NotReadyInterval(since=not_ready_since + timedelta(minutes=10)),
     )
     claim = await add_launched_nodeclaim(
         fake, "Registered", "Initialized", annotations={labels.NOT_READY_INTERVALS: format_intervals(before)}
