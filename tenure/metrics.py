@@ -36,10 +36,12 @@ class Recorder:
                 self._record = meter.create_histogram_float(metric.name, metric.description, unit).record
 
     def record(self, value: float = 1, /, **labels: str) -> None:
-        """Adds `value` to a counter, sets a gauge, or adds to a histogram."""
+        """Adds `value` to a counter, sets a gauge, or adds to a histogram.
+
+        A negative value, such as a limit that a user wrote, counts as 0, since the SDK refuses it."""
         if labels.keys() != self._labels:
             raise ValueError(f"labels {sorted(labels)} are not {sorted(self._labels)}")
-        self._record(value, labels)
+        self._record(max(value, 0), labels)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,11 @@ The planner process receives the same changes in the same order."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
+
+import structlog
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.labels import NODECLASS_HASH_VERSION
@@ -13,6 +16,7 @@ from tenure.controller.cache import decoders
 from tenure.controller.cache.dirty import (
     CacheChanged,
     CacheEvent,
+    ChangeBatch,
     ChangeSet,
     NodePoolView,
     PlannerChanges,
@@ -36,14 +40,18 @@ from tenure.kube.facts.objects import check_durations, is_ours, node_fact, nodec
 from tenure.kube.facts.pods import AnnotationError, read_pod
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodDisruptionBudgetFact, PodFact
-from tenure.model.invalid_objects import InvalidObjects, object_key
+from tenure.model.invalid_objects import InvalidObjects, ObjectKey, object_key
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.scheduling.snapshot import Change, Fact, FactKind, Storage
 
 F = TypeVar("F", bound=Fact)
 E = TypeVar("E", bound=CacheEvent)
 
+log = structlog.get_logger(__name__)
+
 _RECENT_DELETIONS: Final = 2000
+_HANDLE: Final = "handle"
+"""The prefix of the steps of subscribers."""
 
 
 class ClusterCache:
@@ -93,8 +101,28 @@ class ClusterCache:
         self._subscribers.setdefault(event, []).append(handler)
 
     def publish(self, event: CacheEvent) -> None:
-        for handler in self._subscribers.get(type(event), ()):
-            handler(event)
+        for position, handler in enumerate(self._subscribers.get(type(event), ())):
+            if isinstance(event, ChangeBatch):
+                self._publish_batch(handler, event, f"{_HANDLE}/{position}/{handler.__qualname__}")
+            else:
+                handler(event)
+
+    def _publish_batch(self, handler: Callable[[ChangeBatch], None], batch: ChangeBatch, step: str) -> None:
+        """An error of one object affects neither the other objects of the batch nor the other handlers."""
+        invalid_objects = self.invalid_objects
+        try:
+            handler(batch)
+        except Exception as error:
+            log.exception("changes are handled one by one", handler=handler.__qualname__, error=str(error))
+            for kind, name, changes in tuple(batch.changes.split()):
+                with invalid_objects.guard(ObjectKey(kind, name, step=step)):
+                    handler(replace(batch, changes=changes))
+                batch.changes.merge(changes)
+            return
+        for key in [one for one in invalid_objects.items() if one.step == step]:
+            if batch.changes.has_object(key.kind, key.name):
+                with invalid_objects.guard(key):
+                    """The object succeeded with the others."""
 
     # --- list-watch deltas ---
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import heapq
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -11,6 +11,7 @@ from tenure.apis.hash import nodepool_hash
 from tenure.apis.labels import CLUSTER_NAME_TAGGED, NODE_REGISTRATION_HEALTHY, PAUSE, TAGGED
 from tenure.apis.nodepool import Budget, NodePool
 from tenure.kube.client.errors import Json
+from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, PERSISTENT_VOLUME_CLAIMS, PODS
 from tenure.kube.facts.objects import nodepool_fact
 from tenure.model.errors import TryLater
 from tenure.model.facts import NodeClaimFact, NodePoolFact, PodFact
@@ -115,6 +116,36 @@ class ChangeSet:
     """By UID: NodeClaims that no longer exist in the API server."""
     deleted_nodepools: set[str] = field(default_factory=set)
     deleted_nodeclasses: set[str] = field(default_factory=set)
+
+    def split(self) -> Iterator[tuple[str, str, "ChangeSet"]]:
+        """Kind and name of each object, with the changes of this object alone. Changed pods come last, as one."""
+        for uid, claim in self.deleted_nodeclaims.items():
+            yield NODE_CLAIMS.kind, claim.name, ChangeSet(deleted_nodeclaims={uid: claim})
+        for attribute, kind in _KINDS.items():
+            for name in sorted(getattr(self, attribute)):
+                changes = ChangeSet()
+                getattr(changes, attribute).add(name)
+                yield kind, name, changes
+        if self.pods:
+            yield PODS.kind, "", ChangeSet(pods=True)
+
+    def merge(self, other: "ChangeSet") -> None:
+        for attribute in (*_KINDS, "deleted_nodeclaims"):
+            getattr(self, attribute).update(getattr(other, attribute))
+        self.pods |= other.pods
+
+    def has_object(self, kind: str, name: str) -> bool:
+        return any((kind, name) == (one_kind, one_name) for one_kind, one_name, _ in self.split())
+
+
+_KINDS: Final[Mapping[str, str]] = {
+    "nodeclaims": NODE_CLAIMS.kind,
+    "nodepools": NODE_POOLS.kind,
+    "nodeclasses": EC2_NODE_CLASSES.kind,
+    "volume_claims": PERSISTENT_VOLUME_CLAIMS.kind,
+    "deleted_nodepools": NODE_POOLS.kind,
+    "deleted_nodeclasses": EC2_NODE_CLASSES.kind,
+}
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ class _Instrument:
         self._name, self._records = name, records
 
     def record(self, value: float, attributes: Mapping[str, str]) -> None:
+        if value < 0:
+            raise ValueError("Metric value cannot be negative")
         self._records.append((self._name, tuple(attributes.values()), value))
 
     add = set = record
