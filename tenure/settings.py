@@ -17,7 +17,7 @@ from tenure.model.nodeclaim.state import Deadlines
 
 GATES = gate_defaults("FEATURE_GATES")
 AWS_GATES = gate_defaults("AWS_FEATURE_GATES")
-"""Those of the AWS side, a setting of their own as with Karpenter."""
+"""Gates of the AWS provider; a separate setting, as in Karpenter."""
 
 
 class SettingsError(Exception):
@@ -60,11 +60,11 @@ def _some_minutes(value: timedelta) -> timedelta:
 
 
 Interval = Annotated[timedelta, BeforeValidator(_parse_bounded_duration), AfterValidator(_some_minutes)]
-"""Between two looks at AWS."""
+"""Time between two reads from AWS."""
 
 
 CLUSTER_NAME = "[0-9A-Za-z][0-9A-Za-z_-]{0,99}"
-"""EKS's rule; a slash would also run into the rest of a workflow's id."""
+"""EKS's rule. A slash would also break workflow IDs, whose parts it separates."""
 
 
 def _cluster_name(value: str) -> str:
@@ -74,7 +74,7 @@ def _cluster_name(value: str) -> str:
 
 
 def _gates_of(known: dict[str, bool]) -> Callable[[Any], Any]:
-    """`Name=bool,…`; an unknown name is an error, since a misspelt gate would silently be off."""
+    """Parse `Name=bool,…`. An unknown name is an error, because a misspelt gate would silently be off."""
 
     def read(value: Any) -> Any:
         if not isinstance(value, str):
@@ -93,12 +93,12 @@ def _gates_of(known: dict[str, bool]) -> Callable[[Any], Any]:
 
 
 def _validation_aliases(field: str) -> AliasChoices:
-    """A setting's environment variable, and a flag of the same name in lower case with hyphens."""
+    """The environment variable of a setting, and the flag: the same name in lower case with hyphens."""
     return AliasChoices(field.upper(), field.replace("_", "-"))
 
 
 class Settings(BaseSettings):
-    """The descriptions are those of docs/settings.md, with its links; `plain_text` takes these out."""
+    """docs/settings.md shows the descriptions with their links; `plain_text` removes the links."""
 
     model_config = SettingsConfigDict(
         alias_generator=AliasGenerator(validation_alias=_validation_aliases),
@@ -110,49 +110,55 @@ class Settings(BaseSettings):
     )
 
     cluster_name: Annotated[str, AfterValidator(_cluster_name)] = Field(
-        description="name of the EKS cluster; part of every workflow id, and of the tags of instances"
+        description="name of the EKS cluster; part of every workflow ID and of the tags of instances"
     )
     cluster_endpoint: str = Field(
-        "", description="URL of the API server for the nodes' user data; found through EKS if empty"
+        "", description="URL of the API server in the user data of nodes; if empty, it is read from EKS"
     )
     cluster_ca_bundle: str = Field(
-        "", description="certificate authority for the user data, base64; that of the client if empty"
+        "",
+        description="base64-encoded CA certificate in the user data of nodes; if empty, the CA of the worker's "
+        "Kubernetes client",
     )
-    kubeconfig: str = Field("", description="path of a kubeconfig; the service account of the pod if empty")
+    kubeconfig: str = Field("", description="path of a kubeconfig file; if empty, the service account of the pod")
     aws_region: str = Field("us-west-2", description="region of the cluster")
     aws_endpoint_url: str = Field(
-        "", description="one endpoint for all AWS services, such as a stand-in; AWS itself if empty"
+        "", description="one endpoint for all AWS services, such as a simulator; if empty, the endpoints of AWS"
     )
     interruption_queue: str = Field(
         "",
-        description="name of the SQS queue with [EC2's events](interruptions.md); if empty, the status of instances "
-        "alone tells of trouble",
+        description="name of the SQS queue with [EC2's events](interruptions.md); if empty, only the instance status "
+        "reports interruptions",
     )
-    isolated_vpc: bool = Field(False, description="the VPC has no way to the Pricing API: use [estimates](prices.md)")
+    isolated_vpc: bool = Field(
+        False, description="the VPC cannot reach the Pricing API: use [price estimates](prices.md)"
+    )
     enable_zonal_shift: bool = Field(
         False,
-        description="buy nothing in a zone that ARC zonal shift has moved the cluster away from; the worker does not "
-        "start if the cluster takes no shifts",
+        description="launch no instances in a zone that an ARC zonal shift moved the cluster away from; the worker "
+        "does not start if zonal shift is disabled for the cluster",
     )
     ami_refresh_interval: Interval = Field(
         timedelta(minutes=1),
         description="how long resolved AMIs are cached (min 1m)",
     )
     subnet_refresh_interval: Interval = Field(
-        timedelta(minutes=1), description="likewise for subnets and security groups; 1m or more"
+        timedelta(minutes=1), description="how long resolved subnets and security groups are cached (min 1m)"
     )
     vm_memory_overhead_percent: float = Field(
-        0.075, ge=0, lt=1, description="share of a type's memory that is taken off before a node of it was seen"
+        0.075,
+        ge=0,
+        lt=1,
+        description="fraction of memory subtracted from an instance type until one of its nodes reports its real "
+        "capacity",
     )
-    reserved_enis: int = Field(0, ge=0, description="network interfaces per node that pods cannot use")
-    disable_dry_run: bool = Field(
-        False, description="when an EC2NodeClass is checked, EC2 is not asked with DryRun whether it would launch"
-    )
+    reserved_enis: int = Field(0, ge=0, description="network interfaces per node that are not available to pods")
+    disable_dry_run: bool = Field(False, description="skip the DryRun calls to EC2 that validate an EC2NodeClass")
     feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates_of(GATES))] = Field(
-        GATES, description="`Name=true,…`; those that are not named have their default"
+        GATES, description="`Name=true,…`; gates that are not named keep their default"
     )
     aws_feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates_of(AWS_GATES))] = Field(
-        AWS_GATES, description="the same for gates of the AWS side"
+        AWS_GATES, description="the same format, for gates of the AWS provider"
     )
     preference_policy: Literal["Respect", "Ignore"] = Field(
         "Respect", description="`Respect` or `Ignore` preferred scheduling terms"
@@ -163,98 +169,111 @@ class Settings(BaseSettings):
     node_cost: float = Field(
         0.002,
         ge=0,
-        description="US dollars an hour that a node counts for beyond its price, [when nodes are "
-        "chosen](decisions/instance-type-selection.md); the more, the fewer and larger nodes",
+        description="penalty per node in US dollars per hour, added to its price [when instance types are "
+        "chosen](decisions/instance-type-selection.md); higher values favor fewer, larger nodes",
     )
     nominate_pods: bool = Field(
         False,
-        description="tell kube-scheduler [where pods with pod affinity, spread or host ports are "
-        "expected](decisions/nominated-pods.md); needs `patch` on `pods/status` "
+        description="set `nominatedNodeName` of [pods with pod affinity, topology spread or host "
+        "ports](decisions/nominated-pods.md) for kube-scheduler; needs `patch` on `pods/status` "
         "([optional rights](security.md#optional-permissions))",
     )
     surge_single_replicas: bool = Field(
         False,
-        description="restart the rollout of Deployments with one replica where a LifecyclePolicy says "
+        description="restart the rollout of Deployments with one replica where a LifecyclePolicy sets "
         "[`surgeSingleReplicas`](drains.md); needs `patch` on Deployments "
         "([optional rights](security.md#optional-permissions))",
     )
     hook_local_addresses: bool = Field(
         False,
-        description="let [hooks](hooks.md#http-calls) call loopback and link-local addresses, such as the instance "
-        "metadata service",
+        description="allow [hooks](hooks.md#http-calls) to call loopback and link-local addresses, such as the "
+        "instance metadata service",
     )
     batch_max_duration: Duration = Field(
-        timedelta(seconds=10), description="longest time that pending pods are gathered before they are planned"
+        timedelta(seconds=10), description="maximum time for which pending pods are batched before they are planned"
     )
     batch_idle_duration: DurationOrNone = Field(
-        timedelta(seconds=1), description="a batch is planned when no pod came for so long"
+        timedelta(seconds=1), description="a batch is planned when no new pod arrives for this long"
     )
     kube_client_qps: float = Field(200, gt=0, description="requests per second to the API server")
-    kube_client_burst: int = Field(300, gt=0, description="requests at once to the API server")
+    kube_client_burst: int = Field(300, gt=0, description="burst of requests to the API server")
     system_namespace: str = Field(
         "tenure",
         min_length=1,
-        description="the worker's own namespace; its annotation `tenure.sh/pause` [pauses the whole cluster](pause.md)",
+        description="namespace of the worker; its annotation `tenure.sh/pause` [pauses the whole cluster](pause.md)",
     )
     leader_election_name: str = Field(
         "karpenter-leader-election",
-        description="name of Karpenter's lease: while somebody renews it, Tenure does not act",
+        description="name of Karpenter's Lease: Tenure does not act while a Karpenter pod renews it",
     )
     log_level: Literal["debug", "info", "error"] = Field("info", description="`debug`, `info` or `error`")
-    log_format: Literal["json", "console"] = Field("json", description="`json`, or `console` for people")
-    metrics_port: int = Field(8080, ge=0, le=65535, description="Prometheus metrics at `/metrics`; 0 serves none")
-    health_probe_port: int = Field(8081, ge=0, le=65535, description="`/healthz` and `/readyz`; 0 serves none")
+    log_format: Literal["json", "console"] = Field("json", description="`json`, or `console` for a terminal")
+    metrics_port: int = Field(
+        8080, ge=0, le=65535, description="port of the Prometheus metrics at `/metrics`; 0 disables it"
+    )
+    health_probe_port: int = Field(8081, ge=0, le=65535, description="port of `/healthz` and `/readyz`; 0 disables it")
     temporal_address: str = Field("localhost:7233", description="host and port of the Temporal service")
-    temporal_namespace: str = Field("default", description="one namespace per cluster")
+    temporal_namespace: str = Field("default", description="Temporal namespace; use one per cluster")
     temporal_tls: bool = Field(False, description="connect with TLS")
-    temporal_api_key: str = Field("", repr=False, description="API key, for Temporal Cloud; with it goes TLS")
+    temporal_api_key: str = Field("", repr=False, description="API key, for Temporal Cloud; implies TLS")
     temporal_api_key_path: str = Field(
-        "", description="file with the API key, instead of it: a new one in it is used within minutes"
+        "", description="file with the API key, instead of `TEMPORAL_API_KEY`; a new key in it is used within minutes"
     )
     temporal_tls_server_ca_cert_path: str = Field(
         "",
-        description="file in PEM: the authority that signed Temporal's certificate, where the system does not know it",
+        description="PEM file with the CA of Temporal's certificate, if the system does not trust it",
     )
     temporal_tls_client_cert_path: str = Field(
-        "", description="file in PEM: the client's certificate, for mTLS; with it goes TLS"
+        "", description="PEM file with the client certificate, for mTLS; implies TLS"
     )
-    temporal_tls_client_key_path: str = Field("", description="file in PEM: its key")
-    temporal_tls_server_name: str = Field("", description="name on Temporal's certificate, where it is not the address")
+    temporal_tls_client_key_path: str = Field("", description="PEM file with the client key")
+    temporal_tls_server_name: str = Field(
+        "", description="name on Temporal's certificate, if it differs from the address"
+    )
     temporal_worker_build_id: str = Field(
         "",
-        description="[Worker Versioning](install.md#upgrading): all tasks go to the build that started last; the chart "
-        "sets it",
+        description="build ID for [Worker Versioning](install.md#upgrading): all tasks go to the build that started "
+        "last; the chart sets it",
     )
     temporal_payload_keys_path: str = Field(
-        "", description="file of keys: with it, what Temporal stores is [encrypted](security.md#encryption)"
+        "",
+        description="file with payload encryption keys; with it, payloads in Temporal are "
+        "[encrypted](security.md#encryption)",
     )
     launch_timeout: Duration = Field(
         timedelta(minutes=5),
-        description="deadline of a launch; then the NodeClaim is deleted and its pods are rescheduled",
+        description="deadline of a launch; after it, the NodeClaim is deleted and its pods are rescheduled",
     )
     registration_timeout: Duration = Field(
-        timedelta(minutes=15), description="deadline from launch to a registered Node; then likewise"
+        timedelta(minutes=15),
+        description="deadline from launch to registration; after it, the NodeClaim is deleted and its pods are "
+        "rescheduled",
     )
     initialization_timeout: Duration = Field(
         timedelta(minutes=30),
-        description="deadline from registration to initialization; then the node is overdue and says so",
+        description="deadline from registration to initialization; after it, the node is reported as overdue",
     )
-    drain_timeout: Duration = Field(timedelta(hours=1), description="a drain that takes longer is overdue; it goes on")
+    drain_timeout: Duration = Field(
+        timedelta(hours=1), description="deadline of a drain; a longer drain is reported as overdue and continues"
+    )
     termination_timeout: Duration = Field(
-        timedelta(minutes=15), description="a termination that takes longer is overdue; it goes on"
+        timedelta(minutes=15),
+        description="deadline of a termination; a longer one is reported as overdue and continues",
     )
     not_ready_grace: DurationOrNone = Field(
         timedelta(minutes=5),
-        description="so long a node that turns NotReady [still counts for the pods that wait for "
-        "it](node-startup.md#notready-nodes)",
+        description="how long a node that becomes NotReady [still counts as capacity for pending "
+        "pods](node-startup.md#notready-nodes)",
     )
     prometheus_url: str = Field(
         "",
-        description="Prometheus that health gates of [rollouts](rollouts.md) ask, such as "
-        "`http://prometheus.monitoring:9090`; without it those with queries hold",
+        description="Prometheus that the health gates of [rollouts](rollouts.md) query, such as "
+        "`http://prometheus.monitoring:9090`; without it, rollouts whose gates have queries wait",
     )
     activity_slots: int = Field(
-        100, ge=4, description="activities at once in one worker; sizes of pools and threads derive from it"
+        100,
+        ge=4,
+        description="maximum concurrent activities in one worker; sizes of connection and thread pools derive from it",
     )
 
     @classmethod
@@ -280,7 +299,7 @@ class Settings(BaseSettings):
 
 
 def load(args: list[str] | None = None) -> Settings:
-    """Flags over environment over defaults. Raises SettingsError with one line."""
+    """Flags take precedence over the environment, and the environment over defaults. Raises SettingsError."""
     try:
         flags: dict[str, Any] = dict(_parse_flags(args or []))
         return Settings(**flags)
@@ -289,7 +308,7 @@ def load(args: list[str] | None = None) -> Settings:
 
 
 def _parse_flags(args: list[str]) -> dict[str, str]:
-    """`--cluster-name demo` or `--cluster-name=demo`, by the settings' own names; a switch needs no value."""
+    """`--cluster-name demo` or `--cluster-name=demo`, by the names of the settings; a boolean flag needs no value."""
     known = {name.replace("_", "-"): name for name in Settings.model_fields}
     flags: dict[str, str] = {}
     rest = list(args)
@@ -318,7 +337,7 @@ def _one_line(error: ValidationError) -> str:
 
 
 def help_text() -> str:
-    """One line a setting: flag, variable, default, meaning."""
+    """One line per setting: flag, variable, default, description."""
     lines = []
     for name, field in Settings.model_fields.items():
         flag = f"--{name.replace('_', '-')}"
@@ -328,12 +347,12 @@ def help_text() -> str:
 
 
 def plain_text(description: str | None) -> str:
-    """A description without links and marks."""
+    """Remove links and backticks."""
     return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", description or "").replace("`", "")
 
 
 def format_default(default: Any) -> str:
-    """As one would write it."""
+    """In the form that `load` parses."""
     if isinstance(default, timedelta):
         return format_duration(default)
     if isinstance(default, bool):
