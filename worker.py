@@ -110,7 +110,7 @@ async def run(settings: Settings) -> None:
         await health.start()
     except OSError as error:
         raise SettingsError(
-            f"HEALTH_PROBE_PORT={settings.health_probe_port}: {error.strerror}; name a free one"
+            f"HEALTH_PROBE_PORT={settings.health_probe_port}: {error.strerror}; choose a free port"
         ) from error
     way = temporal_security(settings)
     renewal = CertificateWatcher(way, stop)

@@ -1,4 +1,4 @@
-"""The shape of all commands: a function whose parameters are the options, and whose `Result` is printed.
+"""The common form of commands: a function whose parameters are the options and whose `Result` is printed.
 
 `temporal_client.temporal_command` and `worker_settings.settings_command` build on it. Options that several commands
 take are declared here.
@@ -20,10 +20,10 @@ from tenure.model.errors import Fault
 
 NodePoolName = Annotated[str, typer.Option("--nodepool", help="Only this NodePool.")]
 Kubeconfig = Annotated[str, typer.Option("--kubeconfig", envvar="KUBECONFIG", help="Path of the kubeconfig file.")]
-RequestedBy = Annotated[str, typer.Option("--by", envvar="USER", help="Who requests it.")]
+RequestedBy = Annotated[str, typer.Option("--by", envvar="USER", help="Requester; shown with the request.")]
 
 WORKER_FLAGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""The attribute `context_settings` of a command that takes the worker's flags."""
+"""`context_settings` of a command that takes the worker's flags."""
 
 
 def option(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
@@ -31,8 +31,9 @@ def option(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -
 
 
 def command(function: Callable[..., Any]) -> Callable[..., int]:
-    """`function`, which may be async, for Typer. --output chooses the form of the `Result` that it returns, and a fault
-    of the outside is a usage error."""
+    """Wrap `function`, which may be async, for Typer.
+
+    --output selects the format of the `Result` that `function` returns. A `Fault` becomes a usage error."""
 
     def run(*, output: str, **arguments: Any) -> int:
         try:
@@ -52,7 +53,7 @@ def with_options(
     options: Iterable[inspect.Parameter],
     instead_of: str = "",
 ) -> Callable[..., Any]:
-    """`wrapper`, with the name, help and parameters of `function`, and with `options` in the place of one of them."""
+    """Give `wrapper` the name, help and parameters of `function`; `options` replace the parameter `instead_of`."""
     signature = inspect.signature(function, eval_str=True)
     own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in signature.parameters.values()]
     parameters = [*(one for one in own if one.name != instead_of), *options]
@@ -63,7 +64,7 @@ def with_options(
 
 
 def parse_length(option_name: str, text: str, example: str, *, zero: bool = True) -> timedelta:
-    """Raises `UsageError` for a text that is no duration, for a negative one, and for `Never`."""
+    """Raises `UsageError` for an invalid or negative duration and for `Never`; also for zero unless `zero`."""
     try:
         length = parse_duration(text)
     except DurationError as error:

@@ -1,4 +1,4 @@
-"""Tables of the answers, as wide as the terminal. Apart from `output.py`, since importing rich takes time."""
+"""Tables as wide as the terminal. They are separate from `output.py` because importing rich is slow."""
 
 import sys
 from collections import Counter
@@ -13,7 +13,7 @@ from rich.text import Text
 from tenure.model.errors import Finding, Level
 
 WIDE: Final = 240
-"""Characters in a line where no terminal says how many there are: a row stays a line for `grep`."""
+"""Characters per line if stdout is not a terminal, so that each row stays on one line for `grep`."""
 _STYLES: Final[dict[Level, str]] = {"ok": "green", "advice": "yellow", "unknown": "cyan", "problem": "bold red"}
 _ORDER: Final = tuple(_STYLES)
 
@@ -23,7 +23,7 @@ class PrintableTable:
     table: Table
 
     def __str__(self) -> str:
-        """Brackets in reasons are no markup."""
+        """Markup is off, because reasons contain brackets."""
         width = None if sys.stdout.isatty() else WIDE
         console = Console(width=width, markup=False, highlight=False, emoji=False)
         with console.capture() as captured:
@@ -48,11 +48,11 @@ def folded(*names: str, min_width: int | None = None, max_width: int | None = No
 
 
 def findings_table(findings: Sequence[Finding]) -> PrintableTable:
-    """Worst last, so that it is right above the prompt."""
+    """Worst last, so that they are right above the prompt."""
     return make_table(
         *unwrapped("", "area"),
-        *folded("what", max_width=38),
-        *folded("found", max_width=60),
+        *folded("subject", max_width=38),
+        *folded("finding", max_width=60),
         *folded("to do", max_width=50),
         rows=(
             (Text(one.level, style=_STYLES[one.level]), one.area, one.subject, one.message, one.todo)
@@ -64,4 +64,4 @@ def findings_table(findings: Sequence[Finding]) -> PrintableTable:
 def summarize_findings(findings: Sequence[Finding]) -> str:
     """`14 ok, 2 advice, 1 problem`."""
     counts = Counter(one.level for one in findings)
-    return ", ".join(f"{counts[level]} {level}" for level in _ORDER if counts[level]) or "nothing was looked at"
+    return ", ".join(f"{counts[level]} {level}" for level in _ORDER if counts[level]) or "nothing was checked"

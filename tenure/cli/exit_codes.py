@@ -1,4 +1,4 @@
-"""The exit codes and errors of commands. `main.py` turns them into the end of the process."""
+"""The exit codes and errors of commands. `main.py` ends the process with them."""
 
 import os
 import signal
@@ -10,11 +10,11 @@ DONE, FAILED, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
 
 
 class UsageError(Exception):
-    """Invalid input, or a service that is not there. The message is one line that names the option or address."""
+    """Invalid input or an unreachable service. The message is one line that names the option or address."""
 
 
 class CommandFailed(Exception):
-    """An operation that did not succeed. The message may have several lines."""
+    """A failed operation. The message may have several lines."""
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -32,7 +32,7 @@ def format_error(error: BaseException, command: str) -> str:
         path = context.command_path if context else command
         message = error.format_message()
         if message.startswith("Usage: "):
-            return message  # The help of a group, in several lines.
+            return message  # Several lines: the help of a group.
         message = " ".join(message.split()).replace("Value error, ", "")
         return f"{path}: {message} (see `{path} --help`)"
     return f"{command}: {error}"
@@ -49,7 +49,7 @@ def exit_process(code: int) -> None:
 
 
 def end_like_ctrl_c() -> None:
-    """Raise KeyboardInterrupt on SIGTERM and SIGHUP too, for commands that hold processes. Call it before any starts.
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP too, for commands with child processes. Call it before they start.
 
     Background jobs of a script inherit an ignored SIGINT. A SIGHUP that `nohup` ignores stays ignored.
     """

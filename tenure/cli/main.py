@@ -42,12 +42,11 @@ VERBS = {
     "worker": "admin.servers",
     "version": "main",
 }
-"""Module below `tenure.cli`, and the attribute there where it is not named as the command is: a function or a Typer
-app."""
+"""Module below `tenure.cli`, and its attribute if that differs from the command's name: a function or a Typer app."""
 
 
 def load_command(name: str) -> Any:
-    """Raises ModuleNotFoundError when the extra that it needs is not installed."""
+    """Raises ModuleNotFoundError if the required extra is not installed."""
     module, _, attribute = VERBS[name].partition(":")
     gc.disable()  # Imported modules stay alive: collecting them takes a tenth of the run time.
     try:
@@ -65,11 +64,11 @@ def load_command(name: str) -> Any:
 
 class Verbs(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
-        """For the help, which is there also where the sandbox is not."""
+        """For the help, which also works without the sandbox extra."""
         return [name for name in VERBS if _is_installed(name)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """None for an unknown command. Raises `UsageError` when the extra that it needs is not installed."""
+        """None for an unknown command. Raises `UsageError` if the required extra is not installed."""
         if cmd_name not in VERBS:
             return None
         try:
@@ -103,7 +102,7 @@ def tenure(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Tenure: every node of a Kubernetes cluster on AWS is one durable Temporal workflow."""
+    """Tenure: a node autoscaler for Kubernetes on AWS that runs each node as a durable Temporal workflow."""
 
 
 def main(arguments: list[str]) -> int:
@@ -131,4 +130,4 @@ def installed_version() -> str:
     try:
         return metadata.version("tenure")
     except metadata.PackageNotFoundError:
-        return "(not installed: run from its source)"
+        return "(not installed: run from source)"

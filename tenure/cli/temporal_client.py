@@ -1,4 +1,4 @@
-"""The connection to Temporal of commands, and its options."""
+"""The Temporal connection of commands and its options."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class Connection:
     security: Security = PLAIN
 
     async def connect(self) -> Client:
-        """Raises `UsageError` when no Temporal answers there."""
+        """Raises `UsageError` if Temporal does not respond."""
         if not self.cluster:
             raise UsageError("--cluster-name: required, set it or CLUSTER_NAME, e.g. --cluster-name demo")
         try:
@@ -44,12 +44,12 @@ class Connection:
         except BadInput as invalid:
             raise UsageError(invalid.message) from invalid
         except TimeoutError:
-            raise UsageError(self._address_error(f"no answer within {SECONDS:g} s")) from None
+            raise UsageError(self._address_error(f"no response within {SECONDS:g} s")) from None
         except (RuntimeError, ValueError) as error:
             raise UsageError(self._address_error(why_not(str(error)))) from error
 
     def decrypt_events(self, events: Sequence[HistoryEvent]) -> Sequence[HistoryEvent]:
-        """Events of a history, decrypted. Raises `UsageError` where these keys do not fit."""
+        """Decrypt events in place. Raises `UsageError` if the keys do not match."""
         if self.security.payload_keys:
             try:
                 decrypted = codec_of(self.security.payload_keys).decrypt
@@ -93,13 +93,13 @@ _OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
     "server_name": (_text("--temporal-server-name", "TEMPORAL_TLS_SERVER_NAME", "Server name (SNI)."), ""),
 }
 _PREFIX: Final = "temporal__"
-"""Keeps them apart from a command's own parameters."""
+"""Separates these parameters from those of the command."""
 
 
 def temporal_command(function: Callable[..., Any]) -> Callable[..., int]:
-    """A `command` whose parameter `connection` comes from the options of Temporal, the same for every command.
+    """A `command` whose parameter `connection` comes from the Temporal options, which every command shares.
 
-    An error of Temporal while `function` runs becomes `CommandFailed`."""
+    An RPC error while `function` runs becomes `CommandFailed`."""
 
     async def run_with_connection(**arguments: Any) -> Any:
         given = {name: arguments.pop(_PREFIX + name) for name in _OPTIONS}

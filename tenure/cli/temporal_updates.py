@@ -12,26 +12,25 @@ from tenure.model.base import Message
 from tenure.model.signals import OperatorRequestResult
 
 UPDATE_TIMEOUT = timedelta(seconds=20)
-"""A task may wait 15 s for a worker that is no longer there."""
+"""A workflow task may wait 15 s for a stopped worker that has the workflow in its cache."""
 _TIMEOUT_STATUSES = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 
 
 class NoResponse(Exception):
-    """No worker answered in time."""
+    """No worker responded in time."""
 
     def __str__(self) -> str:
         return f"within {UPDATE_TIMEOUT.total_seconds():g} s"
 
 
 class WorkflowNotFound(Exception):
-    """No workflow of this id runs."""
+    """No workflow with this ID is running."""
 
 
 async def send_update(
     handle: WorkflowHandle[object, object], verb: str, request: Message, *, about: str
 ) -> OperatorRequestResult:
-    """The answer. Raises `NoResponse`, `WorkflowNotFound`, RPCError, or for a rejection `UsageError`, which begins with
-    `about`."""
+    """Raises `NoResponse`, `WorkflowNotFound`, RPCError, or for a rejection `UsageError`, which begins with `about`."""
     try:
         update = handle.execute_update(verb, request, result_type=OperatorRequestResult, rpc_timeout=UPDATE_TIMEOUT)
         result: OperatorRequestResult = await asyncio.wait_for(update, UPDATE_TIMEOUT.total_seconds())
@@ -51,8 +50,9 @@ async def send_update(
 async def send_update_for_message(
     handle: WorkflowHandle[object, object], verb: str, request: Message, *, about: str, absent: str
 ) -> str:
-    """The message of the answer. Raises `UsageError`, which begins with `about`, for a rejection, or without an answer;
-    `absent`: the message where no such workflow runs."""
+    """The message of the result. Raises `UsageError`, which begins with `about`, for a rejection or without a response.
+
+    `absent`: the message if no such workflow is running."""
     try:
         result = await send_update(handle, verb, request, about=about)
     except NoResponse as late:

@@ -1,4 +1,4 @@
-"""Commands that take the worker's own settings, from the environment and from flags."""
+"""Commands that take the worker's settings from the environment and from flags."""
 
 from collections.abc import Callable
 from typing import Any

@@ -85,12 +85,12 @@ async def test_missing_kubeconfig_is_named(temporal: str, tmp_path: Path) -> Non
 
 def test_occupied_probe_port_is_named() -> None:
     with occupied_port() as port:
-        assert_one_line(run_worker(HEALTH_PROBE_PORT=str(port)), f"HEALTH_PROBE_PORT={port}", "name a free one")
+        assert_one_line(run_worker(HEALTH_PROBE_PORT=str(port)), f"HEALTH_PROBE_PORT={port}", "choose a free port")
 
 
 def test_occupied_metrics_port_is_named() -> None:
     with occupied_port() as port:
-        assert_one_line(run_worker(METRICS_PORT=str(port)), f"METRICS_PORT={port}", "name a free one")
+        assert_one_line(run_worker(METRICS_PORT=str(port)), f"METRICS_PORT={port}", "choose a free port")
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def crds(apply: Apply = False, kubeconfig: Kubeconfig = "", output: Form = "yaml
 
 
 async def apply_documents(kubeconfig: str, documents: list[dict[str, Any]]) -> list[str]:
-    """Their names. Server-side, so that fields of other managers stay. Raises `UsageError`."""
+    """Return their names. Server-side apply keeps the fields of other managers. Raises `UsageError`."""
     try:
         client = await connect(kubeconfig)
     except Fault as fault:

@@ -1,4 +1,4 @@
-"""`tenure doctor`: checks AWS, the cluster and Temporal with the worker's settings, and best with its credentials."""
+"""`tenure doctor`: check AWS, the cluster and Temporal with the worker's settings, preferably with its credentials."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -29,13 +29,13 @@ from tenure.policy.lifecycle_policy import resolve_policies
 from tenure.settings import Settings
 from worker import aws_settings
 
-Role = Annotated[str, typer.Option(help="ARN of the worker's role, when run with other credentials.")]
-NodeRole = Annotated[str, typer.Option(help="Name of the nodes' role, which the worker passes on.")]
+Role = Annotated[str, typer.Option(help="ARN of the worker's role, if doctor runs with other credentials.")]
+NodeRole = Annotated[str, typer.Option(help="Name of the IAM role of nodes (default: from the EC2NodeClasses).")]
 
 
 @settings_command
 async def doctor(settings: Settings, role: Role = "", node_role: NodeRole = "") -> Result:
-    """Check credentials, selectors, queue, quotas, permissions and Temporal. Exit code 1 when there is a problem.
+    """Check credentials, selectors, queue, quotas, permissions and Temporal. Exit code 1 if there is a problem.
 
     Settings come from the environment and flags, as for `tenure worker`.
     """
@@ -45,7 +45,7 @@ async def doctor(settings: Settings, role: Role = "", node_role: NodeRole = "") 
 
 
 async def run_checks(settings: Settings, *, role: str = "", node_role: str = "") -> list[Finding]:
-    """Of the cluster, AWS and Temporal. A service that does not respond is a finding too."""
+    """Check the cluster, AWS and Temporal. A service that does not respond is a finding too."""
     in_cluster, cluster_objects = await _check_cluster(settings)
     in_aws, in_temporal = await asyncio.gather(
         _check_aws(settings, role, node_role, cluster_objects), _check_temporal(settings)
@@ -60,7 +60,7 @@ class _ClusterObjects:
     pools: Sequence[NodePool] = ()
     classes: Sequence[EC2NodeClass] = ()
     ignored_events: frozenset[EventKind] = frozenset()
-    """Kinds of events that LifecyclePolicies ignore for each of the NodePools."""
+    """Kinds of events that LifecyclePolicies ignore for every NodePool."""
 
 
 async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObjects]:
@@ -89,7 +89,7 @@ async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObj
 async def list_ignored_events(
     cluster: KubeAdapters, default_deadlines: Deadlines, pools: Sequence[NodePool]
 ) -> frozenset[EventKind]:
-    """Kinds of events that LifecyclePolicies ignore for each NodePool; none where the policies cannot be read."""
+    """Kinds of events that LifecyclePolicies ignore for every NodePool; empty if the policies cannot be read."""
     try:
         facts = await cluster.lifecycle_policies.list_facts()
     except Fault:

@@ -1,6 +1,6 @@
 """`tenure rebuild`: start the workflows and Schedules that Temporal lacks after its database was lost or restored.
 
-It takes the worker's settings, since the started workflows receive them.
+It takes the worker's settings because it passes them to the workflows that it starts.
 """
 
 import logging
@@ -29,15 +29,15 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report missing wor
 _MISSING: Final = {
     "SearchAttribute": "not registered",
     "Cluster": "no open workflow",
-    "Schedule": "not there",
+    "Schedule": "missing",
 }
 _AFTER: Final = "Workers continue from here; `tenure doctor` and `tenure stuck` show the progress."
 
 
 @settings_command
 async def rebuild(settings: Settings, dry_run: DryRun = False) -> Result:
-    """Start the workflows and Schedules that Temporal lacks, from the objects in the cluster. With --dry-run the exit
-    code is 1 when something is missing.
+    """Start the workflows and Schedules that Temporal lacks, from the objects in the cluster. With --dry-run, the exit
+    code is 1 if something is missing.
 
     Settings come from the environment and flags, as for `tenure worker`.
     """
@@ -81,7 +81,7 @@ async def _apply_rebuild(rebuild: Rebuild, found: Sequence[Discrepancy], setting
     except BadInput as invalid:
         raise UsageError(f"rebuild: {invalid.message}") from invalid
     except Fault as fault:
-        hint = "started workflows keep running: run the command again for the rest"
+        hint = "workflows that were started keep running; run the command again for the others"
         raise CommandFailed(f"rebuild: {fault.message}; {hint}") from fault
 
 
@@ -107,29 +107,29 @@ def findings_table(found: Sequence[Discrepancy], settings: Settings, dry_run: bo
 
 
 def summarize_rebuild(found: Sequence[Discrepancy], dry_run: bool) -> str:
-    """`3 started. ...`, and the next step."""
+    """`3 started.`, and the next step."""
     if not found:
-        return "Nothing is missing in Temporal, and nothing runs there without its object."
-    counts = Counter("told that their object is gone" if one.is_orphaned else "started" for one in found)
+        return "No workflow or Schedule is missing, and no workflow runs without its object."
+    counts = Counter("notified that their object is deleted" if one.is_orphaned else "started" for one in found)
     counted = ", ".join(f"{number} {what}" for what, number in counts.items())
     if dry_run:
-        return f"Would be: {counted}. To do it, run this without --dry-run."
+        return f"Would be: {counted}. To apply this, run without --dry-run."
     return f"{counted[0].upper()}{counted[1:]}. {_AFTER}"
 
 
 def _describe_finding(one: Discrepancy) -> str:
-    return "its object is gone" if one.is_orphaned else _MISSING.get(one.kind, "no open workflow")
+    return "object is deleted" if one.is_orphaned else _MISSING.get(one.kind, "no open workflow")
 
 
 def _describe_action(one: Discrepancy) -> str:
     if one.is_orphaned:
-        return "told; it looks for itself, then ends"
+        return "notified; it checks the object, then ends"
     return "registered" if one.kind == "SearchAttribute" else "started"
 
 
 def _describe_queue(one: Discrepancy, settings: Settings) -> str:
-    """Of the Interruption workflow; without INTERRUPTION_QUEUE here, the worker sets the queue at its next start."""
+    """The queue of the Interruption workflow. Without INTERRUPTION_QUEUE here, the worker sets it at its next start."""
     if (one.kind, one.name) != ("Cluster", "interruption"):
         return ""
     queue = settings.interruption_queue
-    return f", to read {queue}" if queue else ", with no queue: INTERRUPTION_QUEUE is not set here"
+    return f", with queue {queue}" if queue else ", without a queue: INTERRUPTION_QUEUE is not set here"

@@ -1,5 +1,5 @@
-"""`tenure worker`: the controller's process, which replaces this one, so that signals, exit code and logs are its own.
-`tenure codec-server`: decryption for Temporal's UI and CLI.
+"""`tenure worker` replaces this process with the controller, which then receives signals and sets the exit code.
+`tenure codec-server` decrypts payloads for Temporal's UI and CLI.
 """
 
 import os
@@ -25,12 +25,12 @@ def worker(context: typer.Context) -> None:
     os.execv(sys.executable, worker_command(context.args))
 
 
-# `--help` is the worker's own.
+# The worker prints its own `--help`.
 worker.context_settings = {**WORKER_FLAGS, "help_option_names": []}  # type: ignore[attr-defined]
 
 
 def worker_command(arguments: list[str]) -> list[str]:
-    """The worker by its path, so that it starts from any folder."""
+    """With the path of the worker, so that it starts from any folder."""
     return [sys.executable, str(ROOT / "worker.py"), *arguments]
 
 
@@ -53,8 +53,8 @@ def codec_server(
         codec = EncryptionCodec(read_keys(keys))
     except BadInput as invalid:
         raise UsageError(invalid.message) from invalid
-    typer.echo(f"decrypts at http://{host}:{port} for pages of {origin}; stop it with Ctrl-C")
+    typer.echo(f"decrypting at http://{host}:{port} for {origin}; stop with Ctrl-C")
     try:
         web.run_app(server(codec, origin), host=host, port=port, print=None)
     except OSError as error:
-        raise UsageError(f"codec-server: --port {port}: {error.strerror or error}; name a free one") from error
+        raise UsageError(f"codec-server: --port {port}: {error.strerror or error}; choose a free port") from error

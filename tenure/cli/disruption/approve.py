@@ -1,6 +1,6 @@
 """`tenure approve NAME`, `tenure reject NAME`, `tenure cancel COMMAND`: operator decisions, sent as updates.
 
-NAME is a node by its NodeClaim, Node or instance, or a rollout plan, which begins with the name of its NodePool.
+NAME is a NodeClaim, Node or instance, or a rollout plan, which begins with the name of its NodePool.
 `tenure stuck`, the page of the Cluster workflow and the condition `DisruptionReason` of NodeClaims name commands.
 """
 
@@ -21,15 +21,15 @@ from tenure.model.rollout import ApproveRollout, RejectRollout
 from workflows import ids
 
 Name = Annotated[str, typer.Argument(help="Node, or plan as the NodePool's events name it, e.g. web-3f2a9c.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; shown with the decision.")]
+Reason = Annotated[str, typer.Option("--reason", help="Reason; shown with the decision.")]
 RollBack = Annotated[bool, typer.Option("--roll-back", help="For a plan: return to the last good image.")]
 CommandName = Annotated[str, typer.Argument(help="Workflow ID of the command, or its last part.")]
-Cooldown = Annotated[str, typer.Option("--keep", help="How long its nodes are not disrupted, e.g. 4h.")]
+Cooldown = Annotated[str, typer.Option("--keep", help="How long its nodes are not disrupted again, e.g. 4h.")]
 
 
 @temporal_command
 async def approve(connection: Connection, name: Name, by: RequestedBy = "", reason: Reason = "") -> Result:
-    """Approve a rollout wave, resume a halted rollout, or approve the maintenance of a node that AWS announced."""
+    """Approve a rollout wave, resume a halted rollout, or approve AWS maintenance of a node."""
     plan, event = ApproveRollout(plan=name, by=by, reason=reason), ApproveEvent(by=by, reason=reason)
     return message_result(await _decide(connection, name, plan, event))
 
@@ -38,8 +38,8 @@ async def approve(connection: Connection, name: Name, by: RequestedBy = "", reas
 async def reject(
     connection: Connection, name: Name, by: RequestedBy = "", reason: Reason = "", roll_back: RollBack = False
 ) -> Result:
-    """Stop a rollout: replacements under way finish, no further node is replaced. Or keep a node despite an AWS event,
-    for as long as its policy allows."""
+    """Stop a rollout: running replacements finish, and no other node is replaced. Or keep a node despite an AWS event, for
+    as long as its policy allows."""
     plan = RejectRollout(plan=name, by=by, reason=reason, roll_back=roll_back)
     return message_result(await _decide(connection, name, plan, RejectEvent(by=by, reason=reason)))
 
@@ -67,30 +67,30 @@ async def _decide(
 
 
 async def send_node_decision(client: Client, workflow_id: str, name: str, decision: ApproveEvent | RejectEvent) -> str:
-    """The answer of the NodeClaim's workflow. Raises `UsageError` with the reason of a rejection."""
+    """The message of the NodeClaim workflow. Raises `UsageError` with the reason of a rejection."""
     verb = "approve" if isinstance(decision, ApproveEvent) else "reject"
     handle: WorkflowHandle[object, object] = client.get_workflow_handle(workflow_id)
-    absent = f"no node {name} lives any more; `tenure why {name}` tells how it ended"
+    absent = f"node {name} is deleted; `tenure why {name}` shows its history"
     return await send_update_for_message(handle, f"{verb}_event", decision, about=f"{verb} {name}", absent=absent)
 
 
 async def send_rollout_decision(client: Client, cluster: str, decision: ApproveRollout | RejectRollout) -> str:
-    """The answer of the NodePool's workflow. Raises `UsageError` with the reason of a rejection."""
+    """The message of the NodePool workflow. Raises `UsageError` with the reason of a rejection."""
     verb = "approve" if isinstance(decision, ApproveRollout) else "reject"
     about = f"{verb} {decision.plan}"
     pool, dash, _ = decision.plan.rpartition("-")
     if not dash:
         raise UsageError(f"{about}: invalid plan, expected NODEPOOL-HASH, e.g. web-3f2a9c")
-    named = "an event of its NodePool names a plan, `tenure get` lists the nodes"
+    named = "events of a NodePool name its plans, `tenure get` lists the nodes"
     absent = f"there is no NodePool {pool} in cluster {cluster}; {named}"
     handle: WorkflowHandle[object, object] = client.get_workflow_handle(ids.nodepool(cluster, pool))
     return await send_update_for_message(handle, verb, decision, about=about, absent=absent)
 
 
 async def send_cancel(client: Client, cluster: str, command: str, request: CommandCancellation) -> str:
-    """The answer of the command's workflow. Raises `UsageError` with the reason of a rejection."""
+    """The message of the Disruption workflow. Raises `UsageError` with the reason of a rejection."""
     name = command.rpartition("/")[2]
     handle: WorkflowHandle[object, object] = client.get_workflow_handle(ids.disruption(cluster, name))
-    named = "the condition DisruptionReason of NodeClaims names those that are, `tenure stuck` those that are late"
+    named = "`tenure stuck` lists overdue commands, the condition DisruptionReason of NodeClaims names all"
     absent = f"no command {name} is running in cluster {cluster}; {named}"
     return await send_update_for_message(handle, "cancel", request, about=f"cancel {name}", absent=absent)

@@ -1,6 +1,6 @@
 """`tenure pause` and `tenure resume` of voluntary disruption, for the cluster, a NodePool or a node.
 
-Both are updates of the workflow. Where no worker answers they are sent as signals, which take effect once one runs.
+Both are sent as updates. If no worker responds, they are sent as signals, which take effect once a worker runs.
 """
 
 import getpass
@@ -28,13 +28,13 @@ Pool = Annotated[str, typer.Option("--nodepool", help="NodePool.")]
 Node = Annotated[str, typer.Option("--node", help="Node, NodeClaim or instance ID.")]
 Duration = Annotated[str, typer.Option("--for", help="Duration, e.g. 2h.")]
 Until = Annotated[str, typer.Option("--until", help="End of the pause, e.g. 2026-06-01T18:00:00Z.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; shown wherever something is blocked by the pause.")]
-By = Annotated[str, typer.Option("--by", help="Who requests it (default: user@host).")]
+Reason = Annotated[str, typer.Option("--reason", help="Reason; shown wherever the pause blocks something.")]
+By = Annotated[str, typer.Option("--by", help="Requester (default: user@host).")]
 
 
 @dataclass(frozen=True)
 class Target:
-    """The target of a pause; exactly one of these."""
+    """The target of a pause; exactly one field is set."""
 
     cluster: bool = False
     pool: str = ""
@@ -60,7 +60,7 @@ async def pause(
     reason: Reason = "",
     by: By = "",
 ) -> Result:
-    """Pause voluntary disruption. Launches, drains under way and repair continue."""
+    """Pause voluntary disruption. Launches, running drains and repair continue."""
     target = Target(cluster, nodepool, node)
     target.check("pause")
     request = build_pause(duration, until, reason, by or current_user(), datetime.now(UTC))
@@ -94,7 +94,7 @@ def build_pause(duration: str, until: str, reason: str, by: str, now: datetime) 
 
 
 def current_user() -> str:
-    """By number where the user has no name, as in the image."""
+    """The UID if the user has no name, as in the image."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -105,7 +105,7 @@ def current_user() -> str:
 async def send_request(
     connection: Connection, target: Target, verb: Literal["pause", "resume"], request: Pause | Resume
 ) -> str:
-    """The answer. Raises `UsageError` for an unknown name or a rejection."""
+    """The message of the workflow. Raises `UsageError` for an unknown name or a rejection."""
     client = await connection.connect()
     workflow_id = await _find_workflow_id(client, connection.cluster, target)
     handle: WorkflowHandle[object, object] = client.get_workflow_handle(workflow_id)
@@ -126,6 +126,6 @@ async def _find_workflow_id(client: Client, cluster: str, target: Target) -> str
         return ids.nodepool(cluster, target.pool)
     found = await NodeClaimVisibility(client, cluster).find_running(target.node)
     if found is None:
-        message = f"no NodeClaim, Node or instance of this name runs in cluster {cluster}"
-        raise UsageError(f"{target}: {message}; `tenure get` lists those that do")
+        message = f"no running NodeClaim, Node or instance of this name in cluster {cluster}"
+        raise UsageError(f"{target}: {message}; `tenure get` lists them")
     return found.workflow_id

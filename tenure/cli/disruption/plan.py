@@ -18,7 +18,7 @@ HOURS_A_MONTH: Final = 730
 
 @temporal_command
 async def plan(connection: Connection) -> Result:
-    """List the nodes that would be disrupted now, their replacements and the savings; and what blocks the others."""
+    """List the nodes that would be disrupted now, their replacements and savings, and the blockers of other nodes."""
     found = await fetch_disruption_status(connection)
     error = CommandFailed(f"plan: {found.blocked}") if found.blocked else None
     return Result(as_json(found), format_status(found), error=error)
@@ -31,21 +31,21 @@ async def fetch_disruption_status(connection: Connection) -> DisruptionStatus:
 def format_status(found: DisruptionStatus) -> list[object]:
     """The commands, and a summary."""
     if found.blocked:
-        return [f"nothing can be said now: {found.blocked}"]
+        return [f"no plan available: {found.blocked}"]
     parts: list[object] = [_commands_table(found.commands)] if found.commands else []
     parts += [f"and {found.more} more"] if found.more else []
     excluded = ", ".join(f"{cause} {number}" for cause, number in found.ineligible.items())
-    kept = f"; kept by {excluded}" if excluded else ""
-    return [*parts, f"{found.nodes} nodes, {found.eligible} could go{kept}", _format_summary(found)]
+    kept = f"; blocked: {excluded}" if excluded else ""
+    return [*parts, f"{found.nodes} nodes, {found.eligible} eligible{kept}", _format_summary(found)]
 
 
 def _commands_table(commands: tuple[CommandPreview, ...]) -> PrintableTable:
-    prices = (Column(name, justify="right", no_wrap=True) for name in ("$/h now", "$/h then", "saves $/h"))
+    prices = (Column(name, justify="right", no_wrap=True) for name in ("$/h now", "$/h after", "saves $/h"))
     return make_table(
         "reason",
         "nodes",
         "replaced by",
-        "pods move",
+        "moved pods",
         *prices,
         rows=(
             (
@@ -64,7 +64,7 @@ def _commands_table(commands: tuple[CommandPreview, ...]) -> PrintableTable:
 
 def _format_summary(found: DisruptionStatus) -> str:
     if not found.commands:
-        return "Nothing would be done now; `tenure why NODE` says what keeps one of them."
+        return "No node would be disrupted now; `tenure why NODE` shows what blocks a node."
     saved = sum(one.price_before - one.price_after for one in found.commands)
     nodes = sum(len(one.nodes) for one in found.commands)
     bought = sum(len(one.replacements) for one in found.commands)

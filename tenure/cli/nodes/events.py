@@ -41,7 +41,7 @@ class NodeEventReader:
         self._client, self._cluster = client, cluster
 
     async def list_node_events(self, after: datetime) -> list[NodeEvents]:
-        """Nodes with events: running ones and those that ended since then. One list, whatever their number."""
+        """Nodes with events: running ones and those deleted since `after`."""
         condition = f"(ExecutionStatus = 'Running' OR CloseTime >= '{after.astimezone(UTC).isoformat()}')"
         found = await NodeClaimVisibility(self._client, self._cluster).list_runs(condition)
         memos = {one.id: one for one in found if MEMO in one.raw_info.memo.fields}
@@ -53,7 +53,7 @@ class NodeEventReader:
         return any(one.is_called(name) for one in every)
 
     async def read_message_counts(self) -> MessageCounts | None:
-        """None where no worker reads a queue."""
+        """None if no worker reads a queue."""
         handle = self._client.get_workflow_handle(ids.interruption(self._cluster))
         try:
             description = await handle.describe()
@@ -70,7 +70,7 @@ class NodeEventReader:
 
 
 async def _read_records(execution: WorkflowExecution) -> tuple[EventRecord, ...]:
-    """None where a newer version wrote a form that this one cannot read."""
+    """Empty if a newer version wrote a format that this one cannot read."""
     try:
         memo: Mapping[str, object] = await execution.memo()
         return _RECORDS_ADAPTER.validate_python(memo[MEMO])
@@ -79,16 +79,16 @@ async def _read_records(execution: WorkflowExecution) -> tuple[EventRecord, ...]
 
 
 Name = Annotated[str, typer.Argument(help="NodeClaim, Node or instance (default: all nodes).")]
-Since = Annotated[str, typer.Option("--since", help="Only events received since then, e.g. 30m, 24h or 168h.")]
+Since = Annotated[str, typer.Option("--since", help="Only events of this period, e.g. 30m, 24h or 168h.")]
 _DROPPED: Final = {
-    "repeated": "repeats",
-    "foreign": "about instances without a NodeClaim",
-    "over": "about nodes that are gone or going",
-    "unwanted": "that concern no node",
+    "repeated": "duplicates",
+    "foreign": "for instances without a NodeClaim",
+    "over": "for deleted or terminating nodes",
+    "unwanted": "not about a node",
     "unknown": "of an unknown kind",
-    "malformed": "that cannot be read",
+    "malformed": "malformed",
 }
-"""By the words of tenure_interruption_messages_dropped_total."""
+"""By the label `reason` of tenure_interruption_messages_dropped_total."""
 
 
 @temporal_command
@@ -102,13 +102,13 @@ async def events(connection: Connection, name: Name = "", nodepool: NodePoolName
     node_events, message_counts = await asyncio.gather(reader.list_node_events(after), reader.read_message_counts())
     found = [one for one in node_events if _is_selected(one.nodeclaim, name, nodepool)]
     if name and not found and not await reader.has_node(name):
-        hint = "`tenure get` lists the nodes, `tenure events` without a name all events"
+        hint = "`tenure get` lists the nodes, `tenure events` without a name lists all events"
         raise UsageError(
             f"events {name}: no NodeClaim, Node or instance of this name in cluster {connection.cluster}; {hint}"
         )
     rows = select_rows(found, after)
     about = name or (f"the nodes of {nodepool}" if nodepool else "any node")
-    nothing = f"AWS said nothing of {about} since {_format_time(after)}."
+    nothing = f"No AWS events for {about} since {_format_time(after)}."
     parts = [events_table(rows) if rows else nothing, format_message_counts(message_counts)]
     return Result(as_json(rows, message_counts), parts)
 
@@ -118,7 +118,7 @@ def _is_selected(nodeclaim: NodeClaimSummary, name: str, pool: str) -> bool:
 
 
 def select_rows(node_events: Sequence[NodeEvents], after: datetime) -> list[tuple[NodeClaimSummary, EventRecord]]:
-    """Oldest first: records since then, and pending ones of running nodes."""
+    """Oldest first: records since `after`, and pending ones of running nodes."""
     rows = [
         (one.nodeclaim, record)
         for one in node_events
@@ -154,19 +154,19 @@ def describe_outcome(nodeclaim: NodeClaimSummary, record: EventRecord) -> str:
     if nodeclaim.open:
         since = "" if record.since == record.received_at else f" (since {_format_time(record.since)})"
         return f"{record.done}{since}"
-    waited = "it waited: " if record.waits else ""
-    return f"{waited}{record.done}; the node is gone since {_format_time(nodeclaim.since)}"
+    waited = "pending: " if record.waits else ""
+    return f"{waited}{record.done}; node deleted at {_format_time(nodeclaim.since)}"
 
 
 def format_message_counts(message_counts: MessageCounts | None) -> str:
     if message_counts is None:
-        return "The queue is not read at present: `tenure doctor` says why; INTERRUPTION_QUEUE may not be set."
+        return "No worker reads the queue: run `tenure doctor` for the cause; INTERRUPTION_QUEUE may not be set."
     counts = message_counts.counts
     dropped = {text: counts[why] for why, text in _DROPPED.items() if counts.get(why)}
     used = max(0, counts.get("deleted", 0) - sum(dropped.values()))
-    parts = [f"{counts.get('received', 0)} received", f"{used} told to nodes"]
+    parts = [f"{counts.get('received', 0)} received", f"{used} sent to nodes"]
     parts += [f"{number} {text}" for text, number in dropped.items()]
-    return f"The queue's messages since {_format_time(message_counts.since)}: {', '.join(parts)}."
+    return f"Queue messages since {_format_time(message_counts.since)}: {', '.join(parts)}."
 
 
 def as_json(

@@ -22,8 +22,9 @@ _CONVERTER: Final = pydantic_data_converter.payload_converter
 
 
 def explain_exported_nodes(folder: Path, name: str, read: Read = tuple) -> list[NodeExplanation]:
-    """By NodeClaim, else by Node or instance, for which all files are read; `read` decrypts events. Raises `UsageError`
-    for an unknown name."""
+    """Find nodes by NodeClaim, else by Node or instance, which reads all files; `read` decrypts events.
+
+    Raises `UsageError` for an unknown name."""
     if not folder.is_dir():
         raise UsageError(f"why {name}: --from: no folder {folder}; `tenure history export --to` writes one")
     files = sorted(folder.glob("*/nodeclaim/*/*/*.json"))
@@ -37,14 +38,14 @@ def explain_exported_nodes(folder: Path, name: str, read: Read = tuple) -> list[
 
 
 def _read_explanations(files: Iterable[Path], read: Read) -> Iterator[NodeExplanation]:
-    """One per workflow, from the last of its runs; a file that cannot be read affects only its own node."""
+    """One per workflow, from its last run. An unreadable file affects only its own node."""
     runs: dict[Path, list[Sequence[HistoryEvent]]] = {}
     for file in files:
         try:
             runs.setdefault(file.parent, []).append(WorkflowHistory.from_json(file.stem, file.read_text()).events)
         except (ParseError, ValueError, OSError) as error:
             unreadable = NodeClaimSummary("/".join(file.parts[-5:-1]), file.parts[-3], "", status="EXPORTED")
-            yield NodeExplanation(unreadable, remark=f"{file} is no history: {error}; remove it, and export it again")
+            yield NodeExplanation(unreadable, remark=f"{file} is not a history: {error}; remove it and export it again")
     for directory, histories in runs.items():
         last = max((one for one in histories if one), key=lambda one: one[0].event_time.ToNanoseconds(), default=())
         if last:
@@ -53,7 +54,6 @@ def _read_explanations(files: Iterable[Path], read: Read) -> Iterator[NodeExplan
 
 def _explain_history(workflow_id: str, events: Sequence[HistoryEvent]) -> NodeExplanation:
     attributes = _final_search_attributes(events)
-
     nodeclaim = summarize_attributes(
         workflow_id,
         lambda key: attributes.get(key.name),
@@ -62,13 +62,13 @@ def _explain_history(workflow_id: str, events: Sequence[HistoryEvent]) -> NodeEx
     )
     result = events[-1].workflow_execution_completed_event_attributes.result.payloads
     if not result:
-        message = "its workflow did not end by itself; each step, while Temporal has it"
+        message = "its workflow did not complete; all steps, while Temporal keeps them"
         return NodeExplanation(nodeclaim, remark=f"{message}: tenure history {nodeclaim.name}")
     try:
         outcome: NodeClaimOutcome = _CONVERTER.from_payload(result[0], NodeClaimOutcome)
     except (ValidationError, RuntimeError) as error:
         return NodeExplanation(
-            nodeclaim, remark=f"its outcome is of another version: {' '.join(str(error).split())[:200]}"
+            nodeclaim, remark=f"its outcome was written by another version: {' '.join(str(error).split())[:200]}"
         )
     return replace(explain_completed(nodeclaim, outcome), calls=list_activity_calls(events))
 

@@ -1,6 +1,6 @@
 """`tenure get [NAME...]`: the nodes of a cluster, each with its phase, deadline and blocker.
 
-Everything comes from Temporal's list of workflows: one request for a thousand nodes, and no worker is needed.
+All data comes from Temporal's visibility: one request lists a thousand nodes, and no worker is needed.
 """
 
 import re
@@ -51,8 +51,8 @@ async def get(
     error = None
     if missing := [name for name in names or () if not any(one.is_called(name) for one in found)]:
         error = UsageError(
-            f"get {' '.join(missing)}: no node of this name lives in cluster {connection.cluster}"
-            f"{' that these options choose' if query else ''}; `tenure why NAME` tells of those that are gone"
+            f"get {' '.join(missing)}: no running node of this name in cluster {connection.cluster}"
+            f"{' matches these options' if query else ''}; `tenure why NAME` explains deleted nodes"
         )
     return Result(nodes_as_json(found), [format_table(found, datetime.now(UTC))], error=error)
 
@@ -87,7 +87,7 @@ def nodes_as_json(found: Sequence[NodeClaimSummary]) -> dict[str, Any]:
 def format_table(found: Sequence[NodeClaimSummary], now: datetime) -> str:
     """One row per node, and a summary with the next step."""
     if not found:
-        return "No such node. `tenure plan` lists planned actions, `tenure doctor` checks the installation."
+        return "No nodes found. `tenure doctor` checks the installation."
     return f"{format_columns(_COLUMNS, [_table_row(one, now) for one in found])}\n\n{_format_summary(found)}"
 
 

@@ -52,13 +52,13 @@ def open_folder(to: str) -> Folder:
 class ExportResult:
     written: tuple[str, ...] = ()
     there: int = 0
-    """Written by an earlier run."""
+    """Number of runs that an earlier export wrote."""
     failed: tuple[str, ...] = ()
     """One line per failure: name and reason."""
 
 
 async def export_histories(client: Client, cluster: str, to: Folder, after: datetime | None) -> ExportResult:
-    """Histories of nodes deleted since then, or of all that Temporal still has. A failure does not stop the others."""
+    """Export nodes deleted since `after`, or all that Temporal still keeps. A failure does not stop the others."""
     closed = "ExecutionStatus != 'Running'"
     if after:
         closed += f" AND CloseTime >= '{after.isoformat()}'"
@@ -88,7 +88,7 @@ async def export_histories(client: Client, cluster: str, to: Folder, after: date
 
 class _NameFirst(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Any word that is not a subcommand is the name of a node."""
+        """A word that is not a subcommand is the name of a node."""
         return super().resolve_command(ctx, args if args and args[0] in self.commands else ["show", *args])
 
 
@@ -97,7 +97,7 @@ app = typer.Typer(
 )
 Name = Annotated[str, typer.Argument(help="NodeClaim, Node or instance, or the ID of any workflow of the cluster.")]
 To = Annotated[str, typer.Option("--to", help="Folder.")]
-Since = Annotated[str, typer.Option("--since", help="Only nodes deleted since then, e.g. 48h (default: all).")]
+Since = Annotated[str, typer.Option("--since", help="Only nodes deleted within this period, e.g. 48h (default: all).")]
 
 
 @app.callback()
@@ -118,7 +118,7 @@ async def show(connection: Connection, name: Name) -> Result:
 @temporal_command
 async def export_all(connection: Connection, to: To, since: Since = "") -> Result:
     """Write the histories of deleted nodes as JSON that Temporal's UI and replayer read. Safe to repeat: files that
-    exist are not written again. Exit code 1 when one could not be written."""
+    exist are not written again. Exit code 1 if a file could not be written."""
     after = datetime.now(UTC) - parse_length("history export: --since", since, "48h", zero=False) if since else None
     folder = open_folder(to)
     done = await export_histories(await connection.connect(), connection.cluster, folder, after)
@@ -128,17 +128,17 @@ async def export_all(connection: Connection, to: To, since: Since = "") -> Resul
 
 def format_summary(done: ExportResult, to: str) -> str:
     failed = [f"failed: {line}" for line in done.failed]
-    next_ = "; fix that and run it again" if failed else ""
-    counts = f"{len(done.written)} written to {to}, {done.there} were there, {len(failed)} failed{next_}"
+    next_ = "; fix the cause and run the command again" if failed else ""
+    counts = f"{len(done.written)} written to {to}, {done.there} already existed, {len(failed)} failed{next_}"
     return "\n".join([*failed, counts])
 
 
 async def read(connection: Connection, name: str) -> list[tuple[str, list[HistoryEntry]]]:
-    """By workflow, with all its runs. Raises `UsageError` where nothing has that name."""
+    """By workflow, with all its runs. Raises `UsageError` for an unknown name."""
     client = await connection.connect()
     runs = await _list_runs(client, connection.cluster, name)
     if not runs:
-        hint = "`tenure get` lists the nodes; one that is long gone may be in what `tenure history export` wrote"
+        hint = "`tenure get` lists the nodes; `tenure history export` may have saved older ones"
         raise UsageError(f"history {name}: no node or workflow of this name in cluster {connection.cluster}; {hint}")
     found: dict[str, list[HistoryEntry]] = {}
     for workflow, run in runs:
@@ -148,7 +148,7 @@ async def read(connection: Connection, name: str) -> list[tuple[str, list[Histor
 
 
 async def _list_runs(client: Client, cluster: str, name: str) -> Sequence[tuple[str, str]]:
-    """Ids of workflows and their runs, oldest first."""
+    """Workflow and run IDs, oldest first."""
     if "'" in name:
         return ()
     workflow_ids = {one.workflow_id for one in await NodeClaimVisibility(client, cluster).find_by_names([name])}
@@ -162,4 +162,4 @@ async def _list_runs(client: Client, cluster: str, name: str) -> Sequence[tuple[
 
 def format_history(workflow: str, events: Sequence[HistoryEntry]) -> str:
     rows = [(format_time(one.at), one.kind, one.text) for one in events]
-    return f"{workflow}\n{format_columns(('at', 'kind', 'what'), rows)}"
+    return f"{workflow}\n{format_columns(('at', 'kind', 'event'), rows)}"

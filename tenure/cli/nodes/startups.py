@@ -1,6 +1,6 @@
 """`tenure startup-times`: how long nodes took to launch, register and initialize, slowest first, from the NodeClaims.
 
-Startups under way count with the time so far. Deleted nodes are only in the worker's histogram.
+An unfinished startup counts with its time so far. Deleted nodes are only in the worker's histogram.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,9 +30,9 @@ PHASES: Final = ("launch", "registration", "initialization")
 class StartupTimes:
     claim: NodeClaimFact
     lengths: Mapping[str, timedelta]
-    """By phase, of those that have begun."""
+    """Durations by phase, of phases that have begun."""
     running: str
-    """The phase that is under way; empty for an initialized node."""
+    """The current phase; empty for an initialized node."""
 
     @property
     def total(self) -> timedelta:
@@ -44,12 +44,12 @@ async def startup_times(kubeconfig: Kubeconfig = "", nodepool: NodePoolName = ""
     """List how long nodes took for each phase of their startup, slowest first."""
     claims = [one for one in await read(kubeconfig) if nodepool in ("", one.pool)]
     found = sort_slowest_first(claims, datetime.now(UTC))[:most]
-    nothing = "There is no NodeClaim; `tenure plan` says what would be done."
+    nothing = "No NodeClaims found. `tenure doctor` checks the installation."
     return Result([as_json(one) for one in found], [startup_times_table(found) if found else nothing])
 
 
 async def read(kubeconfig: str) -> list[NodeClaimFact]:
-    """Raises Fault where no API server answers."""
+    """Raises `Fault` if the API server does not respond."""
     client = await connect(kubeconfig)
     try:
         return [nodeclaim_fact(one) for one in await Objects(client, NODE_CLAIMS).list()]
@@ -58,7 +58,7 @@ async def read(kubeconfig: str) -> list[NodeClaimFact]:
 
 
 def sort_slowest_first(claims: Iterable[NodeClaimFact], now: datetime) -> list[StartupTimes]:
-    """Leaves out NodeClaims that are deleted before they are initialized."""
+    """Omits NodeClaims that are deleted before they are initialized."""
     found = [measure_startup(one, now) for one in claims if one.initialized or not one.deleting]
     return sorted(found, key=lambda one: (one.total, one.claim.name), reverse=True)
 

@@ -1,6 +1,7 @@
 """`tenure stuck`: overdue nodes, rollouts and commands with their next action; slow nodes separately, and pauses.
 
-A slow node takes longer than similar nodes did, and is within its deadline: it is listed, and is no failure.
+A slow node takes longer than similar nodes did and is within its deadline. It is listed but does not change the exit
+code.
 """
 
 import asyncio
@@ -40,14 +41,14 @@ OVERDUE = f"(TenureOverdue = true OR TenureBlockedBy = '{HOOK_FAILED}') AND {RUN
 """A failed hook blocks its node before the deadline too."""
 SLOW_ONES = f"TenureBlockedBy = '{SLOW}' AND {RUNNING}"
 MAX_QUERIES = 50
-"""Number of workflows of a kind that are queried for state outside visibility."""
+"""Maximum number of workflows per call that are queried for state that visibility lacks."""
 _QUERY_TIMEOUT = timedelta(seconds=2)
 S = TypeVar("S", bound=Message)
 
 
 @temporal_command
 async def stuck(connection: Connection) -> Result:
-    """List overdue nodes, rollouts and commands, and slow nodes. Exit code 1 when one is overdue."""
+    """List overdue nodes, rollouts and commands, and slow nodes. Exit code 1 if one is overdue."""
     now = datetime.now(UTC)
     client, cluster = await connection.connect(), connection.cluster
     (overdue, slow, follows, paused), overdue_items, invalid = await asyncio.gather(
@@ -92,7 +93,7 @@ class BlockedState(Message):
 def rollout_item(execution: WorkflowExecution, state: BlockedState | None) -> OverdueItem:
     code = execution.typed_search_attributes.get(search_attributes.BLOCKED_BY)
     message = state.rollout_blocked_by if state else ""
-    why = f"{NEEDS_ATTENTION_TEXT}: {message}" if message else code or "its workflow says more"
+    why = f"{NEEDS_ATTENTION_TEXT}: {message}" if message else code or "see its workflow"
     return OverdueItem(f"rollout of NodePool {_short_name(execution)}", "-", None, why)
 
 
@@ -112,13 +113,13 @@ def _short_name(execution: WorkflowExecution) -> str:
 
 def overdue_items_table(overdue_items: Sequence[OverdueItem], now: datetime) -> PrintableTable:
     return make_table(
-        *unwrapped("what", "step", "since"),
+        *unwrapped("object", "step", "since"),
         *folded("blocked by"),
         rows=(
             (one.what, one.step, f"{format_span(now - one.since)} ago" if one.since else "-", one.blocked_by)
             for one in overdue_items
         ),
-        title="Stopped, or late",
+        title="Halted or overdue",
     )
 
 
@@ -126,7 +127,7 @@ def overdue_items_table(overdue_items: Sequence[OverdueItem], now: datetime) -> 
 class PausedObject:
     what: str
     pause: Pause | None = None
-    """None: its workflow did not answer."""
+    """None if its workflow did not respond."""
 
 
 class _PausedState(Message):
@@ -145,7 +146,7 @@ async def list_paused_objects(client: Client, cluster: str) -> list[PausedObject
 
 
 async def _query_states(client: Client, workflow_ids: Sequence[str], state_type: type[S]) -> dict[str, S]:
-    """By workflow id, of the first `MAX_QUERIES` of them those that answer."""
+    """By workflow ID. Only the first `MAX_QUERIES` are queried; those without a response are omitted."""
     asked = workflow_ids[:MAX_QUERIES]
     states = await asyncio.gather(*(_query_state(client, one, state_type) for one in asked))
     return {one: state for one, state in zip(asked, states, strict=True) if state}
@@ -169,9 +170,9 @@ def paused_object_name(workflow_id: str, cluster: str) -> str:
 
 def paused_table(paused: Sequence[PausedObject]) -> PrintableTable:
     return make_table(
-        *unwrapped("what"),
-        *folded("why"),
-        rows=((one.what, describe_pause(one.pause) if one.pause else "its workflow does not answer") for one in paused),
+        *unwrapped("object"),
+        *folded("pause"),
+        rows=((one.what, describe_pause(one.pause) if one.pause else "its workflow did not respond") for one in paused),
         title="Paused",
     )
 
@@ -189,7 +190,7 @@ async def find_stuck_nodes(
 
 
 def _with_message(nodeclaim: NodeClaimSummary, states: Mapping[str, NodeClaimState]) -> NodeClaimSummary:
-    """With the sentence in place of the code, where its workflow answers."""
+    """Replace the blocker's code with its message, if the workflow responded."""
     state = states.get(nodeclaim.workflow_id)
     return replace(nodeclaim, blocked_by=describe_blocker(state) or nodeclaim.blocked_by) if state else nodeclaim
 
@@ -203,7 +204,7 @@ def stuck_result(
     now: datetime,
     invalid: Sequence[InvalidObject] = (),
 ) -> Result:
-    """`follows`: the next action by workflow ID; absent where no worker answered."""
+    """`follows`: the next action by workflow ID; absent if no worker responded."""
     data = {
         "overdue": [{**as_json(one), "action": follows.get(one.workflow_id)} for one in overdue],
         "slow": [as_json(one) for one in slow],
@@ -223,7 +224,7 @@ def stuck_result(
     }
     parts: list[object] = [_nodes_table("Overdue", overdue, now, follows) if overdue else "No node is overdue."]
     parts += [overdue_items_table(overdue_items, now)] if overdue_items else []
-    parts += [_nodes_table("Slow, and within their deadlines", slow, now)] if slow else []
+    parts += [_nodes_table("Slow, within their deadlines", slow, now)] if slow else []
     parts += [paused_table(paused)] if paused else []
     parts += [_invalid_objects_table(invalid)] if invalid else []
     return Result(data, parts, FAILED if overdue or overdue_items else DONE)

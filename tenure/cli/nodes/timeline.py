@@ -1,4 +1,4 @@
-"""The explanation of one node: its state now, then its history; and the steps of any workflow's history as text."""
+"""The explanation of one node (current state, then history), and the history of any workflow as text."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,10 +17,10 @@ _OURS: Final = "Tenure"
 _ENDS: Final = {
     "COMPLETED": "ended",
     "FAILED": "failed",
-    "TIMED_OUT": "ran out of time",
+    "TIMED_OUT": "timed out",
     "CANCELED": "was cancelled",
-    "TERMINATED": "was terminated by hand",
-    "CONTINUED_AS_NEW": "goes on in a new run",
+    "TERMINATED": "was terminated",
+    "CONTINUED_AS_NEW": "continued as new",
 }
 
 
@@ -36,7 +36,7 @@ class HistoryEntry:
 
 
 def list_history_entries(events: Iterable[HistoryEvent]) -> list[HistoryEntry]:
-    """In order, without workflow tasks."""
+    """In order; workflow tasks are omitted."""
     known: dict[int, HistoryEvent] = {}
     found: list[HistoryEntry] = []
     for event in events:
@@ -50,7 +50,7 @@ def _describe_event(event: HistoryEvent, known: dict[int, HistoryEvent]) -> Iter
     name = EventType.Name(event.event_type).removeprefix("EVENT_TYPE_")
     attributes: Any = getattr(event, event.WhichOneof("attributes") or "", None)
     if name == "WORKFLOW_EXECUTION_STARTED":
-        yield "life", "begins"
+        yield "life", "started"
     elif name == "WORKFLOW_EXECUTION_SIGNALED":
         yield "signal", attributes.signal_name
     elif name == "WORKFLOW_EXECUTION_UPDATE_ACCEPTED":
@@ -59,7 +59,7 @@ def _describe_event(event: HistoryEvent, known: dict[int, HistoryEvent]) -> Iter
         if text := _format_search_attributes(attributes.search_attributes.indexed_fields):
             yield "shown", text
     elif name == "ACTIVITY_TASK_SCHEDULED":
-        yield "activity", f"{format_call_name(event, attributes.activity_type.name)} begins"
+        yield "activity", f"{format_call_name(event, attributes.activity_type.name)} started"
     elif name.startswith("ACTIVITY_TASK_") and name != "ACTIVITY_TASK_STARTED":
         begun = known.get(attributes.scheduled_event_id)
         what = begun.activity_task_scheduled_event_attributes.activity_type.name if begun else "an activity"
@@ -98,7 +98,7 @@ def format_call_name(event: HistoryEvent | None, name: str) -> str:
 
 def describe_activity_end(suffix: str, attributes: Any) -> str:
     """`suffix`: the end of the event type, such as `TIMED_OUT`."""
-    descriptions = {"COMPLETED": "is done", "CANCEL_REQUESTED": "is asked to stop", "CANCELED": "has stopped"}
+    descriptions = {"COMPLETED": "completed", "CANCEL_REQUESTED": "cancel requested", "CANCELED": "canceled"}
     return descriptions.get(suffix) or f"{suffix.lower().replace('_', ' ')}{_failure_suffix(attributes)}"
 
 
@@ -117,16 +117,16 @@ class ActivityCall:
     what: str
     """The activity's name and summary."""
     end: str = ""
-    """How it ended; empty while it is under way."""
+    """Its outcome; empty while it is running."""
     seconds: float = 0.0
     """Since it was scheduled, including retries."""
     tries: int = 1
-    """1 while it is under way: Temporal records attempts at the end."""
+    """1 while it is running: Temporal records the number of attempts at the end."""
 
     def format_line(self) -> str:
         if not self.end:
-            return f"{self.what} is under way"
-        tried = f" at try {self.tries}" if self.tries > 1 else ""
+            return f"{self.what} is running"
+        tried = f" at attempt {self.tries}" if self.tries > 1 else ""
         return f"{self.what} {self.end}{tried}, {self.seconds:.1f} s"
 
     def as_json(self) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def list_activity_calls(events: Iterable[HistoryEvent]) -> list[ActivityCall]:
 NAMED: Final = 8
 """Evicted pods that are listed by name."""
 CALLS: Final = 8
-"""Calls that are listed, the latest."""
+"""Number of latest calls that are listed."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class NodeExplanation:
     paused: Sequence[str] = ()
     evicted_pods: Sequence[str] = ()
     calls: Sequence[ActivityCall] = ()
-    """Of its last run."""
+    """Activities of its last run."""
 
     def format_text(self) -> str:
         nodeclaim = self.nodeclaim
@@ -218,11 +218,11 @@ class NodeExplanation:
         yield from (("paused", line) for line in self.paused)
         yield from (("drain", line) for line in self.drain)
         yield "drifted", self.drift
-        yield "away", self.not_ready
+        yield "NotReady", self.not_ready
         yield "expires", format_time(self.expires) if self.expires else ""
         yield from (("disruption", line) for line in self.disruption)
-        yield "drained of", format_short_list(self.evicted_pods, NAMED)
-        yield "went for", self.reason
+        yield "evicted", format_short_list(self.evicted_pods, NAMED)
+        yield "reason", self.reason
         yield "note", self.remark
 
     def as_json(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """`tenure why NAME`: explain a node, also after it is deleted, or why a pod keeps its node.
 
-The name is that of a NodeClaim, of a Node, of an instance, or of a pod: `namespace/name`, or the name alone.
+NAME is a NodeClaim, a Node, an instance, or a pod (`namespace/name`, or only the name).
 """
 
 import asyncio
@@ -32,7 +32,7 @@ PREVIEW_TIMEOUT: Final = timedelta(seconds=30)
 
 
 async def query_disruption_status(client: Client, cluster: str, name: str = "") -> DisruptionStatus:
-    """`blocked` says why there is no answer."""
+    """`blocked` is set if no status is available."""
     try:
         status: DisruptionStatus = await client.execute_workflow(
             "DisruptionPreview",
@@ -44,7 +44,7 @@ async def query_disruption_status(client: Client, cluster: str, name: str = "") 
         )
     except WorkflowFailureError as error:
         cause = getattr(error.cause, "cause", None) or error.cause
-        return DisruptionStatus(blocked=f"no worker answers: {cause}; `tenure doctor` says whether one runs")
+        return DisruptionStatus(blocked=f"no worker responded: {cause}; `tenure doctor` shows whether one runs")
     except RPCError as error:
         address = client.service_client.config.target_host
         return DisruptionStatus(blocked=format_rpc_error(error, namespace=client.namespace, address=address))
@@ -54,7 +54,7 @@ async def query_disruption_status(client: Client, cluster: str, name: str = "") 
 def format_disruption_status(found: DisruptionStatus) -> list[str]:
     """Why a node or a pod is not disrupted, or the planned disruption."""
     if found.blocked:
-        return [f"not known now: {found.blocked}"]
+        return [f"unknown: {found.blocked}"]
     return [
         *found.messages,
         *_format_commands(found),
@@ -64,15 +64,15 @@ def format_disruption_status(found: DisruptionStatus) -> list[str]:
 
 def _format_commands(found: DisruptionStatus) -> Iterator[str]:
     for one in found.commands:
-        yield f"would go now ({one.reason}): {one.why}"
+        yield f"would be disrupted now ({one.reason}): {one.why}"
 
 
 def _format_verdict(one: NodeVerdict) -> Iterator[str]:
-    """Every reason, so that a user who removes one sees the next."""
+    """All blockers, so that a user who removes one also knows the others."""
     for exclusion in one.excluded:
-        yield f"stays ({exclusion.cause}; not for {', '.join(exclusion.methods)}): {exclusion.message}"
+        yield f"not disrupted ({exclusion.cause}; blocks {', '.join(exclusion.methods)}): {exclusion.message}"
     if one.eligible:
-        yield f"could go as {', '.join(one.eligible)}"
+        yield f"eligible for {', '.join(one.eligible)}"
     yield from (f"still blocked: {reason}" for reason in one.rejected)
 
 
@@ -81,7 +81,7 @@ def as_json(found: DisruptionStatus) -> dict[str, Any]:
 
 
 DETAIL_TIMEOUT: Final = timedelta(seconds=2)
-"""For pauses and calls, which are left out where Temporal takes longer."""
+"""For pauses and calls, which are omitted if Temporal takes longer."""
 RETRY_DELAYS_SECONDS: Final = (0.2, 0.5, 1.0)
 
 ExportedHistory = Annotated[Path | None, typer.Option("--from", help="Folder written by `tenure history export`.")]
@@ -131,8 +131,8 @@ async def explain_nodes_or_pod(connection: Connection, name: str) -> Sequence[No
 async def _explain_pod(client: Client, cluster: str, name: str) -> PodExplanation:
     status = await query_disruption_status(client, cluster, name)
     if not status.pod:
-        unsure = f"; whether a pod has it is not known: {status.blocked}" if status.blocked else ", and no pod"
-        hint = "`tenure get` lists the nodes; one that is long gone may be in what `tenure history export` wrote"
+        unsure = f"; pods could not be checked: {status.blocked}" if status.blocked else ", and no pod"
+        hint = "`tenure get` lists the nodes; `tenure history export` may have saved older ones"
         raise UsageError(
             f"why {name}: no NodeClaim, Node or instance of this name in cluster {cluster}{unsure}; {hint}"
         )
@@ -148,7 +148,7 @@ async def _explain_node(connection: Connection, client: Client, nodeclaim: NodeC
 
 
 async def _fetch_calls(connection: Connection, client: Client, nodeclaim: NodeClaimSummary) -> Sequence[ActivityCall]:
-    """The calls of its last run; none where Temporal does not return its history."""
+    """The calls of its last run; empty if Temporal does not return its history."""
     try:
         history = await client.get_workflow_handle(nodeclaim.workflow_id).fetch_history(rpc_timeout=DETAIL_TIMEOUT)
     except RPCError:
@@ -182,7 +182,7 @@ async def _explain_running(client: Client, cluster: str, nodeclaim: NodeClaimSum
 
 
 async def query_explanation(client: Client, nodeclaim: NodeClaimSummary) -> NodeClaimExplanation | str:
-    """Or why there is none."""
+    """The explanation, or the reason why there is none."""
     try:
         return await _query_with_retry(client.get_workflow_handle(nodeclaim.workflow_id))
     except RPCError as error:
@@ -206,7 +206,7 @@ async def _query_with_retry(handle: WorkflowHandle[Any, Any]) -> NodeClaimExplan
 
 
 async def _query_pauses(client: Client, cluster: str, pool: str) -> tuple[str, ...]:
-    """Of a node's NodePool and of the cluster, a line each; none where no worker responds."""
+    """Pauses of the NodePool and of the cluster, one line each; empty if no worker responds."""
     if not pool:
         return ()
     handle = client.get_workflow_handle(ids.nodepool(cluster, pool))
@@ -221,6 +221,6 @@ async def _explain_closed(client: Client, cluster: str, nodeclaim: NodeClaimSumm
         outcome = await NodeClaimVisibility(client, cluster).fetch_outcome(nodeclaim)
     except WorkflowFailureError as failed:
         return NodeExplanation(
-            nodeclaim, remark=f"its workflow did not end by itself ({nodeclaim.status}): {failed.cause or failed}"
+            nodeclaim, remark=f"its workflow did not complete ({nodeclaim.status}): {failed.cause or failed}"
         )
     return explain_completed(nodeclaim, outcome)

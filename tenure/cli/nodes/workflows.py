@@ -13,7 +13,7 @@ from tenure.model.nodeclaim.history import NodeClaimOutcome, Phase
 from workflows import ids, search_attributes
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""Names of Kubernetes and EC2; no other text may stand in a query."""
+"""Names of Kubernetes and EC2. No other text may become part of a query."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class NodeClaimSummary:
     overdue: bool = False
     blocked_by: str = ""
     paused: bool = False
-    """By a pause of its own, not of its NodePool or of the cluster."""
+    """By its own pause, not by one of its NodePool or of the cluster."""
     instance_type: str = ""
     instance_id: str = ""
     zone: str = ""
@@ -58,7 +58,7 @@ class NodeClaimVisibility:
         self._client, self._cluster = client, cluster
 
     async def list_all(self, condition: str = "") -> list[NodeClaimSummary]:
-        """Oldest first. A run that was continued counts with its successor, its events added."""
+        """Oldest first. Runs of one workflow are merged; see `merge_runs`."""
         return merge_runs(await self.list_runs(condition))
 
     async def list_runs(self, condition: str = "") -> list[WorkflowExecution]:
@@ -78,7 +78,7 @@ class NodeClaimVisibility:
         return found[-1] if found else None
 
     async def find_by_names(self, names: Iterable[str], condition: str = "") -> list[NodeClaimSummary]:
-        """By NodeClaim, Node or instance; the service filters."""
+        """By NodeClaim, Node or instance; Temporal filters."""
         conditions = [self._name_condition(name) for name in names if _NAME.fullmatch(name)]
         if not conditions:
             return []
@@ -90,7 +90,7 @@ class NodeClaimVisibility:
         return f"{of_claim} OR {node} = '{name}' OR {instance} = '{name}'"
 
     async def fetch_outcome(self, nodeclaim: NodeClaimSummary) -> NodeClaimOutcome:
-        """Waits for a running one. Raises `WorkflowFailureError` for a failed one."""
+        """Waits for a running workflow. Raises `WorkflowFailureError` for a failed one."""
         handle = self._client.get_workflow_handle(nodeclaim.workflow_id, result_type=NodeClaimOutcome)
         outcome: NodeClaimOutcome = await handle.result()
         return outcome
@@ -127,7 +127,7 @@ def summarize_run(execution: WorkflowExecution, *, events_before: int = 0) -> No
 def summarize_attributes(
     workflow_id: str, get: Callable[[SearchAttributeKey[Any]], Any], **more: Any
 ) -> NodeClaimSummary:
-    """The part that a closed workflow keeps."""
+    """The attributes that a closed workflow keeps."""
     return NodeClaimSummary(
         workflow_id=workflow_id,
         name=nodeclaim_name(workflow_id),
@@ -144,7 +144,7 @@ def summarize_attributes(
 
 
 def nodeclaim_name(workflow_id: str) -> str:
-    """The NodeClaim's name out of `<cluster>/nodeclaim/<name>/<uid>`."""
+    """The name in `<cluster>/nodeclaim/<name>/<uid>`."""
     return workflow_id.rsplit("/", 2)[-2]
 
 

@@ -43,7 +43,7 @@ async def connect(address: str, *, namespace: str, security: Security, metrics_p
             runtime=Runtime(telemetry=TelemetryConfig(metrics=metrics)),
         )
     except ValueError as error:
-        raise BadInput(f"METRICS_PORT={metrics_port}: {error}; name a free one") from error
+        raise BadInput(f"METRICS_PORT={metrics_port}: {error}; choose a free port") from error
     except RuntimeError as error:
         raise BadInput(
             f"TEMPORAL_ADDRESS={address!r}: no Temporal service answers there: {why_not(str(error))}"

@@ -40,7 +40,7 @@ async def test_history_is_read_by_name_or_workflow_id(address: str) -> None:
     connection = await terminated_workflows(address, "told")
     by_name = await read(connection, "web-00001")
     [(workflow, events)] = by_name
-    assert [one.text.partition(":")[0] for one in events] == ["begins", "was terminated by hand"]
+    assert [one.text.partition(":")[0] for one in events] == ["started", "was terminated"]
     assert await read(connection, workflow) == by_name
     with pytest.raises(UsageError, match="tenure get"):
         await read(connection, "' OR WorkflowId != '")
@@ -73,7 +73,7 @@ async def test_failed_export_does_not_block_the_others(address: str, tmp_path: P
     assert len(done.written) == 2
     [line] = done.failed
     assert "web-00001" in line and "no space left" in line
-    assert "run it again" in format_summary(done, "there")
+    assert "run the command again" in format_summary(done, "there")
     assert len((await export_histories(client, "broken", Folder(tmp_path), None)).written) == 1
 
 

@@ -31,7 +31,7 @@ def render_table(found: list[Discrepancy], *more: str, dry_run: bool = False) ->
 
 def test_dry_run_summary_says_how_to_repair() -> None:
     assert summarize_rebuild([LOST, READS, ORPHANED], True) == (
-        "Would be: 2 started, 1 told that their object is gone. To do it, run this without --dry-run."
+        "Would be: 2 started, 1 notified that their object is deleted. To apply this, run without --dry-run."
     )
     assert as_json(LOST, True)["done"] is None and "would be" in render_table([LOST], dry_run=True)
 
@@ -43,20 +43,20 @@ def test_repair_summary_names_the_next_command() -> None:
         "kind": "NodeClaim",
         "name": "web-2",
         "workflow": "demo/nodeclaim/web-2/u",
-        "found": "its object is gone",
-        "done": "told; it looks for itself, then ends",
+        "found": "object is deleted",
+        "done": "notified; it checks the object, then ends",
     }
     assert as_json(NAMED, False)["workflow"] is None and as_json(NAMED, False)["done"] == "registered"
 
 
 def test_summary_is_one_line_when_nothing_is_missing() -> None:
-    nothing = "Nothing is missing in Temporal, and nothing runs there without its object."
+    nothing = "No workflow or Schedule is missing, and no workflow runs without its object."
     assert {summarize_rebuild([], dry_run) for dry_run in (True, False)} == {nothing}
 
 
 def test_table_names_the_interruption_queue_of_the_settings() -> None:
     assert "INTERRUPTION_QUEUE is not set here" in render_table([READS])
-    assert "to read prod-events" in render_table([READS], "--interruption-queue", "prod-events")
+    assert "with queue prod-events" in render_table([READS], "--interruption-queue", "prod-events")
 
 
 def test_unreachable_cluster_is_one_error_line_and_exit_code_2(address: str, tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ async def test_blocker_of_a_node_is_shown_in_events_and_commands(product: Instal
         await product.patch(NODES.path(node), {"metadata": {"annotations": {DO_NOT_DISRUPT: "true"}}})
         await wait_until(lambda: scope.assert_event(claim, "DisruptionBlocked", f"{DO_NOT_DISRUPT}: true"))
         connection = product.connection
-        await wait_until(lambda: _assert_explained(connection, node, "disruption  stays (NodeDoNotDisrupt;"))
+        await wait_until(lambda: _assert_explained(connection, node, "disruption  not disrupted (NodeDoNotDisrupt;"))
         pod = (await scope.pods())[0]["metadata"]["name"]
-        expected = f"Pod default/{pod} · node {node}", "stays (NodeDoNotDisrupt;"
+        expected = f"Pod default/{pod} · node {node}", "not disrupted (NodeDoNotDisrupt;"
         await wait_until(lambda: _assert_explained(connection, f"default/{pod}", *expected))
         await wait_until(lambda: _assert_ineligible(connection, scope))
         await wait_until(lambda: _assert_listed(connection, node, claim))

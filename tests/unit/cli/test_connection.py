@@ -130,12 +130,12 @@ class EmptyTemporal(FailingTemporal):
 @pytest.mark.parametrize(
     ("command", "todo"),
     [
-        ("approve web-3f2a9c --by ann", "an event of its NodePool names a plan"),
+        ("approve web-3f2a9c --by ann", "events of a NodePool name its plans"),
         ("events web-1", "`tenure get` lists the nodes"),
         ("cancel 3f2a9c --by ann", "`tenure stuck`"),
         ("history web-1", "`tenure get` lists the nodes"),
-        ("pause --node web-1 --for 1h --reason why --by ann", "`tenure get` lists those that do"),
-        ("reject web-3f2a9c --by ann", "an event of its NodePool names a plan"),
+        ("pause --node web-1 --for 1h --reason why --by ann", "`tenure get` lists them"),
+        ("reject web-3f2a9c --by ann", "events of a NodePool name its plans"),
     ],
 )
 def test_unknown_name_says_where_names_are_listed(

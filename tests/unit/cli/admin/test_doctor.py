@@ -40,7 +40,7 @@ def test_roles_for_operators_are_not_worker_permissions() -> None:
 @pytest.mark.parametrize(
     ("findings", "expected"),
     [
-        ((), "nothing was looked at"),
+        ((), "nothing was checked"),
         ((problem_finding("a", "b", "c", "d"), ok_finding("a", "b", "c")), "1 ok, 1 problem"),
     ],
 )

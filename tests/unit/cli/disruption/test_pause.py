@@ -73,7 +73,7 @@ def test_paused_objects_show_requester_end_and_reason() -> None:
     assert found == ["the cluster", "NodePool gpu", "NodeClaim gpu-x"]
     pause = Pause(by="ann", reason="why", until=NOW)
     output = str(paused_table([PausedObject("NodePool gpu", pause), PausedObject("the cluster")]))
-    assert "is paused by ann until 2026-06-01T12:00:00Z: why" in output and "its workflow does not answer" in output
+    assert "is paused by ann until 2026-06-01T12:00:00Z: why" in output and "its workflow did not respond" in output
 
 
 async def test_missing_worker_falls_back_to_signal_and_unknown_name_is_refused(

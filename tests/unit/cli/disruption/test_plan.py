@@ -30,15 +30,15 @@ def test_plan_is_a_table_with_savings() -> None:
         DisruptionStatus(commands=(SINGLE, EMPTY), more=2, nodes=9, eligible=5, ineligible={"Paused": 3, "Resting": 1})
     )
     assert "general: m.large or 4 more" in output and "n2, n3, n4 and 1 more" in output and "0.3000" in output
-    assert "and 2 more\n9 nodes, 5 could go; kept by Paused 3, Resting 1" in output
+    assert "and 2 more\n9 nodes, 5 eligible; blocked: Paused 3, Resting 1" in output
     assert "5 nodes deleted, 1 launched: saves 1.1 $/h, 803 $/month." in output
 
 
 def test_empty_plan_lists_ineligibility_reasons() -> None:
     output = render_text(DisruptionStatus(nodes=2, ineligible={"Paused": 2}))
-    nothing = "Nothing would be done now; `tenure why NODE` says what keeps one of them."
-    assert output == f"2 nodes, 0 could go; kept by Paused 2\n{nothing}"
-    assert render_text(DisruptionStatus(blocked="no worker answers")) == "nothing can be said now: no worker answers"
+    nothing = "No node would be disrupted now; `tenure why NODE` shows what blocks a node."
+    assert output == f"2 nodes, 0 eligible; blocked: Paused 2\n{nothing}"
+    assert render_text(DisruptionStatus(blocked="no worker responded")) == "no plan available: no worker responded"
 
 
 def test_plan_json_is_complete() -> None:
@@ -54,19 +54,17 @@ def test_node_lists_all_ineligibility_reasons() -> None:
     lines = format_disruption_status(DisruptionStatus(verdicts=(verdict,), messages=("first",)))
     assert lines == [
         "first",
-        "stays (Paused; not for Empty, Drifted): it is paused: audit",
-        "could go as Underutilized",
+        "not disrupted (Paused; blocks Empty, Drifted): it is paused: audit",
+        "eligible for Underutilized",
         "still blocked: too dear",
     ]
     nodeclaim = NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready")
     assert (
-        "  disruption  could go as Underutilized"
+        "  disruption  eligible for Underutilized"
         in NodeExplanation(nodeclaim, (), disruption=lines).format_text().splitlines()
     )
     assert (
         format_disruption_status(DisruptionStatus(commands=(SINGLE,)))[0]
-        == "would go now (Underutilized): n1: 3 pods get 1 new nodes"
+        == "would be disrupted now (Underutilized): n1: 3 pods get 1 new nodes"
     )
-    assert format_disruption_status(DisruptionStatus(blocked="caches are too old")) == [
-        "not known now: caches are too old"
-    ]
+    assert format_disruption_status(DisruptionStatus(blocked="caches are too old")) == ["unknown: caches are too old"]

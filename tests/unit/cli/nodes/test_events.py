@@ -218,8 +218,8 @@ def test_outcome_mentions_deleted_node() -> None:
     waits = record(done="waits for approval", waits=True, received_at=NOW - timedelta(hours=1))
     assert describe_outcome(NODECLAIM, record()) == "the node is drained"
     assert describe_outcome(NODECLAIM, waits) == f"waits for approval (since {NOW:%Y-%m-%d %H:%M:%S})"
-    assert describe_outcome(DELETED, record()).startswith("the node is drained; the node is gone since ")
-    assert describe_outcome(DELETED, waits).startswith("it waited: waits for approval; the node is gone since ")
+    assert describe_outcome(DELETED, record()).startswith("the node is drained; node deleted at ")
+    assert describe_outcome(DELETED, waits).startswith("pending: waits for approval; node deleted at ")
 
 
 def test_row_has_event_node_policy_and_outcome() -> None:
@@ -238,10 +238,10 @@ def test_row_has_event_node_policy_and_outcome() -> None:
 def test_dropped_messages_are_summarized() -> None:
     counts = {"received": 20, "deleted": 18, "repeated": 5, "foreign": 4, "malformed": 1, "unknown": 2}
     assert (
-        "20 received, 6 told to nodes, 5 repeats, 4 about instances without a NodeClaim, 2 of an unknown kind, 1 that"
+        "20 received, 6 sent to nodes, 5 duplicates, 4 for instances without a NodeClaim, 2 of an unknown kind, 1 malformed"
         in format_message_counts(MessageCounts(since=NOW, counts=counts))
     )
-    assert "`tenure doctor` says why" in format_message_counts(None)
+    assert "run `tenure doctor`" in format_message_counts(None)
 
 
 def test_json_has_all_fields() -> None:
@@ -279,10 +279,10 @@ async def test_nodes_are_filtered_by_nodepool(temporal: FakeTemporal, capsys: Ca
         assert await run("events", "--nodepool", pool, "-o", "json") == 0
         assert len(json.loads(capsys.readouterr().out)["events"]) == count
     assert await run("events", "--nodepool", "other") == 0
-    assert capsys.readouterr().out.startswith("AWS said nothing of the nodes of other since ")
+    assert capsys.readouterr().out.startswith("No AWS events for the nodes of other since ")
     temporal.found.clear()
     assert await run("events") == 0
-    assert capsys.readouterr().out.startswith("AWS said nothing of any node since ")
+    assert capsys.readouterr().out.startswith("No AWS events for any node since ")
 
 
 async def test_node_without_events_is_ok_and_unknown_name_is_an_error(
@@ -290,7 +290,7 @@ async def test_node_without_events_is_ok_and_unknown_name_is_an_error(
 ) -> None:
     await temporal.add_nodeclaim("quiet")
     assert await run("events", "quiet") == 0
-    assert "AWS said nothing of quiet" in capsys.readouterr().out
+    assert "No AWS events for quiet" in capsys.readouterr().out
     assert await run("events", "nobody") == 2
     assert "events nobody: no NodeClaim, Node or instance of this name" in capsys.readouterr().err
 

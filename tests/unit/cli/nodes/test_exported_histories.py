@@ -50,7 +50,7 @@ def test_invalid_file_is_named_and_does_not_hide_others(folder: Path) -> None:
     broken.parent.mkdir(parents=True)
     broken.write_text("{")
     [unreadable] = explain_exported_nodes(folder, "web-2")
-    assert "run.json is no history" in unreadable.remark and "export it again" in unreadable.format_text()
+    assert "run.json is not a history" in unreadable.remark and "export it again" in unreadable.format_text()
     [explanation] = explain_exported_nodes(folder, "web-1")
     assert explain_exported_nodes(folder, explanation.nodeclaim.instance_id) == [explanation]
 

@@ -29,14 +29,14 @@ def scheduled_by(event: HistoryEvent) -> int:
 
 def test_stored_history_has_entries_from_start_to_end() -> None:
     entries = stored_entries("nodeclaim_vanished")
-    assert entries[0] == "life: begins" and entries[-1] == "life: ended"
+    assert entries[0] == "life: started" and entries[-1] == "life: ended"
     assert any(line.startswith("shown: ") and "Phase Registration" in line for line in entries)
-    assert any(line.startswith("activity: ") and line.endswith("is done") for line in entries)
+    assert any(line.startswith("activity: ") and line.endswith(" completed") for line in entries)
 
 
 @pytest.mark.parametrize("path", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)
 def test_every_stored_history_is_readable(path: Path) -> None:
-    assert stored_entries(path.stem)[0] == "life: begins"
+    assert stored_entries(path.stem)[0] == "life: started"
 
 
 def test_calls_have_outcome_attempts_and_duration() -> None:
@@ -49,14 +49,14 @@ def test_calls_have_outcome_attempts_and_duration() -> None:
     seconds = (failed.event_time.ToDatetime() - launch.event_time.ToDatetime()).total_seconds()
     name = launch.activity_task_scheduled_event_attributes.activity_type.name
     assert tries > 20 and seconds > 240
-    assert lines[1] == f"{name} (CreateFleet) failed: 503 at try {tries}, {seconds:.1f} s"
+    assert lines[1] == f"{name} (CreateFleet) failed: 503 at attempt {tries}, {seconds:.1f} s"
     assert any(re.fullmatch(r"register_node \(register node-a\) failed: no, \d\.\d s", line) for line in lines)
 
 
 def test_calls_without_end_are_running() -> None:
     [path] = HISTORIES.glob("interruption_*.json")
     calls = list_activity_calls(read_history(path.stem).events)
-    under_way = [one for one in calls if one.format_line().endswith("is under way")]
+    under_way = [one for one in calls if one.format_line().endswith("is running")]
     assert {one.as_json()["end"] for one in under_way} == {None}
 
 

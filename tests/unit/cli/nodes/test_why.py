@@ -72,21 +72,21 @@ def test_deleted_node_is_explained_from_outcome() -> None:
     )
     lines = explain_completed(completed, outcome).format_text().splitlines()
     assert "  from AWS    spotInterruption" in lines and "  drifted     AMIDrift: ami-1" in lines
-    assert "  went for    spot_interrupted" in lines
+    assert "  reason      spot_interrupted" in lines
     assert not [line for line in lines if "deadline" in line or "tenure history" in line]
-    (drained,) = [line for line in lines if line.startswith("  drained of  default/web-0, ")]
+    (drained,) = [line for line in lines if line.startswith("  evicted     default/web-0, ")]
     assert drained.endswith("default/web-7 and 2 more")
     assert explain_completed(completed, outcome).as_json()["drainedOf"] == list(pods)
 
 
 def test_latest_calls_are_listed_with_history_command() -> None:
-    made = [ActivityCall(START, f"call-{number}", "is done", 0.5) for number in range(CALLS)]
+    made = [ActivityCall(START, f"call-{number}", "completed", 0.5) for number in range(CALLS)]
     all_lines = lines_of(nodeclaim("Drain"), calls=made)
     assert all_lines[-CALLS - 1] == "  calls; with waits and signals: tenure history one"
-    assert all_lines[-1] == f"  2026-01-01 12:00:00 UTC  call-{CALLS - 1} is done, 0.5 s"
+    assert all_lines[-1] == f"  2026-01-01 12:00:00 UTC  call-{CALLS - 1} completed, 0.5 s"
     more = lines_of(nodeclaim("Drain"), calls=[*made, ActivityCall(START, "drain")])
     assert more[-CALLS - 1] == f"  the last {CALLS} of {CALLS + 1} calls; with waits and signals: tenure history one"
-    assert more[-1] == "  2026-01-01 12:00:00 UTC  drain is under way"
+    assert more[-1] == "  2026-01-01 12:00:00 UTC  drain is running"
 
 
 DRIFTED = ObservedNodeClaim(drift="AMIDrift", drift_message="m6i.large runs ami-1")
@@ -156,7 +156,7 @@ def test_each_fact_is_one_line(fields: dict[str, Any], lines: list[str]) -> None
 def test_flapping_node_shows_count_and_duration() -> None:
     flapping = state(flaps=3, not_ready_intervals=(*INTERVALS, NotReadyInterval(since=START)), observed=NOT_READY)
     [line] = lines_of(nodeclaim(), not_ready=describe_not_ready(flapping))[4:]
-    assert line.startswith("  away") and "since 2026-01-01 12:00:00 UTC: NotReady" in line
+    assert line.startswith("  NotReady  ") and "since 2026-01-01 12:00:00 UTC: NotReady" in line
     assert "3 times since it was initialized, the latest 2 before for 90 s in all" in line
 
 

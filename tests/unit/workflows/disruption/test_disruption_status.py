@@ -28,4 +28,4 @@ async def test_status_without_host_fails_with_message(fake: WorkerHarness, monke
             id=ids.disruption_preview(fake.cluster, "1"),
             task_queue=ids.task_queue(fake.cluster),
         )
-    assert (await query_disruption_status(fake.client, fake.cluster)).blocked.startswith("no worker answers: ")
+    assert (await query_disruption_status(fake.client, fake.cluster)).blocked.startswith("no worker responded: ")
