@@ -143,7 +143,7 @@ def test_kept_demo_runs_until_sandbox_down(demo_dir: Path) -> None:
 
 
 def follow_readme(running_demo: RunningDemo) -> None:
-    assert "is to have 10 pods" in running_demo.run_cli("sandbox", "scale", "inflate", "10")
+    assert "scaled to 10 replicas" in running_demo.run_cli("sandbox", "scale", "inflate", "10")
     one = running_demo.wait_until_ready(paused=False)
     claim, node = one["nodeClaim"], one["node"]
     assert node in row_of(claim, running_demo.run_cli("get"))

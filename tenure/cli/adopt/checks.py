@@ -41,9 +41,9 @@ def check_controllers(
         message = f"{karpenter.replicas} replicas of {karpenter.image}"
         return [*found, ok_finding(CONTROLLER, f"Deployment {karpenter.qualified_name}", message)]
     if any(one.is_active(now) for one in leases):
-        message, todo = "Karpenter runs, and this is not there", "name it: --karpenter NAMESPACE/NAME"
+        message, todo = "Karpenter is running, but this Deployment was not found", "name it: --karpenter NAMESPACE/NAME"
         return [*found, problem_finding(CONTROLLER, f"Deployment {path}", message, todo)]
-    return [*found, ok_finding(CONTROLLER, f"Deployment {path}", "it is not there")]
+    return [*found, ok_finding(CONTROLLER, f"Deployment {path}", "not found")]
 
 
 def check_adopted_objects(preview: AdoptionPreview, static: bool) -> list[Finding]:
@@ -52,7 +52,7 @@ def check_adopted_objects(preview: AdoptionPreview, static: bool) -> list[Findin
     counts = ", ".join(f"{len(preview.objects.get(one.plural, ()))} {one.kind}s" for one in kinds)
     found = [ok_finding(OBJECTS, "read", counts)]
     for kind, name, violation in preview.unreadable:
-        todo = "correct the field: a worker would leave it out"
+        todo = "correct the field: a worker would ignore the object"
         found.append(problem_finding(OBJECTS, f"{kind} {name}", violation, todo))
     for raw in preview.objects.get(resources.NODE_POOLS.plural, ()):
         found += _check_nodepool(NodePool.from_object(raw), raw, static)
@@ -69,9 +69,9 @@ def _check_nodepool(pool: NodePool, raw: Json, static: bool) -> Iterator[Finding
         yield _foreign_object_finding(subject, reference)
         return
     for violation in (*validate_nodepool(pool), *(() if static else reject_static(pool))):
-        yield problem_finding(OBJECTS, subject, violation, "correct it: Tenure buys no node for it until then")
+        yield problem_finding(OBJECTS, subject, violation, "correct it: Tenure launches no nodes for it until then")
     if pool.metadata.is_deleting:
-        yield advice_finding(OBJECTS, subject, "it is being deleted, and its nodes with it", "wait until it is gone")
+        yield advice_finding(OBJECTS, subject, "it and its nodes are being deleted", "wait until it is deleted")
 
 
 def _foreign_object_finding(subject: str, reference: Json) -> Finding:
@@ -83,14 +83,14 @@ def _foreign_object_finding(subject: str, reference: Json) -> Finding:
 def check_nodeclasses(
     resolved: Mapping[str, ResolvedNodeClass], profiles: Mapping[str, ProfileInUse | str], objects: Sequence[Json]
 ) -> list[Finding]:
-    """Resolved selectors and instance profiles. `profiles`: the reason where one is unknown."""
+    """Resolved selectors and instance profiles. `profiles`: a text is the reason why the profile is unknown."""
     found: list[Finding] = []
     for raw in objects:
         name = raw["metadata"]["name"]
         subject = f"EC2NodeClass {name}"
         resolution = resolved.get(name)
         if resolution is None:
-            todo = "wait until it is gone, or see what holds it: its nodes are not checked for drift"
+            todo = "wait until it is deleted, or find what blocks the deletion: drift of its nodes is not evaluated"
             found.append(advice_finding(CLASSES, subject, "it is being deleted", todo))
             continue
         for one in resolution.conditions:
@@ -98,11 +98,15 @@ def check_nodeclasses(
                 message = f"{one.type} {one.reason}: {one.message}"
                 found.append(problem_finding(CLASSES, subject, message, "correct the selector it names"))
         for message in resolution.failed_lookups:
-            found.append(unknown_finding(CLASSES, subject, message, "its nodes are not judged for this: try again"))
+            found.append(
+                unknown_finding(CLASSES, subject, message, "drift of its nodes is not evaluated for this: try again")
+            )
         if resolution.ca_bundle is None:
             todo = "let these credentials call eks:DescribeCluster"
             found.append(
-                unknown_finding(CLASSES, subject, "the cluster's certificate, of the static hash, is not known", todo)
+                unknown_finding(
+                    CLASSES, subject, "the cluster's CA certificate, a part of the static hash, is unknown", todo
+                )
             )
         found.append(_check_instance_profile(subject, raw, profiles.get(name, "")))
     return found
@@ -114,10 +118,10 @@ def _check_instance_profile(subject: str, raw: Json, profile: ProfileInUse | str
         return unknown_finding(CLASSES, subject, f"instance profile: {profile}", todo)
     has = (raw.get("status") or {}).get("instanceProfile", "")
     if profile.name == has or not has:
-        status = "stays in use" if profile.there else "would be made"
+        status = "stays in use" if profile.there else "would be created"
         return ok_finding(CLASSES, subject, f"instance profile {profile.name} ({profile.whose}) {status}")
-    message = f"status.instanceProfile {has} would not be used again: nodes to come have {profile.name}"
-    return advice_finding(CLASSES, subject, message, "nothing: nodes that run keep theirs, and none drifts for it")
+    message = f"new nodes would have {profile.name} instead of status.instanceProfile {has}"
+    return advice_finding(CLASSES, subject, message, "nothing: running nodes keep theirs, and none drifts")
 
 
 def check_nodes(preview: AdoptionPreview) -> list[Finding]:
@@ -129,7 +133,7 @@ def check_nodes(preview: AdoptionPreview) -> list[Finding]:
         message = f"{calm} of {len(preview.claims)} would be taken over as they are"
         found.insert(0, ok_finding(NODES, "NodeClaims", message))
     for one in preview.unowned:
-        message = f"it runs, bears this cluster's tags, and no NodeClaim has it ({one.instance_type} in {one.zone})"
+        message = f"it has the tags of this cluster but no NodeClaim ({one.instance_type} in {one.zone})"
         todo = "garbage collection would terminate it, as Karpenter would; remove its tags to keep it"
         found.append(advice_finding(NODES, f"instance {one.instance_id}", message, todo))
     return found
@@ -140,37 +144,37 @@ def _check_nodeclaim(taken: AdoptedNodeClaim, now: datetime) -> Iterator[Finding
     subject = f"NodeClaim {claim.name}"
     yield from _check_drift(subject, taken)
     if claim.deleting:
-        todo = "nothing, Tenure goes on with its drain; or wait until it is gone"
+        todo = "nothing: Tenure continues its drain; or wait until it is deleted"
         yield advice_finding(NODES, subject, "it is being deleted", todo)
         return
     yield from _check_instance(subject, taken)
     if claim.disruption or _is_being_disrupted(taken):
         message = f"Karpenter is about to disrupt it ({claim.disruption or labels.DISRUPTED_TAINT_KEY})"
-        todo = "nothing: Tenure returns it to service and evaluates it again; or wait until it is gone"
+        todo = "nothing: Tenure returns it to service and evaluates it again; or wait until it is deleted"
         yield advice_finding(NODES, subject, message, todo)
     if claim.expire_after_seconds is not None:
         ends = claim.created + timedelta(seconds=claim.expire_after_seconds)
         if ends < now + _SOON:
             when = "has expired" if ends < now else f"expires at {ends:%H:%M UTC}"
-            todo = "nothing: with Karpenter it goes as well"
+            todo = "nothing: Karpenter would delete it too"
             yield advice_finding(NODES, subject, f"spec.expireAfter: it {when}", todo)
 
 
 def _check_drift(subject: str, taken: AdoptedNodeClaim) -> Iterator[Finding]:
     claim, drift = taken.claim, taken.drift
     if drift is not None and claim.drifted:
-        message = f"it has drifted already ({claim.drifted}), and stays so ({drift.reason}: {drift.message})"
-        todo = "nothing: its NodePool's budgets say when it goes, as with Karpenter"
+        message = f"it is drifted ({claim.drifted}) and remains drifted ({drift.reason}: {drift.message})"
+        todo = "nothing: the budgets of its NodePool apply, as with Karpenter"
         yield advice_finding(NODES, subject, message, todo)
     elif drift is not None:
-        message = f"it would drift, and has not with Karpenter: {drift.reason}: {drift.message}"
-        todo = 'find out why before taking over; a budget of nodes: "0" for Drifted on its NodePool keeps it meanwhile'
+        message = f"it would drift, but has not with Karpenter: {drift.reason}: {drift.message}"
+        todo = 'find the cause before adopting; a budget of nodes: "0" for Drifted on its NodePool keeps it meanwhile'
         yield problem_finding(NODES, subject, message, todo)
     elif not taken.is_evaluated and claim.launched and claim.pool and not claim.deleting:
         message = f"drift is unknown: the instance types of EC2NodeClass {claim.node_class} are unknown"
-        yield problem_finding(NODES, subject, message, "fix the problem of the class, and run this again")
+        yield problem_finding(NODES, subject, message, "fix the problem of the class and run this again")
     elif claim.drifted:
-        yield ok_finding(NODES, subject, f"Karpenter calls it drifted ({claim.drifted}); with Tenure it would not be")
+        yield ok_finding(NODES, subject, f"Karpenter reports it as drifted ({claim.drifted}); Tenure would not")
 
 
 def _check_instance(subject: str, taken: AdoptedNodeClaim) -> Iterator[Finding]:
@@ -180,21 +184,19 @@ def _check_instance(subject: str, taken: AdoptedNodeClaim) -> Iterator[Finding]:
         yield advice_finding(NODES, subject, message, "run this again in a minute")
         return
     if taken.instance is None:
-        message = f"status.providerID {claim.provider_id}: EC2 knows no such instance"
+        message = f"status.providerID {claim.provider_id}: EC2 has no such instance"
         yield advice_finding(NODES, subject, message, "nothing: garbage collection would delete it, as Karpenter would")
         return
     if not taken.tagged:
         expected_tags = (labels.TAG_NODEPOOL, labels.TAG_NODECLASS, labels.TAG_EKS_CLUSTER_NAME)
         absent = [one for one in expected_tags if one not in taken.instance.tags]
         missing = ", ".join(absent) or labels.TAG_EKS_CLUSTER_NAME
-        message = f"instance {taken.instance.instance_id} is not found by its tags: {missing} is missing or another"
-        todo = (
-            "tag it like its siblings: an instance without the tags is not checked for drift, and costs one call each"
-        )
+        message = f"instance {taken.instance.instance_id} is not found by its tags: {missing} is missing or different"
+        todo = "tag it like the other instances: without the tags, drift is not checked, and each read is one more call"
         yield advice_finding(NODES, subject, message, todo)
     if claim.registered and taken.node is None:
         message = f"no Node has the providerID {claim.provider_id}"
-        todo = "see `kubectl describe nodeclaim`: without it nothing can be drained"
+        todo = "see `kubectl describe nodeclaim`: without a Node it cannot be drained"
         yield advice_finding(NODES, subject, message, todo)
 
 

@@ -54,13 +54,13 @@ async def adopt(
     within: Deadline = "10m",
     settle: Settle = "30s",
 ) -> Result:
-    """Take over a cluster from Karpenter. Exit code 1 when something blocks it, or it did not complete.
+    """Take over a cluster from Karpenter. Exit code 1 if something blocks it or it does not complete.
 
     Settings come from flags and the environment, as for `tenure worker`, and else from both Deployments.
     """
     if dry_run and back:
         raise UsageError("adopt: --dry-run and --back exclude each other")
-    # The worker's own code logs for a worker's log.
+    # This calls code of the worker, whose logs belong to a worker.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     references = (
         _parse_deployment_reference("--karpenter", karpenter),
@@ -114,38 +114,38 @@ async def _run_handover(
         _confirm(question.format(karpenter=karpenter.path, tenure=tenure.path), yes)
         return await (handover.hand_back() if back else handover.take_over())
     except Fault as fault:
-        raise CommandFailed(f"adopt: {fault.message}; fix that and run the same again") from fault
+        raise CommandFailed(f"adopt: {fault.message}; fix the cause and run the command again") from fault
 
 
 def _check_preconditions(found: AdoptionReport, karpenter: DeploymentReference, *, back: bool) -> None:
-    """Raises `UsageError` without a Karpenter to hand back to, `CommandFailed` for a problem."""
+    """Raises `UsageError` without a Karpenter to hand back to, and `CommandFailed` for problems."""
     if back:
         if found.karpenter is None:
             raise UsageError(
-                f"adopt --back: there is no Deployment {karpenter.path}; name it: --karpenter NAMESPACE/NAME"
+                f"adopt --back: Deployment {karpenter.path} not found; name it: --karpenter NAMESPACE/NAME"
             )
         return
     if not found.is_ready:
         bad = [one for one in found.findings if one.level == "problem"]
         lines = [f"{one.subject}: {one.message}; {one.todo}" for one in bad]
-        raise CommandFailed("\n".join(["adopt: nothing was done, since something stands in the way:", *lines]))
+        raise CommandFailed("\n".join(["adopt: nothing was changed, because of these problems:", *lines]))
     _print_progress(summarize_findings(found.findings))
     _print_progress(format_conclusion(found))
 
 
 async def _connect_temporal(settings: Settings, *, needed: bool) -> Client | None:
-    """None where it does not respond and is not needed: without it no workflow acts. Raises `UsageError`."""
+    """None if Temporal does not respond and is not needed: without it, no workflow acts. Raises `UsageError`."""
     try:
         return await temporal_connection(settings).connect()
     except UsageError as error:
         if needed:
             raise
-        _print_progress(f"{error}: nodes under way are unknown")
+        _print_progress(f"{error}: unfinished launches and drains are unknown")
         return None
 
 
 def _confirm(question: str, yes: bool) -> None:
-    """Raises `UsageError` for no."""
+    """Raises `UsageError` if the user declines."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -155,7 +155,7 @@ def _confirm(question: str, yes: bool) -> None:
     except typer.Abort:
         agreed = False
     if not agreed:
-        raise UsageError("adopt: nothing was done")
+        raise UsageError("adopt: nothing was changed")
 
 
 def _print_progress(line: str) -> None:

@@ -1,7 +1,7 @@
-"""Taking a cluster over from Karpenter, and handing it back. Every step is safe to repeat.
+"""Takeover of a cluster from Karpenter, and the way back. Every step is safe to repeat.
 
-An interrupted run is continued by the next one: replica counts are annotations of the Deployments, a pause ends by
-itself, and everything else is read again.
+The next run continues an interrupted one: replica counts are annotations of the Deployments, a pause has an end, and
+everything else is read again.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class HandoverResult:
 
 
 class Handover:
-    """`temporal` is None where it does not respond, which does not prevent handing back."""
+    """`temporal` is None if it does not respond, which does not prevent handing back."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Handover:
         deadline: float,
         settle: float,
     ) -> None:
-        """`deadline`, for all waits together, and `settle` in seconds."""
+        """`deadline` limits all waits together; it and `settle` are in seconds."""
         self._cluster, self._temporal, self._settings = cluster, temporal, settings
         self._report_progress = report_progress
         self._karpenter, self._tenure, self._settle = karpenter, tenure, settle
@@ -77,22 +77,23 @@ class Handover:
         self._paused_until = datetime.now(UTC) + timedelta(seconds=deadline) + _LONGER
 
     async def take_over(self) -> HandoverResult:
-        """Stop Karpenter, let a worker take over its NodeClaims, and pause disruption until that is verified. Raises
-        `CommandFailed` with the next step."""
+        """Stop Karpenter, let a worker take over its NodeClaims, and pause disruption until that is verified.
+
+        Raises `CommandFailed` with the next step."""
         await self._pause_cluster()
         if await self._deployments.stop(self._karpenter.namespace, self._karpenter.name):
             self._report_progress(f"Deployment {self._karpenter.path} is scaled to zero")
         await self._wait_until(
-            self._why_still_led, f"see what runs it: kubectl -n {self._karpenter.namespace} get pods"
+            self._why_still_led, f"find the process that renews it: kubectl -n {self._karpenter.namespace} get pods"
         )
         self._report_progress("no process renews Karpenter's lease")
         nodeclaims = await self._list_nodeclaims()
         if await self._deployments.start(self._tenure.namespace, self._tenure.name, default_replicas=REPLICAS):
-            self._report_progress(f"Deployment {self._tenure.path} runs")
+            self._report_progress(f"Deployment {self._tenure.path} is running")
         else:
-            self._report_progress(f"there is no Deployment {self._tenure.path}: start the worker, `tenure worker`")
+            self._report_progress(f"Deployment {self._tenure.path} not found: start a worker with `tenure worker`")
         await self._wait_until(self._why_not_watched, "see the worker's log and /readyz, and `tenure doctor`")
-        self._report_progress("a worker watches")
+        self._report_progress("a worker hosts the watch")
         await self._wait_until(lambda: self._why_not_taken_over(nodeclaims), "see `tenure why NODECLAIM`")
         self._report_progress(f"{len(nodeclaims)} NodeClaims have their workflows")
         await self._wait_until(
@@ -113,20 +114,22 @@ class Handover:
         if await self._deployments.stop(self._tenure.namespace, self._tenure.name):
             self._report_progress(f"Deployment {self._tenure.path} is scaled to zero")
         else:
-            self._report_progress(f"there is no Deployment {self._tenure.path}: stop the workers")
-        await self._wait_until(self._why_still_watched, f"see what runs: kubectl -n {self._tenure.namespace} get pods")
-        self._report_progress("no worker watches")
+            self._report_progress(f"Deployment {self._tenure.path} not found: stop the workers")
+        await self._wait_until(
+            self._why_still_watched, f"find the running worker: kubectl -n {self._tenure.namespace} get pods"
+        )
+        self._report_progress("no worker hosts the watch")
         await self._lift_pause()
         if await self._deployments.start(self._karpenter.namespace, self._karpenter.name, default_replicas=REPLICAS):
-            self._report_progress(f"Deployment {self._karpenter.path} runs")
+            self._report_progress(f"Deployment {self._karpenter.path} is running")
         todo = f"see its pods: kubectl -n {self._karpenter.namespace} logs deployment/{self._karpenter.name}"
         await self._wait_until(self._why_not_led, todo)
         nodeclaims = await self._list_nodeclaims()
         return HandoverResult(
-            f"Karpenter leads again, over {len(nodeclaims)} NodeClaims", len(nodeclaims), tuple(unfinished)
+            f"Karpenter leads again and manages {len(nodeclaims)} NodeClaims", len(nodeclaims), tuple(unfinished)
         )
 
-    # Conditions to wait for: the reason why one does not hold yet, or nothing.
+    # Conditions to wait for. Each returns the reason why it does not hold yet, or an empty text.
 
     async def _why_still_led(self) -> str:
         name = self._settings.leader_election_name
@@ -138,14 +141,14 @@ class Handover:
         return "" if led else f"no process renews the lease {self._settings.leader_election_name} yet"
 
     async def _why_not_watched(self) -> str:
-        return "" if await self._list_watch_hosts() else "no worker watches yet"
+        return "" if await self._list_watch_hosts() else "no worker hosts the watch yet"
 
     async def _why_still_watched(self) -> str:
         hosts = await self._list_watch_hosts()
         found = await self._get_tenure_deployment()
         if found is not None and found.running:
             return f"{found.running} pods of Deployment {found.qualified_name} still run"
-        return f"{', '.join(hosts)} still watches" if hosts else ""
+        return f"{', '.join(hosts)} still hosts the watch" if hosts else ""
 
     async def _why_not_taken_over(self, nodeclaims: Mapping[str, NodeClaimFact]) -> str:
         workflows = await self._list_workflows()
@@ -163,19 +166,21 @@ class Handover:
         return _join_few(waiting)
 
     async def _why_not_stamped(self, nodeclaims: Mapping[str, NodeClaimFact]) -> str:
-        """Drift is evaluated only once the hash annotations are Tenure's."""
+        """Drift is evaluated only after the hash annotations are Tenure's."""
         found = [one for one in (await self._list_nodeclaims()).values() if one.uid in nodeclaims and not one.deleting]
-        return _join_few(f"{one.name} bears a stamp of Karpenter's" for one in found if _has_karpenter_stamp(one))
+        return _join_few(
+            f"{one.name} still has Karpenter's hash annotations" for one in found if _has_karpenter_stamp(one)
+        )
 
     async def _check_unchanged(self, before: Mapping[str, NodeClaimFact]) -> None:
-        """Raises `CommandFailed` where a node drifted, or was deleted without a reason of its own."""
+        """Raises `CommandFailed` if a node drifted, or was deleted although it had an instance and had not expired."""
         current = await self._list_nodeclaims()
         survivors = {uid: one for uid, one in before.items() if _is_expected_to_survive(one)}
         changed = {
             "drifted": [
                 one.name for uid, one in current.items() if one.drifted and uid in before and not before[uid].drifted
             ],
-            "going or gone": [
+            "terminating or deleted": [
                 one.name for uid, one in survivors.items() if uid not in current or current[uid].deleting
             ],
         }
@@ -188,7 +193,7 @@ class Handover:
             )
 
     async def _wait_until_finished(self) -> list[str]:
-        """Waits for launches and drains; Karpenter continues those that do not finish in half of the time."""
+        """Wait for launches and drains, for half of the time. Karpenter continues unfinished ones."""
         ends, is_reported = self._ends - (self._ends - time.monotonic()) / 2, False
         while unfinished := await self._list_unfinished():
             if time.monotonic() > ends or not await self._list_watch_hosts():
@@ -206,7 +211,7 @@ class Handover:
         found = []
         for claim in (await self._list_nodeclaims()).values():
             if claim.deleting:
-                found.append(f"{claim.name} is being deleted: Karpenter goes on with it")
+                found.append(f"{claim.name} is being deleted: Karpenter continues it")
             elif not claim.provider_id:
                 found.append(
                     f"{claim.name} has no instance yet: Karpenter launches it, and terminates unclaimed instances"
@@ -216,7 +221,7 @@ class Handover:
         return found
 
     async def _list_nodeclaims(self) -> dict[str, NodeClaimFact]:
-        """By UID, without those of other providers."""
+        """By UID; NodeClaims of other providers are omitted."""
         found = (nodeclaim_fact(one) for one in await self._claims.list() if is_ours(one["spec"]["nodeClassRef"]))
         return {one.uid: one for one in found}
 
@@ -238,7 +243,7 @@ class Handover:
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return []
-            raise TryLater(f"Temporal does not answer: {error.message}") from error
+            raise TryLater(f"Temporal does not respond: {error.message}") from error
         started = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
         return [one.last_worker_identity for one in pending if one.state == started]
 
@@ -250,11 +255,13 @@ class Handover:
         return await self._deployments.get(self._tenure.namespace, self._tenure.name)
 
     async def _pause_cluster(self) -> None:
-        """By annotation, which needs no Temporal. Another user's pause stays."""
+        """By annotation, which does not need Temporal. An existing pause of another user stays."""
         name = self._settings.system_namespace
         namespace = await self._cluster.client.get(NAMESPACES.path(name))
         if namespace is None:
-            self._report_progress(f"SYSTEM_NAMESPACE={name} is not there: voluntary disruption is not paused meanwhile")
+            self._report_progress(
+                f"SYSTEM_NAMESPACE={name} does not exist: voluntary disruption is not paused meanwhile"
+            )
             return
         existing = pause_from_annotation((namespace["metadata"].get("annotations") or {}).get(labels.PAUSE, ""))
         if existing is not None and existing.until > datetime.now(UTC) and existing.reason != REASON:
@@ -265,7 +272,7 @@ class Handover:
         self._report_progress(f"voluntary disruption is paused until {self._paused_until:%H:%M UTC} at the latest")
 
     async def _lift_pause(self) -> None:
-        """Only one of `tenure adopt`, also of an earlier run."""
+        """Only a pause of `tenure adopt`, also of an earlier run."""
         name = self._settings.system_namespace
         namespace = await self._cluster.client.get(NAMESPACES.path(name))
         text = ((namespace or {"metadata": {}})["metadata"].get("annotations") or {}).get(labels.PAUSE, "")
@@ -284,8 +291,8 @@ class Handover:
             if not reason:
                 return
             if time.monotonic() > self._ends:
-                hint = "Then run the same again, which goes on from here, or go back the other way (--back)"
-                raise CommandFailed(f"adopt: the time is over: {reason}. To do: {todo}. {hint}")
+                hint = "Then run the command again, which continues from here, or reverse it (with or without --back)"
+                raise CommandFailed(f"adopt: timed out: {reason}. To do: {todo}. {hint}")
             await asyncio.sleep(POLL_INTERVAL_SECONDS)
 
 
@@ -294,7 +301,7 @@ def _has_taken_over(workflow: NodeClaimSummary, expected: Phase) -> bool:
 
 
 def _is_expected_to_survive(claim: NodeClaimFact) -> bool:
-    """It had an instance and has not expired."""
+    """Whether it has an instance, is not being deleted and has not expired."""
     lasts = claim.expire_after_seconds
     expired = lasts is not None and claim.created + timedelta(seconds=lasts) < datetime.now(UTC)
     return bool(claim.provider_id) and not claim.deleting and not expired

@@ -1,6 +1,6 @@
 """Karpenter's settings by variable: the value for Tenure, or the remedy for an unsupported one.
 
-Reads the environments of both Deployments. `command.py` prints the rows, and takes defaults from here.
+Reads the environments of both Deployments. `preview.py` prints the rows and takes default settings from here.
 """
 
 from collections.abc import Mapping
@@ -16,18 +16,18 @@ AREA: Final = "settings"
 ComparisonOutcome = Literal["same", "set", "differs", "none", "elsewhere", "wrong"]
 _GATED: Final = {"FEATURE_GATES": GATES, "AWS_FEATURE_GATES": AWS_GATES}
 _MUST_AGREE: Final = ("CLUSTER_NAME", "LEADER_ELECTION_NAME")
-"""By the first instances are found, by the second Karpenter is."""
+"""CLUSTER_NAME finds the instances, LEADER_ELECTION_NAME finds Karpenter."""
 
 
 class KarpenterVariable(NamedTuple):
-    """A variable of Karpenter's that has no counterpart in Tenure's settings, or is not taken from there."""
+    """A variable of Karpenter that has no counterpart in Tenure's settings, or whose value Tenure does not inherit."""
 
     name: str
     description: str
     todo: str = "nothing"
     example: str = ""
     harmless: str | None = None
-    """The value at which there is nothing to do; None: at any."""
+    """The value for which there is nothing to do; None for every value."""
     since: str = "0.1.0"
 
 
@@ -45,19 +45,21 @@ KARPENTER_VARIABLES: Final = (
     KarpenterVariable("LOG_ERROR_OUTPUT_PATHS", "where errors of its logger go", _STDOUT, "stderr"),
     KarpenterVariable("CPU_REQUESTS", "its CPU request", _RESOURCES, "1"),
     KarpenterVariable("MEMORY_LIMIT", "its memory limit", _RESOURCES, "1Gi"),
-    KarpenterVariable("ENABLE_PROFILING", "serve profiles", "nothing: Tenure serves none", example="false"),
+    KarpenterVariable(
+        "ENABLE_PROFILING", "serve profiles", "nothing: Tenure has no profiling endpoint", example="false"
+    ),
     KarpenterVariable(
         "DISABLE_CONTROLLER_WARMUP", "start without warm caches", "nothing: there is no leader to warm up for", "true"
     ),
     KarpenterVariable(
-        "LEADER_ELECTION_NAMESPACE", "its lease's namespace", "nothing: Tenure looks in every namespace", "kube-system"
+        "LEADER_ELECTION_NAMESPACE", "its lease's namespace", "nothing: Tenure searches all namespaces", "kube-system"
     ),
     KarpenterVariable("DISABLE_CLUSTER_STATE_OBSERVABILITY", "fewer metrics", example="false"),
     KarpenterVariable("EKS_CONTROL_PLANE", "the control plane is EKS", example="true"),
     KarpenterVariable(
         "IGNORE_DRA_REQUESTS",
         "ignore pods with ResourceClaims",
-        "Tenure does not plan for ResourceClaims: keep such pods on nodes of their own",
+        "Tenure does not plan for ResourceClaims: run such pods on nodes outside of NodePools",
         "true",
         harmless="true",
     ),
@@ -70,13 +72,13 @@ KARPENTER_VARIABLES: Final = (
     ),
     KarpenterVariable(
         "DISABLE_LEADER_ELECTION",
-        "run without a lease",
-        "no lease tells that Karpenter runs: see to it yourself that it does not when a worker starts",
+        "run without a Lease",
+        "without a Lease Tenure cannot detect Karpenter: stop it yourself before a worker starts",
         "false",
         harmless="false",
     ),
 )
-"""docs/reference/karpenter-settings.md is made of these."""
+"""Source of docs/reference/karpenter-settings.md."""
 _VARIABLES: Final = {one.name: one for one in KARPENTER_VARIABLES}
 
 
@@ -93,15 +95,15 @@ class SettingComparison:
         subject = f"{self.variable}={self.karpenter!r}"
         match self.outcome:
             case "wrong":
-                return problem_finding(AREA, subject, "Tenure does not take this value", self.todo)
+                return problem_finding(AREA, subject, "Tenure does not accept this value", self.todo)
             case "differs" if self.variable in _MUST_AGREE:
                 return problem_finding(AREA, subject, f"Tenure's Deployment has {self.tenure!r}", self.todo)
             case "differs":
                 return advice_finding(AREA, subject, f"Tenure's Deployment has {self.tenure!r}", self.todo)
             case "elsewhere":
-                return advice_finding(AREA, self.variable, "its value does not stand in the Deployment", self.todo)
+                return advice_finding(AREA, self.variable, "its value is not in the Deployment", self.todo)
             case "none" if self.todo and not self.todo.startswith("nothing"):
-                return advice_finding(AREA, subject, "Tenure has no setting of this meaning", self.todo)
+                return advice_finding(AREA, subject, "Tenure has no equivalent setting", self.todo)
             case _:
                 return None
 
@@ -110,7 +112,7 @@ def compare_settings(karpenter: DeploymentState, tenure: DeploymentState | None)
     """By variable, in order."""
     rows = [_compare_variable(name, value, tenure) for name, value in sorted(karpenter.environment.items())]
     ignored = {one.name for one in KARPENTER_VARIABLES if one.todo.startswith("nothing")}
-    todo = "look there, and set what it says for Tenure"
+    todo = "look up its source and set the same value for Tenure"
     unread = (one for one in karpenter.external_variables if one not in ignored)
     return [*rows, *(SettingComparison(one, "", "", "elsewhere", todo) for one in unread)]
 
@@ -118,13 +120,16 @@ def compare_settings(karpenter: DeploymentState, tenure: DeploymentState | None)
 def check_settings(rows: list[SettingComparison]) -> list[Finding]:
     found = [one for one in (row.to_finding() for row in rows) if one is not None]
     fine = sum(row.outcome in ("same", "set") for row in rows)
-    return [ok_finding(AREA, "Karpenter's Deployment", f"{fine} of its settings mean the same to Tenure"), *found]
+    return [
+        ok_finding(AREA, "Karpenter's Deployment", f"{fine} of its settings have the same meaning in Tenure"),
+        *found,
+    ]
 
 
 def inherit_settings(karpenter: DeploymentState | None, tenure: DeploymentState | None) -> dict[str, str]:
     """Settings by variable from the Deployments, Tenure's first.
 
-    Settings of locations, which do not affect node evaluation, are left to the caller.
+    Addresses and paths, which do not affect the evaluation of nodes, are left to the caller.
     """
     found: dict[str, str] = {}
     for one in (karpenter, tenure):
@@ -141,32 +146,32 @@ def _compare_variable(name: str, value: str, tenure: DeploymentState | None) -> 
         is_harmless = known.harmless is not None and value in ("", known.harmless)
         return SettingComparison(name, value, "", "none", "nothing" if is_harmless else known.todo)
     if not is_shared(name):
-        return SettingComparison(name, value, "", "none", "see whether the worker needs it too: `env`")
+        return SettingComparison(name, value, "", "none", "check whether the worker needs this variable too")
     expected = _known_gates(name, value)
     meant = _read(name, expected)
     if meant is None:
         return SettingComparison(
-            name, value, "", "wrong", f"write another value of {name} for Tenure: docs/settings.md"
+            name, value, "", "wrong", f"set another value of {name} for Tenure, see docs/settings.md"
         )
     if tenure is None:
-        return SettingComparison(name, value, expected, "set", f"set {name} of the worker")
+        return SettingComparison(name, value, expected, "set", f"set {name} for the worker")
     if name in tenure.external_variables:
-        return SettingComparison(name, value, "", "elsewhere", f"see that Tenure's {name} says {expected!r}")
+        return SettingComparison(name, value, "", "elsewhere", f"check that Tenure's {name} is {expected!r}")
     has = tenure.environment.get(name)
     if (_read(name, has) if has is not None else _default_value(name)) == meant:
         return SettingComparison(name, value, has or expected, "same")
-    return SettingComparison(name, value, has or "its default", "differs", f"set {name}={expected} of the worker")
+    return SettingComparison(name, value, has or "its default", "differs", f"set {name}={expected} for the worker")
 
 
 def is_shared(name: str) -> bool:
-    """Whether a setting of the worker has the meaning of Karpenter's variable."""
+    """Whether the worker has a setting with this name and meaning."""
     field = name.lower()
     ours = name in _VARIABLES or name.startswith(("TEMPORAL_", "AWS_ENDPOINT"))
     return field in Settings.model_fields and name == field.upper() and not ours
 
 
 def _known_gates(name: str, value: str) -> str:
-    """Karpenter lets names pass that it does not know, or does not know any more."""
+    """Drop unknown gates: Karpenter ignores names that it does not know, or no longer knows."""
     known = _GATED.get(name)
     if known is None:
         return value

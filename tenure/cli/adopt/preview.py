@@ -1,4 +1,4 @@
-"""`tenure adopt --dry-run`: one read of the cluster, its evaluation, and a report as table or JSON. Writes nothing."""
+"""`tenure adopt --dry-run`: read the cluster once, evaluate it, and report as a table or JSON. Writes nothing."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ from worker import aws_settings, host_settings
 
 KARPENTER: Final = "karpenter"
 _OWN: Final = resources.LIFECYCLE_POLICIES.plural
-"""Tenure's own kind; a cluster without it can still be evaluated."""
+"""A cluster without Tenure's own kind can still be evaluated."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,9 @@ async def find_deployment(
 async def inspect_controllers(
     cluster: KubeAdapters, flags: Sequence[str], karpenter: DeploymentReference, tenure: DeploymentReference
 ) -> AdoptionReport:
-    """Controllers and settings, from the API server alone. Raises `UsageError` where it does not respond, or without a
-    CLUSTER_NAME."""
+    """Controllers and settings, only from the API server.
+
+    Raises `UsageError` if it does not respond, or without CLUSTER_NAME."""
     deployments, now = KubeDeployments(cluster.client), datetime.now(UTC)
     try:
         karpenter_deployment = await find_deployment(deployments, karpenter, KARPENTER)
@@ -125,14 +126,14 @@ async def inspect_controllers(
 async def preview_adoption(
     cluster: KubeAdapters, flags: Sequence[str], karpenter: DeploymentReference, tenure: DeploymentReference
 ) -> AdoptionReport:
-    """With the actions that a worker would take. Reads only. Raises `UsageError` as `inspect_controllers` does."""
+    """Adds the actions that a worker would take. Reads only. Raises `UsageError` as `inspect_controllers` does."""
     known = await inspect_controllers(cluster, flags, karpenter, tenure)
     if any(one.area == KINDS and one.level == "problem" and _OWN not in one.subject for one in known.findings):
         return known
     try:
         preview, profiles = await compute_preview(cluster, known.settings)
     except Fault as fault:
-        finding = problem_finding("nodes", "shadow", fault.message, "see `tenure doctor`, and look again")
+        finding = problem_finding("nodes", "preview", fault.message, "run `tenure doctor`, then try again")
         return replace(known, findings=(*known.findings, finding))
     static = known.settings.feature_gates[FeatureGate.STATIC_CAPACITY]
     more = [
@@ -195,21 +196,21 @@ def as_json(found: AdoptionReport) -> dict[str, Any]:
 
 
 def format_report(found: AdoptionReport) -> list[object]:
-    """Problems last, so that they stand above the prompt."""
+    """Problems last, so that they are right above the prompt."""
     parts: list[object] = [_settings_table(found.setting_comparisons)] if found.setting_comparisons else []
     if (preview := found.preview) is not None:
         parts += [_nodeclaims_table(preview.claims)] if preview.claims else []
-        unknown = f"not known: {preview.disruption_status.blocked}"
-        parts.append("What would be launched first:")
+        unknown = f"unknown: {preview.disruption_status.blocked}"
+        parts.append("Planned launches:")
         parts += format_simulation(_to_simulation(preview)) if preview.plan else [unknown]
-        parts += ["What would be disrupted first:", *format_status(preview.disruption_status)]
+        parts += ["Planned disruption:", *format_status(preview.disruption_status)]
     return [*parts, findings_table(found.findings), summarize_findings(found.findings), format_conclusion(found)]
 
 
 def format_conclusion(found: AdoptionReport) -> str:
     if found.is_ready:
-        return "Nothing stands in the way: `tenure adopt` takes over."
-    return "Something stands in the way: fix the problems first."
+        return "Ready: `tenure adopt` takes over."
+    return "Not ready: fix the problems first."
 
 
 def _to_simulation(preview: AdoptionPreview) -> Simulation:
@@ -233,7 +234,7 @@ def _nodeclaim_json(one: AdoptedNodeClaim) -> dict[str, Any]:
 
 
 def _nodeclaims_table(claims: Sequence[AdoptedNodeClaim]) -> PrintableTable:
-    columns = ("NodeClaim", "NodePool", "node", "instance", "begins as", "drift with Karpenter", "with Tenure")
+    columns = ("NodeClaim", "NodePool", "node", "instance", "first phase", "drift with Karpenter", "with Tenure")
     rows = (
         (
             one.claim.name,
@@ -242,7 +243,7 @@ def _nodeclaims_table(claims: Sequence[AdoptedNodeClaim]) -> PrintableTable:
             one.instance.instance_id if one.instance else "-",
             one.phase.value,
             one.claim.drifted or "-",
-            one.drift.reason if one.drift else "-" if one.is_evaluated else "not known",
+            one.drift.reason if one.drift else "-" if one.is_evaluated else "unknown",
         )
         for one in claims
     )

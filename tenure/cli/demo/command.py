@@ -1,4 +1,4 @@
-"""`tenure demo`: unschedulable pods make nodes appear, and nodes that are no longer needed are deleted."""
+"""`tenure demo`: nodes are launched for unschedulable pods, and deleted when they are empty."""
 
 import asyncio
 import shlex
@@ -35,7 +35,7 @@ def demo(
     retain: Annotated[bool, typer.Option("--keep", help="Leave everything running.")] = False,
     tell: Annotated[int, typer.Option(hidden=True)] = -1,
 ) -> int:
-    """Watch nodes come and go on this machine, without an AWS account."""
+    """Watch nodes launch and terminate on this machine, without an AWS account."""
     if retain and tell < 0:
         return run_in_background(tenure_command("demo", f"--pods={pods}", f"--boot-seconds={boot_seconds}", "--keep"))
     end_like_ctrl_c()
@@ -55,12 +55,14 @@ def demo(
 
 
 def _prepare_directory(*, retain: bool) -> Path:
-    """A temporary one, or with `retain` the one that other commands find."""
+    """A temporary directory, or with `retain` the one that other commands use by default."""
     if not retain:
         return Path(tempfile.mkdtemp(prefix="tenure-demo-"))
     directory = demo_directory()
     if owner := owner_of(directory):
-        raise UsageError(f"demo --keep: process {owner} runs one, stop it: tenure sandbox down --dir {directory}")
+        raise UsageError(
+            f"demo --keep: process {owner} already runs a demo; stop it: tenure sandbox down --dir {directory}"
+        )
     shutil.rmtree(directory, ignore_errors=True)
     return directory
 
@@ -99,7 +101,7 @@ async def _run_in_session(sandbox: Sandbox, options: Options, screen: Screen) ->
 
 
 def _print_next_steps(sandbox: Sandbox, deployment: str, screen: Screen) -> None:
-    screen.print_heading("All of it is left running")
+    screen.print_heading("Everything is left running")
     here = Path(sys.executable).parent
     lines = [] if shutil.which("tenure") else [f'export PATH={shlex.quote(str(here))}:"$PATH"']
     for line in (*lines, *format_exports(sandbox.environment())):

@@ -1,4 +1,4 @@
-"""The demo's output: a `rich.live` table below the lines on a terminal, a line per change elsewhere."""
+"""The demo's output: on a terminal a `rich.live` table below the lines, elsewhere one line per change."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _STYLES: Final[dict[str, str]] = {
 
 
 def console_for_output() -> Console:
-    """Logs have no width of their own; tables should not be folded there."""
+    """Wide if it is not a terminal, so that tables are not folded in logs."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(width=WIDTH_OF_A_LOG, highlight=False)
 
@@ -70,7 +70,7 @@ class Screen:
         self._live.stop()
 
     def render(self) -> RenderableType:
-        """Rendered at each refresh, so that the durations tick between two views."""
+        """Called at each refresh, so that durations advance between two views."""
         if self._view is None or not self._view.nodeclaims:
             return ""
         view = self._view
@@ -93,7 +93,7 @@ class Screen:
 
 
 def nodeclaims_table(nodeclaims: Sequence[NodeClaimSummary], pods: Mapping[str, int], now: datetime) -> Table:
-    """`pods`: the number of Running ones by node name."""
+    """`pods`: number of Running pods by node name."""
     table = Table("NodeClaim", "phase", "since", "deadline", "instance", "type", "zone", title_justify="left")
     for column in table.columns:
         column.no_wrap = True

@@ -1,4 +1,4 @@
-"""The acts of the demo, and the conditions that prove each act."""
+"""The steps of the demo, and the conditions that prove each step."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ from tenure.model.nodeclaim.state import Phase
 
 @dataclass
 class Facts:
-    """Collected while the demo runs; a default counts as a failure."""
+    """Collected while the demo runs. A value that stays at its default counts as a failure."""
 
     requested_pods: int = 0
     max_running_pods: int = 0
@@ -45,24 +45,24 @@ def find_failures(facts: Facts, *, retained: bool = False) -> list[str]:
     if not facts.requested_pods or facts.max_running_pods != facts.requested_pods:
         lines.append(f"pods: {facts.max_running_pods} of {facts.requested_pods} were Running at once")
     if not facts.nodes or facts.joined != facts.nodes:
-        lines.append(f"nodes: {facts.joined} of {facts.nodes} lives came to Ready")
+        lines.append(f"nodes: {facts.joined} of {facts.nodes} became Ready")
     if not facts.launched or facts.launched != facts.terminated:
         lines.append(f"instances: {facts.launched} launched, {facts.terminated} terminated")
     if facts.launched < facts.nodes:
         lines.append(f"instances: {facts.launched} launched for {facts.nodes} nodes")
-    lines += [f"left over: {kind}: {', '.join(names)}" for kind, names in sorted(facts.remaining.items()) if names]
-    lines += [f"went wrong: {line}" for line in facts.failed]
+    lines += [f"not deleted: {kind}: {', '.join(names)}" for kind, names in sorted(facts.remaining.items()) if names]
+    lines += [f"failed: {line}" for line in facts.failed]
     if not retained and facts.worker_exit != 0:
-        lines.append(f"worker: ended with {facts.worker_exit}, not with 0")
+        lines.append(f"worker: exit code {facts.worker_exit}, expected 0")
     return lines
 
 
 MANIFESTS_FOLDER = Path(__file__).parent / "manifests"
 MANIFESTS = tuple(MANIFESTS_FOLDER / name for name in ("ec2nodeclass.yaml", "nodepool.yaml", "deployment.yaml"))
-ACT_TIMEOUT_SECONDS = 180.0
-"""Beyond the boot delay."""
+STEP_TIMEOUT_SECONDS = 180.0
+"""In addition to the boot delay."""
 NAME = "default"
-"""Of the NodePool and the EC2NodeClass in `examples/`."""
+"""Name of the NodePool and of the EC2NodeClass in `examples/`."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Options:
     boot_seconds: float
     retain: bool
     exit_code_fd: int
-    """A pipe for the exit code; -1 for none."""
+    """Pipe for the exit code; -1 for none."""
     began: float
     """Start of the command on the monotonic clock."""
     deployment: str = "inflate"
@@ -86,7 +86,7 @@ class Demo:
         self._first_node = 0.0
 
     async def run(self) -> int:
-        """The exit code. Raises `CommandFailed` when an act does not finish."""
+        """The exit code. Raises `CommandFailed` if a step does not complete."""
         await self._apply_examples()
         await self._scale_up()
         await self._scale_down()
@@ -124,7 +124,7 @@ class Demo:
                 view.pods.running == pods and all(nodeclaim.phase == Phase.READY.value for nodeclaim in view.nodeclaims)
             ),
             what=f"{pods} pods Running on nodes that are Ready",
-            seconds=ACT_TIMEOUT_SECONDS + self._options.boot_seconds,
+            seconds=STEP_TIMEOUT_SECONDS + self._options.boot_seconds,
             on_view=self._update_screen,
         )
         self._facts.max_running_pods = session.pods.most
@@ -140,8 +140,8 @@ class Demo:
         await self._session.scale_deployment(0)
         await self._session.wait_until(
             lambda view: not view.pods.total and not any(nodeclaim.open for nodeclaim in view.nodeclaims),
-            what="every node drained and gone",
-            seconds=ACT_TIMEOUT_SECONDS,
+            what="every node drained and deleted",
+            seconds=STEP_TIMEOUT_SECONDS,
             on_view=self._update_screen,
         )
 
@@ -152,9 +152,9 @@ class Demo:
         for kind in (NODE_POOLS, EC2_NODE_CLASSES):
             await session.delete(kind.path(NAME))
             await session.wait_until_resolved(
-                partial(session.list_names, kind.path()), what=f"{kind.kind} {NAME} gone", seconds=60
+                partial(session.list_names, kind.path()), what=f"{kind.kind} {NAME} deleted", seconds=60
             )
-            self._screen.print_line(f"{kind.kind} {NAME} is gone")
+            self._screen.print_line(f"{kind.kind} {NAME} is deleted")
 
     async def _collect_completed(self) -> list[CompletedNodeClaim]:
         completed = []
@@ -171,11 +171,11 @@ class Demo:
         return completed
 
     async def _count_resources(self) -> dict[str, int]:
-        """Includes remaining resources of nodes. Returns the AWS calls by action."""
+        """Also collect remaining resources of nodes. Returns the AWS calls by action."""
         session, facts = self._session, self._facts
         instances = await session.aws.count_instances()
         facts.launched, facts.terminated = instances.launched, instances.terminated
-        facts.failed += [f"IAM refused {action}" for action in await session.aws.list_denied_actions()]
+        facts.failed += [f"IAM denied {action}" for action in await session.aws.list_denied_actions()]
         facts.remaining["NodeClaims"] = await session.list_names(NODE_CLAIMS.path())
         facts.remaining["Nodes"] = await session.list_names(NODES.path(), NODEPOOL)
         if not self._options.retain:
@@ -195,7 +195,7 @@ class Demo:
 
     def _print_report(self, completed: list[CompletedNodeClaim], calls: dict[str, int]) -> None:
         screen, facts = self._screen, self._facts
-        screen.print_heading("What happened")
+        screen.print_heading("Summary")
         screen.clear()
         screen.console.print(timeline_table(completed, start=self._zero))
         screen.console.print(calls_table(calls))
@@ -208,13 +208,13 @@ class Demo:
         for line in failures:
             screen.print_line(f"FAILED  {line}")
         if not failures:
-            screen.print_line(f"All of it really happened, in {time.monotonic() - self._options.began:.0f} s.")
+            screen.print_line(f"Completed in {time.monotonic() - self._options.began:.0f} s.")
         screen.print_line(f"Temporal UI: {self._session.sandbox.temporal_ui}")
         return FAILED if failures else DONE
 
 
 async def wait_until_interrupted(session: SandboxSession) -> None:
-    """Raises `PartFailed` when a part ends by itself."""
+    """Raises `PartFailed` if a part exits unexpectedly."""
     while True:
         session.check()
         await asyncio.sleep(1)

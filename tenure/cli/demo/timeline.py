@@ -1,4 +1,4 @@
-"""The demo's last tables: the phases of each node on one time axis, and the calls to AWS."""
+"""The summary tables of the demo: the phases of each node on one time axis, and the calls to AWS."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ PHASES: Final = {
     Phase.DRAIN: ("D", "drain"),
     Phase.TERMINATION: ("T", "term."),
 }
-"""Letter of the bar, and heading."""
+"""Letter in the bar and column heading."""
 LEGEND: Final = "  ".join(f"{letter} {phase.value.lower()}" for phase, (letter, _) in PHASES.items())
 
 
@@ -43,19 +43,19 @@ class PhaseInterval:
 
 
 def timeline_table(completed: Sequence[CompletedNodeClaim], *, start: datetime, width: int = 44) -> Table:
-    """In the order of creation; `start` is the axis's zero."""
+    """In the order of creation; `start` is the zero of the axis."""
     total_seconds = max(
         (interval.end for one in completed for interval in phase_intervals(one.outcome.history, start)), default=1.0
     )
     table = Table(
-        title=f"Every node's life: seconds in each phase, and {total_seconds:.1f} s from left to right: {LEGEND}",
+        title=f"Seconds per phase of each node; the timeline covers {total_seconds:.1f} s: {LEGEND}",
         title_justify="left",
     )
-    for name in ("NodeClaim", "type", "zone", "went for"):
+    for name in ("NodeClaim", "type", "zone", "reason"):
         table.add_column(name, no_wrap=True)
     for _, title in PHASES.values():
         table.add_column(title, justify="right")
-    table.add_column("life", no_wrap=True, min_width=width)
+    table.add_column("timeline", no_wrap=True, min_width=width)
     for one in sorted(completed, key=lambda one: one.outcome.history[0].at):
         table.add_row(*_timeline_row(one, start, total_seconds, width))
     return table
@@ -77,7 +77,7 @@ def _timeline_row(one: CompletedNodeClaim, start: datetime, total_seconds: float
 
 
 def phase_intervals(steps: Sequence[Step], start: datetime) -> list[PhaseInterval]:
-    """Each step ends the phase of the one before it."""
+    """Each step ends the phase of the previous step."""
     starts = [(step.phase, (step.at - start).total_seconds()) for step in steps]
     return [PhaseInterval(phase, begin, end) for (phase, begin), (_, end) in pairwise(starts)]
 

@@ -38,8 +38,8 @@ async def approve(connection: Connection, name: Name, by: RequestedBy = "", reas
 async def reject(
     connection: Connection, name: Name, by: RequestedBy = "", reason: Reason = "", roll_back: RollBack = False
 ) -> Result:
-    """Stop a rollout: running replacements finish, and no other node is replaced. Or keep a node despite an AWS event, for
-    as long as its policy allows."""
+    """Stop a rollout: running replacements finish, and no other node is replaced. Or keep a node despite an AWS event,
+    for as long as its policy allows."""
     plan = RejectRollout(plan=name, by=by, reason=reason, roll_back=roll_back)
     return message_result(await _decide(connection, name, plan, RejectEvent(by=by, reason=reason)))
 

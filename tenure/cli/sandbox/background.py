@@ -1,6 +1,7 @@
 """Commands that continue in the background: a child process does the work, and reports the exit code when it is ready.
 
-The parent waits, passes interrupts on and ends with the child's exit code. The child holds the sandbox until a signal.
+The parent waits, forwards interrupts and exits with the child's exit code. The child keeps the sandbox running until a
+signal.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ def tenure_command(*arguments: str) -> list[str]:
 
 
 def run_in_background(command: Sequence[str]) -> int:
-    """Run it with `--tell=FD` in a process that may outlive this one. The exit code that it reports or ends with."""
+    """Run `command --tell=FD` in a process that may outlive this one. Returns its reported or final exit code."""
     reading, writing = os.pipe()
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     child = subprocess.Popen(
@@ -42,7 +43,7 @@ def run_in_background(command: Sequence[str]) -> int:
 
 
 def detach_from_parent(exit_code_fd: int, code: int, log: Path) -> bool:
-    """In the child: report the exit code and continue with the output in a log. False when the parent has ended."""
+    """In the child: report the exit code and continue with the output in a log. False if the parent has exited."""
     sys.stdout.flush()
     sys.stderr.flush()
     with log.open("ab") as file, Path(os.devnull).open("rb") as nothing:

@@ -1,8 +1,8 @@
 """`tenure sandbox`: the sandbox on this machine, or one part of it.
 
-`up` starts all parts and holds them until Ctrl-C, or in the background with `--detach`; `status`, `scale` and `down`
-find it by its directory. `aws`, `kubernetes`, `temporal` and `nodes` start one part, so that any other client or
-controller can be used with it.
+`up` starts all parts and keeps them running until Ctrl-C, or in the background with `--detach`. `status`, `scale` and
+`down` find the sandbox by its directory. `aws`, `kubernetes`, `temporal` and `nodes` start one part, for any other
+client or controller.
 """
 
 import os
@@ -34,9 +34,9 @@ POLL_INTERVAL_SECONDS = 0.05
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
-Directory = Annotated[Path | None, typer.Option("--dir", help="Directory of the state and logs.")]
-Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Port (default: a free one).")]
-Retain = Annotated[bool, typer.Option("--keep", help="Keep the state; the same --dir opens it again.")]
+Directory = Annotated[Path | None, typer.Option("--dir", help="Directory for state and logs.")]
+Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Port (default: a free port).")]
+Retain = Annotated[bool, typer.Option("--keep", help="Keep the state; a later start with the same --dir restores it.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Run in the background.")]
 Parts = Annotated[str, typer.Option(help="Parts to start, separated by commas.")]
 ClusterName = Annotated[str, typer.Option(envvar="CLUSTER_NAME", help="Cluster name.")]
@@ -45,16 +45,16 @@ TemporalNamespace = Annotated[str, typer.Option(envvar="TEMPORAL_NAMESPACE", hel
 ClusterConfig = Annotated[
     Path, typer.Option(envvar="KUBECONFIG", exists=True, help="Kubeconfig of the cluster to join.")
 ]
-AwsEndpoint = Annotated[str, typer.Option(envvar="AWS_ENDPOINT_URL", help="Endpoint of the AWS with the instances.")]
+AwsEndpoint = Annotated[str, typer.Option(envvar="AWS_ENDPOINT_URL", help="AWS endpoint that has the instances.")]
 More = Annotated[list[str] | None, typer.Argument(help="Arguments for the part, after `--`.")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the Deployment.")]
-Replicas = Annotated[int, typer.Argument(min=0, help="Number of pods.")]
+Replicas = Annotated[int, typer.Argument(min=0, help="Number of replicas.")]
 ExitCodeFd = Annotated[int, typer.Option(hidden=True)]
 
 
 @app.callback()
 def sandbox() -> None:
-    """Run a cluster, AWS and Temporal on this machine; every part except AWS is the real one."""
+    """Run a Kubernetes cluster, Temporal and a simulated AWS on this machine."""
 
 
 @app.command()
@@ -89,13 +89,13 @@ def up(
 @app.command()
 @command
 def status(directory: Directory = None) -> Result:
-    """List the running parts and their addresses. Exit code 1 when none runs, or one has ended."""
+    """List the running parts and their addresses. Exit code 1 if none runs or one has exited."""
     directory = find_directory(directory)
     record = _record_in(directory)
     if record is None:
         return message_result(_not_running_message(directory), FAILED)
     parts = {name: {"pid": pid, "runs": _is_alive(pid)} for name, pid in record.processes.items()}
-    lines = [f"{name:<26} {'runs' if one['runs'] else 'ENDED'}  pid {one['pid']}" for name, one in parts.items()]
+    lines = [f"{name:<26} {'runs' if one['runs'] else 'EXITED'}  pid {one['pid']}" for name, one in parts.items()]
     data = {"processes": parts, "reach": dict(record.reach), "environment": dict(record.environment)}
     code = DONE if all(one["runs"] for one in parts.values()) else FAILED
     return Result(data, [*lines, *_format_lines(record.reach, record.environment)], code)
@@ -106,7 +106,7 @@ def status(directory: Directory = None) -> Result:
 async def scale(
     deployment: str, replicas: Replicas, directory: Directory = None, namespace: Namespace = "default"
 ) -> Result:
-    """Set the number of pods of a Deployment in the sandbox's cluster, so that nodes are launched or deleted."""
+    """Scale a Deployment in the sandbox's cluster, so that nodes are launched or deleted."""
     directory = find_directory(directory)
     record = _record_in(directory)
     if record is None:
@@ -118,7 +118,7 @@ async def scale(
         await _patch_scale(client, f"/apis/apps/v1/namespaces/{namespace}/deployments", deployment, replicas)
     finally:
         await client.close()
-    message = f"Deployment {namespace}/{deployment} is to have {replicas} pods; `tenure get` lists the nodes"
+    message = f"Deployment {namespace}/{deployment} scaled to {replicas} replicas; `tenure get` lists the nodes"
     return message_result(message, deployment=deployment, namespace=namespace, replicas=replicas)
 
 
@@ -129,15 +129,13 @@ async def _patch_scale(client: KubeClient, collection_path: str, deployment: str
     except NotFound:
         found = await client.request("GET", collection_path)
         known = ", ".join(one["metadata"]["name"] for one in found["items"]) or "none"
-        raise UsageError(
-            f"sandbox scale {deployment}: no such Deployment in this namespace; there are {known}"
-        ) from None
+        raise UsageError(f"sandbox scale {deployment}: no such Deployment in this namespace; found {known}") from None
 
 
 @app.command()
 @command
 def down(directory: Directory = None) -> Result:
-    """Stop the sandbox, wherever it was started."""
+    """Stop a running sandbox."""
     directory = find_directory(directory)
     owner = owner_of(directory)
     if owner is None:
@@ -148,10 +146,10 @@ def down(directory: Directory = None) -> Result:
         if time.monotonic() > until:
             raise CommandFailed(
                 f"process {owner} did not stop within {SECONDS_TO_STOP:g} s; see {directory / 'logs'}, "
-                f"and end it with kill -9 {owner}"
+                f"and stop it with kill -9 {owner}"
             )
         time.sleep(POLL_INTERVAL_SECONDS)
-    return message_result(f"stopped what ran in {directory}")
+    return message_result(f"stopped the sandbox in {directory}")
 
 
 @app.command()
@@ -162,14 +160,14 @@ def aws(
     more: More = None,
     output: Output = "table",
 ) -> int:
-    """Start only the AWS stand-in."""
+    """Start only the AWS simulator."""
     plan = build_plan(parts=("aws",), retain_data=retain, aws_arguments=(*aws_arguments(), *(more or ())))
     return _run_single_part(plan, directory, {"aws": port}, output)
 
 
 @app.command()
 def kubernetes(port: Port = None, directory: Directory = None, retain: Retain = False, output: Output = "table") -> int:
-    """Start only a Kubernetes control plane, with the CRDs. `--port` is the API server's."""
+    """Start only a Kubernetes control plane with the CRDs. `--port` is the port of the API server."""
     plan = build_plan(parts=("kubernetes",), retain_data=retain, manifests=(CRDS, RBAC))
     return _run_single_part(plan, directory, {"apiserver": port}, output)
 
@@ -210,12 +208,12 @@ def default_directory() -> Path:
 
 
 def demo_directory() -> Path:
-    """Of `tenure demo --keep`."""
+    """The directory of `tenure demo --keep`."""
     return default_directory().with_name("demo")
 
 
 def find_directory(directory: Path | None) -> Path:
-    """The given one; else that of `up`, or of `demo --keep` where only that runs."""
+    """`directory` if given; else that of `up`, or of `demo --keep` if only that runs."""
     if directory:
         return directory
     candidates = (default_directory(), demo_directory())
@@ -231,7 +229,7 @@ def build_plan(**options: object) -> Plan:
 
 
 def _record_in(directory: Path) -> Record | None:
-    """None where nothing runs: a sandbox that ended leaves a record too."""
+    """None if no sandbox runs: a stopped sandbox leaves its record behind."""
     return Record.read(directory) if owner_of(directory) is not None else None
 
 
@@ -247,12 +245,12 @@ def _run_single_part(plan: Plan, directory: Path | None, ports: Mapping[str, int
 
 
 def _run_until_stopped(sandbox: Sandbox, output: str, exit_code_fd: int = -1) -> int:
-    """Until it is interrupted, or a part ends by itself."""
+    """Runs until an interrupt, or until a part exits."""
     end_like_ctrl_c()
     try:
         with sandbox:
             reach, environment = sandbox.locations(), sandbox.environment()
-            lines = [*_format_lines(reach, environment), *(["Ctrl-C ends it."] if exit_code_fd < 0 else [])]
+            lines = [*_format_lines(reach, environment), *(["Stop with Ctrl-C."] if exit_code_fd < 0 else [])]
             Result({"reach": reach, "environment": environment}, lines).print(output)
             if exit_code_fd >= 0 and not detach_from_parent(exit_code_fd, DONE, sandbox.logs / "sandbox.log"):
                 return DONE
@@ -268,18 +266,17 @@ def _run_until_stopped(sandbox: Sandbox, output: str, exit_code_fd: int = -1) ->
 
 
 def _format_lines(reach: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
-    """Lines for a shell come last."""
+    """Addresses, then `export` lines for a shell."""
     addresses = [f"{name:<26} {where}" for name, where in reach.items()]
     return [*addresses, *format_exports(environment)]
 
 
 def format_exports(environment: Mapping[str, str]) -> list[str]:
-    """Lines for a shell."""
     return [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
 
 
 def _has_not_exited(owner: int) -> bool:
-    """A process runs briefly after it released the directory. A zombie has exited."""
+    """A process may still run briefly after it released the directory. A zombie has exited."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{owner}/status").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""A worker in a sandbox, and the view of its cluster, for the demo and the benchmarks."""
+"""A worker in a sandbox, and a view of its cluster, for the demo and the benchmarks."""
 
 import asyncio
 import logging
@@ -37,9 +37,9 @@ POLL_INTERVAL_SECONDS = 0.5
 
 
 class SandboxSession:
-    """An async context manager: the worker is healthy inside it. `deployment` is the one that is scaled, in `default`.
+    """An async context manager: the worker is healthy inside it. `deployment` in `default` is the one to scale.
 
-    `through_proxy` counts the worker's writes to the API server, in `sandbox.written`, and slows them down.
+    `through_proxy` sends the worker's requests through a proxy that counts writes in `sandbox.written` and adds delay.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class SandboxSession:
         await self.worker.start()
 
     async def replace_worker(self) -> WorkerProcess:
-        """A new worker, not started yet."""
+        """Create a new worker. It is not started yet."""
         self.worker = await self._make_worker()
         self._stack.push_async_callback(self.worker.stop, 2.0)
         return self.worker
@@ -130,7 +130,7 @@ class SandboxSession:
         return [item["metadata"]["name"] for item in response.get("items") or ()]
 
     async def why_not_ready(self, path: str) -> str:
-        """Empty when the condition Ready is True."""
+        """Empty if the condition Ready is True."""
         response = await self.kube.request("GET", path)
         conditions: list[Object] = response.get("status", {}).get("conditions") or []
         by_type = {condition["type"]: condition for condition in conditions}
@@ -154,7 +154,7 @@ class SandboxSession:
         seconds: float,
         on_view: Callable[[ClusterView], None] = lambda view: None,
     ) -> ClusterView:
-        """Raises `CommandFailed` after `seconds`, and `PartFailed` when a part ends by itself."""
+        """Raises `CommandFailed` after `seconds`, and `PartFailed` if a part exits."""
         deadline = time.monotonic() + seconds
         while True:
             self.check()
@@ -163,25 +163,25 @@ class SandboxSession:
             if done(view):
                 return view
             if time.monotonic() > deadline:
-                raise CommandFailed(f"{what}: not so after {seconds:g} s; {_describe_view(view)}")
+                raise CommandFailed(f"{what}: not reached within {seconds:g} s; {_describe_view(view)}")
             await self.pods.wait_for_change(POLL_INTERVAL_SECONDS)
 
     async def wait_until_resolved(self, find_problem: Callable[[], Any], *, what: str, seconds: float) -> None:
-        """Wait until there is no problem. Raises `CommandFailed` with the last one after `seconds`."""
+        """Wait until there is no problem. After `seconds`, raises `CommandFailed` with the last problem."""
         deadline = time.monotonic() + seconds
         while problem := await find_problem():
             self.check()
             if time.monotonic() > deadline:
-                raise CommandFailed(f"{what}: not so after {seconds:g} s; {problem}")
+                raise CommandFailed(f"{what}: not reached within {seconds:g} s; {problem}")
             await asyncio.sleep(POLL_INTERVAL_SECONDS / 2)
 
     def check(self) -> None:
-        """Raises `PartFailed` when the worker or a part has ended by itself."""
+        """Raises `PartFailed` if the worker or a part has exited."""
         self.worker.check()
         self.sandbox.check()
 
     async def cancel_open_workflows(self, seconds: float = 15.0) -> list[str]:
-        """Returns the IDs of those that are still open after `seconds`."""
+        """Returns the IDs of workflows that are still open after `seconds`."""
         await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
         deadline = time.monotonic() + seconds
         cancelled: set[str] = set()
@@ -189,7 +189,7 @@ class SandboxSession:
             for workflow in still:
                 if workflow.id not in cancelled:
                     cancelled.add(workflow.id)
-                    with suppress(RPCError):  # It may have ended meanwhile.
+                    with suppress(RPCError):  # It may have completed meanwhile.
                         await self.temporal.get_workflow_handle(workflow.id).cancel()
             await asyncio.sleep(POLL_INTERVAL_SECONDS / 2)
         return sorted(workflow.id for workflow in still)

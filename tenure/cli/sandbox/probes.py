@@ -21,9 +21,9 @@ class PodCount:
     running: int = 0
     pending: int = 0
     terminating: int = 0
-    """Being deleted, or done."""
+    """Being deleted, Succeeded or Failed."""
     by_node: Mapping[str, int] = field(default_factory=dict)
-    """Running ones."""
+    """Running pods by node."""
 
     @property
     def total(self) -> int:
@@ -32,7 +32,7 @@ class PodCount:
     def __str__(self) -> str:
         parts = [f"{self.running} Running"]
         parts += [f"{self.pending} Pending"] if self.pending else []
-        parts += [f"{self.terminating} leaving"] if self.terminating else []
+        parts += [f"{self.terminating} terminating"] if self.terminating else []
         return ", ".join(parts)
 
 
@@ -47,7 +47,7 @@ class PodWatch:
         self.most = 0
         """Most Running pods since `reset_peak`."""
         self.most_at = 0.0
-        """When that was first reached, on the monotonic clock."""
+        """Time at which `most` was first reached, on the monotonic clock."""
 
     async def __aenter__(self) -> "PodWatch":
         self._task = asyncio.create_task(self._watch.run(), name="pod-watch")
@@ -100,7 +100,7 @@ class Instances:
 
 
 class AwsProbe:
-    """Reads the control API of the AWS stand-in, for the calls of one access key."""
+    """Reads the admin API of the AWS simulator, for the calls of one access key."""
 
     def __init__(self, control: AwsControl, key: str) -> None:
         self._control, self._key = control, key
@@ -110,17 +110,17 @@ class AwsProbe:
         return {action: entry["count"] for action, entry in (await self._fetch_counters()).items()}
 
     async def list_denied_actions(self) -> list[str]:
-        """Actions that IAM denied, each once."""
+        """Distinct actions that IAM denied."""
         denials = await asyncio.to_thread(self._control.list_denials)
         return sorted({denial["action"] for denial in denials if denial["access_key"] == self._key})
 
     async def count_instances(self) -> Instances:
-        """Of all keys."""
+        """Instances of all access keys."""
         response = await asyncio.to_thread(self._control.list_instances)
         return Instances(launched=response["launched"], terminated=response["terminated"])
 
     async def launch_templates(self) -> int:
-        """Created and not deleted."""
+        """Number of launch templates that were created and not deleted."""
         calls = await self._fetch_counters()
         created, deleted = (calls.get(f"ec2:{verb}LaunchTemplate", {}) for verb in ("Create", "Delete"))
         return _count_successes(created) - _count_successes(deleted)
@@ -139,7 +139,7 @@ def calls_since(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str
 
 
 FAILED_TASKS = "temporal_workflow_task_execution_failed"
-"""Temporal retries such a task, so no other view shows it: each is a bug, or an overloaded machine."""
+"""Temporal retries failed tasks, so only this metric shows them. Each is a bug, or an overloaded machine."""
 
 
 async def read_failed_tasks(port: int) -> dict[str, int]:
@@ -160,7 +160,7 @@ def failed_tasks(exposition: str) -> dict[str, int]:
 
 
 def format_failed_tasks(counts: dict[str, int]) -> str:
-    """Empty when there were none."""
+    """Empty if there are none."""
     if not counts:
         return ""
-    return "Workflow tasks that failed and were repeated: " + ", ".join(f"{kind} {n}" for kind, n in counts.items())
+    return "Failed and retried workflow tasks: " + ", ".join(f"{kind} {n}" for kind, n in counts.items())

@@ -1,6 +1,6 @@
-"""A worker as a child process with the permissions that ship with it: ClusterRole and IAM policies of `deploy/`.
+"""A worker as a child process with the permissions of `deploy/`: its ClusterRole and IAM policies.
 
-None of the user's own AWS or Kubernetes settings reaches it.
+It inherits none of the user's AWS or Kubernetes settings.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ __all__ = ["RBAC", "WORKER_KEY", "aws_arguments", "service_account"]
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "SSL_CERT_FILE")
 GRACE = 60.0
-"""Seconds to end in, less than the chart gives; activities under way have a third of them."""
+"""Seconds for shutdown, fewer than in the chart. Running activities may use a third of them."""
 
 
 class WorkerProcess(Process):
-    """Healthy when it polls and its caches are synced."""
+    """Healthy when it polls task queues and its caches are synced."""
 
     READY_WITHIN = 60.0
 
@@ -41,7 +41,7 @@ class WorkerProcess(Process):
         )
 
     async def stop_gracefully(self) -> int | None:
-        """The exit code, or None when it had to be killed."""
+        """The exit code, or None if the worker had to be killed."""
         self.signal(signal.SIGTERM)
         child = self._child
         if child is None:
@@ -54,7 +54,7 @@ class WorkerProcess(Process):
 
 
 def clean_environment() -> dict[str, str]:
-    """Without credentials."""
+    """A few inherited variables, without credentials."""
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     return inherited | {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
 

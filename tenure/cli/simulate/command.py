@@ -1,4 +1,4 @@
-"""`tenure simulate`: the worker's planner, with the worker's settings, on manifests. No cluster, AWS or Temporal."""
+"""`tenure simulate`: the worker's planner and settings, applied to manifests. Needs no cluster, AWS or Temporal."""
 
 import gc
 import time
@@ -19,18 +19,20 @@ from tenure.scheduling.cluster_state import Change, ClusterState
 from tenure.scheduling.settings import PlanSettings
 
 _DEFAULTS: Final = PlanSettings()
-_STORAGE: Final = "PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes may be in any of the files."
+_STORAGE: Final = "PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes may be in any file."
 _PODS: Final = f"Pods, workloads, CapacityBuffers, Namespaces and PriorityClasses. {_STORAGE}"
 Pools = Annotated[Path, typer.Option(help="NodePools and NodeOverlays in YAML or JSON.")]
 Pods = Annotated[Path, typer.Option(help=_PODS)]
 Daemons = Annotated[Path | None, typer.Option(help="DaemonSets in YAML or JSON.")]
 Nodes = Annotated[Path | None, typer.Option(help="Existing Nodes, NodeClaims, Pods and Namespaces.")]
-Types = Annotated[Path, typer.Option(help="Instance types, exported by Tenure or in the portable form.")]
+Types = Annotated[Path, typer.Option(help="Instance types, exported by Tenure or in the portable format.")]
 Preferences = Annotated[
-    Literal["Respect", "Ignore"], typer.Option(envvar="PREFERENCE_POLICY", help="Preferred affinities and spreads.")
+    Literal["Respect", "Ignore"],
+    typer.Option(envvar="PREFERENCE_POLICY", help="Respect or ignore preferred affinities and topology spread."),
 ]
 MinValues = Annotated[
-    Literal["Strict", "BestEffort"], typer.Option(envvar="MIN_VALUES_POLICY", help="minValues of requirements.")
+    Literal["Strict", "BestEffort"],
+    typer.Option(envvar="MIN_VALUES_POLICY", help="Whether minValues of requirements are binding."),
 ]
 NodeCost = Annotated[float, typer.Option(envvar="NODE_COST", min=0, help="Penalty per node in USD/h.")]
 
@@ -58,7 +60,7 @@ def simulate(
 
 
 def plan_simulation(inputs: SimulationInputs, settings: PlanSettings, reservations: Mapping[str, int]) -> Simulation:
-    """The plan and its duration. `reservations`: the number of nodes that fit into each."""
+    """The plan and its duration. `reservations`: number of free nodes by capacity reservation."""
     now = datetime.now(UTC)
     state = ClusterState(settings)
     state.set_catalogue(Catalogue(by_node_class={pool.node_class: inputs.types for pool in inputs.pools}))
@@ -75,7 +77,7 @@ def plan_simulation(inputs: SimulationInputs, settings: PlanSettings, reservatio
         ]
     )
     headroom = {key: ReservationHeadroom(available=number, at=now) for key, number in reservations.items()}
-    # The inputs stay until the end: garbage collection need not scan them.
+    # The inputs live until the end, so garbage collection does not need to scan them.
     gc.freeze()
     began = time.perf_counter()
     plan = state.provision(now=now, reservations=headroom)

@@ -1,4 +1,4 @@
-"""The inputs of a simulation: manifests as the planner's facts, validated as an API server would."""
+"""The inputs of a simulation: manifests as facts for the planner, validated as by an API server."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -39,18 +39,18 @@ class SimulationInputs:
     nodes: list[NodeFact] = field(default_factory=list)
     claims: list[NodeClaimFact] = field(default_factory=list)
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By namespace."""
+    """Labels by namespace."""
     priorities: dict[str, int] = field(default_factory=lambda: dict(_BUILT_IN))
-    """By PriorityClass; the empty name is the default."""
+    """Values by PriorityClass; the empty name is the default class."""
     overlays: tuple[OverlayFact, ...] = ()
     volumes: StorageObjects = field(default_factory=StorageObjects)
 
     def types_offered_to(self, pool: NodePoolFact) -> Iterable[InstanceType]:
-        """With its NodeOverlays applied."""
+        """Instance types with the NodeOverlays of `pool` applied."""
         return apply_overlays(self.types, self.overlays, nodepool_labels(pool)) if self.overlays else self.types
 
     def list_namespaces(self) -> Iterator[NamespaceFact]:
-        """Given ones and those of pods, with the label that the API server adds."""
+        """Namespaces of the files and of the pods, with the label that the API server adds."""
         for name in sorted({*self.labels, *(pod.namespace for pod in self.pods)}):
             yield NamespaceFact(name=name, labels={_NAMESPACE_NAME: name, **self.labels.get(name, {})})
 
@@ -91,10 +91,12 @@ def read_nodepool(raw: Mapping[str, Any]) -> NodePoolFact:
             )
     for key, met in requirements.items():
         if met.present and not met.complement and not met.values:
-            raise ValueError(f"{_REQUIREMENTS}: those on {key} exclude each other, so that no node satisfies them")
+            raise ValueError(
+                f"{_REQUIREMENTS}: the requirements for {key} exclude each other, so no node satisfies them"
+            )
     for name, amount in found.limits.items():
         if amount < 0:
-            raise ValueError(f"spec.limits.{name}: {raw['spec']['limits'][name]!r} is below zero; write 0 or more")
+            raise ValueError(f"spec.limits.{name}: {raw['spec']['limits'][name]!r} is negative; write 0 or more")
     if not 0 <= found.weight <= 100:
         raise ValueError(f"spec.weight: {found.weight}; write 1 to 100")
     _check_taints((*found.taints, *found.startup_taints), "spec.template.spec")
@@ -107,7 +109,7 @@ def read_nodepool(raw: Mapping[str, Any]) -> NodePoolFact:
 def check_nodepools_satisfiable(
     path: Path, pools: Iterable[NodePoolFact], source: Path, types: tuple[InstanceType, ...]
 ) -> None:
-    """A NodePool without a compatible type is a mistake. Raises `UsageError`."""
+    """Raises `UsageError` for a NodePool without a compatible instance type."""
     table = InstanceTypeTable(types)
     for one in pools:
         requirements = Requirements.from_expressions(one.requirements)
@@ -131,7 +133,7 @@ def _accepted_overlays(path: Path, objects: list[Object], found: SimulationInput
 
 
 def _add_objects(found: SimulationInputs, path: Path, objects: list[Object]) -> None:
-    """Pods, and the objects that they are planned among."""
+    """Add pods and the objects that exist alongside them."""
     by_kind: dict[str, list[Object]] = {}
     for one in objects:
         by_kind.setdefault(one["kind"], []).append(one)

@@ -20,13 +20,13 @@ from worker import aws_settings
 
 app = typer.Typer(add_completion=False)
 
-NodeClass = Annotated[str, typer.Option(help="EC2NodeClass; optional where there is only one.")]
+NodeClass = Annotated[str, typer.Option(help="EC2NodeClass (optional if there is only one).")]
 Form = Annotated[Literal["json"], typer.Option("--output", "-o", help="Output format.")]
 
 
 @app.callback()
 def instance_types() -> None:
-    """Instance types with labels, capacity, offerings and prices."""
+    """Export instance types with labels, capacity, offerings and prices."""
 
 
 @app.command("export", context_settings=WORKER_FLAGS)
@@ -41,7 +41,7 @@ def export(context: typer.Context, node_class: NodeClass = "", output: Form = "j
 
 
 async def read(settings: Settings, name: str) -> tuple[InstanceType, ...]:
-    """Raises `UsageError` for an unknown class, `Fault` when the cluster or AWS does not respond."""
+    """Raises `UsageError` for an unknown class, and `Fault` if the cluster or AWS does not respond."""
     cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig)
     try:
         chosen = _select_nodeclass(list(await cluster.node_classes.list()), name)
@@ -59,4 +59,4 @@ def _select_nodeclass(classes: list[EC2NodeClass], name: str) -> EC2NodeClass:
     if len(named) == 1:
         return named[0]
     known = ", ".join(sorted(one.name for one in classes)) or "none"
-    raise UsageError(f"instance-types export: --node-class {name or 'is needed'}: there are {known}")
+    raise UsageError(f"instance-types export: --node-class {name or 'is required'}: found {known}")

@@ -23,12 +23,12 @@ Object = dict[str, Any]
 CREATED: Final = "2000-01-01T00:00:00Z"
 """Creation time of objects from files."""
 MAX_VALUES: Final = 2_000_000
-"""Of one document: some 20,000 pods. A few lines of YAML aliases can stand for any number of values."""
+"""Limit per document, about 20,000 pods. A few lines of YAML aliases can expand to any number of values."""
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Dates stay text."""
+    """Does not convert dates, which remain text."""
 
     yaml_implicit_resolvers: Final = {
         first: [(tag, form) for tag, form in rules if tag != _TIMESTAMP]
@@ -40,13 +40,13 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}; name a file that can be read") from error
+        raise UsageError(f"{path}: {error.strerror or error}; expected a readable file") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from error
 
 
 def read_objects(path: Path) -> list[Object]:
-    """Every object, also those in lists. Null fields are dropped, as the API server does."""
+    """All objects, also those in lists. Null fields are dropped, as by the API server."""
     found: list[Object] = []
     try:
         for document in _parse_documents(path, read_text(path)):
@@ -60,7 +60,7 @@ def read_objects(path: Path) -> list[Object]:
                 raise UsageError(f"{path}: its aliases expand to more than {MAX_VALUES:,} values; write fewer aliases")
             found += _flatten_lists(path, _without_nulls(document))
     except RecursionError as error:
-        raise UsageError(f"{path}: it is nested too deeply; write plain Kubernetes objects") from error
+        raise UsageError(f"{path}: nested too deeply, expected plain Kubernetes objects") from error
     for one in found:
         if not isinstance(one.get("kind", ""), str):
             raise UsageError(f"{path}: kind: {one['kind']!r:.60}: invalid kind, expected a string, e.g. Pod")
@@ -88,20 +88,20 @@ def of_kind(path: Path, objects: Iterable[Object], *kinds: str) -> list[Object]:
         if one.get("kind") not in kinds:
             raise UsageError(f"{path}: {describe_object(one)}: kind {one.get('kind')!r}; write {' or '.join(kinds)}")
         if not isinstance(one.get("metadata", {}), dict):
-            raise UsageError(f"{path}: {describe_object(one)}: metadata: {one['metadata']!r:.60} is no object")
+            raise UsageError(f"{path}: {describe_object(one)}: metadata: {one['metadata']!r:.60} is not an object")
         if not (one.get("metadata") or {}).get("name"):
             raise UsageError(f"{path}: {describe_object(one)}: metadata.name is missing; give it a name")
     if not chosen:
-        raise UsageError(f"{path}: it has no object; write {' or '.join(kinds)}")
+        raise UsageError(f"{path}: no objects found; expected {' or '.join(kinds)}")
     named = Counter((one["kind"], namespace_of(one), str(one["metadata"]["name"])) for one in chosen)
     for (kind, _, name), times in named.items():
         if times > 1:
-            raise UsageError(f"{path}: {kind} {name}: metadata.name stands {times} times; give each a name of its own")
+            raise UsageError(f"{path}: {kind} {name}: metadata.name occurs {times} times, expected unique names")
     return chosen
 
 
 def parse_object(path: Path, one: Object, read: Callable[[Mapping[str, Any]], T]) -> T:
-    """`read` receives the object with the metadata that an API server sets."""
+    """Call `read` with the object and the metadata that an API server would set."""
     metadata = {"namespace": "default", "creationTimestamp": CREATED, **one["metadata"]}
     metadata.setdefault("uid", f"{one.get('kind')}/{metadata['namespace']}/{metadata['name']}")
     with raising_usage_error(f"{path}: {describe_object(one)}"):
@@ -111,14 +111,14 @@ def parse_object(path: Path, one: Object, read: Callable[[Mapping[str, Any]], T]
 
 @contextmanager
 def raising_usage_error(subject: str) -> Iterator[None]:
-    """Errors of an object become `UsageError`: file, name, field and value."""
+    """Convert errors of an object to `UsageError` with file, name, field and value."""
     try:
         yield
     except KeyError as error:
         raise UsageError(f"{subject}: the field {error} is missing") from error
     except ValidationError as error:
         field, problem, value = first_validation_error(error)
-        raise UsageError(f"{subject}: {field}: {problem}; it is {value!r:.60}") from error
+        raise UsageError(f"{subject}: {field}: {problem}; the value is {value!r:.60}") from error
     except (ValueError, TypeError, AttributeError) as error:
         raise UsageError(f"{subject}: {error}") from error
 
@@ -138,7 +138,7 @@ def _parse_documents(path: Path, text: str) -> Iterator[Any]:
             yield json.loads(text)
             return
         except json.JSONDecodeError:
-            pass  # YAML's flow style begins like JSON.
+            pass  # YAML's flow style starts like JSON.
     try:
         yield from yaml.load_all(text, Loader=_Loader)
     except (yaml.YAMLError, ValueError) as error:

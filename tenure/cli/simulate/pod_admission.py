@@ -19,7 +19,7 @@ EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def admit_pod_spec(spec: Any, field: str = "spec") -> dict[str, Any]:
-    """With a request for each limit. Raises ValueError that names field and value."""
+    """Add a request for each limit. Raises ValueError with field and value."""
     filled: dict[str, Any] = dict(_require_type(dict, spec, field))
     if not filled.get("containers"):
         raise ValueError(f"{field}.containers is missing; write at least one")
@@ -75,7 +75,7 @@ def _parse_requests_and_limits(resources: Mapping[str, Any], where: str) -> tupl
 
 
 def _pod_wide(spec: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A pod-level limit is the request of a resource that no container requests."""
+    """A pod-level limit is also the request for a resource that no container requests."""
     resources = _require_type(dict, spec["resources"], where)
     requests, limits = _parse_requests_and_limits(resources, where)
     of_containers = pod_requests({**spec, "resources": {}, "overhead": {}})
@@ -91,7 +91,7 @@ def _parse_amounts(resources: Any, where: str) -> dict[str, int]:
         except QuantityError as error:
             raise ValueError(f"{where}.{key}: {error}") from error
         if found[key] < 0:
-            raise ValueError(f"{where}.{key}: {text!r} is below zero; write 0 or more")
+            raise ValueError(f"{where}.{key}: {text!r} is negative; write 0 or more")
     return found
 
 
@@ -139,7 +139,7 @@ def _check_weights(terms: Mapping[str, Any], where: str) -> None:
 def _check_selector(selector: Selector | None, where: str) -> None:
     for one in selector or ():
         if one.operator not in _SELECTING:
-            raise ValueError(f"{where}: {one.key}: operator '{one.operator}' is none of {', '.join(_SELECTING)}")
+            raise ValueError(f"{where}: {one.key}: operator '{one.operator}' is not one of {', '.join(_SELECTING)}")
         if bool(one.values) != (one.operator in ("In", "NotIn")):
             problem = "needs at least one value" if not one.values else f"takes no values, not {list(one.values)}"
             raise ValueError(f"{where}: {one.key} {one.operator} {problem}")
@@ -156,7 +156,7 @@ def _check_toleration(one: Toleration) -> None:
 
 
 def _iterate_objects(holder: Mapping[str, Any], key: str, field: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """The objects of a list with their paths, by name where they have one."""
+    """The objects of a list with their paths, which contain the name if there is one."""
     for number, one in enumerate(_require_type(list, holder.get(key, []), f"{field}.{key}")):
         where = f"{field}.{key}[{number}]"
         name = _require_type(dict, one, where).get("name")
@@ -165,5 +165,5 @@ def _iterate_objects(holder: Mapping[str, Any], key: str, field: str) -> Iterato
 
 def _require_type(kind: type, value: Any, where: str) -> Any:
     if not isinstance(value, kind):
-        raise ValueError(f"{where}: {value!r:.60} is no {'list' if kind is list else 'object'}")
+        raise ValueError(f"{where}: {value!r:.60} is not {'a list' if kind is list else 'an object'}")
     return value

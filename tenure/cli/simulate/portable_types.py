@@ -1,8 +1,8 @@
-"""Instance types for `tenure simulate`: output of `tenure instance-types export`, or the portable form.
+"""Instance types for `tenure simulate`: output of `tenure instance-types export`, or the portable format.
 
-The portable form is a list of `{"name", "architecture", "operatingSystems", "resources", "overhead", "offerings"}`,
+The portable format is a list of `{"name", "architecture", "operatingSystems", "resources", "overhead", "offerings"}`,
 each offering `{"Price", "Available", "Requirements": [{"key", "operator", "values"}]}`. A reserved offering may have
-`ReservationCapacity`: the number of nodes it has capacity for.
+`ReservationCapacity`: the number of nodes for which it has capacity.
 """
 
 import json
@@ -37,7 +37,7 @@ def read_types(path: Path) -> tuple[tuple[InstanceType, ...], dict[str, int]]:
     items = raw[EXPORTED] if exported else raw
     if not isinstance(items, list) or not items:
         raise UsageError(
-            f"{path}: no instance types; write a list of them, or what `tenure instance-types export` prints"
+            f"{path}: no instance types, expected a list of them or the output of `tenure instance-types export`"
         )
     found: dict[str, InstanceType] = {}
     for number, one in enumerate(items):
@@ -46,7 +46,7 @@ def read_types(path: Path) -> tuple[tuple[InstanceType, ...], dict[str, int]]:
             read = InstanceType.model_validate(one) if exported else _parse_portable_type(one)
             _check(read)
             if read.name in found:
-                raise ValueError("name: it stands twice in the file; write each instance type once")
+                raise ValueError("name: occurs twice in the file, expected unique names")
             found[read.name] = read
     offerings = [] if exported else [offering for one in items for offering in one["offerings"]]
     return tuple(found.values()), {**_one_each(found.values()), **dict(_reservation_capacities(offerings))}
@@ -54,22 +54,22 @@ def read_types(path: Path) -> tuple[tuple[InstanceType, ...], dict[str, int]]:
 
 def _check(read: InstanceType) -> None:
     if not read.name:
-        raise ValueError("name: it is empty; write the name of the instance type")
+        raise ValueError("name: empty; write the name of the instance type")
     for one in read.offerings:
         if not one.price >= 0 or isinf(one.price):
             raise ValueError(f"offerings.Price: {one.price!r}: invalid price, expected US dollars an hour")
     for key, amount in (*read.capacity.items(), *read.overhead.items()):
         if amount < 0:
-            raise ValueError(f"resources.{key}: {format_amount(key, amount)} is below zero; write 0 or more")
+            raise ValueError(f"resources.{key}: {format_amount(key, amount)} is negative; write 0 or more")
 
 
 def _one_each(types: Iterable[InstanceType]) -> dict[str, int]:
-    """At least one node where there is no count."""
+    """One node for each available capacity reservation, as the minimum for those without a count."""
     return {one.reservation_id: 1 for kind in types for one in kind.offerings if one.reservation_id and one.available}
 
 
 def _reservation_capacities(offerings: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
-    """Of the offerings with a count."""
+    """Reservation ID and number of nodes, of offerings with `ReservationCapacity`."""
     for one in offerings:
         key, capacity = (
             _single_value(one["Requirements"], labels.CAPACITY_RESERVATION_ID),
@@ -81,7 +81,7 @@ def _reservation_capacities(offerings: Iterable[Mapping[str, Any]]) -> Iterator[
 
 def _parse_portable_type(raw: Mapping[str, Any]) -> InstanceType:
     if not isinstance(raw, Mapping):
-        raise ValueError(f"{raw!r:.60} is no object")
+        raise ValueError(f"{raw!r:.60} is not an object")
     resources = {PODS: _PODS, **parse_resources(raw["resources"])}
     return InstanceType(
         name=raw["name"],
@@ -93,7 +93,7 @@ def _parse_portable_type(raw: Mapping[str, Any]) -> InstanceType:
 
 
 def _derive_labels(raw: Mapping[str, Any], resources: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-    """From the name, the resources, and the offerings except zone and capacity type."""
+    """Derive labels from the name, the resources, and the offerings (except zone, capacity type and reservation)."""
     family, _, size = str(raw["name"]).partition(".")
     found: dict[str, tuple[str, ...]] = {
         labels.ARCH: (raw["architecture"],),
@@ -130,7 +130,7 @@ def _parse_offering(raw: Mapping[str, Any]) -> Offering:
 
 
 def _single_value(requirements: Sequence[Mapping[str, Any]], key: str) -> str:
-    """The value of an offering for a label; empty without one."""
+    """The offering's value for a label; empty if it has none."""
     for one in requirements:
         if one["key"] == key and one["operator"] == "In":
             if len(one["values"]) != 1:

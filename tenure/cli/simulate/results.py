@@ -1,4 +1,4 @@
-"""The result of a simulation: new nodes with prices, pods on existing nodes, unschedulable pods; as JSON or tables."""
+"""The result of a simulation as JSON or tables: new nodes with prices, pods on existing nodes, unschedulable pods."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ class NewNode:
     zones: tuple[str, ...]
     capacity_types: tuple[str, ...]
     price: float
-    """US dollars an hour, of the cheapest offering that fits."""
+    """US dollars per hour of the cheapest offering that fits."""
     pods: tuple[str, ...] = ()
     utilization: Mapping[str, float] = field(default_factory=dict)
     """Requests of pods and DaemonSets relative to the cheapest type, by resource."""
@@ -47,7 +47,7 @@ class Simulation:
 def build_simulation(
     plan: Plan, pods: Mapping[str, PodFact], types: Mapping[str, Mapping[str, InstanceType]], seconds: float
 ) -> Simulation:
-    """`pods` by UID, those that run among them; `types` by pool and name."""
+    """`pods` by UID, including running pods; `types` by pool and name."""
     names = _display_names(pods)
     existing: dict[str, list[str]] = {}
     for uid, node in plan.nominations.items():
@@ -57,7 +57,7 @@ def build_simulation(
     for uid, pod in pods.items():
         if uid not in scheduled and uid not in unschedulable and not pod.node_name and not pod.is_finished:
             unschedulable[uid] = _exclusion_reason(pod)
-    # Most nodes of a large plan may become the same types as some other one.
+    # Many nodes of a large plan have the same NodePool and requirements.
     alike: dict[tuple[str, tuple[Expression, ...]], NewNode] = {}
     for one in plan.claims:
         key = one.pool, one.requirements
@@ -101,16 +101,16 @@ def as_json(found: Simulation) -> dict[str, Any]:
 
 
 def format_simulation(found: Simulation) -> list[object]:
-    """Equal nodes are one row."""
+    """Identical nodes share a row."""
     parts: list[object] = [_nodes_table(found)] if found.nodes else []
     if found.existing:
         rows = ((node, str(len(pods))) for node, pods in sorted(found.existing.items()))
         parts.append(make_table("existing node", "pods", rows=rows))
     if found.unschedulable:
-        parts.append(make_table("no place for", "because", rows=_unschedulable_rows(found.unschedulable)))
+        parts.append(make_table("unschedulable", "reason", rows=_unschedulable_rows(found.unschedulable)))
     scheduled = found.pods - len(found.unschedulable)
     parts.append(
-        f"{scheduled} of {found.pods} pods placed, {len(found.nodes)} new nodes, "
+        f"{scheduled} of {found.pods} pods scheduled, {len(found.nodes)} new nodes, "
         f"{format_number(found.price)} $/h, planned in {found.seconds:.3f} s"
     )
     return parts
@@ -136,18 +136,18 @@ def _nodes_table(found: Simulation) -> PrintableTable:
         )
         for one in found.nodes
     )
-    others = ("or", "zones", "capacity", "pods", "fill", "$/h each")
+    columns = ("others", "zones", "capacity", "pods", "utilization", "$/h each")
     return make_table(
         "nodes",
         "pool",
         *unwrapped("cheapest type"),
-        *others,
+        *columns,
         rows=((str(number), *line) for line, number in alike.items()),
     )
 
 
 def _to_new_node(claim: PlannedNodeClaim, types: Mapping[str, InstanceType]) -> NewNode:
-    """Without its pods."""
+    """Pods and utilization are left empty."""
     requirements = Requirements.from_expressions(claim.requirements)
     named = next(one.values for one in claim.requirements if one.key == labels.INSTANCE_TYPE)
     fitting = {name: [one for one in types[name].offerings if _is_allowed(one, requirements)] for name in named}
@@ -186,12 +186,12 @@ def _exclusion_reason(pod: PodFact) -> str:
     if pod.nominated_node:
         return f"kube-scheduler has nominated {pod.nominated_node} for it"
     if not pod.unschedulable:
-        return "schedulingGates hold it back"
-    return "it asks for a node of no NodePool"
+        return "it has schedulingGates"
+    return "it requires a node outside of NodePools"
 
 
 def _display_names(pods: Mapping[str, PodFact]) -> dict[str, str]:
-    """By name alone where that is enough; else with the namespace, or as the UID says it."""
+    """By name if that is unique; else with the namespace; else by UID."""
     times = Counter(pod.name for pod in pods.values())
     full = {uid: f"{pod.namespace}/{pod.name}" for uid, pod in pods.items()}
     alike = Counter(full.values())

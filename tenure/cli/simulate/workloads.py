@@ -1,6 +1,6 @@
-"""Pods from manifests: Pods, replicas of workloads, and virtual pods of CapacityBuffers; and the storage that they use.
+"""Pods from manifests (Pods, replicas of workloads, virtual pods of CapacityBuffers) and their storage objects.
 
-Storage objects may be in any file. Claims that a controller would create are generated.
+Storage objects may be in any file. PersistentVolumeClaims that a controller would create are generated.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,14 +36,14 @@ _READERS: Final[Mapping[str, tuple[StorageKind, Callable[[Mapping[str, Any]], St
 
 @dataclass
 class StorageObjects:
-    """Raises `UsageError`."""
+    """Methods raise `UsageError` for invalid objects."""
 
     _facts: dict[tuple[StorageKind, str], StorageFact] = field(default_factory=dict)
     _unnamed: set[str] = field(default_factory=set)
-    """Claims without a StorageClass."""
+    """Keys of PersistentVolumeClaims that name no StorageClass."""
 
     def split_off_storage(self, path: Path, objects: Iterable[Object]) -> list[Object]:
-        """The other objects."""
+        """Add the storage objects; returns the other objects."""
         every = list(objects)
         storage = [one for one in every if one.get("kind") in _READERS]
         for one in of_kind(path, storage, *_READERS) if storage else ():
@@ -51,13 +51,13 @@ class StorageObjects:
         return [one for one in every if one.get("kind") not in _READERS]
 
     def add_generated_claims(self, path: Path, claims: Iterable[Object]) -> None:
-        """Except given ones."""
+        """Add generated PersistentVolumeClaims, except those that the files contain."""
         for one in claims:
             if ("volume_claim", f"{namespace_of(one)}/{one['metadata']['name']}") not in self._facts:
                 self._add_object(path, one)
 
     def to_changes(self) -> list[Change]:
-        """With the default StorageClass where a claim names none, as the API server does."""
+        """A PersistentVolumeClaim without a StorageClass gets the default class, as from the API server."""
         classes = (one for one in self._facts.values() if isinstance(one, StorageClassFact) and one.default)
         default = min((one.name for one in classes), default="")
         return [
@@ -81,7 +81,7 @@ class StorageObjects:
 
 
 def ephemeral_claims(pods: Iterable[Object]) -> Iterator[Object]:
-    """Of generic ephemeral volumes."""
+    """PersistentVolumeClaims of generic ephemeral volumes."""
     for pod in pods:
         for volume in pod["spec"].get("volumes", ()):
             if volume.get("ephemeral"):
@@ -90,7 +90,7 @@ def ephemeral_claims(pods: Iterable[Object]) -> Iterator[Object]:
 
 
 def claims_of_sets(workloads: Iterable[Object]) -> Iterator[Object]:
-    """Of StatefulSets, one for each replica and template."""
+    """PersistentVolumeClaims of StatefulSets, one for each replica and template."""
     for one in workloads:
         if one["kind"] == "StatefulSet":
             for index in range(one["spec"].get("replicas", 1)):
@@ -100,7 +100,7 @@ def claims_of_sets(workloads: Iterable[Object]) -> Iterator[Object]:
 
 
 def claim_name(template: str, owner: str, index: int) -> str:
-    """As StatefulSets name them."""
+    """The name that the StatefulSet controller uses."""
     return f"{template}-{owner}-{index}"
 
 
@@ -109,7 +109,7 @@ def _make_claim(name: str, namespace: str, template: Any) -> Object:
 
 
 def _nested_object(holder: Any, key: str) -> Any:
-    """Empty where it is missing or not an object."""
+    """Empty if it is missing or not an object."""
     found = holder.get(key) if isinstance(holder, dict) else None
     return found if isinstance(found, dict) else {}
 
@@ -137,7 +137,7 @@ def pods_of(path: Path, objects: list[Object]) -> Iterator[Object]:
 
 
 def _expand_replicas(path: Path, one: Object) -> Iterator[Object]:
-    """Named like a StatefulSet's; the UID distinguishes kinds."""
+    """Pods are named like those of a StatefulSet; the UID distinguishes kinds."""
     with raising_usage_error(f"{path}: {describe_object(one)}"):
         field, spec = "spec", _require_object(one, "spec", "spec")
         if one["kind"] == "CronJob":
@@ -165,7 +165,7 @@ def _expand_replicas(path: Path, one: Object) -> Iterator[Object]:
 
 
 def _claim_templates(spec: Mapping[str, Any]) -> Iterator[str]:
-    """By name."""
+    """Names of the templates."""
     for number, one in enumerate(spec.get("volumeClaimTemplates", ())):
         metadata = _require_object(one, "metadata", f"spec.volumeClaimTemplates[{number}].metadata")
         if not metadata.get("name"):
@@ -185,14 +185,14 @@ def _with_claims(spec: Object, claims: list[str], owner: str, index: int) -> Obj
 def _require_object(holder: Mapping[str, Any], key: str, field: str) -> dict[str, Any]:
     found = holder.get(key)
     if not isinstance(found, dict):
-        raise ValueError(f"{field} is missing" if found is None else f"{field}: {found!r:.60} is no object")
+        raise ValueError(f"{field} is missing" if found is None else f"{field}: {found!r:.60} is not an object")
     return found
 
 
 def _require_count(spec: Mapping[str, Any], key: str, field: str) -> int:
     number = spec.get(key, 1)
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise ValueError(f"{field}.{key}: {number!r}; write a number that is not negative")
+        raise ValueError(f"{field}.{key}: {number!r}; write a whole number of 0 or more")
     return number
 
 
@@ -215,7 +215,7 @@ def _buffer_pods(raw: Mapping[str, Any], objects: Sequence[Object]) -> tuple[Pod
         workload = named.get("spec") or {}
         template, replicas = workload.get("template") or {}, workload.get("replicas", 1)
     else:
-        raise ValueError(f"spec: it names no pods; write podTemplateRef, or scalableRef of a {' or '.join(SCALABLE)}")
+        raise ValueError(f"spec: no pods referenced; write podTemplateRef, or scalableRef of a {' or '.join(SCALABLE)}")
     pod = virtual_pod_fact(raw, template)
     desired_replicas = decide_replicas(spec, pod.requests, replicas)
     return build_virtual_pods(

@@ -156,7 +156,7 @@ AMI = Drift(reason="AMIDrift", message="m5.large runs ami-old")
     ("one", "level", "text"),
     [
         (adopted_nodeclaim(AMI), "problem", "AMIDrift: m5.large runs ami-old"),
-        (adopted_nodeclaim(AMI, drifted="AMIDrift"), "advice", "drifted already"),
+        (adopted_nodeclaim(AMI, drifted="AMIDrift"), "advice", "remains drifted"),
         (adopted_nodeclaim(is_evaluated=False), "problem", "drift is unknown"),
         (adopted_nodeclaim(deleting=True), "advice", "being deleted"),
         (adopted_nodeclaim(provider_id="", launched=False), "advice", "no instance yet"),
@@ -174,7 +174,7 @@ def test_affected_node_is_reported(one: AdoptedNodeClaim, level: str, text: str)
 
 def test_node_drifted_only_for_karpenter_is_ok() -> None:
     found = check_nodes(make_preview(adopted_nodeclaim(drifted="AMIDrift")))
-    assert not levels_and_subjects(found) and "with Tenure it would not be" in found[-1].message
+    assert not levels_and_subjects(found) and "Tenure would not" in found[-1].message
 
 
 def test_unowned_instance_is_named() -> None:
@@ -197,7 +197,7 @@ def test_json_and_text_reports_agree() -> None:
     assert [one["drift"] and one["drift"]["reason"] for one in read["nodeClaims"]] == ["AMIDrift", None]
     assert read["instanceProfiles"]["default"]["name"] == "demo_123" and read["wouldLaunch"] is None
     output = "\n".join(map(str, format_report(found)))
-    assert "AMIDrift" in output and "Something stands in the way" in output
+    assert "AMIDrift" in output and "Not ready: " in output
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ async def test_repeated_take_over_changes_nothing() -> None:
     assert cluster.api.objects[KARPENTER] == before and cluster.pause is None
 
 
-@pytest.mark.parametrize(("change", "message"), [("drifts", "drifted"), ("deletes", "going or gone")])
+@pytest.mark.parametrize(("change", "message"), [("drifts", "drifted"), ("deletes", "terminating or deleted")])
 async def test_drifted_or_deleted_node_is_named_and_pause_is_kept(change: str, message: str) -> None:
     cluster = FakeHandover()
     setattr(cluster, change, ("c2",))
@@ -211,8 +211,8 @@ async def test_timeout_names_blocker_and_next_step(
     block_takeover: Callable[[FakeHandover], None], message: str
 ) -> None:
     cluster = FakeHandover(deadline=0.0)
-    block_takeover(cluster)
-    with pytest.raises(CommandFailed, match=rf"the time is over: {message}.*run the same again"):
+    hinder(cluster)
+    with pytest.raises(CommandFailed, match=rf"timed out: {message}.*run the command again"):
         await cluster.take_over()
 
 
@@ -226,7 +226,7 @@ async def test_foreign_pause_is_kept() -> None:
 async def test_hand_back_stops_tenure_before_karpenter_starts() -> None:
     cluster = FakeHandover(karpenter=3)
     await cluster.take_over()
-    assert await cluster.hand_back() == HandoverResult("Karpenter leads again, over 2 NodeClaims", 2)
+    assert await cluster.hand_back() == HandoverResult("Karpenter leads again and manages 2 NodeClaims", 2)
     assert (cluster.replicas(KARPENTER), cluster.replicas(TENURE)) == (3, 0) and cluster.pause is None
     assert (await cluster.hand_back()).nodeclaims == 2, "the second handback changes nothing"
     assert (await cluster.take_over()).nodeclaims == 2 and cluster.replicas(TENURE) == 2
@@ -244,5 +244,5 @@ async def test_unfinished_nodes_are_awaited_and_reported() -> None:
     del cluster.claim("c2")["status"]["providerID"]
     unfinished = (await cluster.hand_back()).unfinished
     assert [one.split()[0] for one in unfinished] == ["c1", "c2"]
-    assert "Karpenter goes on with it" in unfinished[0] and "no instance yet" in unfinished[1]
+    assert "Karpenter continues it" in unfinished[0] and "no instance yet" in unfinished[1]
     assert [one for one in cluster.reported if one in unfinished] == list(unfinished)

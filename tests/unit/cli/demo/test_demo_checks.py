@@ -23,7 +23,7 @@ def test_demo_without_results_fails() -> None:
     ("change", "expected"),
     [
         (lambda facts: setattr(facts, "max_running_pods", 29), "29 of 30"),
-        (lambda facts: setattr(facts, "joined", 4), "4 of 5 lives"),
+        (lambda facts: setattr(facts, "joined", 4), "4 of 5 became Ready"),
         (lambda facts: setattr(facts, "terminated", 4), "5 launched, 4 terminated"),
         (lambda facts: setattr(facts, "launched", 6), "6 launched, 5 terminated"),
         (lambda facts: facts.__dict__.update(launched=4, terminated=4), "4 launched for 5 nodes"),

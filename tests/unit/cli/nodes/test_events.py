@@ -238,8 +238,8 @@ def test_row_has_event_node_policy_and_outcome() -> None:
 def test_dropped_messages_are_summarized() -> None:
     counts = {"received": 20, "deleted": 18, "repeated": 5, "foreign": 4, "malformed": 1, "unknown": 2}
     assert (
-        "20 received, 6 sent to nodes, 5 duplicates, 4 for instances without a NodeClaim, 2 of an unknown kind, 1 malformed"
-        in format_message_counts(MessageCounts(since=NOW, counts=counts))
+        "20 received, 6 sent to nodes, 5 duplicates, 4 for instances without a NodeClaim, 2 of an unknown kind, "
+        "1 malformed" in format_message_counts(MessageCounts(since=NOW, counts=counts))
     )
     assert "run `tenure doctor`" in format_message_counts(None)
 

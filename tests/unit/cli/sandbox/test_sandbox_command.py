@@ -57,14 +57,14 @@ def test_deployment_is_scaled_in_sandbox_cluster(
     lock = lock_sandbox(tmp_path, KUBECONFIG="/config")
     where = f"--dir={tmp_path}"
     assert main(["sandbox", "scale", "inflate", "10", where]) == 0
-    assert "Deployment default/inflate is to have 10 pods" in capsys.readouterr().out
+    assert "Deployment default/inflate scaled to 10 replicas" in capsys.readouterr().out
     path = "/apis/apps/v1/namespaces/default/deployments/inflate/scale"
     assert server.requests == [(path, {"spec": {"replicas": 10}})]
     assert main(["sandbox", "scale", "inflate", "0", where, "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["replicas"] == 0
     assert main(["sandbox", "scale", "web", "3", where]) == 2
     assert capsys.readouterr().err == (
-        "tenure: sandbox scale web: no such Deployment in this namespace; there are inflate\n"
+        "tenure: sandbox scale web: no such Deployment in this namespace; found inflate\n"
     )
     lock.release()
 

@@ -247,8 +247,8 @@ NEAR = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}
         ({"topologySpreadConstraints": [{**SPREAD, "minDomains": -1}]}, "minDomains: -1"),
         ({"topologySpreadConstraints": [{**SPREAD, "whenUnsatisfiable": "Never"}]}, "whenUnsatisfiable: 'Never'"),
         ({"topologySpreadConstraints": [{**SPREAD, "nodeTaintsPolicy": "Maybe"}]}, "nodeTaintsPolicy: 'Maybe'"),
-        (affinity("podAffinity", required={"topologyKey": "a"}), "DuringExecution: {'topologyKey': 'a'} is no list"),
-        ({"tolerations": ["all"]}, "spec.tolerations[0]: 'all' is no object"),
+        (affinity("podAffinity", required={"topologyKey": "a"}), "DuringExecution: {'topologyKey': 'a'} is not a list"),
+        ({"tolerations": ["all"]}, "spec.tolerations[0]: 'all' is not an object"),
         ({"tolerations": [{"key": "a", "operator": "Like"}]}, "operator: 'Like'"),
         ({"tolerations": [{"key": "a", "effect": "Never"}]}, "effect: 'Never'"),
         ({"containers": [{"name": "a", "ports": [{"hostPort": 70000}]}]}, "hostPort: 70000"),
@@ -286,7 +286,7 @@ def test_invalid_pod_is_rejected(files: Files, spec: Json, expected: str) -> Non
         ("just words", "'just words': invalid document"),
         ("- 5", "'5': invalid list item"),
         ("&a [*a]", "nested too deeply"),
-        (2 * "---\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a}]}\n", "stands 2 times"),
+        (2 * "---\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a}]}\n", "occurs 2 times"),
     ],
 )
 def test_file_without_pods_is_rejected(files: Files, text: str, expected: str) -> None:
@@ -346,7 +346,7 @@ def test_invalid_nodepool_is_rejected(files: Files, requirements: list[Json], sp
 @pytest.mark.parametrize(
     ("types", "expected"),
     [
-        ([TYPES[0], TYPES[0]], "stands twice"),
+        ([TYPES[0], TYPES[0]], "occurs twice"),
         ([{**TYPES[0], "resources": {"cpu": "-2"}}], "resources.cpu"),
         (["m5.large"], "number 0"),
         ([{**TYPES[0], "offerings": [{**TYPES[0]["offerings"][0], "Price": float("nan")}]}], "Price"),

@@ -52,7 +52,7 @@ def test_unschedulable_pod_names_nearest_type(files: Files) -> None:
 def test_table_is_readable(files: Files) -> None:
     files.write("pods.yaml", deployment(7), pod("huge", cpu="500"))
     output = files.table()
-    assert "m5.2xlarge" in output and "huge" in output and "7 of 8 pods placed, 1 new nodes, 0.16 $/h" in output
+    assert "m5.2xlarge" in output and "huge" in output and "7 of 8 pods scheduled, 1 new nodes, 0.16 $/h" in output
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_capacity_buffers_request_nodes(files: Files) -> None:
     ("spec", "expected"),
     (
         ({"podTemplateRef": {"name": "web"}, "replicas": 2}, "CapacityBuffer spare: spec: PodTemplate default/web"),
-        ({}, "CapacityBuffer spare: spec: it names no pods; write podTemplateRef"),
+        ({}, "CapacityBuffer spare: spec: no pods referenced; write podTemplateRef"),
         ({"podTemplateRef": {"name": "web"}, "replicas": "two"}, "CapacityBuffer spare: spec.replicas"),
     ),
 )
