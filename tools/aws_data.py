@@ -1,13 +1,14 @@
-"""Prints the data files of `tenure/aws/instancetype`.
+"""Print the data files of `tenure/aws/instancetype`.
 
-Branch interfaces per instance type, which EC2's API does not tell. AWS publishes them in the Go module
+Branch interfaces per instance type, which EC2's API does not return. AWS publishes them in the Go module
 github.com/aws/amazon-vpc-resource-controller-k8s:
 
     go mod download -json github.com/aws/amazon-vpc-resource-controller-k8s@latest
     python -m tools.aws_data DIR/pkg/aws/vpc/limits.go > tenure/aws/instancetype/branch_interfaces.txt
 
-The price of a "large" of each family. prices.json holds instance types and dollars an hour, on-demand, Linux,
-us-east-1, as the AWS Price List gives them. A family whose sizes are not in proportion is left out: the formula stands.
+The price of a "large" of each family. prices.json maps instance types to US dollars per hour (on-demand, Linux,
+us-east-1) from the AWS Price List. A family whose prices are not proportional to its sizes is omitted; the estimation
+formula then applies to it.
 
     python -m tools.aws_data prices.json > tenure/aws/instancetype/prices_per_large.txt
 """
@@ -30,7 +31,7 @@ _BRANCHES: Final = re.compile(r"BranchInterface:\s+(\d+)")
 
 
 def branches_of(published: str) -> dict[str, int]:
-    """Instance type to branch interfaces, of those that can be trunks."""
+    """Branch interfaces by instance type, for types that support trunking."""
     found = {}
     for entry in _ENTRY.finditer(published):
         branches = _BRANCHES.search(entry["body"])
@@ -40,7 +41,7 @@ def branches_of(published: str) -> dict[str, int]:
 
 
 def format_branches(counts: Mapping[str, int]) -> str:
-    """A line for the families that are alike: their names, a colon, and the count of each size."""
+    """One line for families with equal counts: their names, a colon, and the count of each size."""
     sizes = defaultdict[str, dict[str, int]](dict)
     for name, count in counts.items():
         family, _, size = name.partition(".")
@@ -56,7 +57,7 @@ _TOLERANCE: Final = 0.02
 
 
 def prices_per_large(prices: Mapping[str, float]) -> dict[str, float]:
-    """Family to the price of its large, rounded to a hundredth of a cent."""
+    """US dollars per hour of the large size by family, rounded to 5 decimals."""
     found = defaultdict[str, list[float]](list)
     for name, price in prices.items():
         family, _, size = name.partition(".")

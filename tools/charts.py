@@ -1,9 +1,8 @@
-"""The parts of the Helm charts that are written from elsewhere, so that each thing is said once.
+"""The generated parts of the Helm charts.
 
-Rights come from `deploy/rbac`, kinds from `deploy/crds`, alerts from `deploy/alerts`, the dashboard from
-`dashboard.py`, and what settings may be from `tenure/settings.py`. `generate.py` writes them; everything else in the
-charts
-is written by hand.
+RBAC comes from `deploy/rbac`, CRDs from `deploy/crds`, alerts from `deploy/alerts`, the dashboard from `dashboard.py`,
+and the schema of the settings from `tenure/settings.py`. `generate.py` writes them; all other files of the charts are
+written by hand.
 """
 
 import json
@@ -29,7 +28,7 @@ _LABELS = '  labels:\n    {{- include "tenure.labels" . | nindent 4 }}\n'
 
 
 def render_files(crds: Mapping[str, str]) -> dict[Path, str]:
-    """What each written file of the charts holds. `crds`: texts of `deploy/crds`, by the file's name."""
+    """Content of each generated file of the charts. `crds`: texts of `deploy/crds` by file name."""
     copied = {one: one.read_text() for one in sorted((HERE / "alerts").glob("*.yaml"))}
     copied[dashboard.FILE] = dashboard.text()
     return (
@@ -48,14 +47,14 @@ def render_files(crds: Mapping[str, str]) -> dict[Path, str]:
 
 
 def find_stale_files(crds: Mapping[str, str]) -> list[Path]:
-    """Files in folders of written ones that nothing stands behind any more."""
+    """Files in generated folders that no longer have a source."""
     written = render_files(crds)
     folders = {path.parent for path in written} - {CHART}
     return sorted(path for folder in folders for path in folder.iterdir() if path not in written)
 
 
 def _render_rbac(source: Path, setting: str = "") -> str:
-    """`setting`: the rights are granted only while it is on."""
+    """`setting`: the chart grants the rights only if this setting is on."""
     text = source.read_text().replace("- kind: ServiceAccount\n  name: tenure\n  namespace: tenure\n", _ACCOUNT)
     text = re.sub(r"^  name: tenure(-[a-z-]+)?$", r'  name: {{ include "tenure.fullname" . }}\1', text, flags=re.M)
     text = re.sub(r"^  namespace: tenure$", "  namespace: {{ .Release.Namespace }}", text, flags=re.M)
@@ -73,16 +72,16 @@ def _add_labels(document: str) -> str:
 
 
 def _render_crd(name: str, text: str) -> str:
-    """The kind as it is, kept when the chart goes."""
+    """The CRD, with an annotation that keeps it when the chart is uninstalled."""
     metadata = "\nmetadata:\n{{- if .Values.keep }}\n  annotations:\n    helm.sh/resource-policy: keep\n{{- end }}\n"
     if "{{" in text:
-        raise ValueError(f"deploy/crds/{name} holds '{{{{', which Helm would read as a template: write it otherwise")
+        raise ValueError(f"deploy/crds/{name} holds '{{{{', which Helm would interpret as a template: rephrase it")
     body = text.partition("\n")[2]
     return _HEADER.format(source=f"deploy/crds/{name}") + body.replace("\nmetadata:\n", metadata, 1)
 
 
 def _render_values_schema() -> str:
-    """The schema with its settings put in place; the rest stays as it was written."""
+    """The existing schema with its `settings` replaced; the other parts are written by hand."""
     schema = json.loads(SCHEMA.read_text())
     schema["properties"]["settings"] = settings_schema()
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

@@ -1,8 +1,8 @@
 """Count names outside the field's vocabulary, phrases to avoid in prose, and entries per folder. `make check` runs it.
 
 A name counts if one of its words is in `private_words.txt`. Kubernetes, Karpenter, EC2 and Temporal use other terms for
-these concepts; CONTRIBUTING.md lists them. Prose is Markdown, docstrings and strings outside of tests;
-`avoided_phrases.txt` has the phrases, with the usual term for each. The script uses the standard library alone.
+these concepts; CONTRIBUTING.md lists them. Prose is Markdown, docstrings and strings outside of tests.
+`avoided_phrases.txt` has the phrases and the usual term for each. The script uses only the standard library.
 """
 
 import ast
@@ -26,7 +26,7 @@ PHRASES: Final = {
 FIELD_TERMS: Final = frozenset(
     {"first_seen", "last_seen", "seen_at", "keep_alive", "left", "go", "fill_value", "pad_left", "placement"}
 )
-"""Names that contain such a word and are terms of the field."""
+"""Names that contain a private word and are terms of the field."""
 
 
 def words(name: str) -> list[str]:

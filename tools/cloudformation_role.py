@@ -1,7 +1,7 @@
-"""The worker's role as a CloudFormation stack, deploy/cloudformation/role.yaml: the policies of deploy/iam, each as a
-managed policy, and who may take the role on.
+"""The worker's role as a CloudFormation stack, deploy/cloudformation/role.yaml: the policies of deploy/iam as managed
+policies, and the trust policy.
 
-A policy's text goes through Fn::Sub as a whole, since placeholders stand in the names of its condition keys too.
+Fn::Sub applies to the whole text of a policy, because names of condition keys contain placeholders too.
 """
 
 import re
@@ -27,54 +27,54 @@ _HEADER: Final = """\
 # One stack for each cluster, in the cluster's region. Parameters disable optional policies.
 """
 OPTIONAL: Final = {
-    "interruption": ("Interruption", "true", "Read the queue of what AWS says of instances."),
-    "zonal-shift": ("ZonalShift", "true", "See zonal shifts of the cluster, for ENABLE_ZONAL_SHIFT."),
-    "node-repair": ("NodeRepair", "false", "Reboot instances, where a LifecyclePolicy says repair.steps reboot."),
-    "stop-start": ("StopStart", "false", "Stop and start instances, where a LifecyclePolicy says action stopStart."),
+    "interruption": ("Interruption", "true", "Read the interruption queue."),
+    "zonal-shift": ("ZonalShift", "true", "Read zonal shifts of the cluster, for ENABLE_ZONAL_SHIFT."),
+    "node-repair": ("NodeRepair", "false", "Reboot instances, where a LifecyclePolicy sets repair.steps reboot."),
+    "stop-start": ("StopStart", "false", "Stop and start instances, where a LifecyclePolicy sets action stopStart."),
 }
-"""Policies that one may leave away: the parameter, its default, and what it lets the worker do."""
+"""Policies that can be omitted: the parameter, its default and its description."""
 _DEFAULT_NAMES: Final[Mapping[str, Any]] = {
     "NodeRoleName": {"Fn::Sub": "KarpenterNodeRole-${ClusterName}"},
     "InterruptionQueueName": {"Ref": "ClusterName"},
 }
-"""What a placeholder stands for where its parameter is left empty."""
+"""Values of placeholders whose parameter is empty."""
 _PARAMETERS: Final[dict[str, dict[str, Any]]] = {
     "ClusterName": {
         "Type": "String",
-        "Description": "The EKS cluster, as CLUSTER_NAME has it.",
+        "Description": "Name of the EKS cluster, as in CLUSTER_NAME.",
         "AllowedPattern": "^[0-9A-Za-z][0-9A-Za-z_-]{0,99}$",
-        "ConstraintDescription": "a name of EKS, such as prod; letters, digits, - and _, at most 100",
+        "ConstraintDescription": "an EKS cluster name, such as prod; letters, digits, - and _, at most 100",
     },
     "NodeRoleName": {
         "Type": "String",
         "Default": "",
-        "Description": "The role of the nodes, as EC2NodeClasses name it. Empty - KarpenterNodeRole-CLUSTER.",
+        "Description": "The role of the nodes, as in EC2NodeClasses. Empty - KarpenterNodeRole-CLUSTER.",
         "AllowedPattern": "^[0-9A-Za-z+=,.@_/-]{0,128}$",
-        "ConstraintDescription": "a name of IAM, such as KarpenterNodeRole-prod, with its path if it has one",
+        "ConstraintDescription": "an IAM role name, such as KarpenterNodeRole-prod, with its path if it has one",
     },
     "InterruptionQueueName": {
         "Type": "String",
         "Default": "",
-        "Description": "The queue, as INTERRUPTION_QUEUE has it. Empty - the cluster's name.",
+        "Description": "Name of the interruption queue, as in INTERRUPTION_QUEUE. Empty - the cluster's name.",
         "AllowedPattern": "^[0-9A-Za-z_-]{0,80}$",
-        "ConstraintDescription": "a name of SQS, such as prod; letters, digits, - and _, at most 80",
+        "ConstraintDescription": "an SQS queue name, such as prod; letters, digits, - and _, at most 80",
     },
     "Namespace": {
         "Type": "String",
         "Default": "tenure",
-        "Description": "Where the worker runs.",
+        "Description": "Namespace of the worker.",
         "AllowedPattern": "^[0-9a-z][0-9a-z-]{0,62}$",
     },
     "ServiceAccount": {
         "Type": "String",
         "Default": "tenure",
-        "Description": "The worker's service account.",
+        "Description": "Service account of the worker.",
         "AllowedPattern": "^[0-9a-z][0-9a-z.-]{0,252}$",
     },
     "OidcProvider": {
         "Type": "String",
         "Default": "",
-        "Description": "For IRSA - the cluster's OIDC provider without https://. Empty - EKS Pod Identity alone.",
+        "Description": "For IRSA - the cluster's OIDC provider without https://. Empty - only EKS Pod Identity.",
         "AllowedPattern": "^([0-9a-z.-]+/id/[0-9A-Z]+)?$",
         "ConstraintDescription": "such as oidc.eks.eu-west-1.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF",
     },
@@ -109,7 +109,7 @@ _IRSA: Final = """\
 
 
 class _Text(str):
-    """Written as a block, line by line."""
+    """Written as a literal block."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -128,7 +128,7 @@ def text() -> str:
 def build_template() -> dict[str, Any]:
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
-        "Description": "Tenure - the role of its worker",
+        "Description": "Tenure - role of the worker",
         "Parameters": {**_PARAMETERS, **{name: _boolean_parameter(*rest) for name, *rest in OPTIONAL.values()}},
         "Conditions": {
             **{f"Names{name}": _is_not(name, "") for name in (*_DEFAULT_NAMES, "OidcProvider")},
@@ -158,7 +158,7 @@ def _role_resource() -> dict[str, Any]:
     return {
         "Type": "AWS::IAM::Role",
         "Properties": {
-            "Description": {"Fn::Sub": "${ClusterName}: the worker of Tenure"},
+            "Description": {"Fn::Sub": "${ClusterName}: Tenure worker"},
             "AssumeRolePolicyDocument": {"Fn::If": ["NamesOidcProvider", {"Fn::Sub": both}, {"Fn::Sub": pods}]},
         },
     }
@@ -183,7 +183,7 @@ def _policy_resource(file: Path) -> dict[str, Any]:
 
 
 def _substitute_names(policy: str) -> Any:
-    """The text alone, or with the values of names that may be left empty."""
+    """The text, with default values for the names whose parameter may be empty."""
     values = {
         name: {"Fn::If": [f"Names{name}", {"Ref": name}, default]}
         for name, default in _DEFAULT_NAMES.items()
@@ -193,5 +193,5 @@ def _substitute_names(policy: str) -> Any:
 
 
 def _logical_id(file: Path) -> str:
-    """node-lifecycle.json: NodeLifecyclePolicy."""
+    """`NodeLifecyclePolicy` for node-lifecycle.json."""
     return "".join(re.findall("[A-Za-z]+", file.stem.title())) + "Policy"

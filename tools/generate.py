@@ -1,8 +1,10 @@
-"""Write generated files: `python -m tools.generate`. The CRDs of `deploy/crds` come from the models, parts of
-the Helm charts from what `tools/charts.py` names; docs/reference, docs/settings.md, the dashboard and the picture from
-the code, example outputs in pages from the product's renderers, the stack of the worker's role from deploy/iam.
+"""Write generated files: `python -m tools.generate`.
 
-With `--check` nothing is written, and the exit code is 1 if a file is not what its source says.
+CRDs come from the models, parts of the Helm charts from the sources that `tools/charts.py` names. docs/reference,
+docs/settings.md, the dashboard and docs/life.svg come from the code, example outputs from the product's renderers, and
+the stack of the worker's role from deploy/iam.
+
+With `--check` nothing is written, and the exit code is 1 if a file is outdated.
 """
 
 import sys
@@ -24,7 +26,6 @@ _HEADER = "# Written by `python -m tools.generate` from tenure/apis: change the 
 
 
 def build_crd(kind: Kind) -> dict[str, Any]:
-    """The CustomResourceDefinition of a kind."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -50,12 +51,11 @@ def _crd_version(kind: Kind, name: str) -> dict[str, Any]:
 
 
 def crd_text(kind: Kind) -> str:
-    """The CRD's file."""
     return _HEADER + yaml.dump(build_crd(kind), Dumper=_NoAliases, width=110, allow_unicode=True)
 
 
 def render_files() -> dict[Path, str]:
-    """What each written file holds."""
+    """Content of each generated file."""
     crds = {kind.file: crd_text(kind) for kind in KINDS}
     charts = helm.render_files({path.name: text for path, text in crds.items()})
     return {
@@ -70,13 +70,13 @@ def render_files() -> dict[Path, str]:
 
 
 def find_outdated_files() -> list[Path]:
-    """Files that are missing, differ from what their source says, or have none any more."""
+    """Files that are missing, differ from their source, or no longer have a source."""
     outdated = [path for path, text in render_files().items() if not path.exists() or path.read_text() != text]
     return outdated + helm.find_stale_files({kind.file.name: "" for kind in KINDS})
 
 
 def write() -> None:
-    """Write all files, and remove those that have no source any more."""
+    """Write all files, and remove files that no longer have a source."""
     for path, text in render_files().items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -101,7 +101,7 @@ def _crd_subresources(kind: Kind) -> dict[str, Any]:
 
 
 class _NoAliases(yaml.SafeDumper):
-    """Writes equal parts out in full: not every reader of CRDs follows YAML's anchors."""
+    """Repeats equal parts, because not every reader of CRDs supports YAML anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -112,7 +112,7 @@ def main(arguments: list[str]) -> int:
         write()
         return 0
     for path in find_outdated_files():
-        print(f"{path.name} is not what its source says: run python -m tools.generate", file=sys.stderr)
+        print(f"{path.name} is outdated: run python -m tools.generate", file=sys.stderr)
     return 1 if find_outdated_files() else 0
 
 

@@ -1,4 +1,4 @@
-"""Bytecode of the image, so that a start does not compile it each time: the image is read-only.
+"""Bytecode for the image. The image is read-only, so each start would compile the modules again.
 
 python:slim ships its standard library without bytecode. The Dockerfile runs this and copies the folder that
 `PYTHONPYCACHEPREFIX` names. Files in an image do not change, so Python does not check the sources again.
@@ -13,11 +13,11 @@ from re import compile as pattern
 from typing import Final
 
 TESTS: Final = r"/(test|tests|idle_test)/"
-"""Some are wrong on purpose; nothing imports them."""
+"""Excluded: some are invalid on purpose, and nothing imports them."""
 
 
 def write(environment: Path, goal: Path) -> bool:
-    """Of the modules of an environment and of this interpreter's library, into `goal`; False when one cannot be."""
+    """Compile an environment and the standard library of this interpreter into `goal`. False if a module fails."""
     sys.pycache_prefix = str(goal)
     library = sysconfig.get_path("stdlib")
     return _compile_folder(environment, TESTS) and _compile_folder(Path(library), f"{TESTS}|/site-packages/")

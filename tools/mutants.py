@@ -1,7 +1,7 @@
 """Random mutants of cosmic-ray.
 
-No test should catch mutants in annotations, log calls, f-strings, `if TYPE_CHECKING` and `zip(strict=)`. Any test
-catches replacements that mostly raise TypeError, such as `+` by `@`. Both are left out.
+Excluded are mutants that no test should catch (in annotations, log calls, f-strings, `if TYPE_CHECKING` and
+`zip(strict=)`), and replacements that mostly raise TypeError, such as `+` by `@`, which any test catches.
 """
 
 import ast
@@ -22,7 +22,7 @@ PAIRS = COMPARISONS | ARITHMETIC | {"Delete_Not", "Delete_USub"}
 IGNORED_DECORATORS = {"cache", "lru_cache", "functools.cache", "abstractmethod", "runtime_checkable", "overload"}
 
 Position = tuple[str, tuple[int, int]]
-"""A file, and the line and column in it."""
+"""File, and line and column."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Mutant:
 
 
 def draw(root: Path, folders: tuple[str, ...], count: int, seed: int) -> list[Mutant]:
-    """Places are drawn evenly, so a folder has a share by its size; then one of the mutants at each place."""
+    """Draw positions uniformly, so that the share of a folder follows its size, then one mutant at each position."""
     positions = {position: found for folder in folders for position, found in mutants_of(folder, root).items()}
     dice = random.Random(seed)
     order = sorted(positions)
@@ -75,7 +75,7 @@ def mutants_of(folder: str, root: Path) -> dict[Position, list[Mutant]]:
 
 
 def is_ignored(node: object, operator: str) -> bool:
-    """The `*` before keyword-only parameters is no product, and some decorators change nothing that a test sees."""
+    """Ignore the `*` before keyword-only parameters, and decorators without an effect that a test could observe."""
     if getattr(getattr(node, "parent", None), "type", "") in ("parameters", "lambdef"):
         return True
     code: str = getattr(node, "get_code", str)()
@@ -95,4 +95,4 @@ def excluded_nodes(tree: ast.Module) -> Iterator[ast.expr | ast.stmt | ast.keywo
             case ast.Call(func=ast.Attribute(value=ast.Name("log" | "_log"))):
                 yield node
             case ast.Assign(value=ast.BinOp(op=ast.BitOr()) as part) if node in tree.body:
-                yield part  # The alias of a type.
+                yield part  # A type alias.

@@ -3,7 +3,7 @@
     python3.11 -m venv build/mutation && build/mutation/bin/pip install --require-hashes -r requirements/mutation.txt
     build/mutation/bin/python tools/run_mutation_sample.py --mutants 200 --seed 1
 
-The mutants are in a copy of the repository. One run with coverage records which test executes which line.
+Mutants are written to a copy of the repository. One run with coverage records which test executes which line.
 A second call with the same scratch folder and seed continues the sample.
 """
 
@@ -27,7 +27,7 @@ FOLDERS = ("policy", "scheduling", "workflows", "activities", "kube", "aws")
 UNIT = ["tests/unit", "tests/replay"]
 ADAPTERS = [f"tests/adapters/{folder}" for folder in ("activities", "kube", "aws")]
 FIRST_TESTS = 60
-"""Tests of the first pytest run. Most mutants fail one of the fastest, so the other tests are not even imported."""
+"""Number of tests in the first pytest run. Most mutants fail one of these, and the others are not imported."""
 START_SECONDS = 60.0
 CAUGHT = ("killed", "timeout")
 
@@ -71,7 +71,7 @@ class Scratch:
             return process.returncode, output
         except subprocess.TimeoutExpired:
             return None, ""
-        finally:  # Servers that the tests started end with them.
+        finally:  # Also ends servers that the tests started.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -85,7 +85,7 @@ class Scratch:
         return self.run(["-m", "pytest", *common, *options, f"@{arguments}"], timeout, **env)
 
     def record(self, name: str, paths: list[str]) -> "Tests":
-        """Run tests once with coverage, unless it was done before. Tests that fail without a mutant are left out."""
+        """Run tests once with coverage, unless it was done before. Tests that fail without a mutant are omitted."""
         directory = self.directory / name
         if not (directory / "durations.json").exists():
             directory.mkdir(exist_ok=True)

@@ -1,5 +1,6 @@
-"""The kinds whose CRDs ship: their models, names, and what `kubectl get` shows. `tools/generate.py` writes the CRDs
-and the reference pages of them.
+"""The kinds with a CRD: their models, names and columns for `kubectl get`.
+
+`tools/generate.py` writes the CRDs and their reference pages.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ _READY: Final = '.status.conditions[?(@.type=="Ready")].status'
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What `kubectl get` shows; priority 1 is shown with `-o wide`."""
+    """A column of `kubectl get`; priority 1 is shown only with `-o wide`."""
 
     name: str
     path: str
@@ -37,7 +38,7 @@ _AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One CRD: the model, its names, and how it is shown."""
+    """One CRD: the model, its names and its columns."""
 
     model: type[KubeObject]
     plural: str
@@ -47,7 +48,7 @@ class Kind:
     namespaced: bool = False
     category: str = "karpenter"
     also_served: tuple[str, ...] = ()
-    """Older versions with the same schema; the model's is stored."""
+    """Older versions with the same schema; the version of the model is stored."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Writes docs/reference/kinds: each field of each kind, with type, default and bounds, from the schemas of the CRDs."""
+"""Render docs/reference/kinds: each field of each kind with type, default and bounds, from the CRD schemas."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from tools.crds.schema import Schema, root_schema
 from tools.docs.reference import FOLDER, WRITTEN, markdown_table
 
 Row = tuple[str, Schema, bool]
-"""Path, schema, and whether it has to be written."""
+"""Path, schema, and whether the field is required."""
 GUIDES: Final = {
     "NodePool": "Karpenter's kind, with its names and meanings: [its documentation]"
     "(https://karpenter.sh/docs/concepts/nodepools/). Tenure: [voluntary disruption](../../disruption.md), "
@@ -31,7 +31,7 @@ GUIDES: Final = {
     "(https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/proposals/buffers.md). Tenure: "
     "[CapacityBuffer](../../buffers.md).",
 }
-"""Where the words of a kind are explained."""
+"""Introduction of each page, with links to explanations."""
 _PATTERNS: Final[Mapping[str, str]] = {
     patterns.DURATION: "a duration",
     patterns.DURATION_OR_NEVER: "a duration, or `Never`",
@@ -53,7 +53,7 @@ _LONG: Final = 40
 
 
 def render_pages() -> Mapping[Path, str]:
-    """Path to text: one page for each kind, and the list of them."""
+    """Text by path: one page for each kind, and the list of kinds."""
     return {FOLDER / "kinds.md": _list(), **{page_of(kind): _render_page(kind) for kind in KINDS}}
 
 
@@ -62,7 +62,7 @@ def page_of(kind: Kind) -> Path:
 
 
 def rows_of(kind: Kind) -> list[Row]:
-    """The rows for the fields of spec and status."""
+    """One row for each field of spec and status."""
     known = root_schema(kind.model)["properties"]
     return [row for part in ("spec", "status") if part in known for row in _rows_below(known[part], part)]
 
@@ -75,7 +75,7 @@ def _rows_below(schema: Schema, path: str) -> Iterator[Row]:
 
 
 def _innermost_schema(schema: Schema, path: str) -> tuple[Schema, str]:
-    """Of a list or map what it holds, and how that is written."""
+    """The schema of the entries of nested lists and maps, and its path."""
     for keyword, sign in (("items", "[]"), ("additionalProperties", ".*")):
         if isinstance(schema.get(keyword), dict):
             return _innermost_schema(schema[keyword], path + sign)
@@ -118,7 +118,7 @@ def _render_page(kind: Kind) -> str:
 
 
 def _section_of(path: str, rows: list[Row]) -> str:
-    """The heading that a field stands under: a field of spec that has fields below has one of its own."""
+    """The heading for a field. A field of spec that has subfields gets its own heading."""
     top = ".".join(path.split(".")[:2]).removesuffix("[]")
     if top.startswith("spec.") and any(one.startswith((f"{top}.", f"{top}[]")) for one, _, _ in rows):
         return top
@@ -127,7 +127,7 @@ def _section_of(path: str, rows: list[Row]) -> str:
 
 def _fields_table(rows: list[Row]) -> str:
     return markdown_table(
-        ("Field", "Type", "Default", "Bounds", "What it is"),
+        ("Field", "Type", "Default", "Bounds", "Description"),
         (
             (
                 f"`{path}`",
@@ -154,7 +154,7 @@ def _format_type(schema: Schema) -> str:
 
 
 def _format_default(schema: Schema, required: bool) -> str:
-    """The default of a field; a long default of an object is replaced by a pointer to its fields."""
+    """The default of a field; instead of a long default of an object, a pointer to its fields."""
     if "default" in schema:
         text = schema["default"] if isinstance(schema["default"], str) else json.dumps(schema["default"])
         return f"`{text}`" if len(text) <= _LONG else "those of its fields"

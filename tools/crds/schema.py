@@ -1,6 +1,6 @@
-"""Turns the models of `tenure/apis` into the OpenAPI schemas of their CRDs.
+"""Convert the models of `tenure/apis` to the OpenAPI schemas of their CRDs.
 
-Types come from the annotations, everything else from the `Crd` notes next to them. `generate.py` wraps the result.
+Types come from the annotations, everything else from the `Crd` metadata next to them. `generate.py` wraps the result.
 """
 
 import ast
@@ -32,14 +32,14 @@ _QUANTITY: Schema = {
     "x-kubernetes-int-or-string": True,
 }
 _ROOT: dict[str, Schema] = {
-    "apiVersion": {"type": "string", "description": "Version of the API in which this object is written."},
+    "apiVersion": {"type": "string", "description": "API version of this object."},
     "kind": {"type": "string", "description": "The kind of this object."},
     "metadata": {"type": "object"},
 }
 
 
 def root_schema(model: type[KubeObject]) -> Schema:
-    """The schema of a whole kind, with the API server's own fields."""
+    """The schema of a kind, with apiVersion, kind and metadata."""
     schema = _object_schema(model, skip=frozenset({"api_version", "kind", "metadata"}))
     schema["properties"] = _ROOT | schema["properties"]
     return schema
@@ -66,7 +66,7 @@ def _field_schema(info: FieldInfo, doc: str) -> Schema:
 
 @cache
 def _field_docs(model: type) -> Mapping[str, str]:
-    """The docstrings below the fields of a class."""
+    """Docstrings below the fields of a class, by field."""
     if not issubclass(model, BaseModel) or model is BaseModel:
         return {}
     (node,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
@@ -99,7 +99,7 @@ def _type_schema(annotation: Any) -> Schema:
 
 
 def _apply(schema: Schema, crd: Crd) -> Schema:
-    """Add a note to a schema; a keyword given as None is taken away, rules are appended."""
+    """Apply `Crd` metadata to a schema. A keyword with the value None is removed, rules are appended."""
     if crd.doc:
         schema["description"] = crd.doc
     schema |= crd.schema

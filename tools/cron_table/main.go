@@ -1,4 +1,4 @@
-// Writes the table that tests compare with: each schedule of stdin, and its next five times as Karpenter reads it.
+// Writes the table that tests compare with: each schedule from stdin and its next five times, as in Karpenter.
 //
 //	cut -f1 tests/unit/apis/cron_schedules.tsv | go run -C tools/cron_table . > table.tsv
 package main

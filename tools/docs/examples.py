@@ -1,7 +1,7 @@
 """Example outputs in README.md and docs, rendered by the product's code from example objects.
 
-A page holds an example between `<!-- example: NAME -->`, a fence and the end of the fence. `python -m tools.generate`
-writes the text, so that it follows every change of a message.
+A page contains an example in a code block after `<!-- example: NAME -->`. `python -m tools.generate` writes the text,
+so that it follows every change of a message.
 """
 
 import re
@@ -32,7 +32,7 @@ _NODE: Final = "ip-10-0-3-7.us-west-2.compute.internal"
 
 
 def render_files() -> dict[Path, str]:
-    """Each page that holds an example, with its text. Raises KeyError for an unknown name."""
+    """Text by path of the pages with examples. Raises KeyError for an unknown name."""
     pages = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
     texts = {page: page.read_text() for page in pages}
     return {page: _EXAMPLE.sub(_render_example, text) for page, text in texts.items() if _EXAMPLE.search(text)}
@@ -44,13 +44,13 @@ def _render_example(found: "re.Match[str]") -> str:
 
 
 def _wrap(line: str) -> str:
-    """As a terminal of that width would, with the values in one column."""
+    """Wrap like a terminal of that width, with the values in one column."""
     indent = " " * (14 if line.startswith("  ") else 2)
     return textwrap.fill(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _explain_blocked_drain() -> str:
-    """`tenure why` of a drifted node, whose drain a PodDisruptionBudget blocks."""
+    """`tenure why` for a drifted node whose drain is blocked by a PodDisruptionBudget."""
     state = NodeClaimState(
         identity=NodeClaimIdentity(cluster="prod", name=_NAME, uid="5d0c7a1e", created=_CREATED),
         phase=Phase.DRAIN,

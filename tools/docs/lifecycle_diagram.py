@@ -1,8 +1,8 @@
-"""The life of a node as a picture, docs/life.svg, from the one table of transitions
+"""The lifecycle of a node as a picture, docs/life.svg, from the table of transitions
 (`tenure/policy/lifecycle/transitions.py`).
 
-Steps along the line are straight; those that leave phases out go above it, those that go back below it. Pointing at an
-arrow shows who causes it.
+Transitions to the next phase are straight arrows. Arcs above skip phases, arcs below go back. The tooltip of an arrow
+shows the cause.
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ from tenure.policy.lifecycle.transitions import TRANSITIONS
 FILE: Final = Path(__file__).parents[2] / "docs" / "life.svg"
 _WIDE, _HIGH, _STEP = 112, 40, 144
 _LINE: Final = 150
-"""Where the upper edge of the boxes is."""
+"""Y coordinate of the upper edge of the boxes."""
 _RISE: Final = 22
-"""How much higher an arc is for each phase that it leaves out."""
+"""Additional height of an arc for each phase that it skips."""
 _PHASES: Final = tuple(Phase)
 _STEPS: Final = {
     (Phase.LAUNCH, Phase.REGISTRATION): "launched",
@@ -45,7 +45,7 @@ def text() -> str:
             "change that, not this file. -->",
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} 280" '
             'font-family="sans-serif" font-size="12">',
-            "<title>The life of a node: its phases, and what leads from one to the next</title>",
+            "<title>Lifecycle of a node: its phases and the transitions between them</title>",
             '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
             '<path d="M0,0 L8,4 L0,8 z" fill="#888"/></marker></defs>',
             *_draw_arrows(),
@@ -76,7 +76,6 @@ def _draw_arrows() -> Iterator[str]:
 
 
 def _arrow_path(before: int, after: int) -> str:
-    """From box to box."""
     left = 8 + before * _STEP
     if after == before + 1:
         middle = _LINE + _HIGH // 2

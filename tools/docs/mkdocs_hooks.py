@@ -1,9 +1,8 @@
-"""Hooks of MkDocs: copy link targets outside of docs/, set titles, and give code blocks a language.
+"""MkDocs hooks: copy link targets outside of docs/, set titles, and give code blocks a language.
 
-Files that pages link to outside of docs/ become part of the site, below `source/`, so that the strict build checks
-every link. A folder becomes a list of its files. MkDocs takes a page's title from its first line only, so the comment
-before the heading of a generated page is removed. Indented code is highlighted as YAML, JSON or shell, by its first
-line.
+Linked files outside of docs/ become part of the site, below `source/`, so that the strict build checks every link. A
+folder becomes a list of its files. MkDocs takes the title of a page only from its first line, so the comment before the
+heading of a generated page is removed. Indented code is highlighted as YAML, JSON or shell, by its first line.
 """
 
 import os
@@ -27,7 +26,7 @@ _COMMENT: Final = re.compile(r"\A<!--.*?-->\s*", re.DOTALL)
 _INDENTED_CODE: Final = re.compile(
     r'(?<!-->\n)(<div class="language-text highlight"><pre><span></span><code>)(.*?)(</code></pre></div>)', re.DOTALL
 )
-"""Outputs, which a comment precedes, stay plain."""
+"""Outputs follow a comment and are not highlighted."""
 _SEARCH_BOOSTS: Final = {
     "source/": 0.2,
     "decisions/": 0.2,
@@ -36,12 +35,12 @@ _SEARCH_BOOSTS: Final = {
     "runbooks/": 2.0,
     "reference/": 0.7,
 }
-"""By the beginning of a page's address: users' pages come before those for contributors."""
+"""By prefix of the page's path: pages for users rank before pages for contributors."""
 _LINK: Final = re.compile(r"(\]\()([^)#\s]+)")
 
 
 def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
-    """Add linked files, and the files that these link to."""
+    """Add linked files, and recursively the files that they link to."""
     visited: set[Path] = set()
     waiting = {target for page in DOCS.rglob("*.md") for target in _outside_targets(page)}
     while waiting:
@@ -54,7 +53,7 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Link to the copies, start with the heading, and rank the page in the search."""
+    """Link to the copies, start with the heading, and set the search rank."""
     page.meta.setdefault("search", {"boost": _search_boost(page.file.src_uri)})
     source = DOCS / page.file.src_uri
     linked = _rewrite_links(markdown, source, page.file.src_uri) if source.exists() else markdown
@@ -113,7 +112,7 @@ def _tracked_files(folder: str) -> list[str]:
 
 
 def _rewrite_links(markdown: str, source: Path, uri: str) -> str:
-    """`uri`: where the page stands in the site."""
+    """`uri`: path of the page in the site."""
 
     def rewrite_link(found: "re.Match[str]") -> str:
         target = _resolve_link(source, found[2])

@@ -1,4 +1,4 @@
-"""Writes docs/reference from the tables and the code: metrics, events, search attributes, conditions, annotations."""
+"""Render docs/reference from the registries: metrics, events, search attributes, conditions, annotations."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,18 +17,18 @@ WRITTEN: Final = "<!-- Written by `python -m tools.generate`: change {source}, n
 
 ATTRIBUTES: Final = {
     "TenureNodePool": "NodePool; `-` for a NodeClaim without one",
-    "TenurePhase": "Launch, Registration, Initialization, Ready, Drain or Termination; of a command its step",
+    "TenurePhase": "Launch, Registration, Initialization, Ready, Drain or Termination; for a command, its step",
     "TenureBlockedBy": "the [code](reasons.md) of the blocker; the details have the message",
-    "TenureInstanceType": "once launched",
-    "TenureZone": "once launched",
-    "TenureCapacityType": "spot, on-demand or reserved, once launched",
-    "TenureNodeName": "once a Node joined",
-    "TenureInstanceId": "once launched",
+    "TenureInstanceType": "set after launch",
+    "TenureZone": "set after launch",
+    "TenureCapacityType": "spot, on-demand or reserved; set after launch",
+    "TenureNodeName": "set after registration",
+    "TenureInstanceId": "set after launch",
     "TenureOverdue": "true past the deadline of the phase",
     "TenurePaused": "true during a pause; otherwise absent",
-    "TenurePhaseSince": "when the phase began",
-    "TenurePrice": "US dollars an hour at the launch; absent without a known price",
-    "TenureDeadline": "when the phase is overdue, or a wait ends",
+    "TenurePhaseSince": "start of the phase",
+    "TenurePrice": "US dollars per hour at launch; absent if unknown",
+    "TenureDeadline": "time at which the phase becomes overdue or a wait ends",
 }
 QUERIES: Final = (
     ("overdue nodes", "TenureOverdue = true AND ExecutionStatus = 'Running'"),
@@ -58,20 +58,20 @@ CONDITIONS: Final[Mapping[str, Iterable[tuple[str, str]]]] = {
         (labels.LAUNCHED, "an instance was launched"),
         (labels.REGISTERED_CONDITION, "its Node joined"),
         (labels.INITIALIZED_CONDITION, "the Node is Ready, without startup taints, with all resources"),
-        (labels.CONSOLIDATABLE, "it may be consolidated; False has the reason why an empty node stays"),
+        (labels.CONSOLIDATABLE, "it may be consolidated; False gives the reason why an empty node is kept"),
         (labels.DRIFTED, "it differs from its NodePool or EC2NodeClass; the reason names the difference"),
-        (labels.DRAINED, "pods have left; Unknown names the remaining ones"),
-        (labels.VOLUMES_DETACHED, "volumes are detached; Unknown names the attached ones"),
+        (labels.DRAINED, "its pods are evicted; Unknown names the remaining pods"),
+        (labels.VOLUMES_DETACHED, "volumes are detached; Unknown names the attached volumes"),
         (labels.INSTANCE_TERMINATING, "termination of the instance was requested from EC2"),
         (labels.CONSISTENT_STATE_FOUND, "the Node has the resources that the NodeClaim requested"),
-        (labels.DISRUPTION_REASON, "the node is being disrupted; the reason names why"),
+        (labels.DISRUPTION_REASON, "the node is being disrupted; the reason gives the cause"),
         (labels.OVERDUE, "a phase is past its deadline; the reason is the phase"),
     ),
     "EC2NodeClass": (
         *((one, "that part was resolved") for one in labels.NODECLASS_CONDITIONS if one != labels.VALIDATION_SUCCEEDED),
         (labels.VALIDATION_SUCCEEDED, "a dry-run launch was allowed, and kubelet settings and user data are valid"),
         (labels.CAPACITY_RESERVATIONS_READY, "reservations were resolved, with the gate ReservedCapacity"),
-        (labels.AWS_REACHABLE, "False while AWS does not answer for a part; does not affect Ready"),
+        (labels.AWS_REACHABLE, "False while an AWS call for a part fails; does not affect Ready"),
         (labels.IMAGES_PINNED, "a failed rollout keeps the last good image; does not affect Ready"),
     ),
     "LifecyclePolicy": ((labels.VALIDATION_SUCCEEDED, "it is valid, and does not conflict with another policy"),),
@@ -85,7 +85,7 @@ CONDITIONS: Final[Mapping[str, Iterable[tuple[str, str]]]] = {
 
 
 def render_pages() -> Mapping[Path, str]:
-    """Path to text."""
+    """Text by path."""
     return {
         FOLDER / "metrics.md": _metrics_page(),
         FOLDER / "events.md": _events_page(),
@@ -111,7 +111,7 @@ def _metrics_page() -> str:
         "pools; others report 0 or nothing, so use `max` over workers. Alerts are in "
         "[deploy/alerts](../../deploy/alerts/tenure.yaml), a Grafana dashboard in "
         "[deploy/dashboards/tenure.json](../../deploy/dashboards/tenure.json). Tests check the dashboard's fields and "
-        "queries, with Prometheus' own tool too. It was not loaded into a Grafana."
+        "queries, also with promtool. It has not been loaded into Grafana."
         f"\n\n{ours}\n"
         "## Metrics of the Temporal SDK\nThe same port serves [all SDK metrics]"
         "(https://docs.temporal.io/references/sdk-metrics), with times in seconds. These are the most useful:\n\n"
@@ -174,7 +174,7 @@ def _reasons_page() -> str:
 
 
 def _by_hand() -> str:
-    """The commands by which an administrator creates all of them."""
+    """Commands with which an administrator creates all search attributes."""
     own, cloud = create_commands("NAMESPACE", search_attributes.ALL)
     return (
         "If the worker may not create them, create them as an administrator. On your own service:\n\n"

@@ -1,8 +1,6 @@
-"""Writes docs/settings.md: each setting and each gate with its default, from `tenure/settings.py`.
+"""Render from `tenure/settings.py`: docs/settings.md, and the schema of the settings in the chart's values.schema.json.
 
-The part of the chart's values.schema.json that says what the worker's settings may be, from `tenure/settings.py`.
-
-Helm checks values with it before anything reaches the cluster: a misspelt name or a wrong value is refused by name.
+Helm validates values with the schema before it installs anything, so a misspelt name or an invalid value is an error.
 """
 
 import re
@@ -40,7 +38,7 @@ OURS: Final = frozenset(
 
 
 def text() -> str:
-    """The page."""
+    """docs/settings.md."""
     settings = markdown_table(("Variable", "Default", "", "Meaning"), list(_setting_rows()))
     gates = [
         (f"`{gate}`", "on" if gate.default else "off", gate.description, gate.since, f"`{gate.example}`")
@@ -101,7 +99,7 @@ def _format_default(field: FieldInfo) -> str:
 
 Schema = dict[str, Any]
 REQUIRED = ("CLUSTER_NAME", "AWS_REGION", "TEMPORAL_ADDRESS")
-"""What no default can guess for a worker in a pod."""
+"""Settings without a useful default for a worker in a pod."""
 NOT_VALUES = frozenset(
     {
         "SYSTEM_NAMESPACE",
@@ -113,7 +111,7 @@ NOT_VALUES = frozenset(
         "TEMPORAL_WORKER_BUILD_ID",
     }
 )
-"""The chart sets these itself: from the release's namespace, Secrets that `temporal` names, and the image."""
+"""The chart derives these from the release's namespace, the Secrets of `temporal` and the image."""
 _DURATION = r"^\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"
 _GATES = frozenset(gate.variable for gate in FeatureGate)
 _PLAIN: dict[Any, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
@@ -124,11 +122,11 @@ _IN_A_POD: dict[str, Schema] = {
     "TEMPORAL_ADDRESS": {"pattern": "^[^:/]+:[0-9]+$"},
     "HEALTH_PROBE_PORT": {"minimum": 1},
 }
-"""Narrower than the setting: a Service and probes need to know ports, and a mistake is better found before a start."""
+"""Stricter than the settings: a Service and probes need known ports, and errors are found before the worker starts."""
 
 
 def settings_schema() -> Schema:
-    """For `settings` of the values: one property a setting, by its environment variable."""
+    """Schema for `settings` of the values: one property per setting, by environment variable."""
     fields = {name.upper(): field for name, field in Settings.model_fields.items()}
     return {
         "type": "object",
@@ -161,7 +159,7 @@ def _type_schema(name: str, field: FieldInfo) -> Schema:
 
 
 def _bounds_schema(constraints: Iterable[Any]) -> Schema:
-    """Those of annotated-types (`Ge`, `Le`), as keywords of JSON Schema."""
+    """Convert constraints of annotated-types (`Ge`, `Le`) to keywords of JSON Schema."""
     found: Schema = {}
     for constraint in constraints:
         found |= {keyword: getattr(constraint, name) for name, keyword in _BOUNDS.items() if hasattr(constraint, name)}

@@ -1,4 +1,4 @@
-"""For docs/reference/metrics.md: metrics of the SDK that are in use, and metrics of Karpenter that are absent."""
+"""For docs/reference/metrics.md: useful metrics of the SDK, and metrics of Karpenter without an equivalent."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ TEMPORALS: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     ("temporal_worker_task_slots_available", "gauge", "free slots, by kind of worker"),
 )
-"""Of the SDK's metrics those that the dashboard and the runbooks use."""
+"""SDK metrics that the dashboard and the runbooks use."""
 
 KARPENTER_ONLY: Final = (
     "nodeclaims_unhealthy_disrupted_total: see `NodeClaim` events `Unhealthy`",
@@ -44,4 +44,4 @@ KARPENTER_ONLY: Final = (
     "cloudprovider_duration_seconds, cloudprovider_errors_total, cloudprovider_batcher_*: use `tenure_aws_*`",
     "build_info, operator_*, client_go_*, controller_runtime_*, aws_sdk_go_*",
 )
-"""Karpenter's metrics (without `karpenter_`) that there are none of here, and what to use."""
+"""Karpenter's metrics (without the prefix `karpenter_`) that Tenure lacks, with the alternative."""

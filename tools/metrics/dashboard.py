@@ -1,6 +1,6 @@
-"""The Grafana dashboard, deploy/dashboards/tenure.json: rows of panels, each with its queries and a unit.
+"""The Grafana dashboard, deploy/dashboards/tenure.json: rows of panels with queries and units.
 
-`python -m tools.generate` writes it. Import it in Grafana and choose the Prometheus that reads the workers.
+`python -m tools.generate` writes it. Import it into Grafana and select the Prometheus that scrapes the workers.
 """
 
 import json
@@ -20,7 +20,7 @@ def text() -> str:
 
 
 def build_dashboard() -> dict[str, Any]:
-    """Grafana's classic form of a dashboard, schema version 39: Grafana 10.3 and later take it."""
+    """Grafana's classic dashboard format, schema version 39, for Grafana 10.3 and later."""
     panels: list[dict[str, Any]] = []
     top = 0
     for title, row in ROWS:
@@ -34,7 +34,7 @@ def build_dashboard() -> dict[str, Any]:
     return {
         "title": "Tenure",
         "uid": "tenure",
-        "description": "Nodes and what Tenure does about them. Metrics: docs/reference/metrics.md.",
+        "description": "Nodes managed by Tenure, and its workers. Metrics: docs/reference/metrics.md.",
         "tags": ["kubernetes", "tenure"],
         "schemaVersion": 39,
         "version": 1,

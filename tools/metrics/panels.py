@@ -1,4 +1,4 @@
-"""What the dashboard shows: rows of panels, each with queries and a unit; `dashboard.py` puts it in Grafana's form."""
+"""The rows of panels of the dashboard, with queries and units. `dashboard.py` converts them to Grafana's format."""
 
 from typing import Final, NamedTuple
 
@@ -11,7 +11,7 @@ class Panel(NamedTuple):
     title: str
     about: str
     queries: tuple[tuple[str, str], ...]
-    """PromQL, and what a line is called."""
+    """PromQL and legend of each line."""
     unit: str = "short"
     stacked: bool = False
     stat: bool = False
@@ -32,7 +32,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
         (
             Panel(
                 "Nodes",
-                "NodeClaims that are there.",
+                "Existing NodeClaims.",
                 ((f"sum(max by (phase, nodepool, capacity_type) (tenure_nodeclaims{{{_POOL}}}))", "nodes"),),
                 stat=True,
             ),
@@ -44,7 +44,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Cost per hour",
-                "Of launched instances, at the prices that planning goes by.",
+                "Launched instances, at the prices that the planner uses.",
                 ((f"sum(max by (nodepool) (karpenter_nodepools_cost_total{{{_POOL}}}))", "dollars"),),
                 "currencyUSD",
                 stat=True,
@@ -56,7 +56,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
         (
             Panel(
                 "Nodes by phase",
-                "Where NodeClaims are in their lives.",
+                "NodeClaims in each phase of their lifecycle.",
                 (
                     (
                         f"sum by (phase) (max by (phase, nodepool, capacity_type) (tenure_nodeclaims{{{_POOL}}}))",
@@ -67,7 +67,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Nodes by NodePool",
-                "In every phase.",
+                "NodeClaims in all phases.",
                 (
                     (
                         f"sum by (nodepool) (max by (phase, nodepool, capacity_type) (tenure_nodeclaims{{{_POOL}}}))",
@@ -78,7 +78,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Cost per hour by NodePool",
-                "US dollars.",
+                "US dollars per hour.",
                 ((f"max by (nodepool) (karpenter_nodepools_cost_total{{{_POOL}}})", "{{nodepool}}"),),
                 "currencyUSD",
                 stacked=True,
@@ -89,8 +89,8 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 ((f"max by (phase, nodepool) (tenure_nodeclaims_overdue{{{_POOL}}})", "{{phase}} {{nodepool}}"),),
             ),
             Panel(
-                "Launches and ends",
-                "Nodes launched, and NodeClaims that are over, per minute.",
+                "Launches and terminations",
+                "Launched and terminated nodes per minute.",
                 (
                     (
                         f"60 * {_rate_query('tenure_startup_duration_seconds_count', 'nodepool', _LAUNCH)}",
@@ -98,13 +98,13 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                     ),
                     (
                         f"60 * {_rate_query('karpenter_nodeclaims_terminated_total', 'nodepool', _POOL)}",
-                        "{{nodepool}} over",
+                        "{{nodepool}} terminated",
                     ),
                 ),
             ),
             Panel(
                 "Launch failures",
-                "Errors in CreateFleet's answers, per minute, by EC2's code.",
+                "Errors of CreateFleet per minute, by EC2 error code.",
                 (
                     (
                         f"60 * {_rate_query(_LAUNCH_FAILURES, 'reason, capacity_type')}",
@@ -114,23 +114,23 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Time per phase, 95th percentile",
-                "Launch counts from the NodeClaim's birth.",
+                "Launch starts at the creation of the NodeClaim.",
                 ((_p95_query("tenure_startup_duration_seconds", "phase", _POOL), "{{phase}}"),),
                 "s",
             ),
             Panel(
                 "Pods without a node",
-                "That the last plan found no node for.",
+                "Pods that the last plan could not schedule.",
                 (("max(karpenter_scheduler_unschedulable_pods_count)", "pods"),),
             ),
             Panel(
                 "Pods not bound to their node",
-                "That has room, and kube-scheduler does not bind them. Runbook: docs/runbooks/pods-not-bound.md.",
+                "Pods that kube-scheduler does not bind to a node with capacity. Runbook: docs/runbooks/pods-not-bound.md.",
                 ((f"max by (nodepool) (tenure_pods_not_bound{{{_POOL}}})", "{{nodepool}}"),),
             ),
             Panel(
-                "Deadlines that passed",
-                "Per hour.",
+                "Missed deadlines",
+                "Missed deadlines per hour, by phase.",
                 ((f"3600 * {_rate_query('tenure_overdue_total', 'phase', _POOL)}", "{{phase}}"),),
             ),
         ),
@@ -140,7 +140,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
         (
             Panel(
                 "Decisions",
-                "Commands and empty nodes, per hour.",
+                "Disruption commands and deleted empty nodes per hour.",
                 (
                     (
                         "3600 * "
@@ -152,24 +152,28 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 ),
             ),
             Panel(
-                "How commands end",
-                "Per hour.",
+                "Command outcomes",
+                "Finished disruption commands per hour, by outcome.",
                 ((f"3600 * {_rate_query('tenure_disruption_commands_total', 'ending')}", "{{ending}}"),),
             ),
-            Panel("Paused", "By kind: `tenure resume`.", (("max by (kind) (tenure_pauses)", "{{kind}}"),)),
             Panel(
-                "Drains that wait",
+                "Paused",
+                "Paused objects by kind. `tenure resume` ends a pause.",
+                (("max by (kind) (tenure_pauses)", "{{kind}}"),),
+            ),
+            Panel(
+                "Blocked drains",
                 "Runbook: docs/runbooks/drain-blocked.md.",
                 ((f"max by (nodepool) (tenure_nodeclaims_drain_waiting{{{_POOL}}})", "{{nodepool}}"),),
             ),
             Panel(
                 "Evictions",
-                "Asked for per second, by the answer: 429 is a budget.",
+                "Eviction requests per second, by status code. 429: blocked by a PodDisruptionBudget.",
                 ((_rate_query("karpenter_pods_eviction_requests_total", "code"), "{{code}}"),),
             ),
             Panel(
-                "What budgets leave",
-                "Nodes that may go now.",
+                "Allowed disruptions",
+                "Nodes that budgets allow to disrupt now.",
                 (
                     (
                         f"max by (nodepool, reason) (karpenter_nodepools_allowed_disruptions{{{_POOL}}})",
@@ -178,29 +182,29 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 ),
             ),
             Panel(
-                "What AWS says",
-                "Events of nodes, per hour.",
+                "AWS events",
+                "AWS events of nodes per hour.",
                 ((f"3600 * {_rate_query('tenure_aws_events_total', 'kind', _POOL)}", "{{kind}}"),),
             ),
             Panel(
-                "Age of what AWS says when it is handled",
-                "95th percentile; two minutes is all the notice of a spot interruption.",
+                "Age of AWS events when handled",
+                "95th percentile. A spot interruption gives two minutes of notice.",
                 ((_p95_query("karpenter_interruption_message_queue_duration_seconds", ""), "95 %"),),
                 "s",
             ),
             Panel(
                 "Hooks",
-                "Outcomes per hour.",
+                "Hook outcomes per hour.",
                 ((f"3600 * {_rate_query('tenure_hooks_total', 'point, outcome', _POOL)}", "{{point}} {{outcome}}"),),
             ),
         ),
     ),
     (
-        "The workers",
+        "Workers",
         (
             Panel(
-                "Time of plans and passes",
-                "95th percentile: plans for pending pods, passes of disruption.",
+                "Duration of plans and disruption passes",
+                "95th percentile of plans for pending pods and of disruption passes.",
                 (
                     (_p95_query("karpenter_scheduler_scheduling_duration_seconds", ""), "plan"),
                     (_p95_query("tenure_disruption_pass_duration_seconds", ""), "pass"),
@@ -209,32 +213,32 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Workflow tasks, 95th percentile",
-                "Waiting for a worker, and computing; two seconds is the limit.",
+                "Wait for a worker, and execution. The limit of an execution is two seconds.",
                 (
-                    (_p95_query("temporal_workflow_task_schedule_to_start_latency", ""), "waiting"),
-                    (_p95_query("temporal_workflow_task_execution_latency", ""), "computing"),
+                    (_p95_query("temporal_workflow_task_schedule_to_start_latency", ""), "schedule to start"),
+                    (_p95_query("temporal_workflow_task_execution_latency", ""), "execution"),
                 ),
                 "s",
             ),
             Panel(
-                "Failed tries of activities",
-                "Per minute; most are retried. A task that fails is a bug.",
+                "Failed activity attempts",
+                "Per minute; most are retried. A failed workflow task is a bug.",
                 (
                     (f"60 * {_rate_query('temporal_activity_execution_failed', 'activity_type')}", "{{activity_type}}"),
                     (
                         f"60 * {_rate_query('temporal_workflow_task_execution_failed', 'workflow_type')}",
-                        "{{workflow_type}}: task",
+                        "{{workflow_type}}: workflow task",
                     ),
                 ),
             ),
             Panel(
                 "AWS calls",
-                "Per second.",
+                "Calls per second, by operation.",
                 ((_rate_query("tenure_aws_call_wait_seconds_count", "operation"), "{{operation}}"),),
             ),
             Panel(
-                "Waiting for a turn, 95th percentile",
-                "At AWS by operation, and at the API server.",
+                "Client-side rate limiting, 95th percentile",
+                "Wait before calls to AWS, by operation, and to the API server.",
                 (
                     (_p95_query("tenure_aws_call_wait_seconds", "operation"), "{{operation}}"),
                     (_p95_query("tenure_kubernetes_call_wait_seconds", ""), "Kubernetes"),
@@ -243,7 +247,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Throttled by AWS",
-                "Per minute.",
+                "Throttled calls per minute, by operation.",
                 ((f"60 * {_rate_query('tenure_aws_throttled_total', 'operation')}", "{{operation}}"),),
             ),
         ),

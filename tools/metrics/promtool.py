@@ -1,7 +1,7 @@
-"""promtool, which checks and tests Prometheus' rules: on the PATH, in the cache, or built from its Go module.
+"""promtool, which checks and tests Prometheus rules: from the PATH, from the cache, or built from its Go module.
 
-`python -m tools.metrics.promtool` builds it, in about three minutes on two cores; tests that need it are skipped
-without it.
+`python -m tools.metrics.promtool` builds it in about three minutes on two cores. Without it, tests that need it are
+skipped.
 """
 
 import os
@@ -18,18 +18,18 @@ from tenure.sandbox.controlplane.versions import cache_folder, install_file
 from tenure.sandbox.errors import BuildFailed
 
 VERSION: Final = "0.316.0"
-"""Of the Go module; Prometheus 3.16."""
+"""Version of the Go module, for Prometheus 3.16."""
 _PACKAGE: Final = f"github.com/prometheus/prometheus/cmd/promtool@v{VERSION}"
 
 
 def find_promtool() -> Path | None:
-    """Where it is, if it is anywhere."""
+    """From the PATH, else from the cache."""
     named = shutil.which("promtool")
     return Path(named) if named else _cached_path() if os.access(_cached_path(), os.X_OK) else None
 
 
 def build() -> None:
-    """Into the cache. Raises BuildFailed. Service discovery, most of what it would compile, is left out."""
+    """Build into the cache. Raises `BuildFailed`. Service discovery, most of the code, is excluded."""
     _cached_path().parent.mkdir(parents=True, exist_ok=True)
     with progress() as report, tempfile.TemporaryDirectory(dir=_cached_path().parent, prefix=".promtool-") as folder:
         compiler = ensure_golang(report)
@@ -51,7 +51,7 @@ def main() -> int:
         if find_promtool() is None:
             build()
     except BuildFailed as failed:
-        print(f"{failed}\nPrometheus' rules are not tested.", file=sys.stderr)
+        print(f"{failed}\nPrometheus rules are not tested.", file=sys.stderr)
         return 1
     return 0
 

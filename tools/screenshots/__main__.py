@@ -1,6 +1,6 @@
-"""`python -m tools.screenshots`: take the pictures of Temporal's UI that docs/temporal-ui.md shows.
+"""`python -m tools.screenshots`: take the screenshots of Temporal's UI for docs/temporal-ui.md.
 
-The clock of the pictures is this machine's, so each taking is another set of files; what they show is the same.
+They show the time of this machine, so each run writes different files with the same content otherwise.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from workflows import ids
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "pictures"
 COLUMNS: Final = ("Status", "Workflow ID", "TenurePhase", "TenureBlockedBy")
 PAGE, DIALOG = "#content", "dialog[open]"
-"""By CSS: the page without its menu and its head, and the open dialog."""
+"""CSS selectors: the page without menu and header, and the open dialog."""
 SETTLES: Final = 1.0
-"""Seconds that menus and dialogs take to unfold."""
+"""Seconds until menus and dialogs are fully open."""
 WIDTH: Final = 1280
 LARGEST: Final = 150_000
-"""Bytes of a picture."""
+"""Maximum bytes of a screenshot."""
 PAUSE: Final = {"by": "ann@example.com", "reason": "training run 812", "until": "2030-06-01T18:00:00Z"}
 app = benchmark_app()
 
@@ -40,14 +40,14 @@ class Album:
         self._base = f"{session.sandbox.temporal_ui}/namespaces/{session.sandbox.plan.namespace}/workflows"
 
     async def capture_node(self, name: str, nodeclaim: NodeClaimSummary, *texts: str, height: int) -> None:
-        """The details of a node's workflow."""
+        """Capture the details of a NodeClaim workflow."""
         await self._browser.size(WIDTH, height)
         await self._browser.open(f"{await self._run_url(nodeclaim.workflow_id)}/user-metadata")
         await self._browser.wait_for_text("Current Details", "Phase history", *texts)
         await self._capture(name)
 
     async def capture_view(self, name: str, what: str, *texts: str, height: int) -> None:
-        """A saved view: the query of that name in the documents, with the columns that tell most."""
+        """Capture a saved view with the documented query of that name."""
         query = dict(QUERIES)[what]
         namespace = self._session.sandbox.plan.namespace
         columns = [{"label": one, "pinned": number < 2} for number, one in enumerate(COLUMNS)]
@@ -60,7 +60,7 @@ class Album:
         await self._capture(name)
 
     async def capture_pause(self, listed: str, filled: str, pool: str, *, height: int) -> None:
-        """The updates of a NodePool with what they are for; then one is sent, and taken."""
+        """Capture the list of updates of a NodePool, then a filled-in pause, which is sent."""
         browser, workflow_id = self._browser, ids.nodepool(scene.CLUSTER, pool)
         await browser.size(WIDTH, height)
         await browser.open(f"{await self._run_url(workflow_id)}/user-metadata")
@@ -80,10 +80,10 @@ class Album:
         async def why_not_paused() -> str:
             return "" if await handle.query("pauses", result_type=list[str]) else f"NodePool {pool} is not paused"
 
-        await self._session.wait_until_resolved(why_not_paused, what="the pause that was sent by the UI", seconds=30)
+        await self._session.wait_until_resolved(why_not_paused, what="the pause sent from the UI", seconds=30)
 
     async def _run_url(self, workflow_id: str) -> str:
-        """The page of its run that is open."""
+        """The URL of the current run."""
         found = await self._session.temporal.get_workflow_handle(workflow_id).describe()
         return f"{self._base}/{quote(workflow_id, safe='')}/{found.run_id}"
 
@@ -92,7 +92,9 @@ class Album:
         file, box = self._folder / f"{name}.png", await self._browser.bounding_box(css)
         picture = await self._browser.capture_screenshot(**box)
         if len(picture) > LARGEST:
-            raise CommandFailed(f"{file}: {len(picture)} bytes, which is more than {LARGEST}; take less of the page")
+            raise CommandFailed(
+                f"{file}: {len(picture)} bytes, at most {LARGEST} are allowed; capture less of the page"
+            )
         await asyncio.to_thread(file.write_bytes, picture)
         typer.echo(f"{file.name}: {len(picture) // 1000} kB")
 
@@ -119,8 +121,8 @@ async def capture_all(sandbox: Sandbox, program: str, folder: Path) -> None:
 
 @app.command()
 def pictures(
-    chromium: Annotated[str, typer.Option(envvar="CHROMIUM", help="Its program, where it is not found by name.")] = "",
-    folder: Annotated[Path, typer.Option(help="Where they are written.")] = FOLDER,
+    chromium: Annotated[str, typer.Option(envvar="CHROMIUM", help="Path of Chromium, if it is not on the PATH.")] = "",
+    folder: Annotated[Path, typer.Option(help="Output folder.")] = FOLDER,
 ) -> None:
     """Take the screenshots of the Temporal UI."""
     try:

@@ -1,4 +1,4 @@
-"""Headless Chromium, told by its DevTools protocol what to open, to press and to photograph.
+"""Headless Chromium, controlled through its DevTools protocol.
 
 https://chromedevtools.github.io/devtools-protocol/
 """
@@ -19,38 +19,38 @@ import aiohttp
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
 TO_INSTALL: Final = (
-    "no Chromium is here: install one (Debian: `apt-get install chromium`; Fedora: `dnf install chromium`; "
-    "macOS: `brew install chromium`), or name its program as CHROMIUM=/path/to/chrome"
+    "Chromium not found: install it (Debian: `apt-get install chromium`; Fedora: `dnf install chromium`; "
+    "macOS: `brew install chromium`), or set CHROMIUM=/path/to/chrome"
 )
 FLAGS: Final = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-lcd-text")
-"""Without its own sandbox, since it may be run as root in a container; it opens pages of this machine alone."""
+"""Without Chromium's sandbox, because it may run as root in a container. It only opens pages of this machine."""
 POLL_INTERVAL_SECONDS: Final = 0.1
 TEXT: Final = (
     "[document, ...[...document.querySelectorAll('iframe')].map(one => one.contentDocument)]"
     ".map(one => one?.body?.innerText ?? '').join(' ')"
 )
-"""All that is to be read, also in frames of the same site, in which Temporal's UI shows Markdown."""
+"""Visible text, also in frames of the same site, in which Temporal's UI renders Markdown."""
 PRESSABLE: Final = "button, a, [role=menuitem], [role=option]"
 
 
 class NoBrowser(Exception):
-    """The message says what to install."""
+    """The message has the installation command."""
 
 
 class BrowserFault(Exception):
-    """A page that did not come to what it was waited for, or a script that failed."""
+    """A page did not reach the expected state, or a script failed."""
 
 
 def find_chromium(named: str = "") -> str:
-    """Its program. Raises `NoBrowser`."""
+    """Path of the executable. Raises `NoBrowser`."""
     found = shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
-        raise NoBrowser(f"CHROMIUM={named}: there is no such program" if named else TO_INSTALL)
+        raise NoBrowser(f"CHROMIUM={named}: no such executable" if named else TO_INSTALL)
     return found
 
 
 class Browser:
-    """An async context manager: one page, without anything remembered from before."""
+    """An async context manager: one page with a fresh profile."""
 
     def __init__(self, program: str) -> None:
         self._program = program
@@ -100,7 +100,7 @@ class Browser:
                 return result
 
     async def size(self, width: int, height: int) -> None:
-        """Of the page, in CSS pixels."""
+        """Set the size of the page in CSS pixels."""
         await self._send_command(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
         )
@@ -109,7 +109,7 @@ class Browser:
         await self._send_command("Page.navigate", url=url)
 
     async def run(self, script: str) -> Any:
-        """What the expression comes to; promises are waited for."""
+        """The value of the expression; promises are awaited."""
         response = await self._send_command(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
@@ -118,23 +118,25 @@ class Browser:
         return response["result"].get("value")
 
     async def wait_for(self, script: str, seconds: float = 30.0) -> Any:
-        """Until the expression is true. Raises `BrowserFault` with what the page shows instead."""
+        """Wait until the expression is true. Raises `BrowserFault` with the text of the page."""
         try:
             async with asyncio.timeout(seconds):
-                while not (found := await self.run(script)):  # noqa: ASYNC110 - nothing tells of it
+                while not (found := await self.run(script)):  # noqa: ASYNC110 - no event to wait for
                     await asyncio.sleep(POLL_INTERVAL_SECONDS)
                 return found
         except TimeoutError:
             text = await self.run(TEXT)
-            raise BrowserFault(f"{script[:120]}: not so after {seconds:g} s; the page says: {text[-600:]}") from None
+            raise BrowserFault(
+                f"{script[:120]}: not true within {seconds:g} s; the page shows: {text[-600:]}"
+            ) from None
 
     async def wait_for_text(self, *texts: str, seconds: float = 30.0) -> None:
-        """Until the page shows each of them."""
+        """Wait until the page shows all texts."""
         for text in texts:
             await self.wait_for(f"{TEXT}.includes({json.dumps(text)})", seconds)
 
     async def click(self, text: str = "", *, within: str = PRESSABLE, seconds: float = 30.0) -> None:
-        """The first that is visible of those that the CSS selector chooses, and of that text in its first line."""
+        """Click the first visible element that matches the CSS selector and whose first line is `text`."""
         label = json.dumps(text)
         await self.wait_for(
             f"(() => {{ const one = [...document.querySelectorAll({json.dumps(within)})].find(each =>"
@@ -145,18 +147,18 @@ class Browser:
         )
 
     async def write(self, text: str, *, into: str) -> None:
-        """As if typed, into what the CSS selector chooses."""
+        """Type into the element that matches the CSS selector."""
         await self.wait_for(
             f"(() => {{ const one = document.querySelector({json.dumps(into)}); one?.focus(); return !!one; }})()"
         )
         await self._send_command("Input.insertText", text=text)
 
     async def store_local(self, name: str, value: Any) -> None:
-        """In the storage of the page's site, before it is opened again."""
+        """Set an item in the local storage of the site; it takes effect when a page is opened again."""
         await self.run(f"localStorage.setItem({json.dumps(name)}, {json.dumps(json.dumps(value))})")
 
     async def bounding_box(self, css: str) -> dict[str, float]:
-        """Where it is on the page, as `capture_screenshot` takes it."""
+        """Position and size of an element, for `capture_screenshot`."""
         found: dict[str, float] = await self.run(
             f"(() => {{ const {{x, y, width, height}} = document.querySelector({json.dumps(css)})"
             ".getBoundingClientRect(); return {x, y, width, height}; })()"
@@ -164,7 +166,7 @@ class Browser:
         return found
 
     async def capture_screenshot(self, *, x: float, y: float, width: float, height: float) -> bytes:
-        """A PNG of that part of the page, once its fonts are there and it has come to rest."""
+        """A PNG of that part of the page, after its fonts are loaded."""
         await self.run("document.fonts.ready.then(() => true)")
         clip = {"x": x, "y": y, "width": width, "height": height, "scale": 1}
         response = await self._send_command("Page.captureScreenshot", format="png", clip=clip)
@@ -172,12 +174,12 @@ class Browser:
 
 
 async def _wait_for_port(file: Path, process: asyncio.subprocess.Process, seconds: float = 30.0) -> int:
-    """That Chromium listens on, as it writes it down. Raises `BrowserFault`."""
+    """The port that Chromium writes to `file`. Raises `BrowserFault`."""
     try:
         async with asyncio.timeout(seconds):
             while not (file.exists() and (lines := file.read_text().splitlines())):  # noqa: ASYNC240 - local, tiny
                 if process.returncode is not None:
-                    raise BrowserFault(f"Chromium ended at its start with code {process.returncode}")
+                    raise BrowserFault(f"Chromium exited at startup with code {process.returncode}")
                 await asyncio.sleep(POLL_INTERVAL_SECONDS)
             return int(lines[0])
     except TimeoutError:
@@ -185,7 +187,7 @@ async def _wait_for_port(file: Path, process: asyncio.subprocess.Process, second
 
 
 async def _terminate(process: asyncio.subprocess.Process) -> None:
-    """With all processes that it made."""
+    """Also ends its child processes."""
     if process.returncode is None:
         os.killpg(process.pid, signal.SIGTERM)
         try:

@@ -1,4 +1,4 @@
-"""Nodes in telling states: one is ready, one waits for a startup taint, one's drain is held and overdue."""
+"""Three nodes for the screenshots: one Ready, one with a startup taint, one whose blocked drain is overdue."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +24,11 @@ MANIFESTS: Final = (
 )
 DEPLOYMENT: Final = "shop"
 TAINT: Final = "example.com/network-agent"
-ACT_TIMEOUT_SECONDS: Final = 240.0
-"""Seconds for an act."""
+STEP_TIMEOUT_SECONDS: Final = 240.0
 
 
 def plan() -> Plan:
-    """The cluster's name is the one that `examples/` select subnets and groups by."""
+    """`examples/` select subnets and security groups by this cluster name."""
     return Plan(
         cluster_name=CLUSTER,
         manifests=(CRDS, RBAC),
@@ -46,15 +45,17 @@ class Nodes:
 
 
 async def prepare_nodes(session: SandboxSession) -> Nodes:
-    """Brought to where the pictures are taken. Raises `CommandFailed` when it does not come to that."""
+    """Bring nodes to these states. Raises `CommandFailed` if they do not reach them."""
     await session.apply(*MANIFESTS)
-    view = await session.wait_until(_is_prepared, what="two nodes Ready, and one held up", seconds=ACT_TIMEOUT_SECONDS)
+    view = await session.wait_until(
+        _is_prepared, what="two nodes Ready, and one with a startup taint", seconds=STEP_TIMEOUT_SECONDS
+    )
     first = min((one for one in view.nodeclaims if one.phase == Phase.READY.value), key=lambda one: one.name)
     await session.delete(NODE_CLAIMS.path(first.name))
     view = await session.wait_until(
         lambda now: any(one.overdue and one.name == first.name for one in now.nodeclaims),
         what=f"the drain of {first.name} overdue",
-        seconds=ACT_TIMEOUT_SECONDS,
+        seconds=STEP_TIMEOUT_SECONDS,
     )
     by_phase = {one.phase: one for one in view.nodeclaims}
     return Nodes(
@@ -70,8 +71,7 @@ def _is_prepared(view: ClusterView) -> bool:
 
 
 async def count_query_matches(session: SandboxSession) -> dict[str, int]:
-    """How many workflows each query of the documents finds. Raises `CommandFailed` for one that Temporal does not
-    take."""
+    """Number of workflows that match each documented query. Raises `CommandFailed` if Temporal rejects a query."""
     found = {}
     for what, query in QUERIES:
         try:

@@ -17,14 +17,14 @@ UNFIXED = {**SECURE, "name": "yarl", "vulns": [{"id": "GHSA-1", "fix_versions": 
 def test_each_vulnerability_is_listed_with_its_fix() -> None:
     assert audit.evaluate_report({"dependencies": [SECURE, VULNERABLE, SKIPPED, UNFIXED]}) == (
         True,
-        "aiohttp 1.40: PYSEC-2026-1; lock 3.14.6 or 3.15.0\nyarl 1.40: GHSA-1; no version mends it yet",
+        "aiohttp 1.40: PYSEC-2026-1; lock 3.14.6 or 3.15.0\nyarl 1.40: GHSA-1; no fixed version yet",
     )
 
 
 def test_skipped_package_is_reported_as_not_audited() -> None:
-    assert audit.evaluate_report({"dependencies": [SECURE]}) == (False, "1 packages without a known weakness")
-    assert audit.evaluate_report({"dependencies": [SECURE, SKIPPED]})[1].endswith(
-        "1 not audited: the index has no advisories of them"
+    assert audit.evaluate_report({"dependencies": [WELL]}) == (False, "1 packages without a known vulnerability")
+    assert audit.evaluate_report({"dependencies": [WELL, SKIPPED]})[1].endswith(
+        "1 not audited: the index has no advisories for them"
     )
 
 
@@ -33,7 +33,7 @@ def test_skipped_package_is_reported_as_not_audited() -> None:
     [
         (f"echo '{json.dumps({'dependencies': [VULNERABLE]})}'; exit 1", 1, "PYSEC-2026-1"),
         ("echo 'ConnectionError: no route' >&2; exit 1", 0, "not audited: ConnectionError: no route"),
-        ("sleep 30", 0, "not audited: the index did not answer"),
+        ("sleep 30", 0, "not audited: the index did not respond"),
     ],
     ids=["vulnerable", "connection error", "timeout"],
 )
