@@ -1,4 +1,4 @@
-"""Files that ship with the worker, read from this folder: its IAM policies, its RBAC, and the stack of its queue."""
+"""Files of this folder that ship with the worker: IAM policies, RBAC, CRDs, and the stack of its queue."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -10,18 +10,18 @@ import yaml
 HERE = Path(__file__).parent
 RBAC = HERE / "rbac"
 OPTIONAL_RBAC = {file.stem.replace("-", "_"): file for file in sorted((RBAC / "optional").glob("*.yaml"))}
-"""Rights that one setting of the worker needs, by the setting's name; `RBAC` itself does not grant them."""
+"""Permissions that only one setting of the worker needs, by its name. `RBAC` does not grant them."""
 EVENTS_STACK = HERE / "cloudformation" / "events.yaml"
 IAM_FILES = tuple(sorted((HERE / "iam").glob("*.json")))
 
 
 def policy_statements(values: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The statements of all policies in `iam/`, with their `${...}` placeholders filled from `values`."""
+    """The statements of all policies in `iam/`, with `${...}` placeholders replaced by `values`."""
     return [statement for file in IAM_FILES for statement in render(file.read_text(), values)["Statement"]]
 
 
 def render(policy: str, values: Mapping[str, str]) -> dict[str, Any]:
-    """A policy document, with the placeholders that have a value filled."""
+    """A policy document; placeholders without a value are kept."""
     for name, value in values.items():
         policy = policy.replace(f"${{{name}}}", value)
     rendered: dict[str, Any] = json.loads(policy)
@@ -29,7 +29,7 @@ def render(policy: str, values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def rbac_documents(settings: Collection[str] = ()) -> list[dict[str, Any]]:
-    """`settings`: those of `OPTIONAL_RBAC` that are on."""
+    """`settings`: names of `OPTIONAL_RBAC` that are on."""
     files = [*sorted(RBAC.glob("*.yaml")), *(OPTIONAL_RBAC[name] for name in settings)]
     return [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
 
@@ -40,6 +40,6 @@ def crd_files() -> tuple[Path, ...]:
 
 
 def service_account() -> tuple[str, str]:
-    """Namespace and name of the worker's. Raises ValueError when there is not exactly one."""
+    """Namespace and name of the worker's ServiceAccount. Raises ValueError if there is not exactly one."""
     (found,) = [one["metadata"] for one in rbac_documents() if one["kind"] == "ServiceAccount"]
     return found["namespace"], found["name"]

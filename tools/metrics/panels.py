@@ -125,7 +125,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Pods not bound to their node",
-                "Pods that kube-scheduler does not bind to a node with capacity. Runbook: docs/runbooks/pods-not-bound.md.",
+                "Pods that kube-scheduler does not bind to their node. Runbook: docs/runbooks/pods-not-bound.md.",
                 ((f"max by (nodepool) (tenure_pods_not_bound{{{_POOL}}})", "{{nodepool}}"),),
             ),
             Panel(

@@ -290,7 +290,7 @@ REJECTED_VALUES = [
     (["--set", "settings.HEALTH_PROBE_PORT=0"], "/settings/HEALTH_PROBE_PORT': minimum: got 0, want 1"),
     (
         ["--set", "settings.METRICS_PORT=0,metrics.service.enabled=true"],
-        "METRICS_PORT: 0 serves no metrics, and values",
+        "METRICS_PORT: 0 disables the metrics",
     ),
     (["--set", "settings.FEATURE_GATES.NodeRepare=true"], "additional properties 'NodeRepare' not allowed"),
     (["--set", "settings.TEMPORAL_API_KEY=secret"], "additional properties 'TEMPORAL_API_KEY' not allowed"),

@@ -45,11 +45,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- dig "METRICS_PORT" 8080 .Values.settings | int }}
 {{- end }}
 
-{{- /* Not empty where a value asks for the metrics. */}}
+{{- /* Not empty if a value requests the metrics port. */}}
 {{- define "tenure.metricsExposed" -}}
 {{- if or .Values.metrics.service.enabled .Values.metrics.serviceMonitor.enabled .Values.networkPolicy.metricsFrom }}
 {{- if eq (include "tenure.metricsPort" .) "0" }}
-{{- fail "settings.METRICS_PORT: 0 serves no metrics, and values ask for them; write a port such as 8080, or leave out metrics.service.enabled, metrics.serviceMonitor.enabled and networkPolicy.metricsFrom" }}
+{{- fail "settings.METRICS_PORT: 0 disables the metrics that other values request; set a port such as 8080, or unset metrics.service.enabled, metrics.serviceMonitor.enabled and networkPolicy.metricsFrom" }}
 {{- end }}
 true
 {{- end }}
@@ -59,7 +59,7 @@ true
 {{- .Values.settings.HEALTH_PROBE_PORT | default 8081 | int }}
 {{- end }}
 
-{{- /* A setting as its environment variable writes it: whole numbers without an exponent, maps as Name=bool,... */}}
+{{- /* A setting in the format of its environment variable: whole numbers without an exponent, maps as Name=bool,... */}}
 {{- define "tenure.setting" -}}
 {{- if kindIs "map" . }}
 {{- $parts := list }}
