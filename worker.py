@@ -1,7 +1,7 @@
-"""The worker: entry point and composition root. Settings, clients, adapters, activities, the Temporal worker.
+"""Entry point and composition root of the worker: settings, clients, adapters, activities and Temporal workers.
 
-Any number of replicas may run; one of them hosts the watch. It starts with the singletons in place, stops on SIGTERM
-or for new certificates after running tasks have ended, and answers an invalid setting with one line and exit code 2.
+Any number of replicas may run; one of them hosts the watch. On SIGTERM, or to use new certificates, the worker finishes
+running tasks before it exits. An invalid setting is a one-line error with exit code 2.
 """
 
 import asyncio
@@ -64,18 +64,20 @@ from workflows.visibility import WorkflowNames
 log = structlog.get_logger("worker")
 
 PLANNING = 40
-"""Activities of the plan queue at once: those that wait for the planner must keep no plan from being taken on, which is
-before all of them in its turn. More than commands are carried out together (`tenure/policy/disruption/commands.py`)."""
+"""Concurrent activities of the plan queue, more than concurrent disruption commands
+(`tenure/policy/disruption/commands.py`). Activities that wait for the planner must not keep a plan from starting, which
+takes precedence over them."""
 WORKFLOW_TASKS = 8
-"""At once: workflow code holds the interpreter, and many replays together would trip the two-second limit."""
+"""Concurrent workflow tasks. Workflow code holds the GIL: many concurrent replays would exceed the two-second limit."""
 CACHED_WORKFLOWS = 2000
 STICKY = timedelta(seconds=15)
-"""For which a workflow's next task waits for the worker that has it in its cache; Temporal's default is 10 s. In a
-storm of 500 nodes tasks wait for longer than that, and one that is taken from there is replayed from its beginning."""
+"""How long a workflow task waits for the worker that has the workflow in its cache; Temporal's default is 10 s. When
+500 nodes change at once, tasks wait longer than that. Another worker would have to replay the history from its start.
+"""
 HEARTBEAT_AT_LEAST = timedelta(seconds=2)
-"""Without it the SDK holds heartbeats back for 4 s of a time-out of 5 s, and a slow server fails the watch over."""
+"""By default the SDK sends a heartbeat every 4 s for a timeout of 5 s, so a slow server would fail the watch over."""
 DRAINS = 20
-"""For each slot of other activities: drains mostly sleep, and those that a budget holds must not delay others."""
+"""Drain slots per activity slot. Drains mostly sleep, and drains that a budget blocks must not delay others."""
 GRACE = timedelta(seconds=20)
 
 
@@ -100,7 +102,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 async def run(settings: Settings) -> None:
-    """Until SIGTERM or SIGINT. SettingsError or BadInput where the world that the settings name does not answer."""
+    """Run until SIGTERM or SIGINT. Raises SettingsError or BadInput if a configured service does not respond."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -112,12 +114,12 @@ async def run(settings: Settings) -> None:
         raise SettingsError(
             f"HEALTH_PROBE_PORT={settings.health_probe_port}: {error.strerror}; choose a free port"
         ) from error
-    way = temporal_security(settings)
-    renewal = CertificateWatcher(way, stop)
+    security = temporal_security(settings)
+    certificates = CertificateWatcher(security, stop)
     temporal = await temporal_service.connect(
         settings.temporal_address,
         namespace=settings.temporal_namespace,
-        security=way,
+        security=security,
         metrics_port=settings.metrics_port,
     )
     meter = meter_of(temporal)
@@ -129,17 +131,17 @@ async def run(settings: Settings) -> None:
     )
     dns = await dns_address(cluster.client)
     cloud = build_aws_adapters(aws_settings(settings, cluster_dns=dns), cluster, meter, endpoints)
-    renewing = asyncio.create_task(renewal.watch(temporal), name="renewal")
+    certificate_watch = asyncio.create_task(certificates.watch(temporal), name="renewal")
     try:
         await gates.check(cluster.client, settings.feature_gates)
         await cloud.zones.check()
-        others = KarpenterLease(cluster.leases, settings.leader_election_name, stop)
+        karpenter_lease = KarpenterLease(cluster.leases, settings.leader_election_name, stop)
         while not stop.is_set():
-            await others.wait_until_released(readiness.wait_for)
+            await karpenter_lease.wait_until_released(readiness.wait_for)
             if not stop.is_set():
-                await serve(settings, temporal, cluster, cloud, endpoints, others, readiness)
+                await serve(settings, temporal, cluster, cloud, endpoints, karpenter_lease, readiness)
     finally:
-        renewing.cancel()
+        certificate_watch.cancel()
         await cluster.close()
         cloud.close()
         await health.close()
@@ -159,7 +161,6 @@ def build_aws_adapters(
 
 
 def temporal_security(settings: Settings) -> Security:
-    """How Temporal is spoken to."""
     return Security(
         tls=settings.temporal_tls,
         api_key=settings.temporal_api_key,
@@ -178,10 +179,10 @@ async def serve(
     cluster: tenure.kube.adapters.build.KubeAdapters,
     cloud: tenure.aws.adapters.AwsAdapters,
     endpoints: Endpoints,
-    others: KarpenterLease,
+    karpenter_lease: KarpenterLease,
     readiness: Readiness,
 ) -> None:
-    """Takes work until this process is stopped, or until another controller is at work in the cluster."""
+    """Run the Temporal workers until this process is stopped, or until Karpenter leads in the cluster."""
     await register_attributes(temporal)
     host = ClusterController(
         settings=host_settings(settings),
@@ -196,12 +197,12 @@ async def serve(
         ),
         endpoints=endpoints,
     )
-    made = build_ports(settings, temporal, cluster, cloud)
+    ports = build_ports(settings, temporal, cluster, cloud)
     events = InterruptionActivities(
         queue=cloud.queue,
         statuses=cloud.statuses,
         nodes=host,
-        ports=made,
+        ports=ports,
         metrics=InterruptionMetrics(meter_of(temporal), queue=settings.interruption_queue),
     )
     name, build = settings.cluster_name, settings.temporal_worker_build_id
@@ -211,7 +212,7 @@ async def serve(
         task_queue=ids.task_queue(name),
         deployment_config=worker_versioning.deployment_config(name, build),
         workflows=WORKFLOWS,
-        activities=[*list_activities(made), PlannerHostActivities(host).watch_cluster],
+        activities=[*list_activities(ports), PlannerHostActivities(host).watch_cluster],
         workflow_runner=OrderedWorkflowRunner(),
         max_cached_workflows=CACHED_WORKFLOWS,
         max_concurrent_workflow_tasks=WORKFLOW_TASKS,
@@ -223,34 +224,33 @@ async def serve(
         graceful_shutdown_timeout=GRACE,
     )
     slots = settings.activity_slots
-    # CreateFleet has slots of its own: however long its calls wait, other activities go on.
+    # CreateFleet has its own slots, so that its waiting calls do not delay other activities.
     launches = activity_worker(
-        temporal, settings, ids.launch_queue(name), list_launch_activities(made), max(4, slots // 4)
+        temporal, settings, ids.launch_queue(name), list_launch_activities(ports), max(4, slots // 4)
     )
-    drains = activity_worker(temporal, settings, ids.drain_queue(name), list_drain_activities(made), DRAINS * slots)
-    reading = asyncio.create_task(read_ahead(cloud.offerings), name="read-ahead")
-    giving_back = asyncio.create_task(process.trim_memory(), name="memory")
-    counted = worker_versioning.watch_replicas(temporal, launches.task_queue, cloud.clients.set_replicas)
+    drains = activity_worker(temporal, settings, ids.drain_queue(name), list_drain_activities(ports), DRAINS * slots)
+    prefetch = asyncio.create_task(read_ahead(cloud.offerings), name="read-ahead")
+    memory_trim = asyncio.create_task(process.trim_memory(), name="memory")
+    replica_watch = worker_versioning.watch_replicas(temporal, launches.task_queue, cloud.clients.set_replicas)
     async with launches, drains, worker:
-        async with counted, worker_versioning.as_current_build(temporal, name, build, readiness.wait_for):
+        async with replica_watch, worker_versioning.as_current_build(temporal, name, build, readiness.wait_for):
             await temporal_service.start_singletons(
                 temporal, name, batch_window(settings), events=settings.interruption_queue
             )
             await start_schedules(temporal, name)
             readiness.wait_for("")
-            log.info("worker runs", cluster=name, temporal=settings.temporal_address)
-            await others.wait_until_acquired()
+            log.info("worker started", cluster=name, temporal=settings.temporal_address)
+            await karpenter_lease.wait_until_acquired()
             readiness.wait_for("stopping")
-            reading.cancel()
-            giving_back.cancel()
-            log.info("worker stops")
-        # All at once: each gives what is under way its time, and leaving the block would be one after the other.
+            prefetch.cancel()
+            memory_trim.cancel()
+            log.info("worker stopping")
+        # Concurrently: each shutdown waits for running activities, and leaving the block would run them in sequence.
         await asyncio.gather(*(one.shutdown() for one in (worker, drains, launches)))
 
 
 async def read_ahead(offerings: Offerings) -> None:
-    """Instance types and prices take the longest of all that a first plan waits for: a worker has them when it becomes
-    the host."""
+    """Load instance types and prices, the slowest inputs of a first plan, before this worker hosts the watch."""
     try:
         await offerings.refresh()
     except Fault as fault:
@@ -263,7 +263,7 @@ def build_ports(
     cluster: tenure.kube.adapters.build.KubeAdapters,
     cloud: tenure.aws.adapters.AwsAdapters,
 ) -> Ports:
-    """Here mypy proves that the adapters fit the ports."""
+    """mypy checks here that the adapters implement the ports."""
     name = settings.cluster_name
     return Ports(
         claims=cluster.claims,
@@ -345,7 +345,7 @@ async def connect_kubernetes(
 
 
 def aws_settings(settings: Settings, *, cluster_dns: str = "") -> AwsSettings:
-    """Also for commands that look at AWS with the worker's eyes."""
+    """Also for CLI commands that call AWS with the worker's settings."""
     return AwsSettings(
         cluster_name=settings.cluster_name,
         region=settings.aws_region,

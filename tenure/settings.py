@@ -316,7 +316,7 @@ def _parse_flags(args: list[str]) -> dict[str, str]:
         flag, separator, value = rest.pop(0).partition("=")
         name = known.get(flag.removeprefix("--"))
         if not flag.startswith("--") or name is None:
-            raise SettingsError(f"flag {flag!r} is not known; --help lists them")
+            raise SettingsError(f"flag {flag!r} is not known; --help lists the flags")
         if not separator:
             if rest and not rest[0].startswith("--"):
                 value = rest.pop(0)
@@ -332,7 +332,7 @@ def _one_line(error: ValidationError) -> str:
     first = error.errors()[0]
     name = str(first["loc"][0]).upper().replace("-", "_") if first["loc"] else "settings"
     if first["type"] == "missing":
-        return f"{name} is not set; write it in the environment or give --{name.lower().replace('_', '-')}"
+        return f"{name} is not set; set it in the environment or pass --{name.lower().replace('_', '-')}"
     return f"{name}={first.get('input')!r}: {first['msg'].removeprefix('Value error, ')}"
 
 
