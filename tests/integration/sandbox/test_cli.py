@@ -44,9 +44,9 @@ async def test_sandbox_up_status_and_down(tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     record = Record.read(tmp_path)
     assert record and f"export AWS_ENDPOINT_URL={record.environment['AWS_ENDPOINT_URL']}" in out
-    code, out, _ = await run_cli("status", where)
+    code, out, _ = await run_cli("status", directory)
     assert code == 0 and "temporal" in out and "EXITED" not in out
-    code, _, err = await run_cli("up", where, "--parts=temporal")
+    code, _, err = await run_cli("up", directory, "--parts=temporal")
     assert (code, err.count("\n")) == (2, 1) and str(tmp_path) in err
     assert (await run_cli("down", directory))[0] == 0
     assert not any(map(is_alive, record.processes.values()))

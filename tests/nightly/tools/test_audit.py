@@ -22,8 +22,8 @@ def test_each_vulnerability_is_listed_with_its_fix() -> None:
 
 
 def test_skipped_package_is_reported_as_not_audited() -> None:
-    assert audit.evaluate_report({"dependencies": [WELL]}) == (False, "1 packages without a known vulnerability")
-    assert audit.evaluate_report({"dependencies": [WELL, SKIPPED]})[1].endswith(
+    assert audit.evaluate_report({"dependencies": [SECURE]}) == (False, "1 packages without a known vulnerability")
+    assert audit.evaluate_report({"dependencies": [SECURE, SKIPPED]})[1].endswith(
         "1 not audited: the index has no advisories for them"
     )
 
