@@ -1,9 +1,9 @@
-"""How long a person waits for `tenure get` and `tenure why`, each with its start as a process.
+"""Latency of `tenure get` and `tenure why`, including the start of the process.
 
     python -m benchmarks.cli_latency [--nodes 1000] [--runs 5] [--json FILE]
 
-Temporal's dev server alone, with one workflow a node that shows what a real one shows. `get` needs no worker. For `why`
-a stand-in answers what the workflow and the planner's host would, so that it is the command that is measured.
+It runs only Temporal's dev server, with one workflow per node that has real search attributes. `get` needs no worker.
+For `why`, a fake worker answers for the workflow and the planner's host, so that only the command is measured.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from workflows.current_details import explain_nodeclaim
 CLUSTER: Final = "asked"
 AT_ONCE: Final = 50
 QUERIED_NODE: Final = 1
-"""The node that a worker answers for; the others would keep it busy."""
+"""The only node on the fake worker's task queue; the others would keep it busy."""
 ZONES: Final = ("us-west-2a", "us-west-2b", "us-west-2c")
 PHASES: Final = (Phase.READY,) * 7 + (Phase.LAUNCH, Phase.INITIALIZATION, Phase.DRAIN)
 app = benchmark_app()
@@ -51,7 +51,7 @@ app = benchmark_app()
 
 @workflow.defn(name="NodeClaim")
 class IdleNodeClaim:
-    """A node that nothing happens to."""
+    """A NodeClaim workflow that only answers queries."""
 
     @workflow.init
     def __init__(self, state: NodeClaimState) -> None:
@@ -68,11 +68,11 @@ class IdleNodeClaim:
 
 @activity.defn(name="preview_disruption")
 async def preview_nothing(request: DisruptionPreviewRequest) -> DisruptionStatus:
-    return DisruptionStatus(messages=(f"{request.name} could go, and nothing would be saved",))
+    return DisruptionStatus(messages=(f"{request.name} is eligible, but its disruption would save nothing",))
 
 
 def state_of(number: int, now: datetime, *, cluster: str = CLUSTER, **more: Any) -> NodeClaimState:
-    """Node after node another pool, zone and phase; every tenth is overdue."""
+    """Pool, zone and phase vary with `number`; every tenth node is overdue."""
     name, since = f"web-{number:05}", now - timedelta(minutes=number % 600)
     phase = PHASES[number % len(PHASES)]
     known = phase is not Phase.LAUNCH
@@ -99,15 +99,15 @@ def state_of(number: int, now: datetime, *, cluster: str = CLUSTER, **more: Any)
         "launched": launched if known else None,
         "history": (
             Step(phase=Phase.LAUNCH, at=since, cause="created"),
-            Step(phase=phase, at=since, cause="it came so"),
+            Step(phase=phase, at=since, cause="generated"),
         ),
     }
     return NodeClaimState(**{**fields, **more})
 
 
 async def start(client: Client, states: Iterable[NodeClaimState], *, queue: str = "no-worker") -> None:
-    """Start a workflow for each state, which shows that state. No worker polls the default `queue`."""
-    turn = asyncio.Semaphore(AT_ONCE)
+    """Start a workflow with the search attributes of each state. No worker polls the default `queue`."""
+    limit = asyncio.Semaphore(AT_ONCE)
 
     async def start_one(state: NodeClaimState) -> None:
         identity = state.identity
@@ -117,7 +117,7 @@ async def start(client: Client, states: Iterable[NodeClaimState], *, queue: str 
             for one in visibility.nodeclaim_attributes(state).values()
             if one.value
         ]
-        async with turn:
+        async with limit:
             await client.start_workflow(
                 "NodeClaim",
                 state,
@@ -130,31 +130,31 @@ async def start(client: Client, states: Iterable[NodeClaimState], *, queue: str 
 
 
 async def wait_until_visible(client: Client, cluster: str, number: int) -> None:
-    """Until visibility knows of all of them."""
+    """Wait until visibility lists `number` workflows."""
     prefix = f"WorkflowId STARTS_WITH '{cluster}/nodeclaim/'"
-    while (await client.count_workflows(prefix)).count < number:  # noqa: ASYNC110 - nothing tells of it
+    while (await client.count_workflows(prefix)).count < number:  # noqa: ASYNC110 - no event to wait for
         await asyncio.sleep(0.2)
 
 
 @dataclass(frozen=True)
 class CommandTime:
-    """One command, as a process of its own. Seconds."""
+    """Seconds of one command in its own process."""
 
     wall: float
     cpu: float
-    """Of the processor: what a busy machine stretches less."""
+    """CPU seconds, which depend less on the load of the machine."""
 
 
 def time_command(address: str, *arguments: str) -> CommandTime:
-    """Raises where it fails."""
-    before, began = _of_children(), time.perf_counter()
+    """Raises CalledProcessError if the command fails."""
+    before, began = _children_cpu_seconds(), time.perf_counter()
     environment = os.environ | {"TEMPORAL_ADDRESS": address, "CLUSTER_NAME": CLUSTER}
     subprocess.run([sys.executable, "-m", "tenure", *arguments], env=environment, check=True, stdout=subprocess.DEVNULL)
-    return CommandTime(time.perf_counter() - began, _of_children() - before)
+    return CommandTime(time.perf_counter() - began, _children_cpu_seconds() - before)
 
 
-def _of_children() -> float:
-    """Processor seconds of child processes that have ended."""
+def _children_cpu_seconds() -> float:
+    """CPU seconds of child processes that have exited."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -193,7 +193,7 @@ def _time_repeatedly(runs: int, address: str, *arguments: str) -> list[CommandTi
 def cli_latency(
     nodes: Annotated[int, typer.Option(min=2)] = 1000,
     runs: Annotated[int, typer.Option(min=1)] = 5,
-    file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
+    file: Annotated[Path | None, typer.Option("--json", help="Also write the results to this file.")] = None,
 ) -> None:
     plan = Plan(parts=("temporal",), manifests=(), cluster_name=CLUSTER)
     took = in_sandbox(plan, lambda sandbox: measure_commands(sandbox.temporal_address, nodes, runs))
@@ -203,7 +203,7 @@ def cli_latency(
         walls, cpu = [one.wall for one in ones], statistics.median(one.cpu for one in ones)
         out.print(
             f"{name:<24} median {statistics.median(walls):.2f} s, best {min(walls):.2f} s, worst {max(walls):.2f} s; "
-            f"of the processor {cpu:.2f} s"
+            f"CPU {cpu:.2f} s"
         )
     if file:
         figures = {name: [asdict(one) for one in ones] for name, ones in took.items()}

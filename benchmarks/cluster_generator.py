@@ -1,4 +1,4 @@
-"""A running cluster to disrupt: nodes of many types, half of them so empty that they could go. Seeded."""
+"""A generated cluster to disrupt: nodes of many types, half of them nearly empty. Deterministic by seed."""
 
 import random
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class Cluster:
     nodes: dict[str, NodeFact]
     claims: dict[str, NodeClaimFact]
     pods: dict[str, list[PodFact]]
-    """By node."""
+    """Pods by node."""
     bought: list[str] = field(default_factory=list)
 
     def state(self, settings: PlanSettings | None = None) -> ClusterState:
@@ -43,7 +43,7 @@ class Cluster:
         return state
 
     def total_price(self) -> float:
-        """US dollars an hour of all nodes."""
+        """US dollars per hour for all nodes."""
         return sum(self.price_of(name) for name in self.nodes)
 
     def price_of(self, name: str) -> float:
@@ -55,7 +55,7 @@ class Cluster:
         return {one.name: one for one in self.types}
 
     def carry_out(self, command: Command) -> None:
-        """Each new node becomes the cheapest that its NodeClaim allows."""
+        """Apply a command. Each new node gets the cheapest offering that its NodeClaim allows."""
         pods = {pod.uid: pod for name in command.node_names for pod in self.pods[name]}
         for name in command.node_names:
             del self.nodes[name], self.claims[name], self.pods[name]
@@ -95,25 +95,25 @@ class Cluster:
 def generate_cluster(
     nodes: int, *, seed: int = 1, idle: float = 0.5, spread: bool = False, spot: float = 0.0
 ) -> Cluster:
-    """`idle` of the nodes are up to a third full, the others nearly full; `spot` of them are spot nodes, and with none
-    the pools have no spot capacity. With `spread` every service is spread over the zones."""
+    """`idle` and `spot` are fractions of the nodes. Idle nodes are up to a third full, the others nearly full. With
+    `spot` 0 the pools allow no spot capacity. With `spread`, every service has a topology spread over zones."""
     dice = random.Random(seed)
     types = catalogue(16).by_node_class["default"]
     usable = [one for one in types if "nvidia.com/gpu" not in one.capacity]
-    made = Cluster(types, tuple(_make_pool(name, spot=spot > 0) for name in ("general", "batch")), {}, {}, {})
+    cluster = Cluster(types, tuple(_make_pool(name, spot=spot > 0) for name in ("general", "batch")), {}, {}, {})
     for number in range(nodes):
         kind, name = dice.choice(usable), f"node-{number:04}"
         capacity_type = SPOT if dice.random() < spot else ON_DEMAND
         offering = dice.choice([one for one in kind.offerings if one.capacity_type == capacity_type])
         pool = dice.choice(("general", "general", "batch"))
-        add_node(made, name, pool, kind, offering.zone, capacity_type)
+        add_node(cluster, name, pool, kind, offering.zone, capacity_type)
         utilization = dice.uniform(*(_IDLE if dice.random() < idle else _FULL))
-        made.pods[name] = list(_generate_pods(name, kind, utilization, dice, spread=spread))
-    return made
+        cluster.pods[name] = list(_generate_pods(name, kind, utilization, dice, spread=spread))
+    return cluster
 
 
-def add_node(made: Cluster, name: str, pool: str, kind: InstanceType, zone: str, capacity_type: str) -> None:
-    """A node that has been up for a day."""
+def add_node(cluster: Cluster, name: str, pool: str, kind: InstanceType, zone: str, capacity_type: str) -> None:
+    """Add a node that was created a day ago."""
     labels = {key: values[0] for key, values in kind.labels.items()} | {
         NODEPOOL: pool,
         INSTANCE_TYPE: kind.name,
@@ -123,7 +123,7 @@ def add_node(made: Cluster, name: str, pool: str, kind: InstanceType, zone: str,
     }
     resources = {"capacity": kind.capacity, "allocatable": kind.allocatable()}
     up = NOW - timedelta(days=1)
-    made.nodes[name] = NodeFact(
+    cluster.nodes[name] = NodeFact(
         name=name,
         provider_id=f"aws:///{zone}/{name}",
         labels=labels,
@@ -132,7 +132,7 @@ def add_node(made: Cluster, name: str, pool: str, kind: InstanceType, zone: str,
         created=up,
         **resources,
     )
-    made.claims[name] = NodeClaimFact(
+    cluster.claims[name] = NodeClaimFact(
         name=name,
         uid=f"uid-{name}",
         created=up,
@@ -147,7 +147,7 @@ def add_node(made: Cluster, name: str, pool: str, kind: InstanceType, zone: str,
         initialized_at=up,
         **resources,
     )
-    made.pods.setdefault(name, [])
+    cluster.pods.setdefault(name, [])
 
 
 def _bind_pod(node: str, pod: PodFact) -> PodFact:

@@ -1,10 +1,10 @@
-"""How fast voluntary disruption decides, and the cost of the cluster afterwards, compared with a model of Karpenter.
+"""Speed of voluntary disruption decisions, and the resulting cost of the cluster compared with a model of Karpenter.
 
     .venv/bin/python -m benchmarks.consolidation [--nodes 500] [--only on-demand,spot,spread] [--karpenter] [--json
     FILE]
 
-A pass is one decision over all nodes. Passes are executed and repeated until no further command pays off. The model
-(`karpenter.py`) runs one command a pass. Seconds are of CPU time: the machine may be busy with something else.
+A pass is one decision over all nodes. Its commands are applied, and passes repeat until no further command saves money.
+The model (`karpenter_models.py`) runs one command per pass. Durations are CPU seconds, because the machine may be busy.
 """
 
 import argparse
@@ -36,23 +36,23 @@ Row = dict[str, Any]
 
 
 def measure_row(kind: str, nodes: int, *, karpenter: bool, seed: int = 1) -> Row:
-    made = generate_cluster(nodes, seed=seed, **KINDS[kind])
+    cluster = generate_cluster(nodes, seed=seed, **KINDS[kind])
     row: Row = {
         "row": f"{kind}:{nodes}",
-        "nodes": len(made.nodes),
-        "pods": sum(map(len, made.pods.values())),
-        "price": round(made.total_price(), 3),
+        "nodes": len(cluster.nodes),
+        "pods": sum(map(len, cluster.pods.values())),
+        "price": round(cluster.total_price(), 3),
     }
-    passes = [_run_pass(made)]
+    passes = [_run_pass(cluster)]
     while passes[-1][0].commands and len(passes) < MOST_PASSES:
-        passes.append(_run_pass(made))
+        passes.append(_run_pass(cluster))
     row |= {
         "first_seconds": round(passes[0][1], 2),
         "slowest_seconds": round(max(one[1] for one in passes), 2),
         "multi_seconds": round(max(one[2] for one in passes), 2),
         "passes": len(passes),
-        "after": round(made.total_price(), 3),
-        "nodes_after": len(made.nodes),
+        "after": round(cluster.total_price(), 3),
+        "nodes_after": len(cluster.nodes),
     }
     if karpenter and kind != "spread":
         other = generate_cluster(nodes, seed=seed, **KINDS[kind])
@@ -61,9 +61,9 @@ def measure_row(kind: str, nodes: int, *, karpenter: bool, seed: int = 1) -> Row
     return row
 
 
-def _run_pass(made: Cluster) -> tuple[Decision, float, float]:
-    """The decision, carried out; its CPU seconds, and those of its search for several nodes at once."""
-    state, searching = made.state(), [0.0]
+def _run_pass(cluster: Cluster) -> tuple[Decision, float, float]:
+    """Decide and apply. Returns the decision, its CPU seconds, and those of its multi-node search."""
+    state, searching = cluster.state(), [0.0]
     search = Consolidation.find_multi_node
 
     def timed_search(self: Consolidation, candidates: Iterable[Candidate]) -> Command | None:
@@ -77,7 +77,7 @@ def _run_pass(made: Cluster) -> tuple[Decision, float, float]:
         decision = state.disrupt(DisruptionRequest(now=NOW))
         taken = time.process_time() - began
     for command in decision.commands:
-        made.carry_out(command)
+        cluster.carry_out(command)
     return decision, taken, searching[0]
 
 
@@ -107,10 +107,10 @@ def render_table(rows: Iterable[Row]) -> Table:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=500)
-    parser.add_argument("--only", default=",".join(KINDS), help="with commas between them")
-    parser.add_argument("--karpenter", action="store_true", help="run the model of Karpenter too, which takes minutes")
+    parser.add_argument("--only", default=",".join(KINDS), help="comma-separated kinds")
+    parser.add_argument("--karpenter", action="store_true", help="also run the model of Karpenter, which takes minutes")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     options = parser.parse_args()
     rows: list[Row] = []
     for kind in options.only.split(","):

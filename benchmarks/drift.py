@@ -1,9 +1,9 @@
-"""A whole pool drifts under a budget: how long until every node is replaced, and what its pods notice of it.
+"""A whole NodePool drifts under a budget: time until every node is replaced, and the effect on its pods.
 
     python -m benchmarks.drift [--nodes 100] [--pods 6] [--budget 10%] [--broken 0] [--json FILE]
 
-Pods are in 20 Deployments, each with a PodDisruptionBudget of 10 %. With `--broken` there is a second pool of so many
-nodes that drifts at the same moment, and whose instance type is nowhere to be had any more.
+Pods are in 20 Deployments, each with a PodDisruptionBudget of 10 %. `--broken` adds a second NodePool with that many
+nodes, which drifts at the same time and whose instance type has no capacity left.
 """
 
 import asyncio
@@ -33,57 +33,57 @@ from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_POOLS
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.environment import Sandbox
 
-HEALTHY, BROKEN = "stands", "broken"
+HEALTHY, BROKEN = "healthy", "broken"
 TYPES = {HEALTHY: "m6i.large", BROKEN: "c5.large"}
-"""Of two CPUs each."""
+"""Instance types with two CPUs."""
 PARTS = 20
-MAY_MISS = 10
-"""Percent of a Deployment's pods that its PodDisruptionBudget lets go."""
+MAX_UNAVAILABLE = 10
+"""Percent of a Deployment's pods that its PodDisruptionBudget allows to be unavailable."""
 CALM = 15.0
 AFTER = 60.0
-"""Seconds for which a broken pool is looked at, once the other one is done, at least."""
+"""Minimum seconds for which the broken pool is observed after the other one is replaced."""
 app = benchmark_app()
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Drift:
-    """Seconds; those of a broken pool are zeros and empty where there is none."""
+    """Durations are in seconds. Without a broken pool, its fields are zero or empty."""
 
     nodes: int
     pods: int
     budget: str
     waves: int
-    """The fewest that the budget lets it be done in."""
+    """Minimum number of waves that the budget allows."""
     seconds: float
-    """From the change of the template until the last old NodeClaim was gone."""
+    """From the change of the template until the last old NodeClaim was deleted."""
     boot: float
-    """Of a replacement, from its creation to Initialized; the median."""
+    """Median time of a replacement from creation to Initialized."""
     termination: float
-    """Of an old NodeClaim, from its deletion until it was gone; the median."""
+    """Median time of an old NodeClaim from the deletion request until it was deleted."""
     max_disrupted: int
-    """Nodes that carried the mark of disruption at one time."""
+    """Maximum number of nodes with the disruption taint at one time."""
     launched: int
-    """NodeClaims that came: one for each old one, if nothing was bought in vain."""
+    """Number of new NodeClaims; equal to the number of old ones if no launch was unnecessary."""
     breaches: dict[str, int]
-    """Workloads of which fewer pods were ready at some time than their PodDisruptionBudget wants, and how few."""
+    """Minimum number of ready pods, by workload that fell below its PodDisruptionBudget."""
     broken_tries: list[float]
-    """When each replacement of the broken pool came, since the change of its template."""
+    """Creation of each replacement of the broken pool, in seconds since the change of its template."""
     broken_at_once: int
-    """The most of them that were there at one time."""
+    """Maximum number of these replacements at one time."""
     broken_in_service: int
-    """Its old nodes that were there and in service in the end."""
+    """Number of old nodes of the broken pool that remained in service."""
 
 
 @app.command()
 def drift(
-    nodes: Annotated[int, typer.Option(min=2, max=1000, help="Nodes of the pool.")] = 100,
-    pods: Annotated[int, typer.Option(min=1, max=20, help="Pods on each.")] = 6,
-    budget: Annotated[str, typer.Option(help="Of nodes that may go at one time.")] = "10%",
-    broken: Annotated[int, typer.Option(min=0, max=100, help="Nodes of a pool that cannot be replaced.")] = 0,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
+    nodes: Annotated[int, typer.Option(min=2, max=1000, help="Number of nodes in the pool.")] = 100,
+    pods: Annotated[int, typer.Option(min=1, max=20, help="Pods per node.")] = 6,
+    budget: Annotated[str, typer.Option(help="Disruption budget: nodes that may be disrupted at one time.")] = "10%",
+    broken: Annotated[int, typer.Option(min=0, max=100, help="Number of nodes of a pool that cannot be replaced.")] = 0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the results to this file.")] = None,
 ) -> int:
-    """Drift a pool, and print the result."""
+    """Drift a NodePool and print the result."""
     found = in_sandbox(sandbox_plan(), partial(_run, nodes=nodes, pods=pods, budget=budget, broken=broken))
     _print_result(found)
     if json_file:
@@ -110,7 +110,7 @@ class Bench:
         self._pods = nodes * pods
 
     async def run(self) -> Drift:
-        """Raises `CommandFailed` when it does not come to its end."""
+        """Raises `CommandFailed` if the nodes are not replaced in time."""
         session, observations = self._session, self._observer.observations
         await self._create_nodes()
         old = {pool: {*observations.claims_of(pool)} for pool in TYPES}
@@ -153,10 +153,10 @@ class Bench:
         await asyncio.sleep(CALM)
 
     async def _change_templates(self) -> None:
-        """Their templates, and what EC2 has."""
+        """Change the templates, and remove the capacity for the broken pool."""
         if self._broken:
-            nowhere = AwsControl(self._session.sandbox.aws_endpoint).set_pool
-            await asyncio.to_thread(nowhere, 0, instance_type=TYPES[BROKEN])
+            set_pool = AwsControl(self._session.sandbox.aws_endpoint).set_pool
+            await asyncio.to_thread(set_pool, 0, instance_type=TYPES[BROKEN])
         for pool in (BROKEN, HEALTHY) if self._broken else (HEALTHY,):
             body = {"spec": {"template": {"metadata": {"labels": {"release": "2"}}}}}
             await self._session.kube.request("PATCH", NODE_POOLS.path(pool), body, "application/merge-patch+json")
@@ -171,7 +171,7 @@ class Bench:
             for name, one in self._observer.observations.claims_of(HEALTHY).items()
             if name in old and one.deleted_at is None
         ]
-        return f"{len(remaining)} are left, {remaining[0]} is one" if remaining else ""
+        return f"{len(remaining)} nodes remain, such as {remaining[0]}" if remaining else ""
 
     def _summarize(self, old: dict[str, set[str]], began: float, seconds: float) -> Drift:
         observations = self._observer.observations
@@ -203,12 +203,12 @@ class Bench:
 
 
 def _min_ready(pods: int) -> int:
-    """How many of them a PodDisruptionBudget wants: `maxUnavailable` in percent is rounded up."""
-    return pods - math.ceil(pods * MAY_MISS / 100)
+    """Minimum ready pods of the PodDisruptionBudget: `maxUnavailable` in percent is rounded up."""
+    return pods - math.ceil(pods * MAX_UNAVAILABLE / 100)
 
 
 def _count_waves(nodes: int, budget: str) -> int:
-    """Of as many as may go at one time: a budget in percent is rounded up (Karpenter's rule)."""
+    """Minimum number of waves: a budget in percent is rounded up (Karpenter's rule)."""
     at_once = math.ceil(nodes * int(budget.removesuffix("%")) / 100) if budget.endswith("%") else int(budget)
     return math.ceil(nodes / max(1, at_once))
 
@@ -234,11 +234,9 @@ def _make_pool(name: str, budget: str) -> Object:
 
 
 def _make_workloads(pods: int, each: int) -> list[Object]:
-    """Deployments that share the pods evenly, each with its PodDisruptionBudget."""
+    """Deployments with equal shares of the pods, each with its PodDisruptionBudget."""
     if pods % PARTS:
-        raise UsageError(
-            f"{pods} pods cannot be shared by {PARTS} Deployments: choose --nodes and --pods so that they can"
-        )
+        raise UsageError(f"{pods} pods are not divisible by {PARTS} Deployments: choose other --nodes and --pods")
     cpu = f"{1800 // each}m"
     found = []
     for number in range(PARTS):
@@ -248,7 +246,7 @@ def _make_workloads(pods: int, each: int) -> list[Object]:
 
 
 def _make_pdb(name: str) -> Object:
-    spec = {"maxUnavailable": f"{MAY_MISS}%", "selector": {"matchLabels": {PART: name}}}
+    spec = {"maxUnavailable": f"{MAX_UNAVAILABLE}%", "selector": {"matchLabels": {PART: name}}}
     metadata = {"name": name, "namespace": "default"}
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
 
@@ -280,15 +278,16 @@ def _print_result(one: Drift) -> None:
     bound = one.waves * (one.boot + one.termination)
     print(
         f"{one.nodes} nodes with {one.pods} pods, budget {one.budget}: all replaced after {one.seconds:.0f} s; "
-        f"{one.waves} waves of a boot ({one.boot:.0f} s) and a drain ({one.termination:.1f} s) are {bound:.0f} s"
+        f"{one.waves} waves of boot ({one.boot:.0f} s) and drain ({one.termination:.1f} s) are {bound:.0f} s"
     )
     print(
-        f"  {one.max_disrupted} nodes at a time, {one.launched} launched; below their budget: {one.breaches or 'none'}"
+        f"  at most {one.max_disrupted} nodes at a time, {one.launched} launched; "
+        f"violated PodDisruptionBudgets: {one.breaches or 'none'}"
     )
     if one.broken_tries:
         pauses = [round(after - before) for before, after in pairwise(one.broken_tries)]
-        print(f"  the broken pool: {one.broken_in_service} of its nodes stand; {len(one.broken_tries)} tries, at most")
-        print(f"  {one.broken_at_once} at a time, with {pauses} s in between")
+        print(f"  broken pool: {one.broken_in_service} nodes in service; {len(one.broken_tries)} launches, at most")
+        print(f"  {one.broken_at_once} at a time, with intervals of {pauses} s")
 
 
 if __name__ == "__main__":

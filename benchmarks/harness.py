@@ -1,6 +1,6 @@
-"""What every benchmark on the sandbox begins and ends with.
+"""Common parts of the benchmarks: a sandbox, and the resource usage of processes.
 
-What processes cost, read from /proc: CPU seconds and resident memory of a process and all that it started.
+Usage is read from /proc: CPU seconds and resident memory of a process and its descendants.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ T = TypeVar("T")
 
 
 def benchmark_app() -> typer.Typer:
-    """An app of one command."""
+    """A Typer app for one command."""
     return typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 def in_sandbox(plan: Plan, play: Callable[[Sandbox], Coroutine[Any, Any, T]]) -> T:
-    """What `play` answers, in a sandbox of its own. The logs of one that failed are kept, and named."""
+    """Run `play` in a new sandbox and return its result. After a failure, keep the logs and print their path."""
     directory = Path(tempfile.mkdtemp(prefix="tenure-bench-"))
     try:
         with Sandbox(directory, plan=plan) as sandbox:
@@ -42,7 +42,7 @@ def in_sandbox(plan: Plan, play: Callable[[Sandbox], Coroutine[Any, Any, T]]) ->
 
 
 def run(app: typer.Typer, name: str) -> int:
-    """Exit codes as everywhere in `tenure/cli/exit_codes.py`; the command's own where it answers."""
+    """The result of the command as exit code, or after an error that of `tenure/cli/exit_codes.py`."""
     try:
         result = app(standalone_mode=False)
     except (CommandFailed, SandboxError, UsageError, typer.TyperException, KeyboardInterrupt) as error:
@@ -59,7 +59,7 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU in seconds since the process began, memory in bytes now."""
+    """CPU seconds since the process started, and current memory in bytes."""
 
     cpu: float = 0.0
     rss: int = 0
@@ -73,17 +73,17 @@ class Stat:
     pid: int
     parent: int
     cpu: float
-    """Its own and that of children which it waited for."""
+    """CPU seconds of the process and of children that it waited for."""
     rss: int
 
 
 def read_stat(pid: int) -> Stat | None:
-    """None when there is no such process."""
+    """None if there is no such process."""
     try:
         text = (PROC / str(pid) / "stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name in parentheses may itself hold blanks and parentheses.
+    # The name in parentheses may contain spaces and parentheses.
     fields = text.rpartition(")")[2].split()
     ticks = sum(int(field) for field in fields[11:15])
     return Stat(pid, int(fields[1]), ticks / TICKS, int(fields[21]) * PAGE)
@@ -95,7 +95,7 @@ def all_stats() -> dict[int, Stat]:
 
 
 def tree_usage(roots: Iterable[int], stats: dict[int, Stat]) -> Usage:
-    """Of these processes and everything below them."""
+    """Usage of these processes and their descendants."""
     children: dict[int, list[int]] = {}
     for stat in stats.values():
         children.setdefault(stat.parent, []).append(stat.pid)
@@ -108,7 +108,7 @@ def tree_usage(roots: Iterable[int], stats: dict[int, Stat]) -> Usage:
 
 
 def measure_usage(groups: dict[str, list[int]]) -> dict[str, Usage]:
-    """One look at each group of process ids."""
+    """Current usage by group of process IDs."""
     stats = all_stats()
     return {name: tree_usage(pids, stats) for name, pids in groups.items()}
 

@@ -1,10 +1,10 @@
-"""Time and memory of one plan with as many hostile pods as ordinary ones, against the plan of the ordinary pods alone.
+"""Time and memory of a plan with as many hostile as ordinary pods, compared with a plan of only the ordinary pods.
 
     .venv/bin/python -m benchmarks.hostile_pods [--pods 1000] [--runs 3] [--workload diverse]
 
-Each plan runs in a process of its own, so that its peak memory is its own. Reading the objects does not count.
+Each plan runs in a separate process, for its own peak memory. Reading the objects is not measured.
 Pods of `plain` have eleven shapes, those of `diverse` the constraints of Karpenter's own benchmark.
-Hostile pods have over a hundred shapes, so against `plain` the ratio is mostly that of the shapes.
+Hostile pods have over a hundred shapes, so with `plain` the ratio mostly reflects the number of shapes.
 """
 
 import argparse
@@ -35,7 +35,7 @@ GOAL: Final = 1.5
 def hostile_pods(count: int) -> list[PodFact]:
     """Pods without a node selector that differ in one hostile value, repeated up to `count`.
 
-    Pods that cannot be read are left out: the planner gets only the reason of each.
+    Unreadable pods are omitted, because the planner only receives their reasons.
     """
     found: list[PodFact] = []
     while len(found) < count:
@@ -60,7 +60,7 @@ def _pending_pod(name: str, path: str, value: Any) -> PodFact:
 
 
 def plan_pods(ordinary: int, hostile: int, workload_name: str = "diverse") -> tuple[Plan, set[str], float]:
-    """The plan, the ordinary pods' uids, and the CPU seconds of applying the facts and planning."""
+    """The plan, the UIDs of the ordinary pods, and the CPU seconds of applying the facts and planning."""
     workload = make_scenario(workload_name, ordinary)
     pods = workload.pod_facts()
     uids = {one.uid for one in pods}
@@ -100,11 +100,11 @@ def main() -> int:
         for count in (0, options.pods)
     )
     print(f"Measured on {describe_machine()}")
-    for name, row in (("ordinary alone", ordinary), ("with hostile", combined)):
+    for name, row in (("only ordinary", ordinary), ("with hostile", combined)):
         print(f"{name:>15}: {row['seconds']:.3f} CPU s, {row['peak_mib']:.0f} MiB, {row['nodes']} nodes")
     ratios = {key: combined[key] / ordinary[key] for key in ("seconds", "peak_mib")}
     print(f"{'ratio':>15}: time {ratios['seconds']:.2f}, memory {ratios['peak_mib']:.2f}, goal {GOAL}")
-    print(f"ordinary pods without a place: {combined['unplanned']}")
+    print(f"unschedulable ordinary pods: {combined['unplanned']}")
     return int(max(ratios.values()) > GOAL or combined["unplanned"] > 0)
 
 

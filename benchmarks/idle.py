@@ -1,8 +1,8 @@
-"""Nodes that nothing happens to: what they cost the worker, and whether Temporal hears of them at all.
+"""Idle nodes: their cost for the worker, and the number of history events that they cause.
 
     python -m benchmarks.idle [--nodes 300] [--pods 10] [--minutes 10] [--untagged] [--json FILE]
 
-Kwok renews each node's Lease as a kubelet does. Whether the Leases beat is looked at, and not taken on trust.
+Kwok renews the Lease of each node like a kubelet. The benchmark verifies that the Leases are renewed.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ from workflows import ids
 TYPE: Final = "m6i.large"
 """Two CPUs. The pods of a node leave less than the request of one more pod."""
 CPU: Final = 1800
-"""Thousandths, shared by the pods of a node."""
+"""Millicores, shared by the pods of a node."""
 SAMPLE: Final = 60.0
-"""Seconds between two looks."""
+"""Seconds between two samples."""
 AT_ONCE: Final = 32
 LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 PROCESSES: Final = ("worker", "planner", "temporal")
@@ -47,33 +47,33 @@ class Idle:
     nodes: int
     pods: int
     seconds: float
-    """That were looked at."""
+    """Duration of the measurement."""
     events: int
-    """That came to the histories of all NodeClaims together, ..."""
+    """New events in the histories of all NodeClaim workflows."""
     disturbed: tuple[str, ...]
-    """... and to which of these."""
+    """NodeClaims with new events."""
     beating: int
-    """Nodes whose Lease was renewed meanwhile."""
+    """Number of nodes whose Lease was renewed."""
     percent: dict[str, float]
-    """Of one core, by process."""
+    """CPU usage by process, in percent of one core."""
     megabytes: dict[str, float]
-    """Resident, at most."""
+    """Peak resident memory by process."""
     calls: dict[str, int]
-    """To AWS, meanwhile."""
+    """Calls to AWS by action."""
 
 
 @app.command()
 def idle(
     nodes: Annotated[int, typer.Option(min=1, max=2000)] = 300,
-    pods: Annotated[int, typer.Option(min=1, max=25, help="On each node.")] = 10,
+    pods: Annotated[int, typer.Option(min=1, max=25, help="Pods per node.")] = 10,
     minutes: Annotated[float, typer.Option(min=1, max=24 * 60)] = 10,
-    calm: Annotated[float, typer.Option(min=0, help="Seconds from the last pod that runs to the first look.")] = 120,
+    calm: Annotated[float, typer.Option(min=0, help="Seconds to wait after all pods run.")] = 120,
     untagged: Annotated[
-        bool, typer.Option("--untagged", help="Leave out the tagging of new instances, which takes two seconds each.")
+        bool, typer.Option("--untagged", help="Skip the tagging of new instances, which takes two seconds each.")
     ] = False,
-    file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
+    file: Annotated[Path | None, typer.Option("--json", help="Also write the results to this file.")] = None,
 ) -> int:
-    """Bring nodes up, leave them alone, and print what that cost. Exit code 1 when a history had an event."""
+    """Create nodes, leave them idle, and print their cost. Exit code 1 if a history has new events."""
     found = in_sandbox(sandbox_plan(), partial(_run, nodes, pods, minutes, calm, untagged))
     print(f"Measured on {describe_machine()}")
     print(
@@ -82,7 +82,7 @@ def idle(
         + (f", of {', '.join(found.disturbed[:5])}" if found.disturbed else "")
     )
     for name in PROCESSES:
-        print(f"  {name:<9} {found.percent[name]:5.2f} % of one core, {found.megabytes[name]:.0f} MB at most")
+        print(f"  {name:<9} {found.percent[name]:5.2f} % of one core, at most {found.megabytes[name]:.0f} MB")
     print(f"  AWS calls: {found.calls or 'none'}")
     if file:
         file.write_text(json.dumps({"machine": describe_machine(), "idle": asdict(found)}, indent=2) + "\n")
@@ -123,12 +123,12 @@ async def _create_nodes(session: SandboxSession, nodes: int, pods: int) -> None:
         partial(pods_wait, session, nodes * pods), what=f"{nodes * pods} pods Running", seconds=300 + 2 * nodes
     )
     await session.wait_until_resolved(partial(_why_not_ready, session), what="all nodes Ready", seconds=300)
-    print(f"they run after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    print(f"pods Running and nodes Ready after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
 
 async def _why_not_ready(session: SandboxSession) -> str:
     others = [one for one in await session.nodeclaims.list_running() if one.phase != Phase.READY.value]
-    return f"{len(others)} are not, {others[0].name} is in {others[0].phase}" if others else ""
+    return f"{len(others)} nodes are not Ready, such as {others[0].name} in {others[0].phase}" if others else ""
 
 
 async def _watch(session: SandboxSession, pods: int, seconds: float) -> Idle:
@@ -146,7 +146,9 @@ async def _watch(session: SandboxSession, pods: int, seconds: float) -> Idle:
         most = {name: max(most[name], now[name].rss) for name in PROCESSES}
         _print_progress(before, now, time.monotonic() - began)
     after, took = process_usage(session), time.monotonic() - began
-    grown = {name: _new_events(many, lengths.get(name, 0)) for name, many in (await _history_lengths(session)).items()}
+    grown = {
+        name: _new_events(length, lengths.get(name, 0)) for name, length in (await _history_lengths(session)).items()
+    }
     renewed = await _lease_renewals(session)
     return Idle(
         nodes=len(lengths),
@@ -156,7 +158,7 @@ async def _watch(session: SandboxSession, pods: int, seconds: float) -> Idle:
         disturbed=tuple(sorted(name for name, more in grown.items() if more)),
         beating=sum(renewed.get(name, renewed_at) != renewed_at for name, renewed_at in leases.items()),
         percent={name: round(100 * (after[name].cpu - before[name].cpu) / took, 2) for name in PROCESSES},
-        megabytes={name: round(many / 1e6, 1) for name, many in most.items()},
+        megabytes={name: round(rss / 1e6, 1) for name, rss in most.items()},
         calls=dict(calls_since(calls, await session.aws.count_calls())),
     )
 
@@ -167,25 +169,25 @@ def _print_progress(before: Mapping[str, Usage], now: Mapping[str, Usage], took:
 
 
 async def _history_lengths(session: SandboxSession) -> dict[str, int]:
-    """Events of the history of each NodeClaim's open run."""
-    turn = asyncio.Semaphore(AT_ONCE)
+    """History length of the open run by NodeClaim."""
+    limit = asyncio.Semaphore(AT_ONCE)
 
     async def fetch_length(workflow_id: str) -> int:
-        async with turn:
+        async with limit:
             return (await session.temporal.get_workflow_handle(workflow_id).describe()).history_length
 
     nodeclaims = await session.nodeclaims.list_running()
     found = await asyncio.gather(*(fetch_length(one.workflow_id) for one in nodeclaims))
-    return {one.name: many for one, many in zip(nodeclaims, found, strict=True)}
+    return {one.name: length for one, length in zip(nodeclaims, found, strict=True)}
 
 
-def _new_events(many: int, known: int) -> int:
-    """A run that continues another starts at zero events."""
-    return many - known if many >= known else many
+def _new_events(length: int, known: int) -> int:
+    """After continue-as-new, the history starts again at zero events."""
+    return length - known if length >= known else length
 
 
 async def _lease_renewals(session: SandboxSession) -> dict[str, Any]:
-    """When each node's Lease was renewed last."""
+    """Last renewal of each node's Lease."""
     response = await session.kube.request("GET", LEASES)
     return {one["metadata"]["name"]: one["spec"].get("renewTime") for one in response["items"]}
 

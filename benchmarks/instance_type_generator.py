@@ -1,6 +1,6 @@
-"""A generated catalogue of instance types, in the shape of EC2's: families of sizes, three zones, spot and on-demand.
+"""A generated catalogue of instance types, similar to EC2's: families of sizes, three zones, spot and on-demand.
 
-Deterministic, so that figures and tests can be compared from run to run. Prices are made up, in EC2's proportions.
+It is deterministic, so that results can be compared between runs. Prices are invented, in EC2's proportions.
 """
 
 from collections.abc import Iterator
@@ -40,8 +40,8 @@ def families() -> Iterator[Family]:
     for category, memory, price in (("c", 2, 0.0425), ("m", 4, 0.048), ("r", 8, 0.063), ("x", 16, 0.0834)):
         for generation in (5, 6, 7, 8):
             for letter, architecture, factor in (("i", "amd64", 1.05), ("a", "amd64", 0.95), ("g", "arm64", 0.85)):
-                for suffix, dearer in (("", 1.0), ("d", 1.18)):
-                    cost = price * factor * dearer * (1 - 0.02 * (generation - 5))
+                for suffix, factor_of_suffix in (("", 1.0), ("d", 1.18)):
+                    cost = price * factor * factor_of_suffix * (1 - 0.02 * (generation - 5))
                     yield Family(
                         f"{category}{generation}{letter}{suffix}", category, generation, architecture, memory, cost
                     )
@@ -70,7 +70,7 @@ def instance_type(family: Family, size: str) -> InstanceType:
 
 
 def catalogue(most_cpus: int = 192, node_class: str = "default") -> Catalogue:
-    """Every family in every size of at most so many vCPUs."""
+    """All families in all sizes with at most `most_cpus` vCPUs."""
     types = [instance_type(family, size) for family in families() for size in SIZES if SIZES[size] <= most_cpus]
     return Catalogue(by_node_class={node_class: tuple(types)})
 
@@ -95,7 +95,7 @@ def _type_labels(family: Family, size: str, memory: int) -> dict[str, tuple[str,
 
 
 def _type_overhead(cpus: int) -> dict[str, int]:
-    """kube-reserved in EKS's bands, and the eviction threshold."""
+    """EKS's kube-reserved tiers, and the eviction threshold."""
     reserved = 60 + 10 + (2 * 5 if cpus > 2 else 0) + max(0, cpus - 4) * 10 // 4
     return {"cpu": reserved, "memory": (255 + 11 * PODS[cpus] + 100) << 20, "ephemeral-storage": 3 * GIB}
 

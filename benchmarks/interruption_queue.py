@@ -1,10 +1,10 @@
-"""Reads a queue of messages of which two thirds are repeats, or belong to instances without a NodeClaim.
+"""Read a queue in which two thirds of the messages are duplicates or about instances without a NodeClaim.
 
     python -m benchmarks.interruption_queue [--nodes 500] [--messages 15000] [--distinct 10] [--kill] [--json FILE]
 
-All of them are in the queue before a worker reads it. Its clock starts when the worker is ready, and stops when the
-queue is empty. Then every node must have received all of its messages. With --kill the worker is killed when half of
-the messages are left, and the clock goes on.
+All messages are in the queue before a worker reads it. The measurement starts when the worker is ready, and ends when
+the queue is empty. Then every node must have received all of its messages. With --kill, the worker is killed when half
+of the messages are left, and the measurement continues.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from workflows import ids
 
 Json = dict[str, Any]
 CALM: Final = 15.0
-"""Seconds before it, in which nothing happens."""
+"""Seconds of idle time before the measurement."""
 TIMEOUT_SECONDS: Final = 600.0
 SENDERS: Final = 8
 POLICY: Final[Json] = {
@@ -48,7 +48,7 @@ POLICY: Final[Json] = {
         "interruption": {"scheduledChange": {"action": "notify"}},
     },
 }
-"""The nodes stay, so that the benchmark measures only the reading."""
+"""Nodes are not disrupted, so that the benchmark only measures reading."""
 app = benchmark_app()
 
 
@@ -57,14 +57,14 @@ class Flood:
     nodes: int
     messages: int
     distinct: int
-    """Things said of each node."""
+    """Distinct events per node."""
     killed: bool
     emptied: float
-    """Seconds until the queue was empty, since a worker was ready to read it."""
+    """Seconds until the queue was empty, after the worker was ready."""
     known: float
-    """Until all nodes' workflows showed all that was said of them."""
+    """Seconds until all NodeClaim workflows showed all of their events."""
     signals: float
-    """Signals to each node's workflow, on average; they include repeats after a kill."""
+    """Average number of signals per NodeClaim workflow, including repeats after a kill."""
     load: float
 
 
@@ -72,16 +72,16 @@ class Flood:
 def flood(
     nodes: Annotated[int, typer.Option(min=1, max=2000)] = 500,
     messages: Annotated[int, typer.Option(min=3)] = 15_000,
-    distinct: Annotated[int, typer.Option(min=1, max=10, help="Things that are said of each node.")] = 10,
+    distinct: Annotated[int, typer.Option(min=1, max=10, help="Distinct events per node.")] = 10,
     kill: Annotated[bool, typer.Option("--kill", help="Kill the worker when half of the messages are left.")] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the results to this file.")] = None,
 ) -> int:
     """Fill the queue, let a worker read it, and print the result."""
     found = in_sandbox(sandbox_plan(), partial(_run, nodes=nodes, messages=messages, distinct=distinct, kill=kill))
     print(
-        f"{found.messages} messages for {found.nodes} nodes, {found.distinct} things said of each, "
+        f"{found.messages} messages for {found.nodes} nodes, {found.distinct} distinct events each, "
         f"{'worker killed at half, ' if found.killed else ''}load {found.load:.1f}: queue empty after "
-        f"{found.emptied:.1f} s, all known after {found.known:.1f} s, by {found.signals:.1f} signals a node"
+        f"{found.emptied:.1f} s, all events known after {found.known:.1f} s, {found.signals:.1f} signals per node"
     )
     if json_file:
         json_file.write_text(json.dumps({"machine": describe_machine(), "flood": asdict(found)}, indent=2) + "\n")
@@ -105,7 +105,7 @@ async def _run(sandbox: Sandbox, nodes: int, messages: int, distinct: int, kill:
 
 
 def _generate_events(instances: Sequence[str], messages: int, distinct: int) -> Iterator[Json]:
-    """A third is about the nodes, a third repeats it, and a third is about unknown instances; in random order."""
+    """A third about the nodes, a third duplicates, a third about unknown instances; in random order."""
     starts = [datetime.now(UTC).replace(microsecond=0) + timedelta(days=2, hours=hour) for hour in range(distinct)]
     events = [_make_event(one, start) for start in starts for one in instances]
     foreign = [_make_event(f"i-{number:017x}", starts[0]) for number in range(messages // 3)]
@@ -116,7 +116,7 @@ def _generate_events(instances: Sequence[str], messages: int, distinct: int) -> 
 
 
 def _make_event(instance: str, starts: datetime) -> Json:
-    """As AWS Health says it through EventBridge: reference karpenter-aws 5.1."""
+    """An AWS Health event as EventBridge sends it (reference karpenter-aws 5.1)."""
     when = starts.strftime("%a, %d %b %Y %H:%M:%S GMT")
     detail = {
         "eventArn": f"arn:aws:health:us-west-2::event/EC2/{instance}/{starts.timestamp():.0f}",
@@ -164,7 +164,7 @@ async def _read(
         one["detail"]["affectedEntities"][0]["entityValue"] for one in {s["id"]: s for s in events}.values()
     )
     await session.wait_until_resolved(
-        partial(_why_incomplete, session, expected), what="all that was said known", seconds=TIMEOUT_SECONDS
+        partial(_why_incomplete, session, expected), what="all events known", seconds=TIMEOUT_SECONDS
     )
     known = time.monotonic() - began
     return Flood(
@@ -185,18 +185,18 @@ async def _at_most(control: AwsControl, count: int) -> str:
 
 
 async def _why_incomplete(session: SandboxSession, expected: Counter[str]) -> str:
-    """Empty once each node's workflow has as many records as things were said of it."""
+    """Empty if each NodeClaim workflow has all of its event records."""
     nodeclaim_events = await NodeEventReader(session.temporal, session.sandbox.plan.cluster_name).list_node_events(
         datetime.now(UTC)
     )
     found = {one.nodeclaim.instance_id: len(one.records) for one in nodeclaim_events}
     mine = {one.instance_id for one in await session.nodeclaims.list_running()}
     short = [one for one in mine if found.get(one, 0) != expected[one]]
-    return f"{len(short)} of {len(mine)} nodes do not know all of it" if short else ""
+    return f"{len(short)} of {len(mine)} nodes lack events" if short else ""
 
 
 async def _count_signals(session: SandboxSession) -> int:
-    """That the workflows of all nodes were told of AWS's events by."""
+    """Number of signals with AWS events to the workflows of all nodes."""
     semaphore = asyncio.Semaphore(SENDERS)
 
     async def count_one(workflow_id: str) -> int:

@@ -1,15 +1,15 @@
-"""A small model of how Karpenter's scheduler chooses (reference 2.4), to compare prices with. Benchmarks only.
+"""Small models of Karpenter's scheduler and consolidation, to compare prices with. Only for benchmarks.
 
-Pods by CPU, then memory. Each goes to the planned node with the fewest pods that still has a type for all of them, in a
-domain that its rules allow; else to a new one, to which every type is open. At the end a node is the cheapest type that
-is left. Known are requests, node selectors, tolerations, zone and hostname spread, pod affinity and anti-affinity that
-are required; of pools, weights, requirements and taints. Limits and preferences are not.
+Scheduler (reference 2.4): pods are sorted by CPU, then memory. Each pod goes to the planned node with the fewest pods
+that still has an instance type for all of its pods, in a domain that its rules allow; else to a new node, which allows
+every type. Finally each node gets its cheapest remaining type. The model supports requests, node selectors,
+tolerations, zone and hostname spread, and required pod affinity and anti-affinity, and of NodePools weights,
+requirements and taints. It ignores limits and preferences.
 
-A small model of Karpenter's consolidation (reference 4.3 to 4.6), to compare prices with. Benchmarks only.
-
-One command a pass: all empty nodes; else the longest prefix of at most 100 nodes, found by binary search, that can be
-deleted or replaced by one node; else the first single node for which that holds. Pods go by CPU, then memory, to nodes
-in the order of their names. Known are requests and the pools' requirements; rules between pods and limits are not.
+Consolidation (reference 4.3 to 4.6): one command per pass. It is all empty nodes; else the longest prefix of at most
+100 nodes, found by binary search, that can be deleted or replaced by one node; else the first such single node. Pods
+are placed by CPU, then memory, on nodes in the order of their names. The model supports requests and the requirements
+of NodePools. It ignores rules between pods, and limits.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from tests.oracle.plan import matches_expression, selects_node, tolerates_taints
 
 Mask = npt.NDArray[np.bool_]
 Group = tuple[str, str, str]
-"""Of counted pods: kind of rule, topology key, selector."""
+"""Group of counted pods: kind of rule, topology key, selector."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Planned:
 
 
 class PoolOfferings:
-    """What a pool sells: a row for each offering."""
+    """The offerings of a NodePool, one row each."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ def greedy_price(
     types: Sequence[InstanceType],
     daemons: Sequence[DaemonSetFact] = (),
 ) -> tuple[float, int]:
-    """US dollars an hour, and the number of nodes. Raises ValueError for a pod that finds no place."""
+    """US dollars per hour, and the number of nodes. Raises ValueError for an unschedulable pod."""
     resources = sorted({key for pod in pods for key in pod.requests})
     ordered = sorted(pools, key=lambda pool: (-pool.weight, pool.name))
     model = _Model([PoolOfferings(pool, types, daemons, resources) for pool in ordered], resources)
@@ -111,7 +111,7 @@ class _Model:
             if tolerates_taints(pod, pool_offerings.pool.taints) and self._try_assign(pod, vector, fresh, zones):
                 self.nodes.append(fresh)
                 return
-        raise ValueError(f"{pod.name} finds no place")
+        raise ValueError(f"{pod.name} is unschedulable")
 
     def _try_assign(self, pod: PodFact, vector: npt.NDArray[np.int64], node: Planned, zones: list[str] | None) -> bool:
         if not self._host_allows(pod, node):
@@ -139,7 +139,7 @@ class _Model:
         return all(node.counts[group] < limit for group, limit in most.items())
 
     def _allowed_zones(self, pod: PodFact) -> list[str] | None:
-        """In the order in which they are tried: None where no rule is about zones."""
+        """Allowed zones in order of preference; None without a rule about zones."""
         groups = list(_topology_groups(pod, ZONE))
         if not groups:
             return None
@@ -156,7 +156,7 @@ class _Model:
 
 
 def _topology_groups(pod: PodFact, key: str) -> Iterable[Group]:
-    """The rules of this pod on a key, all of which are about its own kind in the scenarios."""
+    """The rules of this pod for a topology key. In the scenarios, all select pods of its own kind."""
     yield from (("spread", key, str(one.selector)) for one in pod.spreads if one.key == key and one.hard)
     yield from (("together", key, str(one.selector)) for one in pod.affinity if one.key == key and not one.weight)
     yield from (("apart", key, str(one.selector)) for one in pod.anti_affinity if one.key == key and not one.weight)
@@ -169,7 +169,7 @@ MOST_CANDIDATES = 100
 
 @dataclass(frozen=True)
 class Change:
-    """What a command does: nodes that go, where pods go, and the offering that is bought for the others."""
+    """A command: removed nodes, target nodes of pods, and the offering that is launched for the other pods."""
 
     removed: tuple[str, ...]
     moves: dict[str, str]
@@ -189,7 +189,7 @@ class Karpenter:
         self._bought = 0
 
     def consolidate(self) -> int:
-        """Until nothing more can be done; the number of passes."""
+        """Run passes until no command is found. Returns the number of passes."""
         passes = 0
         while (change := self._find_change()) is not None:
             self._apply(change)
@@ -207,7 +207,7 @@ class Karpenter:
         return self._multi_node_change(ordered[:MOST_CANDIDATES]) or self._single_node_change(ordered)
 
     def _build_index(self) -> None:
-        """What every simulation of a pass starts from."""
+        """Prepare the state from which every simulation of a pass starts."""
         self._order = sorted(self.cluster.nodes)
         self._row_by_name = {name: number for number, name in enumerate(self._order)}
         self._prices = {name: self.cluster.price_of(name) for name in self._order}
@@ -238,7 +238,7 @@ class Karpenter:
         return next((change for name in ordered if (change := self._evaluate_removal([name])) is not None), None)
 
     def _evaluate_removal(self, removed: Sequence[str]) -> Change | None:
-        """None where it is not worth it, or takes more than one node."""
+        """None if it saves nothing or needs more than one new node."""
         free = self._free.copy()
         free[[self._row_by_name[name] for name in removed]] = -1
         pods = [pod for name in removed for pod in self.cluster.pods[name]]
@@ -260,7 +260,7 @@ class Karpenter:
         return Change(tuple(removed), moves, bought) if bought else None
 
     def _find_replacement(self, removed: Sequence[str], rest: Vector) -> tuple[PoolOfferings, int] | None:
-        """From the first pool that has types for all of it, as pools of equal weight are tried by name, descending."""
+        """From the first NodePool with a type that fits; NodePools of equal weight are tried by descending name."""
         for number in sorted(
             range(len(self._pool_offerings)), key=lambda one: self._pool_offerings[one].pool.name, reverse=True
         ):
@@ -300,17 +300,17 @@ class Karpenter:
         return min(found, default=float("inf"))
 
     def _apply(self, change: Change) -> None:
-        made = self.cluster
-        pods = {pod.uid: pod for name in change.removed for pod in made.pods[name]}
+        cluster = self.cluster
+        pods = {pod.uid: pod for name in change.removed for pod in cluster.pods[name]}
         for name in change.removed:
-            del made.nodes[name], made.claims[name], made.pods[name]
+            del cluster.nodes[name], cluster.claims[name], cluster.pods[name]
         for uid, target in change.moves.items():
-            made.pods[target].append(pods.pop(uid))
+            cluster.pods[target].append(pods.pop(uid))
         if change.bought is not None:
             pool_offerings, row = change.bought
             labels = pool_offerings.labels[row]
-            kind = next(one for one in made.types if one.name == labels[INSTANCE_TYPE])
+            kind = next(one for one in cluster.types if one.name == labels[INSTANCE_TYPE])
             name = f"bought-{self._bought:04}"
             self._bought += 1
-            add_node(made, name, pool_offerings.pool.name, kind, labels[ZONE], labels[CAPACITY_TYPE])
-            made.pods[name] = list(pods.values())
+            add_node(cluster, name, pool_offerings.pool.name, kind, labels[ZONE], labels[CAPACITY_TYPE])
+            cluster.pods[name] = list(pods.values())

@@ -1,10 +1,10 @@
-"""What no plan can undercut: the lowest price of nodes that hold all pods, as a linear programme.
+"""A lower bound for the price of any plan: the minimum price of nodes for all pods, as a linear program.
 
-Pods and nodes may be cut into parts, but a part of a pod takes CPU and memory from the same type of node. It knows
-which pods may use which pools, types, zones and capacity types, what DaemonSets take, and how many nodes rules about
-single nodes make necessary. It leaves out that pods and nodes are whole, that pools have weights and limits, every
-other rule about other pods, and all preferences. So the true optimum is above it: little for small pods that may go
-anywhere, much where rules decide.
+Pods and nodes are divisible, but each part of a pod uses CPU and memory of the same type of node. The program respects
+which pods may use which pools, types, zones and capacity types, the requests of DaemonSets, and the number of nodes
+that hostname rules require. It ignores that pods and nodes are indivisible, weights and limits of pools, all other
+rules between pods, and preferences. The true optimum is therefore higher: slightly for small pods without constraints,
+considerably where rules decide.
 """
 
 import math
@@ -24,12 +24,12 @@ from tests.oracle.plan import matches_expression, selects_node, tolerates_taints
 
 Headroom = tuple[int, ...]
 _STEP: Final = 0.02
-"""Of the logarithm of a proportion: pods within a fiftieth are one kind."""
+"""Step of the logarithm of a proportion: pods within 2 % are one kind."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Pods that may go to the same places and ask for resources in the same proportions, and all that they ask for."""
+    """Pods with the same constraints and the same proportions of requests, and the sum of their requests."""
 
     example: PodFact
     requests: Mapping[str, float]
@@ -37,7 +37,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Node:
-    """The cheapest of the nodes with this room that the same kinds may use."""
+    """The cheapest node with this capacity that the same kinds may use."""
 
     headroom: Headroom
     usable: tuple[bool, ...]
@@ -50,7 +50,7 @@ def lower_bound(
     types: Iterable[InstanceType],
     daemons: Sequence[DaemonSetFact] = (),
 ) -> float:
-    """US dollars an hour. Raises ValueError where no set of nodes could hold the pods."""
+    """US dollars per hour. Raises ValueError if no set of nodes has capacity for the pods."""
     kinds = _group_kinds(pods)
     resources = sorted({key for kind in kinds for key in kind.requests})
     nodes = _cheapest_nodes(kinds, resources, pools, tuple(types), daemons)
@@ -58,7 +58,7 @@ def lower_bound(
 
 
 def needed_nodes(pods: Iterable[PodFact]) -> int:
-    """At least so many, since pods keep apart from their own kind, or spread over nodes with a skew."""
+    """Minimum number of nodes because of anti-affinity to the same kind, or spread over nodes."""
     most = Counter[tuple[object, ...]]()
     for pod in pods:
         mine = pod.labels.items()
@@ -89,7 +89,7 @@ def _group_kinds(pods: Iterable[PodFact]) -> list[Kind]:
 
 
 def _proportions(requests: Mapping[str, int]) -> dict[str, int]:
-    """How much of each resource comes with a millicore, rounded down, since the bound must not be too high."""
+    """Steps of each resource per millicore, rounded down, so that the bound is never too high."""
     base = requests.get(CPU, 0) or 1
     return {key: math.floor(math.log(amount / base) / _STEP) for key, amount in sorted(requests.items()) if amount}
 
@@ -119,7 +119,7 @@ def _cheapest_nodes(
 
 
 def _remove_dominated(nodes: Sequence[Node]) -> list[Node]:
-    """Without those for whose price parts of another one have as much room of everything, and as many nodes."""
+    """Remove nodes for whose price another node offers at least as much of each resource and as many nodes."""
     undominated: list[Node] = []
     offered = np.array([(*node.headroom, 1.0) for node in nodes]) / np.array([[node.price] for node in nodes])
     for number, node in enumerate(nodes):
@@ -161,7 +161,7 @@ def _headroom_of(kind: InstanceType, running: Iterable[PodFact], resources: Iter
 
 
 def _solve(kinds: Sequence[Kind], resources: Sequence[str], nodes: Sequence[Node], least: int) -> float:
-    """How many of which node are bought, and which part of each kind is on them."""
+    """Variables: number of each node, and the part of each kind that is on it."""
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     bought = [solver.addVariable(lb=0, obj=node.price) for node in nodes]
@@ -182,5 +182,5 @@ def _solve(kinds: Sequence[Kind], resources: Sequence[str], nodes: Sequence[Node
     solver.addConstr(sum(bought) >= least)
     solver.run()
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-        raise ValueError(f"there is no lower bound: the solver says {solver.getModelStatus()}")
+        raise ValueError(f"no lower bound: the solver reports {solver.getModelStatus()}")
     return float(solver.getInfo().objective_function_value)

@@ -1,6 +1,6 @@
-"""Observers of a cluster while its nodes are replaced: ready pods by workload, NodeClaims, and marks.
+"""Observers of a cluster while its nodes are replaced: ready pods by workload, NodeClaims, and disruption taints.
 
-They follow the API server's watch events, so they miss no change between two reads.
+They watch the API server, so they do not miss a change between two reads.
 """
 
 import asyncio
@@ -19,38 +19,38 @@ from tenure.kube.client.resources import NODE_CLAIMS, NODES, PODS
 
 Object = Mapping[str, Any]
 PART = "part"
-"""The label that distinguishes the pods of one PodDisruptionBudget from others."""
+"""Label whose value identifies the pods of one PodDisruptionBudget."""
 
 
 @dataclass
 class Claim:
-    """Seconds on the monotonic clock, as heard of; `boot` by the API server's stamps, which are whole seconds."""
+    """Times of watch events on the monotonic clock. `boot` is from timestamps of the API server, in whole seconds."""
 
     pool: str
     created_at: float
     boot: float | None = None
-    """From its creation until it was initialized."""
+    """Seconds from creation to Initialized."""
     deleting_at: float | None = None
     deleted_at: float | None = None
 
 
 @dataclass
 class Observations:
-    """Of pods with the label `part`, by its value, and of NodePools by name."""
+    """Pods by value of the label `part`, NodePools by name."""
 
     ready: Counter[str] = field(default_factory=Counter)
     least: dict[str, int] = field(default_factory=dict)
-    """The fewest that were ready at one time."""
+    """Minimum number of ready pods."""
     claims: dict[str, Claim] = field(default_factory=dict)
     max_disrupted: Counter[str] = field(default_factory=Counter)
-    """The most nodes that carried the mark of disruption at one time."""
+    """Maximum number of nodes with the disruption taint."""
 
     def claims_of(self, pool: str) -> dict[str, Claim]:
         return {name: one for name, one in self.claims.items() if one.pool == pool}
 
 
 class ClusterObserver:
-    """An async context manager: it has seen all that is there once it is entered."""
+    """An async context manager: all existing objects are known inside it."""
 
     def __init__(self, client: KubeClient) -> None:
         self.observations = Observations()
@@ -66,7 +66,7 @@ class ClusterObserver:
             (NODE_CLAIMS, self._on_nodeclaims, {}),
         ):
             watch = ListWatch(self._client, resource, on_deltas, time.monotonic, params=params)
-            task = asyncio.create_task(watch.run(), name=f"eyes on {resource.plural}")
+            task = asyncio.create_task(watch.run(), name=f"watch {resource.plural}")
             self._stack.push_async_callback(_cancel_task, task)
             await watch.synced.wait()
         return self
@@ -75,7 +75,7 @@ class ClusterObserver:
         await self._stack.aclose()
 
     def start_counting(self) -> None:
-        """From here on the fewest and the most are counted."""
+        """Restart the minima and maxima from the current state."""
         self.observations.least = dict(self.observations.ready)
         self.observations.max_disrupted = Counter({pool: len(nodes) for pool, nodes in self._disrupted_nodes.items()})
 
@@ -121,7 +121,7 @@ async def _cancel_task(task: asyncio.Task[None]) -> None:
 
 
 def _is_ready(pod: Object) -> bool:
-    """As a PodDisruptionBudget counts: one that is being deleted is not."""
+    """As a PodDisruptionBudget counts it: a pod that is being deleted is not ready."""
     return "deletionTimestamp" not in pod["metadata"] and _condition_time(pod, "Ready") is not None
 
 
@@ -131,7 +131,7 @@ def _boot_seconds(claim: Object) -> float | None:
 
 
 def _condition_time(thing: Object, kind: str) -> str | None:
-    """When it became True; None when it is not."""
+    """Time at which the condition became True; None if it is not True."""
     for one in thing.get("status", {}).get("conditions") or ():
         if one["type"] == kind and one["status"] == "True":
             return str(one["lastTransitionTime"])

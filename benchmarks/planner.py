@@ -1,9 +1,9 @@
-"""How fast and how cheaply the planner plans, compared with a lower bound on the price.
+"""Speed of the planner, and the price of its plans compared with a lower bound.
 
     .venv/bin/python -m benchmarks.planner [--runs 3] [--only plain:5000,diverse:1000] [--json FILE]
 
-Each row runs in a separate process, so that its peak memory is its own. Its CPU seconds are those of the fastest of
-some first passes over the same facts. Plans of at most 1,000 pods are proved by `tests/oracle/plan.py`.
+Each row runs in a separate process, for its own peak memory. Its CPU seconds are the minimum of some first passes over
+the same facts. `tests/oracle/plan.py` validates plans of at most 1,000 pods.
 """
 
 import argparse
@@ -33,9 +33,9 @@ from tests.oracle.plan import PlanInputs, find_violations
 
 NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
 PROVED: Final = 1_000
-"""Larger plans take the validator too long."""
+"""Maximum pods for the validator, which is slow."""
 MODELLED: Final = 1_000
-"""The same of the model of Karpenter's choice."""
+"""Maximum pods for the model of Karpenter's scheduler, which is slow."""
 ROWS: Final = (
     *(f"plain:{number}" for number in (1_000, 5_000, 20_000, 50_000)),
     *(f"ragged:{number}" for number in (1_000, 5_000)),
@@ -52,7 +52,7 @@ Row = dict[str, Any]
 
 
 def measure_row(row: str, runs: int) -> Row:
-    """One row, in this process."""
+    """Measure a row in this process."""
     kind, count, policy = (*row.split(":"), "Respect")[:3]
     workload = make_scenario(kind, int(count))
     settings = PlanSettings.model_validate({"preference_policy": policy})
@@ -79,7 +79,7 @@ def measure_row(row: str, runs: int) -> Row:
 
 
 def _run_pass(workload: Scenario, settings: PlanSettings) -> tuple[Plan, float, float]:
-    """A first plan, with CPU and wall seconds; reading the facts is not counted, building tables of types is."""
+    """A first plan, with CPU and wall seconds. They include building the type tables, but not reading the facts."""
     state = workload.cluster_state(settings)
     state.apply(Change(kind="pod", key=one.uid, fact=one) for one in workload.pod_facts())
     cpu, wall = time.process_time(), time.perf_counter()
@@ -88,7 +88,7 @@ def _run_pass(workload: Scenario, settings: PlanSettings) -> tuple[Plan, float, 
 
 
 def list_violations(plan: Plan, workload: Scenario) -> list[str]:
-    """What `tests/oracle/plan.py` has against it."""
+    """Violations that `tests/oracle/plan.py` finds."""
     return find_violations(
         plan,
         PlanInputs(
@@ -101,7 +101,7 @@ def list_violations(plan: Plan, workload: Scenario) -> list[str]:
 
 
 def start_up() -> float:
-    """Wall seconds of `tenure simulate` for one pod: the fastest of three."""
+    """Wall seconds of `tenure simulate` for one pod: the minimum of three runs."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_scenario("plain", 1).write(folder)
@@ -128,7 +128,7 @@ def render_table(rows: Sequence[Row]) -> Table:
             f"{one['cpu_seconds']:.3f}",
             f"{one['wall_seconds']:.3f}",
             f"{one['pods'] / one['cpu_seconds']:,.0f}",
-            f"{one['nodes']:,}" + (f" ({one['unplaced']} unplaced)" if one["unplaced"] else ""),
+            f"{one['nodes']:,}" + (f" ({one['unplaced']} unschedulable)" if one["unplaced"] else ""),
             f"{one['price']:.2f}",
             f"{one['bound']:.2f}" if one["bound"] else "-",
             ratio,
@@ -142,8 +142,8 @@ def render_table(rows: Sequence[Row]) -> Table:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", default=",".join(ROWS), help="rows such as diverse:5000, with commas between them")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--only", default=",".join(ROWS), help="comma-separated rows, such as diverse:5000")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -158,7 +158,7 @@ def main() -> int:
     out = Console(width=None if Console().is_terminal else 160, highlight=False)
     out.print(f"Measured on {describe_machine()}")
     out.print(render_table(rows))
-    out.print(f"tenure simulate: {seconds:.2f} s for one pod, its start included")
+    out.print(f"tenure simulate: {seconds:.2f} s for one pod, including its start")
     if options.json:
         found = {"machine": describe_machine(), "rows": rows, "start_seconds": seconds}
         options.json.write_text(json.dumps(found, indent=2) + "\n")

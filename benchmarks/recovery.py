@@ -1,10 +1,10 @@
-"""Kills and restarts the worker: the time to its first decision, and its writes about existing nodes.
+"""Kill and restart the worker: time to its first decision, and unnecessary writes about existing nodes.
 
     python -m benchmarks.recovery [--nodes 500] [--restarts 2] [--json FILE]
 
-A pod that needs a node is created at the moment of the kill. The first decision is the NodeClaim for it. For a minute
+A pod that needs a node is created at the time of the kill. The first decision is the NodeClaim for it. For a minute
 after that, the proxy counts the worker's writes to the API server, and the benchmark counts history events. The tagging
-of new instances by garbage collection, one a second for minutes, is paused.
+of new instances by garbage collection, one per second for minutes, is paused.
 """
 
 import asyncio
@@ -31,39 +31,39 @@ from workflows import ids
 
 CALM = 15.0
 QUIET = 60.0
-"""Seconds before the kill in which nothing happens, and after the first decision for which is counted what does."""
+"""CALM: seconds of idle time before the kill. QUIET: seconds of counting after the pod runs."""
 AT_ONCE = 16
 app = benchmark_app()
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """Seconds are since the new worker was spawned, which is at once after the kill."""
+    """Durations are seconds since the start of the new worker, directly after the kill."""
 
     nodes: int
     ready: float
-    """Until its probe says so."""
+    """Until its readiness probe succeeded."""
     decided: float
-    """Until the NodeClaim of the new pod was there."""
+    """Until the NodeClaim for the new pod existed."""
     running: float
-    """Until the pod ran."""
+    """Until the pod was Running."""
     writes: dict[str, int]
-    """Requests to the API server that are no reads, by method and kind."""
+    """Number of write requests to the API server, by method and kind."""
     needless: list[str]
-    """Those about NodeClaims and Nodes that did not change."""
+    """Writes about NodeClaims and Nodes that did not change."""
     events: int
-    """Of histories of lives that did not change."""
+    """New history events of NodeClaims that did not change."""
     load: float
-    """The machine's load average over the last minute."""
+    """Load average of the machine over one minute."""
 
 
 @app.command()
 def recovery(
     nodes: Annotated[int, typer.Option(min=1, max=2000, help="Existing nodes.")] = 500,
-    restarts: Annotated[int, typer.Option(min=1, max=20, help="How often it is killed.")] = 2,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
+    restarts: Annotated[int, typer.Option(min=1, max=20, help="Number of kills.")] = 2,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the results to this file.")] = None,
 ) -> int:
-    """Kill the worker, start it again, and print the result."""
+    """Kill and restart the worker, and print the result."""
     found = in_sandbox(sandbox_plan(), partial(_run, nodes=nodes, restarts=restarts))
     if json_file:
         figures = {"machine": describe_machine(), "recoveries": [asdict(one) for one in found]}
@@ -115,7 +115,7 @@ async def _measure_recovery(session: SandboxSession, nodes: int) -> Recovery:
 
 
 def _kind_of(line: str) -> str:
-    """`PATCH /apis/karpenter.sh/v1/nodeclaims/one/status` is a `PATCH nodeclaims/status`."""
+    """`PATCH /apis/karpenter.sh/v1/nodeclaims/one/status` becomes `PATCH nodeclaims/status`."""
     method, _, path = line.partition(" ")
     parts = path.strip("/").split("/")[2 if path.startswith("/api/") else 3 :]
     if parts[0] == "namespaces" and len(parts) > 2:
@@ -124,7 +124,7 @@ def _kind_of(line: str) -> str:
 
 
 async def _count_events(session: SandboxSession, nodeclaims: list[NodeClaimSummary]) -> int:
-    """Of the histories of these lives."""
+    """Total history length of these NodeClaims."""
     semaphore = asyncio.Semaphore(AT_ONCE)
 
     async def count_one(nodeclaim: NodeClaimSummary) -> int:
@@ -135,7 +135,7 @@ async def _count_events(session: SandboxSession, nodeclaims: list[NodeClaimSumma
 
 
 async def _why_claims_missing(session: SandboxSession, count: int) -> str:
-    """Empty once there are so many NodeClaims; the API server counts those that it does not list."""
+    """Empty if there are `count` NodeClaims. Lists one; the API server counts the others."""
     response = await session.kube.request("GET", NODE_CLAIMS.path() + "?limit=1")
     found = len(response.get("items") or ()) + int(response["metadata"].get("remainingItemCount") or 0)
     return "" if found >= count else f"{found} NodeClaims"
@@ -144,10 +144,10 @@ async def _why_claims_missing(session: SandboxSession, count: int) -> str:
 def _print_result(one: Recovery) -> None:
     print(
         f"{one.nodes} nodes, load {one.load:.1f}: worker ready {one.ready:.1f} s after its start, first decision "
-        f"{one.decided:.1f} s, its pod Running {one.running:.1f} s"
+        f"after {one.decided:.1f} s, its pod Running after {one.running:.1f} s"
     )
-    print(f"  writes in all: {', '.join(f'{count} {kind}' for kind, count in one.writes.items())}")
-    print(f"  about what did not change: {len(one.needless)} writes, {one.events} history events", flush=True)
+    print(f"  all writes: {', '.join(f'{count} {kind}' for kind, count in one.writes.items())}")
+    print(f"  about unchanged objects: {len(one.needless)} writes, {one.events} history events", flush=True)
     for line in one.needless[:5]:
         print(f"    {line}")
 

@@ -1,4 +1,4 @@
-"""The benchmark's tables: one row a step next to Karpenter's figures, then calls, costs and history events."""
+"""Tables of a benchmark: one row per step with Karpenter's results, then calls, resource usage and history events."""
 
 import os
 import platform
@@ -18,23 +18,23 @@ KARPENTER = {
     500: ("18-19", "72", "32-38"),
     1000: ("37-43", "143", "56-62"),
 }
-"""Pods to seconds, nodes and AWS calls: Karpenter 1.14's AWS provider in the same world, each size from zero."""
+"""Seconds, nodes and AWS calls by number of pods, for Karpenter 1.14 in the same environment, each size from zero."""
 WORKER, TEMPORAL = ("worker", "planner"), ("temporal",)
 
 
 @dataclass(frozen=True)
 class Step:
     begin: int
-    """Pods before."""
+    """Number of pods before the step."""
     end: int
     seconds: float
     nodes: int
-    """At the end of a way up; that went, of a way down."""
+    """Nodes at the end when scaling up; deleted nodes when scaling down."""
     calls: Mapping[str, int]
     cost: Mapping[str, Usage]
-    """By process: CPU seconds of this step, memory at its end."""
+    """CPU seconds of the step and memory at its end, by process."""
     events: Sequence[int] = ()
-    """Of the history of each life that ended in it."""
+    """History length of each NodeClaim that completed in the step."""
 
     @property
     def title(self) -> str:
@@ -65,14 +65,14 @@ def report(steps: Sequence[Step], *, fresh: bool, remarks: str = "", console: Co
     events = [count for step in steps for count in step.events]
     if events:
         spread = f"min {min(events)}, median {statistics.median(events):g}, max {max(events)}"
-        out.print(f"History events a node, {len(events)} lives: {spread}")
+        out.print(f"History events per node, {len(events)} NodeClaims: {spread}")
     if remarks:
         out.print(remarks)
 
 
 def steps_table(steps: Sequence[Step], *, fresh: bool) -> Table:
-    remark = "" if fresh else "; Karpenter's are each from zero, as --fresh does it"
-    table = Table(title=f"Seconds to all pods Running, or to nothing left{remark}", title_justify="left")
+    remark = "" if fresh else "; Karpenter scales each from zero, as with --fresh"
+    table = Table(title=f"Seconds until all pods are Running, or until no node is left{remark}", title_justify="left")
     for name in ("pods", "seconds", "nodes", "AWS calls", "Karpenter: seconds", "nodes", "AWS calls"):
         table.add_column(name, justify="right")
     for step in steps:
@@ -96,10 +96,10 @@ def cost_table(steps: Sequence[Step]) -> Table:
     table.add_column("process", no_wrap=True)
     for step in steps:
         table.add_column(step.title, justify="right")
-    rows = {"worker": ("worker",), "its planner": ("planner",), "Temporal": TEMPORAL}
+    rows = {"worker": ("worker",), "planner": ("planner",), "Temporal": TEMPORAL}
     for title, names in rows.items():
         table.add_row(title, *(_format_usage(step.usage_of(names)) for step in steps))
-    table.add_row("the rest", *(_format_usage(step.usage_of_others()) for step in steps), end_section=True)
+    table.add_row("others", *(_format_usage(step.usage_of_others()) for step in steps), end_section=True)
     for name in sorted({name for step in steps for name in step.cost} - {*WORKER, *TEMPORAL}):
         table.add_row(f"  {name}", *(_format_usage(step.usage_of([name])) for step in steps))
     return table
@@ -110,7 +110,7 @@ def _format_usage(usage: Usage) -> str:
 
 
 def describe_machine() -> str:
-    """The processor, how many of them, and the memory, in a line."""
+    """One line with processor, cores and memory."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

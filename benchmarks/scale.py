@@ -1,11 +1,11 @@
-"""End to end: the time from `kubectl scale` to all pods Running, and to zero nodes, and the cost.
+"""End to end: time from `kubectl scale` until all pods are Running, and until no node is left, and resource usage.
 
     python -m benchmarks.scale [--steps 100,500,1000,0] [--fresh] [--temporal postgres] [--json FILE]
 
-The environment is the one of Karpenter's figures: nodes of at most 8 vCPU, an instance pending for 1 s, a boot of 2 s,
-2 s to shut down, WhenEmpty after 0 s, a budget of 100 %, the batch window at its defaults.
+The environment is that of Karpenter's results: nodes of at most 8 vCPU, instances pending for 1 s, boot 2 s, shutdown
+2 s, WhenEmpty after 0 s, a budget of 100 %, and the default batch window.
 
-Nodes of one pod each, for figures on existing nodes.
+`create_nodes` creates nodes with one pod each, for benchmarks on existing nodes.
 """
 
 import json
@@ -43,12 +43,12 @@ app = benchmark_app()
 
 @app.command()
 def scale(
-    steps: Annotated[str, typer.Option(help="Numbers of pods, one after the other.")] = "100,500,1000,0",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Each size from zero: back to 0 pods in between.")] = False,
-    temporal: Annotated[Temporals, typer.Option(help="The dev server, or one on PostgreSQL.")] = "dev",
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
+    steps: Annotated[str, typer.Option(help="Comma-separated numbers of pods.")] = "100,500,1000,0",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Scale to 0 pods before each size.")] = False,
+    temporal: Annotated[Temporals, typer.Option(help="Dev server, or server with PostgreSQL.")] = "dev",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the results to this file.")] = None,
 ) -> int:
-    """Scale a Deployment and print what it took."""
+    """Scale a Deployment and print durations and usage."""
     sizes = sizes_of(steps, fresh=fresh)
     taken, remarks = in_sandbox(sandbox_plan(temporal), partial(_run, sizes=sizes))
     report(taken, fresh=fresh, remarks=remarks)
@@ -58,23 +58,21 @@ def scale(
 
 
 def sizes_of(steps: str, *, fresh: bool) -> list[int]:
-    """`100,500,0` as numbers; ends with 0, and `fresh` puts a 0 after each. Raises `Refused`."""
+    """Parse `100,500,0`. The result ends with 0; `fresh` inserts a 0 after each size. Raises `UsageError`."""
     try:
         sizes = [int(part) for part in steps.split(",")]
     except ValueError:
-        raise UsageError(
-            f"--steps {steps!r}: write numbers of pods with commas between them, as in 100,500,0"
-        ) from None
+        raise UsageError(f"--steps {steps!r}: expected comma-separated numbers of pods, e.g. 100,500,0") from None
     if any(not 0 <= size <= 10_000 for size in sizes) or not any(sizes):
         raise UsageError(f"--steps {steps!r}: write numbers from 0 to 10000, at least one of them above 0")
     sequence = [step for size in sizes if size for step in (size, 0)] if fresh else sizes
     if any(0 < after <= before for before, after in pairwise(sequence)):
-        raise UsageError(f"--steps {steps!r}: each number has to be above the one before it, or 0")
+        raise UsageError(f"--steps {steps!r}: each number must be greater than the previous one, or 0")
     return sequence if sequence[-1] == 0 else [*sequence, 0]
 
 
 def sandbox_plan(temporal: Temporals = "dev") -> Plan:
-    """The cluster's name is the one that `examples/` select subnets and groups by."""
+    """`examples/` select subnets and security groups by this cluster name."""
     return Plan(
         cluster_name="demo",
         temporal=temporal,
@@ -85,7 +83,7 @@ def sandbox_plan(temporal: Temporals = "dev") -> Plan:
 
 
 def node_pool() -> dict[str, Any]:
-    """The example's, without limits, and nodes that go at once when they are empty."""
+    """The NodePool of the demo without limits; empty nodes are deleted at once."""
     pool: dict[str, Any] = yaml.safe_load((MANIFESTS_FOLDER / "nodepool.yaml").read_text())
     pool["spec"].pop("limits", None)
     pool["spec"]["disruption"] = {
@@ -97,7 +95,7 @@ def node_pool() -> dict[str, Any]:
 
 
 async def _run(sandbox: Sandbox, sizes: list[int]) -> tuple[list[Step], str]:
-    """The steps, and what else is to be said."""
+    """The steps, and remarks."""
     async with SandboxSession(sandbox, deployment=DEPLOYMENT) as session:
         bench = Bench(session)
         await bench.prepare()
@@ -110,7 +108,7 @@ async def _run(sandbox: Sandbox, sizes: list[int]) -> tuple[list[Step], str]:
 
 
 def store_size(sandbox: Sandbox) -> int:
-    """Bytes of Temporal's databases on PostgreSQL, indexes and all; 0 with the dev server."""
+    """Bytes of Temporal's databases in PostgreSQL, with indexes; 0 with the dev server."""
     return sandbox.temporal_server.size() if sandbox.plan.temporal == "postgres" else 0
 
 
@@ -119,13 +117,13 @@ def line_of_store(grown: int, taken: Sequence[Step]) -> str:
     if not grown or not nodeclaim_count:
         return ""
     return (
-        f"PostgreSQL grew by {grown / 2**20:.1f} MiB with {nodeclaim_count} lives: "
+        f"PostgreSQL grew by {grown / 2**20:.1f} MiB with {nodeclaim_count} NodeClaims: "
         f"{grown / 2**10 / nodeclaim_count:.0f} KiB each"
     )
 
 
 class Bench:
-    """Takes the steps. CPU seconds and calls are those of the step; memory is the value at its end."""
+    """Runs the steps. CPU seconds and calls are those of a step; memory is the value at its end."""
 
     def __init__(self, session: SandboxSession) -> None:
         self._session = session
@@ -142,13 +140,13 @@ class Bench:
             )
 
     async def run_step(self, pods: int) -> Step:
-        """Raises `CommandFailed` when it does not come to its end."""
+        """Raises `CommandFailed` if the step does not complete in time."""
         before, calls = process_usage(self._session), await self._session.aws.count_calls()
         print(f"{self._pods} -> {pods} pods ...", file=sys.stderr, flush=True)
         seconds = await (self._scale_up(pods) if pods > self._pods else self._scale_down())
         after = process_usage(self._session)
         nodes = len(await self._session.list_names(NODES.path(), NODEPOOL))
-        ended = await self._newly_ended()
+        ended = await self._list_newly_completed()
         taken = Step(
             begin=self._pods,
             end=pods,
@@ -163,17 +161,17 @@ class Bench:
         return taken
 
     async def clean_up(self) -> None:
-        """What the product leaves behind when it is asked to go is nothing; else this raises `CommandFailed`."""
+        """Delete everything. Raises `CommandFailed` if something remains."""
         session = self._session
         for kind in (NODE_POOLS, EC2_NODE_CLASSES):
             await session.delete(kind.path(NAME))
             await session.wait_until_resolved(
-                partial(session.list_names, kind.path()), what=f"{kind.kind} gone", seconds=60
+                partial(session.list_names, kind.path()), what=f"{kind.kind} deleted", seconds=60
             )
         if still := await session.cancel_open_workflows():
             raise CommandFailed(f"workflows are still open: {', '.join(still)}")
         if code := await session.worker.stop_gracefully():
-            raise CommandFailed(f"the worker ended with {code}")
+            raise CommandFailed(f"the worker exited with code {code}")
 
     async def _scale_up(self, pods: int) -> float:
         session = self._session
@@ -188,14 +186,14 @@ class Bench:
         return session.pods.most_at - began
 
     async def _scale_down(self) -> float:
-        """To 0 pods: until nothing is left of the nodes either."""
+        """Scale to 0 pods, and wait until no node remains."""
         began = time.monotonic()
         await self._session.scale_deployment(0)
         await self._session.wait_until_resolved(self._find_remaining, what="nothing left", seconds=TIMEOUT_SECONDS)
         return time.monotonic() - began
 
     async def _find_remaining(self) -> str:
-        """Something that is still there; the cheapest question first."""
+        """A remaining object, or an empty text. Cheap checks first."""
         session = self._session
         for kind in (NODE_CLAIMS, NODES):
             found = await session.list_names(kind.path(), NODEPOOL, limit=1)
@@ -207,8 +205,8 @@ class Bench:
         left = instances.launched - instances.terminated
         return f"{left} instances" if left else ""
 
-    async def _newly_ended(self) -> list[NodeClaimSummary]:
-        """Lives that ended since this was asked last."""
+    async def _list_newly_completed(self) -> list[NodeClaimSummary]:
+        """NodeClaims that completed since the last call."""
         nodeclaims = await self._session.nodeclaims.list_all("ExecutionStatus != 'Running'")
         fresh = [
             nodeclaim
@@ -220,7 +218,7 @@ class Bench:
 
 
 def process_usage(session: SandboxSession) -> dict[str, Usage]:
-    """Of each process: CPU seconds since its start, memory now."""
+    """CPU seconds since the start and current memory, by process."""
     groups = {part.name: [part.pid] for part in session.sandbox.processes}
     taken = measure_usage(groups | {"worker": [session.worker.pid], "planner": children_of(session.worker.pid)})
     # The worker's process tree includes its planner: subtract it, so that both add up to the tree.
@@ -233,11 +231,11 @@ if __name__ == "__main__":
 
 
 ONE_POD_EACH = "m6i.large"
-"""Of its two CPUs a pod of the example takes more than half."""
+"""Two CPUs. A pod of the demo requests more than half of the allocatable CPU."""
 
 
 async def create_nodes(session: SandboxSession, nodes: int) -> None:
-    """So many nodes, of a pod each. Raises `CommandFailed`."""
+    """Create nodes with one pod each. Raises `CommandFailed`."""
     pool = node_pool()
     one_type = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [ONE_POD_EACH]}
     pool["spec"]["template"]["spec"]["requirements"].append(one_type)

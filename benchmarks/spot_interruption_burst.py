@@ -1,9 +1,8 @@
-"""EC2 interrupts all spot nodes at once: the time from its messages to the eviction of the last node's pods.
+"""EC2 interrupts all spot nodes at once: time from its messages to the eviction of the last node's pods.
 
     python -m benchmarks.spot_interruption_burst [--nodes 500] [--json FILE]
 
-For comparison, just before and on the same Temporal server: as many bare signals to the same workflows, which drop
-them.
+For comparison, the same number of signals that the workflows drop is sent before, on the same Temporal server.
 """
 
 import asyncio
@@ -36,7 +35,7 @@ from tenure.sandbox.environment import Sandbox
 from workflows.nodeclaim import NodeClaimWorkflow
 
 CALM = 15.0
-"""Seconds before it, in which nothing happens."""
+"""Seconds of idle time before the measurement."""
 TIMEOUT_SECONDS = 600.0
 AT_ONCE = 64
 app = benchmark_app()
@@ -44,46 +43,46 @@ app = benchmark_app()
 
 @dataclass(frozen=True)
 class InterruptionBurst:
-    """Seconds since the first message was sent."""
+    """Durations are seconds since the first message was sent."""
 
     nodes: int
     signals: float
-    """Until the server had taken as many bare signals, since the first of them."""
+    """Duration of the same number of dropped signals."""
     sent: float
     """Until the last message was in the queue."""
     first: float
-    """Until the eviction of the first pod, ..."""
+    """Until the first pod was evicted."""
     median: float
     last: float
-    """... half of them, and the last."""
     bought: tuple[float, float]
-    """Until the first and the last NodeClaim in their place was made, ..."""
+    """Until the first and the last replacement NodeClaim were created."""
     plans: int
-    """... by so many plans, ..."""
+    """Number of plans that created them."""
     fleets: int
-    """... with so many calls of CreateFleet."""
+    """Number of CreateFleet calls."""
     running: float
     """Until as many pods as before were Running elsewhere."""
     failed_tasks: str
-    """Workflow tasks that failed, by type: the machine was too busy, or it is a bug."""
+    """Failed workflow tasks by type: a bug, or an overloaded machine."""
     load: float
 
 
 @app.command()
 def interruption_burst(
-    nodes: Annotated[int, typer.Option(min=1, max=2000, help="Nodes, of a pod each.")] = 500,
+    nodes: Annotated[int, typer.Option(min=1, max=2000, help="Nodes with one pod each.")] = 500,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the figures here too, and the worker's log next to them.")
+        Path | None,
+        typer.Option("--json", help="Also write the results to this file, and the worker's log next to it."),
     ] = None,
 ) -> int:
     """Interrupt all nodes, and print the result."""
     log = json_file.with_suffix(".log") if json_file else None
     found = in_sandbox(sandbox_plan(), partial(_run, nodes=nodes, log=log))
     print(
-        f"{found.nodes} nodes interrupted, load {found.load:.1f}: messages sent in {found.sent:.1f} s; pods told to "
-        f"go after {found.first:.1f} s (first), {found.median:.1f} s (median), {found.last:.1f} s (last); replacements "
-        f"made after {found.bought[0]:.1f} to {found.bought[1]:.1f} s, {found.plans} plans, {found.fleets} fleets; "
-        f"all Running elsewhere after {found.running:.1f} s. As many bare signals: {found.signals:.1f} s"
+        f"{found.nodes} nodes interrupted, load {found.load:.1f}: messages sent in {found.sent:.1f} s; pods evicted "
+        f"after {found.first:.1f} s (first), {found.median:.1f} s (median), {found.last:.1f} s (last); replacements "
+        f"created after {found.bought[0]:.1f} to {found.bought[1]:.1f} s, {found.plans} plans, {found.fleets} fleets; "
+        f"all Running elsewhere after {found.running:.1f} s. Same number of dropped signals: {found.signals:.1f} s"
     )
     if found.failed_tasks:
         print(found.failed_tasks)
@@ -137,7 +136,7 @@ async def _measure_interruption(
         await asyncio.to_thread(_interrupt_all, control, instances)
         sent = time.monotonic() - began
         await session.wait_until_resolved(
-            lambda: evictions.why_not_evicted(nodes), what="all pods told to go", seconds=TIMEOUT_SECONDS
+            lambda: evictions.why_not_evicted(nodes), what="all pods evicted", seconds=TIMEOUT_SECONDS
         )
         load = os.getloadavg()[0]
         await session.wait_until_resolved(
@@ -146,7 +145,7 @@ async def _measure_interruption(
         running = time.monotonic() - began
         fleets = calls_since(calls, await session.aws.count_calls()).get("ec2:CreateFleet", 0)
     times = sorted(at - began for at in evictions.evicted_at.values())
-    made = sorted(round(at - began, 2) for at, _ in new_nodeclaims.made.values())
+    created = sorted(round(at - began, 2) for at, _ in new_nodeclaims.created.values())
     return InterruptionBurst(
         nodes=nodes,
         signals=signals,
@@ -154,8 +153,8 @@ async def _measure_interruption(
         first=round(times[0], 2),
         median=round(statistics.median(times), 2),
         last=round(times[-1], 2),
-        bought=(made[0], made[-1]),
-        plans=len({plan for _, plan in new_nodeclaims.made.values()}),
+        bought=(created[0], created[-1]),
+        plans=len({plan for _, plan in new_nodeclaims.created.values()}),
         fleets=fleets,
         running=round(running, 1),
         failed_tasks=format_failed_tasks(await read_failed_tasks(session.worker.metrics_port)),
@@ -164,7 +163,7 @@ async def _measure_interruption(
 
 
 def _interrupt_all(control: AwsControl, instances: Sequence[str]) -> None:
-    """The nodes stay, so that the benchmark measures only the drain."""
+    """Send only warnings: instances are not terminated, so that the benchmark measures only the drain."""
     for one in instances:
         control.interrupt_spot(one, warn_only=True)
 
@@ -190,11 +189,11 @@ class _PodEvictions:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def why_not_evicted(self, count: int) -> str:
-        return "" if len(self.evicted_at) >= count else f"{len(self.evicted_at)} of {count} pods were"
+        return "" if len(self.evicted_at) >= count else f"{len(self.evicted_at)} of {count} pods are evicted"
 
     async def why_not_replaced(self, count: int) -> str:
         new = len(self._running - (self._before or set()))
-        return "" if new >= count else f"{new} of {count} new pods are"
+        return "" if new >= count else f"{new} of {count} new pods are Running"
 
     def _on_pods(self, deltas: list[Delta]) -> None:
         for delta in deltas:
@@ -209,17 +208,17 @@ class _PodEvictions:
 
 
 class _NewNodeClaims:
-    """NodeClaims that were made since it was entered: when, and by which plan."""
+    """NodeClaims that are created inside the context: time and plan."""
 
     def __init__(self, client: KubeClient) -> None:
         self._watch = ListWatch(client, NODE_CLAIMS, self._on_nodeclaims, time.monotonic)
         self._before: set[str] = set()
-        self.made: dict[str, tuple[float, str]] = {}
+        self.created: dict[str, tuple[float, str]] = {}
 
     async def __aenter__(self) -> "_NewNodeClaims":
         self._task = asyncio.create_task(self._watch.run())
         await self._watch.synced.wait()
-        self._before, self.made = set(self.made), {}
+        self._before, self.created = set(self.created), {}
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -230,7 +229,7 @@ class _NewNodeClaims:
         for metadata in (delta.object["metadata"] for delta in deltas):
             if metadata["name"] not in self._before:
                 plan = metadata.get("annotations", {}).get(PLAN, "")
-                self.made.setdefault(metadata["name"], (time.monotonic(), plan))
+                self.created.setdefault(metadata["name"], (time.monotonic(), plan))
 
 
 if __name__ == "__main__":

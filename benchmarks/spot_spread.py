@@ -1,9 +1,9 @@
-"""What it costs to spread a storm's replacements over capacity pools, and what one more interruption then takes.
+"""Cost of spreading replacements after an interruption over capacity pools, and the impact of one more interruption.
 
     python -m benchmarks.spot_spread [plain:2000 equal:500 ...]
 
-One plan, with nothing but spot to be had. How EC2 chooses within a fleet is its own affair: here it takes the cheapest
-pool that a request names for all of the request, which is the most that one interruption can take.
+One plan with only spot capacity. EC2's choice within a fleet is unknown. This model takes the cheapest pool of a
+request for the whole request, which is the worst case for an interruption.
 """
 
 import sys
@@ -25,24 +25,24 @@ NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
 MOST_TYPES: Final = 60
 KINDS: Final = ("equal:500", "plain:2000", "diverse:1000")
 Pool = tuple[str, str]
-"""Instance type and zone."""
+"""Capacity pool: instance type and zone."""
 Prices = Mapping[Pool, float]
-Way = Callable[[Prices, PlannedNodeClaim, int], list[Pool]]
-"""From the prices, a claim and how many are alike to the pools that they come from."""
+Strategy = Callable[[Prices, PlannedNodeClaim, int], list[Pool]]
+"""From prices, a NodeClaim and the number of equal ones to their capacity pools."""
 
 
 @dataclass(frozen=True)
 class Row:
-    way: str
+    strategy: str
     largest: float
-    """Share of the nodes in the pool that has most of them."""
+    """Fraction of the nodes in the largest pool."""
     pools: int
     price: float
-    """US dollars an hour."""
+    """US dollars per hour."""
 
 
-def measure_ways(workload: Scenario) -> tuple[int, list[Row]]:
-    """How many nodes are bought, and each way to launch them."""
+def measure_strategies(workload: Scenario) -> tuple[int, list[Row]]:
+    """The number of launched nodes, and a row for each strategy."""
     found = _group_alike(workload)
     prices = {
         (kind.name, one.zone): one.price
@@ -50,13 +50,15 @@ def measure_ways(workload: Scenario) -> tuple[int, list[Row]]:
         for one in kind.offerings
         if one.capacity_type == SPOT
     }
-    ways: dict[str, Way] = {
-        "one fleet for all that are alike": _one_fleet,
-        "three slices (as it is done)": partial(_sharded, 0),
-        **{f"slices, {parts} of each zone": partial(_sharded, parts) for parts in (1, 2, 3, 4)},
+    strategies: dict[str, Strategy] = {
+        "one fleet for equal NodeClaims": _one_fleet,
+        "three slices (current strategy)": partial(_sharded, 0),
+        **{f"{parts} slices per zone": partial(_sharded, parts) for parts in (1, 2, 3, 4)},
         "`diversified` over 60 types": _diversified,
     }
-    return sum(count for _, count in found), [_make_row(name, way, found, prices) for name, way in ways.items()]
+    return sum(count for _, count in found), [
+        _make_row(name, strategy, found, prices) for name, strategy in strategies.items()
+    ]
 
 
 def _group_alike(workload: Scenario) -> list[tuple[PlannedNodeClaim, int]]:
@@ -68,8 +70,8 @@ def _group_alike(workload: Scenario) -> list[tuple[PlannedNodeClaim, int]]:
     return [(ones[0], len(ones)) for ones in groups.values()]
 
 
-def _make_row(name: str, way: Way, found: Sequence[tuple[PlannedNodeClaim, int]], prices: Prices) -> Row:
-    bought = Counter(pool for claim, count in found for pool in way(prices, claim, count))
+def _make_row(name: str, strategy: Strategy, found: Sequence[tuple[PlannedNodeClaim, int]], prices: Prices) -> Row:
+    bought = Counter(pool for claim, count in found for pool in strategy(prices, claim, count))
     price = sum(prices[pool] * count for pool, count in bought.items())
     return Row(name, max(bought.values()) / bought.total(), len(bought), price)
 
@@ -79,12 +81,12 @@ def _one_fleet(prices: Prices, claim: PlannedNodeClaim, count: int) -> list[Pool
 
 
 def _sharded(parts: int, prices: Prices, claim: PlannedNodeClaim, count: int) -> list[Pool]:
-    """In so many parts of each zone; 0: as many as `tenure/model/instance_types.py` says."""
+    """`parts` shards per zone; 0: the number that `tenure/model/instance_types.py` computes."""
     types, zones = _type_values(claim), _zone_values(claim)
     most = max(1, min(parts, len(types) // MIN_TYPES_PER_SHARD))
-    by_hand = [OfferingShard(zone=zone, part=part, parts=most) for part in range(most) for zone in zones]
-    dealt = (by_hand if parts else list_offering_shards(types, zones))[:count]
-    cheapest = [min(_spot_pools(prices, one.select_types(types), [one.zone]), key=prices.__getitem__) for one in dealt]
+    custom_shards = [OfferingShard(zone=zone, part=part, parts=most) for part in range(most) for zone in zones]
+    shards = (custom_shards if parts else list_offering_shards(types, zones))[:count]
+    cheapest = [min(_spot_pools(prices, one.select_types(types), [one.zone]), key=prices.__getitem__) for one in shards]
     return [cheapest[number % len(cheapest)] for number in range(count)]
 
 
@@ -109,12 +111,12 @@ def _zone_values(claim: PlannedNodeClaim) -> Sequence[str]:
 def main() -> int:
     for argument in sys.argv[1:] or KINDS:
         kind, _, count = argument.partition(":")
-        nodes, rows = measure_ways(make_scenario(kind, int(count)))
+        nodes, rows = measure_strategies(make_scenario(kind, int(count)))
         print(f"{argument}: {nodes} nodes")
         for row in rows:
-            dearer = row.price / rows[0].price - 1
+            increase = row.price / rows[0].price - 1
             share = f"{row.largest:6.1%} in one of {row.pools:4} pools"
-            print(f"  {row.way:34} {share}  $/h {row.price:8.2f} {dearer:+7.1%}")
+            print(f"  {row.strategy:34} {share}  $/h {row.price:8.2f} {increase:+7.1%}")
     return 0
 
 

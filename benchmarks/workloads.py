@@ -1,9 +1,9 @@
-"""What plans are measured on: seeded pods, NodePools, DaemonSets and instance types, as manifests.
+"""Workloads for planner benchmarks: seeded pods, NodePools, DaemonSets and instance types, as manifests.
 
     .venv/bin/python -m benchmarks.workloads diverse 5000 --seed 1 --to DIRECTORY
 
-`tenure simulate` reads what this writes, and so can any other planner. The fifths of `diverse` and the sizes of its
-pods are those of Karpenter's own benchmark of its scheduler; the rest is made up, in proportions that clusters have.
+`tenure simulate` and other planners can read the files. The five groups of `diverse` and the sizes of its pods are from
+Karpenter's own scheduler benchmark. The other workloads are invented, in proportions of real clusters.
 """
 
 import argparse
@@ -45,7 +45,7 @@ SERVICES: Final = (
     (2, 4000, 30720),
     (2, 7000, 14336),
 )
-"""How many of a hundred pods, millicores, MiB."""
+"""Percent of the pods, millicores, MiB."""
 GPU: Final = "nvidia.com/gpu"
 
 
@@ -77,7 +77,7 @@ class Scenario:
         return state
 
     def write(self, directory: Path) -> None:
-        """`nodepools.json`, `pods.json`, `daemonsets.json` and `instance-types.json`, the last in the portable form."""
+        """Write `nodepools.json`, `pods.json`, `daemonsets.json` and the portable `instance-types.json`."""
         directory.mkdir(parents=True, exist_ok=True)
         for name, objects in (("nodepools", self.pools), ("pods", self.pods), ("daemonsets", self.daemons)):
             listed = {"apiVersion": "v1", "kind": "List", "items": objects}
@@ -86,7 +86,7 @@ class Scenario:
 
 
 def make_scenario(name: str, count: int, *, seed: int = 1, most_cpus: int = 96) -> Scenario:
-    """One of `KINDS` with so many pods; `most_cpus` is the size of the largest instance type, in vCPUs."""
+    """One of `KINDS` with `count` pods; `most_cpus` is the size of the largest instance type in vCPUs."""
     pods, pools = KINDS[name]
     types = catalogue(most_cpus).by_node_class["default"]
     return Scenario(name, pools(), list(pods(count, random.Random(seed))), make_daemonsets(), types)
@@ -108,7 +108,7 @@ def equal_pods(count: int, _: Dice) -> Iterator[Object]:
 
 
 def ragged_pods(count: int, dice: Dice) -> Iterator[Object]:
-    """No two pods ask for the same: sizes as somebody measured them."""
+    """All pods have different requests, with a log-normal distribution."""
     for number, one in enumerate(plain_pods(count, dice)):
         cpu, memory = int(dice.lognormvariate(6, 1)), int(dice.lognormvariate(6.7, 1.1))
         yield make_pod(f"ragged-{number}", min(max(cpu, 10), 8000), min(max(memory, 16), 32768)) | {"kind": one["kind"]}
@@ -122,14 +122,14 @@ def diverse_pods(count: int, dice: Dice) -> Iterator[Object]:
 
 
 def crossed_pods(count: int, dice: Dice) -> Iterator[Object]:
-    """As `diverse`, but those who spread select a label by the dice, most often not their own."""
+    """As `diverse`, but spread constraints select a random label, which is usually not that of the pod."""
     for number in range(count):
         makers = (_labeled, _cross_zone_spread, _cross_host_spread, _zone_affinity, _host_anti_affinity)
         yield make_pod(f"crossed-{number}", dice.choice(CPUS), dice.choice(MEBIBYTES), **makers[number % 5](dice))
 
 
 def preference_pods(count: int, dice: Dice) -> Iterator[Object]:
-    """All prefer one zone, which can be had; not to share a zone, which cannot; and not to share a node, which can."""
+    """All prefer one zone and separate nodes, which is possible, and separate zones, which is not."""
     zone = {"weight": 1, "preference": {"matchExpressions": [_in_expression(labels.ZONE, ZONES[0])]}}
     mine = {"app": "nginx"}
     anti_affinity = [
@@ -146,7 +146,7 @@ def preference_pods(count: int, dice: Dice) -> Iterator[Object]:
 
 
 def mixed_pods(count: int, dice: Dice) -> Iterator[Object]:
-    """Services; some tolerate the batch pool's taint, some ask for a zone, an architecture or on-demand capacity."""
+    """Services; some tolerate the batch pool's taint, some require a zone, an architecture or on-demand capacity."""
     variants: tuple[Object, ...] = (
         {},
         {},
@@ -162,7 +162,7 @@ def mixed_pods(count: int, dice: Dice) -> Iterator[Object]:
 
 
 def gpu_pods(count: int, dice: Dice) -> Iterator[Object]:
-    """One pod in ten asks for one to four GPUs and tolerates their taint; the others are services."""
+    """One pod in ten requests one to four GPUs and tolerates their taint; the others are services."""
     for number, one in enumerate(plain_pods(count, dice)):
         if number % 10:
             yield one
@@ -239,7 +239,7 @@ def _label_selector(selected: Mapping[str, str]) -> Object:
 
 
 def one_pool() -> list[Object]:
-    """Open to whatever the catalogue has but GPUs."""
+    """One NodePool for all types without GPUs."""
     return [make_pool("default")]
 
 
@@ -252,7 +252,7 @@ def gpu_pools() -> list[Object]:
 
 
 def mixed_pools() -> list[Object]:
-    """A small pool first, paid for anyway; a pool with spot and on-demand; and a tainted one for batch work."""
+    """A small preferred NodePool, one with spot, one with on-demand, and a tainted one for batch work."""
     first_requirements = [
         _in_expression(labels.INSTANCE_CATEGORY, "m"),
         _in_expression(labels.ARCH, "amd64"),
@@ -280,7 +280,7 @@ def make_pool(name: str, requirements: list[Object] | None = None, *, taints: An
 
 
 def make_daemonsets() -> list[Object]:
-    """What every node of EKS runs."""
+    """DaemonSets of every EKS node."""
     return [_make_daemonset(*one) for one in (("kube-proxy", 100, 0), ("aws-node", 50, 0), ("agent", 100, 200))]
 
 
@@ -311,8 +311,7 @@ KINDS: Final[Mapping[str, tuple[Callable[[int, Dice], Iterator[Object]], Callabl
 
 
 def to_portable(one: InstanceType) -> Object:
-    """An instance type in the portable form of `tenure/cli/simulate/portable_types.py`, which other planners read
-    too."""
+    """Convert to the portable format of `tenure/cli/simulate/portable_types.py`, which other planners can read."""
     return {
         "name": one.name,
         "architecture": one.labels[labels.ARCH][0],
@@ -339,7 +338,7 @@ def _format_quantities(amounts: Mapping[str, int]) -> dict[str, str]:
 
 
 def _with_defaults(one: Object) -> Object:
-    """With what an API server fills in."""
+    """Add fields that an API server sets."""
     metadata = one["metadata"]
     known = {"uid": metadata["name"], "namespace": "default", "creationTimestamp": CREATED}
     return {**one, "metadata": {**known, **metadata}}
