@@ -1,1 +1,1 @@
-"""The world on one machine, from real parts: used by the demo, the tests and the benchmarks."""
+"""A cluster, Temporal and a simulated AWS on one machine, for the demo, the tests and the benchmarks."""

@@ -1,6 +1,6 @@
-"""Keys and certificates of the sandbox: for its control plane, and for a Temporal service that asks for its clients'.
+"""Keys and certificates of the sandbox, for its control plane and for Temporal with mTLS.
 
-Made once per state directory and kept with it, so that a reopened sandbox trusts what it trusted before.
+They are created once per state directory, so that a reopened sandbox keeps its trust.
 """
 
 import datetime
@@ -23,7 +23,7 @@ _AS_SERVER, _AS_CLIENT = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CL
 
 @dataclass(frozen=True)
 class Certificates:
-    """Where the PEM files are. The service-account key signs the tokens of ServiceAccounts."""
+    """Paths of the PEM files. The service-account key signs the tokens of ServiceAccounts."""
 
     folder: Path
 
@@ -50,7 +50,7 @@ class Certificates:
 
 @dataclass(frozen=True)
 class MutualTls:
-    """PEM files for both sides of mTLS under one authority."""
+    """PEM files for both sides of mTLS with one CA."""
 
     folder: Path
 
@@ -76,7 +76,7 @@ class MutualTls:
 
 
 def serving_context(files: Certificates) -> ssl.SSLContext:
-    """For another server that clients of the API server must trust too."""
+    """TLS context for another server that clients of the API server must trust."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.serving_certificate, files.serving_key)
     return context
@@ -100,8 +100,7 @@ def ensure_certificates(folder: Path) -> Certificates:
 
 
 def ensure_mutual_tls(folder: Path) -> MutualTls:
-    """Existing certificates of the folder, or new ones. The server's certificate also authenticates its calls to
-    itself."""
+    """Existing certificates of the folder, or new ones. The server also uses its certificate as a client of itself."""
     files = MutualTls(folder)
     if files.client_key.exists():
         return files
@@ -148,7 +147,7 @@ def _sign(
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     addresses = [x509.IPAddress(ipaddress.ip_address(text)) for text in ADDRESSES]
     alternatives = x509.SubjectAlternativeName([*(x509.DNSName(text) for text in NAMES), *addresses])
-    # Python 3.13 verifies with VERIFY_X509_STRICT, which wants the authority's key identifier.
+    # Python 3.13 verifies with VERIFY_X509_STRICT, which requires the authority key identifier.
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     return (
         _builder(subject, authority.subject, key)

@@ -1,10 +1,10 @@
-"""The whole world on one machine: Temporal, Kubernetes, AWS and nodes, as one object to start and stop.
+"""The sandbox as one object to start and stop: Temporal, Kubernetes, AWS and nodes on one machine.
 
     with Sandbox() as sandbox:
         sandbox.kubeconfig, sandbox.aws_endpoint, sandbox.temporal_address, sandbox.environment()
 
-The tests, the demo, the benchmark and `tenure sandbox` use it. Every part is a child process with its own log; none
-outlives this process, however it ends.
+The tests, the demo, the benchmarks and `tenure sandbox` use it. Every part is a child process with its own log. No part
+outlives this process.
 """
 
 import asyncio
@@ -35,9 +35,9 @@ T = TypeVar("T")
 
 
 class Sandbox:
-    """`directory` None means a temporary one that goes with the sandbox. `ports` asks for certain ports by part.
+    """`directory`: None for a temporary one, which is removed with the sandbox. `ports`: requested ports by part.
 
-    A directory that was kept is reopened: same data, and the same ports where they are free.
+    A kept directory is reopened with its data, and with the same ports if they are free.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Sandbox:
         self._parts: Parts | None = None
         self._background: Background | None = None
 
-    # --- life ---
+    # --- lifecycle ---
 
     def start(self) -> Self:
-        """All parts, healthy; on failure nothing is left running.
+        """Start all parts and wait until they are healthy. After a failure, no part is left running.
 
-        Raises a `SandboxError`: `PartFailed`, `NoPort`, `DirectoryInUse`, `ApiError` for a manifest that is refused,
-        or `BuildFailed` when the control plane cannot be had.
+        Raises a `SandboxError`: `PartFailed`, `NoPort`, `DirectoryInUse`, `ApiError` for a rejected manifest, or
+        `BuildFailed` without control plane binaries.
         """
         self._lock = DirectoryLock(self.directory)
         self._reserved = Ports()
@@ -86,7 +86,7 @@ class Sandbox:
         self._clean_up()
 
     def kill(self) -> None:
-        """End every part at once: the end of `stop`, of a failed start, and of the interpreter."""
+        """Kill all parts. Called by `stop`, by a failed start, and at the end of the interpreter."""
         if self._background is None:
             return
         for part in self.processes:
@@ -100,7 +100,7 @@ class Sandbox:
         atexit.unregister(self.kill)
 
     def check(self) -> None:
-        """Raise `PartFailed` if a part has ended by itself."""
+        """Raises `PartFailed` if a part has exited."""
         for part in self.processes:
             part.check()
 
@@ -117,14 +117,14 @@ class Sandbox:
         await asyncio.to_thread(self.stop)
 
     def stop_part(self, name: str) -> None:
-        """An outage of one part, by its process's name such as `temporal`. Its data stays for `start_part`."""
+        """Stop one part by its process name, such as `temporal`. Its data is kept for `start_part`."""
         self.run(self._find_process(name).stop())
 
     def start_part(self, name: str) -> None:
-        """The same part again, at the same address. Raises `PartFailed`."""
+        """Start a stopped part at the same address. Raises `PartFailed`."""
         self.run(self._find_process(name).start())
 
-    # --- how to reach it ---
+    # --- addresses ---
 
     @property
     def processes(self) -> list[Process]:
@@ -132,7 +132,7 @@ class Sandbox:
 
     @property
     def cluster(self) -> Endpoint:
-        """The API server as its admin; `cluster.client()` makes small calls."""
+        """The API server for the admin; `cluster.client()` is a small client."""
         return self._kubernetes.endpoint
 
     @property
@@ -145,7 +145,7 @@ class Sandbox:
 
     @property
     def faults(self) -> Faults:
-        """What the proxy in front of the API server does wrong to those who come through it."""
+        """Fault rules of the proxy in front of the API server."""
         return _require_part(self._running_parts.proxy, "kubernetes").faults
 
     @property
@@ -159,13 +159,13 @@ class Sandbox:
 
     @property
     def temporal_server(self) -> TemporalServer:
-        """The one on PostgreSQL, with its database. Raises `NotRunning` where the dev server runs."""
+        """The server with PostgreSQL. Raises `NotRunning` if the sandbox has the dev server."""
         if not isinstance(found := self._running_parts.temporal, TemporalServer):
-            raise NotRunning("this sandbox has no Temporal server on PostgreSQL")
+            raise NotRunning("this sandbox has no Temporal server with PostgreSQL")
         return found
 
     async def temporal_client(self) -> Client:
-        """In the caller's loop."""
+        """A client in the caller's event loop."""
         return await Client.connect(
             self.temporal_address,
             namespace=self.plan.namespace,
@@ -190,15 +190,15 @@ class Sandbox:
 
     @property
     def written(self) -> list[str]:
-        """Requests through the proxy that are no reads, as `PATCH /api/v1/nodes/one`; oldest first."""
+        """Write requests through the proxy, such as `PATCH /api/v1/nodes/one`; oldest first."""
         return _require_part(self._running_parts.proxy, "kubernetes").written
 
     def environment(self) -> dict[str, str]:
-        """What a process needs in its environment to find the parts that are there, as admin."""
+        """Environment variables with which a process finds the running parts, as admin."""
         return self._running_parts.environment()
 
     def locations(self) -> dict[str, str]:
-        """Where each part is, for people."""
+        """Addresses of the parts, for display."""
         return self._running_parts.locations()
 
     def apply(self, *manifests: Path) -> None:
@@ -206,18 +206,18 @@ class Sandbox:
         self.run(self._running_parts.apply(manifests))
 
     def service_account_kubeconfig(self, namespace: str, name: str, *, through_proxy: bool = False) -> Path:
-        """A kubeconfig with a token of this ServiceAccount; `through_proxy` leads it past the rules of `faults`."""
+        """A kubeconfig with a token of this ServiceAccount. `through_proxy`: the rules of `faults` apply."""
         server = _require_part(self._running_parts.proxy, "kubernetes").url if through_proxy else None
         return self.run(self._kubernetes.service_account_kubeconfig(namespace, name, server=server))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the sandbox's own loop, from plain code or another thread."""
+        """Run a coroutine in the event loop of the sandbox, from synchronous code or another thread."""
         if self._background is None:
             work.close()
             raise NotRunning("the sandbox is not running")
         return self._background.run(work)
 
-    # --- inside ---
+    # --- internals ---
 
     @property
     def _running_parts(self) -> Parts:
@@ -238,7 +238,7 @@ class Sandbox:
     def _find_process(self, name: str) -> Process:
         found = {part.name: part for part in self.processes}
         if name not in found:
-            raise NotRunning(f"no part is called {name} (there are {', '.join(sorted(found))})")
+            raise NotRunning(f"unknown part {name} (expected one of {', '.join(sorted(found))})")
         return found[name]
 
     def _port_taker(self, last: Mapping[str, int]) -> TakePorts:
@@ -264,7 +264,7 @@ class Sandbox:
         )
 
     def _reopen_state(self) -> Record | None:
-        """Reuse retained data; remove leftovers of a killed sandbox."""
+        """Reuse kept data, or remove the data of a killed sandbox."""
         last = Record.read(self.directory)
         if last and last.retain_data:
             self.plan = replace(self.plan, retain_data=True)

@@ -1,16 +1,16 @@
-"""What can go wrong with a sandbox; every such error is a `SandboxError` whose message is meant for a person."""
+"""Errors of a sandbox. Each is a `SandboxError` with a message for users."""
 
 
 class SandboxError(RuntimeError):
-    """A sandbox, or a part of it, cannot be had."""
+    """A sandbox or a part of it is not available."""
 
 
 class NotRunning(SandboxError):
-    """The sandbox, or the part that was asked for, is not there."""
+    """The sandbox or the requested part is not running."""
 
 
 class NoPort(SandboxError):
-    """A port that was asked for is in use, or none was free."""
+    """A requested port is in use, or no port is free."""
 
 
 class DirectoryInUse(SandboxError):
@@ -18,11 +18,11 @@ class DirectoryInUse(SandboxError):
 
 
 class BuildFailed(SandboxError):
-    """The control plane cannot be had; the message says why and what to do."""
+    """The control plane is not available; the message has the cause and the fix."""
 
 
 class ApiError(SandboxError):
-    """The API server refused a call of the sandbox itself. `status` is the HTTP status."""
+    """The API server rejected a call of the sandbox. `status`: HTTP status."""
 
     def __init__(self, method: str, path: str, status: int, body: str) -> None:
         self.status = status

@@ -1,11 +1,10 @@
-"""A proxy in front of the API server that injects faults: errors, delays, lost answers, cut connections.
+"""A proxy in front of the API server that injects faults: errors, delays, lost responses, closed connections.
 
 It runs in the sandbox's own process (`environment.py` starts it), and `Faults` has its rules. Without rules it
 forwards everything, watches included. It speaks plain HTTP or TLS to its clients and TLS to the API server.
 
-A rule matches requests by method and path (a regular expression, searched in path and query) and names the fault. The
-first matching rule that is not used up applies. Tests add rules through `Faults`; the proxy reads them for each
-request.
+A rule matches requests by method and path (a regular expression that is searched in path and query) and names the
+fault. The first matching rule that is not used up applies. Tests add rules through `Faults`.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class ErrorResponse:
-    """Answer this status at once, as the API server would; the request does not reach it. `retry_after` is seconds."""
+    """Respond with this status, without forwarding the request. `retry_after` is in seconds."""
 
     status: int
     retry_after: int | None = None
@@ -63,19 +62,19 @@ class ErrorResponse:
 
 @dataclass(frozen=True)
 class Delay:
-    """Pass the request on after this many seconds."""
+    """Forward the request after this many seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Close the connection; the request does not reach the API server."""
+    """Close the connection without forwarding the request."""
 
 
 @dataclass(frozen=True)
 class DropResponse:
-    """Let the request be done, then close the connection instead of answering."""
+    """Forward the request, then close the connection without a response."""
 
 
 Fault = ErrorResponse | Delay | Cut | DropResponse
@@ -83,7 +82,7 @@ Fault = ErrorResponse | Delay | Cut | DropResponse
 
 @dataclass
 class Rule:
-    """`times` is how many requests it befalls (None: all), `share` the part of those that fit, `hits` the count."""
+    """`times`: maximum number of hits (None: unlimited). `share`: fraction of matching requests. `hits`: counter."""
 
     fault: Fault
     path: re.Pattern[str]
@@ -99,7 +98,7 @@ class Rule:
 
 
 class OpenRequests(Protocol):
-    """The requests that are open at the proxy. Both may be called from any thread."""
+    """Open requests at the proxy. Both methods are thread-safe."""
 
     def count(self, path: re.Pattern[str]) -> int: ...
 
@@ -107,7 +106,7 @@ class OpenRequests(Protocol):
 
 
 class Faults:
-    """The rules of one proxy. Safe to use from any thread."""
+    """The rules of one proxy. Thread-safe."""
 
     def __init__(self, requests: OpenRequests, seed: int = 0) -> None:
         self._requests = requests
@@ -118,7 +117,7 @@ class Faults:
     def add(
         self, fault: Fault, path: str = "", *, method: str | None = None, times: int | None = None, share: float = 1.0
     ) -> Rule:
-        """A rule after those that are there. The empty path fits every request."""
+        """Append a rule. The empty path matches every request."""
         rule = Rule(fault, re.compile(path), method, times, share)
         with self._lock:
             self._rules.append(rule)
@@ -134,7 +133,7 @@ class Faults:
 
     @contextmanager
     def during(self, fault: Fault, path: str = "", *, method: str | None = None, share: float = 1.0) -> Iterator[Rule]:
-        """The rule holds inside the block."""
+        """The rule applies inside the block."""
         rule = self.add(fault, path, method=method, share=share)
         try:
             yield rule
@@ -142,15 +141,15 @@ class Faults:
             self.remove(rule)
 
     def cut_open(self, path: str = "") -> int:
-        """Sever the connections of requests that are open now, such as watches; answers how many."""
+        """Close the connections of open requests, such as watches. Returns their number."""
         return self._requests.cut(re.compile(path))
 
     def open(self, path: str = "") -> int:
-        """How many requests are open now."""
+        """Number of open requests."""
         return self._requests.count(re.compile(path))
 
     def next_fault(self, method: str, path: str) -> Fault | None:
-        """What befalls this request."""
+        """The fault for this request, if any."""
         with self._lock:
             for rule in self._rules:
                 if rule.matches(method, path) and (rule.share >= 1 or self._dice.random() < rule.share):
@@ -166,7 +165,7 @@ READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Requests:
-    """Those that are open, kept so that they can be counted and cut; see `OpenRequests`."""
+    """Registry of open requests; see `OpenRequests`."""
 
     def __init__(self) -> None:
         self._open: dict[int, web.BaseRequest] = {}
@@ -196,7 +195,7 @@ class Requests:
 
 
 class Proxy:
-    """`upstream` is the API server's URL, `authority` the PEM file that proves it; `tls` is for the proxy's clients."""
+    """`upstream`: URL of the API server. `authority`: PEM file with its CA. `tls`: for clients of the proxy."""
 
     def __init__(self, upstream: str, authority: Path, port: int, *, tls: ssl.SSLContext | None = None) -> None:
         self._upstream, self._port, self._tls = URL(upstream), port, tls
@@ -205,7 +204,7 @@ class Proxy:
         self._runner: web.ServerRunner | None = None
         self.faults = Faults(self._requests)
         self.written: list[str] = []
-        """Method and path of all requests that are no reads, whatever became of them."""
+        """Method and path of all write requests, with any outcome."""
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
 
     async def start(self) -> None:
@@ -264,7 +263,7 @@ class Proxy:
                 await response.write_eof()
                 return response
         except aiohttp.ClientError:
-            # What the API server did to us, the client shall see as well.
+            # Pass a closed connection of the API server on to the client.
             return _abort(request)
 
     def _forward(self, request: web.BaseRequest) -> "aiohttp.client._RequestContextManager":
@@ -280,7 +279,7 @@ def _end_to_end_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _abort(request: web.BaseRequest) -> web.StreamResponse:
-    """Close the connection without a word. The response is never sent: it only ends the handler."""
+    """Close the connection. The returned response is never sent; it only ends the handler."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response()

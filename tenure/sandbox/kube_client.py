@@ -1,8 +1,6 @@
-"""The few calls that the sandbox itself makes to the API server: apply manifests, make tokens, read and write objects.
+"""The sandbox's own calls to the API server (apply manifests, create tokens, read and write objects), and kubeconfigs.
 
-Kept apart from `kube/`, which is the product's: the world has to stand without the thing that is tested in it.
-
-Writes kubeconfig files: for the sandbox's admin, its components, and service accounts.
+It is separate from `tenure/kube`, because the sandbox must not depend on the code that is tested in it.
 """
 
 import asyncio
@@ -41,7 +39,7 @@ class KubeApi:
         await self._session.close()
 
     async def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Object:
-        """One call; `path` begins with /api or /apis. Raises `ApiError` on any status of 400 and above."""
+        """One call. `path` starts with /api or /apis. Raises `ApiError` for a status of 400 or above."""
         async with self._session.request(
             method, self._server + path, json=body, headers={"Content-Type": content_type}
         ) as response:
@@ -51,12 +49,12 @@ class KubeApi:
             return result
 
     async def apply(self, manifest: Object) -> Object:
-        """Server-side apply, whatever stood there before."""
+        """Server-side apply with force."""
         path = f"{await self.path_of(manifest)}?fieldManager=sandbox&force=true"
         return await self.request("PATCH", path, manifest, "application/apply-patch+yaml")
 
     async def apply_files(self, paths: Iterable[Path]) -> None:
-        """Apply every document of every file; a folder stands for the .yaml files in it. CRDs come first."""
+        """Apply all documents of files, and of the .yaml files of folders. CRDs come first."""
         documents = [document for path in paths for file in _files(path) for document in _documents(file)]
         definitions = [each for each in documents if each["kind"] == DEFINITION]
         for document in definitions:
@@ -67,7 +65,7 @@ class KubeApi:
             await self.apply(document)
 
     async def path_of(self, manifest: Object) -> str:
-        """The object's path, by discovery of its kind."""
+        """Path of the object, by discovery of its kind."""
         version, metadata = manifest["apiVersion"], manifest["metadata"]
         resource, namespaced = await self._discover(version, manifest["kind"])
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
@@ -75,7 +73,7 @@ class KubeApi:
         return f"{root}{folder}/{resource}/{metadata['name']}"
 
     async def _until_served(self, definition: Object, seconds: float = 20.0) -> None:
-        """Until objects of the kind can be listed: a moment after it is established it still answers 429."""
+        """Wait until the kind can be listed: shortly after it is established, requests still get 429."""
         spec = definition["spec"]
         version = next(each["name"] for each in spec["versions"] if each["served"])
         path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?limit=1"
@@ -114,7 +112,7 @@ def _apply_order(document: Object) -> int:
 def write_kubeconfig(
     path: Path, *, server: str, token: str, authority: Path | None, namespace: str = "default"
 ) -> Path:
-    """One cluster, one user with a bearer token, one context. `authority` is a PEM file, or None for plain HTTP."""
+    """Write one cluster, one user with a bearer token and one context. `authority`: PEM file, or None for HTTP."""
     cluster: dict[str, str] = {"server": server}
     if authority is not None:
         cluster["certificate-authority-data"] = base64.b64encode(authority.read_bytes()).decode()
@@ -128,13 +126,13 @@ def write_kubeconfig(
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
-    # JSON is YAML, and is written in microseconds.
+    # JSON is valid YAML, and is much faster to write.
     path.write_text(json.dumps(content, indent=2) + "\n")
     return path
 
 
 def read_kubeconfig(path: Path) -> tuple[str, str, Path | None]:
-    """Server, token and CA file (written next to it) of a file by `write_kubeconfig`."""
+    """Server, token and CA file (written next to it) of a kubeconfig by `write_kubeconfig`."""
     content = json.loads(path.read_text())
     cluster, token = content["clusters"][0]["cluster"], content["users"][0]["user"]["token"]
     encoded = cluster.get("certificate-authority-data")

@@ -1,8 +1,8 @@
-"""Runs in the child just before it becomes a part: asks the kernel to kill it when its parent dies, and to take no more
-of the processors than its parent does.
+"""Runs in a child before it becomes a part: the kernel kills it when its parent dies, and limits its CPU share to the
+niceness of the parent.
 
-Started by `processes.py` as a script of its own, so it imports nothing but the standard library. Doing the same in a
-`preexec_fn` would run Python code in a fork of a process that has threads.
+`processes.py` starts it as a script, so it only imports the standard library. A `preexec_fn` would run Python code in a
+fork of a process with threads.
 """
 
 import contextlib
@@ -14,22 +14,22 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 AUTOGROUP = pathlib.Path("/proc/self/autogroup")
-"""Where Linux shares the processors out by session, niceness counts within one only, and a new one has none."""
+"""With autogroups, Linux divides CPU time by session. Niceness only counts within a session, and a new one has none."""
 
 
 def give_way() -> None:
-    """Of this process's session: no more of the processors than its niceness says."""
+    """Set the niceness of this process's session to that of the process."""
     with contextlib.suppress(OSError):
         AUTOGROUP.write_text(str(os.nice(0)))
 
 
 def main(parent: int, command: list[str]) -> None:
-    """Never returns: the process is replaced, or ends when its parent is already gone."""
+    """Never returns: the process is replaced, or exits if its parent is already dead."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         give_way()
     if os.getppid() != parent:
-        sys.exit("the parent ended before the part began")
+        sys.exit("the parent exited before the part started")
     os.execvp(command[0], command)
 
 

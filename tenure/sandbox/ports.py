@@ -1,7 +1,7 @@
-"""Ports for the sandbox's parts, chosen so that two sandboxes at a time never meet.
+"""Ports for the parts of sandboxes, without collisions between concurrent sandboxes.
 
-A port is reserved by a file lock that lives as long as the process that holds it, and is taken from below the range the
-kernel gives to outgoing connections. The locks do not follow TMPDIR, since ports belong to the machine.
+A file lock of the process reserves a port. Ports are below the range that the kernel uses for outgoing connections. The
+lock folder does not depend on TMPDIR, because ports belong to the machine.
 """
 
 import fcntl
@@ -18,14 +18,14 @@ LOCKS = Path("/tmp")
 
 
 class Ports:
-    """Reservations of one process. Released by `close`, or by the kernel when the process dies."""
+    """Reservations of one process. `close` releases them, or the kernel when the process ends."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or LOCKS / f"tenure-ports-{os.getuid()}"
         self._lock_handles: dict[int, int] = {}
 
     def reserve(self, preferred: int | None = None, *, strict: bool = False) -> int:
-        """A free port: the wanted one when it is free, else another (`strict`: else `NoPort`)."""
+        """A free port: the preferred one if it is free, else another (`strict`: raises `NoPort`)."""
         if preferred and self._reserve(preferred):
             return preferred
         if preferred and strict:
@@ -68,7 +68,7 @@ def _lock(handle: int) -> bool:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # A listener that was just closed leaves connections in TIME_WAIT, which do not hinder the next listener.
+        # A listener that was just closed leaves connections in TIME_WAIT, which do not block the next listener.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

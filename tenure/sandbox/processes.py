@@ -1,10 +1,10 @@
-"""A supervised child process: its own log, a health check with a deadline, a clean stop, and never an orphan.
+"""A supervised child process with its own log, a health check with a deadline, and a graceful stop; never an orphan.
 
 The parts of the sandbox (control plane, Temporal, simulators) are such processes. A child has its own process group,
 so that Ctrl-C reaches the sandbox first and the sandbox stops its parts in order. If the sandbox is killed, the kernel
 kills the children (see `launcher.py`).
 
-Health checks of the sandbox's parts: None if healthy, else the problem.
+Also the health checks of the parts.
 """
 
 import asyncio
@@ -27,15 +27,16 @@ TAIL_LINES = 12
 POLL_SECONDS = 0.03
 
 LAZY = "300"
-"""Percent by which a Go program's memory may grow before it collects garbage. With 100 a control plane spends a seventh
-of its time on that in a storm of 150 nodes. With 1,000 nodes and 10,000 pods the API server has 3.5 GB at most."""
+"""GOGC: percent by which the heap of a Go program may grow before garbage collection. With 100, a control plane spends
+a seventh of its time on it when 150 nodes start at once. With 1,000 nodes and 10,000 pods, the API server uses at most
+3.5 GB."""
 
 HealthCheck = Callable[[], Awaitable[str | None]]
 """Returns None if the part is healthy, else the problem."""
 
 
 class PartFailed(SandboxError):
-    """A part of the sandbox did not start or ended by itself; says which and why, and shows the end of its log."""
+    """A part did not start, or exited. The message has its name, the cause and the end of its log."""
 
     def __init__(self, part: str, why: str, log: Path) -> None:
         self.part, self.why, self.log = part, why, log
@@ -43,9 +44,9 @@ class PartFailed(SandboxError):
 
 
 class Process:
-    """One child. The thread that calls `start` has to outlive the child: the kernel ties their lives together.
+    """One child. The thread that calls `start` must outlive the child, because the kernel kills the child with it.
 
-    `deadline` is seconds from spawn to healthy; `end` is the signal that asks it to stop.
+    `deadline`: seconds from start to healthy. `end`: signal for a graceful stop.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Process id of the part; 0 while it is not started."""
+        """PID of the part; 0 before it is started."""
         return self._child.pid if self._child else 0
 
     @property
@@ -75,7 +76,7 @@ class Process:
         return self._child is not None and self._child.poll() is None
 
     async def start(self) -> None:
-        """Spawn and wait until healthy. Raises `PartFailed`, and leaves nothing running in that case."""
+        """Start and wait until healthy. Raises `PartFailed` after it killed the child."""
         began = time.monotonic()
         self._spawn()
         try:
@@ -86,7 +87,7 @@ class Process:
         self.seconds_to_healthy = time.monotonic() - began
 
     async def stop(self, grace: float = 5.0) -> None:
-        """The signal that asks it to, then SIGKILL after `grace` seconds. Safe to call twice."""
+        """Send the stop signal, then SIGKILL after `grace` seconds. Safe to call twice."""
         child = self._child
         if child is None:
             return
@@ -96,13 +97,13 @@ class Process:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL the part and all that it started, and reap it."""
+        """Send SIGKILL to the part and its process group, and reap it."""
         self.signal(signal.SIGKILL)
         if self._child:
             self._child.wait()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the part's process group; nothing happens when it is gone."""
+        """Send a signal to the process group of the part, if it exists."""
         if not self._child or self._child.returncode is not None:
             return
         try:
@@ -111,7 +112,7 @@ class Process:
             return
 
     def check(self) -> None:
-        """Raise `PartFailed` if the part has ended by itself."""
+        """Raises `PartFailed` if the part has exited."""
         if self._child and (code := self._child.poll()) is not None:
             raise PartFailed(self.name, f"ended with {_describe_exit(code)}", self.log)
 
@@ -128,7 +129,7 @@ class Process:
             )
 
     async def _until_healthy(self, began: float) -> None:
-        problem: str | None = "not asked yet"
+        problem: str | None = "not checked yet"
         while time.monotonic() - began < self._deadline:
             self.check()
             problem = await self._check_health()
@@ -145,12 +146,12 @@ class Process:
 
 
 def with_lazy_garbage_collection() -> dict[str, str]:
-    """This process's environment, in which a Go program spends memory for time. A GOGC of the user's own holds."""
+    """The environment of this process with GOGC for less garbage collection. A GOGC of the user is kept."""
     return {"GOGC": LAZY, **os.environ}
 
 
 def tied_to_us(command: Sequence[str]) -> list[str]:
-    """The command line under which the kernel kills the child when the thread that started it is gone."""
+    """The command line with which the kernel kills the child when the thread that started it ends."""
     return [sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), *command]
 
 
@@ -170,7 +171,7 @@ _PER_REQUEST = aiohttp.ClientTimeout(total=3)
 
 
 def http_ok(url: str, *, token: str | None = None) -> HealthCheck:
-    """Healthy when a GET answers 2xx. TLS is not verified: the parts' own certificates are self-signed."""
+    """Healthy if a GET returns 2xx. TLS is not verified, because the certificates are self-signed."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     tls = _unverified_context() if url.startswith("https") else False
 
@@ -185,7 +186,7 @@ def http_ok(url: str, *, token: str | None = None) -> HealthCheck:
 
 
 def port_check(port: int) -> HealthCheck:
-    """Healthy when the port accepts connections."""
+    """Healthy if the port accepts connections."""
 
     async def check() -> str | None:
         _, writer = await asyncio.open_connection("127.0.0.1", port)

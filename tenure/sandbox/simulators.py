@@ -1,4 +1,4 @@
-"""The two parts that are our own programs, started as child processes: the AWS stand-in and the node simulator."""
+"""Our own parts as child processes: the AWS stand-in and the node simulator."""
 
 import base64
 import os
@@ -22,7 +22,7 @@ def aws_part(
     state: Path | None = None,
     arguments: Sequence[str] = (),
 ) -> Process:
-    """The stand-in, told which cluster eks:DescribeCluster shall describe."""
+    """The AWS stand-in, with the cluster for eks:DescribeCluster."""
     command = [sys.executable, "-m", "tenure.sandbox.aws", "--host=127.0.0.1", f"--port={port}"]
     command += [f"--cluster-name={cluster_name}", f"--region={region}"]
     if cluster_endpoint and authority:
@@ -37,7 +37,7 @@ def aws_part(
 def nodes_part(
     log: Path, port: int, *, kubeconfig: Path, aws_endpoint: str, region: str, arguments: Sequence[str] = ()
 ) -> Process:
-    """The node simulator: it joins what it finds running in the stand-in."""
+    """The node simulator for the running instances of the stand-in."""
     command = [sys.executable, "-m", "tenure.sandbox.nodes", f"--kubeconfig={kubeconfig}"]
     command += [f"--aws-endpoint={aws_endpoint}", f"--region={region}", "--host=127.0.0.1", f"--port={port}"]
     health = http_ok(f"http://127.0.0.1:{port}/_sim/health")

@@ -15,13 +15,11 @@ CRDS = Path(__file__).parents[2] / "deploy" / "crds"
 
 @dataclass(frozen=True)
 class Plan:
-    """`manifests` are files or folders applied at start, in order. `retain_data`: keep the data of all parts after the
-    end.
+    """`manifests`: files or folders that are applied at start, in order. `retain_data`: keep the data of all parts.
 
-    The default cluster name is the one that `examples/` select subnets by. The arguments for the fake and the node
-    simulator are passed through. `kubeconfig` and `aws_endpoint` are for nodes without these parts. `temporal` is the
-    dev server, or a server version of `tools.py` on PostgreSQL, whose data is never kept. `encrypted`: payloads are
-    encrypted.
+    `examples/` select subnets by the default cluster name. Arguments for the AWS stand-in and the node simulator are
+    passed through. `kubeconfig` and `aws_endpoint` are for nodes without these parts. `temporal`: the dev server, or a
+    server version of `tools.py` with PostgreSQL, whose data is never kept. `encrypted`: encrypt payloads.
     """
 
     parts: tuple[str, ...] = PARTS
@@ -41,10 +39,10 @@ class Plan:
 
     def __post_init__(self) -> None:
         if unknown := set(self.parts) - set(PARTS):
-            raise ValueError(f"no such part: {', '.join(sorted(unknown))} (there are {', '.join(PARTS)})")
+            raise ValueError(f"unknown part: {', '.join(sorted(unknown))} (expected {', '.join(PARTS)})")
         if self.retain_data and self.temporal != "dev":
-            raise ValueError("a Temporal server on PostgreSQL is not kept; only the dev server is")
+            raise ValueError("the data of a Temporal server with PostgreSQL cannot be kept; use the dev server")
         if "nodes" in self.parts and not ("kubernetes" in self.parts or self.kubeconfig):
-            raise ValueError("nodes: needs the part kubernetes, or a kubeconfig")
+            raise ValueError("nodes: requires the part kubernetes or a kubeconfig")
         if "nodes" in self.parts and not ("aws" in self.parts or self.aws_endpoint):
-            raise ValueError("nodes: needs the part aws, or its endpoint")
+            raise ValueError("nodes: requires the part aws or its endpoint")

@@ -1,7 +1,7 @@
-"""What a sandbox writes into its directory about itself, so that `tenure sandbox status|down` and a reopening find it.
+"""The record of a sandbox in its directory, for `tenure sandbox status|down` and for reopening.
 
-The file says which process runs it, under which ports, and how to reach the parts. A lock on a second file says whether
-that process still lives.
+The file has the process, the ports and the addresses of the parts. A lock on a second file shows whether the process
+runs.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ LOCK = "sandbox.lock"
 
 
 class Record(BaseModel):
-    """Written when all parts are healthy. Ports are by the names that the parts give them."""
+    """Written when all parts are healthy. Ports are by the names of the parts."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -34,7 +34,7 @@ class Record(BaseModel):
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """None when no sandbox was ever there, or it did not get as far."""
+        """None if no sandbox ever became healthy there."""
         file = directory / FILE
         return cls.model_validate_json(file.read_text()) if file.exists() else None
 
@@ -45,7 +45,7 @@ class Record(BaseModel):
 
 
 class DirectoryLock:
-    """Held while a sandbox runs; the kernel lets go of it when the process dies."""
+    """Held while a sandbox runs. The kernel releases it when the process ends."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ class DirectoryLock:
 
 
 def _try_lock(handle: int) -> bool:
-    """Tried for a moment: somebody may just be asking who the owner is."""
+    """Retry briefly, because another process may be checking the owner."""
     for _ in range(10):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -73,12 +73,12 @@ def _try_lock(handle: int) -> bool:
 
 
 def is_running(directory: Path) -> bool:
-    """Whether some process runs a sandbox there now."""
+    """Whether a process runs a sandbox in this directory."""
     return owner_of(directory) is not None
 
 
 def owner_of(directory: Path) -> int | None:
-    """The process that starts, runs or stops a sandbox there now; None when there is none."""
+    """PID of the process that starts, runs or stops a sandbox in this directory, if any."""
     file = directory / LOCK
     if not file.exists():
         return None

@@ -1,11 +1,8 @@
-"""The parts of one sandbox, put together as its plan says: which are there, in what order they start and stop.
+"""The parts of one sandbox by its plan, with their order of start and stop, and a background thread for them.
 
-`environment.py` owns it and runs its coroutines in the background thread.
-
-A thread with an event loop that lives as long as the sandbox.
-
-The sandbox's children are tied to the thread that spawned them, and its proxy needs a loop that no test blocks; so both
-live here, and `environment.py` can be used from plain code and from any event loop alike.
+`environment.py` owns the parts and runs their coroutines in the thread, whose event loop lives as long as the sandbox.
+Children depend on the thread that started them, and the proxy needs a loop that no test blocks. With its own thread,
+the sandbox can be used from synchronous code and from any event loop.
 """
 
 import asyncio
@@ -31,7 +28,7 @@ T = TypeVar("T")
 
 
 class Background:
-    """Starts at once; a daemon, so that it never keeps the interpreter."""
+    """Starts at once. It is a daemon, so that it never blocks the exit of the interpreter."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -39,7 +36,7 @@ class Background:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it in the thread and wait. An interrupt of the caller cancels the work, and waits for its end."""
+        """Run a coroutine in the thread and wait. An interrupt of the caller cancels it and waits for its end."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -55,7 +52,7 @@ class Background:
 
 
 async def _await_cancelled() -> None:
-    """Until everything that was cancelled has cleaned up after itself."""
+    """Wait until all cancelled tasks have finished."""
     others = asyncio.all_tasks() - {task for task in (asyncio.current_task(),) if task}
     cancelled = [task for task in others if task.cancelling()]
     if cancelled:
@@ -63,7 +60,7 @@ async def _await_cancelled() -> None:
 
 
 async def run_concurrently(*works: Coroutine[Any, Any, None]) -> None:
-    """All at once; the first failure cancels the rest and is raised as it is, not in a group."""
+    """Run concurrently. The first failure cancels the others and is raised without a group."""
     try:
         async with asyncio.TaskGroup() as group:
             for work in works:
@@ -75,11 +72,11 @@ async def run_concurrently(*works: Coroutine[Any, Any, None]) -> None:
 ACCESS_KEY = "sandbox"
 
 TakePorts = Callable[..., dict[str, int]]
-"""From names to free ports."""
+"""Returns free ports by name."""
 
 
 class Parts:
-    """Making it takes the ports and, the first time, builds the control plane; nothing runs before `start`."""
+    """The constructor reserves ports and, the first time, builds the control plane. `start` starts the parts."""
 
     def __init__(self, plan: Plan, directory: Path, take: TakePorts) -> None:
         self.plan, self.directory, self.logs = plan, directory, directory / "logs"
@@ -106,7 +103,7 @@ class Parts:
 
     @property
     def security(self) -> Security:
-        """How the Temporal of this sandbox is spoken to."""
+        """TLS and encryption for clients of Temporal."""
         there = self.temporal.security if self.temporal else Security()
         return replace(there, payload_keys=str(self._keys)) if self.plan.encrypted else there
 
@@ -115,7 +112,7 @@ class Parts:
         return self.directory / "temporal" / "payload-keys"
 
     async def start(self) -> None:
-        """All at once, the nodes last. Raises `PartFailed`."""
+        """Start the parts concurrently, nodes last. Raises `PartFailed`."""
         starts = [part.start for part in (self.temporal, self.aws) if part]
         if self.kubernetes:
             starts.append(self._start_kubernetes)
@@ -124,7 +121,7 @@ class Parts:
             await self.nodes.start()
 
     async def stop(self) -> None:
-        """The nodes first: they would take the others' end for trouble."""
+        """Stop nodes first, because they would report the end of the other parts as errors."""
         if self.nodes:
             await self.nodes.stop()
         await self.close_proxy()
@@ -142,7 +139,7 @@ class Parts:
                     await api.apply_files([path])
 
     def environment(self) -> dict[str, str]:
-        """What a process needs in its environment to find the parts that are there."""
+        """Environment variables with which a process finds the running parts."""
         plan, found = self.plan, {"CLUSTER_NAME": self.plan.cluster_name}
         if self.kubernetes:
             found["KUBECONFIG"] = str(self.kubernetes.kubeconfig)
@@ -156,7 +153,7 @@ class Parts:
         return found
 
     def locations(self) -> dict[str, str]:
-        """Where each part is, for people."""
+        """Addresses of the parts, for display."""
         found = {"logs": str(self.logs)}
         if self.kubernetes and self.proxy:
             found |= {"kubeconfig": str(self.kubernetes.kubeconfig), "apiserver": self.kubernetes.server}

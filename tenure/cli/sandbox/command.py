@@ -160,7 +160,7 @@ def aws(
     more: More = None,
     output: Output = "table",
 ) -> int:
-    """Start only the AWS simulator."""
+    """Start only the AWS stand-in."""
     plan = build_plan(parts=("aws",), retain_data=retain, aws_arguments=(*aws_arguments(), *(more or ())))
     return _run_single_part(plan, directory, {"aws": port}, output)
 

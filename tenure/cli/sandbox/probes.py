@@ -100,7 +100,7 @@ class Instances:
 
 
 class AwsProbe:
-    """Reads the admin API of the AWS simulator, for the calls of one access key."""
+    """Reads the admin API of the AWS stand-in, for the calls of one access key."""
 
     def __init__(self, control: AwsControl, key: str) -> None:
         self._control, self._key = control, key

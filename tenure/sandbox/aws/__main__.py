@@ -1,5 +1,4 @@
-"""`python -m tenure.sandbox.aws --port N`: serve the stand-in until SIGTERM or Ctrl-C. Prints its URL when it is
-ready."""
+"""`python -m tenure.sandbox.aws --port N`: run the AWS stand-in until SIGTERM or Ctrl-C. Prints its URL when ready."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from pathlib import Path
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tenure.sandbox.aws", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument("--state-dir", type=Path, help="keep the state here between runs")
+    parser.add_argument("--port", type=int, default=0, help="port; 0 selects a free one")
+    parser.add_argument("--state-dir", type=Path, help="folder that keeps the state between runs")
     parser.add_argument(
         "--policy", type=Path, action="append", default=[], help="IAM document bound to the worker's key"
     )
@@ -27,7 +26,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--region", default="us-west-2")
     parser.add_argument("--cluster-name", default="demo")
     parser.add_argument("--cluster-endpoint", default="https://cluster.demo.invalid")
-    parser.add_argument("--cluster-ca", help="certificate authority, base64, as eks:DescribeCluster gives it")
+    parser.add_argument("--cluster-ca", help="base64-encoded CA certificate for eks:DescribeCluster")
     parser.add_argument("--cluster-version", default="1.34")
     parser.add_argument("--service-cidr", default="10.100.0.0/16")
     parser.add_argument("--state-change-events", action="store_true", help="send state changes to the cluster's queue")
@@ -36,7 +35,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = arguments(argv)
-    # Read by moto when it is first imported, hence the imports below.
+    # moto reads this when it is first imported, so the imports come after it.
     os.environ["MOTO_ACCOUNT_ID"] = options.account
     os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
     from tenure.sandbox.aws.http.moto import limit_regions  # noqa: PLC0415

@@ -1,7 +1,6 @@
-"""The whole stand-in as one object: settings, clock, the worlds of the regions, moto, counters, faults, rates,
-bound keys.
+"""The AWS stand-in as one object: settings, clock, environments by region, moto, counters, faults, rates, bound keys.
 
-`app` answers AWS calls with it, `sim` the control API, `seed` fills it, `snapshot_changes` keeps it.
+`http.application` serves AWS calls with it, `admin.server` the control API. `state` initializes and stores it.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-import tenure.sandbox.aws.services.sqs  # noqa: F401  (moto's CloudFormation finds the type there)
+import tenure.sandbox.aws.services.sqs  # noqa: F401  (registers the type for moto's CloudFormation)
 from tenure.sandbox.aws.ec2.state import Environment
 from tenure.sandbox.aws.http.faults import Faults
 from tenure.sandbox.aws.http.moto import Moto
@@ -44,11 +43,11 @@ class FakeAws:
 
     @property
     def default_environment(self) -> Environment:
-        """The region that is seeded and that the control API speaks of."""
+        """The region that has the initial state and that the control API uses."""
         return self.environment(self.settings.region)
 
     def restore_settings(self) -> None:
-        """As they were at the start, in place: worlds and handlers hold this very object."""
+        """Restore the settings of the start in place, because environments and handlers share the object."""
         vars(self.settings).update(vars(self._first_settings))
 
     def environments(self) -> dict[str, Environment]:

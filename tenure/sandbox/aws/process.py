@@ -1,6 +1,6 @@
-"""Builds the fake from command line options and serves it until stopped.
+"""Build the AWS stand-in from command line options and serve it until stopped.
 
-Advances timed states without requests, for clients that wait for a change or its messages.
+A thread runs due transitions without requests, for clients that wait for a change or its messages.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def settings_from(options: argparse.Namespace) -> SimSettings:
 
 
 def build(settings: SimSettings, state_dir: Path | None = None) -> FakeAws:
-    """A stand-in that is seeded, or restored from `state_dir` if something is there, and whose time runs."""
+    """A running stand-in with the state of `state_dir`, or with the initial state if there is none."""
     fake_aws = FakeAws(settings)
     if state_dir is None or not load(fake_aws, state_dir):
         seed(fake_aws)

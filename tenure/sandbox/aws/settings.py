@@ -1,19 +1,19 @@
-"""Start settings of the fake: account, region, cluster and delays."""
+"""Settings of the AWS stand-in: account, region, cluster and delays."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# The access key that the worker has in the sandbox; `--policy` binds it.
+# The access key of the worker in the sandbox; `--policy` binds it.
 WORKER_KEY = "AKIATENUREWORKER0001"
 DEFAULT_CA = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCnN0YW5kLWluCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K"
 
 
 @dataclass
 class SimSettings:
-    """Delays are seconds on the stand-in's clock. Endpoint and certificate are what eks:DescribeCluster answers.
+    """Delays are seconds on the stand-in's clock. Endpoint and certificate are for eks:DescribeCluster.
 
-    The visibility ones are how long EC2 does not know a new instance, launch template or instance profile.
+    Visibility delays: how long EC2 does not know a new instance, launch template or instance profile.
     """
 
     account: str = "123456789012"
@@ -42,7 +42,7 @@ class SimSettings:
         return f"KarpenterNodeRole-{self.cluster_name}"
 
     def controller_role(self) -> str:
-        """The role whose sessions the worker's key stands for."""
+        """The role of the worker's access key."""
         return f"KarpenterControllerRole-{self.cluster_name}"
 
     def cluster_arn(self) -> str:

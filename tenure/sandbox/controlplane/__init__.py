@@ -1,6 +1,6 @@
-"""The control plane's binaries: found where the user says, in the cache, downloaded, or built from Go modules.
+"""The binaries of the control plane: from the user's path, from the cache, downloaded, or built from Go modules.
 
-`find_or_build` is the door; `kubernetes.py` starts what it returns.
+`find_or_build` returns them; `kubernetes.py` starts them.
 """
 
 from tenure.sandbox.controlplane.binaries import find_or_build

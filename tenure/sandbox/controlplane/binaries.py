@@ -1,6 +1,6 @@
-"""The order in which binaries are looked for: the user's path, the cache, a download, a build.
+"""Search order of binaries: the user's path, the cache, a download, a build.
 
-Whatever a source gives goes into the cache binary by binary, so that an interrupted run goes on where it was.
+Each binary goes into the cache separately, so that the next run continues an interrupted one.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ ASSETS = "KUBEBUILDER_ASSETS"
 
 
 def find_or_build(environment: Mapping[str, str] = os.environ) -> Binaries:
-    """All binaries, however long it takes; progress goes to stderr. Raises `BuildFailed` when nothing helps."""
+    """All binaries, with progress on stderr. May take long. Raises `BuildFailed` if no source has them."""
     cache = binaries_folder()
     if missing_binaries(environment, cache):
         cache.mkdir(parents=True, exist_ok=True)
@@ -28,7 +28,7 @@ def find_or_build(environment: Mapping[str, str] = os.environ) -> Binaries:
 
 
 def missing_binaries(environment: Mapping[str, str], cache: Path) -> list[str]:
-    """Those that neither the user's path nor the cache has."""
+    """Binaries that are neither on the user's path nor in the cache."""
     return [name for name in NAMES if _find_binary(name, environment, cache) is None]
 
 
@@ -41,7 +41,7 @@ def _find_binary(name: str, environment: Mapping[str, str], cache: Path) -> Path
 
 
 def _ensure_cached(cache: Path, environment: Mapping[str, str], report: Progress) -> None:
-    # Asked again under the lock: another process may have done the work meanwhile.
+    # Check again under the lock, because another process may have built them meanwhile.
     if names := missing_binaries(environment, cache):
         download(names, cache, report)
     if names := missing_binaries(environment, cache):
@@ -50,7 +50,7 @@ def _ensure_cached(cache: Path, environment: Mapping[str, str], report: Progress
 
 @contextmanager
 def only_one(lock: Path, report: Progress) -> Iterator[None]:
-    """One builder per cache; the others wait and then find the work done."""
+    """One builder per cache. Other processes wait, and then find the binaries."""
     with lock.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

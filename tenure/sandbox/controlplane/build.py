@@ -1,9 +1,8 @@
-"""Builds the control plane from Go modules.
+"""Build the control plane from Go modules.
 
-`kubernetes/go.mod` pins every k8s.io staging repository to the release's own tag, which makes k8s.io/kubernetes
-buildable as a dependency; etcd is built in the same module so that what both use compiles once. kwok is made for
-another version of those libraries and has a module of its own. Go's build cache makes an interrupted build go on
-where it was.
+`kubernetes/go.mod` pins every k8s.io staging repository to the tag of the release, so that k8s.io/kubernetes can be
+built as a dependency. etcd is in the same module, so that shared packages compile once. kwok needs other versions of
+these libraries and has its own module. An interrupted build continues from Go's build cache.
 """
 
 import shutil
@@ -26,7 +25,7 @@ LAST_LINES = 15
 
 @dataclass(frozen=True)
 class Target:
-    """One `go build`: its module, the package of each binary, about how many packages compile, and version stamps."""
+    """One `go build`: module, package of each binary, approximate number of packages, and version stamps."""
 
     module: str
     binaries: dict[str, str]
@@ -54,7 +53,7 @@ TARGETS = (
 
 
 def build(names: Sequence[str], cache: Path, report: Progress) -> None:
-    """Build those named into the cache. Raises `BuildFailed` with the compiler's last lines."""
+    """Build the named binaries into the cache. Raises `BuildFailed` with the compiler's last lines."""
     compiler = ensure_golang(report)
     for stale in cache.glob(".build-*"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -78,7 +77,7 @@ def build_target(compiler: Path, target: Target, binaries: list[str], cache: Pat
 
 def _build_command(compiler: Path, target: Target, binaries: list[str]) -> list[str]:
     stamps = " ".join(f"-X {name}={value}" for name, value in target.versions.items())
-    # No debug information: a tenth less to compile, and a third less to write.
+    # No debug information, which saves a tenth of compilation and a third of writing.
     return [
         str(compiler),
         "build",
@@ -95,7 +94,7 @@ def _build_command(compiler: Path, target: Target, binaries: list[str]) -> list[
 
 
 def _output_name(package: str) -> str:
-    """What `go build -o folder/` calls a package's binary: its last element that is not a major version."""
+    """Name of the binary of `go build -o folder/`: the last path element that is not a major version."""
     parts = package.split("/")
     return parts[-2] if parts[-1].startswith("v") and parts[-1][1:].isdigit() else parts[-1]
 

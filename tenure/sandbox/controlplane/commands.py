@@ -1,7 +1,7 @@
-"""The command lines of the control plane's parts, and the files that they read.
+"""Command lines and files of the control plane's components, for `kubernetes.py`.
 
-Tuned for one small machine: no leader election, no fsync unless the state is kept, client rates out of the way, and a
-node monitor that takes the not-ready taint off within a moment of a Node's becoming Ready. Used by `kubernetes.py`.
+They are tuned for one small machine: no leader election, no fsync unless the state is kept, high client rate limits,
+and a node monitor that removes the not-ready taint shortly after a Node becomes Ready.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ from tenure.sandbox.kube_client import write_kubeconfig
 COMPONENTS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kwok-nodes", "kwok-pods")
 
 SERVICE_RANGE = "10.100.0.0/16"
-"""What EKS uses, and what the stand-in's eks:DescribeCluster says."""
+"""The range of EKS, and of eks:DescribeCluster of the AWS stand-in."""
 POD_RANGE = "10.244.0.1/16"
 RATE = 5000
-"""Requests per second that the components may make: never the limit on one machine."""
+"""Client rate limit of the components in requests per second; never reached on one machine."""
 
 NODE_MONITOR_PERIOD = "250ms"
-"""How often the taint that keeps pods off a NotReady node is revised; a real cluster's 5s would only cost time."""
+"""Interval at which not-ready taints are updated. The 5s of real clusters would only cost time."""
 
 LEASE_SECONDS = 40
 RUNS_PODS = "sandbox.tenure.sh/runs-pods"
@@ -43,7 +43,7 @@ UNUSED_CONTROLLERS = (
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything of one control plane is."""
+    """Files and ports of one control plane."""
 
     folder: Path
     certificates: Certificates
@@ -88,7 +88,7 @@ enableProfiling: false
 
 
 def command_of(name: str, layout: Layout) -> list[str]:
-    """The whole command line of one part."""
+    """The command line of a component."""
     match name:
         case "etcd":
             return _etcd(layout)
@@ -103,7 +103,7 @@ def command_of(name: str, layout: Layout) -> list[str]:
         case "kwok-pods":
             return _kwok(layout, name, "pods.yaml", f"{RUNS_PODS}=true,{KUBELET}!=stopped", 0)
         case _:
-            raise ValueError(f"no part is called {name}")
+            raise ValueError(f"unknown component {name}")
 
 
 def _etcd(layout: Layout) -> list[str]:

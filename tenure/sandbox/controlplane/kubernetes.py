@@ -1,8 +1,8 @@
 """Kubernetes on one machine: real etcd, kube-apiserver, scheduler and controller-manager, and kwok for the kubelets.
 
-`environment.py` starts it with the other parts; `controlplane/` provides the binaries; `nodes/` makes the Nodes. A Node
-that anybody makes is kept alive (its Lease renewed), and once its Ready condition is True the pods bound to it run;
-see `stages/` for what can be asked of nodes and pods.
+`environment.py` starts it with the other parts; `controlplane/` provides the binaries; `nodes/` creates the Nodes. kwok
+renews the Lease of every Node. When a Node is Ready, the pods that are bound to it run. `stages/` has options for nodes
+and pods.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ TOKEN_SECONDS = 24 * 3600
 
 @dataclass(frozen=True)
 class Endpoint:
-    """How to reach the API server as its admin."""
+    """Address and credentials of the API server for the admin."""
 
     server: str
     token: str
@@ -36,7 +36,7 @@ class Endpoint:
 
 
 class Kubernetes:
-    """The control plane of one sandbox. `ports` has one number for each of `PORTS`; `folder` is kept when state is."""
+    """The control plane of one sandbox. `ports` has a number for each of `PORTS`; `folder` is kept with the state."""
 
     PORTS = ("etcd", "etcd-peer", "apiserver", "scheduler", "controller-manager", "kwok-nodes", "kwok-pods")
 
@@ -62,7 +62,7 @@ class Kubernetes:
         return Endpoint(self.server, self._token(), self.authority, self.kubeconfig)
 
     async def start(self) -> None:
-        """From nothing to pods that can run. Raises `PartFailed`."""
+        """Start all components, until pods can run. Raises `PartFailed`."""
         layout = await asyncio.to_thread(self._prepare_layout)
         await self._start_part("etcd", layout)
         await self._start_part("kube-apiserver", layout)
@@ -73,7 +73,7 @@ class Kubernetes:
             await _until_there(api, "/api/v1/namespaces/default/serviceaccounts/default")
 
     async def stop(self, grace: float = 5.0) -> None:
-        """Those that write first, then the API server, then its store."""
+        """Stop writers first, then the API server, then etcd."""
         for names in (set(COMPONENTS) - {"etcd", "kube-apiserver"}, {"kube-apiserver"}, {"etcd"}):
             stopping = [part for name, part in self._parts.items() if name in names]
             await asyncio.gather(*(part.stop(grace) for part in stopping))
@@ -83,7 +83,7 @@ class Kubernetes:
             part.kill()
 
     async def service_account_kubeconfig(self, namespace: str, name: str, *, server: str | None = None) -> Path:
-        """A kubeconfig with a token of this ServiceAccount, which has to exist. `server` names another way in."""
+        """A kubeconfig with a token of this existing ServiceAccount. `server`: another address of the API server."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -135,14 +135,14 @@ class Kubernetes:
         await part.start()
 
     async def _forget_leases(self) -> None:
-        """Leases that a former kwok holds would keep the new one out until they expire."""
+        """Delete Leases of a previous kwok, which would block the new one until they expire."""
         async with self.endpoint.client() as api:
             with contextlib.suppress(ApiError):
                 await api.request("DELETE", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
 
 
 async def _until_there(api: KubeApi, path: str, seconds: float = 30.0) -> None:
-    """Pods are refused until the controller-manager has made their namespace's ServiceAccount."""
+    """Wait until the object exists. Pods are rejected until the controller-manager creates their ServiceAccount."""
     async with asyncio.timeout(seconds):
         while True:
             with contextlib.suppress(ApiError):

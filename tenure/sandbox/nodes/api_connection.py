@@ -1,7 +1,7 @@
-"""The simulator's connection to the API server: raw JSON over one small pool, tried again until it gets through.
+"""The simulator's connection to the API server: raw JSON over a small connection pool, with retries.
 
-A kubelet that is cut off from its API server goes on trying, and so do these calls; only what the server understood and
-refused ends them. It reads kubeconfig files with a token or a client certificate.
+Like a kubelet, it retries until the API server responds. Only a rejection ends a call. It reads kubeconfig files with a
+token or a client certificate.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ Json = dict[str, Any]
 _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _CONNECTIONS = 8
-# 401 and 403 too: a server that has just started may not have loaded its rules yet.
+# Also 401 and 403: a server that has just started may not have loaded its rules yet.
 _RETRIED = frozenset({401, 403, 408, 429, 500, 502, 503, 504})
-# The part before the slash is what managedFields call the writer.
+# The part before the slash is the manager in managedFields.
 _AGENT = {"User-Agent": "kubelet/sandbox"}
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 
 class RequestRejected(RuntimeError):
-    """The API server understood and refused. `status` is the HTTP status."""
+    """The API server rejected the request. `status`: HTTP status."""
 
     def __init__(self, status: int, what: str, message: str) -> None:
         super().__init__(f"{what}: {status}: {message[:300]}")
@@ -36,7 +36,7 @@ class RequestRejected(RuntimeError):
 
 
 class KubeConnection:
-    """An async context manager. `call` raises Refused for any rejection that waiting does not resolve."""
+    """An async context manager. `call` raises RequestRejected for a rejection that retries cannot resolve."""
 
     def __init__(self, kubeconfig: Path) -> None:
         config = yaml.safe_load(kubeconfig.read_text())
@@ -61,7 +61,7 @@ class KubeConnection:
     async def call(
         self, method: str, path: str, body: Json | None = None, *, content_type: str = "application/json"
     ) -> Json:
-        """One request, repeated while the server is away or overloaded. Raises Refused."""
+        """One request, retried while the server is unavailable or overloaded. Raises RequestRejected."""
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -100,14 +100,14 @@ def _find_named(config: Json, section: str, name: str) -> Json:
 
 
 def _read_data(holder: Json, name: str) -> bytes | None:
-    """A file's content, given inline in base64 or by path."""
+    """Content of a file, inline in base64 or by path."""
     if f"{name}-data" in holder:
         return base64.b64decode(holder[f"{name}-data"])
     return Path(holder[name]).read_bytes() if name in holder else None
 
 
 def _load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    # The ssl module reads key pairs from files only.
+    # The ssl module only reads key pairs from files.
     with tempfile.NamedTemporaryFile() as file:
         file.write(certificate + b"\n" + key)
         file.flush()

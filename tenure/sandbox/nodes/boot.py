@@ -1,8 +1,6 @@
-"""What a machine finds out about itself while it boots, and the reasons for which it never becomes a node.
+"""The boot of a machine: it reads its user data and hardware. Also the reasons why it never becomes a node.
 
-What a machine reads about itself at its boot: its user data and its hardware.
-
-Questions are repeated until they are answered; each instance type is asked for once.
+Calls are retried until they succeed. Each instance type is read once.
 """
 
 import asyncio
@@ -39,7 +37,7 @@ class Facts:
         return await self._retry_until_success(self._fetch_user_data, instance_id)
 
     async def machine_type(self, name: str) -> MachineType:
-        # A task of its own: the machine that asked first may end before the answer, the others still wait for it.
+        # A separate task, because other machines may wait for the result when the first one ends.
         if name not in self._types:
             self._types[name] = asyncio.ensure_future(self._retry_until_success(self._fetch_type, name))
         return await asyncio.shield(self._types[name])
@@ -50,16 +48,16 @@ class Facts:
                 async with self._semaphore:
                     return await fetch(subject)
             except CONNECTION_ERRORS as error:
-                _LOG.warning("asking about %s: %s", subject, error)
+                _LOG.warning("reading %s: %s", subject, error)
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
 _DISK_GIB = 20
-"""Root volume size if none is known."""
+"""Root volume size if it is unknown."""
 
 
 class NeverJoins(Exception):
-    """No Node will come of this boot; `stage` is where the machine is stuck."""
+    """This boot creates no Node. `stage`: the stage at which the machine remains."""
 
     def __init__(self, stage: Literal["no-cluster", "failed", "silent"], why: str) -> None:
         super().__init__(why)
@@ -72,7 +70,7 @@ async def prepare_body(
     """Raises NeverJoins."""
     join = _read(await facts.user_data(instance.id))
     if any(isinstance(fault, NeverRegister) for fault in faults):
-        raise NeverJoins("silent", "a rule keeps it from registering")
+        raise NeverJoins("silent", "a rule prevents the registration")
     machine = await facts.machine_type(instance.instance_type)
     limits = [fault.mebibytes * MIB for fault in faults if isinstance(fault, LessMemory)]
     memory = min([memory_bytes(machine, settings.memory_overhead), *limits])
@@ -82,7 +80,7 @@ async def prepare_body(
 
 
 def disk_gib(instance: Instance, join: Join) -> int:
-    """Of the volume that pods write to; of a custom image's, the largest."""
+    """Size of the volume for pods; for a custom image, the largest volume."""
     sizes = instance.volumes
     return sizes.get(join.data_device) or max(sizes.values(), default=_DISK_GIB)
 
@@ -95,5 +93,5 @@ def _read(user_data: str) -> Join:
     if join is None:
         raise NeverJoins("no-cluster", "the user data names no cluster")
     if rejected := rejected_labels(join.labels):
-        raise NeverJoins("failed", f"the kubelet refuses to set the labels {', '.join(rejected)}")
+        raise NeverJoins("failed", f"the kubelet may not set the labels {', '.join(rejected)}")
     return join

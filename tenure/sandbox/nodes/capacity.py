@@ -1,12 +1,10 @@
-"""What a kubelet reports as capacity and allocatable, from the machine's hardware and the kubelet's settings.
+"""Capacity and allocatable that a kubelet reports, from the hardware of the machine and the kubelet's settings.
 
-The formulas are those of EKS's images. Memory is what the operating system sees: less than the type's nominal size,
-and never below what planners expect by default, unless a rule says so.
+The formulas are those of EKS's images. Memory is the amount that the operating system sees: less than the nominal size
+of the type, but not less than planners expect by default, unless a rule reduces it.
 
-The extended resources of a node: those that AWS's controllers give it at once, those that device plugins find later.
-
-A device plugin finds GPUs and Neuron chips only where the image has their driver, which the names of EKS's own images
-tell; of an image with another name it is taken for granted.
+AWS's controllers add some extended resources at once, device plugins add others later. A device plugin finds GPUs and
+Neuron chips only if the image has the driver. Names of EKS's images show this; other images are assumed to have it.
 """
 
 import math
@@ -24,13 +22,13 @@ MIB = 2**20
 GIB = 2**30
 _ARM64_FIRMWARE_MIB = 64
 _DEFAULT_EVICTION = {"memory.available": "100Mi", "nodefs.available": "10%"}
-# Share of each core kept for the kubelet, in thousandths of a percent: first, second, third and fourth, the rest.
+# Share of each core that is reserved for the kubelet, in thousandths: first, second, third and fourth, others.
 _CPU_BANDS = ((1, 60), (1, 10), (2, 5))
 _CPU_REST_PER_4_CORES = 10
 
 
 class Resources(BaseModel):
-    """Two ResourceLists as the API has them."""
+    """Two ResourceLists in the format of the API."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -38,13 +36,13 @@ class Resources(BaseModel):
     allocatable: dict[str, str]
 
     def with_extended(self, amounts: dict[str, int]) -> Self:
-        """With these extended resources, all of which can be allocated."""
+        """Add extended resources, all of them allocatable."""
         more = {name: str(count) for name, count in amounts.items()}
         return self.model_copy(update={"capacity": self.capacity | more, "allocatable": self.allocatable | more})
 
 
 def memory_bytes(machine: MachineType, overhead: float) -> int:
-    """What the operating system sees; `overhead` is the share of the nominal size that it does not. Whole KiB."""
+    """Memory of the operating system, in whole KiB. `overhead`: fraction of the nominal size that it lacks."""
     nominal = machine.memory_mib - (_ARM64_FIRMWARE_MIB if machine.architecture == "arm64" else 0)
     return nominal * MIB - math.ceil(nominal * MIB * overhead / 1024) * 1024
 
@@ -56,7 +54,7 @@ def max_pods(machine: MachineType, join: Join) -> int:
 
 
 def resources_of(machine: MachineType, join: Join, *, memory: int, disk_gib: int) -> Resources:
-    """Without extended resources. `memory` is in bytes."""
+    """Capacity and allocatable without extended resources. `memory` is in bytes."""
     disk = machine.local_storage_gb * 10**9 if join.raid0 and machine.local_storage_gb else disk_gib * GIB
     pods = str(max_pods(machine, join))
     reserved = _reserved_resources(machine, join)
@@ -80,7 +78,7 @@ def resources_of(machine: MachineType, join: Join, *, memory: int, disk_gib: int
 
 
 def _reserved_resources(machine: MachineType, join: Join) -> dict[str, int]:
-    """Millicores of cpu, bytes of the rest: kube-reserved plus system-reserved."""
+    """kube-reserved plus system-reserved: CPU in millicores, others in bytes."""
     pods = max_pods(machine, join) if join.reserves_by_max_pods else machine.eni_limited_pods
     kube = {
         "cpu": f"{_kube_reserved_millis(machine.vcpus)}m",
@@ -107,7 +105,7 @@ def _parse_threshold(text: str, capacity: int) -> int:
     if not text.endswith("%"):
         return parse_quantity(text)
     percent = float(text[:-1])
-    # A hundred percent switches the signal off.
+    # 100 percent disables the signal.
     return 0 if percent >= 100 else math.ceil(capacity * percent / 100)
 
 
@@ -118,7 +116,7 @@ TRUNK_LABEL = {"vpc.amazonaws.com/has-trunk-attached": "true"}
 WINDOWS_BUILD = "node.kubernetes.io/windows-build"
 _WINDOWS_BUILDS = {"2019": "10.0.17763", "2022": "10.0.20348", "2025": "10.0.26100"}
 _NVIDIA, _NEURON = "nvidia.com/", "aws.amazon.com/neuron"
-# What an image's name says of its drivers: the first that fits.
+# Drivers by image name; the first match counts.
 _DRIVERS = (
     (re.compile(r"amazon-eks-node-al2023-\w+-nvidia-"), (_NVIDIA,)),
     (re.compile(r"amazon-eks-node-al2023-\w+-neuron-"), (_NEURON,)),
@@ -131,7 +129,7 @@ _DRIVERS = (
 
 
 def initial_extended_resources(instance: Instance, machine: MachineType) -> dict[str, int]:
-    """What the VPC resource controller advertises: branch interfaces of a trunk, addresses of a Windows node."""
+    """Resources from the VPC resource controller: branch interfaces of a trunk, addresses of a Windows node."""
     if instance.platform == "windows":
         return {PRIVATE_ADDRESS: machine.addresses_per_interface - 1}
     branches = branch_interfaces(machine.name)
@@ -139,13 +137,13 @@ def initial_extended_resources(instance: Instance, machine: MachineType) -> dict
 
 
 def found_by_plugins(instance: Instance, machine: MachineType) -> dict[str, int]:
-    """Devices such as GPUs if the image has their driver, and the EFA interfaces of the launch."""
+    """Devices such as GPUs if the image has the driver, and the EFA interfaces of the launch."""
     found = {name: count for name, count in machine.devices.items() if _has_driver(instance.image_name, name)}
     return found | ({EFA: instance.efa_interfaces} if instance.efa_interfaces else {})
 
 
 def labels_of_kind(instance: Instance, machine: MachineType) -> dict[str, str]:
-    """The label of a node that is a trunk, and the one by which a Windows node tells its build."""
+    """The label of a node with a trunk interface, and the build label of a Windows node."""
     if instance.platform != "windows":
         return TRUNK_LABEL if branch_interfaces(machine.name) else {}
     year = re.search(r"Windows_Server-(\d{4})-", instance.image_name)

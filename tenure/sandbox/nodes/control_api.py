@@ -35,7 +35,7 @@ class _Control:
         self._simulator = simulator
 
     async def health(self, _: web.Request) -> web.Response:
-        """503 until instances and Nodes have been seen once."""
+        """503 until instances and Nodes are synced."""
         stages: dict[str, int] = {}
         for machine in self._simulator.machines():
             stages[machine.stage] = stages.get(machine.stage, 0) + 1
@@ -62,7 +62,7 @@ class _Control:
         )
 
     async def add_rule(self, request: web.Request) -> web.Response:
-        """The rule with its id; 400 with the reason when it is malformed."""
+        """The rule with its ID; 400 with the reason for an invalid rule."""
         try:
             rule = Rule.model_validate_json(await request.read())
         except ValidationError as error:
@@ -79,7 +79,7 @@ class _Control:
 
 
 class NodesControl:
-    """An async context manager. Methods raise aiohttp.ClientResponseError when the simulator refuses."""
+    """An async context manager. Methods raise aiohttp.ClientResponseError for a rejection."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -92,7 +92,7 @@ class NodesControl:
         await self._session.close()
 
     async def health(self) -> dict[str, Any]:
-        """`synced`, and how many machines are in each stage."""
+        """`synced`, and the number of machines by stage."""
         found: dict[str, Any] = await self._call("GET", "health")
         return found
 
@@ -104,12 +104,12 @@ class NodesControl:
     async def add(
         self, fault: InjectedFault, *, match: Match | None = None, count: int | None = None, existing: bool = True
     ) -> Rule:
-        """Put a rule in force; see `Rule` for what the arguments mean."""
+        """Add a rule; see `Rule` for the arguments."""
         rule = Rule(fault=fault, match=match or Match(), count=count, existing=existing)
         return Rule.model_validate(await self._call("POST", "rules", rule.model_dump(mode="json")))
 
     async def rules(self) -> list[dict[str, Any]]:
-        """The rules in force, each with the ids it has `befallen`."""
+        """The active rules, each with the IDs of affected instances (`befallen`)."""
         found: list[dict[str, Any]] = await self._call("GET", "rules")
         return found
 
@@ -117,7 +117,7 @@ class NodesControl:
         await self._call("DELETE", f"rules/{rule.id}")
 
     async def clear(self) -> None:
-        """No rule is in force any more; what began goes on to its end."""
+        """Remove all rules. Faults that have started continue."""
         await self._call("DELETE", "rules")
 
     async def _call(self, method: str, path: str, body: Any = None) -> Any:

@@ -3,7 +3,7 @@
 A rule names its instances and the fault. It is bound to an instance at boot. If the fault can affect a running node,
 it is also bound to running nodes when it is posted (`existing`).
 
-Runs a temporary fault on a running node: starts it, waits, ends it.
+`run_fault` runs a temporary fault on a running node.
 """
 
 import asyncio
@@ -27,41 +27,41 @@ class _Frozen(BaseModel):
 
 
 class NeverRegister(_Frozen):
-    """The instance runs, but no Node ever comes."""
+    """The instance runs, but never registers a Node."""
 
     kind: Literal["never-register"] = "never-register"
 
 
 class SlowBoot(_Frozen):
-    """So much longer until the Node is registered."""
+    """Additional seconds until the Node is registered."""
 
     kind: Literal["slow-boot"] = "slow-boot"
     seconds: Seconds
 
 
 class SlowReady(_Frozen):
-    """So much longer from registration to Ready."""
+    """Additional seconds from registration to Ready."""
 
     kind: Literal["slow-ready"] = "slow-ready"
     seconds: Seconds
 
 
 class LessMemory(_Frozen):
-    """The operating system sees only so much memory."""
+    """The operating system has only this much memory."""
 
     kind: Literal["less-memory"] = "less-memory"
     mebibytes: Annotated[int, Field(gt=0)]
 
 
 class LateDevices(_Frozen):
-    """Extended resources appear so much later than usual; None: never."""
+    """Additional seconds until extended resources appear; None: never."""
 
     kind: Literal["late-devices"] = "late-devices"
     seconds: Seconds | None
 
 
 class AddTaint(_Frozen):
-    """Somebody on the node, such as a network agent, taints it for a while; `for_seconds` None: for good."""
+    """An agent, such as a network agent, taints the node; `for_seconds` None: permanently."""
 
     kind: Literal["add-taint"] = "add-taint"
     taints: tuple[Taint, ...]
@@ -70,9 +70,9 @@ class AddTaint(_Frozen):
 
 
 class NotReady(_Frozen):
-    """The node turns NotReady for a while, as when its kubelet is restarted; `for_seconds` None: for good.
+    """The node becomes NotReady, as during a restart of its kubelet; `for_seconds` None: permanently.
 
-    `status` Unknown stands for a kubelet that is not heard of any more.
+    `status` Unknown simulates a kubelet that stopped reporting.
     """
 
     kind: Literal["not-ready"] = "not-ready"
@@ -83,7 +83,7 @@ class NotReady(_Frozen):
 
 
 class LoseCni(_Frozen):
-    """The network plugin goes away for a while, and the kubelet says so."""
+    """The network plugin is missing for a while, and the kubelet reports it."""
 
     kind: Literal["lose-cni"] = "lose-cni"
     after_seconds: Seconds = 0
@@ -91,8 +91,8 @@ class LoseCni(_Frozen):
 
 
 class SetCondition(_Frozen):
-    """An agent reports a condition of the node for a while, such as `AcceleratedHardwareReady`; a reboot puts it right
-    unless it survives that."""
+    """An agent reports a node condition for a while, such as `AcceleratedHardwareReady`. A reboot resets it unless it
+    survives reboots."""
 
     kind: Literal["set-condition"] = "set-condition"
     type: str
@@ -138,7 +138,7 @@ class Match(_Frozen):
 
 
 class Rule(_Frozen):
-    """`count` is to how many instances it happens; None: to each that matches."""
+    """`count`: maximum number of affected instances; None: all that match."""
 
     fault: InjectedFault
     match: Match = Match()
@@ -148,7 +148,7 @@ class Rule(_Frozen):
 
 
 class FaultRules:
-    """The rules in force, each with the instances that it has befallen."""
+    """The active rules, each with its affected instances."""
 
     def __init__(self) -> None:
         self._rules: dict[str, Rule] = {}
@@ -156,7 +156,7 @@ class FaultRules:
         self._serial = 0
 
     def add(self, rule: Rule) -> Rule:
-        """The rule with its id: the one it came with, or a new one."""
+        """The rule with its given ID, or a new one."""
         self._serial += 1
         stored = rule.model_copy(update={"id": rule.id or f"rule-{self._serial}"})
         self._rules[stored.id] = stored
@@ -164,7 +164,7 @@ class FaultRules:
         return stored
 
     def remove(self, rule_id: str) -> bool:
-        """Whether there was such a rule. What it has done already stays done."""
+        """Whether the rule existed. Faults that have started continue."""
         self._affected_ids.pop(rule_id, None)
         return self._rules.pop(rule_id, None) is not None
 
@@ -173,15 +173,15 @@ class FaultRules:
         self._affected_ids.clear()
 
     def entries(self) -> Iterable[tuple[Rule, frozenset[str]]]:
-        """Each rule and the ids of the instances that it has befallen."""
+        """Each rule and the IDs of its affected instances."""
         return [(rule, frozenset(self._affected_ids[rule.id])) for rule in self._rules.values()]
 
     def match(self, instance: Instance) -> list[InjectedFault]:
-        """The troubles of an instance that boots; counts them."""
+        """Assign the faults of an instance at boot, and count them."""
         return [rule.fault for rule in self._rules.values() if self.applies(rule, instance)]
 
     def applies(self, rule: Rule, instance: Instance) -> bool:
-        """Whether the rule is for this instance and not used up; counts it if so."""
+        """Whether the rule applies to this instance and is not used up. Counts it if so."""
         affected = self._affected_ids.get(rule.id)
         if affected is None or instance.id in affected or not rule.match.matches(instance):
             return False
@@ -236,7 +236,7 @@ async def _report_condition(fault: SetCondition, kubelet: Kubelet) -> None:
 
 
 async def _wait_until_over(fault: RuntimeFault) -> bool:
-    """Wait until it is over; False at once when it never is."""
+    """Wait until the fault is over; False at once if it is permanent."""
     if fault.for_seconds is None:
         return False
     await asyncio.sleep(fault.for_seconds)

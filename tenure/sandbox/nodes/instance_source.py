@@ -1,8 +1,7 @@
-"""Instances, user data and instance types as any EC2 endpoint tells them, asked with boto3 in threads.
+"""Sources of instances: an EC2 endpoint (with user data and instance types, through boto3 in threads), or the control
+API of the AWS stand-in.
 
-Instances as the stand-in's control API tells them: only what changed, as soon as it changed.
-
-An endpoint without that API is read through the EC2 API; the first call decides which of the two it is.
+The control API reports only changes, immediately. The first call detects whether the endpoint has it.
 """
 
 import asyncio
@@ -26,11 +25,11 @@ _SLOW_POLL_FACTOR = 4
 
 
 class Ec2:
-    """What the simulator asks of EC2's own API. A call raises botocore's errors."""
+    """The simulator's calls to the EC2 API. They raise botocore's errors."""
 
     def __init__(self, endpoint: str, region: str) -> None:
         config = Config(retries={"mode": "standard", "total_max_attempts": 5}, max_pool_connections=8)
-        # A key of its own: the stand-in leaves keys alone that no policy is bound to.
+        # A separate key: the stand-in does not restrict keys without a policy.
         self._client: EC2Client = boto3.client(
             "ec2",
             endpoint_url=endpoint,
@@ -41,7 +40,7 @@ class Ec2:
         )
 
     async def list_instances(self) -> dict[str, Instance]:
-        """All that are not terminated, by id."""
+        """All instances that are not terminated, by ID."""
         return await asyncio.to_thread(self._list_instances)
 
     async def user_data(self, instance_id: str) -> str:
@@ -67,7 +66,7 @@ class Ec2:
 
 
 class Ec2Source:
-    """Polls EC2: often while some instance is in transition, less often otherwise."""
+    """Polls EC2, more often while an instance is in transition."""
 
     def __init__(self, ec2: Ec2, poll_seconds: float) -> None:
         self._ec2, self._poll_seconds = ec2, poll_seconds
@@ -75,7 +74,7 @@ class Ec2Source:
         self._first = True
 
     async def next(self) -> dict[str, Instance]:
-        """All instances that are not terminated, after a pause."""
+        """All instances that are not terminated, after a delay."""
         if not self._first:
             await asyncio.sleep(self._poll_seconds * (1 if self._moving else _SLOW_POLL_FACTOR))
         found = await self._ec2.list_instances()
@@ -85,13 +84,13 @@ class Ec2Source:
 
 
 _WAIT_SECONDS = 5.0
-# Many changes in a row are taken together: looking again at each would cost more than the delay matters.
+# Delay to read several changes in a row together, which is cheaper than one read per change.
 _GATHER_SECONDS = 0.1
 _ALL = -1
 
 
 class FakeAwsSource:
-    """Keeps the list and asks for changes after the last revision."""
+    """Keeps the list and reads changes after the last revision."""
 
     def __init__(self, session: aiohttp.ClientSession, endpoint: str, region: str) -> None:
         self._session, self._url, self._region = session, f"{endpoint.rstrip('/')}/_sim/instances", region
@@ -104,7 +103,7 @@ class FakeAwsSource:
             return response.status == 200 and response.content_type == "application/json"
 
     async def next(self) -> dict[str, Instance]:
-        """All instances. Returns within some seconds, changed or not."""
+        """All instances. Returns within some seconds, also without changes."""
         if self._revision != _ALL:
             await asyncio.sleep(_GATHER_SECONDS)
         changes = await self._fetch_changes(self._revision)
@@ -141,7 +140,7 @@ class FakeAwsSource:
 
 
 class AnySource:
-    """The stand-in's control API if there is one, the other way if not."""
+    """The control API of the AWS stand-in if available, else the EC2 API."""
 
     def __init__(self, fake_aws: FakeAwsSource, other: InstanceSource) -> None:
         self._fake_aws, self._other = fake_aws, other

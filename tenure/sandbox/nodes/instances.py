@@ -1,7 +1,4 @@
-"""An EC2 instance, as far as its boot needs it.
-
-The hardware of an instance type, read from DescribeInstanceTypes, and what device plugins would find on it.
-"""
+"""EC2 instances and instance types, with the data for a boot: hardware, and devices for device plugins."""
 
 from typing import Any, Literal, Protocol, Self
 
@@ -11,7 +8,7 @@ State = Literal["pending", "running", "shutting-down", "terminated", "stopping",
 
 
 class Instance(BaseModel):
-    """What DescribeInstances, or the stand-in's control API, says of one instance."""
+    """Data of an instance from DescribeInstances or from the stand-in's control API."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -29,13 +26,13 @@ class Instance(BaseModel):
     private_dns_name: str = ""
     tags: dict[str, str] = {}
     reboots: int = 0
-    """That were asked for; EC2's own API does not tell."""
+    """Number of requested reboots; the EC2 API does not report it."""
     volumes: dict[str, int] = {}
     """GiB by device; empty if unknown."""
 
     @property
     def node_name(self) -> str:
-        """The private DNS name, which EKS's nodes are called by."""
+        """The private DNS name, which is the node name on EKS."""
         return self.private_dns_name or f"{self.id}.internal"
 
     @property
@@ -64,10 +61,10 @@ class Instance(BaseModel):
 
 
 class InstanceSource(Protocol):
-    """Where instances are seen."""
+    """A source of instances."""
 
     async def next(self) -> dict[str, Instance]:
-        """All instances by id, as soon as anything may have changed. Those that are not in it are gone."""
+        """All instances by ID, as soon as something may have changed. Missing ones are terminated."""
         ...
 
 
@@ -76,7 +73,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 
 
 class MachineType(BaseModel):
-    """Facts of one type. `devices` are extended resources, which appear on a Node only when their plugin runs."""
+    """Facts of one type. `devices`: extended resources, which appear on a Node only when their plugin runs."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -91,7 +88,7 @@ class MachineType(BaseModel):
 
     @property
     def eni_limited_pods(self) -> int:
-        """Pods that the VPC CNI has addresses for; 0 when the type has no interface."""
+        """Number of pods for which the VPC CNI has addresses; 0 for a type without interfaces."""
         return self.interfaces * (self.addresses_per_interface - 1) + 2 if self.interfaces else 0
 
     @classmethod

@@ -1,6 +1,6 @@
-"""A machine's kubelet: registers the Node and keeps its status, given what the machine is and what troubles it.
+"""The kubelet of a machine: it registers the Node and maintains its status, including active faults.
 
-`machine.py` decides when; this says how it looks in the API.
+`machine.py` decides when; this module writes the objects.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _ALLOWED_LABELS = frozenset(
 
 @dataclass(frozen=True)
 class Body:
-    """All that a kubelet needs to describe its Node."""
+    """Data of a machine for its Node."""
 
     instance: Instance
     machine: MachineType
@@ -49,7 +49,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Report:
-    """What the condition Ready says."""
+    """Status, reason and message of a condition."""
 
     status: ConditionStatus
     reason: str
@@ -62,7 +62,7 @@ SHUTTING_DOWN = Report("False", "KubeletNotReady", "node is shutting down")
 
 
 def rejected_labels(labels: dict[str, str]) -> list[str]:
-    """The labels for which a kubelet refuses to start: Kubernetes' own domains, but for a few."""
+    """Labels with which a kubelet does not start: those of Kubernetes' domains, with exceptions."""
     return sorted(key for key in labels if not _may_set(key))
 
 
@@ -74,21 +74,21 @@ def _may_set(key: str) -> bool:
 
 
 class Kubelet:
-    """Of one machine. `uid` is of the Node that it made or found, empty before."""
+    """The kubelet of one machine. `uid`: UID of the Node that it created or found; empty before."""
 
     def __init__(self, api: NodesApi, name: str) -> None:
         self._api, self.name = api, name
         self.uid = ""
         self.halted = False
-        """The instance was stopped, and its Node kept."""
+        """The instance is stopped, and its Node is kept."""
         self._provider_id = ""
         self._base = STARTING
         self._faults: dict[str, Report] = {}
         self._passing: dict[str, ConditionStatus] = {}
-        """Conditions that a boot puts right."""
+        """Healthy status of conditions that a boot resets, by type."""
 
     def adopt(self, node: Json) -> None:
-        """Go on with a Node that a simulator made before."""
+        """Continue with a Node of a previous simulator."""
         self.uid = node["metadata"]["uid"]
         self._provider_id = node["spec"].get("providerID", "")
         self.halted = node["metadata"]["labels"].get(KUBELET) == "stopped"
@@ -121,7 +121,7 @@ class Kubelet:
                 await asyncio.sleep(_NAME_TAKEN_SECONDS)
 
     async def restart(self) -> None:
-        """A boot of a machine whose Node is still there: a new boot id, not ready, no shutdown taint."""
+        """Boot of a machine whose Node exists: a new boot ID, not Ready, no shutdown taint."""
         self.halted = False
         self._base = STARTING
         self._faults.clear()
@@ -134,12 +134,12 @@ class Kubelet:
         await self.remove_taints([objects.SHUTDOWN_TAINT])
 
     async def report(self, base: Report) -> None:
-        """Say this of Ready, unless a trouble says otherwise."""
+        """Report the condition Ready, unless a fault overrides it."""
         self._base = base
         await self._write({})
 
     async def repost_status(self, node: Json) -> None:
-        """Kubernetes found the Node Unknown, since Leases came late, and its kubelet runs: it says how it is."""
+        """Report again after Kubernetes marked the Node Unknown because of late Leases, although its kubelet runs."""
         ready = next((one for one in node["status"].get("conditions", ()) if one["type"] == "Ready"), None)
         stopped = self.halted or node["metadata"]["labels"].get(KUBELET) == "stopped"
         if ready is None or stopped or node["metadata"]["uid"] != self.uid:
@@ -148,7 +148,7 @@ class Kubelet:
             await self._write({})
 
     async def add_fault(self, key: str, report: Report) -> None:
-        """A trouble overrides Ready until it is over; the one that came last shows."""
+        """Override Ready until the fault is removed. The latest fault counts."""
         self._faults[key] = report
         await self._write({})
 
@@ -157,7 +157,7 @@ class Kubelet:
         await self._write({"nodeInfo": {"bootID": boot_id}} if boot_id else {})
 
     async def set_condition(self, kind: str, report: Report, *, survives: bool) -> None:
-        """A condition other than Ready. `survives`: a boot leaves it as it is."""
+        """Set a condition other than Ready. `survives`: a boot does not reset it."""
         if not survives:
             self._passing[kind] = report.status
         await self._api.patch_status(self.name, {"conditions": [_condition(kind, report)]})
@@ -173,7 +173,7 @@ class Kubelet:
         await self._api.change_taints(self.name, lambda before: remove_taints(before, taints))
 
     async def halt(self) -> None:
-        """The instance was stopped: no heartbeat, and the cloud controller's taint for it."""
+        """The instance is stopped: no heartbeats, and the cloud controller's shutdown taint."""
         if not self.uid:
             return
         self.halted = True
@@ -182,7 +182,7 @@ class Kubelet:
         await self.add_taints([objects.SHUTDOWN_TAINT])
 
     async def delete(self) -> None:
-        """Also when the answer to its creation was never seen."""
+        """Also if the response to its creation was lost."""
         if not self.uid and self._provider_id and (found := await self._own_node()):
             self.uid = found["metadata"]["uid"]
         if self.uid:
@@ -201,7 +201,7 @@ class Kubelet:
 
 
 def new_boot_id() -> str:
-    """Begins with a letter, so that no template takes it for a number."""
+    """Starts with a letter, so that no template parses it as a number."""
     return f"boot-{uuid.uuid4()}"
 
 

@@ -48,7 +48,7 @@ _FROM_READY = (NotReady, LoseCni, SetCondition)
 
 
 class Machine:
-    """`match_faults` gives the troubles of a boot."""
+    """`match_faults` returns the faults of a boot."""
 
     def __init__(
         self,
@@ -70,15 +70,15 @@ class Machine:
 
     @property
     def is_finished(self) -> bool:
-        """Nothing is left to do: the instance is gone, and so is its Node, or its deletion was asked for."""
+        """Whether the instance is terminated, and its Node is deleted or being deleted."""
         return self.stage == "gone" and not self._tasks
 
     def adopt(self, node: Json) -> None:
-        """There is a Node of it already. To be called before the first `observe`."""
+        """Use an existing Node. Call it before the first `observe`."""
         self._kubelet.adopt(node)
 
     def observe(self, instance: Instance) -> None:
-        """The instance as it is now."""
+        """Update the state of the instance."""
         rebooted = instance.reboots > self.instance.reboots
         self.instance = instance
         play = _PLAYS[instance.state]
@@ -91,16 +91,16 @@ class Machine:
             self._start(self._reboot())
 
     def can_inject(self, fault: InjectedFault) -> bool:
-        """Whether the machine is up and the trouble is not one of the boot."""
+        """Whether the machine is running and the fault is not one of the boot."""
         return self.stage in ("registered", "ready") and isinstance(fault, (*_FROM_REGISTRATION, *_FROM_READY))
 
     def inject(self, fault: InjectedFault) -> None:
-        """A trouble begins now, if it can."""
+        """Start a fault, if possible."""
         if self.can_inject(fault) and isinstance(fault, (*_FROM_REGISTRATION, *_FROM_READY)):
             self._start(self._run_fault(fault))
 
     async def repost_status(self, node: Json) -> None:
-        """The existing Node; posted again if Kubernetes lost a running node."""
+        """Report the status again if Kubernetes marked the running node Unknown."""
         if self.stage in ("registered", "ready"):
             await self._kubelet.repost_status(node)
 
@@ -141,7 +141,7 @@ class Machine:
         await self._join_cluster(body, is_restart=False)
 
     async def _reboot(self) -> None:
-        """The Node stays; what troubled it is over, but for what a rule says to survive."""
+        """The Node remains. Faults end, except those that survive reboots."""
         self.stage = "booting"
         await self._kubelet.report(SHUTTING_DOWN)
         await asyncio.sleep(self._settings.boot_seconds)
@@ -150,8 +150,7 @@ class Machine:
         await self._join_cluster(body, is_restart=True)
 
     async def _join_cluster(self, body: Body, *, is_restart: bool) -> None:
-        """From registration to devices. `is_restart`: the kubelet was up before, and its troubles are not begun
-        again."""
+        """From registration to devices. `is_restart`: the kubelet ran before, and its faults are not started again."""
         await self._kubelet.register(body, self._first_taints())
         self.stage = "registered"
         self._start_faults(() if is_restart else _FROM_REGISTRATION)
@@ -179,7 +178,7 @@ class Machine:
                 self._start(self._run_fault(fault))
 
     def _first_taints(self) -> Taints:
-        """Those that a rule wants from the first moment."""
+        """Taints of rules that apply from registration."""
         early = (fault for fault in self._faults if isinstance(fault, AddTaint) and not fault.after_seconds)
         return [taint.to_object() for fault in early for taint in fault.taints]
 
@@ -195,7 +194,7 @@ class Machine:
         task.add_done_callback(self._tasks.discard)
 
     async def _run_guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        """An unforeseen end is noted and logged: one machine's failure is not the others'."""
+        """Log an unexpected error, so that it only affects this machine."""
         try:
             await work
         except NeverJoins as end:
@@ -203,4 +202,4 @@ class Machine:
             _LOG.warning("%s: %s", self.instance.id, end)
         except Exception as error:
             self.stage, self.message = "failed", f"{type(error).__name__}: {error}"
-            _LOG.exception("%s: its life broke off", self.instance.id)
+            _LOG.exception("%s: simulation failed", self.instance.id)

@@ -1,7 +1,4 @@
-"""The Node objects: as registered, and the status patches that follow in a machine's life.
-
-What kubelet and cloud controller do with Node objects, as verbs over the connection.
-"""
+"""Node objects at registration, their status patches, and the API calls of kubelet and cloud controller for them."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,12 +12,12 @@ from tenure.sandbox.nodes.userdata import Join
 ConditionStatus = Literal["True", "False", "Unknown"]
 
 MANAGED = "sandbox.tenure.sh/instance-id"
-"""Label by which the simulator knows its own Nodes."""
+"""Label of Nodes that the simulator created."""
 KWOK_ANNOTATION = "kwok.x-k8s.io/node"
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 SHUTDOWN_TAINT = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
 KUBELET_VERSION = "v1.34.4-eks-sandbox"
-# The message of a kubelet whose network plugin has not said that it is there.
+# The message of a kubelet without a running network plugin.
 CNI_MESSAGE = (
     "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady "
     "message:Network plugin returns error: cni plugin not initialized"
@@ -37,7 +34,7 @@ def now() -> str:
 
 
 def labels_of(instance: Instance, machine: MachineType, join: Join, region: str) -> dict[str, str]:
-    """The user data's labels under those that kubelet and cloud provider set by themselves."""
+    """Labels of the user data, overridden by those of kubelet and cloud provider."""
     own = {
         "kubernetes.io/arch": machine.architecture,
         "kubernetes.io/os": join.system,
@@ -59,7 +56,7 @@ def labels_of(instance: Instance, machine: MachineType, join: Join, region: str)
 def node_object(
     instance: Instance, machine: MachineType, join: Join, *, region: str, resources: Resources, boot_id: str
 ) -> Json:
-    """The Node as its kubelet first writes it: not ready."""
+    """The Node at registration, not Ready."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -91,7 +88,7 @@ def addresses_of(instance: Instance) -> list[Json]:
 
 
 def node_info(instance: Instance, machine: MachineType, join: Join, boot_id: str) -> Json:
-    """No text may be empty or look like a number: kwok's templates read them as YAML and would fail on the type."""
+    """No value may be empty or look like a number, because kwok's templates parse them as YAML."""
     linux = f"6.1.150-174.273.amzn2023.{machine.architecture}"
     return {
         "architecture": machine.architecture,
@@ -108,7 +105,7 @@ def node_info(instance: Instance, machine: MachineType, join: Join, boot_id: str
 
 
 def conditions(ready: ConditionStatus, reason: str, message: str) -> list[Json]:
-    """All that a kubelet reports, with Ready last."""
+    """All conditions of a kubelet, with Ready last."""
     stamp = now()
     pressures = [condition(kind, "False", *why, stamp=stamp) for kind, why in _PRESSURES.items()]
     return [*pressures, condition("Ready", ready, reason, message, stamp=stamp)]
@@ -131,20 +128,20 @@ Taints = list[Json]
 
 
 class NodesApi:
-    """Every call is retried until the API server has answered it; `Refused` is for unexpected rejections."""
+    """Every call is retried until the API server responds. Unexpected rejections raise `RequestRejected`."""
 
     def __init__(self, connection: KubeConnection) -> None:
         self._connection = connection
 
     async def list_managed(self, also: str = "") -> list[Json]:
-        """The Nodes that a simulator made, now or before; those with another label `also`."""
+        """Nodes of this or a previous simulator; only those with the label `also`, if given."""
         selector = f"{MANAGED},{also}" if also else MANAGED
         response = await self._connection.call("GET", f"{_ROOT}?labelSelector={selector}")
         found: list[Json] = response["items"]
         return found
 
     async def create(self, node: Json) -> Json | None:
-        """The Node as created, or None when the name is taken."""
+        """The created Node, or None if the name is taken."""
         try:
             return await self._connection.call("POST", _ROOT, node)
         except RequestRejected as error:
@@ -161,15 +158,15 @@ class NodesApi:
             return None
 
     async def patch(self, name: str, patch: Json) -> bool:
-        """Metadata and spec. Whether the Node was there."""
+        """Patch metadata and spec. Returns whether the Node exists."""
         return await self._patch(f"{_ROOT}/{name}", patch)
 
     async def patch_status(self, name: str, status: Json) -> bool:
-        """Conditions merge by type, resources by name. Whether the Node was there."""
+        """Patch the status; conditions merge by type, resources by name. Returns whether the Node exists."""
         return await self._patch(f"{_ROOT}/{name}/status", {"status": status})
 
     async def change_taints(self, name: str, change: Callable[[Taints], Taints]) -> None:
-        """Read, change and write; again when somebody else wrote in between. A Node that is gone has no taints."""
+        """Read, change and write taints, with retries after conflicts. A missing Node is ignored."""
         while node := await self.get(name):
             before: Taints = node["spec"].get("taints", [])
             after = change(before)
@@ -184,7 +181,7 @@ class NodesApi:
                     raise
 
     async def delete(self, name: str, uid: str) -> None:
-        """Ask once; finalizers may hold the Node. Another Node that took the name meanwhile is left alone."""
+        """Request the deletion once. Finalizers may delay it. A new Node with the same name is not deleted."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         try:
             await self._connection.call("DELETE", f"{_ROOT}/{name}", body)
@@ -203,11 +200,11 @@ class NodesApi:
 
 
 def merge_taints(taints: Taints, added: Taints) -> Taints:
-    """The taints, and those of `added` whose key and effect are not among them."""
+    """Add taints whose key and effect are not present."""
     return [*taints, *remove_taints(added, taints)]
 
 
 def remove_taints(taints: Taints, removed: Taints) -> Taints:
-    """The taints but for those of the same key and effect."""
+    """Remove taints with the same key and effect."""
     removed_keys = {(taint["key"], taint["effect"]) for taint in removed}
     return [taint for taint in taints if (taint["key"], taint["effect"]) not in removed_keys]

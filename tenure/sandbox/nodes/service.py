@@ -1,4 +1,4 @@
-"""Assembles the simulator and serves it until stopped."""
+"""Assemble the simulator and serve it until stopped."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ _LOG = logging.getLogger(__name__)
 
 
 async def serve(settings: NodesSettings) -> None:
-    """Until SIGTERM or SIGINT, or until the simulator fails, which is raised."""
+    """Run until SIGTERM or SIGINT, or raise the error of the simulator."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -36,7 +36,7 @@ async def serve(settings: NodesSettings) -> None:
 
 @contextlib.asynccontextmanager
 async def running_simulator(settings: NodesSettings) -> AsyncIterator[tuple[Simulator, str, asyncio.Task[None]]]:
-    """A simulator at work, the URL of its control API, and the task that it works in."""
+    """A running simulator, the URL of its control API, and its task."""
     ec2 = Ec2(settings.aws_endpoint, settings.region)
     timeout = aiohttp.ClientTimeout(total=30)
     async with KubeConnection(settings.kubeconfig) as connection, aiohttp.ClientSession(timeout=timeout) as session:

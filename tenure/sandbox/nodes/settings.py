@@ -1,4 +1,4 @@
-"""Start settings of the node simulator."""
+"""Settings of the node simulator."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ Seconds = float
 
 
 class NodesSettings(BaseModel):
-    """All delays are seconds of wall time. `port` 0 means any free port for the control API."""
+    """Delays are seconds of wall time. `port` 0: any free port for the control API."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -20,8 +20,8 @@ class NodesSettings(BaseModel):
     boot_seconds: Seconds = Field(default=2.0, ge=0)
     ready_seconds: Seconds = Field(default=0.5, ge=0)
     device_seconds: Seconds = Field(default=1.0, ge=0)
-    """From Ready until the device plugins have reported devices such as GPUs."""
+    """From Ready until device plugins report devices such as GPUs."""
     poll_seconds: Seconds = Field(default=0.25, gt=0)
-    """Between two looks at an endpoint that has no control API."""
+    """Poll interval for an endpoint without control API."""
     memory_overhead: float = Field(default=0.05, ge=0, lt=1)
-    """The share of an instance's nominal memory that its operating system never sees."""
+    """Fraction of the nominal memory that is not available to the operating system."""

@@ -1,4 +1,4 @@
-"""Keeps one simulated node per instance, reports instance states to it, and assigns rules.
+"""Maintains one simulated node per instance, forwards instance states to it, and assigns rules.
 
 After a restart it continues: existing Nodes are adopted, Nodes without an instance are deleted.
 """
@@ -18,7 +18,7 @@ from tenure.sandbox.nodes.settings import NodesSettings
 _LOG = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.5
 _POST_SECONDS = 5.0
-"""Between looks for Nodes whose kubelet runs and that Kubernetes found Unknown; a kubelet posts as seldom."""
+"""Interval of the check for Unknown Nodes with a running kubelet; a kubelet reports as rarely."""
 
 
 class Simulator:
@@ -29,7 +29,7 @@ class Simulator:
         self.synced = False
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         posting = asyncio.create_task(self._repost_statuses())
         try:
             existing_nodes = {node["metadata"]["labels"][MANAGED]: node for node in await self._api.list_managed()}
@@ -44,7 +44,7 @@ class Simulator:
                 machine.stop()
 
     def add_rule(self, rule: Rule) -> Rule:
-        """In force from now on; falls at once on nodes that are up, if it is of that kind."""
+        """Activate a rule; also on running nodes, if its fault can affect them."""
         stored = self._rules.add(rule)
         if rule.existing:
             for machine in self._machines.values():
@@ -71,9 +71,9 @@ class Simulator:
         while True:
             try:
                 return await self._source.next()
-            # An answer that cannot be read is as good as none.
+            # Treat an unreadable response like a missing one.
             except (*CONNECTION_ERRORS, ValueError) as error:
-                _LOG.warning("looking at the instances: %s", error)
+                _LOG.warning("reading instances: %s", error)
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _sync_machines(self, instances: dict[str, Instance], existing_nodes: dict[str, Json]) -> None:
@@ -87,7 +87,7 @@ class Simulator:
                     del self._machines[machine.instance.id]
         for instance_id, node in existing_nodes.items():
             if instance_id not in instances:
-                _LOG.info("%s: its instance is gone", node["metadata"]["name"])
+                _LOG.info("%s: its instance no longer exists", node["metadata"]["name"])
                 await self._api.delete(node["metadata"]["name"], node["metadata"]["uid"])
 
     def _ensure_machine(self, instance: Instance, existing_nodes: dict[str, Json]) -> Machine:

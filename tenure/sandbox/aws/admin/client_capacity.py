@@ -18,9 +18,9 @@ class CapacityControl(ControlClient):
         code: str | None = None,
         message: str | None = None,
     ) -> None:
-        """How many more instances a capacity pool gives; None for no bound. `*` stands for all.
+        """Set how many more instances a capacity pool provides; None for unlimited. `*` matches all.
 
-        `code` and `message` are what an empty one answers; without, InsufficientInstanceCapacity.
+        `code` and `message`: the error of an empty pool, by default InsufficientInstanceCapacity.
         """
         pool = {
             "instance_type": instance_type, "zone": zone, "capacity_type": capacity_type, "available": available,
@@ -29,27 +29,27 @@ class CapacityControl(ControlClient):
         self._call("POST", "pools", pool)
 
     def clear_pools(self) -> None:
-        """No pool and no vCPU limit is bounded any more."""
+        """Remove all limits of pools and vCPUs."""
         self._call("DELETE", "pools")
 
     def set_vcpu_limit(self, capacity_type: str, vcpus: int | None) -> None:
-        """Bound every family class of `spot` or `on-demand` alike; None for no bound that matters."""
+        """Limit every family class of `spot` or `on-demand`; None for a limit that is never reached."""
         self._call("POST", "limits", {capacity_type: vcpus})
 
     def set_quota(self, code: str, vcpus: int | None) -> None:
-        """Bound one family class by its quota code, such as L-1216C47A: standard families, on-demand."""
+        """Limit a family class by its quota code, such as L-1216C47A (standard families, on-demand)."""
         self._call("POST", "limits", {code: vcpus})
 
     def use_documented_rates(self) -> None:
-        """Throttle EC2's actions as its guide says: 20 reads and 5 changes a second after bursts of 100 and 50."""
+        """Throttle EC2's actions as documented: 20 reads and 5 mutations per second, with bursts of 100 and 50."""
         self._call("POST", "rates", {"documented": True})
 
     def set_rate(self, action: str, refill: float, bucket: float) -> None:
-        """Hold one action (`CreateFleet`, `iam:CreateInstanceProfile`) to so many calls a second, after a burst."""
+        """Limit an action (`CreateFleet`, `iam:CreateInstanceProfile`) to `refill` calls per second after a burst."""
         self._call("POST", "rates", {"action": action, "refill": refill, "bucket": bucket})
 
     def clear_rates(self) -> None:
-        """No call is throttled for its rate any more, as at the start."""
+        """Remove all rate limits, as at startup."""
         self._call("DELETE", "rates")
 
     def make_reservation(
@@ -68,7 +68,7 @@ class CapacityControl(ControlClient):
     ) -> str:
         """Make a capacity reservation; `kind` default or capacity-block, `criteria` open or targeted. Returns its id.
 
-        It begins after `starts_in` seconds and ends `lasts` later, by the clock that `advance` moves; None: never.
+        It starts after `starts_in` seconds and ends `lasts` later, on the clock that `advance` moves; None: never.
         """
         body = {
             "instance_type": instance_type, "zone": zone, "count": count, "criteria": criteria, "kind": kind,
@@ -82,11 +82,11 @@ class CapacityControl(ControlClient):
         return {one["id"]: one for one in self._call("GET", "reservations")["reservations"]}
 
     def cancel_reservation(self, reservation_id: str) -> None:
-        """Its owner gives it up: on-demand instances run on without it."""
+        """Cancel it as its owner. On-demand instances keep running without it."""
         self._call("POST", "reservations/end", {"id": reservation_id, "state": "cancelled"})
 
     def expire_reservation(self, reservation_id: str) -> None:
-        """Its end has come: on-demand instances run on without it, those of a capacity block are shut down."""
+        """End it. On-demand instances keep running without it, those of a capacity block are terminated."""
         self._call("POST", "reservations/end", {"id": reservation_id, "state": "expired"})
 
     def resize_reservation(self, reservation_id: str, total: int) -> None:
@@ -100,7 +100,7 @@ class CapacityControl(ControlClient):
         notice_seconds: float = 120,
         warn_only: bool = False,
     ) -> list[str]:
-        """An interruptible reservation's capacity is reclaimed: warnings go out, instances are taken unless
+        """Reclaim the capacity of an interruptible reservation: send warnings, and terminate instances unless
         `warn_only`."""
         body = {
             "id": reservation_id, "instances": None if instances is None else list(instances),
@@ -112,6 +112,6 @@ class CapacityControl(ControlClient):
     def set_placement_group_full(
         self, group_id: str, *, zone: str | None = None, partition: int | None = None, full: bool = True
     ) -> None:
-        """Launches into the group (one zone of it, one partition) find no capacity; `full=False` takes it back."""
+        """Launches into the group (or a zone or partition of it) find no capacity; `full=False` ends this."""
         body = {"id": group_id, "zone": zone, "partition": partition, "full": full}
         self._call("POST", "placement-groups/full", body)

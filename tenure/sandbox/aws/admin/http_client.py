@@ -1,4 +1,4 @@
-"""The client of the control API underneath `control`: one request, JSON in and out."""
+"""The transport of the control client: JSON requests and responses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 class ControlError(RuntimeError):
-    """The stand-in refused a control request; the text says why."""
+    """The stand-in rejected a control request, for the reason in the text."""
 
 
 class ControlClient:

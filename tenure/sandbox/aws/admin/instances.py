@@ -1,6 +1,5 @@
-"""The control API on instances: the list with what changed, and what AWS or a person does to them from outside.
-
-Images through the control API: another one, a new release of a family, one that is deprecated or gone.
+"""The control API for instances (list with changes, actions of AWS or of users) and for images (publish, release,
+deprecate, remove).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ALIVE = frozenset({"pending", "running", "stopping", "stopped"})
 
 
 def list_instances(fake_aws: FakeAws, body: Body) -> Any:
-    """All instances, or with `after` those that changed after that revision; `wait` seconds until there is one."""
+    """All instances, or with `after` those changed since that revision. `wait`: maximum seconds to wait for one."""
     environment = fake_aws.default_environment
     after = int(body.get("after", -1))
     with environment.lock:
@@ -76,7 +75,7 @@ def _to_json(instance: Instance) -> Body:
 
 
 def list_fleets(fake_aws: FakeAws, body: Body) -> Any:
-    """Every fleet asked for: its token, what it wanted and what it got."""
+    """All requested fleets with token, target and result."""
     return {
         "fleets": [
             {
@@ -99,7 +98,7 @@ def _get_instance(environment: Environment, body: Body) -> Instance:
 
 
 def stop(fake_aws: FakeAws, body: Body) -> Any:
-    """AWS stops the instance, whatever its kind."""
+    """Stop an instance of any kind, as AWS can."""
     with fake_aws.default_environment.lock:
         fake_aws.default_environment.enter_state(_get_instance(fake_aws.default_environment, body), "stopping")
     return {"ok": True}
@@ -112,14 +111,14 @@ def start(fake_aws: FakeAws, body: Body) -> Any:
 
 
 def terminate(fake_aws: FakeAws, body: Body) -> Any:
-    """Somebody else terminates it, out of band."""
+    """Terminate it out of band."""
     with fake_aws.default_environment.lock:
         actions.terminate(fake_aws.default_environment, _get_instance(fake_aws.default_environment, body))
     return {"ok": True}
 
 
 def set_status(fake_aws: FakeAws, body: Body) -> Any:
-    """What DescribeInstanceStatus shows: `instance`, `system`, `ebs` (ok, impaired, ...) and scheduled `events`."""
+    """Set the result of DescribeInstanceStatus: `instance`, `system`, `ebs` (ok, impaired, ...), scheduled `events`."""
     seconds = body.get("impaired_seconds") or 0.0
     since = None if seconds < 0 else fake_aws.default_environment.now() - dt.timedelta(seconds=seconds)
     with fake_aws.default_environment.lock:
@@ -130,7 +129,7 @@ def set_status(fake_aws: FakeAws, body: Body) -> Any:
 
 
 def interrupt_spot(fake_aws: FakeAws, body: Body) -> Any:
-    """The interruption warning goes to the queue; after `notice_seconds` (120) the instance is taken, unless `keep`."""
+    """Send the warning to the queue, and terminate the instance after `notice_seconds` (120) unless `keep`."""
     environment = fake_aws.default_environment
     with environment.lock:
         instance = _get_instance(environment, body)
@@ -153,7 +152,7 @@ def recommend_rebalance(fake_aws: FakeAws, body: Body) -> Any:
 
 
 def announce_health_event(fake_aws: FakeAws, body: Body) -> Any:
-    """An AWS Health event about `ids`; `detail` is laid over the usual one."""
+    """Send an AWS Health event about `ids`; `detail` overrides the default one."""
     event = eventbridge.health_event(
         fake_aws.settings, fake_aws.default_environment.now(), list(body["ids"]), **body.get("detail", {})
     )
@@ -162,7 +161,7 @@ def announce_health_event(fake_aws: FakeAws, body: Body) -> Any:
 
 
 def send_message(fake_aws: FakeAws, body: Body) -> Any:
-    """Any message into the cluster's queue, as it is."""
+    """Send a message unchanged to the cluster's queue."""
     eventbridge.send_message(fake_aws.settings, body["message"])
     return {"ok": True}
 
@@ -197,7 +196,7 @@ def add_image(fake_aws: FakeAws, body: dict[str, Any]) -> Any:
 
 
 def release(fake_aws: FakeAws, body: dict[str, Any]) -> Any:
-    """A family's next release, for one Kubernetes minor version or all; the moving parameters point at it at once."""
+    """Release a family for one Kubernetes minor version or all; `latest` parameters name the release at once."""
     family, environment = body["family"], fake_aws.default_environment
     if family not in FAMILIES:
         raise ValueError(f"family must be one of {', '.join(FAMILIES)}")

@@ -1,4 +1,4 @@
-"""The control API on capacity reservations, made, ended and interrupted as AWS or their owner would, and placement
+"""The control API for capacity reservations (created, ended and interrupted as by AWS or their owner) and for placement
 groups.
 """
 
@@ -20,7 +20,7 @@ KINDS = ("default", BLOCK)
 
 
 def add_reservation(fake_aws: FakeAws, body: Body) -> Any:
-    """Also what no single call makes: capacity blocks, interruptible ones, those that another account shares."""
+    """Also kinds that EC2 cannot create by one call: capacity blocks, interruptible and shared reservations."""
     environment = fake_aws.default_environment
     if body["instance_type"] not in all_types() or body.get("kind", "default") not in KINDS:
         raise ValueError(f"no such instance type or kind; kinds are {', '.join(KINDS)}")
@@ -47,7 +47,7 @@ def add_reservation(fake_aws: FakeAws, body: Body) -> Any:
 
 
 def list_reservations(fake_aws: FakeAws, body: Body) -> Any:
-    """State, room and the instances of each."""
+    """State, capacity and instances of each reservation."""
     environment = fake_aws.default_environment
     with environment.lock:
         environment.run_due_transitions()
@@ -66,7 +66,7 @@ def list_reservations(fake_aws: FakeAws, body: Body) -> Any:
 
 
 def end_reservation(fake_aws: FakeAws, body: Body) -> Any:
-    """`state` is cancelled or expired. On-demand instances run on without it, those of a block are shut down."""
+    """`state`: cancelled or expired. On-demand instances keep running, those of a capacity block are terminated."""
     state = body.get("state", "cancelled")
     if state not in ENDED:
         raise ValueError(f"state must be one of {', '.join(sorted(ENDED))}")
@@ -84,7 +84,7 @@ def resize_reservation(fake_aws: FakeAws, body: Body) -> Any:
 
 
 def interrupt_reservation(fake_aws: FakeAws, body: Body) -> Any:
-    """Its owner wants the capacity back: a warning for each instance, which is taken after the notice; it shrinks."""
+    """Reclaim the capacity: warn each instance, terminate it after the notice, and shrink the reservation."""
     environment = fake_aws.default_environment
     with environment.lock:
         reservation = _get_reservation(fake_aws, body)
@@ -102,7 +102,7 @@ def interrupt_reservation(fake_aws: FakeAws, body: Body) -> Any:
 
 
 def set_group_full(fake_aws: FakeAws, body: Body) -> Any:
-    """A placement group has no room left, in one zone or all, in one partition or all; `full` false gives it back."""
+    """Make a placement group full, in one or all zones and partitions; `full` false ends this."""
     capacity_key = (body["id"], body.get("zone") or "*", body.get("partition"))
     with fake_aws.default_environment.lock:
         if body["id"] not in fake_aws.default_environment.placement_groups:

@@ -1,8 +1,6 @@
-"""The control API under /_sim: JSON in, JSON out; what tests and the demo turn, and what they read.
+"""The control API under /_sim, with JSON requests and responses, for tests and the demo.
 
-`ROUTES` is the whole of it; `control.AwsControl` is its client. What concerns instances is in `sim_instances`.
-
-The control API on ages: a thing was made earlier than it was, for clients that wait for things to be old.
+`ROUTES` lists all routes; `client.AwsControl` is the client. Routes for instances are in `instances`.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ Body = dict[str, Any]
 
 
 def backdate(fake_aws: FakeAws, body: Body) -> Any:
-    """An instance or a launch template by its `id`, an instance profile by its name; older by so many `seconds`."""
+    """Make an instance, launch template or instance profile older by `seconds`, for clients that wait for an age."""
     name, earlier = str(body["id"]), dt.timedelta(seconds=float(body["seconds"]))
     environment = fake_aws.default_environment
     with environment.lock:
@@ -55,7 +53,7 @@ class Control:
         self._fake_aws = fake_aws
 
     def handle(self, http: HttpRequest) -> Response:
-        """400 with a text for a request that makes no sense, 404 for what does not exist."""
+        """400 with a text for an invalid request, 404 for an unknown route or object."""
         handler = ROUTES.get((http.method, http.path.removeprefix("/_sim/")))
         if handler is None:
             return json_response({"error": f"no such control: {http.method} {http.path}"}, 404)
@@ -134,7 +132,7 @@ def clear_pools(fake_aws: FakeAws, body: Body) -> Any:
 
 
 def set_limits(fake_aws: FakeAws, body: Body) -> Any:
-    """vCPUs by quota code, or by usage (`spot`, `on-demand`) for all its quotas; null for no bound that matters."""
+    """vCPUs by quota code, or by usage (`spot`, `on-demand`) for all its quotas; null: a limit never reached."""
     with fake_aws.default_environment.lock:
         for name, vcpus in body.items():
             codes = [quota.code for quota in QUOTAS if name in (quota.code, quota.usage)]
@@ -152,7 +150,7 @@ def list_rates(fake_aws: FakeAws, body: Body) -> Any:
 
 
 def set_rates(fake_aws: FakeAws, body: Body) -> Any:
-    """`documented`: EC2's own rates; or `action` with `refill` and `bucket`, both null to leave it free."""
+    """`documented`: EC2's documented rates; or `action` with `refill` and `bucket`, both null for no limit."""
     if body.get("documented"):
         fake_aws.rates.use_documented()
     if "action" in body:
@@ -181,7 +179,7 @@ def configure(fake_aws: FakeAws, body: Body) -> Any:
     known = {field.name: field.type for field in fields(SimSettings)}
     for name, value in body.items():
         if name not in known or name in FIXED_SETTINGS:
-            raise ValueError(f"{name} cannot be set; there are {', '.join(sorted(set(known) - FIXED_SETTINGS))}")
+            raise ValueError(f"{name} cannot be set; expected one of {', '.join(sorted(set(known) - FIXED_SETTINGS))}")
         setattr(fake_aws.settings, name, value)
     return DONE
 
@@ -213,7 +211,7 @@ def list_keys(fake_aws: FakeAws, body: Body) -> Any:
 
 
 def withhold_addresses(fake_aws: FakeAws, body: Body) -> Any:
-    """Leave a subnet only so many free addresses; None gives all of them back."""
+    """Limit the free addresses of a subnet; None removes the limit."""
     with fake_aws.default_environment.lock:
         address_pool = fake_aws.default_environment.network.address_pool(body["subnet_id"])
         address_pool.withheld = 0
@@ -223,7 +221,7 @@ def withhold_addresses(fake_aws: FakeAws, body: Body) -> Any:
 
 
 def shift_zone(fake_aws: FakeAws, body: Body) -> Any:
-    """A shift away from a zone: a person's, of some `seconds`, or AWS's own (`auto`); not `applied`: without effect."""
+    """Shift away from a zone, manually for `seconds` or as autoshift (`auto`); without `applied` it has no effect."""
     shift = fake_aws.zonal_shifts.start(
         body["zone_id"],
         seconds=float(body.get("seconds", 3600)),

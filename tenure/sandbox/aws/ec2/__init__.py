@@ -1,1 +1,1 @@
-"""EC2 as the launch path needs it: state in `environment`, a file per group of actions, their table in `actions`."""
+"""The launch path of EC2: state in `state`, a file per group of actions, and their table in `actions`."""

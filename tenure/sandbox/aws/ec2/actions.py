@@ -1,4 +1,4 @@
-"""The table of EC2 actions that the fake implements. moto handles the rest."""
+"""The EC2 actions that the stand-in implements. moto handles the others."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""One EC2 request as a handler sees it: the parsed parameters, the world of its region, and who asks.
+"""One EC2 request for a handler: parsed parameters, the environment of its region, and the caller's permissions.
 
-Ids as EC2 makes them, and the check that a given id could be one.
-
-Reads values out of a described thing by a dotted path, as filters compare them.
-
-What EC2 takes as user data: base64 of at most 16 KiB.
+Also common helpers: IDs in EC2's format, values at a dotted path for filters, and the check of user data (base64, at
+most 16 KiB).
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Call:
-    """`starved` is a fault rule's answer for every pool of a fleet."""
+    """`starved`: error of a fault rule for every pool of a fleet."""
 
     action: str
     params: dict[str, Any]
@@ -38,33 +35,33 @@ class Call:
     starved: AwsError | None = None
 
     def permit_fleet(self, fleet_tags: dict[str, str], pools: list[Pool]) -> None:
-        """May this caller create such a fleet from these templates? Raises UnauthorizedOperation."""
+        """Check permission to create a fleet from these templates. Raises UnauthorizedOperation."""
         if self.authorizer is not None:
             self.authorizer.create_fleet(self.environment, fleet_tags, pools)
 
     def permit_launch(self, prepared: PreparedLaunch, template_id: str | None) -> None:
-        """May this caller launch this instance? Raises UnauthorizedOperation."""
+        """Check permission to launch this instance. Raises UnauthorizedOperation."""
         if self.authorizer is not None:
             self.authorizer.run_instances(self.environment, prepared, template_id)
 
     def permit_each(self, action: str, kind: str, tagged: dict[str, dict[str, str]]) -> None:
-        """May this caller do this to each of these resources, given their tags? Raises UnauthorizedOperation."""
+        """Check permission for an action on each of these resources with their tags. Raises UnauthorizedOperation."""
         if self.authorizer is not None:
             self.authorizer.authorize_each(self.environment, action, kind, tagged)
 
     def permit_create(self, action: str, kind: str, tags: dict[str, str]) -> None:
-        """May this caller create such a resource with these tags? Raises UnauthorizedOperation."""
+        """Check permission to create a resource with these tags. Raises UnauthorizedOperation."""
         if self.authorizer is not None:
             self.authorizer.authorize_create(self.environment, action, kind, tags)
 
     def permit_tagging(self, action: str, tagged: dict[str, dict[str, str]], tags: dict[str, str]) -> None:
-        """May this caller put (or remove) these tags on resources that carry those? Raises UnauthorizedOperation."""
+        """Check permission to add or remove tags on tagged resources. Raises UnauthorizedOperation."""
         if self.authorizer is not None:
             self.authorizer.authorize_tagging(self.environment, action, tagged, tags)
 
 
 HEX_ID = re.compile(r"^[a-z]+-(?:[0-9a-f]{8}|[0-9a-f]{17})$")
-# What EC2 calls the malformed and the missing id of each prefix.
+# EC2's error names for malformed and missing IDs, by prefix.
 ERROR_NAMES = {
     "i": "InvalidInstanceID",
     "ami": "InvalidAMIID",
@@ -114,7 +111,7 @@ def not_found(ids: list[str], prefix: str, noun: str) -> AwsError:
 
 
 def values_at(view: Any, path: str) -> list[str]:
-    """All values at a dotted path, through lists, written as filters write them."""
+    """All values at a dotted path, through lists, in the format of filters."""
     found = [view]
     for step in path.split("."):
         following = []

@@ -1,7 +1,7 @@
-"""EC2's filters: the values of one are alternatives, all filters must hold (also two of one name), `*` and `?` are
-wild.
+"""EC2's filters and pagination.
 
-Pages that stay honest while things come and go: a token names the last item given out, not a position.
+The values of a filter are alternatives; all filters must match, also two of the same name; `*` and `?` are wildcards.
+A page token names the last returned item instead of a position, so that pages stay correct when items change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Filter = tuple[str, Test]
 
 
 def compile_filters(filters: Iterable[dict[str, Any]] | None, known: frozenset[str]) -> list[Filter]:
-    """Raises InvalidParameterValue for a name that this action does not know, and for one without values."""
+    """Raises InvalidParameterValue for a filter that this action does not support, or without values."""
     compiled = []
     for one in filters or ():
         name = one.get("Name")
@@ -76,7 +76,7 @@ def paginate(
     high: int = 1000,
     unpaged: int | None = None,
 ) -> tuple[list[T], str | None]:
-    """The items of this request's page and the token of the next. `items` must be sorted by `key`."""
+    """The items of the requested page and the token of the next page. `items` must be sorted by `key`."""
     size = request.get("MaxResults")
     if size is not None and not low <= size <= high:
         raise invalid_value(

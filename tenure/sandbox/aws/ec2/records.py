@@ -1,8 +1,6 @@
-"""The things EC2 keeps: instances with their volumes and network interfaces, fleets, launch templates, images,
-reservations.
+"""Mutable records of EC2: instances with volumes and interfaces, fleets, launch templates, images, reservations.
 
-They are mutable records of the stand-in's world; what clients see of them is written in the `*_view` and handler
-modules.
+View and handler modules render them for clients.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ class NetworkInterface:
 
 @dataclass
 class Instance:
-    """One instance. `data` is the launch template's data merged with the override that was chosen."""
+    """One instance. `data` is the launch-template data merged with the chosen override."""
 
     id: str
     sequence: int
@@ -93,14 +91,14 @@ class Instance:
     reason: str = ""
     reason_code: str | None = None
     reason_message: str | None = None
-    # Why it will never run, if it will not: code and text.
+    # Code and text of the reason why it never reaches `running`, if any.
     failure: tuple[str, str] | None = None
     status: dict[str, Any] = field(default_factory=dict)
     view: Any = None
     facts: dict[str, list[str]] | None = None
 
     def invalidate_view(self) -> None:
-        """Forget the kept XML and filter facts."""
+        """Drop the cached XML and filter values."""
         self.view = None
         self.facts = None
 
@@ -164,7 +162,7 @@ class Reservation:
     state: str = "active"
     used: int = 0
     interruptible: bool = False
-    # Start and end as readings of the stand-in's clock.
+    # Start and end on the stand-in's clock.
     starts_at: float = 0.0
     ends_at: float | None = None
     reclaimed: bool = False

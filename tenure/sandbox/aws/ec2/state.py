@@ -1,7 +1,6 @@
-"""All that EC2 remembers of one region, its lock, and the timers that move instances from state to state.
+"""The EC2 state of one region, its lock, and the timers of instance state transitions.
 
-Every handler calls `run_due_transitions` first (the dispatcher does it), so that a state that is due is a state that
-is seen.
+The dispatcher calls `run_due_transitions` before every handler, so that due transitions are visible.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from tenure.sandbox.aws.state.clock import SimClock
 
 NEXT_STATE = {"pending": "running", "shutting-down": "terminated", "stopping": "stopped", "terminated": None}
 StateListener = Callable[[Instance], None]
-# Why AWS itself takes an instance, by its lifecycle: code and text.
+# Code and text for instances that AWS reclaims, by lifecycle.
 TAKEN = {
     "spot": ("Server.SpotInstanceTermination", "Spot instance termination"),
     "interruptible-capacity-reservation": ("Server.CapacityReservationInterruption", "The capacity was reclaimed"),
 }
-# How many vanished instances the control API can still name to one who asks what changed.
+# Maximum number of deleted instances that the control API still reports as changes.
 MAX_DELETED = 20000
 
 
@@ -41,12 +40,12 @@ class Environment:
         self.lock = threading.RLock()
         self.moved = threading.Condition(self.lock)
         self.network = Network(settings.account, region)
-        # Told of every change of state, under the lock.
+        # Called for every change of state, while the lock is held.
         self.listeners: list[StateListener] = []
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything; moto's part is reset elsewhere."""
+        """Reset the state. moto's state is reset separately."""
         self.instances: dict[str, Instance] = {}
         self.fleets: dict[str, Fleet] = {}
         self.templates: dict[str, LaunchTemplate] = {}
@@ -56,12 +55,12 @@ class Environment:
         self.placement_groups: dict[str, PlacementGroup] = {}
         self.tokens: dict[tuple[str, str], tuple[str, Any]] = {}
         self.pools = CapacityPools()
-        # vCPUs by quota code: those that differ from the default, and those in use.
+        # vCPUs by quota code: limits that differ from the default, and usage.
         self.quotas: dict[str, int] = {}
         self.vcpus_used: dict[str, int] = {}
-        # Instance profiles by name: the clock's reading from which EC2 knows them.
+        # Clock time from which EC2 knows an instance profile, by name.
         self.profiles_from: dict[str, float] = {}
-        # Placement groups that have no room: id, zone or `*`, partition or None for all.
+        # Full placement groups: ID, zone or `*`, partition or None for all.
         self.full_groups: set[tuple[str, str, int | None]] = set()
         self.launched = 0
         self.terminated = 0
@@ -77,24 +76,24 @@ class Environment:
         return f"arn:aws:ec2:{self.region}:{owner or self.account}:{kind}/{name}"
 
     def start_timer(self, instance: Instance, due: float) -> None:
-        """Move the instance to the state that follows its present one when the clock reads `due`."""
+        """Move the instance to its next state at the clock time `due`."""
         self._timer_serial += 1
         instance.timer = self._timer_serial
         heapq.heappush(self._timers, (due, self._timer_serial, instance.id))
 
     def next_due(self) -> float | None:
-        """The clock's reading at which something will change by itself."""
+        """Clock time of the next transition."""
         dues = [heap[0][0] for heap in (self._timers, self._reclaims) if heap]
         reservation = next_reservation_due(self)
         return min(dues if reservation is None else [*dues, reservation], default=None)
 
     def schedule_reclaim(self, instance: Instance, seconds: float) -> None:
-        """Have AWS itself take the instance so many seconds from now, as after a spot interruption's notice."""
+        """Let AWS reclaim the instance after `seconds`, as after the notice of a spot interruption."""
         heapq.heappush(self._reclaims, (self.clock.now() + seconds, instance.id))
         self.moved.notify_all()
 
     def run_due_transitions(self) -> None:
-        """Let every transition happen whose time has come."""
+        """Run all transitions that are due."""
         while self._timers and self._timers[0][0] <= self.clock.now():
             due, serial, instance_id = heapq.heappop(self._timers)
             instance = self.instances.get(instance_id)
@@ -107,7 +106,7 @@ class Environment:
         settle_reservations(self)
 
     def reclaim(self, instance: Instance, code: str, text: str) -> None:
-        """AWS shuts the instance down, for this reason. One that is going already is left alone."""
+        """Terminate the instance as AWS, for this reason, unless it is already shutting down."""
         if instance.state not in ("shutting-down", "terminated"):
             instance.reason_code = code
             instance.reason_message = f"{code}: {text}"
@@ -136,7 +135,7 @@ class Environment:
         self._notify_listeners(instance)
 
     def reboot(self, instance: Instance) -> None:
-        """EC2's state stays running; the node boots again."""
+        """The EC2 state remains `running`; the node boots again."""
         instance.reboots += 1
         self.bump_revision()
         instance.revision = self.revision

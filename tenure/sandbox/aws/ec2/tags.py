@@ -1,7 +1,4 @@
-"""CreateTags, DeleteTags, DescribeTags over our own resources and moto's.
-
-Tags: reading TagSpecifications, the rules for keys and values, and tags as a list.
-"""
+"""CreateTags, DeleteTags and DescribeTags for our own and moto's resources, and the rules for tags."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ def read_tags(tags: Iterable[dict[str, Any]] | None) -> dict[str, str]:
 
 
 def read_specifications(specifications: Iterable[dict[str, Any]] | None) -> dict[str, dict[str, str]]:
-    """Tags by resource type. Raises InvalidParameterValue where one type is named twice."""
+    """Tags by resource type. Raises InvalidParameterValue for a repeated type."""
     found: dict[str, dict[str, str]] = {}
     for one in specifications or ():
         kind = one.get("ResourceType")
@@ -74,7 +71,7 @@ FILTERS = frozenset({"key", "value", "resource-id", "resource-type"})
 
 
 def own_tags(environment: Environment) -> dict[str, dict[str, str]]:
-    """The live tag dictionary of every resource that is ours."""
+    """The mutable tags of all our own resources, by ID."""
     found: dict[str, dict[str, str]] = {}
     for instance in environment.instances.values():
         found[instance.id] = instance.tags

@@ -1,6 +1,4 @@
-"""Answers one request: counts it, holds its rate, lets faults happen, asks the gate for bound keys, then the handler or
-moto.
-"""
+"""Handle a request: count it, apply rate limits and faults, authorize bound keys, then call the handler or moto."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from tenure.sandbox.aws.wire.responses import AwsError, Response, error_response
 from tenure.sandbox.aws.wire.xml import action_response
 
 CUT = Response(0, b"", cut=True)
-# Moto serves these without our lock: a long poll must not stop the world.
+# moto serves these without our lock, because a long poll must not block other calls.
 UNLOCKED = frozenset({"sqs", "sts", "logs", "events", "s3"})
 
 
@@ -56,7 +54,7 @@ class Application:
         except Exception:
             traceback.print_exc()
             self._fake_aws.counters.record_failure(name, call.access_key, "Bug")
-            return error_response(call.service, AwsError("InternalError", "The stand-in itself failed; see its log."))
+            return error_response(call.service, AwsError("InternalError", "The AWS stand-in failed; see its log."))
         if response.status >= 400:
             self._fake_aws.counters.record_failure(name, call.access_key, str(response.status))
         return response
@@ -71,7 +69,7 @@ class Application:
             check_service_call(authorizer, call)
         if call.service in UNLOCKED and (call.service, call.action) not in SERVICE_ACTIONS:
             return self._fake_aws.moto.call(call.http, call.service)
-        # IAM's and other services' state is read by launches, so it changes under the home region's lock.
+        # Launches read the state of IAM and other services, so it only changes under the lock of the home region.
         environment = (
             self._fake_aws.environment(call.region) if call.service == "ec2" else self._fake_aws.default_environment
         )

@@ -1,6 +1,6 @@
-"""Fault rules: which calls fail, how, how often, and whether the work was done before the answer was lost.
+"""Fault rules: which calls fail, how and how often, and whether the call is performed before its response is lost.
 
-A rule is tried in the order it was added; the first that applies decides, except that latency adds up and goes on.
+Rules are evaluated in the order of their addition. The first matching rule decides, except that latencies add up.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ THROTTLE_CODES = {"ec2": "RequestLimitExceeded", "iam": "Throttling", "sts": "Th
 class FaultRule:
     """`match` holds parameters that must occur somewhere in the request, by name and value; values may have `*`.
 
-    `skip` lets so many matching calls pass first, `times` ends the rule after so many hits, `probability` is per call.
-    `latency` is in real seconds, before the work is done.
+    `skip`: number of matching calls to ignore first. `times`: maximum number of hits. `probability`: per call.
+    `latency`: real seconds before the call is performed.
     """
 
     id: str
@@ -56,14 +56,14 @@ class FaultRule:
 
 
 def throttling_error(service: str) -> AwsError:
-    """What a service says to those who call too often."""
+    """The throttling error of a service."""
     code = THROTTLE_CODES.get(service, "ThrottlingException")
     return AwsError(code, "Request limit exceeded.", 503 if service == "ec2" else 400)
 
 
 @dataclass(frozen=True)
 class InjectedFault:
-    """What the rules decided: wait first, then fail with `error`, or do the work and lose the answer."""
+    """Decision of the rules: wait, then fail with `error`, or perform the call and lose the response."""
 
     latency: float = 0.0
     error: AwsError | None = None
@@ -83,12 +83,12 @@ class Faults:
         self._random = random.Random(self._seed)
 
     def reseed(self, seed: int) -> None:
-        """Start the dice again from a seed, so that a run can be repeated."""
+        """Seed the random numbers, so that a run can be repeated."""
         with self._lock:
             self._random = random.Random(seed)
 
     def add(self, rule: dict[str, Any]) -> FaultRule:
-        """Raises ValueError for a kind or a field that does not exist."""
+        """Raises ValueError for an unknown kind or field."""
         if rule.get("kind", "error") not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(sorted(KINDS))}")
         try:
@@ -149,7 +149,7 @@ def _matches_glob(pattern: str, text: str) -> bool:
 
 
 def _contains(parameters: dict[str, Any], expected: dict[str, str]) -> bool:
-    """Every wanted name occurs as a parameter (or as the last part of a dotted form key) with such a value."""
+    """Whether each expected name is a parameter, or the last part of a dotted form key, with a matching value."""
     return all(
         any(_is_key_named(key, name) and _matches_glob(value, str(actual)) for key, actual in parameters.items())
         for name, value in expected.items()

@@ -1,8 +1,7 @@
-"""Forwards all other requests to moto's WSGI application, in process.
+"""Forward all other requests to moto's WSGI application, in process.
 
-Limits moto's offerings to two regions. Call before moto's EC2 is imported.
-
-This saves about 100 MB of unused rows and half a second of start time.
+`limit_regions` limits moto's instance type offerings to some regions, which saves about 100 MB and half a second of
+startup. Call it before moto's EC2 is imported.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Moto:
         self._first = threading.Lock()
 
     def call(self, http: HttpRequest, service: str) -> Response:
-        """Raises AwsError InvalidAction for what moto cannot do either (it answers an HTML page)."""
+        """Raises AwsError InvalidAction if moto does not support the action (it returns an HTML page)."""
         if service in self._ready:
             return self._run(http)
         with self._first:

@@ -1,9 +1,9 @@
-"""Call rates: a token bucket for each account, region and action, off until the control API turns them on.
+"""Rate limits: a token bucket per account, region and action, disabled until the control API enables them.
 
-Figures are those of EC2's guide on request throttling: by kind of action, by action where it names one, and by
-instance for calls on many of them. CreateFleet has no line of its own there: it counts as a mutating action.
+The documented rates are from EC2's guide on request throttling: by kind of action, by action where listed, and by
+instance for calls on several instances. CreateFleet is not listed, so it counts as a mutating action.
 
-How often each action was called and how it ended, by `service:Action` and access key; benchmark and demo read it.
+Also call counters by `service:Action` and access key, for benchmarks and the demo.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tenure.sandbox.aws.http.request import AwsCall
 
 @dataclass(frozen=True)
 class Rate:
-    """Tokens per second, and how many the bucket holds."""
+    """Refill in tokens per second, and size of the bucket."""
 
     refill: float
     bucket: float
@@ -52,25 +52,25 @@ class _Bucket:
 
 
 class CallRates:
-    """`now` is the reading of the stand-in's clock, so that `advance` refills buckets too."""
+    """`now` is on the stand-in's clock, so that `advance` refills buckets too."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.clear()
 
     def clear(self) -> None:
-        """Nothing is throttled any more."""
+        """Remove all limits."""
         self._documented = False
         self._own: dict[str, Rate] = {}
         self._buckets: dict[tuple[str, str], _Bucket] = {}
 
     def use_documented(self) -> None:
-        """Hold EC2's actions to the documented rates, those excepted that have one of their own."""
+        """Apply the documented rates to EC2's actions, except those with their own rate."""
         with self._lock:
             self._documented = True
 
     def set_rate(self, action: str, rate: Rate | None) -> None:
-        """Fix one action's rate, from a full bucket; None takes it back. Raises ValueError for senseless numbers."""
+        """Set the rate of an action, with a full bucket; None removes it. Raises ValueError for invalid numbers."""
         if rate is not None and (rate.refill < 0 or rate.bucket < 1):
             raise ValueError("refill must not be negative, bucket must be 1 or more")
         name = action if ":" in action else f"ec2:{action}"
@@ -85,7 +85,7 @@ class CallRates:
             return {"documented": self._documented, "own": {name: vars(rate) for name, rate in self._own.items()}}
 
     def admit(self, call: AwsCall, now: float) -> None:
-        """Take the tokens of a call. Raises the service's throttling error, and takes none, when one is lacking."""
+        """Take the tokens of a call. If one is missing, takes none and raises the throttling error of the service."""
         if not self._documented and not self._own:
             return
         with self._lock:
@@ -148,7 +148,7 @@ class Counters:
             self._errors[name, access_key, code] += 1
 
     def list_calls(self, access_key: str | None = None) -> dict[str, dict[str, object]]:
-        """Count, errors and error codes by action: of all callers, or of one access key."""
+        """Count, errors and error codes by action, of all access keys or of one."""
         found: dict[str, Counter[str]] = {}
         counts: Counter[str] = Counter()
         with self._lock:

@@ -1,6 +1,4 @@
-"""An HTTP request, and what AWS call it is: service and region from the signature's scope, action from target, form or
-path.
-"""
+"""An HTTP request and its AWS call: service and region from the signature's scope, action from target, form or path."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ REST = {
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """Header names are in lower case. `path` is as it came, still percent-encoded."""
+    """Header names are in lower case. `path` is still percent-encoded."""
 
     method: str
     path: str
@@ -68,7 +66,7 @@ class AwsCall:
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        """The JSON body or the form, for matching and for services that are not EC2."""
+        """The JSON body or the form, for fault rules and for services other than EC2."""
         if self.is_json:
             try:
                 return dict(self.http.json())

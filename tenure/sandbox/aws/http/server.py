@@ -1,6 +1,4 @@
-"""HTTP/1.1 with keep-alive, one thread per connection: reads a request, asks the application, writes one answer or
-cuts.
-"""
+"""HTTP/1.1 with keep-alive and one thread per connection. A response may be lost on purpose."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ class Server(ThreadingHTTPServer):
         return f"http://{host!s}:{port}"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is no event worth a trace."""
+        """Do not log a traceback when a client disconnects."""
 
     def serve_in_thread(self) -> threading.Thread:
         thread = threading.Thread(target=self.serve_forever, args=(0.1,), name="aws-stand-in", daemon=True)
@@ -58,7 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_DELETE = do_HEAD = do_PATCH = do_POST
 
     def _body(self, headers: dict[str, str]) -> bytes | None:
-        """None of a request that breaks off: its caller was killed in the middle, and has asked for nothing."""
+        """None for an incomplete request: its client was killed while sending it."""
         if headers.get("transfer-encoding", "").lower() == "chunked":
             return self._chunks()
         length = int(headers.get("content-length") or 0)
@@ -86,5 +84,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write("\r\n".join(lines).encode("latin-1") + body)
         self.wfile.flush()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - name of the base class
         """Requests are counted, not logged."""

@@ -1,1 +1,1 @@
-"""Who may do what: policy documents, an evaluator of our own, and what each EC2 action asks permission for."""
+"""IAM authorization: policy documents, an evaluator, and the permissions that each EC2 action requires."""

@@ -1,8 +1,8 @@
-"""What a bound key's calls need permission for, asked of its policy: EC2's launches as EC2 asks for them.
+"""Authorize calls of bound keys by their policies, with the checks of EC2.
 
-A fleet needs ec2:CreateFleet on the fleet and its templates; each launch needs ec2:RunInstances on everything it
-touches or makes, ec2:CreateTags for what it tags, and iam:PassRole for the profile's role. Rules from the EC2 and
-IAM user guides.
+A fleet needs ec2:CreateFleet on the fleet and its templates. Each launch needs ec2:RunInstances on all resources that
+it uses or creates, ec2:CreateTags for resources that it tags, and iam:PassRole for the role of the profile. Rules from
+the EC2 and IAM user guides.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Tags = dict[str, str]
 Context = dict[str, list[str]]
-# Actions whose handlers ask by resource themselves.
+# Actions whose handlers check permissions by resource.
 CHECKED_BY_HANDLER = frozenset(
     {
         "CreateFleet",
@@ -45,7 +45,7 @@ KINDS = {"i": "instance", "vol": "volume", "eni": "network-interface", "lt": "la
 
 
 def request_context(tags: Tags) -> Context:
-    """aws:RequestTag/… and aws:TagKeys. With no tags in the request there are no such keys at all."""
+    """aws:RequestTag/… and aws:TagKeys; absent if the request has no tags."""
     context = {f"aws:requesttag/{key.lower()}": [value] for key, value in tags.items()}
     if tags:
         context["aws:tagkeys"] = list(tags)
@@ -58,7 +58,7 @@ def resource_context(tags: Tags) -> Context:
 
 
 def launch_context(prepared: PreparedLaunch, kind: str) -> Context:
-    """EC2's condition keys of a launch, for the instance and for its volumes, the first of which stands for all."""
+    """EC2's condition keys of a launch, for the instance and for its volumes; only the first volume is used."""
     data = prepared.spec.data
     if kind == "volume" and prepared.mappings:
         ebs = prepared.mappings[0]["Ebs"]
@@ -99,7 +99,7 @@ class IamAuthorizer:
         return self.decide(action, resource, context).decision == "allow"
 
     def decide(self, action: str, resource: str, context: Context) -> AuthorizationDecision:
-        """Ask the policies; a refusal is written down."""
+        """Evaluate the policies and record denials."""
         full = {"aws:requestedregion": [self.region], "aws:principalaccount": [self.account], **context}
         found = decide_layers(self._layers, action, resource, full)
         if found.decision != "allow":
@@ -108,7 +108,7 @@ class IamAuthorizer:
         return found
 
     def authorize(self, action: str, resource: str, context: Context | None = None) -> None:
-        """Raises UnauthorizedOperation, as EC2 does, with the missing permission."""
+        """Raises UnauthorizedOperation with the missing permission, like EC2."""
         found = self.decide(action, resource, context or {})
         if found.decision != "allow":
             article = "an" if found.layer == IDENTITY else "a"
@@ -123,12 +123,12 @@ class IamAuthorizer:
             )
 
     def arn(self, kind: str, name: str) -> str:
-        """Images and snapshots belong to no account in an ARN."""
+        """ARNs of images and snapshots have no account."""
         owner = "" if kind in ("image", "snapshot") else self.account
         return f"arn:aws:ec2:{self.region}:{owner}:{kind}/{name}"
 
     def authorize_plain(self, environment: Environment, action: str) -> None:
-        """An EC2 action without resources of its own, such as the Describe ones."""
+        """Authorize an EC2 action without resources, such as Describe actions."""
         if action not in CHECKED_BY_HANDLER:
             self.authorize(f"ec2:{action}", "*")
 
@@ -140,7 +140,7 @@ class IamAuthorizer:
     def authorize_create(
         self, environment: Environment, action: str, kind: str, tags: Tags, more: Context | None = None
     ) -> None:
-        """Something new: the action on it, and tagging it on creation. `more` are its kind's own condition keys."""
+        """Authorize the action on a new resource, and its tags. `more`: condition keys of its kind."""
         context = request_context(tags) | (more or {})
         self.authorize(f"ec2:{action}", self.arn(kind, "*"), context)
         if tags:

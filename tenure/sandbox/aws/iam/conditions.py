@@ -1,6 +1,4 @@
-"""IAM's condition operators, by the rules of the IAM reference: missing keys, `IfExists`, `ForAllValues`,
-`ForAnyValue`.
-"""
+"""IAM's condition operators with missing keys, `IfExists`, `ForAllValues` and `ForAnyValue` (IAM reference)."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ Compare = Callable[[str, str], bool]
 
 @cache
 def wildcard_pattern(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:
-    """`*` stands for any run of characters, `?` for one."""
+    """`*` matches any characters, `?` one character."""
     escaped = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
     return re.compile(escaped, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
 
@@ -24,7 +22,7 @@ def matches_wildcard(pattern: str, value: str) -> bool:
 
 
 def _arn_like(pattern: str, value: str) -> bool:
-    """Each of an ARN's six parts is matched by itself, so that `*` does not cross a colon."""
+    """Match each of the six parts of an ARN separately, so that `*` does not match a colon."""
     patterns, parts = pattern.split(":", 5), value.split(":", 5)
     return len(patterns) == len(parts) == 6 and all(map(matches_wildcard, patterns, parts))
 
@@ -61,14 +59,14 @@ NEGATIVE: dict[str, Compare] = {
 
 
 def check_operator(operator: str) -> None:
-    """Raises ValueError for an operator that this evaluator does not know: silence would let things pass."""
+    """Raises ValueError for an unsupported operator, because ignoring it could allow an action."""
     base = _split_operator(operator)[1]
     if base != "Null" and base not in POSITIVE and base not in NEGATIVE:
         raise ValueError(f"unknown condition operator: {operator}")
 
 
 def condition_holds(operator: str, key: str, expected: Sequence[str], context: Context) -> bool:
-    """Does one condition hold? `context` has its keys in lower case; keys of conditions are case-insensitive."""
+    """Whether a condition is met. `context` has lower-case keys; condition keys are case-insensitive."""
     quantifier, base, if_exists = _split_operator(operator)
     values = context.get(key.lower())
     if base == "Null":

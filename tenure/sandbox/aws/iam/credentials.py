@@ -1,6 +1,4 @@
-"""Access keys that are bound to policies. A key without one is never stopped; denials are remembered for tests to
-read.
-"""
+"""Access keys that are bound to policies. A key without a policy is never denied. Denials are recorded for tests."""
 
 from __future__ import annotations
 
@@ -25,11 +23,11 @@ class AccessKeys:
         self._denials: deque[dict[str, str]] = deque(maxlen=MAX_DENIALS)
 
     def bind_policy(self, access_key: str, policy: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> None:
-        """Hold a key to a policy, or to several that add up. Raises ValueError for a bad document."""
+        """Restrict a key to one policy or the union of several. Raises ValueError for an invalid document."""
         self._policies[access_key] = _read(policy)
 
     def set_guard(self, access_key: str, layer: str, policy: Mapping[str, Any] | None) -> None:
-        """Put a permissions boundary or a service control policy over a bound key; None takes it away."""
+        """Add a permissions boundary or a service control policy to a bound key; None removes it."""
         if layer not in (BOUNDARY, ORGANIZATION):
             raise ValueError(f"a guard is a {BOUNDARY} or a {ORGANIZATION}")
         self._guards.setdefault(access_key, {}).pop(layer, None)
@@ -37,16 +35,16 @@ class AccessKeys:
             self._guards[access_key][layer] = _read(policy)
 
     def bind_for_good(self, access_key: str, policies: Iterable[Mapping[str, Any]]) -> None:
-        """As `bind_policy`, and kept when the stand-in is reset."""
+        """Like `bind_policy`, but kept after a reset."""
         self.bind_policy(access_key, policies)
         self._first[access_key] = self._policies[access_key]
 
     def release(self, access_key: str) -> None:
-        """The key may do everything again. Raises KeyError if it was not bound."""
+        """Remove all restrictions of the key. Raises KeyError if it was not bound."""
         del self._policies[access_key]
 
     def restore(self) -> None:
-        """Permanent bindings only, without denials."""
+        """Restore only permanent bindings, and clear denials."""
         self._policies = dict(self._first)
         self._guards.clear()
         self._denials.clear()
@@ -58,7 +56,7 @@ class AccessKeys:
         return list(self._denials)
 
     def policy_of(self, access_key: str) -> tuple[Statement, ...] | None:
-        """What the key is held to; None if to nothing."""
+        """The statements of a bound key; None for an unrestricted key."""
         return self._policies.get(access_key)
 
     def authorizer_for(self, access_key: str, region: str) -> IamAuthorizer | None:

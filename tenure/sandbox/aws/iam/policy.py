@@ -1,7 +1,6 @@
-"""IAM policy documents, read strictly, and the decision they come to: an explicit deny wins, then any allow, else
-denied.
+"""IAM policy documents, parsed strictly, and their decision: an explicit deny wins, then any allow, else denied.
 
-The IAM policies that are shipped in deploy/iam, rendered for one cluster.
+Also the IAM policies of deploy/iam, rendered for one cluster.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ ORGANIZATION = "service control policy"
 
 @dataclass(frozen=True)
 class AuthorizationDecision:
-    """`layer` is what refused it."""
+    """`layer`: the kind of policy that denied it."""
 
     decision: Decision
     layer: str = ""
@@ -51,7 +50,7 @@ class Statement:
         )
 
     def is_about(self, action: str, resource: str) -> bool:
-        """Whether it is about such a call at all, its conditions apart."""
+        """Whether action and resource match, without the conditions."""
         return self._covers_action(action) and self._covers_resource(resource)
 
     def _covers_action(self, action: str) -> bool:
@@ -66,9 +65,9 @@ class Statement:
 
 
 def read_policy(document: Mapping[str, Any]) -> tuple[Statement, ...]:
-    """Raises ValueError for what IAM would refuse, for unknown operators, and for placeholders left in."""
+    """Raises ValueError for a document that IAM would reject, for unknown operators, and for placeholders."""
     if "${" in str(document):
-        raise ValueError("the policy still has placeholders in it; render it first")
+        raise ValueError("the policy contains placeholders; render it first")
     statements = document.get("Statement")
     if document.get("Version") != "2012-10-17" or not statements:
         raise ValueError("a policy needs Version 2012-10-17 and a Statement")
@@ -79,7 +78,7 @@ def read_policy(document: Mapping[str, Any]) -> tuple[Statement, ...]:
 def decide_layers(
     layers: Mapping[str, Sequence[Statement]], action: str, resource: str, context: Context
 ) -> AuthorizationDecision:
-    """All layers must allow: a deny in any of them wins, else the first that allows nothing decides."""
+    """All layers must allow. A deny in any layer wins, else the first layer without an allow decides."""
     found = {layer: decide(policy, action, resource, context) for layer, policy in layers.items()}
     for decision in ("deny", "implicit-deny"):
         for layer, own in found.items():
@@ -130,7 +129,7 @@ def _parse_texts(value: Any) -> tuple[str, ...]:
 def render_policy(
     text: str, *, cluster: str, region: str, account: str, node_role: str | None = None, partition: str = "aws"
 ) -> dict[str, Any]:
-    """Fill the placeholders of a policy document; the node role is KarpenterNodeRole-<cluster> unless named."""
+    """Replace the placeholders of a policy document. The default node role is KarpenterNodeRole-<cluster>."""
     values = {
         "ClusterName": cluster,
         "AWS::Region": region,
@@ -143,7 +142,7 @@ def render_policy(
 
 
 def shipped_policies(*, cluster: str, region: str, account: str, partition: str = "aws") -> dict[str, dict[str, Any]]:
-    """The documents for a cluster, by the names of their files without the ending."""
+    """The policy documents for a cluster, by file name without extension."""
     return {
         file.stem: render_policy(file.read_text(), cluster=cluster, region=region, account=account, partition=partition)
         for file in IAM_FILES

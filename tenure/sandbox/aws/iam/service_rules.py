@@ -14,11 +14,11 @@ AccessRequest = tuple[str, Context]
 JSON_SERVICES = frozenset({"ssm", "eks", "pricing", "arc-zonal-shift", "events", "sqs", "servicequotas"})
 
 RIGHTS = {("sqs", "DeleteMessageBatch"): "DeleteMessage"}
-"""Actions that AWS allows by the name of another."""
+"""Actions that AWS authorizes under the name of another action."""
 
 
 def check_service_call(authorizer: IamAuthorizer, call: AwsCall) -> None:
-    """Raises the service's own kind of refusal; EC2's when it is an EC2 action that moto answers."""
+    """Raises the access-denied error of the service; that of EC2 for EC2 actions that moto handles."""
     if call.service == "sts":
         return
     if call.service == "ec2":

@@ -1,1 +1,1 @@
-"""Services other than EC2 that moto lacks or answers wrongly: pricing, EKS, zonal shift, SSM seeds, IAM lists."""
+"""Other services that moto lacks or implements incorrectly: pricing, EKS, zonal shift, SSM parameters, IAM lists."""

@@ -1,4 +1,4 @@
-"""The table of actions of other services that are ours, and small repairs of moto's answers."""
+"""The table of our own actions of other services, and corrections of moto's responses."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ SERVICE_ACTIONS: dict[tuple[str, str], Handler] = {
 
 
 def apply_side_effects(fake_aws: FakeAws, call: AwsCall) -> None:
-    """What moto's success means for our part: EC2 does not know a fresh profile at once, if the settings say so."""
+    """Effects of a successful moto call on our state: a setting can delay when EC2 knows a new instance profile."""
     if (call.service, call.action) in NEW_PROFILE:
         from_now = fake_aws.clock.now() + fake_aws.settings.profile_visibility_seconds
         fake_aws.default_environment.profiles_from[call.form.get("InstanceProfileName", "")] = from_now
 
 
 def amend_response(call: AwsCall, body: bytes) -> bytes:
-    """IAM names a missing role in lower-case words, which clients look for; moto says it twice, in two elements."""
+    """IAM reports a missing role in a lower-case text that clients match; moto reports it in two elements."""
     if call.service == "iam" and b"<Code>NoSuchEntity</Code>" in body:
         return MISSING_ROLE.sub(rb"<\1>The role with name \2 cannot be found.</\1>", body)
     return body

@@ -1,4 +1,4 @@
-"""eks:DescribeCluster for the seeded cluster, with everything a node's user data and a controller's start need."""
+"""eks:DescribeCluster for the one cluster, with all data for user data of nodes and for the start of a controller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenure.sandbox.aws.wire.responses import AwsError, Response, json_response
 
 
 def describe_cluster(fake_aws: FakeAws, call: AwsCall) -> Response:
-    """Raises ResourceNotFoundException for a name that is not the seeded cluster's."""
+    """Raises ResourceNotFoundException for another cluster name."""
     if call.path_argument != fake_aws.settings.cluster_name:
         raise AwsError("ResourceNotFoundException", f"No cluster found for name: {call.path_argument}.")
     return json_response({"cluster": cluster_view(fake_aws)})
@@ -57,7 +57,7 @@ def cluster_view(fake_aws: FakeAws) -> dict[str, Any]:
 
 
 def _network_config(settings: SimSettings) -> dict[str, Any]:
-    """A cluster has services of one family alone."""
+    """A cluster has a service range of only one IP family."""
     ipv6 = settings.ip_family == "ipv6"
     services = {"serviceIpv6Cidr": settings.service_ipv6_cidr} if ipv6 else {"serviceIpv4Cidr": settings.service_cidr}
     return services | {"ipFamily": settings.ip_family, "elasticLoadBalancing": {"enabled": False}}

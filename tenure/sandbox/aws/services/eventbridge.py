@@ -1,7 +1,7 @@
-"""The rules of EventBridge that bring EC2's events into the cluster's queue: seeded as Karpenter's template makes them,
-then kept by moto, and asked for every event that is sent.
+"""EventBridge rules that send EC2's events to the cluster's queue, and the events: interruption, rebalance, state
+change, health.
 
-Messages as EventBridge puts them into the cluster's queue: interruption, rebalance, state change, health.
+The initial rules are those of Karpenter's template. moto stores them, and every event is matched against them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def queue_arn(settings: SimSettings) -> str:
 
 
 def queue_attributes(settings: SimSettings) -> dict[str, Any]:
-    """The queue's own: what it keeps, and who may send to it."""
+    """Retention and policy of the queue."""
     policy = {
         "Version": "2012-10-17",
         "Id": "EC2InterruptionPolicy",
@@ -69,7 +69,7 @@ def seed_rules(settings: SimSettings) -> None:
 
 
 def queues_for(settings: SimSettings, event: dict[str, Any]) -> list[str]:
-    """Names of the queues that an event of AWS comes to: it is asked of every enabled rule of the default bus."""
+    """Names of the queues for an AWS event, from all enabled rules of the default bus."""
     return [
         target["Arn"].rpartition(":")[2]
         for rule in _events_backend(settings).event_buses["default"].rules.values()
@@ -84,7 +84,7 @@ def _events_backend(settings: SimSettings) -> Any:
 
 
 def send_event(settings: SimSettings, event: dict[str, Any]) -> None:
-    """Let EventBridge bring an event of AWS to the queues that rules are there for."""
+    """Send an AWS event to the queues of the matching rules."""
     there = sqs_backends[settings.account][settings.region]
     for queue in queues_for(settings, event):
         if queue in there.queues:
@@ -92,12 +92,12 @@ def send_event(settings: SimSettings, event: dict[str, Any]) -> None:
 
 
 def send_message(settings: SimSettings, message: dict[str, Any]) -> None:
-    """Put anything into the cluster's queue."""
+    """Put a message into the cluster's queue."""
     sqs_backends[settings.account][settings.region].send_message(settings.cluster_name, json.dumps(message))
 
 
 def count_queued_messages(settings: SimSettings) -> int:
-    """How many messages the cluster's queue has: also those that were received and are not deleted yet."""
+    """Number of messages in the cluster's queue, including received ones that are not deleted yet."""
     queue = sqs_backends[settings.account][settings.region].queues[settings.cluster_name]
     return int(queue.approximate_number_of_messages + queue.approximate_number_of_messages_not_visible)
 
@@ -105,7 +105,7 @@ def count_queued_messages(settings: SimSettings) -> int:
 def make_event(
     settings: SimSettings, now: Any, detail_type: str, detail: dict[str, Any], ids: list[str]
 ) -> dict[str, Any]:
-    """An EventBridge envelope. Health events come from aws.health, everything else from aws.ec2."""
+    """An EventBridge envelope. The source is aws.health for health events, else aws.ec2."""
     return {
         "version": "0",
         "id": str(uuid.uuid4()),

@@ -1,4 +1,4 @@
-"""iam:SimulatePrincipalPolicy and SimulateCustomPolicy, decided by the same evaluator that authorizes the calls.
+"""iam:SimulatePrincipalPolicy and SimulateCustomPolicy, with the evaluator that also authorizes calls.
 
 A principal's policies are those of its access key, and those that IAM stores for a role.
 """
@@ -35,7 +35,7 @@ def simulate_custom_policy(fake_aws: FakeAws, call: AwsCall) -> Response:
 
 
 def list_members(form: dict[str, str], name: str) -> list[str]:
-    """The values of a list, in order."""
+    """The members of a list parameter, in order."""
     found: list[str] = []
     while (value := form.get(f"{name}.member.{len(found) + 1}")) is not None:
         found.append(value)

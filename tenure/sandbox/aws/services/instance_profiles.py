@@ -1,4 +1,4 @@
-"""iam:ListInstanceProfiles with PathPrefix, MaxItems and Marker honoured, over moto's profiles."""
+"""iam:ListInstanceProfiles for moto's profiles, with PathPrefix, MaxItems and Marker."""
 
 from __future__ import annotations
 

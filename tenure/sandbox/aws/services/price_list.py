@@ -1,6 +1,4 @@
-"""pricing:GetProducts for EC2: TERM_MATCH filters over the price table, answered as the JSON strings the real API
-sends.
-"""
+"""pricing:GetProducts for EC2: TERM_MATCH filters over the price table, with JSON strings like the real API."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ Product = tuple[dict[str, str], str]
 
 
 def get_products(fake_aws: FakeAws, call: AwsCall) -> Response:
-    """Raises NotFoundException for another service than AmazonEC2."""
+    """Raises NotFoundException for services other than AmazonEC2."""
     request = call.parameters
     if request.get("ServiceCode") != "AmazonEC2":
         raise AwsError("NotFoundException", f"No service found for the code {request.get('ServiceCode')}")

@@ -1,4 +1,4 @@
-"""servicequotas: EC2's quotas of running instances, as they are and as they begin."""
+"""servicequotas: EC2's quotas of running instances, current and default values."""
 
 from __future__ import annotations
 

@@ -1,13 +1,9 @@
-"""Makes moto's standard SQS queues fast, and safe for concurrent pollers. Call `patch_moto` once per process.
+"""Extensions of moto: faster SQS queues, AWS::SQS::QueuePolicy for CloudFormation, and a check of KMS keys.
 
-moto scans a queue several times per received or deleted message: thousands of messages take minutes. It also returns
-one message to two simultaneous pollers, and keeps messages past their retention.
+moto scans a queue several times per received or deleted message, so thousands of messages take minutes. It also returns
+one message to two concurrent pollers, and keeps messages past their retention. Call `patch_moto` once per process.
 
-AWS::SQS::QueuePolicy for moto's CloudFormation, which lacks the type: a stack's queue gets its policy.
-
-moto finds types among the subclasses that exist when the first stack is created.
-
-Whether a volume can be encrypted with a key: moto's KMS keys, read in process.
+moto's CloudFormation finds types among the subclasses that exist when the first stack is created.
 """
 
 from __future__ import annotations
@@ -25,14 +21,14 @@ from moto.sqs import models
 from moto.sqs.models import sqs_backends
 
 _POLL_SECONDS = 1.0
-"""Seconds between looks for messages that have become visible again; a new one wakes a poll at once."""
+"""Seconds between checks for messages that become visible again. A new message wakes a poll at once."""
 
 _COUNTS = {
     "ApproximateNumberOfMessages": "approximate_number_of_messages",
     "ApproximateNumberOfMessagesDelayed": "approximate_number_of_messages_delayed",
     "ApproximateNumberOfMessagesNotVisible": "approximate_number_of_messages_not_visible",
 }
-"""Attributes that take a look at every message; moto reads all attributes for each message that is sent."""
+"""Attributes that require a scan of all messages. moto reads all attributes for each sent message."""
 
 _attributes = models.SQSBackend.get_queue_attributes
 _receive = models.SQSBackend.receive_message
@@ -47,7 +43,7 @@ def patch_moto() -> None:
 
 
 def get_queue_attributes(self: Any, queue_name: str, names: Sequence[str]) -> dict[str, Any]:
-    """Counts only where they are asked for."""
+    """Compute counts only on request."""
     queue = self.get_queue(queue_name)
     found = dict(_attributes(self, queue_name, [one for one in names if one not in _COUNTS]))
     requested = _COUNTS if "All" in names else [one for one in names if one in _COUNTS]
@@ -57,7 +53,7 @@ def get_queue_attributes(self: Any, queue_name: str, names: Sequence[str]) -> di
 def receive_message(
     self: Any, queue_name: str, count: int, wait: int, visibility: int, names: Sequence[str] | None = None
 ) -> Any:
-    """FIFO queues and those with a dead-letter queue are left to moto."""
+    """moto handles FIFO queues and queues with a dead-letter queue."""
     queue = self.get_queue(queue_name)
     if queue.fifo_queue or queue.dead_letter_queue is not None:
         return _receive(self, queue_name, count, wait, visibility, names)
@@ -75,7 +71,7 @@ def receive_message(
 
 
 def delete_message(self: Any, receipt_handle: str) -> None:
-    """Any receipt that the message ever had will do, and one of a message that is gone does no harm."""
+    """Accept any receipt that the message ever had. The receipt of a deleted message is ignored."""
     with self._messages_lock:
         message = _messages_by_receipt(self).get(receipt_handle)
         if message is None:
@@ -85,7 +81,7 @@ def delete_message(self: Any, receipt_handle: str) -> None:
 
 
 def _receive_visible(queue: Any, count: int, visibility: int) -> list[Any]:
-    """Copies of up to `count` visible messages, which are hidden from here on."""
+    """Copies of up to `count` visible messages, which become invisible."""
     now, found, expired = unix_time_millis(), [], []
     oldest = now - 1000 * int(queue.message_retention_period)
     for message in queue._messages:
@@ -104,7 +100,7 @@ def _receive_visible(queue: Any, count: int, visibility: int) -> list[Any]:
 
 
 def _remove_message(queue: Any, message: Any) -> None:
-    """Messages read first are at the front, which keeps the search short."""
+    """Messages that were read first are at the front, which keeps the search short."""
     queue._messages.remove(message)
     queue.pending_messages.discard(message)
     for handle in filter(None, message.all_receipt_handles):
@@ -113,7 +109,7 @@ def _remove_message(queue: Any, message: Any) -> None:
 
 
 def _messages_by_receipt(queue: Any) -> dict[str, Any]:
-    """Messages by every receipt that was given for them."""
+    """Messages by each of their receipts."""
     found: dict[str, Any] = vars(queue).setdefault("receipts", {})
     return found
 
@@ -151,11 +147,11 @@ class QueuePolicy(CloudFormationModel):  # type: ignore[misc]
     def delete_from_cloudformation_json(
         cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
     ) -> None:
-        """It goes with its queue."""
+        """The policy is deleted with its queue."""
 
 
 def is_usable(account: str, region: str, key: str) -> bool:
-    """`key` is an id, an ARN or an alias; AWS's own `alias/aws/...` keys always are."""
+    """Whether a volume can be encrypted with `key` (ID, ARN or alias). `alias/aws/...` keys are always usable."""
     if "alias/aws/" in key:
         return True
     backend = kms_backends[account][region]

@@ -1,6 +1,7 @@
-"""ssm:GetParameter by name or ARN. AWS's own parameters belong to no account, and moto knows no such ARN.
+"""ssm:GetParameter by name or ARN, and sts:GetCallerIdentity.
 
-sts:GetCallerIdentity: the worker's key is a session of the controller's role, any other key a user of its name.
+ARNs of AWS's own parameters have no account, which moto does not support. The worker's key belongs to a session of the
+controller's role, any other key to a user with its name.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _NAME: Final = re.compile(r"[\w./:-]+")
 
 
 def get_parameter(fake_aws: FakeAws, call: AwsCall) -> Response:
-    """Raises ParameterNotFound, and ValidationException for what can be no name."""
+    """Raises ParameterNotFound, and ValidationException for an invalid name."""
     settings, requested = fake_aws.settings, str(call.parameters.get("Name", ""))
     found = _ARN.fullmatch(requested)
     if not found and not _NAME.fullmatch(requested):

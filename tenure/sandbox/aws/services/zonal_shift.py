@@ -1,4 +1,4 @@
-"""arc-zonal-shift: the seeded cluster as a managed resource; the control API starts and ends shifts."""
+"""arc-zonal-shift with the cluster as a managed resource. The control API starts and ends shifts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenure.sandbox.aws.wire.responses import AwsError, Response, json_response
 
 
 def get_managed_resource(fake_aws: FakeAws, call: AwsCall) -> Response:
-    """Raises ResourceNotFoundException for another resource, and for the cluster if it is not registered."""
+    """Raises ResourceNotFoundException for other resources, and for the cluster if it is not registered."""
     settings = fake_aws.settings
     if call.path_argument != settings.cluster_arn() or not settings.zonal_shift_registered:
         raise AwsError("ResourceNotFoundException", f"The resource {call.path_argument} was not found.")

@@ -1,6 +1,6 @@
-"""Clock of the fake. Instance timers use `now`, which can be scaled and moved; timestamps are wall time.
+"""Clock of the AWS stand-in. Instance timers use `now`, which can be scaled and advanced. Timestamps are wall time.
 
-Timestamps stay real because clients compare them with their own clock.
+Timestamps use the real time because clients compare them with their own clock.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ class SimClock:
         self._moved = 0.0
 
     def now(self) -> float:
-        """Seconds since the start, scaled, plus everything `advance` added."""
+        """Scaled seconds since the start, plus the seconds of `advance`."""
         return (time.monotonic() - self._start) * self._scale + self._moved
 
     def advance(self, seconds: float) -> None:
-        """Move the timers forward. Raises ValueError for a negative number: time does not go back."""
+        """Advance the timers. Raises ValueError for a negative number."""
         if seconds < 0:
             raise ValueError("seconds must not be negative")
         self._moved += seconds
 
     def resume_at(self, now: float) -> None:
-        """Go on from a stored moment, so that the timers of a kept state stay meaningful."""
+        """Continue from a stored time, so that the timers of a restored state remain valid."""
         self._moved += now - self.now()
 
     def seconds_until(self, due: float, at_most: float) -> float:
-        """Real seconds from now until the clock reads `due`, never less than a millisecond."""
+        """Real seconds until the clock time `due`, at least a millisecond."""
         return min(at_most, max(0.001, (due - self.now()) / self._scale))
 
     @staticmethod

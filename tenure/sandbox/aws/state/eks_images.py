@@ -1,6 +1,6 @@
-"""The public images of EKS and their SSM parameters: AL2023, AL2, Bottlerocket and Windows, for every Kubernetes minor.
+"""EKS's public images and their SSM parameters: AL2023, AL2, Bottlerocket and Windows, for every Kubernetes minor.
 
-Ids derive from the names, so that they are the same on every run; names, paths and variants are AWS's.
+IDs are derived from the names, so they are the same in every run. Names, paths and variants are those of AWS.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ WINDOWS = (("2019", "1.0"), ("2022", "1.0"), ("2025", "1.35"))
 
 @dataclass(frozen=True)
 class Release:
-    """A version in its family's form, and its release date. Aliases such as `latest` name only the newest."""
+    """A version in the format of its family, and its release date. Aliases such as `latest` name only the newest."""
 
     version: str
     created: dt.datetime
     latest: bool = False
 
     def image_created_at(self, index: int) -> dt.datetime:
-        """When the image at this place of the release was made: one some minutes after the other, GPUs' last."""
+        """Creation time of the image at this index: some minutes apart, GPU images last."""
         return self.created + dt.timedelta(minutes=7 * index)
 
 
 @dataclass(frozen=True)
 class Published:
-    """An image and the names of the SSM parameters whose value is its id."""
+    """An image and the names of the SSM parameters with its ID."""
 
     image: Image
     parameters: tuple[str, ...]
@@ -57,7 +57,7 @@ Publisher = Callable[[str, Release], list[Published]]
 
 
 def published_images() -> list[Published]:
-    """Every family's images for every minor version of Kubernetes: three releases each, of Windows the latest."""
+    """Images of all families for all Kubernetes minor versions: three releases each, for Windows only the latest."""
     return [
         one
         for family, versions in SEEDED.items()
@@ -68,7 +68,7 @@ def published_images() -> list[Published]:
 
 
 def publish_release(family: str, version: str, created: dt.datetime, minor: str | None = None) -> list[Published]:
-    """A new latest release of one family, for one minor version or all. Raises KeyError for an unknown family."""
+    """A new release of a family, for one minor version or all. Raises KeyError for an unknown family."""
     publish, release = FAMILIES[family], Release(version, created, latest=True)
     return [one for each in ([minor] if minor else MINORS) for one in publish(each, release)]
 
@@ -128,7 +128,7 @@ def _windows(minor: str, release: Release) -> list[Published]:
 
 
 def _parameter_paths(release: Release, latest: str, *pinned: str) -> tuple[str, ...]:
-    """The parameters below which an image is published: its own names, and the one that moves if it is the latest."""
+    """Parameters of an image: with its version, and the moving one if it is the latest."""
     moving = (f"{pinned[0].rsplit('/', 1)[0]}/{latest}",) if release.latest else ()
     return tuple(f"{one}/image_id" for one in (*pinned, *moving))
 

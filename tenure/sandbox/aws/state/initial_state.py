@@ -1,6 +1,4 @@
-"""The world as it is at the start and after a reset: one VPC with three zones, a security group, a node role, a queue,
-images.
-"""
+"""The state at the start and after a reset: a VPC with three zones, a security group, a node role, a queue, images."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ ZONES = "abc"
 
 
 def seed(fake_aws: FakeAws) -> None:
-    """Fill an empty stand-in. Everything found by `karpenter.sh/discovery=<cluster>` is made here."""
+    """Fill an empty stand-in. It creates all resources with the tag `karpenter.sh/discovery=<cluster>`."""
     settings = fake_aws.settings
     _seed_network(fake_aws)
     _seed_images(fake_aws)
@@ -48,7 +46,7 @@ def _seed_role(settings: SimSettings, name: str, text: str, principal: dict[str,
 
 
 def reset(fake_aws: FakeAws) -> None:
-    """Back to the seed: settings as at the start, no instances, no faults; the clock goes on."""
+    """Restore the initial state and settings, without instances and faults. The clock continues."""
     with fake_aws.default_environment.lock:
         _reset_locked(fake_aws)
 
@@ -100,7 +98,7 @@ def _seed_images(fake_aws: FakeAws) -> None:
 
 
 def set_parameter(fake_aws: FakeAws, name: str, value: str) -> None:
-    """Publish a new version of a parameter, also below /aws/service where PutParameter is refused."""
+    """Publish a new version of a parameter, also below /aws/service, where PutParameter is rejected."""
     settings = fake_aws.settings
     stored: Any = ssm_backends[settings.account][settings.region]._parameters
     versions = stored[name]

@@ -1,4 +1,4 @@
-"""The instance profiles that moto keeps: read by launches, by the gate, and by the list of them."""
+"""moto's instance profiles, for launches, authorization and ListInstanceProfiles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from moto.iam.models import iam_backends
 
 
 def instance_profiles(account: str) -> list[Any]:
-    """moto's own objects: name, arn, id, path, tags (a list of Key and Value), roles."""
+    """moto's objects: name, arn, id, path, tags (a list of Key and Value), roles."""
     return list(iam_backends[account]["aws"].instance_profiles.values())
 
 
@@ -21,6 +21,6 @@ def profile_at(account: str, arn: str) -> Any | None:
 
 
 def role_arn(account: str, name: str) -> str | None:
-    """With the role's path, which its name does not tell. None if there is no such role."""
+    """The ARN with the path of the role. None if the role does not exist."""
     roles = iam_backends[account]["aws"].roles.values()
     return next((str(role.arn) for role in roles if role.name == name), None)

@@ -1,6 +1,4 @@
-"""Keeps the stand-in's state between two runs: our worlds and moto's backends, in one file that only this program
-reads.
-"""
+"""Store the state of the stand-in between runs: our environments and moto's backends, in one private file."""
 
 from __future__ import annotations
 
@@ -20,13 +18,13 @@ from tenure.sandbox.aws.ec2.state import Environment
 from tenure.sandbox.aws.fake_aws import FakeAws
 
 FILE = "aws.pickle"
-# Runtime objects, recreated at every start.
+# Runtime objects that every start recreates.
 NOT_SAVED = frozenset({"settings", "clock", "lock", "moved", "network", "listeners"})
 BACKENDS: dict[str, Any] = {"ec2": ec2_backends, "events": events_backends, "iam": iam_backends, "sqs": sqs_backends}
 
 
 def save(fake_aws: FakeAws, folder: Path) -> None:
-    """Write the state, whole or not at all."""
+    """Write the state atomically."""
     _register_pickle_reducers()
     account = fake_aws.settings.account
     environments = {}
@@ -46,7 +44,7 @@ def save(fake_aws: FakeAws, folder: Path) -> None:
 
 
 def load(fake_aws: FakeAws, folder: Path) -> bool:
-    """Bring the state back, if there is one. The clock goes on from where it stood."""
+    """Restore the state, if there is one. The clock continues from its stored time."""
     file = folder / FILE
     if not file.exists():
         return False
@@ -64,7 +62,7 @@ def load(fake_aws: FakeAws, folder: Path) -> bool:
 
 
 def _ssm_parameters(fake_aws: FakeAws) -> Any:
-    """SSM's backend itself cannot be pickled, its parameters can."""
+    """moto's SSM backend cannot be pickled, but its parameters can."""
     return ssm_backends[fake_aws.settings.account][fake_aws.settings.region]._parameters
 
 
@@ -82,7 +80,7 @@ def _restore_environment(environment: Environment, saved: dict[str, Any]) -> Non
 
 
 def _register_pickle_reducers() -> None:
-    """Locks inside moto's objects are pickled as fresh ones."""
+    """Pickle locks inside moto's objects as new locks."""
     copyreg.pickle(threading.Condition, lambda _: (threading.Condition, ()))
     copyreg.pickle(type(threading.Lock()), lambda _: (threading.Lock, ()))
     copyreg.pickle(type(threading.RLock()), lambda _: (threading.RLock, ()))

@@ -1,4 +1,4 @@
-"""Zonal shifts away from zones, people's and AWS's own, which run out by the clock that `advance` moves."""
+"""Zonal shifts, manual ones and autoshifts. Manual ones expire on the clock that `advance` moves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ APPLIED, NOT_APPLIED = "APPLIED", "NOT_APPLIED"
 
 @dataclass(frozen=True)
 class Shift:
-    """`ends_at` is a reading of the clock, `start` and `expiry` are stamps. An autoshift ends when AWS ends it."""
+    """`ends_at` is a clock time, `start` and `expiry` are timestamps. An autoshift lasts until AWS ends it."""
 
     id: str
     zone_id: str
@@ -24,7 +24,7 @@ class Shift:
     ends_at: float
 
     def view(self, resource: str) -> dict[str, Any]:
-        """The shift as GetManagedResource shows it for a resource, named by its ARN."""
+        """The shift in the format of GetManagedResource, for a resource ARN."""
         found: dict[str, Any] = {
             "appliedStatus": APPLIED if self.applied else NOT_APPLIED,
             "awayFrom": self.zone_id,
@@ -43,7 +43,7 @@ class ZonalShifts:
         self._serial = 0
 
     def start(self, zone_id: str, *, seconds: float, applied: bool, auto: bool, comment: str) -> Shift:
-        """Begin a shift away from the zone."""
+        """Start a shift away from the zone."""
         self._serial += 1
         now, wall = self._clock.now(), self._clock.wall_time().timestamp()
         ends_at = float("inf") if auto else now + seconds
@@ -53,10 +53,10 @@ class ZonalShifts:
         return shift
 
     def list_current(self) -> list[Shift]:
-        """Those that have neither been ended nor run out."""
+        """Shifts that have neither ended nor expired."""
         now, wall = self._clock.now(), self._clock.wall_time().timestamp()
         return [one for one in self._shifts if one.auto or (one.ends_at > now and one.expiry > wall)]
 
     def end(self, zone_id: str | None = None) -> None:
-        """End those of one zone, or all."""
+        """End the shifts of one zone, or all."""
         self._shifts = [one for one in self._shifts if zone_id is not None and one.zone_id != zone_id]

@@ -1,1 +1,1 @@
-"""How AWS requests and answers look on the wire: the EC2 query protocol, XML answers, and error bodies per protocol."""
+"""Wire formats of AWS: the EC2 query protocol, XML responses, and error bodies by protocol."""

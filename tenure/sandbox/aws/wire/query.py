@@ -1,8 +1,7 @@
-"""Parses the EC2 query protocol: `Filter.1.Value.2=x` and similar parameters become the nested dictionary of boto3.
+"""Parse the EC2 query protocol: parameters such as `Filter.1.Value.2=x` become the nested dictionary of boto3.
 
-`app` decodes the form first. The handlers in `ec2` receive members under their documented names.
-
-botocore's description of the EC2 API, loaded once: the shapes that `query` and `xml` use.
+`http.application` decodes the form first. Handlers in `ec2` receive members under their documented names. The shapes
+for `query` and `xml` are from botocore's model of the EC2 API, which is loaded once.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def ec2_model() -> ServiceModel:
 
 @cache
 def ec2_operation(action: str) -> OperationModel:
-    """Raises botocore's OperationNotFoundError for an action that EC2 does not have."""
+    """Raises botocore's OperationNotFoundError for an unknown action."""
     return ec2_model().operation_model(action)
 
 
@@ -32,7 +31,7 @@ Tree = dict[str, Any]
 
 
 def parse_form(action: str, form: dict[str, str]) -> dict[str, Any]:
-    """The input of an action. Raises AwsError InvalidParameterValue where a number or a boolean is neither."""
+    """The input of an action. Raises AwsError InvalidParameterValue for an invalid number or boolean."""
     shape = ec2_operation(action).input_shape
     if shape is None:
         return {}

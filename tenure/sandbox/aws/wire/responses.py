@@ -1,7 +1,4 @@
-"""Turns an AwsError into the body that each protocol's SDK expects: EC2's XML, IAM's and STS's query XML, or JSON.
-
-AWS errors as exceptions, and their HTTP status. Raised by every handler, rendered by `wire.render`.
-"""
+"""AWS errors as exceptions, and responses. An AwsError is rendered for its protocol: EC2 XML, query XML, or JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import uuid
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
-# Codes that do not answer 400, from the EC2 API reference's common errors and seen SDK behaviour.
+# Codes with a status other than 400, from the common errors of the EC2 API reference and from SDK behaviour.
 HTTP_STATUS = {
     "AuthFailure": 401,
     "UnauthorizedOperation": 403,
@@ -29,7 +26,7 @@ HTTP_STATUS = {
 
 
 class AwsError(Exception):
-    """An error that a client of AWS sees: its code, its text and its HTTP status."""
+    """An error for an AWS client: code, text and HTTP status."""
 
     def __init__(self, code: str, message: str, http: int | None = None) -> None:
         super().__init__(f"{code}: {message}")
@@ -60,7 +57,7 @@ REST_JSON_SERVICES = frozenset({"eks", "arc-zonal-shift"})
 
 @dataclass(frozen=True)
 class Response:
-    """The response on the connection. `cut`: close the connection without an answer."""
+    """A response. `cut`: close the connection without a response."""
 
     status: int
     body: bytes

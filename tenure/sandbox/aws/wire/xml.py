@@ -1,6 +1,6 @@
-"""Writes EC2 answers: a dictionary with the documented member names becomes XML by botocore's output shapes.
+"""Render EC2 responses: a dictionary with documented member names becomes XML by botocore's output shapes.
 
-A string of the type `Raw` is put in as it is, so that a handler can keep the XML of a thing that rarely changes.
+A `Raw` string is inserted unchanged, so that a handler can cache XML that rarely changes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Writer = Callable[[Any], str]
 
 
 class Raw(str):
-    """XML that is already written."""
+    """Rendered XML."""
 
 
 def iso(at: dt.datetime) -> str:
-    """A time as EC2 writes it: UTC, milliseconds, `Z`."""
+    """A time in EC2's format: UTC, milliseconds, `Z`."""
     return at.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
 
 
@@ -43,7 +43,7 @@ def envelope(action: str, inner: str) -> bytes:
 
 
 def named_shape(name: str, value: Any) -> Raw:
-    """The inside of one element of the given shape, to be kept and put into answers later."""
+    """The content of an element of the shape, to cache for later responses."""
     return Raw(_named_writer(name)(value))
 
 

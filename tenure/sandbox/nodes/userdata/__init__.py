@@ -1,4 +1,4 @@
-"""Reads an instance's user data the way its boot would, and says how the machine is to join a cluster, if at all."""
+"""Parse the user data of an instance like its boot would, for the way in which it joins a cluster, if any."""
 
 from tenure.sandbox.nodes.userdata.kubelet_join import Join, UserDataError
 from tenure.sandbox.nodes.userdata.parser import read_user_data

@@ -13,7 +13,7 @@ def has_settings(text: str) -> bool:
 
 
 def read_settings(text: str) -> Join | None:
-    """What the settings say of Kubernetes; None when no cluster is named. Raises UserDataError."""
+    """The Kubernetes settings; None if they name no cluster. Raises UserDataError."""
     try:
         settings: dict[str, Any] = tomlkit.parse(text).unwrap().get("settings", {})
     except TOMLKitError as error:

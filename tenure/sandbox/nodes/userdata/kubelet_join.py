@@ -1,4 +1,4 @@
-"""How a machine joins: the kubelet's settings that matter for its Node, whatever dialect of user data they came in."""
+"""How a machine joins: the kubelet settings that affect its Node, from any format of user data."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
@@ -7,11 +7,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class UserDataError(ValueError):
-    """The boot would fail here; the message has the problem of the user data, for the node's log."""
+    """The boot would fail; the message has the problem of the user data."""
 
 
 class Taint(BaseModel):
-    """A taint that the kubelet registers its Node with."""
+    """A taint of the Node at registration."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -24,7 +24,7 @@ class Taint(BaseModel):
 
 
 class Join(BaseModel):
-    """A kubelet's settings. Reserved amounts and thresholds are texts as written; None or empty: the image's own."""
+    """Settings of a kubelet. Reserved amounts and thresholds are unparsed; None or empty: defaults of the image."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -38,14 +38,14 @@ class Join(BaseModel):
     eviction_hard: dict[str, str] = {}
     raid0: bool = False
     reserves_by_max_pods: bool = False
-    """The image reserves memory for as many pods as may run, not for as many as the network interfaces allow."""
+    """The image reserves memory by max-pods, not by the limit of the network interfaces."""
     data_device: str = "/dev/xvda"
     system: Literal["linux", "windows"] = "linux"
     os_image: str = "Amazon Linux 2023"
 
 
 def parse_pairs(text: str, separator: str = "=") -> dict[str, str]:
-    """`a=b,c=d` as a dictionary. Raises UserDataError for a part without the separator."""
+    """Parse `a=b,c=d`. Raises UserDataError for a part without the separator."""
     pairs: dict[str, str] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         key, found, value = part.partition(separator)
@@ -56,7 +56,7 @@ def parse_pairs(text: str, separator: str = "=") -> dict[str, str]:
 
 
 def parse_taint(text: str) -> Taint:
-    """`key=value:Effect` or `key:Effect`, as kubelet's --register-with-taints has it. Raises UserDataError."""
+    """Parse `key=value:Effect` or `key:Effect`, the format of --register-with-taints. Raises UserDataError."""
     pair, found, effect = text.strip().rpartition(":")
     if not found:
         raise UserDataError(f"taint {text!r} has no effect")
@@ -69,7 +69,7 @@ def parse_taints(text: str) -> tuple[Taint, ...]:
 
 
 def taints_of(objects: Iterable[Any]) -> tuple[Taint, ...]:
-    """Taints written as objects. Raises UserDataError."""
+    """Parse taints from objects. Raises UserDataError."""
     try:
         return tuple(Taint.model_validate(found) for found in objects)
     except ValidationError as error:
@@ -77,5 +77,5 @@ def taints_of(objects: Iterable[Any]) -> tuple[Taint, ...]:
 
 
 def texts(amounts: Mapping[str, Any] | None) -> dict[str, str]:
-    """YAML and TOML write some amounts as numbers; all become text."""
+    """Convert amounts to text, because YAML and TOML may have numbers."""
     return {str(key): str(value) for key, value in (amounts or {}).items()}

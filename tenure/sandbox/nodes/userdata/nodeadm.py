@@ -1,4 +1,4 @@
-"""AL2023: one or more NodeConfig documents (`node.eks.aws/v1alpha1`), of which later ones win."""
+"""AL2023: one or more NodeConfig documents (`node.eks.aws/v1alpha1`), where later documents take precedence."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ MEDIA_TYPE = "application/node.eks.aws"
 
 
 def read_node_configs(documents: list[str]) -> Join | None:
-    """What nodeadm would make of the documents together; None when no cluster is named. Raises UserDataError."""
+    """Merge the documents like nodeadm; None if they name no cluster. Raises UserDataError."""
     merged: dict[str, Any] = {}
     for document in documents:
         merged = _merge(merged, _parse(document))
@@ -43,7 +43,7 @@ def _parse(document: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise UserDataError(f"NodeConfig: {error}") from None
     if not isinstance(found, dict) or found.get("kind") != "NodeConfig":
-        raise UserDataError("the part for nodeadm is no NodeConfig")
+        raise UserDataError("the part for nodeadm is not a NodeConfig")
     return found
 
 
@@ -54,7 +54,7 @@ def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         if isinstance(before, dict) and isinstance(value, dict):
             merged[key] = _merge(before, value)
         elif key == "flags" and isinstance(before, list) and isinstance(value, list):
-            # nodeadm appends flags, so that of two with one name the later stands.
+            # nodeadm appends flags, so that the later of two with the same name applies.
             merged[key] = [*before, *value]
         else:
             merged[key] = value

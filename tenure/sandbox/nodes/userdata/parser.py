@@ -1,4 +1,4 @@
-"""Tells the dialects of user data apart: MIME parts, a bare NodeConfig, Bottlerocket's TOML, scripts."""
+"""Detect the format of user data: MIME parts, a bare NodeConfig, Bottlerocket's TOML, scripts."""
 
 import email
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class _Parts:
 
 
 def read_user_data(text: str) -> Join | None:
-    """How the machine joins, or None when nothing in its user data names a cluster. Raises UserDataError."""
+    """How the machine joins, or None if its user data names no cluster. Raises UserDataError."""
     if has_settings(text):
         return read_settings(text)
     parts = _split(text)

@@ -1,6 +1,6 @@
-"""AL2's bootstrap script, Windows' PowerShell form of it, and custom images that call either.
+"""Scripts of AL2 (bootstrap.sh), of Windows (PowerShell), and of custom images that call either; and kubelet flags.
 
-Kubelet flags, as AL2's bootstrap script, PowerShell and NodeConfig's `kubelet.flags` carry them.
+NodeConfig's `kubelet.flags` have the same format.
 """
 
 import re
@@ -12,7 +12,7 @@ from tenure.sandbox.nodes.userdata.kubelet_join import Join, UserDataError, pars
 
 
 def split_flags(arguments: Iterable[str]) -> dict[str, str]:
-    """`--name=value` and `--name value` are equivalent; a flag without a value is `true`. Other words are skipped."""
+    """`--name=value` and `--name value` are equivalent; a flag without a value is `true`. Other words are ignored."""
     flags: dict[str, str] = {}
     waiting = ""
     for argument in arguments:
@@ -27,12 +27,12 @@ def split_flags(arguments: Iterable[str]) -> dict[str, str]:
 
 
 def split_text(text: str) -> dict[str, str]:
-    """The flags of one line. Quotes inside values are the shell's."""
+    """Parse the flags of one line. Quotes inside values follow shell rules."""
     return split_flags(shlex.split(text))
 
 
 def settings_of(flags: dict[str, str]) -> dict[str, Any]:
-    """Those fields of `Join` that the flags set. Raises UserDataError for malformed pairs."""
+    """Fields of `Join` that the flags set. Raises UserDataError for malformed pairs."""
     found: dict[str, Any] = {}
     if "node-labels" in flags:
         found["labels"] = parse_pairs(flags["node-labels"])
@@ -53,17 +53,17 @@ def _parse_number(flag: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise UserDataError(f"--{flag}: {text!r} is no number") from None
+        raise UserDataError(f"--{flag}: {text!r} is not a number") from None
 
 
 _BOOTSTRAP = re.compile(r"^\s*(?:sudo\s+)?(?:exec\s+)?\S*bootstrap\.sh\s+(.*)$", re.MULTILINE)
 _POWERSHELL = re.compile(r"-(EKSClusterName|KubeletExtraArgs)\s+('[^']*'|\"[^\"]*\"|\S+)")
-# Flags of bootstrap.sh that carry the kubelet's ones in a single word.
+# Option of bootstrap.sh that contains kubelet flags in a single word.
 _KUBELET = "kubelet-extra-args"
 
 
 def read_scripts(text: str) -> Join | None:
-    """The join that the scripts would do; None when they call no bootstrap. Raises UserDataError."""
+    """The join of the scripts; None if they call no bootstrap. Raises UserDataError."""
     return _parse_powershell(text) or _parse_shell(text.replace("\\\n", " "))
 
 
@@ -84,7 +84,7 @@ def _parse_shell(text: str) -> Join | None:
 
 
 def _parse_options(arguments: list[str]) -> dict[str, str]:
-    """Every option of bootstrap.sh takes a value, which may itself begin with dashes."""
+    """Every option of bootstrap.sh has a value, which may start with dashes."""
     found: dict[str, str] = {}
     remaining = iter(arguments)
     for argument in remaining:
@@ -94,7 +94,7 @@ def _parse_options(arguments: list[str]) -> dict[str, str]:
 
 
 def _unquote(value: str) -> str:
-    """Without the outer quotes; those within belong to the value."""
+    """Remove the outer quotes; inner quotes belong to the value."""
     return value[1:-1] if value[:1] in ("'", '"') else value
 
 

@@ -1,4 +1,4 @@
-"""Machine images: described with honest filters, owners and pages; registered, deprecated and deregistered."""
+"""Machine images: DescribeImages with filters, owners and pages; register, deprecate and deregister."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""DescribeInstanceTypes and DescribeInstanceTypeOfferings: each type's XML is written once, whole pages are kept as
-bytes.
+"""DescribeInstanceTypes and DescribeInstanceTypeOfferings, from moto's catalogue of types and their zones.
 
-What instance types there are, by the catalogue that moto ships: their facts, and in which zones each is offered.
+The XML of each type is rendered once, and whole pages are cached as bytes.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from tenure.sandbox.aws.wire.xml import Raw, action_response, named_shape
 
 @cache
 def all_types() -> dict[str, dict[str, Any]]:
-    """Facts by type name, members as DescribeInstanceTypes names them, sorted by name."""
+    """Facts by type name, with the member names of DescribeInstanceTypes, sorted by name."""
     return {name: INSTANCE_TYPES[name] for name in sorted(INSTANCE_TYPES)}
 
 
 @cache
 def offerings(region: str, location_type: str) -> tuple[tuple[str, str], ...]:
-    """(type, location) pairs of a region, sorted; the types that have no facts are left in, as in the real lists."""
+    """Sorted (type, location) pairs of a region. They include types without facts, like the real lists."""
     rows = INSTANCE_TYPE_OFFERINGS.get(location_type, {}).get(region, ())
     return tuple(sorted((row["InstanceType"], row["Location"]) for row in rows))
 
@@ -50,7 +49,7 @@ def architectures(name: str) -> list[str]:
 
 
 def interface_slots(name: str) -> int:
-    """How many network interfaces the type takes, over all its cards."""
+    """Maximum number of network interfaces of the type, over all network cards."""
     network = all_types()[name].get("NetworkInfo", {})
     cards = sum(card.get("MaximumNetworkInterfaces", 0) for card in network.get("NetworkCards", ()))
     return int(cards or network.get("MaximumNetworkInterfaces", 1))

@@ -1,10 +1,9 @@
-"""What instances cost: a table near AWS's public list for us-west-2, in US dollars per hour, the same on every run.
+"""Instance prices close to AWS's public list for us-west-2, in US dollars per hour, and DescribeSpotPriceHistory.
 
-Most families cost so much per vCPU whatever the size; machines with accelerators and burstable ones are listed one
-by one. A type in neither table is priced by its processors, memory, local disks, network and accelerators. Spot is 28
-to 42 % of that.
-
-DescribeSpotPriceHistory from the price table: the present price of every type and zone, as of the hour.
+Prices are the same in every run. Most families have one price per vCPU; accelerated and burstable types are listed
+individually. The price of a type in neither table is estimated from vCPUs, memory, local disks, network and
+accelerators. Spot prices are 28 to 42 % of on-demand prices. The history has the current price of each type and zone,
+as of the hour.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ BY_TYPE = {
     "vt1.6xlarge": 1.3, "vt1.24xlarge": 5.2, "f2.6xlarge": 1.98, "f2.12xlarge": 3.96, "f2.48xlarge": 15.84,
 }  # fmt: skip
 
-# Families whose letters behind the generation tell of more bandwidth, of the network or of volumes.
+# Families with more network or volume bandwidth, by the letters after the generation.
 FAST_NETWORK = re.compile(r"[cmr]\d+[a-z]*[nb][a-z]*\.")
 
 
@@ -91,7 +90,7 @@ def on_demand_price(instance_type: str) -> float | None:
 
 @cache
 def spot_price(instance_type: str, zone: str) -> float | None:
-    """Dollars per hour in a zone, or None where the type does not exist or is not sold as spot."""
+    """Dollars per hour in a zone, or None if the type does not exist or is not available as spot."""
     base = on_demand_price(instance_type)
     if base is None or "spot" not in all_types()[instance_type]["SupportedUsageClasses"]:
         return None
@@ -104,8 +103,8 @@ def _hash_fraction(text: str) -> float:
 
 
 def _estimate_price(name: str, facts: dict[str, Any]) -> float:
-    """Rates that come near the listed families: 4 to 5 cents for a vCPU with its memory, less for arm64, more for
-    faster networks, and accelerators by their memory.
+    """Rates close to the listed families: 4 to 5 cents per vCPU with its memory, less for arm64, more for faster
+    networks, and accelerators by their memory.
     """
     cpus = facts["VCpuInfo"]["DefaultVCpus"]
     gib = facts["MemoryInfo"]["SizeInMiB"] / 1024

@@ -1,11 +1,9 @@
 """Capacity of EC2: pools by type, zone and capacity type, and the account's vCPU quotas.
 
-A pool without a set size is unlimited. `*` means every type, zone or capacity type. The control API sets sizes.
+A pool without a set size is unlimited. `*` matches every type, zone or capacity type. The control API sets sizes.
 
-Quotas of running instances: vCPUs by family class, separately for on-demand and spot.
-
-Codes and classes are those of the Service Quotas console. Default quotas are too high to matter; the control API
-changes them.
+Quotas limit the vCPUs of running instances by family class, separately for on-demand and spot. Codes and classes are
+those of the Service Quotas console. Default quotas are too high to be reached; the control API changes them.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ class CapacityPools:
         self._codes: dict[PoolKey, tuple[str, str]] = {}
 
     def set_available(self, key: PoolKey, available: int | None, error: tuple[str, str] | None = None) -> None:
-        """Fix how many more instances a pool gives; None makes it endless again. `error`: what it says when empty."""
+        """Set how many more instances a pool provides; None for unlimited. `error`: code and text when it is empty."""
         self._remaining.pop(key, None)
         self._codes.pop(key, None)
         if available is not None:
@@ -42,17 +40,17 @@ class CapacityPools:
         self._codes.clear()
 
     def error_when_empty(self, key: PoolKey) -> tuple[str, str] | None:
-        """Code and text of an empty pool that has its own."""
+        """Code and text of an empty pool, if it has a custom error."""
         empty = (rule for rule in self._matching_rules(key) if self._remaining[rule] < 1)
         return next((self._codes[rule] for rule in empty if rule in self._codes), None)
 
     def remaining(self, key: PoolKey) -> int | None:
-        """Instances that can still be launched, or None if there is no bound."""
+        """Number of instances that can still be launched, or None if unlimited."""
         bounds = [self._remaining[rule] for rule in self._matching_rules(key)]
         return min(bounds) if bounds else None
 
     def consume(self, key: PoolKey) -> list[PoolKey] | None:
-        """Use one instance's worth; the rules charged, or None if there is none left."""
+        """Take capacity for one instance. Returns the charged rules, or None if there is no capacity."""
         rules = self._matching_rules(key)
         if any(self._remaining[rule] < 1 for rule in rules):
             return None
@@ -137,7 +135,7 @@ def limit_of(environment: Environment, code: str) -> int:
 
 
 def require_quota(environment: Environment, instance_type: str, lifecycle: str, vcpus: int) -> None:
-    """Raises VcpuLimitExceeded or MaxSpotInstanceCountExceeded when so many more vCPUs would be too many."""
+    """Raises VcpuLimitExceeded or MaxSpotInstanceCountExceeded if `vcpus` more would exceed the quota."""
     code = quota_code(instance_type, lifecycle)
     if code is None or environment.vcpus_used.get(code, 0) + vcpus <= limit_of(environment, code):
         return

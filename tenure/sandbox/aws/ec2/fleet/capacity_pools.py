@@ -1,8 +1,6 @@
-"""The pools a fleet may draw from, one per launch-template config and override, and the order each strategy tries them
-in.
+"""The capacity pools of a fleet, one per launch-template config and override, and their order by allocation strategy.
 
-Rules from EC2 Fleet's user guide; where AWS weighs secret capacity figures, the pool counts of the control API
-stand in.
+Rules from EC2 Fleet's user guide. Where AWS uses internal capacity data, the pool sizes of the control API are used.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ COPIED = ("InstanceType", "SubnetId", "AvailabilityZone", "ImageId")
 
 @dataclass(frozen=True)
 class Pool:
-    """`data` is what the instance gets; `override` and `template` are echoed to the caller."""
+    """`data` is the launch data of the instance; `override` and `template` are returned to the caller."""
 
     data: dict[str, Any]
     override: dict[str, Any]
@@ -51,14 +49,14 @@ class Pool:
         return float(self.override.get("WeightedCapacity", 1))
 
     def to_response(self) -> dict[str, Any]:
-        """The pool in CreateFleet's answer: the request with its location."""
+        """The pool in the response of CreateFleet: the request with its location."""
         location = {"AvailabilityZone": self.zone, "SubnetId": self.subnet_id, "InstanceType": self.instance_type}
         overrides = {**self.override, **{k: v for k, v in location.items() if v}}
         return {"LaunchTemplateSpecification": self.template, "Overrides": overrides}
 
 
 def read_pools(environment: Environment, request: dict[str, Any]) -> list[Pool]:
-    """Raises the launch template's NotFound code, or a validation error, for the request as a whole."""
+    """Raises NotFound of the launch template or a validation error, for the whole request."""
     configs = request.get("LaunchTemplateConfigs")
     if not configs:
         raise missing_parameter("LaunchTemplateConfigs")
@@ -83,7 +81,7 @@ def _pools_of(environment: Environment, config: dict[str, Any]) -> list[Pool]:
 
 
 def merge(data: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
-    """Launch-template data with an override's fields laid over it."""
+    """Launch-template data with the fields of an override."""
     merged = {**data, **{key: override[key] for key in COPIED if override.get(key)}}
     if override.get("Placement"):
         merged["Placement"] = {**data.get("Placement", {}), **override["Placement"]}
@@ -93,7 +91,7 @@ def merge(data: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
 
 
 def resolve_location(environment: Environment, pool: Pool) -> Pool:
-    """The pool with its zone and subnet known. Raises AwsError if it names something that cannot be."""
+    """The pool with its zone and subnet. Raises AwsError for an invalid reference."""
     if pool.instance_type not in all_types():
         raise invalid_value(f"Invalid value '{pool.instance_type}' for InstanceType.")
     subnet = subnet_of(environment, pool.data)
@@ -103,7 +101,7 @@ def resolve_location(environment: Environment, pool: Pool) -> Pool:
 def in_order(
     environment: Environment, pools: list[Pool], market: str, options: dict[str, Any], need: int
 ) -> list[Pool]:
-    """The pools as the strategy tries them; equal ones keep the order of the request."""
+    """The pools in the order of the strategy; equal pools keep the order of the request."""
     strategy = options.get("AllocationStrategy") or "lowest-price"
     allowed = SPOT_STRATEGIES if market == "spot" else ON_DEMAND_STRATEGIES
     if strategy not in allowed:
@@ -137,7 +135,7 @@ def _sort_key(environment: Environment, strategy: str, market: str, need: int) -
 
 
 def pool_price(pool: Pool, market: str) -> float:
-    """Dollars per hour; infinite where the type is not sold so."""
+    """Dollars per hour; infinite if the type is not available in this market."""
     if market == "spot":
         return prices.spot_price(pool.instance_type, pool.zone or "") or LAST
     return prices.on_demand_price(pool.instance_type) or LAST

@@ -1,8 +1,8 @@
-"""CreateFleet of type instant: one answer, with the instances that came up and an error for each pool that failed.
+"""CreateFleet of type instant: one response with launched instances and an error for each failed pool.
 
-Same client token, same answer; `pools` says in which order, `launch` makes the instances.
+The same client token returns the same response. `capacity_pools` orders the pools, `launch` creates the instances.
 
-DescribeFleets and DeleteFleets for the instant fleets that were created. EC2 lists instant ones only by id.
+Also DescribeFleets and DeleteFleets. EC2 lists instant fleets only by ID.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Permit = Callable[[PreparedLaunch], None]
 
 @dataclass
 class Outcome:
-    """What a fleet got so far: instances by pool and market, and what the other pools answered."""
+    """Result of a fleet so far: instances by pool and market, and errors of other pools."""
 
     made: dict[tuple[int, str], list[Instance]] = field(default_factory=lambda: defaultdict(list))
     pools: dict[int, Pool] = field(default_factory=dict)
@@ -71,7 +71,7 @@ def create_fleet(call: Call) -> dict[str, Any]:
     if request.get("Type", "maintain") != "instant":
         raise AwsError("UnsupportedOperation", "Only fleets of type instant are supported here.")
     targets = _capacity_targets(request)
-    # A repeated call is answered from memory even if its launch templates are gone by now.
+    # A repeated call returns the stored response even if its launch templates are deleted by now.
     return perform_once(environment, "CreateFleet", request, lambda: _create(call, targets))
 
 
@@ -160,7 +160,7 @@ def _roll_back(call: Call, outcome: Outcome, before: dict[tuple[int, str], int])
 
 @dataclass
 class _Launcher:
-    """Draws instances for one market from pools, one after the other or spread evenly."""
+    """Launches instances of one market from pools, one after the other or spread evenly."""
 
     call: Call
     outcome: Outcome

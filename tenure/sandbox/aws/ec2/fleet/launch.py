@@ -1,10 +1,9 @@
-"""Creates instances from launch data: validates references, chooses a zone, takes capacity, and starts the pending
-state.
+"""Create instances from launch data: validate references, choose a zone, take capacity, and start in `pending`.
 
 `prepare_launch` does the common part for all instances of one pool and raises request errors. `launch_one` takes
 capacity and addresses and raises capacity errors. Fleets and RunInstances both use them.
 
-Client tokens: the same token with the same request repeats the first answer, with another request it is an error.
+A client token with the same request returns the first response; with another request it is an error.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class PreparedLaunch:
 
 
 def prepare_launch(environment: Environment, spec: LaunchSpec) -> PreparedLaunch:
-    """Raises AwsError with the code EC2 has for whatever is missing, malformed or does not fit together."""
+    """Raises AwsError with EC2's code for missing, malformed or inconsistent data."""
     data = spec.data
     check_user_data(data.get("UserData"))
     if spec.market == "spot" and not environment.settings.spot_service_linked_role:
@@ -105,7 +104,7 @@ def prepare_launch(environment: Environment, spec: LaunchSpec) -> PreparedLaunch
 
 
 def launch_one(environment: Environment, prepared: PreparedLaunch, index: int) -> Instance:
-    """Raises a capacity error (no capacity, limit, full subnet, full reservation); then nothing has been taken."""
+    """Raises a capacity error (no capacity, limit, full subnet, full reservation) without taking anything."""
     spec = prepared.spec
     reservation = choose_reservation(
         environment,
@@ -133,7 +132,7 @@ def launch_one(environment: Environment, prepared: PreparedLaunch, index: int) -
 
 
 def _keys(prepared: PreparedLaunch) -> list[str]:
-    """The keys that its volumes are to be encrypted with. EC2 looks at them after it has answered."""
+    """The encryption keys of its volumes. EC2 checks them only after its response."""
     return [mapping["Ebs"]["KmsKeyId"] for mapping in prepared.mappings if mapping["Ebs"].get("KmsKeyId")]
 
 
@@ -244,7 +243,7 @@ T = TypeVar("T")
 
 
 def perform_once(environment: Environment, action: str, request: dict[str, Any], perform: Callable[[], T]) -> T:
-    """Perform, or repeat the stored answer. Raises IdempotentParameterMismatch; failures are not stored."""
+    """Perform, or return the stored response. Failures are not stored. Raises IdempotentParameterMismatch."""
     token = request.get("ClientToken")
     if not token:
         return perform()

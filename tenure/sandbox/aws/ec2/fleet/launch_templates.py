@@ -1,6 +1,6 @@
-"""Launch templates: created, versioned, described and deleted, with the error codes of ids and of names kept apart.
+"""Launch templates: create, version, describe and delete, with separate error codes for IDs and for names.
 
-Finds the launch template and the version that a request names, by id or name, number, `$Latest` or `$Default`.
+Requests name a template by ID or name, and a version by number, `$Latest` or `$Default`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def find_template(environment: Environment, specification: dict[str, Any]) -> La
 
 
 def is_known(environment: Environment, template: LaunchTemplate) -> bool:
-    """A fresh template is not known everywhere at once, if the settings say so."""
+    """Whether a new template is visible already, as a setting can delay it."""
     return template.visible_at <= environment.clock.now()
 
 

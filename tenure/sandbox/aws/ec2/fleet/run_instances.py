@@ -1,4 +1,4 @@
-"""RunInstances, with or without a launch template. Karpenter calls it with DryRun only, as a permission check."""
+"""RunInstances, with or without a launch template. Karpenter only calls it with DryRun, as a permission check."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ UNSTOPPABLE = frozenset({"shutting-down", "terminated"})
 
 
 def find_visible(environment: Environment, instance_ids: list[str]) -> list[Instance]:
-    """The named instances, each once. Raises InvalidInstanceID.Malformed or .NotFound (also if not yet visible)."""
+    """The named instances, distinct. Raises InvalidInstanceID.Malformed or .NotFound (also if not visible yet)."""
     require_well_formed(instance_ids, "i")
     unique = list(dict.fromkeys(instance_ids))
     missing = [
@@ -71,7 +71,7 @@ def is_protected(instance: Instance) -> bool:
 
 
 def terminate_instances(call: Call) -> dict[str, Any]:
-    """All or none: one id that is missing or protected and nothing is terminated."""
+    """All or none: a missing or protected ID prevents all terminations."""
     instances = _named_instances(call, "TerminateInstances")
     for instance in instances:
         if is_protected(instance):
@@ -91,7 +91,7 @@ def _terminate(environment: Environment, instance: Instance) -> dict[str, Any]:
 
 
 def terminate(environment: Environment, instance: Instance) -> None:
-    """Begin to shut an instance down, as its owner wants it."""
+    """Start the shutdown of an instance, as requested by its owner."""
     _set_reason(environment, instance)
     environment.enter_state(instance, "shutting-down")
 

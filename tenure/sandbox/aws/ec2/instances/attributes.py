@@ -10,7 +10,7 @@ from tenure.sandbox.aws.ec2.network.zones import groups_of
 from tenure.sandbox.aws.ec2.records import Instance
 from tenure.sandbox.aws.wire.responses import AwsError, dry_run_ok, missing_parameter
 
-# Members of ModifyInstanceAttribute that are a plain value of the launch data.
+# Members of ModifyInstanceAttribute that set a plain value of the launch data.
 VALUES = ("DisableApiTermination", "DisableApiStop", "EbsOptimized", "InstanceInitiatedShutdownBehavior", "UserData")
 
 

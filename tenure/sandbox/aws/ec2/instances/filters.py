@@ -1,4 +1,4 @@
-"""The facts of an instance that the filters of DescribeInstances are held against, kept until it changes."""
+"""Values of an instance for the filters of DescribeInstances, cached until it changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenure.sandbox.aws.ec2.state import Environment
 
 
 def instance_facts(environment: Environment, instance: Instance) -> dict[str, list[str]]:
-    """What each filter of DescribeInstances compares with."""
+    """Values by filter name."""
     if instance.facts is None:
         instance.facts = _filter_facts(instance_view(environment, instance), instance)
     return instance.facts

@@ -76,7 +76,7 @@ def _check(status: str, instance: Instance) -> dict[str, Any]:
 
 
 def _event_view(event: dict[str, Any]) -> dict[str, Any]:
-    """Control API's event: code, description, not_before, not_after, id; times as ISO strings."""
+    """`event` of the control API: code, description, not_before, not_after, id; times as ISO strings."""
     return {
         "InstanceEventId": event.get("id", "instance-event-0d59937288b749b32"),
         "Code": event["code"],

@@ -1,6 +1,6 @@
-"""How an instance looks in DescribeInstances.
+"""Instances in the format of DescribeInstances.
 
-Its XML is kept on the instance until it changes, so that listing a thousand of them is joining strings.
+The XML is cached on the instance until it changes, so that listing a thousand instances only joins strings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ METADATA_DEFAULTS = {
     "InstanceMetadataTags": "disabled",
 }
 OPERATOR = {"Managed": False}
-# On-demand instances have no InstanceLifecycle at all.
+# On-demand instances have no InstanceLifecycle.
 LIFECYCLES = frozenset({"spot", "capacity-block", "interruptible-capacity-reservation"})
 
 
@@ -41,7 +41,7 @@ def dns_name(environment: Environment, address: str) -> str:
 
 
 def instance_view(environment: Environment, instance: Instance) -> dict[str, Any]:
-    """The instance with DescribeInstances's member names. A terminated one has lost its place in the network."""
+    """The instance with the member names of DescribeInstances. A terminated instance has no network data."""
     view = {
         **_identity_view(instance),
         **_hardware_view(instance),
@@ -161,7 +161,7 @@ def _groups_view(groups: list[tuple[str, str]]) -> list[dict[str, str]]:
 
 
 def interface_view(environment: Environment, instance: Instance, interface: NetworkInterface) -> dict[str, Any]:
-    """One interface as an instance shows it."""
+    """An interface in the view of its instance."""
     address = interface.private_ip
     addresses = [] if address is None else [
         {"Primary": True, "PrivateDnsName": dns_name(environment, address), "PrivateIpAddress": address}

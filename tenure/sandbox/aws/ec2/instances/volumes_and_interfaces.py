@@ -1,7 +1,6 @@
-"""DescribeVolumes, DescribeNetworkInterfaces, DescribeSpotInstanceRequests: resources created and deleted with
-instances.
+"""Resources that are created and deleted with instances: volumes, network interfaces and spot requests.
 
-At launch: volumes from the image and the mappings, interfaces and addresses.
+At launch, volumes come from the image and the mappings. Also the Describe actions of these resources.
 """
 
 from __future__ import annotations
@@ -175,13 +174,13 @@ def _request(instance: Instance) -> dict[str, Any]:
     }
 
 
-# Of documentation's own range; interfaces draw from it at random.
+# Documentation range; interfaces get random addresses.
 IPV6_NETWORK = "2001:db8"
 Groups = list[tuple[str, str]]
 
 
 def plan_mappings(image: Image, overrides: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
-    """The image's block devices with the launch's own laid over them, device by device."""
+    """Block devices of the image, overridden by those of the launch, device by device."""
     by_device = {m["DeviceName"]: m.get("Ebs", {}) for m in image.volumes}
     for mapping in overrides or ():
         device = mapping.get("DeviceName")
@@ -225,10 +224,10 @@ def make_interfaces(
     tags: dict[str, str],
     slots: int,
 ) -> list[NetworkInterface]:
-    """One interface per entry, or a plain one if there is none. Raises InsufficientFreeAddressesInSubnet, and
-    AttachmentLimitExceeded for more than the type has `slots` for.
+    """One interface per entry, or a default one without entries. Raises InsufficientFreeAddressesInSubnet, and
+    AttachmentLimitExceeded for more than `slots`.
 
-    Addresses taken before the subnet ran dry are given back.
+    Addresses that were taken before the subnet was full are returned.
     """
     _require_slots(specs, slots)
     prefixed = PREFIX_ADDRESSES * sum(spec.get("Ipv4PrefixCount", 0) for spec in specs)

@@ -1,9 +1,7 @@
-"""Placement groups: created, described with filters, deleted.
+"""Placement groups: create, describe and delete them, and place launches by the strategy of the group.
 
-Which placement group a launch goes into, and what the group's strategy allows.
-
-Rules from EC2's user guide: a cluster stays in one zone, a spread group takes seven instances in each zone, a partition
-group gives an instance that asks for none the emptiest of its partitions. What EC2 chose shows once the instance runs.
+Rules from EC2's user guide: a cluster group is in one zone, a spread group has at most seven instances per zone, and a
+partition group assigns its emptiest partition by default. A partition that EC2 chose is visible once the instance runs.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ ANYWHERE = "*"
 
 
 def group_of(environment: Environment, placement: dict[str, Any]) -> PlacementGroup | None:
-    """The group that a launch names. Raises EC2's code for one that does not exist."""
+    """The group that a launch names. Raises EC2's code for an unknown group."""
     name, group_id = placement.get("GroupName"), placement.get("GroupId")
     if group_id:
         require_well_formed([group_id], "pg")
@@ -40,7 +38,7 @@ def group_of(environment: Environment, placement: dict[str, Any]) -> PlacementGr
 
 
 def check_group(group: PlacementGroup | None, placement: dict[str, Any], instance_type: str) -> None:
-    """Raises for a type that the strategy is not for, and for a partition that the group does not have."""
+    """Raises for a type that the strategy does not support, and for an unknown partition."""
     partition = placement.get("PartitionNumber")
     if partition is not None and (group is None or group.partitions is None):
         raise bad_combination("A partition number needs a placement group of the strategy partition.")
@@ -58,7 +56,7 @@ def check_group(group: PlacementGroup | None, placement: dict[str, Any], instanc
 def enter_group(
     environment: Environment, group: PlacementGroup, zone: str, requested_partition: int | None
 ) -> int | None:
-    """The partition that an instance gets, if the group has any. Raises when the group has no room in the zone."""
+    """The partition of a new instance, if the group has partitions. Raises if the group is full in the zone."""
     inside = members(environment, group)
     if group.strategy == "cluster":
         elsewhere = {one.zone for one in inside} - {zone}
@@ -91,7 +89,7 @@ def _is_full(environment: Environment, group: PlacementGroup, zone: str, partiti
 
 
 def members(environment: Environment, group: PlacementGroup) -> list[Instance]:
-    """The instances in the group that are not going."""
+    """Instances in the group that are not shutting down."""
     return [
         one
         for one in environment.instances.values()
@@ -100,7 +98,7 @@ def members(environment: Environment, group: PlacementGroup) -> list[Instance]:
 
 
 def visible_partition(instance: Instance) -> int | None:
-    """The partition that DescribeInstances tells: at once if it was asked for, once it runs if EC2 chose it."""
+    """The partition in DescribeInstances: at once if requested, after the instance runs if EC2 chose it."""
     is_requested = instance.data.get("Placement", {}).get("PartitionNumber") is not None
     return instance.partition if is_requested or instance.state != "pending" else None
 

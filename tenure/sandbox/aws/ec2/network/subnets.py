@@ -1,4 +1,4 @@
-"""DescribeSubnets over moto's subnets, with free addresses counted from their instances."""
+"""DescribeSubnets for moto's subnets, with the free addresses that their instances leave."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Where instances can stand: moto's subnets and security groups, read in process, and our own book of private
-addresses.
-"""
+"""Network of instances: moto's subnets and security groups, read in process, and private addresses of our own state."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from typing import Any
 
 from moto.ec2.models import ec2_backends
 
-# AWS keeps the first four addresses and the last one of every subnet.
+# AWS reserves the first four addresses and the last one of every subnet.
 RESERVED = 5
 PREFIX_ADDRESSES = 16
 
@@ -26,12 +24,12 @@ class AddressPool:
     prefix_addresses: int = 0
 
     def free_count(self) -> int:
-        """Addresses that can still be taken; those `prefix_addresses` are in prefixes, those `withheld` the control
-        API keeps."""
+        """Number of addresses that can still be taken. `prefix_addresses` are in prefixes, the control API keeps
+        `withheld`."""
         return max(0, self.cidr.num_addresses - RESERVED - len(self.used) - self.prefix_addresses - self.withheld)
 
     def allocate(self) -> str | None:
-        """A free address, those never used first; None if the subnet is full."""
+        """A free address, preferably one that was never used; None if the subnet is full."""
         if self.free_count() <= 0:
             return None
         address = self._next_address()
@@ -44,7 +42,7 @@ class AddressPool:
             self.returned.append(address)
 
     def restore(self, used: set[str], returned: list[str], prefix_addresses: int) -> None:
-        """Restore stored addresses: used and returned ones are not fresh."""
+        """Restore stored addresses. Used and returned addresses count as used before."""
         self.used, self.returned, self.prefix_addresses = used, returned, prefix_addresses
         touched = [int(ipaddress.IPv4Address(address)) for address in (*used, *returned)]
         first = max(touched, default=int(self.cidr.network_address) + RESERVED - 2) + 1
@@ -59,7 +57,7 @@ class AddressPool:
 
 
 class Network:
-    """Subnets and groups of one account and region. Its answers are moto's own objects."""
+    """Subnets and groups of one account and region. Methods return moto's objects."""
 
     def __init__(self, account: str, region: str) -> None:
         self._account = account
@@ -74,7 +72,7 @@ class Network:
         self._address_pools.clear()
 
     def snapshot_addresses(self) -> dict[str, tuple[set[str], list[str], int]]:
-        """Addresses in use, returned and held in prefixes, by subnet: what a snapshot keeps."""
+        """Addresses in use, returned, and in prefixes, by subnet, for a snapshot."""
         return {
             subnet: (pool.used, pool.returned, pool.prefix_addresses) for subnet, pool in self._address_pools.items()
         }

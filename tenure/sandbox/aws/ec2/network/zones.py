@@ -1,6 +1,4 @@
-"""Finds what launch data names: subnet, image, security groups, instance profile. Each lookup fails with EC2's own
-code.
-"""
+"""Look up the references of launch data: subnet, image, security groups, instance profile. Errors have EC2's codes."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from tenure.sandbox.aws.wire.responses import AwsError, bad_combination, invalid
 
 
 def subnet_of(environment: Environment, data: dict[str, Any]) -> Any:
-    """The subnet that the launch, its first interface or its zone's default names."""
+    """The subnet of the launch, of its first interface, or the default subnet of its zone."""
     interfaces = data.get("NetworkInterfaces") or [{}]
     subnet_id = data.get("SubnetId") or interfaces[0].get("SubnetId")
     zone = data.get("AvailabilityZone") or data.get("Placement", {}).get("AvailabilityZone")
@@ -55,7 +53,7 @@ def may_use(environment: Environment, image: Image) -> bool:
 
 
 def groups_of(environment: Environment, data: dict[str, Any], subnet: Any) -> list[tuple[str, str]]:
-    """(id, name) of the groups of the first interface, or of the instance, or the VPC's default."""
+    """(ID, name) of the groups of the first interface, of the instance, or the default group of the VPC."""
     interfaces = data.get("NetworkInterfaces") or []
     own = [*data.get("SecurityGroupIds", ()), *data.get("SecurityGroups", ())]
     if interfaces and own:
@@ -71,7 +69,7 @@ def groups_of(environment: Environment, data: dict[str, Any], subnet: Any) -> li
 
 
 def profile_of(environment: Environment, reference: dict[str, str] | None) -> tuple[str, str] | None:
-    """(arn, id) of the instance profile. Raises InvalidParameterValue with the text that clients look for."""
+    """(ARN, ID) of the instance profile. Raises InvalidParameterValue with the text that clients match."""
     if not reference:
         return None
     name, arn = reference.get("Name"), reference.get("Arn")

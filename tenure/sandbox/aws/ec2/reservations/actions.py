@@ -1,12 +1,10 @@
-"""Capacity reservations: created, described, modified, cancelled; how many are free follows from who runs in them.
+"""Capacity reservations: create, describe, modify and cancel them, and choose the reservation of a launch.
 
-When they begin and end is `reservation_life`'s, who gets in is `reserve`'s.
+The free capacity follows from the instances in a reservation. `lifecycle` starts and ends reservations.
 
-Which capacity reservation a launch goes into: the one it targets, an open one that fits, or none.
-
-Rules from EC2's user guide: a targeted launch takes its reservation or fails; a launch without a preference is put
-into a matching `open` reservation with room, silently; spot never uses reservations; capacity blocks and interruptible
-reservations take only launches that ask for their kind of market and name them.
+Rules from EC2's user guide: a targeted launch uses its reservation or fails. A launch without a preference uses a
+matching `open` reservation with free capacity, if any. Spot never uses reservations. Capacity blocks and interruptible
+reservations only accept launches that target them with their market type.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ RESERVED_MARKETS = frozenset({"capacity-block", INTERRUPTIBLE})
 
 @dataclass(frozen=True)
 class ReservationCriteria:
-    """What a reservation and a launch must have in common."""
+    """Attributes that must match between a reservation and a launch."""
 
     instance_type: str
     zone: str
@@ -46,7 +44,7 @@ class ReservationCriteria:
 def choose_reservation(
     environment: Environment, fit: ReservationCriteria, *, market: str, specification: dict[str, Any] | None
 ) -> Reservation | None:
-    """Raises ReservationCapacityExceeded when the launch insists on a reservation that has no room."""
+    """Raises ReservationCapacityExceeded if the launch requires a reservation that has no free capacity."""
     specification = specification or {}
     target = specification.get("CapacityReservationTarget", {}).get("CapacityReservationId")
     preference = specification.get("CapacityReservationPreference", "open")
@@ -78,7 +76,7 @@ def market_of(reservation: Reservation) -> str:
 
 
 def has_open_capacity(environment: Environment, instance_type: str, zone: str | None) -> bool:
-    """Whether an open reservation for this type and zone has room, whatever its tenancy and platform."""
+    """Whether an open reservation for this type and zone has free capacity, with any tenancy and platform."""
     return any(
         (one.instance_type, one.zone) == (instance_type, zone) and _is_open(one) and available_count(one)
         for one in environment.reservations.values()
@@ -151,7 +149,7 @@ def create_capacity_reservation(call: Call) -> dict[str, Any]:
 
 
 def make_reservation(environment: Environment, request: dict[str, Any], *, zone: str, zone_id: str) -> Reservation:
-    """A reservation from CreateCapacityReservation's members, active from now on and without an end."""
+    """A reservation from the members of CreateCapacityReservation, active now and without an end."""
     now = environment.now().replace(microsecond=0)
     reservation = Reservation(
         id=new_id("cr"),
@@ -274,7 +272,7 @@ def cancel_capacity_reservation(call: Call) -> dict[str, Any]:
 
 
 def _find_modifiable(call: Call) -> Reservation:
-    """The named one. Raises InvalidCapacityReservationState for one that has ended."""
+    """The named reservation. Raises InvalidCapacityReservationState if it has ended."""
     reservation_id = call.params.get("CapacityReservationId")
     if not reservation_id:
         raise missing_parameter("CapacityReservationId")

@@ -1,7 +1,7 @@
-"""What becomes of capacity reservations in time: they begin, their end comes, and what then befalls their instances.
+"""Lifecycle of capacity reservations: their start, their end, and the effect on their instances.
 
-Rules from EC2's user guide: instances of an on-demand reservation run on without it, those of a capacity block are
-shut down half an hour before the block's end.
+Rules from EC2's user guide: instances of an on-demand reservation keep running without it, those of a capacity block
+are terminated half an hour before the end of the block.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TERMINATING_STATES = frozenset({"shutting-down", "terminated"})
 def set_times(
     environment: Environment, reservation: Reservation, *, start: dt.datetime, end: dt.datetime | None
 ) -> None:
-    """Fix start and end as stamps, and as readings of the clock that `advance` moves."""
+    """Set start and end as timestamps, and on the clock that `advance` moves."""
     now = environment.now()
     reservation.start, reservation.end = start, end
     reservation.starts_at = environment.clock.now() + max(0.0, (start - now).total_seconds())
@@ -32,7 +32,7 @@ def set_times(
 
 
 def settle_reservations(environment: Environment) -> None:
-    """Let begin and end whatever is due."""
+    """Start and end all reservations that are due."""
     now = environment.clock.now()
     for reservation in environment.reservations.values():
         if reservation.state == "scheduled" and reservation.starts_at <= now:
@@ -46,7 +46,7 @@ def settle_reservations(environment: Environment) -> None:
 
 
 def next_reservation_due(environment: Environment) -> float | None:
-    """The clock's reading at which a reservation changes by itself."""
+    """Clock time of the next change of a reservation."""
     return min((due for one in environment.reservations.values() for due in _due_times(one)), default=None)
 
 
@@ -60,7 +60,7 @@ def _due_times(reservation: Reservation) -> list[float]:
 
 
 def members(environment: Environment, reservation: Reservation) -> list[Instance]:
-    """The instances that run in the reservation, shut-down ones left out."""
+    """Instances in the reservation that are not shut down."""
     found = environment.instances.values()
     return [
         one for one in found if one.capacity_reservation_id == reservation.id and one.state not in TERMINATING_STATES
@@ -68,7 +68,7 @@ def members(environment: Environment, reservation: Reservation) -> list[Instance
 
 
 def close(environment: Environment, reservation: Reservation, state: str) -> None:
-    """End a reservation. Its instances lose it; those of a capacity block are shut down besides."""
+    """End a reservation. Its instances lose it; those of a capacity block are also terminated."""
     reservation.state = state
     if reservation.kind == BLOCK:
         _reclaim_block(environment, reservation)
