@@ -16,7 +16,7 @@ temporal_workflow_completed{workflow_type="NodeClaim"} 5
 
 def test_failures_are_summed_by_workflow_without_zeros() -> None:
     assert failed_tasks(EXPOSITION) == {"NodePool": 12}
-    assert format_failed_tasks(failed_tasks(EXPOSITION)).endswith("repeated: NodePool 12")
+    assert format_failed_tasks(failed_tasks(EXPOSITION)).endswith("tasks: NodePool 12")
 
 
 def test_no_failures_give_empty_text() -> None:
