@@ -211,7 +211,7 @@ async def test_timeout_names_blocker_and_next_step(
     block_takeover: Callable[[FakeHandover], None], message: str
 ) -> None:
     cluster = FakeHandover(deadline=0.0)
-    hinder(cluster)
+    block_takeover(cluster)
     with pytest.raises(CommandFailed, match=rf"timed out: {message}.*run the command again"):
         await cluster.take_over()
 
