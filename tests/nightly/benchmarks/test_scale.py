@@ -87,6 +87,6 @@ def test_report_compares_with_karpenter_and_sums_other_processes() -> None:
 
     assert row(" 0 -> 100 │    12.3") == ["0 -> 100", "12.3", "15", "5", "10.5", "15", "22-24"]
     assert row("ec2:DescribeInstances")[1:] == ["4", "-"]
-    assert row("the rest")[1:] == ["4.5 s   350 MB"] * 2
-    assert "3 lives: min 70, median 72, max 90" in lines[-1]
+    assert row("others")[1:] == ["4.5 s   350 MB"] * 2
+    assert "3 NodeClaims: min 70, median 72, max 90" in lines[-1]
     assert up.as_json()["cost"]["worker"] == {"cpu_seconds": 3.0, "rss_bytes": 200_000_000}
