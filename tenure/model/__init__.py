@@ -1,1 +1,1 @@
-"""The words everything else speaks: frozen pydantic models without behaviour that needs the outside."""
+"""Frozen pydantic models that all other packages share. Nothing here does I/O."""

@@ -1,4 +1,4 @@
-"""Base classes of all values, names as types, and helpers that need nothing else."""
+"""Base classes of all models, identifier types, and helpers without further dependencies."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ _UNTRACKED_FIELDS: Final[set[str]] = set()
 
 
 class _CompactModel(BaseModel):
-    """Without pydantic's set of given field names, which no caller reads and which takes half of a value's memory."""
+    """Drops pydantic's set of given field names: no caller reads it, and it takes half of a value's memory."""
 
     def model_post_init(self, context: Any, /) -> None:
         object.__setattr__(self, "__pydantic_fields_set__", _UNTRACKED_FIELDS)
@@ -30,7 +30,7 @@ class Value(_CompactModel):
 
 
 class Message(_CompactModel):
-    """A value that crosses time: stored in histories, so fields an older or newer version knows are let pass."""
+    """A value stored in workflow histories. Unknown fields, which another version may have written, are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
@@ -46,7 +46,7 @@ Uid = NewType("Uid", str)
 
 
 def parse_instance_id(provider_id: str) -> InstanceId:
-    """`aws:///us-west-2a/i-0123` names instance `i-0123`; raises ValueError for any other form."""
+    """`i-0123` from `aws:///us-west-2a/i-0123`; raises ValueError for any other form."""
     prefix, _, tail = provider_id.rpartition("/")
     if not prefix.startswith("aws:///") or not tail.startswith("i-"):
         raise ValueError(f"provider id {provider_id!r} is not of the form aws:///<zone>/<instance id>")
@@ -54,7 +54,7 @@ def parse_instance_id(provider_id: str) -> InstanceId:
 
 
 def parse_timestamp(text: str) -> datetime | None:
-    """None for text that is no timestamp or has no time zone."""
+    """None if the text is not a timestamp or has no time zone."""
     try:
         timestamp = datetime.fromisoformat(text)
     except ValueError:
@@ -63,7 +63,7 @@ def parse_timestamp(text: str) -> datetime | None:
 
 
 def format_number(value: float, digits: int = 4) -> str:
-    """At most `digits` significant digits and six decimals, never in scientific notation; large numbers in full."""
+    """At most `digits` significant digits and six decimals, without scientific notation. Large numbers are complete."""
     if not math.isfinite(value) or not value:
         return f"{value:g}"
     decimals = max(0, min(6, digits - 1 - math.floor(math.log10(abs(value)))))

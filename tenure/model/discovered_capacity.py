@@ -1,8 +1,8 @@
 """The smallest memory seen on nodes, by instance type and image.
 
-A node may offer pods less memory than its class promises, for example when user data reserves more. The gap is
-recorded as lower capacity for that spec of the class. The Provisioning workflow keeps it; plans and launches use it in
-place of the estimate.
+A node may offer pods less memory than estimated for its EC2NodeClass, for example when user data reserves more. The
+difference is recorded as lower capacity for that spec of the class. The Provisioning workflow stores the record; plans
+and launches use it in place of the estimate.
 """
 
 from collections.abc import Mapping, Set
@@ -23,10 +23,10 @@ class DiscoveredCapacity(Message):
     """Bytes, as kubelets report them in `status.capacity`, by image and instance type."""
 
     images: dict[str, dict[str, int]] = {}
-    """By the image's id, or by that and the hash of the EC2NodeClass's spec (`image_spec_key`)."""
+    """By image ID, or by image ID and the hash of the EC2NodeClass's spec (`image_spec_key`)."""
 
     def get_memory(self, image_id: str, instance_type: str, spec_hash: str = "") -> int | None:
-        """Memory to plan with for nodes of a class with this `spec_hash`; None if none was discovered."""
+        """Memory to plan with for nodes of an EC2NodeClass with this `spec_hash`; None if none was discovered."""
         keys = (image_id, image_spec_key(image_id, spec_hash)) if spec_hash else (image_id,)
         observed = [self.images[key][instance_type] for key in keys if instance_type in self.images.get(key, ())]
         return min(observed, default=None)
@@ -53,7 +53,7 @@ class DiscoveredCapacity(Message):
 
 
 def image_spec_key(image_id: str, spec_hash: str) -> str:
-    """The key of capacity that holds for an image only under one spec of a class."""
+    """The key for capacity of an image that applies only to one spec of an EC2NodeClass."""
     return f"{image_id}/{spec_hash}"
 
 
@@ -71,7 +71,7 @@ class ObservedCapacity(Message):
     images: tuple[str, ...] = ()
     """Every image that any EC2NodeClass resolves to now."""
     images_by_class: dict[str, tuple[str, ...]] = {}
-    """The same by EC2NodeClass."""
+    """The same images by EC2NodeClass."""
 
 
 class DiscoveredCapacityState(Message):
@@ -84,9 +84,9 @@ class DiscoveredCapacityState(Message):
         return self.discovered.restrict_to_images(set(self.images_by_class.get(name, ())))
 
     def apply_observation(self, observed: ObservedCapacity, now: datetime) -> "DiscoveredCapacityState":
-        """The record updated by an observation.
+        """Merge an observation, and drop images that are unused for UNUSED_RETENTION.
 
-        Long unused images are dropped. Beyond the bound, the longest unused go first, then by id.
+        Beyond MAX_ENTRIES, images unused for the longest time are dropped first, then images by ID.
         """
         discovered = self.discovered.merge(observed.discovered)
         idle = [image for image in discovered.images if parse_image_id(image) not in observed.images]
@@ -106,8 +106,8 @@ class DiscoveredCapacityState(Message):
 def with_discovered_memory(
     instance_type: InstanceType, discovered: DiscoveredCapacity, spec_hash: str = ""
 ) -> InstanceType:
-    """With the memory that such machines have shown in place of the estimate; overhead stays as estimated
-    (reference 3.3, 3.4)."""
+    """The instance type with its discovered memory in place of the estimate. Overhead stays estimated (reference 3.3,
+    3.4)."""
     memory = discovered.get_memory(instance_type.image_id, instance_type.name, spec_hash)
     if memory is None or memory == instance_type.capacity.get(MEMORY):
         return instance_type

@@ -1,7 +1,7 @@
-"""Faults of external systems, classified by the reaction to them; and findings of `tenure doctor`.
+"""Faults of external systems, classified by how callers react to them, and findings of `tenure doctor`.
 
-Adapters raise faults, `activities/runtime.py` maps them for Temporal. Expected outcomes (no capacity, already gone,
-not ready yet) are values, not faults.
+Adapters raise faults; `activities/runtime.py` maps them to Temporal errors. Expected outcomes (no capacity, already
+deleted, not ready yet) are values, not faults.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tenure.model.base import Message, Value
 
 
 class Fault(Exception):
-    """A call that failed. `code` is the external system's own code, such as an EC2 error code."""
+    """A failed call. `code` is the external system's error code, such as an EC2 error code."""
 
     retryable = True
 
@@ -24,9 +24,9 @@ class Fault(Exception):
         self.message = message
         self.code = code
         self.is_unreachable = is_unreachable
-        """There was no answer at all; `tenure.endpoints` reports the endpoint."""
+        """The endpoint did not respond; `tenure.endpoints` reports it."""
         self.retry_after = retry_after
-        """Seconds that the external system asked the caller to wait, if it did."""
+        """Seconds that the external system asked the caller to wait; None if it did not."""
 
 
 class Throttled(Fault):
@@ -34,25 +34,25 @@ class Throttled(Fault):
 
 
 class TryLater(Fault):
-    """A passing fault: 5xx, time-out, cut connection, a cache that is too old."""
+    """A temporary fault: a 5xx response, a timeout, a broken connection or an outdated cache."""
 
 
 class Conflict(Fault):
-    """The object changed under us (409); read again and decide again."""
+    """The object changed in the meantime (409). Read it again and decide again."""
 
 
 class NotFound(Fault):
-    """The thing named is not there; retrying the same call cannot help."""
+    """The named object does not exist; retrying the same call cannot help."""
 
     retryable = False
 
 
 class Forbidden(Fault):
-    """IAM or RBAC refused the call. Retried slowly, since an operator can fix it in the meantime."""
+    """IAM or RBAC denied the call. Retried at long intervals, since an operator can fix the permissions."""
 
 
 class BadInput(Fault):
-    """The request itself is wrong: names the object, the field, the value and what to write instead."""
+    """The request is invalid. The message names the object, the field, the value and the expected form."""
 
     retryable = False
 
@@ -63,9 +63,9 @@ Level = Literal["ok", "advice", "unknown", "problem"]
 
 class Finding(Value):
     area: str
-    """Where it belongs, such as `permissions` or `quotas`."""
+    """Section of the report, such as `permissions` or `quotas`."""
     subject: str
-    """The object, action or setting that was looked at."""
+    """The checked object, action or setting."""
     level: Level
     message: str
     todo: str = ""
@@ -89,7 +89,7 @@ def unknown_finding(area: str, subject: str, message: str, todo: str) -> Finding
 
 
 class Subject(NamedTuple):
-    """The object, action or setting that a check looks at, and its area."""
+    """The checked object, action or setting, and its area."""
 
     area: str
     name: str
@@ -128,4 +128,4 @@ class InvalidObjectReport(Message):
 
     objects: tuple[InvalidObject, ...] = ()
     omitted: int = 0
-    """How many there are beyond `objects`."""
+    """Number of invalid objects that `objects` does not list."""

@@ -1,4 +1,4 @@
-"""Messages of static pools, and the room that a CapacityBuffer asks for as virtual pods that no API server sees."""
+"""Messages of static NodePools, and the virtual pods of a CapacityBuffer, which exist only in memory."""
 
 from datetime import datetime
 from typing import Final
@@ -10,22 +10,22 @@ from tenure.model.facts import PodFact
 class MovedPod(Value):
     priority: int = 0
     deletion_cost: int = 0
-    """Of the annotation controller.kubernetes.io/pod-deletion-cost."""
+    """The annotation controller.kubernetes.io/pod-deletion-cost."""
 
 
 class NodeLoad(Value):
-    """The pods on a node, as far as they say whether it goes before another."""
+    """The pods on a node, as far as they affect which node of a static NodePool is deleted first."""
 
     moved: tuple[MovedPod, ...] = ()
     protected: bool = False
-    """A pod on it has a do-not-disrupt annotation that holds now."""
+    """A pod on the node has a do-not-disrupt annotation that applies now."""
 
 
 class ReplicasRequest(Message):
     pool: str
     plan_id: str
     deletion_blocked_by: str = ""
-    """Why none may be deleted now; empty when it may."""
+    """Why no NodeClaim may be deleted now; empty if deletions are allowed."""
 
 
 class ReplicasResult(Message):
@@ -34,25 +34,25 @@ class ReplicasResult(Message):
     created: int = 0
     deleted: int = 0
     waits_for: str = ""
-    """Why the number differs from the desired one, if nothing can be done about it now."""
+    """Why the number of NodeClaims differs from `desired`, if it cannot be changed now."""
     more: bool = False
 
 
 class ReplicasState(Message):
     plan_id: str = ""
-    """Of the step that was not answered yet, or not well: it is asked again under the same id."""
+    """Of a pass without a successful result so far; it is repeated under the same ID."""
     made_at: datetime | None = None
     made_for: str = ""
-    """Generation and readiness for which NodeClaims were last created."""
+    """Generation and readiness of the NodePool for which NodeClaims were last created."""
     in_a_row: int = 0
-    """Creations for the same, each soon after the one before: the NodeClaims did not last."""
+    """Number of creations for the same `made_for`, each soon after the last one, since the NodeClaims did not last."""
     waits_for: str = ""
 
 
 LOWEST_PRIORITY: Final = -(1 << 31)
-"""Room is for whatever else there is none for."""
+"""Virtual pods give way to all other pods."""
 VIRTUAL_PREFIX: Final = "capacity-buffer-"
-"""Of the names of virtual pods; the buffer's name and a number follow."""
+"""Prefix of the names of virtual pods, before the buffer's name and a number."""
 
 
 class BufferFact(Value):
@@ -64,7 +64,7 @@ class BufferFact(Value):
 
 
 def build_virtual_pods(buffer: BufferFact) -> tuple[PodFact, ...]:
-    """Named and numbered as Karpenter does (reference 2.20)."""
+    """Names and numbers are the same as Karpenter's (reference 2.20)."""
     common = {"namespace": buffer.namespace, "priority": LOWEST_PRIORITY, "unschedulable": True, "volumes": ()}
     return tuple(
         buffer.pod.model_copy(

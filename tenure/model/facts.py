@@ -1,6 +1,6 @@
-"""Kubernetes objects pruned to the fields that planning and policy use.
+"""Kubernetes objects reduced to the fields that planning and policy use.
 
-`controller/` keeps one of each per live object and sends changes to the planner process.
+`tenure/controller/` caches one per live object and sends changes to the planner process.
 """
 
 from datetime import datetime
@@ -42,35 +42,35 @@ class PreferredTerm(Value):
 
 
 Selector = tuple[Expression, ...]
-"""Expressions on labels that all hold; empty selects everything."""
+"""Requirements on labels that must all hold; empty selects everything."""
 
 
 class SpreadConstraint(Value):
-    """A topology spread constraint; matchLabelKeys are folded into the selector."""
+    """A topology spread constraint. The selector includes matchLabelKeys."""
 
     key: str
     max_skew: int
     hard: bool = True
-    """DoNotSchedule; else ScheduleAnyway, a preference."""
+    """True: DoNotSchedule. False: ScheduleAnyway, a preference."""
     selector: Selector | None = None
     """None selects nothing."""
     min_domains: int = 1
     honor_affinity: bool = True
-    """nodeAffinityPolicy: only nodes that the pod's own node selector and affinity admit are counted."""
+    """nodeAffinityPolicy Honor: counts only nodes that match the pod's node selector and node affinity."""
     honor_taints: bool = False
-    """nodeTaintsPolicy."""
+    """nodeTaintsPolicy Honor."""
 
 
 class AffinityTerm(Value):
-    """A term of pod affinity or anti-affinity; matchLabelKeys are folded into the selector."""
+    """A term of pod affinity or anti-affinity. The selector includes matchLabelKeys."""
 
     key: str
     selector: Selector | None = None
     namespaces: tuple[str, ...] = ()
-    """By name; the pod's own where it names none and has no selector for them."""
+    """By name; the pod's own namespace if the term has neither names nor a namespace selector."""
     namespace_selector: Selector | None = None
     weight: int = 0
-    """1 to 100 for a preference; 0: required."""
+    """1 to 100 for a preference; 0 if required."""
 
 
 class HostPort(Value):
@@ -82,7 +82,7 @@ class HostPort(Value):
 
 
 class PodFact(Value):
-    """A pod, with its requests already computed (init containers, overhead, one of `pods`)."""
+    """A pod with its effective requests: with init containers, overhead and one of the resource `pods`."""
 
     uid: str
     namespace: str
@@ -95,44 +95,44 @@ class PodFact(Value):
     phase: str = "Pending"
     deleting: bool = False
     deletion_deadline: datetime | None = None
-    """When its own grace period ends, once it is being deleted."""
+    """The deletionTimestamp: when the grace period of its deletion ends."""
     unschedulable: bool = False
     """kube-scheduler set PodScheduled=False with reason Unschedulable."""
     untried: bool = False
-    """kube-scheduler has not tried the pod yet, and nothing prevents it."""
+    """kube-scheduler has not tried the pod yet, and the pod has no scheduling gate."""
     owner_kind: str = ""
     owner_uid: str = ""
     daemonset: bool = False
     mirror: bool = False
-    """A static pod, owned by its node."""
+    """The mirror pod of a static pod, owned by its Node."""
     priority: int = 0
     priority_class: str = ""
     node_selector: dict[str, str] = {}
     required_terms: tuple[tuple[Expression, ...], ...] = ()
-    """Required node affinity: terms are alternatives, expressions in a term all hold."""
+    """Required node affinity: one term must match, with all its expressions."""
     preferred_terms: tuple[PreferredTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     do_not_disrupt: str = ""
-    """The raw value of the karpenter.sh/do-not-disrupt annotation."""
+    """The value of the annotation karpenter.sh/do-not-disrupt."""
     started: datetime | None = None
-    """status.startTime: a do-not-disrupt that is a duration counts from here."""
+    """status.startTime, from which a duration in do-not-disrupt counts."""
     bound: datetime | None = None
-    """When the pod was bound: the transition time of its condition PodScheduled=True."""
+    """When the pod was bound: lastTransitionTime of its condition PodScheduled=True."""
     ready: bool | None = None
     deletion_cost: int = 0
     unplannable: str = ""
-    """The field that Tenure cannot plan for, with its value and the reason; empty for a pod that it understands."""
+    """The field that Tenure cannot plan for, with its value and the reason; empty if Tenure can plan for the pod."""
     labels: dict[str, str] = {}
     spreads: tuple[SpreadConstraint, ...] = ()
     affinity: tuple[AffinityTerm, ...] = ()
     anti_affinity: tuple[AffinityTerm, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     volumes: tuple[str, ...] = ()
-    """Names of PersistentVolumeClaims in its namespace, those of ephemeral volumes included."""
+    """Names of PersistentVolumeClaims in its namespace, including those of ephemeral volumes."""
 
     @property
     def has_pod_dependent_constraints(self) -> bool:
-        """Which other pods a node has decides whether it may go there."""
+        """Whether the pod may run on a node depends on the other pods there."""
         topology_terms = (*self.affinity, *self.anti_affinity)
         return (
             bool(self.host_ports)
@@ -146,7 +146,7 @@ class PodFact(Value):
 
     @property
     def is_alive(self) -> bool:
-        """Neither finished nor followed by another: a StatefulSet makes the next one only when this is gone."""
+        """Neither finished nor already replaced. A StatefulSet creates the next pod only when this one is deleted."""
         return not self.is_finished and (not self.deleting or self.owner_kind == "StatefulSet")
 
 
@@ -173,7 +173,7 @@ class NodeFact(Value):
     capacity: dict[str, int] = {}
     allocatable: dict[str, int] = {}
     missing: dict[str, datetime] = {}
-    """When each resource that the node has, or had, was first seen as not allocatable."""
+    """By resource that the node has or had: when it was first seen as not allocatable."""
     ready: bool = False
     ready_changed: datetime | None = None
     conditions: tuple[NodeCondition, ...] = ()
@@ -184,7 +184,7 @@ class NodeFact(Value):
 
     @property
     def being_disrupted(self) -> bool:
-        """A taint keeps pods off the node because it is being removed."""
+        """The Node has Karpenter's taint `disrupted`."""
         return any(one.key == DISRUPTED_TAINT_KEY for one in self.taints)
 
 
@@ -214,20 +214,20 @@ class NodeClaimFact(Value):
     initialized_at: datetime | None = None
     instance_terminating: bool = False
     consistent: str = ""
-    """Status of the condition ConsistentStateFound; empty before it was first looked at."""
+    """Status of the condition ConsistentStateFound; empty before the first check."""
     drifted: str = ""
     """The reason of the condition Drifted, while it is True."""
     drifted_message: str = ""
     drifted_at: datetime | None = None
     last_pod_event: datetime | None = None
-    """When a pod came to the node or left it last; None where none did since it was initialized."""
+    """When a pod was last bound to the node or left it; None if none has since initialization."""
     termination_grace_period: str = ""
-    """Empty: a drain waits for ever."""
+    """Empty: a drain has no time limit."""
     overdue: str = ""
     disruption: str = ""
     """The reason of the condition DisruptionReason, while it is True."""
     disrupted_by: str = ""
-    """The workflow of the command whose candidate it is; empty where it goes for itself."""
+    """The workflow of the command whose candidate it is; empty if it is disrupted without a command."""
     drain_waits: bool = False
     deleting: bool = False
     deletion: datetime | None = None
@@ -254,9 +254,9 @@ class NodePoolFact(Value):
     expire_after: str = "720h"
     termination_grace_period: str = ""
     consolidate_after: str = ""
-    """How long a node rests after a pod came or left, or `Never`; empty while it is not known: nothing is done then."""
+    """Time without a pod event before a node may be consolidated, or `Never`. Empty if unknown: no consolidation."""
     consolidation_policy: str = ""
-    """`WhenEmpty`, `WhenEmptyOrUnderutilized` or `Balanced`; empty while it is not known."""
+    """`WhenEmpty`, `WhenEmptyOrUnderutilized` or `Balanced`; empty if unknown."""
     limits: dict[str, int] = {}
     hash: str = ""
     hash_version: str = ""
@@ -277,9 +277,9 @@ class PodDisruptionBudgetFact(Value):
     """None selects nothing."""
     disruptions_allowed: int = 0
     always_allow_unhealthy: bool = False
-    """unhealthyPodEvictionPolicy AlwaysAllow: a pod that is not Ready may go in any case."""
+    """unhealthyPodEvictionPolicy AlwaysAllow: a pod that is not Ready may be evicted regardless of the budget."""
     never: bool = False
-    """maxUnavailable 0 or 0%, or minAvailable 100%: it will not allow any eviction, however long one waits."""
+    """maxUnavailable is 0 or 0%, or minAvailable is 100%: the budget never allows an eviction."""
 
     @property
     def key(self) -> str:
@@ -287,7 +287,7 @@ class PodDisruptionBudgetFact(Value):
 
 
 Term = tuple[Expression, ...]
-"""Expressions that all hold; several terms are alternatives."""
+"""Requirements that must all hold; several terms are alternatives."""
 
 
 class VolumeClaimFact(Value):
@@ -307,9 +307,9 @@ class VolumeClaimFact(Value):
 class VolumeFact(Value):
     name: str
     driver: str = ""
-    """CSI driver, translated for an in-tree volume; empty for a volume that no driver attaches."""
+    """CSI driver, also of a migrated in-tree volume; empty for a volume that no driver attaches."""
     terms: tuple[Term, ...] | None = None
-    """Its required node affinity; None: any node."""
+    """Required node affinity; None: any node."""
     local: bool = False
     deleting: bool = False
     unknown_field: str = ""
@@ -319,9 +319,9 @@ class VolumeFact(Value):
 class StorageClassFact(Value):
     name: str
     driver: str
-    """Its provisioner, one of an in-tree volume translated to CSI's."""
+    """Its provisioner; an in-tree provisioner is translated to its CSI driver."""
     waits: bool = False
-    """WaitForFirstConsumer; else Immediate."""
+    """True: WaitForFirstConsumer. False: Immediate."""
     topologies: tuple[Term, ...] = ()
     """allowedTopologies; empty: any node."""
     default: bool = False
@@ -330,11 +330,11 @@ class StorageClassFact(Value):
 
 
 class CSINodeFact(Value):
-    """CSI drivers of the Node of the same name, as its CSINode lists them."""
+    """The CSI drivers of the Node with the same name."""
 
     name: str
     limits: dict[str, int] = {}
-    """By driver how many volumes it can have attached; a driver that says nothing is unlimited."""
+    """Maximum number of attached volumes by driver. A driver without an entry is unlimited."""
 
 
 StorageFact = VolumeClaimFact | VolumeFact | StorageClassFact | CSINodeFact

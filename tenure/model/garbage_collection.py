@@ -1,6 +1,6 @@
-"""Garbage collection: input and result of its tasks, and the objects they read.
+"""Garbage collection: input and result of its tasks, and the objects that they read.
 
-The marks of an object hold only the fields a task decides on, so an otherwise invalid object is still collected.
+The objects have only the fields that a task needs, so an otherwise invalid object is still collected.
 """
 
 from datetime import datetime
@@ -21,7 +21,7 @@ class GarbageCollectionRequest(Message):
 
 
 class GarbageCollectionResult(Message):
-    """Result of one run of a task. A failure is reported here and never ends a run in another way."""
+    """Result of one run of a task. A failure is reported here; it never fails the workflow."""
 
     task: str = ""
     checked: int = 0
@@ -29,7 +29,7 @@ class GarbageCollectionResult(Message):
     failed: int = 0
     notes: tuple[str, ...] = ()
     suspects: tuple[str, ...] = ()
-    """UIDs of objects that look orphaned but may be in use: deleted if the next run finds them unchanged."""
+    """UIDs of objects that look orphaned but may be in use. The next run deletes them if they have not changed."""
     fault: str = ""
     run: RunRef | None = None
 
@@ -39,16 +39,16 @@ class GarbageCollectionResult(Message):
 
 
 class InventoryLease(Value):
-    """A Lease of kube-node-lease: the heartbeat of the Node of that name."""
+    """A Lease in kube-node-lease: the heartbeat of the Node with the same name."""
 
     name: str
     uid: str
     version: str = ""
-    """resourceVersion: a Lease that was renewed since is not the one that was judged."""
+    """resourceVersion, so that a Lease renewed since the decision is not deleted."""
     owners: tuple[str, ...] = ()
     deleting: bool = False
     alive_until: datetime
-    """When its holder would have had to renew it."""
+    """When the holder must have renewed it."""
 
 
 class InventoryNode(Value):
@@ -81,7 +81,7 @@ class InventoryNodeClaim(Value):
 
     @property
     def instance_id(self) -> str:
-        """By its id alone, however the rest of the provider id is written."""
+        """The last part of the provider ID, whatever form the rest has."""
         return self.provider_id.rpartition("/")[2]
 
 
@@ -92,7 +92,7 @@ class InventoryLaunchTemplate(Value):
     pool: str = ""
     node_class: str = ""
     used_lately: bool = False
-    """By a launch of this very process: a hint, since other processes launch too."""
+    """By a launch of this process. Only a hint, since other processes launch too."""
 
 
 class InventoryInstanceProfile(Value):

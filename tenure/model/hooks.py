@@ -9,14 +9,14 @@ from tenure.model.nodeclaim.requests import NodeClaimRef
 
 HookPoint = Literal["beforeDrain", "afterDrain", "beforeTerminate"]
 Outcome = Literal["succeeded", "failed", "timed out", "skipped"]
-"""`skipped`: there is nothing left that it could be about."""
+"""`skipped`: the instance was already terminated."""
 NAMESPACE: Final = "tenure-hooks"
 """Default namespace of hook Jobs."""
 HOOK: Final = "tenure.sh/hook"
 HOOK_POINT: Final = "tenure.sh/hook-point"
 HOOK_NODE: Final = "tenure.sh/node"
 HOOK_NODECLAIM: Final = "tenure.sh/nodeclaim"
-"""Labels of the Jobs that hooks make, and of their pods."""
+"""Labels of hook Jobs and their pods."""
 HOOK_KEY: Final = "tenure.sh/hook-key"
 """Annotation of a hook Job: the run of the hook that created it."""
 
@@ -25,10 +25,10 @@ class HookRun(Message):
     point: HookPoint
     name: str
     number: int = 1
-    """Run number. It rises with each rerun: after a retried failure, and in another drain."""
+    """Run number. It increases when a failed hook is retried, and in another drain."""
     since: datetime
     outcome: Outcome | None = None
-    """None: it runs."""
+    """None while it runs."""
     attempts: int = 0
     """Number of calls, or 1 for a Job; known if the webhook was called again."""
     why: str = ""
@@ -42,7 +42,7 @@ class Hooks(Message):
     passed: tuple[HookPoint, ...] = ()
     runs: tuple[HookRun, ...] = ()
     grace_ends: datetime | None = None
-    """The end of the termination grace period, once a hook has found one."""
+    """The end of the termination grace period, if a hook has found one."""
 
 
 class AwsEvent(Message):
@@ -69,14 +69,14 @@ class HookRequest(Message):
     subject: HookSubject
     hook: Hook
     key: str
-    """The same for the same run, however often it is tried, by whomever."""
+    """Idempotency key: the same for all attempts of a run, by any worker."""
     job: str = ""
     policy: str = ""
-    """The LifecyclePolicy that has the hook."""
+    """The LifecyclePolicy that defines the hook."""
     field: str = ""
-    """Where it stands there, such as `spec.hooks.beforeDrain[0]`."""
+    """The hook's field in the policy, such as `spec.hooks.beforeDrain[0]`."""
     seconds: float
-    """That it still has, of its own time-out and of AWS's time."""
+    """Remaining time: the smaller of its own timeout and the time until AWS acts."""
     since: datetime | None = None
     attempts: int = 0
     defers_deletion: bool = False
@@ -106,11 +106,11 @@ class DesiredJob(Value):
     template: dict[str, object]
     retries: int
     seconds: int
-    """After which Kubernetes ends it."""
+    """activeDeadlineSeconds: after this time, Kubernetes terminates the Job."""
 
 
 class JobFact(Value):
     key: str
-    """Empty for one that no hook made."""
+    """Empty for a Job that no hook created."""
     outcome: Literal["succeeded", "failed", "timed out"] | None = None
     why: str = ""

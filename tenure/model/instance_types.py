@@ -1,7 +1,7 @@
-"""Instance types, their offerings, and the shards of offerings that the launch groups of a storm ask from.
+"""Instance types, their offerings, and the shards of offerings for launches after an interruption burst.
 
-Shards have no capacity pool (a type in a zone, as spot) in common, so that one more interruption cannot take all that
-was bought. Each has types enough for EC2 to choose from.
+Shards have no spot capacity pool (a type in a zone) in common, so another interruption cannot take all replacements.
+Each shard has enough types for EC2 to choose from.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,9 +25,9 @@ from tenure.apis.resources import Resources
 from tenure.model.base import Value
 
 Market = Literal["", "default", "capacity-block", "interruptible"]
-"""The kind of reservation that reserved capacity comes from; empty where it is not reserved."""
+"""The kind of reservation of reserved capacity; empty if it is not reserved."""
 
-# What an offering decides rather than its instance type: a requirement has to hold for one offering as a whole.
+# Labels that depend on the offering, not the instance type. One offering must satisfy all requirements on them.
 OFFERING_KEYS: Final = (ZONE, ZONE_ID, CAPACITY_TYPE, *RESERVATION_LABELS, PLACEMENT_GROUP_PARTITION)
 
 
@@ -39,7 +39,7 @@ class Offering(Value):
     price: float
     """US dollars an hour."""
     available: bool = True
-    """False keeps the price known while nothing can be launched here."""
+    """False: nothing can be launched, but the price stays known."""
     reservation_id: str = ""
     reservation_type: Literal["", "default", "capacity-block"] = ""
     interruptible: bool = False
@@ -47,7 +47,7 @@ class Offering(Value):
     overlaid: bool = False
 
     def label(self, key: str) -> str:
-        """The value of one of OFFERING_KEYS on its nodes; empty where they do not have it."""
+        """The value of one of OFFERING_KEYS on its nodes; empty if they do not have the label."""
         if key in RESERVATION_LABELS:
             return self.reserved_labels[key]
         return {
@@ -59,17 +59,17 @@ class Offering(Value):
 
     @property
     def market(self) -> Market:
-        """Of its reservation; empty where it is not reserved."""
+        """Of its reservation; empty if it is not reserved."""
         return "interruptible" if self.interruptible else self.reservation_type
 
     @property
     def reserved_labels(self) -> dict[str, str]:
-        """Of a node in its reservation; all empty where it is not reserved, and the node has none of them."""
+        """Labels of a node in its reservation. Without one, all values are empty and the node has no such label."""
         return reservation_labels(self.reservation_id, self.market)
 
 
 class InstanceType(Value):
-    """An EC2 instance type as it would run under one EC2NodeClass."""
+    """An EC2 instance type with the configuration of one EC2NodeClass."""
 
     name: str
     labels: dict[str, tuple[str, ...]]
@@ -79,38 +79,38 @@ class InstanceType(Value):
     """kube-reserved, system-reserved and the hard eviction threshold together."""
     offerings: tuple[Offering, ...]
     image_id: str = ""
-    """The one image that strict compatibility maps to this type; empty when none does."""
+    """The image that strict compatibility selects for this type; empty if there is none."""
     overlaid: bool = False
 
     @property
     def placement_group(self) -> str:
-        """Id of the group that its instances are launched into; empty without one."""
+        """ID of the placement group of its instances; empty without one."""
         return next(iter(self.labels.get(PLACEMENT_GROUP_ID, ())), "")
 
     def allocatable(self) -> dict[str, int]:
-        """Capacity less overhead, never below zero."""
+        """Capacity minus overhead, at least zero."""
         return {key: max(0, amount - self.overhead.get(key, 0)) for key, amount in self.capacity.items()}
 
 
 class UnavailableOffering(Value):
-    """An offering that EC2 could not provide; it is not offered again before `until`."""
+    """An offering that EC2 could not provide; it is not requested before `until`."""
 
     instance_type: str
-    """`*` for every type, as when the spot service-linked role is missing."""
+    """`*` for every type, for example when the spot service-linked role is missing."""
     zone: str
     """`*` for every zone."""
     capacity_type: str
-    """`*` for every capacity type, as when a spread placement group is full."""
+    """`*` for every capacity type, for example when a spread placement group is full."""
     until: datetime
     reason: str = ""
     reservation_id: str = ""
     placement_group: str = ""
-    """Only launches into this placement group are refused."""
+    """If set, only launches into this placement group fail."""
     partition: str = ""
     subnet_id: str = ""
-    """Only this subnet is without addresses."""
+    """If set, only this subnet has no free addresses."""
     node_class: str = ""
-    """Only launches of this EC2NodeClass; empty for all."""
+    """If set, only launches of this EC2NodeClass fail."""
 
     def covers(self, instance_type: str, zone: str, capacity_type: str) -> bool:
         return (
@@ -123,11 +123,11 @@ class UnavailableOffering(Value):
 class ReservationHeadroom(Value):
     available: int
     at: datetime
-    """When EC2 was queried: later launches are not counted."""
+    """When EC2 was queried. `available` includes no later launch."""
 
 
 class Catalogue(Value):
-    """Every instance type by EC2NodeClass. Resolved again when a NodeClass or a price changes."""
+    """Instance types by EC2NodeClass, resolved again when an EC2NodeClass or a price changes."""
 
     by_node_class: dict[str, tuple[InstanceType, ...]] = {}
 
@@ -141,33 +141,33 @@ def reservation_labels(reservation_id: str, market: Market) -> dict[str, str]:
 
 
 def drop_zero_amounts(resources: Resources) -> dict[str, int]:
-    """A plain copy without zero entries, as `status.capacity` shows it."""
+    """A copy without zero entries, as in `status.capacity`."""
     return {key: amount for key, amount in resources.items() if amount}
 
 
 MIN_TYPES_PER_SHARD: Final = 5
-"""Karpenter warns of spot requests with fewer (reference 2.4)."""
+"""Karpenter warns about spot requests with fewer types (reference 2.4)."""
 MIN_SHARDS: Final = 3
-"""Slices: no interruption of a pool takes more than about a third. More cost more, as measured in
+"""The interruption of a capacity pool takes at most about a third of the nodes. More shards cost more, as measured in
 docs/decisions/interruption-spreading.md."""
 _ANY: Final = "*"
 _EXCLUSION_DURATION: Final = timedelta(hours=1)
 
 
 class OfferingShard(Value):
-    """Of one zone, every so-many-th instance type by price."""
+    """One zone, and every `parts`-th instance type by price, starting with number `part`."""
 
     zone: str
     part: int = 0
     parts: int = 1
 
     def format(self) -> str:
-        """As an annotation has it."""
+        """The annotation's value, such as `us-west-2a/0/3`."""
         return f"{self.zone}/{self.part}/{self.parts}"
 
     @classmethod
     def read(cls, text: str) -> "OfferingShard | None":
-        """None for text in another form."""
+        """Parse the result of `format`; None for any other text."""
         zone, *numbers = text.split("/")
         if not zone or len(numbers) != 2 or not all(one.isdecimal() for one in numbers):
             return None
@@ -180,7 +180,7 @@ class OfferingShard(Value):
     def list_excluded_offerings(
         self, by_price: Sequence[str], zones: Iterable[str], now: datetime
     ) -> tuple[UnavailableOffering, ...]:
-        """The offerings to treat as unavailable; offerings other than spot do not change."""
+        """The spot offerings outside this shard, to be treated as unavailable."""
         mine = set(self.select_types(by_price))
         others = [(_ANY, zone) for zone in zones if zone != self.zone]
         others += [(name, _ANY) for name in by_price if name not in mine]
@@ -193,7 +193,9 @@ class OfferingShard(Value):
 
 
 def list_offering_shards(by_price: Sequence[str], zones: Sequence[str]) -> tuple[OfferingShard, ...]:
-    """A zone each; where there are fewer zones than slices are wanted, zones are divided by types. `by_price`: instance
-    types, the cheapest first."""
+    """One shard per zone; with fewer than MIN_SHARDS zones, each zone is divided by instance types.
+
+    `by_price`: instance types, cheapest first.
+    """
     parts = max(1, min(ceil(MIN_SHARDS / max(1, len(zones))), len(by_price) // MIN_TYPES_PER_SHARD))
     return tuple(OfferingShard(zone=zone, part=part, parts=parts) for part in range(parts) for zone in zones)

@@ -1,4 +1,4 @@
-"""The guard around each object: an error of one object is recorded, and every other object is still handled."""
+"""Guards that record the error of one object, so that all other objects are still handled."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ MAX_REPORTED: Final = 50
 INVALID_ANNOTATION: Final = "InvalidAnnotation"
 """The code of `tenure.kube.facts.pods.AnnotationError`, whose message states the effect."""
 PLANNER_STEPS: Final = "plan"
-"""The prefix of the steps of the planner's process."""
+"""Prefix of the steps of the planner process."""
 _MAX_MESSAGE: Final = 300
 
 
@@ -45,7 +45,7 @@ def object_key(raw: Mapping[str, Any], kind: str) -> ObjectKey:
 
 
 def describe_error(error: Exception) -> tuple[str, str]:
-    """A short code, and a sentence that names field, value and problem where the error knows them."""
+    """A short code, and a message with field, value and problem if the error has them."""
     match error:
         case ValidationError():
             field, problem, value = first_validation_error(error)
@@ -71,7 +71,7 @@ def no_guard(_: object, __: str) -> AbstractContextManager[None]:
 
 
 class InvalidObjects:
-    """Invalid objects by key. One guard handles one object; a later success of the same object clears its entry."""
+    """Invalid objects by key. A guard handles one object; a later success for the same object clears its entry."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         self._on_change = on_change
@@ -83,7 +83,7 @@ class InvalidObjects:
         return _ObjectGuard(self, key)
 
     def end_guard(self, key: ObjectKey, before: InvalidObject | None, error: Exception | None) -> None:
-        """`before`: the entry when the body began, which a success clears unless the body recorded another."""
+        """`before`: the entry at the start of the body. A success clears it unless the body has recorded another."""
         if error is not None:
             self.record(key, error)
         elif before is not None and self._found.get(key) is before:
@@ -95,7 +95,7 @@ class InvalidObjects:
         return self._found.get(key)
 
     def guard_change(self, raw: Mapping[str, Any], kind: str, *, is_deleted: bool) -> AbstractContextManager[None]:
-        """For a watch event of an object. A deleted object is no longer invalid."""
+        """`guard` for a watch event. The entries of a deleted object are dropped."""
         key = object_key(raw, kind)
         if is_deleted:
             self.forget_object(kind, key.uid, key.name)
@@ -111,7 +111,7 @@ class InvalidObjects:
             self._set_changed()
 
     def replace_steps(self, prefix: str, found: Mapping[ObjectKey, InvalidObject]) -> None:
-        """Replace all entries of the steps with this prefix by those that another process found."""
+        """Replace all entries of the steps with this prefix by the entries of another process."""
         others = {key: one for key, one in self._found.items() if not key.step.startswith(prefix)}
         before, self._found = self._found, others | dict(found)
         if self._found != before:
@@ -127,7 +127,7 @@ class InvalidObjects:
         return changed
 
     def record(self, key: ObjectKey, error: Exception) -> str:
-        """For use inside a guard whose body continues after an error. Returns the message."""
+        """For the body of a guard that continues after an error. Returns the message."""
         reason, message = describe_error(error)
         self._found[key] = InvalidObject(kind=key.kind, name=key.name, reason=reason, message=message)
         return message
@@ -136,7 +136,7 @@ class InvalidObjects:
         return dict(self._found)
 
     def report(self) -> InvalidObjectReport:
-        """In order of kind and name."""
+        """Sorted by kind and name."""
         found = sorted(self._found.values(), key=lambda one: (one.kind, one.name))
         return InvalidObjectReport(objects=tuple(found[:MAX_REPORTED]), omitted=max(0, len(found) - MAX_REPORTED))
 
@@ -146,7 +146,7 @@ class InvalidObjects:
 
 
 class _ObjectGuard(AbstractContextManager[None]):
-    """A class, since plans enter thousands of guards: it takes half the time of a generator."""
+    """Not a generator-based context manager, which takes twice the time. Plans enter thousands of guards."""
 
     __slots__ = ("_before", "_invalid_objects", "_key")
 

@@ -1,8 +1,8 @@
-"""Launching: the frozen request, the launch group that shares one token, EC2's answer, and rejections.
+"""Launches: the frozen request, the launch group that shares one client token, EC2's result, and rejections.
 
-A token is a hash of the members' UIDs, the request and the attempt, all recorded in workflow history. A repeated
-activity therefore repeats the call and gets the same instances. Overrides are serialized as tables, since 60 types in
-three zones repeat the same few templates, subnets and prices.
+A token is a hash of the members' UIDs, the request and the attempt, all recorded in workflow history. A retried
+activity therefore repeats the same call and gets the same instances. Overrides are serialized as tables, since 60 types
+in three zones repeat the same few templates, subnets and prices.
 """
 
 import hashlib
@@ -32,9 +32,9 @@ class LaunchOverride(Message):
 
 
 def _serialize_overrides(overrides: Sequence[LaunchOverride]) -> dict[str, Any]:
-    """`types` has one line per type: name, index of its template, indices of its subnets, prices there.
+    """`types` has one row per type: its name, the index of its template, the indexes of its subnets, and its prices.
 
-    A single price applies to all subnets of the line.
+    A single price applies to all subnets of the row.
     """
     templates = list(dict.fromkeys(map(_template_key, overrides)))
     subnets = list(dict.fromkeys(map(_subnet_key, overrides)))
@@ -48,7 +48,7 @@ def _serialize_overrides(overrides: Sequence[LaunchOverride]) -> dict[str, Any]:
 
 
 def _parse_overrides(written: Any) -> Any:
-    """Parse the form of `_serialize_overrides`; pass any other value through."""
+    """Parse the result of `_serialize_overrides`; return any other value unchanged."""
     if not isinstance(written, dict):
         return written
     return tuple(
@@ -89,7 +89,7 @@ class LaunchGroupMember(Message):
 
 
 class LaunchRequest(Message):
-    """The complete, frozen CreateFleet input: a repeated attempt sends the same request."""
+    """The complete, frozen CreateFleet input. A retry sends the same request."""
 
     node_class: str
     capacity_type: str
@@ -107,7 +107,7 @@ class LaunchRequest(Message):
 
 
 class LaunchGroup(Message):
-    """NodeClaims that launch together, with one request, one attempt and so one token."""
+    """NodeClaims that launch together: one request, one attempt, and therefore one client token."""
 
     group_id: str
     attempt: int = 1
@@ -116,10 +116,10 @@ class LaunchGroup(Message):
     request: LaunchRequest
     failures: int = 0
     discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY
-    """Set for the call only; not part of the token."""
+    """Set only for the call; not part of the token."""
 
     def client_token(self) -> str:
-        """At most 64 ASCII characters, as EC2 demands. A field that a newer version adds does not change it."""
+        """At most 64 ASCII characters, EC2's limit. A new field with its default value does not change the token."""
         uids = ",".join(sorted(member.uid for member in self.members))
         request = self.request.model_dump(mode="json", exclude_defaults=True)
         text = f"{uids}\n{json.dumps(request, sort_keys=True)}\n{self.attempt}"
@@ -139,7 +139,7 @@ class LaunchedInstance(Message):
 
 
 DELETED: Final = "NodeClaimDeleted"
-"""Why a NodeClaim that was deleted before its launch gets no instance."""
+"""Rejection reason of a NodeClaim that was deleted before its launch."""
 
 
 class LaunchRejection(Message):
@@ -150,7 +150,7 @@ class LaunchRejection(Message):
     """`InsufficientCapacity`, `NodeClassNotReady`, or a CreateError reason such as `LaunchFailed`."""
     message: str = ""
     final: bool = True
-    """False: worth trying again under a new attempt before the launch deadline."""
+    """False: a new attempt may succeed before the launch deadline."""
 
 
 LaunchResult = Annotated[LaunchedInstance | LaunchRejection, Field(discriminator="kind")]
@@ -165,7 +165,7 @@ LaunchPreparation = Annotated[PreparedLaunchRequest | LaunchRejection, Field(dis
 
 
 class FleetInstance(Message):
-    """One instance of CreateFleet's answer, read back from the override that EC2 chose."""
+    """An instance in CreateFleet's response, with the fields of the override that EC2 chose."""
 
     instance_id: str
     instance_type: str
@@ -178,7 +178,7 @@ class FleetInstance(Message):
     placement_group: str = ""
     partition: str = ""
     instance_profile: str = ""
-    """The instance profile at launch, whatever the class has now."""
+    """The instance profile at launch; the EC2NodeClass may have another one now."""
     node_class_stamp: str = ""
 
 
@@ -193,9 +193,9 @@ class FleetError(Message):
     placement_group: str = ""
     partition: str = ""
     insufficient: bool = False
-    """True when nothing but capacity is missing (reference 2.6)."""
+    """True if the only cause is missing capacity (reference 2.6)."""
     scope: Literal["offering", "capacity type", "subnet", "placement group"] = "offering"
-    """The scope of a rejection: one type in one zone, or more."""
+    """The scope of the error: one type in one zone, or more."""
     reason: str = ""
     """The reason of `Launched=Unknown`, such as `AMINotFound` or `LaunchFailed`."""
     remedy: str = ""
@@ -207,19 +207,19 @@ class FleetResult(Message):
 
 
 class GroupOutcome(Message):
-    """Small result of a launch group: each member receives its instance by signal, not here."""
+    """Result of a launch group, in short form: each member gets its instance by signal."""
 
     group_id: str
     results: dict[str, LaunchResult] = {}
     rejected: tuple[LaunchGroupMember, ...] = ()
-    """Those that got no instance and are still there, in the recorded order."""
+    """Members without an instance whose NodeClaim still exists, in the recorded order."""
     rejection: LaunchRejection | None = None
     unavailable: tuple[UnavailableOffering, ...] = ()
     fleet_calls: int = 1
 
 
 UNAVAILABLE_FOR = timedelta(minutes=3)
-"""Each new rejection restarts it (reference 2.3), as does each interruption (5.3)."""
+"""Each new rejection restarts it (reference 2.3); so does each interruption (5.3)."""
 INTERRUPTED = "Interrupted"
 _ANY = "*"
 
@@ -227,8 +227,10 @@ _ANY = "*"
 def list_unavailable_offerings(
     errors: Iterable[FleetError], node_class: str, now: datetime
 ) -> tuple[UnavailableOffering, ...]:
-    """One for each thing that was refused, in a fixed order. Only of errors that say that nothing but capacity is
-    missing; one that names nothing teaches nothing."""
+    """The unavailable offerings of insufficient capacity errors, without duplicates, in a fixed order.
+
+    An error that does not name its offering is ignored.
+    """
     found = {
         _offering_key(offering): offering
         for error in errors
@@ -238,10 +240,10 @@ def list_unavailable_offerings(
 
 
 def interrupted_offering(labels: Mapping[str, str], at: datetime) -> UnavailableOffering | None:
-    """The capacity pool that an interruption of a node with these labels reports as short (reference 5.3): spot of its
-    type in its zone, or its reservation.
+    """The capacity pool of an interrupted node with these labels (reference 5.3): its type and zone as spot, or its
+    reservation.
 
-    None if the labels do not say, or it is neither.
+    None if labels are missing, or the node is neither spot nor reserved.
     """
     instance_type, zone = labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, "")
     kind, reservation = labels.get(CAPACITY_TYPE, ""), labels.get(CAPACITY_RESERVATION_ID, "")
@@ -260,7 +262,7 @@ def interrupted_offering(labels: Mapping[str, str], at: datetime) -> Unavailable
 def latest_unavailable_offerings(
     unavailable_offerings: Iterable[UnavailableOffering], now: datetime
 ) -> tuple[UnavailableOffering, ...]:
-    """One for each thing, however often it was refused; those that are over are left out."""
+    """The latest entry for each offering, without expired entries."""
     found: dict[tuple[str, ...], UnavailableOffering] = {}
     for offering in unavailable_offerings:
         known = found.get(_offering_key(offering))
@@ -294,7 +296,7 @@ def _to_unavailable_offering(error: FleetError, node_class: str, now: datetime) 
 
 
 def _offering_fields(error: FleetError) -> dict[str, str]:
-    """Where a placement group, its partition or a reservation was asked for, it alone is known to be full."""
+    """An error of a request with a placement group, a partition or a reservation applies to that EC2NodeClass only."""
     restrictions = {
         "reservation_id": error.reservation_id,
         "placement_group": error.placement_group,

@@ -1,7 +1,7 @@
-"""A node's health as repair counts it, and the intervals in which it was NotReady.
+"""The unhealthy conditions of a node that repair counts, and the intervals in which the node was NotReady.
 
-The workflow writes the intervals to an annotation of the NodeClaim, where planning reads them, so that they outlive
-the watch, the worker and Temporal's store.
+The workflow writes the intervals to an annotation of the NodeClaim, where planning reads them. They therefore survive
+the loss of the watch, the worker and Temporal's database.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ class ConditionInterval(Message):
 
 class Health(Message):
     intervals: tuple[ConditionInterval, ...] = ()
-    """Oldest first. Past intervals are kept only if rules count them, and only for as long."""
+    """Oldest first. Ended intervals are kept only while a rule counts them."""
     steps_taken: int = 0
     condition: str = ""
     step_at: datetime | None = None
@@ -40,48 +40,48 @@ class Health(Message):
 
 
 class RepairRequest(Message):
-    """A request to take one step. `conditions` are type and status of all that counts as unhealthy."""
+    """One step of a repair. `conditions`: type and status of every condition that counts as unhealthy."""
 
     name: str
     uid: str
     pool: str = ""
-    """Empty: a standalone NodeClaim, for which the whole cluster is counted."""
+    """Empty: a standalone NodeClaim, for which `max_unhealthy` counts the whole cluster."""
     node_name: str
     provider_id: str
     step: RepairStep
     step_index: int = 0
-    """The how manieth step of the ladder it is, from 0."""
+    """Index of the step in the repair rule's steps."""
     condition: str
     conditions: tuple[tuple[str, str], ...]
     max_unhealthy: str
     after_reboot: bool = False
-    """A reboot did not help: a Node that is not Ready is not well, whatever counts otherwise."""
+    """A reboot did not help: a NotReady Node then counts as unhealthy regardless of `conditions`."""
     graceful_for: timedelta | None = None
-    """How long pods are evicted while the node answers; None: they are deleted at once."""
+    """How long pods are evicted while the kubelet responds; None: they are deleted immediately."""
 
 
 class RepairResult(Message):
-    """`held`: the breaker is open. `not now`: the Node is well. `gone`: there is no such NodeClaim or instance."""
+    """`held`: too many nodes are unhealthy. `not now`: the Node is healthy. `gone`: no such NodeClaim or instance."""
 
     outcome: Literal["done", "held", "not now", "gone"]
     why: str = ""
 
 
 MAX_INTERVALS: Final = 40
-"""Intervals kept, the latest first. More would fill the annotation without use."""
+"""The latest intervals are kept. More would only fill the annotation."""
 RETENTION: Final = timedelta(days=1)
 _FORM: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class NotReadyInterval(Value):
-    """One stretch; `until` is None while it lasts."""
+    """`until` is None while the Node is NotReady."""
 
     since: datetime
     until: datetime | None = None
 
 
 def begin_interval(record: Sequence[NotReadyInterval], since: datetime) -> tuple[NotReadyInterval, ...]:
-    """The record with an interval that starts then; unchanged if one is open."""
+    """The record with a new interval from `since`; unchanged if the last interval is open."""
     if record and record[-1].until is None:
         return tuple(record)
     last = record[-1].until if record else None
@@ -89,7 +89,7 @@ def begin_interval(record: Sequence[NotReadyInterval], since: datetime) -> tuple
 
 
 def end_interval(record: Sequence[NotReadyInterval], until: datetime) -> tuple[NotReadyInterval, ...]:
-    """The record with its last interval closed; intervals over a day old are dropped."""
+    """The record with its last interval closed, without intervals that ended more than RETENTION ago."""
     if record and record[-1].until is None:
         record = (*record[:-1], NotReadyInterval(since=record[-1].since, until=max(until, record[-1].since)))
     return tuple(one for one in record if one.until is None or until - one.until < RETENTION)
@@ -102,7 +102,7 @@ def ongoing_since(record: Sequence[NotReadyInterval]) -> datetime | None:
 def merge_intervals(
     known: Iterable[NotReadyInterval], reported: Sequence[NotReadyInterval]
 ) -> tuple[NotReadyInterval, ...]:
-    """The reported intervals merged with the recorded ones: a rebuilt workflow does not know the start."""
+    """The reported intervals, and the recorded ones that started earlier: a rebuilt workflow does not know those."""
     first = min((one.since for one in reported), default=None)
     older = [one for one in known if first is None or one.since < first]
     closed = [one if one.until else NotReadyInterval(since=one.since, until=first) for one in older] if first else older
@@ -110,14 +110,14 @@ def merge_intervals(
 
 
 def format_intervals(record: Iterable[NotReadyInterval]) -> str:
-    """As the annotation has it: `since/until`, separated by spaces, in whole seconds; no `until` while it lasts."""
+    """The annotation's value: `since/until` in whole seconds, separated by spaces; `since/` for an open interval."""
     return " ".join(
         f"{_format_timestamp(one.since)}/{_format_timestamp(one.until) if one.until else ''}" for one in record
     )
 
 
 def parse_intervals(text: str) -> tuple[NotReadyInterval, ...]:
-    """Parse the form of `format_intervals`. Any other text yields no interval."""
+    """Parse the result of `format_intervals`. Any other text yields no interval."""
     found = (_parse_interval(one) for one in text.split())
     return tuple(one for one in found if one is not None)
 

@@ -1,6 +1,6 @@
-"""Messages and states of voluntary disruption: the Cluster workflow, the command workflows, the planner host.
+"""Messages and states of voluntary disruption: of the Cluster workflow, command workflows and planner host.
 
-The host keeps each command whole (`tenure/model/disruption/decision.py`).
+Only the planner host has the complete commands (`tenure/model/disruption/decision.py`).
 """
 
 from datetime import datetime, timedelta
@@ -15,12 +15,12 @@ from tenure.model.signals import Pause, PermitResult
 
 class Proposal(Message):
     id: str
-    """Derived from the nodes and the reason: the same proposal has the same id."""
+    """Derived from the nodes and the reason, so the same proposal has the same ID."""
     reason: Method
     kind: CommandKind
     candidates: tuple[CommandCandidate, ...]
     replacements: int = 0
-    """How many NodeClaims are made before the nodes go."""
+    """Number of NodeClaims to create before the candidates are deleted."""
     replacement_pools: tuple[str, ...] = ()
     price_before: float = 0.0
     """US dollars an hour."""
@@ -41,10 +41,10 @@ class ActivePause(Value):
 
 
 class CommandBackoff(Value):
-    """Nodes whose disruption failed, with the time before which they are not retried."""
+    """NodeClaims whose disruption failed; they are not retried before `until`."""
 
     claims: tuple[str, ...] = ()
-    """UIDs of the NodeClaims that were to go; empty: all of the NodePool, when replacements are needed."""
+    """UIDs of the candidates; empty: all NodeClaims of the NodePool that need replacements."""
     pool: str = ""
     times: int = 1
     until: datetime
@@ -62,7 +62,7 @@ class DisruptionDecision(Message):
     proposals: tuple[Proposal, ...] = ()
     first: tuple[str, ...] = ()
     next_pass_at: datetime | None = None
-    """When time alone changes a verdict: an end of consolidateAfter, of a window, of a minimum age."""
+    """When a verdict changes without an event: consolidateAfter, a window or a minimum age ends."""
     eligible: int = 0
     excluded: int = 0
     blocked: str = ""
@@ -72,13 +72,13 @@ class ReplacementRequest(Message):
     proposal: Proposal
     plan_id: str
     workflow_id: str
-    """Of the command: written on its replacements, whose workflows tell it how they fare."""
+    """The command's workflow. Its replacements carry the ID, and their workflows report their status to it."""
     under_way: tuple[InFlightCommand, ...] = ()
 
 
 class ReplacementResult(Message):
     outcome: Literal["made", "stale", "not now"]
-    """`stale`: it would not be decided like this any more. `not now`: the host cannot say."""
+    """`stale`: the decision no longer holds, or replacements are missing. `not now`: none can be created yet."""
     claims: tuple[str, ...] = ()
     why: str = ""
 
@@ -90,7 +90,7 @@ class ReplacementMessage(Message):
 
 
 class ClusterChanged(Message):
-    """Signal to the Cluster workflow: something changed that could matter for voluntary disruption."""
+    """Signal to the Cluster workflow: a change in the cluster may affect voluntary disruption."""
 
     number: int = 0
 
@@ -112,12 +112,12 @@ class CommandFinished(Message):
     ending: Ending
     why: str = ""
     nodes: tuple[str, ...] = ()
-    """UIDs of the NodeClaims that it failed for; empty: of all."""
+    """UIDs of the NodeClaims that caused the failure; empty: all candidates."""
     retain_until: datetime | None = None
 
 
 class CommandCancellation(Message):
-    """Update or signal of an operator to a command: roll back."""
+    """Update or signal from an operator to a command: roll it back."""
 
     by: str
     reason: str
@@ -130,7 +130,7 @@ class CommandLaunched(Message):
 
 
 class CommandState(Message):
-    """Input and state in one: a run starts from it, and a continued run carries it on."""
+    """Input and state of a command workflow; a run that continues as new starts with it."""
 
     cluster: str
     proposal: Proposal

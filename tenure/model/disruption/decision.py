@@ -1,6 +1,6 @@
 """Input and result of a voluntary disruption pass: eligible nodes, ineligibilities, commands.
 
-The command line reads verdicts, so this module must not load the planner's input.
+The command line imports verdicts from here, so this module must not import the planner's input.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from tenure.model.instance_types import ReservationHeadroom, UnavailableOffering
 from tenure.model.plan import PlannedNodeClaim
 
 Method = Literal["Empty", "Drifted", "Underutilized"]
-"""Karpenter's reasons, by which budgets tell disruptions apart."""
+"""Karpenter's disruption reasons, which budgets name."""
 METHODS: Final[tuple[Method, ...]] = ("Empty", "Drifted", "Underutilized")
 CommandKind = Literal["empty", "drift", "multi", "single"]
 Cause = Literal[
@@ -48,7 +48,7 @@ class Ineligibility(Value):
     message: str
     methods: tuple[Method, ...] = METHODS
     until: datetime | None = None
-    """When it ends by itself; None: only when something changes."""
+    """When it ends without an event; None if only a change ends it."""
 
 
 class NodeVerdict(Value):
@@ -58,14 +58,14 @@ class NodeVerdict(Value):
     capacity_type: str = ""
     zone: str = ""
     price: float = 0.0
-    """US dollars an hour; 0: not known."""
+    """US dollars an hour; 0 if unknown."""
     cost: float = 1.0
-    """Of moving its pods (reference 4.3): 1 for an empty node."""
+    """Disruption cost of its pods (reference 4.3); 1 for an empty node."""
     pods: int = 0
     eligible: tuple[Method, ...] = ()
     excluded: tuple[Ineligibility, ...] = ()
     rejected: tuple[str, ...] = ()
-    """Results of simulations that rejected its removal, as text; empty if none ran or the node is eligible."""
+    """Why simulations rejected its removal; empty if none ran or the node is eligible."""
 
 
 class PastDisruption(Value):
@@ -73,7 +73,7 @@ class PastDisruption(Value):
     reason: Method
     at: datetime
     uid: str = ""
-    """Of its NodeClaim; empty where an earlier version wrote it down."""
+    """Of its NodeClaim; empty in records of an earlier version."""
 
 
 class Move(Value):
@@ -99,7 +99,7 @@ class CommandCandidate(Value):
 
 
 class Rejection(Value):
-    """Nodes that were looked at together and cannot go, or not so cheaply."""
+    """Nodes whose removal together was simulated and rejected: impossible, or without enough saving."""
 
     nodes: tuple[str, ...]
     message: str
@@ -117,14 +117,14 @@ class Command(Value):
     price_after: float = 0.0
     """Expected price of the replacements: the cheapest offering of each."""
     price_at_most: float = 0.0
-    """Highest price of the replacements: the most expensive offering each may be launched as."""
+    """Highest price of the replacements: the most expensive offering that each may launch."""
     rejected: tuple[Rejection, ...] = ()
-    """The other options tried with these nodes."""
+    """Other options with these nodes that were simulated and rejected."""
     why: str = ""
 
     @property
     def hourly_saving(self) -> float:
-        """US dollars an hour that are expected to be saved; negative where drift costs."""
+        """Expected saving in US dollars an hour; negative if replacing drifted nodes costs more."""
         return self.price_before - self.price_after
 
     @property
@@ -143,11 +143,11 @@ class ConcurrentZoneLimit(Value):
 
 
 class DisruptionBudgets(Value):
-    """Remaining disruptions that the budgets allow. An absent entry is not limited."""
+    """Remaining disruptions that the budgets allow. An absent entry means no limit."""
 
     pools: dict[str, dict[Method, BudgetHeadroom]] = {}
     zones: dict[str, dict[str, BudgetHeadroom]] = {}
-    """By pool, and by zone: nodes of the pool in that zone."""
+    """By NodePool, then by zone."""
     zones_at_once: dict[str, ConcurrentZoneLimit] = {}
     cluster: dict[str, BudgetHeadroom] = {}
     errors: tuple[str, ...] = ()
@@ -160,10 +160,10 @@ class DisruptionSettings(Value):
     threshold: float = 0.0
     """US dollars an hour. Every command must save more than this at its highest replacement price."""
     least_share: float = 0.05
-    """The share of its nodes' cost that a command with more than one replacement must save."""
+    """The share of its candidates' price that a command with more than one replacement must save."""
     most_candidates: int = 100
     most_simulations: int = 500
-    """In one pass; nodes that are not reached are named, and come first in the next."""
+    """Per pass. `Decision.unreached` names the nodes that the pass did not reach; they come first in the next pass."""
     replace_one_with_many: bool = False
 
 
@@ -177,19 +177,19 @@ class DisruptionRequest(Message):
     reservations: dict[str, ReservationHeadroom] = {}
     not_ready_grace: timedelta = timedelta(minutes=5)
     not_ready_grace_by_pool: dict[str, timedelta] = {}
-    """By pool where it has its own."""
+    """Only NodePools with their own grace period."""
     first: tuple[str, ...] = ()
     ineligible: dict[str, tuple[Ineligibility, ...]] = {}
-    """By NodeClaim, its blockers that the cluster does not show: pauses and command backoff."""
+    """By NodeClaim: ineligibilities that the cluster cache does not have, from pauses and command backoff."""
     unsold: dict[str, str] = {}
-    """NodePools of which no replacement is bought, and why."""
+    """NodePools that may launch no replacement, with the cause."""
     only: tuple[str, ...] = ()
-    """These NodeClaims together, for `reason`, and no other command; empty: whatever is worth it."""
+    """Decide only on one command for these NodeClaims and `reason`; empty: on all commands."""
     reason: Method = "Underutilized"
 
 
 class Decision(Value):
-    """Result of one voluntary disruption pass. Commands are compatible with each other, in order."""
+    """Result of one voluntary disruption pass. The commands can all be executed, in this order."""
 
     nodes: tuple[NodeVerdict, ...] = ()
     commands: tuple[Command, ...] = ()

@@ -1,7 +1,7 @@
-"""Blockers of a drain as values: object, start time, cause, prospect and remedy.
+"""Blockers of a drain: object, start time, cause, prospect and remedy.
 
-The drain activity finds them and the NodeClaim workflow carries them in its state. Conditions, events, the Temporal UI
-and the command line show them. Times are absolute, so that an unchanged status has the same text.
+The drain activity finds them, and the NodeClaim workflow stores them in its state. Conditions, events, the Temporal UI
+and the command line show them. Times are absolute, so an unchanged status keeps its text.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from tenure.model.base import Message, Value
 from tenure.model.facts import Selector
 
 BlockerCause = Literal["budget", "budgets", "do-not-disrupt", "refused", "surge", "volume", "terminating", "policy"]
-"""`refused`: the API server refuses the eviction for a reason that is no budget, such as a webhook. `policy`: a
-LifecyclePolicy lets the pod go later than others."""
+"""`refused`: the API server rejects the eviction for another reason than a budget, such as a webhook. `policy`: a
+LifecyclePolicy evicts the pod later than others."""
 Prospect = Literal["never", "can", "at", "unknown"]
-"""`never`: needs a change; `can`: clears when others act; `at`: clears at `passes_at`."""
+"""`never`: someone must change an object; `can`: may clear without that; `at`: clears at `passes_at`."""
 BLOCKING_CAUSES: Final[frozenset[BlockerCause]] = frozenset({"budget", "budgets", "do-not-disrupt", "refused"})
 """Causes that `blockedFor` of a LifecyclePolicy counts. The others end without intervention."""
 MAX_STATUS_LINE_LENGTH: Final = 250
-"""Characters: SQL visibility has room for 255 in a Keyword."""
+"""Characters: a Keyword in SQL visibility holds 255."""
 MAX_NAMED_BLOCKERS: Final = 5
 
 
@@ -68,23 +68,24 @@ class EvictionBlocker(Message):
 
 class DrainStatus(Message):
     eviction_blockers: tuple[EvictionBlocker, ...] = ()
-    """Those that have to be remembered first, then blocking ones, then those that end by themselves."""
+    """Restarted Deployments first, since the status must keep their start times. Then blocking causes, then causes that
+    end on their own."""
     unnamed_blockers: int = 0
     pods: int = 0
     pods_in_later_groups: int = 0
     blocked_since: datetime | None = None
-    """Start of the current block: a cause that does not clear on its own, and no pod has left since."""
+    """Since when one of BLOCKING_CAUSES holds; at the earliest since the last pod left."""
     progress: datetime | None = None
     deadline: datetime | None = None
-    """The end of the termination grace period: nothing is waited for beyond it."""
+    """The end of the termination grace period, which also ends the drain."""
     not_ready_since: datetime | None = None
-    """When the node became NotReady in this drain: its kubelet can end no pod."""
+    """When the node became NotReady during this drain. Its kubelet cannot terminate pods."""
     not_ready_until: datetime | None = None
     follows: str = ""
 
     @property
     def blocker_summary(self) -> str:
-        """One line that changes only when something does; empty while pods are merely ending."""
+        """One line that changes only when a blocker does; empty while pods only terminate."""
         parts = [one.summary for one in self.eviction_blockers[:MAX_NAMED_BLOCKERS] if one.cause != "terminating"]
         if self.not_ready_since:
             parts.insert(0, f"the node is NotReady since {self.not_ready_since.isoformat(timespec='seconds')}")
@@ -104,7 +105,7 @@ class DrainStatus(Message):
         return (self.blocker_summary or ending)[:MAX_STATUS_LINE_LENGTH]
 
     def truncate(self) -> "DrainStatus":
-        """The status as sent and shown: the first blockers by name, the rest as a count."""
+        """Keep MAX_NAMED_BLOCKERS blockers and count the others."""
         more = max(0, len(self.eviction_blockers) - MAX_NAMED_BLOCKERS)
         return self.model_copy(
             update={
@@ -136,13 +137,13 @@ class PodDrainRule(Message):
     match_labels: dict[str, str]
     blocked: bool = True
     until: datetime | None = None
-    """Time at which the pods end regardless of blockers; None if unknown."""
+    """When the pods terminate regardless of blockers; None if unknown."""
     why: str = ""
 
 
 class DrainState(Message):
     defers_deletion: bool = False
-    """Its NodeClaim is deleted only when the pods are gone, so that the drain can be cancelled."""
+    """The NodeClaim is deleted only when the pods are gone, so the drain can be cancelled until then."""
     status: DrainStatus | None = None
 
 
@@ -160,14 +161,14 @@ class EvictionBudget(Value):
     min_available: str = ""
     max_unavailable: str = ""
     expected: int = 0
-    """Pods that it counts; `desired` of them have to be healthy, `current` are, so that `allowed` may go."""
+    """expectedPods, desiredHealthy, currentHealthy and disruptionsAllowed of the budget's status."""
     desired: int = 0
     current: int = 0
     allowed: int = 0
     counted: bool = True
     sync_failed: str = ""
     always_unhealthy: bool = False
-    """unhealthyPodEvictionPolicy AlwaysAllow: a pod that is not Ready may go in any case."""
+    """unhealthyPodEvictionPolicy AlwaysAllow: a pod that is not Ready may be evicted regardless of the budget."""
 
 
 class DeploymentRollout(Value):
@@ -176,6 +177,6 @@ class DeploymentRollout(Value):
     uid: str
     replicas: int
     surges: bool
-    """A rollout makes the new pod before the old one goes."""
+    """A rollout creates the new pod before it deletes the old one."""
     restarted_at: str = ""
-    """The annotation that kubectl rollout restart writes into the pods' template."""
+    """The annotation that `kubectl rollout restart` sets on the pod template."""

@@ -1,4 +1,4 @@
-"""Input to a NodePool's decision on disruption permits, from the cluster and the Cluster workflow."""
+"""Inputs of a NodePool's decision on disruption permits: allowed disruptions, and reservations of other NodePools."""
 
 from datetime import datetime, timedelta
 
@@ -19,14 +19,14 @@ class AllowedDisruptionsRequest(Message):
     candidates: tuple[str, ...] = ()
     """UIDs of NodeClaims that have or request a permit."""
     requesting: tuple[str, ...] = ()
-    """UIDs of those whose own workflow requests one: they are not being disrupted, even if their nodes are tainted."""
+    """UIDs of those whose own workflow requests one. They do not count as disrupted, even with tainted nodes."""
     reserved_uids: tuple[str, ...] = ()
-    """UIDs of NodeClaims of other NodePools with a permit or reservation: they count as being disrupted."""
+    """UIDs of NodeClaims of other NodePools with a permit or reservation. They count as disrupted."""
 
 
 class RecentDisruptions(Message):
     lookback: timedelta = timedelta(0)
-    """The longest period of a rate; zero without rates."""
+    """The longest period of all rates; zero without rates."""
     past: tuple[PastDisruption, ...] = ()
     permits: tuple[Permit, ...] = ()
 
@@ -49,7 +49,7 @@ class ReservationRequest(Message):
 
 
 class ReservationResult(Message):
-    """Signal to a NodePool: the other reservations at the time of its own."""
+    """Signal to a NodePool: the reservations of other NodePools when its own were stored."""
 
     token: str = ""
     others: tuple[str, ...] = ()

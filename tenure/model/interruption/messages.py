@@ -15,10 +15,10 @@ EventKind = Literal[
     "instanceStatus",
     "systemStatus",
 ]
-"""As a LifecyclePolicy names them. `scheduledChange` comes from both sources: AWS Health, and an instance's status."""
+"""Names in a LifecyclePolicy. `scheduledChange` comes from two sources: AWS Health and an instance's status."""
 
 MessageStatus = Literal["announced", "withdrawn", "over"]
-"""`withdrawn`: AWS cancelled it; `over`: it has been done, or the check passes again."""
+"""`withdrawn`: AWS cancelled the event. `over`: the event is complete, or the status check passes again."""
 KARPENTERS_KINDS: Final[dict[tuple[EventKind, str], str]] = {
     ("spotInterruption", "queue"): "spot_interrupted",
     ("capacityReservationInterruption", "queue"): "capacity_reservation_interrupted",
@@ -30,7 +30,7 @@ KARPENTERS_KINDS: Final[dict[tuple[EventKind, str], str]] = {
     ("instanceStatus", "status"): "instance_status",
     ("systemStatus", "status"): "system_status",
 }
-"""By kind and source: the message type in Karpenter's metrics."""
+"""The message type in Karpenter's metrics, by kind and source."""
 
 
 class InterruptionMessage(Message):
@@ -38,24 +38,23 @@ class InterruptionMessage(Message):
 
     kind: EventKind
     id: str
-    """AWS's id if there is one (eventArn, InstanceEventId); else derived from fields that a repetition does not
-    change."""
+    """AWS's ID (eventArn, InstanceEventId), or an ID derived from fields that are the same in a repeated message."""
     source: Literal["queue", "status"] = "queue"
     at: datetime
     """When AWS reported it, or when it was first seen."""
     starts: datetime | None = None
-    """When AWS acts; None: at once, or it is not known."""
+    """When AWS acts; None: immediately, or unknown."""
     ends: datetime | None = None
-    """The end of the span in which AWS may act."""
+    """The end of the time window in which AWS may act."""
     code: str = ""
-    """AWS's code for it, such as `instance-retirement` or AWS_EC2_INSTANCE_STOP_SCHEDULED."""
+    """AWS's event code, such as `instance-retirement` or AWS_EC2_INSTANCE_STOP_SCHEDULED."""
     status: MessageStatus = "announced"
     text: str = ""
     """AWS's description, for display only."""
 
 
 class InterruptionMessages(Message):
-    """Signal `interruption_events` to a NodeClaim: messages for its instance. Repeats and any order are harmless."""
+    """Signal `interruption_events` to a NodeClaim. Messages may be repeated and arrive in any order."""
 
     instance_id: str
     messages: tuple[InterruptionMessage, ...]
@@ -68,14 +67,14 @@ CheckKind = Literal["instanceStatus", "systemStatus"]
 class FailedCheck(Value):
     kind: CheckKind
     since: datetime | None = None
-    """ImpairedSince; None: EC2 does not say."""
+    """ImpairedSince; None if EC2 does not report it."""
 
 
 class StatusReport(Value):
     instance_id: str
     failed_checks: tuple[FailedCheck, ...] = ()
     events: tuple[InterruptionMessage, ...] = ()
-    """Scheduled ones; `at` is when they were read."""
+    """Scheduled events; `at` is the time of the read."""
 
 
 class OpenInterruption(Message):

@@ -1,7 +1,7 @@
-"""Parsed queue messages, and the AWS events that workflows keep.
+"""Parsed queue messages, and the AWS events that workflows store.
 
-A NodeClaim workflow keeps its events in three places: its state; an annotation of the NodeClaim, since no other object
-holds them; and its memo, so that `tenure events` lists them without a worker or a call per node.
+A NodeClaim workflow stores its events in its state; in an annotation of the NodeClaim, so that they survive the loss of
+the workflow; and in its memo, so that `tenure events` lists them without a worker or a call per node.
 """
 
 from datetime import datetime
@@ -21,8 +21,8 @@ NOTHING: Final = "no_op"
 """Karpenter's message type for a message that needs no action."""
 
 Dropped = Literal["", "malformed", "unknown", "unwanted"]
-"""`malformed`: it cannot be read; `unknown`: a kind that no rule of ours sends; `unwanted`: a kind that we know, about
-something that concerns no node, such as an instance that runs now."""
+"""`malformed`: cannot be parsed. `unknown`: of a kind that no EventBridge rule of Tenure sends. `unwanted`: of a known
+kind, but without effect on nodes, such as an instance that is now running."""
 
 
 class InstanceInterruption(Value):
@@ -33,7 +33,7 @@ class InstanceInterruption(Value):
 class ParsedEvent(Value):
     interruptions: tuple[InstanceInterruption, ...] = ()
     at: datetime
-    """When it happened; when it was sent where the body does not say."""
+    """The time in the body, or when the message was sent."""
     dropped: Dropped = ""
     why: str = ""
 
@@ -43,24 +43,24 @@ class ParsedEvent(Value):
 
     @property
     def message_type(self) -> str:
-        """As Karpenter's metrics name it."""
+        """The label value in Karpenter's metrics."""
         return KARPENTERS_KINDS[self.kind, "queue"] if self.kind else NOTHING
 
 
 class QueueMessage(Value):
-    """One message, invisible to others for a while; it comes again unless it is deleted."""
+    """A received SQS message. After its visibility timeout it is delivered again, unless it is deleted."""
 
     id: str
     receipt: str
     """The handle to delete the message; valid until its next delivery."""
     sent: datetime
     first_received: datetime
-    """When anyone read it for the first time."""
+    """When a consumer first received it."""
     parsed: ParsedEvent
 
 
 MEMO: Final = "TenureEvents"
-"""The memo's field: a list of `EventRecord`, the oldest first."""
+"""The field of the memo: a list of `EventRecord`, oldest first."""
 
 
 class EventRecord(Message):
@@ -70,7 +70,7 @@ class EventRecord(Message):
     starts: datetime | None = None
     status: MessageStatus = "announced"
     policy: str = ""
-    """The LifecyclePolicies that say something of the kind; empty: none does, and Karpenter's table holds."""
+    """The LifecyclePolicies with a rule for the kind; empty: Karpenter's defaults apply."""
     action: str
     done: str
     waits: bool = False
@@ -78,12 +78,11 @@ class EventRecord(Message):
 
 
 class MessageCounts(Message):
-    """Outcomes of queue messages, as counted by the activity that reads the queue."""
+    """Outcomes of queue messages, counted by the activity that reads the queue."""
 
     since: datetime
     counts: dict[str, int] = {}
-    """`received`, `deleted`, and by the words of tenure_interruption_messages_dropped_total why one was
-    dropped."""
+    """`received`, `deleted`, and the reasons of tenure_interruption_messages_dropped_total for dropped messages."""
 
 
 class ApprovalDecision(Message):
@@ -97,7 +96,7 @@ class TrackedInterruption(Message):
     message: InterruptionMessage
     received_at: datetime
     moved_from: datetime | None = None
-    """When AWS meant to act before it moved that."""
+    """The start time before AWS moved it."""
     moved: datetime | None = None
     own: InterruptionMessage | None = None
     """The last message of its own source, if the other source has since reported that AWS moved the event."""
@@ -106,7 +105,7 @@ class TrackedInterruption(Message):
 
 
 class Event(Value):
-    """One action or finding of AWS: all messages about it."""
+    """An action or a failed status check of AWS, merged from all messages about it."""
 
     key: str
     kind: EventKind
@@ -131,19 +130,20 @@ class InstanceStopStart(Message):
     since: datetime
     boot_id: str = ""
     deadline: datetime | None = None
-    """When it must be back; set once it is to be stopped."""
+    """When the instance must be running again; set before it is stopped."""
     until: datetime | None = None
 
 
 class ApproveEvent(Message):
-    """Let a node go that waits for approval; update `approve_event`, and signal `approve_event`."""
+    """Approve the pending event of a node. Update and signal `approve_event`."""
 
     by: str
     reason: str = ""
 
 
 class RejectEvent(Message):
-    """Keep it, for as long as its policy lets that be; update `reject_event`, and signal `reject_event`."""
+    """Reject the pending event of a node, which then stays as long as its policy allows. Update and signal
+    `reject_event`."""
 
     by: str
     reason: str = ""
@@ -159,25 +159,25 @@ class InterruptionNotification(Message):
     events: tuple[EventText, ...] = ()
     write: bool = False
     text: str = ""
-    """The annotation; empty: it is taken off."""
+    """Value of the annotation; empty removes the annotation."""
     maintenance_until: datetime | None = None
     """End of the maintenance stop of an instance; None: the instance is not stopped or not awaited."""
 
 
 class SourceState(Message):
     failing_since: datetime | None = None
-    """None: it can be read, as far as is known."""
+    """None if the last read succeeded, or there was none."""
     failed_attempts: int = 0
     fault: str = ""
     fault_at: datetime | None = None
 
 
 class InterruptionState(Message):
-    """The input of the workflow, and its whole state."""
+    """Input and complete state of the workflow."""
 
     cluster: str
     queue: str = ""
-    """The name of the SQS queue; empty: there is none, and instances' status is the only source."""
+    """Name of the SQS queue; empty: without a queue, instance status is the only source."""
     messages: SourceState = SourceState()
     statuses: SourceState = SourceState()
     open_interruptions: tuple[OpenInterruption, ...] = ()
@@ -185,7 +185,7 @@ class InterruptionState(Message):
 
 
 class QueueSetting(Message):
-    """The queue that an activity reads; signal `set_queue`: INTERRUPTION_QUEUE of a worker that just started."""
+    """The queue that an activity reads. In the signal `set_queue`: INTERRUPTION_QUEUE of a worker that has started."""
 
     queue: str
 
@@ -197,6 +197,6 @@ class InstanceStatusRequest(Message):
 
 class SourceReadResult(Message):
     fault: str = ""
-    """Empty: nothing is wrong, and reading is to go on."""
+    """Empty after a successful read."""
     open_interruptions: tuple[OpenInterruption, ...] = ()
     last: datetime | None = None

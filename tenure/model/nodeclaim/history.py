@@ -41,7 +41,7 @@ class NodeClaimExplanation(Message):
     not_ready: str = ""
     expires: datetime | None = None
     evicted_pods: tuple[str, ...] = ()
-    """Pods that had to go, as `namespace/name`."""
+    """Evicted pods as `namespace/name`."""
     steps: tuple[Step, ...] = ()
 
 
