@@ -1,6 +1,6 @@
-"""NodeOverlays and their effect on instance types: prices, and user-defined resources.
+"""NodeOverlays and their effect on instance types: prices and extended resources.
 
-Planning and launching both use `apply_overlays`, so that they agree.
+Planning and launches both use `apply_overlays`, so they agree.
 """
 
 import re
@@ -25,11 +25,11 @@ class OverlayFact(Value):
     weight: int = 0
     requirements: tuple[Expression, ...] = ()
     price: str = ""
-    """US dollars an hour, as written; empty: not set."""
+    """US dollars an hour, as in the spec; empty if not set."""
     adjustment: str = ""
-    """`+x`, `-x`, `+n%` or `-n%`; empty: none."""
+    """`+x`, `-x`, `+n%` or `-n%`; empty if not set."""
     capacity: dict[str, int] = {}
-    """Extended resources, in the units of `model.resources`."""
+    """Extended resources, in the units of `tenure/apis/resources.py`."""
     problem: str = ""
     """Why the overlay is invalid; empty if it is valid."""
 
@@ -73,21 +73,22 @@ def find_overlay_problem(overlay: OverlayFact) -> str:
 
 
 def sort_by_precedence(overlays: Iterable[OverlayFact]) -> list[OverlayFact]:
-    """Those that count first come first: by weight, then by name, both descending (reference 2.21)."""
+    """Highest precedence first: by weight, then by name, both descending (reference 2.21)."""
     return sorted(overlays, key=lambda one: (one.weight, one.name), reverse=True)
 
 
 def pool_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Of the labels of a pool's nodes those that the pool decides, and not the instance type or its offering."""
+    """The labels that the NodePool determines, without those of the instance type or offering."""
     return {key: value for key, value in labels.items() if key not in WELL_KNOWN or key == NODEPOOL}
 
 
 def apply_overlays(
     types: Iterable[InstanceType], overlays: Iterable[OverlayFact], labels: Mapping[str, str]
 ) -> Iterator[InstanceType]:
-    """The types of a pool with these labels as the overlays say they are; untouched ones as they were.
+    """The instance types with the overlays for a NodePool with these labels applied; the others are unchanged.
 
-    For one offering's price, and for one resource, the overlay with most precedence counts. Raises RequirementError.
+    For the price of an offering, and for a resource, the overlay with the highest precedence applies. Raises
+    RequirementError.
     """
     ordered = sort_by_precedence(overlays)
     reaches = [(one, OverlayReach(one, labels)) for one in ordered]
@@ -96,7 +97,7 @@ def apply_overlays(
 
 
 class OverlayReach:
-    """The instance types an overlay selects in a pool with these labels. Raises RequirementError."""
+    """The instance types that an overlay selects in a NodePool with these labels. Raises RequirementError."""
 
     def __init__(self, overlay: OverlayFact, labels: Mapping[str, str]) -> None:
         requirements = Requirements.from_expressions(overlay.requirements)
@@ -107,7 +108,7 @@ class OverlayReach:
         self._of_offering = {key: one for key, one in rest.items() if key in OFFERING_KEYS}
 
     def offering_indexes(self, kind: InstanceType) -> Sequence[int]:
-        """Places in `kind.offering_indexes`; none where it does not reach the type."""
+        """Indexes in `kind.offerings` that the overlay selects."""
         if not self.possible or not all(_is_satisfied(one, _values(kind, key)) for key, one in self._of_type.items()):
             return ()
         if not self._of_offering:

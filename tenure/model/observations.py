@@ -1,7 +1,7 @@
-"""Signals of the cluster cache: the facts that the phases decide on.
+"""Signals of the cluster cache: the facts for the decisions of the phases.
 
-Observations carry a number that only rises (the host's clock in nanoseconds). A workflow drops older ones, so repeated
-and reordered signals are harmless.
+Observations have an increasing number (the host's clock in nanoseconds). A workflow ignores older ones, so repeated and
+reordered signals are harmless.
 """
 
 from datetime import datetime
@@ -20,20 +20,20 @@ UNCOMPARED: Final = {"number", "ready_since", "expected", "disruption"}
 
 
 class ObservedNodeClaim(Message):
-    """The digest of a NodeClaim, its Node and the pods on it. Equal digests are not sent twice."""
+    """The digest of a NodeClaim, its Node and its pods. An unchanged digest is not sent again."""
 
     number: int = 0
-    """Rises with every observation; not compared."""
+    """Increases with every observation; not compared."""
     exists: bool = True
     """False: the NodeClaim is gone from the API server."""
     deleting: bool = False
     disruption: str = ""
-    """Reason of its deletion, if its NodeClaim names one; not compared."""
+    """Reason of its deletion, if the NodeClaim has one; not compared."""
     provider_id: str = ""
     node_name: str = ""
-    """The Node whose spec.providerID is this claim's; empty while there is none."""
+    """The Node with the NodeClaim's provider ID; empty if there is none."""
     node_count: int = 0
-    """More than one Node with this provider id is an error that registration reports."""
+    """Number of Nodes with this provider ID. More than one is an error that registration reports."""
     node_ready: bool = False
     ready_since: datetime | None = None
     """When the Node last became Ready; not compared."""
@@ -41,42 +41,41 @@ class ObservedNodeClaim(Message):
     """When an initialized node became NotReady, got a temporary taint, or lost a device that its NodeClaim requests;
     None if healthy."""
     not_ready_reason: str = ""
-    """Which of these: `NotReady`, the taints as `key:effect`, `nvidia.com/gpu is not allocatable`."""
+    """`NotReady`, the taints as `key:effect`, or for example `nvidia.com/gpu is not allocatable`."""
     waiting_for: tuple[str, ...] = ()
-    """Remaining blockers of initialization: startup taints, ephemeral taints, resources, in the reference's order."""
+    """Remaining blockers of initialization: startup taints, ephemeral taints, resources, in Karpenter's order."""
     boot_id: str = ""
     empty: bool = False
-    """No pod on the node that would have to go elsewhere, and none nominated to it."""
+    """No pod on the node must be rescheduled, and no pod is nominated to it."""
     empty_since: datetime | None = None
-    """When it became so: the last such pod's end, or the end of a nomination. None while not empty."""
+    """When the last such pod or nomination ended; None if not empty."""
     empty_since_unseen: bool = False
-    """The cache is younger than the empty interval: the node was already empty when the watch began. The recorded
-    start holds."""
+    """The node was already empty when the watch began, so a recorded `empty_since` applies instead."""
     draining_pods: int = 0
-    """Pods that a drain still waits for; counted only while deleting."""
+    """Number of pods that a drain still waits for; counted only while deleting."""
     attached_volumes: int = 0
     do_not_disrupt: bool = False
     consolidation: str = ""
-    """`<consolidationPolicy>/<consolidateAfter>` of the NodePool, such as `WhenEmpty/30s`; empty without a pool."""
+    """`<consolidationPolicy>/<consolidateAfter>` of the NodePool, such as `WhenEmpty/30s`; empty without a NodePool."""
     drift: str = ""
-    """The reason for which a launched node has drifted, such as `AMIDrift`."""
+    """The drift reason of a launched node, such as `AMIDrift`."""
     drift_message: str = ""
     needed_by_buffer: str = ""
-    """The CapacityBuffer, with its namespace, that needs the room on a node that would be empty without it."""
+    """The CapacityBuffer that needs the capacity of an otherwise empty node, as `namespace/name`."""
     awaited_pods: str = ""
-    """The pods that a node that would be empty without them has waited for, for a while, and why they are not there."""
+    """Pods that an otherwise empty node has expected for some time, and why they do not run there."""
     unhealthy: tuple[UnhealthyCondition, ...] = ()
-    """The Node's conditions that repair counts at present; none while the gate NodeRepair is off."""
+    """The Node's conditions that repair counts now; empty if the gate NodeRepair is off."""
     rules: LifecycleRules | None = None
     """LifecyclePolicy rules for the NodePool's nodes; None without a policy."""
     event_policies: dict[str, str] = {}
-    """By kind of AWS's events: the names of the policies that say something of it."""
+    """By kind of AWS event: the names of the policies with a rule for it."""
     hook_policies: dict[str, str] = {}
-    """By point: the name of the policy whose hooks count."""
+    """By hook point: the name of the policy whose hooks apply."""
     events_unread: str = ""
     """Invalid rules for AWS events: the policy, the field and the remedy."""
     pause: str = ""
-    """The annotation tenure.sh/pause of the NodeClaim, or else of its Node."""
+    """The annotation tenure.sh/pause of the NodeClaim or, without one, of its Node."""
 
     expected: ExpectedDurations | None = None
     """Expected startup durations, sent with the next signal; not compared."""
@@ -86,14 +85,14 @@ class ObservedNodeClaim(Message):
 
 
 class ObservedDemand(Message):
-    """There are pods that cannot be placed and that no earlier pass has answered."""
+    """Pending pods that no earlier pass has planned."""
 
     number: int = 0
     pods: int
     newest_pod_at: datetime
-    """When the newest of them was first seen: the batch window is measured from it."""
+    """When the newest of them was first seen. The batch window starts then."""
     at_once: bool = False
-    """Some of them lost the place that an earlier plan gave them: they have waited in a batch before."""
+    """Do not wait for a batch: some of the pods lost the node of an earlier plan, and have already waited."""
 
 
 class ObservedNodePool(Message):
@@ -106,26 +105,28 @@ class ObservedNodePool(Message):
     class_generation: int = 0
     registered: int = 0
     stamps: str = ""
-    """Versions of the static hash that are not ours, found on the pool or its NodeClaims; empty when all is well."""
+    """Other versions of the static hash on the NodePool or its NodeClaims; empty if all have this build's version."""
     deleting: bool = False
     rollout: RolloutRules | None = None
     """LifecyclePolicy rules for rollouts; None without a policy."""
     static: Literal["", "off", "on"] = ""
-    """`on`: a static pool; `off`: a static pool while the gate StaticCapacity is off. The fields below apply to `on`
-    only."""
+    """`on`: a static NodePool; `off`: a static NodePool while the gate StaticCapacity is off.
+
+    `replicas`, `existing` and `terminating` are set only for `on`.
+    """
     replicas: int = 0
     existing: int = 0
     terminating: int = 0
     pause: str = ""
-    """The annotation tenure.sh/pause of the NodePool, ..."""
+    """The annotation tenure.sh/pause of the NodePool."""
     cluster_pause: str = ""
-    """... and that of the worker's namespace, which is for the whole cluster."""
+    """The annotation tenure.sh/pause of the worker's namespace, which pauses the whole cluster."""
     rules: DisruptionRules | None = None
     """LifecyclePolicy rules for voluntary disruption; None without a policy."""
     unread: InvalidRules = InvalidRules()
     """Invalid LifecyclePolicy fields."""
     freed: int = 0
-    """Another one whenever its budgets may leave more than before, while some of its nodes may wish to go."""
+    """Changes whenever its budgets may allow more disruptions than before, and some of its nodes may need them."""
 
     def is_headroom_only(self, before: "ObservedNodePool") -> bool:
         """Only the headroom changed; the status is the same."""
@@ -134,7 +135,7 @@ class ObservedNodePool(Message):
 
 
 class ObservedNodeClass(Message):
-    """An EC2NodeClass changed, or the number of NodeClaims that hold it."""
+    """An EC2NodeClass or the number of its NodeClaims changed."""
 
     number: int = 0
     exists: bool = True
@@ -145,7 +146,7 @@ class ObservedNodeClass(Message):
 
 
 class LaunchGroupJoinRequest(Message):
-    """Signal to Provisioning: a NodeClaim that no plan made, and that may launch with others that are alike."""
+    """Signal to Provisioning: a NodeClaim that no plan created, and that may launch with others of the same hash."""
 
     name: str
     uid: str
@@ -155,7 +156,7 @@ class LaunchGroupJoinRequest(Message):
 
 
 class ObservedUnavailableOfferings(Message):
-    """Signal to Provisioning: offerings that EC2 could not provide to a self-launching NodeClaim, or interrupted."""
+    """Signal to Provisioning: offerings that EC2 interrupted, or could not provide to an individual launch."""
 
     unavailable: tuple[UnavailableOffering, ...]
     burst_ends_at: datetime | None = None
@@ -163,7 +164,7 @@ class ObservedUnavailableOfferings(Message):
 
 
 class StartupOutcome(Message):
-    """The end of one NodeClaim's start. Also a signal to the NodePool's workflow, from one that failed."""
+    """Whether a NodeClaim registered or failed to. A failed NodeClaim also signals it to the NodePool workflow."""
 
     uid: str
     at: datetime
@@ -174,8 +175,8 @@ class StartupOutcome(Message):
 
 class Registrations(Message):
     outcomes: tuple[StartupOutcome, ...] = ()
-    """The last few, oldest first."""
+    """The latest outcomes, oldest first."""
     since: datetime | None = None
-    """When the NodePool or its NodeClass last changed: earlier endings no longer count."""
+    """When the NodePool or its EC2NodeClass last changed. Earlier outcomes no longer count."""
     generation: int = 0
     class_generation: int = 0

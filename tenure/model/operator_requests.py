@@ -11,16 +11,16 @@ from tenure.model.signals import Pause
 
 
 class PauseAnnotation(Message):
-    """Value of the pause annotation, to tell an operator's change from the workflow's own."""
+    """Values of the pause annotation, which distinguish an operator's change from the workflow's own."""
 
     current: str = ""
     """The annotation as last written by the workflow or changed by an operator."""
     observed: str = ""
     echoes: tuple[str, ...] = ()
-    """Values the workflow wrote and the watch has not shown yet; empty for a removed annotation."""
+    """Values that the workflow wrote and the watch has not reported yet; empty text for a removed annotation."""
     written: datetime | None = None
     number: int = 0
-    """Of the watch's last word of the cluster's annotation; of others their own observations say it."""
+    """Number of the last observation of the cluster's annotation. Other objects have it in their own observations."""
     notified: Pause | None = None
 
 
@@ -34,15 +34,15 @@ class ObservedPause(Message):
 class PauseAnnotationRequest(Message):
     kind: Literal["Cluster", "NodePool", "NodeClaim"]
     name: str = ""
-    """Empty for the cluster: whose namespace it is the worker knows."""
+    """Empty for the cluster, whose annotation is on the worker's own namespace."""
     uid: str = ""
     node_name: str = ""
     write: bool = True
-    """False: the annotation is as it should be."""
+    """False: the annotation already has the right value."""
     text: str = ""
-    """Empty: the annotation is taken off."""
+    """Empty removes the annotation."""
     only: str = ""
-    """Removed only if the annotation has this value: an operator may have changed it in the meantime."""
+    """Remove the annotation only if it has this value, since an operator may have changed it in the meantime."""
     event: str = ""
     message: str = ""
     warning: bool | None = None
@@ -51,7 +51,7 @@ class PauseAnnotationRequest(Message):
 class DisruptionPreviewRequest(Message):
     cluster: str
     name: str = ""
-    """Of a NodeClaim, a Node or a pod, that as `namespace/name` or by name alone; empty: all that would be done."""
+    """A NodeClaim, a Node, or a pod as `namespace/name` or name; empty: preview all commands."""
 
 
 class CommandPreview(Value):
@@ -75,22 +75,22 @@ class DisruptionStatus(Message):
     ineligible: dict[str, int] = {}
     verdicts: tuple[NodeVerdict, ...] = ()
     pod: str = ""
-    """Where a pod was named: `namespace/name`, and then where it runs and would go."""
+    """If a pod was named: `namespace/name`, its node and the node that it would move to."""
     messages: tuple[str, ...] = ()
 
 
 class InvalidRules(Value):
-    """Invalid LifecyclePolicy fields: they block the disruptions they would have limited."""
+    """Invalid LifecyclePolicy fields. They block the disruptions that they would have limited."""
 
     disruption: str = ""
     """The policy, the field, its value and the remedy; empty if all fields are valid."""
     rollout: str = ""
     hooks: str = ""
     interruption: str = ""
-    """The same for AWS events: it blocks the events that allow a delay."""
+    """For AWS events: blocks disruptions for events that allow a delay."""
 
     def blocking_message(self, reason: str) -> str:
-        """Why no node goes for this reason; empty when nothing keeps them."""
+        """Why no node is disrupted for this reason; empty if nothing blocks it."""
         return self.disruption or self.hooks or (self.rollout if reason == "Drifted" else "")
 
 
@@ -106,13 +106,13 @@ class PolicyFact(Value):
     match_labels: dict[str, str] = {}
     rules: LifecycleRules = LifecycleRules()
     problem: str = ""
-    """Why it is invalid; the user is notified on the object."""
+    """Why the policy is invalid; also reported in its conditions."""
     unread: InvalidRules = InvalidRules()
     """Fields of these sections that do not match the CRD."""
 
     @property
     def specificity(self) -> int:
-        """Names before labels before all."""
+        """2 for a policy that selects by name, 1 by labels, 0 for one that selects all NodePools."""
         return 2 if self.names else 1 if self.match_labels else 0
 
     def selects(self, pool: str, labels: Mapping[str, str]) -> bool:
@@ -127,4 +127,4 @@ class PolicyValidation(Value):
     reason: str = ""
     message: str = ""
     node_pools: tuple[str, ...] = ()
-    """For which it counts, in order."""
+    """The NodePools to which it applies, sorted."""

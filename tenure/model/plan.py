@@ -10,7 +10,7 @@ from tenure.model.launch import LaunchGroupMember
 
 
 class PlannedNodeClaim(Value):
-    """A NodeClaim to be made: everything but its name, which is derived from the plan's id."""
+    """A NodeClaim to create. Its name is derived from the plan's ID."""
 
     pool: str
     pool_uid: str
@@ -26,9 +26,9 @@ class PlannedNodeClaim(Value):
     node_class_group: str = "karpenter.k8s.aws"
     node_class_kind: str = "EC2NodeClass"
     pods: tuple[str, ...] = ()
-    """UIDs of the pods that it is bought for."""
+    """UIDs of the pods that it is created for."""
     capacity_bound: dict[str, int] = {}
-    """The largest capacity of any of its instance types, counted against the pool's limits."""
+    """By resource, the largest capacity of its instance types; counted against the NodePool's limits."""
     why: str = ""
 
 
@@ -42,42 +42,42 @@ class UnschedulablePod(Value):
 class Plan(Value):
     claims: tuple[PlannedNodeClaim, ...] = ()
     nominations: dict[str, str] = {}
-    """Pod UID to the name of the node or NodeClaim, existing already, that it is expected on."""
+    """By pod UID, the existing node or NodeClaim that the pod is expected on."""
     reserved: dict[str, str] = {}
-    """The same for virtual pods of CapacityBuffers that have room. The others are not listed."""
+    """The same for virtual pods of CapacityBuffers that fit on existing nodes; the others are not listed."""
     unschedulable: tuple[UnschedulablePod, ...] = ()
     seconds: float = 0.0
 
 
 class PlanRequest(Message):
-    """One pass of provisioning. The same id always gives the same NodeClaim names."""
+    """One provisioning pass. The same ID always yields the same NodeClaim names."""
 
     plan_id: str
     unavailable: tuple[UnavailableOffering, ...] = ()
     burst_ends_at: datetime | None = None
     discovered: DiscoveredCapacity = DiscoveredCapacity()
-    """Discovered capacity, including that of deleted nodes: the planner host adds its own observations."""
+    """Includes capacity of deleted nodes. The planner host adds its own observations."""
 
 
 class LaunchDraft(Message):
-    """NodeClaims of one plan that ask for the same thing and launch together."""
+    """NodeClaims of one plan with equal specs, which launch together."""
 
     group_id: str
     pool: str
     node_class: str
     members: tuple[LaunchGroupMember, ...]
-    """Sorted by UID: the recorded order in which instances are handed out."""
+    """Sorted by UID; instances are assigned in this recorded order."""
     attempt: int = 1
     failures: int = 0
     why: str = ""
     offering_shard: OfferingShard | None = None
-    """From which capacity pools the first attempt asks; None: from all."""
+    """The capacity pools of the first attempt; None: all."""
     joined: bool = False
-    """Another request created its members, so that nothing is known of them yet."""
+    """No plan created the members, so their specs must be read first."""
 
 
 class PlanOutcome(Message):
-    """Summary of a pass: names and counts, never pods."""
+    """Summary of a pass: names and counts, but no pods."""
 
     plan_id: str
     drafts: tuple[LaunchDraft, ...] = ()
@@ -89,7 +89,7 @@ class PlanOutcome(Message):
 
 
 class PhaseDurations(Message):
-    """None where nothing is known."""
+    """None if unknown."""
 
     launch: timedelta | None = None
     registration: timedelta | None = None
@@ -97,7 +97,7 @@ class PhaseDurations(Message):
 
 
 class ExpectedDurations(Message):
-    """By instance type, or for any other."""
+    """`default` applies to instance types without an entry in `by_type`."""
 
     by_type: dict[str, PhaseDurations] = {}
     default: PhaseDurations = PhaseDurations()

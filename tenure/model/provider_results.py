@@ -1,7 +1,7 @@
 """Results of the ports in `activities/ports/core.py`: live instances, nodes, pods and evictions.
 
-`kube/` and `aws/` create these values, activities read them. They are here so that an adapter need not import the
-ports.
+`tenure/kube/` and `tenure/aws/` create these values, and activities read them. They are here so that adapters do not
+import the ports.
 """
 
 from datetime import datetime, timedelta
@@ -23,7 +23,7 @@ class InstanceFacts(Value):
     security_group_ids: tuple[str, ...] = ()
     capacity_type: str = ""
     reservation_id: str = ""
-    """Of its capacity reservation: empty unless it was launched into that one alone, and the gate is on."""
+    """Empty unless the instance was launched only into this capacity reservation, and the feature gate is on."""
     reservation_type: Literal["", "default", "capacity-block"] = ""
     interruptible: bool = False
     placement_group: str = ""
@@ -32,7 +32,7 @@ class InstanceFacts(Value):
     launched_at: datetime | None = None
     instance_profile: str = ""
     root: str = ""
-    """Root device type: `ebs` outlives a stop, `instance-store` does not."""
+    """Root device type: `ebs` keeps its data at a stop, `instance-store` does not."""
 
     @property
     def market(self) -> Market:
@@ -40,7 +40,7 @@ class InstanceFacts(Value):
 
 
 class LaunchFacts(Value):
-    """Status of a launched instance's NodeClaim: single-valued labels, capacity and allocatable by type."""
+    """For the NodeClaim of a launched instance: its labels, and the capacity and allocatable of its instance type."""
 
     provider_id: str
     image_id: str
@@ -51,11 +51,11 @@ class LaunchFacts(Value):
 
 
 class ConditionPatch(Value):
-    """A condition to set; `True` without a reason takes the type's name as reason."""
+    """A condition to set. With status `True` and no reason, the reason is the type's name."""
 
     type: str
     status: str
-    """Empty removes a condition that does not feed `Ready`."""
+    """Empty removes the condition; only for conditions that do not affect `Ready`."""
     reason: str = ""
     message: str = ""
 
@@ -79,7 +79,7 @@ class NodeState(Value):
 
     @property
     def being_disrupted(self) -> bool:
-        """Taken out of service, to be drained: be it that its NodeClaim is not deleted before the pods are gone."""
+        """The Node has the taint `disrupted`, even if its NodeClaim is deleted only after the drain."""
         return any(key == DISRUPTED_TAINT_KEY for key, _, _ in self.taints)
 
 
@@ -90,24 +90,24 @@ class DrainPod(Value):
     waits: bool
     """A drain must wait for it (not finished, not mirror, does not tolerate the disrupted taint, not stuck)."""
     evictable: bool
-    """It may be evicted: waits, is not terminating, and has no active do-not-disrupt."""
+    """The drain waits for it, it is not terminating, and no do-not-disrupt annotation applies."""
     group: int
-    """0 non-critical, 1 non-critical DaemonSet, 2 critical, 3 critical DaemonSet: each gone before the next."""
+    """0 non-critical, 1 non-critical DaemonSet, 2 critical, 3 critical DaemonSet; drained one after the other."""
     reschedulable: bool
-    """It would need a place elsewhere: counts against emptiness."""
+    """It must run on another node, so its node is not empty."""
     protected: bool = False
-    """Its do-not-disrupt annotation holds now, whatever else is true of it: no voluntary step may take its node."""
+    """Its do-not-disrupt annotation applies now, so no voluntary disruption may remove its node."""
     why_not: str = ""
     grace_seconds: int = 30
     deletion: datetime | None = None
     protected_until: datetime | None = None
-    """When its do-not-disrupt ends; None while that is not in sight."""
+    """When its do-not-disrupt annotation ends; None if there is no end time."""
     owner_kind: str = ""
     owner_name: str = ""
     labels: dict[str, str] = {}
     ready: bool = True
     controller_set_not_ready: bool = False
-    """The node lifecycle controller set Ready to False; the containers are ready. The kubelet sets Ready again."""
+    """The node lifecycle controller set Ready to False although the containers are ready. The kubelet resets it."""
 
 
 class Eviction(Value):
@@ -116,21 +116,21 @@ class Eviction(Value):
     accepted: bool
     blocked_by: str = ""
     multiple_budgets: bool = False
-    """More than one PodDisruptionBudget selects the pod, which the Eviction API refuses for good."""
+    """More than one PodDisruptionBudget selects the pod, so the Eviction API always rejects its eviction."""
     not_found: bool = False
 
 
 class ResolvedNodeClass(Value):
-    """Current result of resolving an EC2NodeClass: status fields (camelCase) and the derived conditions."""
+    """Result of resolving an EC2NodeClass: status fields (camelCase) and the derived conditions."""
 
     status: dict[str, object]
-    """Fields that are absent keep their value."""
+    """Absent fields keep their value."""
     conditions: tuple[ConditionPatch, ...]
-    """The same: a part that could not be asked keeps its last condition."""
+    """Absent conditions keep their status, for example after a failed lookup."""
     failed_lookups: tuple[str, ...] = ()
     warnings: tuple[tuple[str, str], ...] = ()
     ca_bundle: str | None = ""
-    """The cluster's, which is part of the class's static hash; None while it is not known."""
+    """The cluster's CA bundle, which is part of the static hash; None if unknown."""
     retry_after: timedelta | None = None
     user_data_bytes: int = 0
     """Size of the boot user data of a node; zero if unknown."""

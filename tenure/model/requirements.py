@@ -1,6 +1,6 @@
-"""Requirements on labels: a set, a complement or a range for one label; how they meet; and several that all hold.
+"""Requirements on labels: allowed values of one label, intersections, and sets of requirements.
 
-The rules are Karpenter's, so that a pod means the same here and there.
+The rules are Karpenter's, so a pod has the same meaning in both.
 """
 
 import re
@@ -30,21 +30,21 @@ OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST, *BOUNDS)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _MAX_VALUES: Final = 6
 _MAX_KEY: Final = 316
-"""Characters of a label's key: 253 for the prefix, 63 for the name. A comparison takes quadratic time."""
+"""Characters of a label's key: 253 for the prefix, 63 for the name. Finding similar keys takes quadratic time."""
 _MAX_REASONS: Final = 6
-"""A pod may ask for thousands of labels, and every node and NodePool is compared with it."""
+"""A pod may require thousands of labels, and is compared with every node and NodePool."""
 
 
 class RequirementError(ValueError):
-    """An expression that means nothing; the message names key, operator and value."""
+    """An invalid expression; the message names key, operator and value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Allowed values of one label: a set, or everything but a set, within inclusive bounds.
+    """Allowed values of one label: a set or the complement of a set, within inclusive bounds.
 
-    `present` means that the label must exist, which In, Exists and every bound require. A node without the label then
-    fails Exists combined with NotIn, as in the kube-scheduler.
+    `present`: the label must exist, as In, Exists and every bound require. A node without the label then fails Exists
+    combined with NotIn, as in kube-scheduler.
     """
 
     key: str
@@ -57,7 +57,7 @@ class Requirement:
 
     @property
     def operator(self) -> str:
-        """In, NotIn, Exists or DoesNotExist; bounds alone read as Exists."""
+        """In, NotIn, Exists or DoesNotExist; only bounds count as Exists."""
         if self.complement:
             return NOT_IN if self.values else EXISTS
         return IN if self.values else DOES_NOT_EXIST
@@ -66,8 +66,7 @@ class Requirement:
         return (value in self.values) != self.complement and self._is_within_bounds(value)
 
     def intersection(self, other: "Requirement") -> "Requirement":
-        """The requirement that satisfies both. Crossed bounds leave nothing; a concrete set applies bounds and drops
-        them."""
+        """The values that satisfy both. Crossed bounds allow no value; a result that is a set has no bounds left."""
         return _intersect(self, other)
 
     def intersects(self, other: "Requirement") -> bool:
@@ -75,11 +74,11 @@ class Requirement:
         return both.complement or bool(both.values)
 
     def conflicts(self, other: "Requirement") -> bool:
-        """No value satisfies both, and absence does not either."""
+        """Neither a value nor the absence of the label satisfies both."""
         return (self.present or other.present) and not self.intersects(other)
 
     def implies(self, other: "Requirement") -> bool:
-        """Whether whatever satisfies this one satisfies the other: this one is the narrower."""
+        """Whether every value that satisfies this requirement satisfies the other."""
         if other.present and not self.present:
             return False
         if not self.complement:
@@ -87,7 +86,7 @@ class Requirement:
         return other.complement and self._bounds_inside(other) and not any(self.has(value) for value in other.values)
 
     def example(self) -> str:
-        """One satisfying value, always the same; empty if the label must be absent."""
+        """An allowed value, always the same; empty if the label must be absent."""
         if not self.complement:
             return min(self.values, default="")
         number = self.gte if self.gte is not None else min(0, self.lte if self.lte is not None else 0)
@@ -96,7 +95,7 @@ class Requirement:
         return str(number) if self._is_within_bounds(str(number)) else ""
 
     def expressions(self) -> tuple[Expression, ...]:
-        """As the API writes it: bounds as Gte and Lte, values sorted."""
+        """In the form of the API: bounds as Gte and Lte, values sorted."""
         written: list[tuple[str, tuple[str, ...]]] = []
         if self.gte is not None:
             written.append((GTE, (str(self.gte),)))
@@ -112,7 +111,7 @@ class Requirement:
         )
 
     def __str__(self) -> str:
-        """Readable and short: `zone In [a b]`, with long lists cut."""
+        """Such as `zone In [a b]`; long lists are shortened."""
         return " and ".join(_format_expression(expression) for expression in self.expressions())
 
     def _is_within_bounds(self, value: str) -> bool:
@@ -128,9 +127,9 @@ class Requirement:
 
 @lru_cache(maxsize=1 << 16)
 def parse_requirement(expression: Expression) -> Requirement:
-    """The requirement of an expression; deprecated label names are translated.
+    """Translates deprecated label names.
 
-    Raises RequirementError for an unknown operator, In without values, or a bound that is no integer.
+    Raises RequirementError for an unknown operator, In without values, or a bound that is not one integer.
     """
     key, operator = normalize_label_key(expression.key), expression.operator
     values = frozenset(expression.values)
@@ -147,7 +146,7 @@ def parse_requirement(expression: Expression) -> Requirement:
 
 
 def one_of(key: str, *values: str) -> Requirement:
-    """The label has one of these values; none means that it is absent."""
+    """The label has one of these values; without values, the label is absent."""
     return Requirement(normalize_label_key(key), False, frozenset(values), present=bool(values))
 
 
@@ -184,7 +183,7 @@ def _bounded_requirement(key: str, operator: str, expression: Expression) -> Req
 
 
 def _parse_integer(value: str) -> int | None:
-    """None above 64 bits too, as Go reads it."""
+    """None if the value is not an integer of at most 64 bits, as in Go."""
     number = int(value) if _INTEGER.fullmatch(value) else None
     return number if number is not None and -(2**63) <= number < 2**63 else None
 
@@ -210,7 +209,7 @@ def _format_expression(expression: Expression) -> str:
 
 
 class Requirements(Mapping[str, Requirement]):
-    """Requirements that all hold, one per key. Immutable and hashable."""
+    """Requirements that must all hold, one per key. Immutable and hashable."""
 
     __slots__ = ("_by_key", "_hash")
 
@@ -224,7 +223,7 @@ class Requirements(Mapping[str, Requirement]):
 
     @classmethod
     def from_expressions(cls, expressions: Iterable[Expression]) -> "Requirements":
-        """All expressions together; raises RequirementError."""
+        """Raises RequirementError."""
         return cls(parse_requirement(expression) for expression in expressions)
 
     @classmethod
@@ -233,7 +232,7 @@ class Requirements(Mapping[str, Requirement]):
 
     @classmethod
     def from_choices(cls, labels: Mapping[str, Iterable[str]], absent: Iterable[str] = ()) -> "Requirements":
-        """Each label has one of its values, as for an instance type; those in `absent` and not given do not exist."""
+        """Each label has one of its values, as for an instance type. Keys only in `absent` do not exist."""
         defined = [one_of(key, *values) for key, values in labels.items()]
         known = {one.key for one in defined}
         return cls([*defined, *(one_of(key) for key in absent if key not in known)])
@@ -273,38 +272,38 @@ class Requirements(Mapping[str, Requirement]):
         return Requirements(one for key, one in self.items() if key not in keys)
 
     def conflicts(self, other: "Requirements") -> tuple[str, ...]:
-        """The keys that both name and that exclude each other, sorted. Keys that only one names are ignored."""
+        """The common keys whose requirements conflict, sorted."""
         small, large = (self, other) if len(self) <= len(other) else (other, self)
         return tuple(sorted(key for key in small if key in large and small[key].conflicts(large[key])))
 
     def undefined_keys(self, required: "Requirements", allowed: frozenset[str] = frozenset()) -> tuple[str, ...]:
-        """The keys that `required` needs to be there and that nothing here defines, sorted."""
+        """The keys that must exist for `required` and that are not defined here, sorted."""
         return tuple(sorted(self._iterate_undefined(required, allowed)))
 
     def _iterate_undefined(self, required: "Requirements", allowed: frozenset[str]) -> Iterator[str]:
         return (key for key, one in required.items() if one.present and key not in self and key not in allowed)
 
     def is_compatible(self, required: "Requirements", allow_undefined: frozenset[str] = WELL_KNOWN) -> bool:
-        """Whether a node described by this can satisfy `required`, as for a node that is yet to be bought.
+        """Whether a node with these requirements can satisfy `required`, for a node that is not launched yet.
 
-        Keys in `allow_undefined` may be unknown here; of any other that `required` needs something must be known.
+        Keys in `allow_undefined` may be undefined here. All other keys that must exist for `required` must be defined.
         """
         undefined = next(self._iterate_undefined(required, allow_undefined), None)
         return undefined is None and not self.conflicts(required)
 
     def is_strictly_compatible(self, required: "Requirements") -> bool:
-        """`is_compatible` for fully known labels: an existing node, or an instance type that gets an image."""
+        """`is_compatible` with complete labels: for an existing node, or the image of an instance type."""
         return self.is_compatible(required, frozenset())
 
     def implies(self, required: "Requirements") -> bool:
-        """Whether anything that satisfies this satisfies `required` as well, without narrowing further."""
+        """Whether every node that satisfies these requirements satisfies `required`."""
         return all(
             self[key].implies(one) if key in self else not one.present and key not in WELL_KNOWN
             for key, one in required.items()
         )
 
     def explain_incompatibility(self, required: "Requirements", allow_undefined: frozenset[str] = WELL_KNOWN) -> str:
-        """The first few reasons why `is_compatible` is false; empty if it is true."""
+        """The first _MAX_REASONS reasons why `is_compatible` is false; empty if it is true."""
         undefined, conflicting = self.undefined_keys(required, allow_undefined), self.conflicts(required)
         reasons = [
             f"{required[key]} is asked for and nothing defines that label{self._suggest_label(key)}"
@@ -318,11 +317,11 @@ class Requirements(Mapping[str, Requirement]):
         return "; ".join([*reasons, f"and {more} more labels"] if more else reasons)
 
     def expressions(self) -> tuple[Expression, ...]:
-        """As the API writes them, sorted by key."""
+        """In the form of the API, sorted by key."""
         return tuple(expression for key in sorted(self) for expression in self[key].expressions())
 
     def custom_labels(self) -> dict[str, str]:
-        """One concrete value for each key that is neither set by the provider nor reserved."""
+        """An allowed value for each key that is neither restricted nor set by the provider at launch."""
         examples = {key: self[key].example() for key in sorted(self) if not is_injected_elsewhere(key)}
         return {key: value for key, value in examples.items() if value}
 

@@ -1,7 +1,7 @@
-"""Rollouts of drift, and the annotation `tenure.sh/image-pin` by which an EC2NodeClass keeps an image.
+"""Rollouts of drift, and the annotation `tenure.sh/image-pin`, which pins images of an EC2NodeClass.
 
-The user's spec does not change. A pin replaces only the images that it names. It ends when the selectors change, when
-it expires, or when a user removes the annotation.
+A pin does not change the user's spec. It replaces only the images that it names. It ends when the selectors change,
+when it expires, or when a user removes the annotation.
 """
 
 import hashlib
@@ -21,13 +21,13 @@ from tenure.model.base import Message, Value
 class Image(Message):
     id: str
     requirements: str = ""
-    """Requirements of an instance type to run it, as text: one image of a class replaces another of the same."""
+    """Requirements on instance types, as text. An image replaces an earlier one with the same requirements."""
 
 
 class RolloutTarget(Message):
-    """The template of new nodes: nodes that differ have drifted (`tenure/policy/disruption/drift.py`).
+    """The template of new nodes. Nodes that differ have drifted (`tenure/policy/disruption/drift.py`).
 
-    Drift of single nodes (subnet, reservation or instance type) is excluded: it starts no rollout.
+    Drift of single nodes (subnet, reservation or instance type) is not included; it does not start a rollout.
     """
 
     pool: str = ""
@@ -40,7 +40,7 @@ class RolloutTarget(Message):
 
     @property
     def id(self) -> str:
-        """Ten characters."""
+        """A digest of ten characters."""
         return short_digest(self.model_dump(mode="json"))
 
     def changed_from(self, other: "RolloutTarget") -> tuple[str, ...]:
@@ -81,9 +81,9 @@ class GateResult(Message):
 
 class ObservedRollout(Message):
     rules: RolloutRules | None = None
-    """None: no LifecyclePolicy says anything, and nothing here matters."""
+    """None: no LifecyclePolicy has rollout rules, and the other fields are not used."""
     target: RolloutTarget | None = None
-    """None: unknown, since the EC2NodeClass is not resolved in its current form."""
+    """None: unknown, since the current generation of the EC2NodeClass is not resolved."""
     drifted: tuple[str, ...] = ()
     """UIDs of launched NodeClaims that differ from the target, including terminating ones."""
     departing: tuple[str, ...] = ()
@@ -92,11 +92,11 @@ class ObservedRollout(Message):
     pods: int = 0
     pods_ready: int = 0
     failed_starts: int = 0
-    """NodeClaims that did not come to be nodes since `RolloutState.counted_from`."""
+    """Number of NodeClaims that failed to start since `RolloutState.counted_from`."""
     is_requested: bool = False
-    """A drifted node waits for its permit, and nothing else would keep it."""
+    """A drifted node waits for its permit, and nothing else blocks it."""
     stored_state: str = ""
-    """A state that the NodePool carries, for a workflow that has none."""
+    """The state in the NodePool's annotation, for a workflow without state."""
 
 
 class Approval(Message):
@@ -109,9 +109,9 @@ class RolloutPlan(Message):
     id: str
     wave: int
     size: int
-    """Drifted nodes when it was proposed, those that went before among them."""
+    """Number of drifted nodes when the plan was proposed, including nodes that were already replaced."""
     until: datetime
-    """Until then it can be approved; once it is, until then the approval is good."""
+    """The plan, or its approval, expires then."""
     lasts: timedelta
     approvers: int = 0
     approvals: tuple[Approval, ...] = ()
@@ -126,25 +126,25 @@ class RolloutHalt(Message):
     since: datetime
     plan: str
     by: str = ""
-    """The operator who requested it; empty: a health failure."""
+    """The operator who requested it; empty after a failed health check."""
     rolling_back: bool = False
 
 
 class RolloutState(Message):
     target: RolloutTarget | None = None
     good: RolloutTarget | None = None
-    """The last that the whole pool ran well with."""
+    """The last target with which the whole NodePool was healthy."""
     finished: bool = False
-    """The target went through all waves, or is the good one: nodes that drift go by budgets alone."""
+    """The target has passed all waves or is `good`, so only budgets limit the replacement of drifted nodes."""
     began: datetime | None = None
     counted_from: datetime | None = None
-    """Earlier failures no longer count: an operator has resumed the rollout."""
+    """When an operator resumed the rollout. Earlier failures no longer count."""
     wave: int = 0
     wave_began: datetime | None = None
     done: int = 0
     discounted: int = 0
     moving: tuple[str, ...] = ()
-    """UIDs of NodeClaims that have a permit and are still there."""
+    """UIDs of existing NodeClaims with a permit."""
     granted_at: datetime | None = None
     soaking_since: datetime | None = None
     failing_since: datetime | None = None
@@ -155,11 +155,11 @@ class RolloutState(Message):
 
 
 class RollBack(Value):
-    """Images of an EC2NodeClass that are to be replaced, and by which."""
+    """Images of an EC2NodeClass to replace, and their replacements."""
 
     node_class: str
     images: dict[str, str]
-    """Those that failed, and for each the last good one."""
+    """By failed image, the last good image."""
     why: str
 
 
@@ -186,11 +186,11 @@ class RolloutEvent(Message):
 class RolloutDecision(Value):
     state: RolloutState
     headroom: int | None = None
-    """How many more drifted nodes may be disrupted now, in addition to budgets; None: unlimited."""
+    """How many more drifted nodes the rollout allows to disrupt now. Budgets apply too; None: no limit."""
     why: str = ""
     next_check_at: datetime | None = None
     gates_to_query: tuple[HealthGate, ...] = ()
-    """Prometheus queries to run before a decision."""
+    """Gates whose Prometheus queries must run before the next decision."""
     roll_back: RollBack | None = None
     overdue: bool = False
     events: tuple[RolloutEvent, ...] = ()
@@ -205,7 +205,7 @@ class RolloutNotification(Message):
     name: str
     events: tuple[RolloutEvent, ...] = ()
     stored_state: str = ""
-    """The state, for a workflow that has lost it; empty when there is none."""
+    """The state to store in the NodePool's annotation; empty if there is none."""
 
 
 class PinRequest(Message):
@@ -217,7 +217,7 @@ class PinRequest(Message):
 
 
 class ApproveRollout(Message):
-    """Update or signal of an operator: continue with this plan."""
+    """Update or signal from an operator: carry out this plan."""
 
     plan: str
     by: str
@@ -225,7 +225,7 @@ class ApproveRollout(Message):
 
 
 class RejectRollout(Message):
-    """Update or signal of an operator: do not carry out this plan."""
+    """Update or signal from an operator: do not carry out this plan."""
 
     plan: str
     by: str
@@ -241,9 +241,9 @@ def short_digest(value: object) -> str:
 
 class ImagePin(Message):
     images: dict[str, str]
-    """Those that failed, and for each the image that is used instead."""
+    """By failed image, the image that replaces it."""
     terms: str
-    """Digest of the selectors that it was made for."""
+    """Digest of the selectors for which the pin was created."""
     by: str
     reason: str
     since: datetime
@@ -251,7 +251,7 @@ class ImagePin(Message):
 
 
 def active_image_pin(node_class: EC2NodeClass, now: datetime) -> ImagePin | None:
-    """None without one, or with one that is void or cannot be read."""
+    """None without a pin, or if the pin is invalid, expired or of other selectors."""
     written = node_class.metadata.annotations.get(IMAGE_PIN, "")
     try:
         pin = ImagePin.model_validate_json(written) if written else None
@@ -268,6 +268,6 @@ def ami_selector_digest(node_class: EC2NodeClass) -> str:
 
 
 def add_pinned_images(pin: ImagePin | None, images: dict[str, str], **fields: object) -> ImagePin:
-    """Keep earlier pins that still apply: a substituted image may have failed in its turn."""
+    """Add images to a pin. An earlier entry whose replacement has now failed gets the new replacement."""
     before = {bad: images.get(good, good) for bad, good in (pin.images if pin else {}).items()}
     return ImagePin.model_validate({"images": {**before, **images}, **fields})

@@ -7,7 +7,7 @@ from tenure.model.base import Message
 from tenure.model.launch import LaunchResult
 
 REPEAT_QUERY: Final = "repeat the query"
-"""In the error of a query that a worker rejects because events of the workflow wait for their task."""
+"""Part of the error with which a worker rejects a query while workflow events wait for their workflow task."""
 DisruptionReason = Literal["Empty", "Drifted", "Underutilized", "Expired", "Interrupted"]
 
 
@@ -19,7 +19,7 @@ class GroupResult(Message):
 
 
 class PermitRequest(Message):
-    """Signal to a NodePool: requests a permit to disrupt a node."""
+    """Signal to a NodePool: request a permit to disrupt a node."""
 
     claim_name: str
     claim_uid: str
@@ -27,36 +27,36 @@ class PermitRequest(Message):
     reason: DisruptionReason
     since: datetime
     begins_within: timedelta = timedelta(0)
-    """How long after the permit's end the disruption may still start: the permit counts until then, used or not."""
+    """How long after the permit expires the disruption may still start. The permit counts until then, used or not."""
 
 
 class PermitRelease(Message):
-    """Signal to a NodePool: withdraws a request, or releases a permit."""
+    """Signal to a NodePool: withdraw a request or release a permit."""
 
     claim_uid: str
     workflow_id: str = ""
     """The requester or holder; empty: all of them for this NodeClaim."""
     used: bool = False
-    """The node is terminating: it counts for rates. Otherwise the permit was not needed."""
+    """The node is terminating and counts for rates. False: the permit was not used."""
 
 
 class PermitResult(Message):
-    """Signal to the requester: a lease to disrupt, or the reason for refusal. A refusal is valid until the next
-    answer."""
+    """Signal to the requester: a permit, which is a lease, or the reason for its refusal. A refusal applies until the
+    next result."""
 
     claim_uid: str = ""
     """The NodeClaim of the request; empty if an earlier version responded."""
     granted: bool
     reason: DisruptionReason
     until: datetime | None = None
-    """The lease expires then, unless the NodeClaim is being deleted by that time."""
+    """When the permit expires, unless the NodeClaim is being deleted by then."""
     blocked_by: str = ""
 
 
 class Pause(Message):
-    """A pause of voluntary disruption: requester, reason and end. Launch, drain and clean-up continue.
+    """A pause of voluntary disruption: requester, reason and end. Launches, drains and garbage collection continue.
 
-    `tenure/policy/lifecycle/pauses.py` has the rules and the annotation form.
+    `tenure/policy/lifecycle/pauses.py` has the rules and the form of the annotation.
     """
 
     by: str

@@ -22,7 +22,7 @@ from tenure.model.signals import Pause, PermitRequest
 
 
 class BatchWindow(Message):
-    """How long a batch of pending pods stays open. Karpenter's BATCH_IDLE_DURATION and BATCH_MAX_DURATION."""
+    """How long a batch of pending pods stays open: Karpenter's BATCH_IDLE_DURATION and BATCH_MAX_DURATION."""
 
     idle: timedelta = timedelta(seconds=1)
     longest: timedelta = timedelta(seconds=10)
@@ -33,17 +33,18 @@ class ProvisioningState(Message):
     window: BatchWindow = BatchWindow()
     passes: int = 0
     plan_id: str = ""
-    """Of the pass that was not answered yet, or not well: it is asked again under the same id, since it may have made
-    NodeClaims before its host was lost, and they have to be launched."""
+    """Of a pass without a successful result so far. It is repeated under the same ID: it may have created NodeClaims
+    before its host was lost, and these must be launched."""
     demand: ObservedDemand | None = None
     unavailable: tuple[UnavailableOffering, ...] = ()
     burst_ends_at: datetime | None = None
-    """End of the burst during which launches are spread, as last reported: a new worker does not reread messages."""
+    """End of the interruption burst, during which launches are spread. Stored, since a new worker does not receive the
+    messages again."""
     discovered_capacity: DiscoveredCapacityState = DiscoveredCapacityState()
     drafts: tuple[LaunchDraft, ...] = ()
     joining: tuple[LaunchGroupJoinRequest, ...] = ()
     groups: tuple[LaunchGroup, ...] = ()
-    """Frozen, and not answered yet: an answer that was lost is asked for again with the same token."""
+    """Launch groups without a result so far. After a lost result, the call is repeated with the same token."""
     blocked_by: str = ""
 
 
@@ -53,14 +54,14 @@ class Permit(Message):
     reason: str
     until: datetime
     workflow_id: str = ""
-    """The holder: the NodeClaim workflow or a command; empty if an earlier version granted it."""
+    """The holder: a NodeClaim workflow or a command workflow; empty if an earlier version granted the permit."""
     since: datetime | None = None
     begins_within: timedelta = timedelta(0)
     """As in PermitRequest."""
 
     @property
     def counts_until(self) -> datetime:
-        """The holder may start until `until`, and the node is seen terminating some time after."""
+        """The disruption may start this late, and only then does the node itself count against budgets."""
         return self.until + self.begins_within
 
 
@@ -70,9 +71,9 @@ class NodePoolState(Message):
     observed: ObservedNodePool = ObservedNodePool()
     pending_requests: tuple[PermitRequest, ...] = ()
     rejected: tuple[str, ...] = ()
-    """Requesters that were notified of the refusal, as UID and workflow; each is notified once."""
+    """Requesters that were notified of a refusal, as UID and workflow."""
     causes: dict[str, str] = {}
-    """The causes reported to them: a different cause is reported again."""
+    """The cause of the last notification. A requester is notified again only of a different cause."""
     permits: tuple[Permit, ...] = ()
     past: tuple[PastDisruption, ...] = ()
     pause: Pause | None = None
@@ -98,12 +99,12 @@ class NodeClassState(Message):
 
 
 class NodePoolCount(Message):
-    """Nodes of a pool as budgets count them (reference 4.4)."""
+    """Nodes of a NodePool as its budgets count them (reference 4.4)."""
 
     existing: tuple[str, ...] = ()
-    """UIDs of claims that are managed, initialized, and whose instance is not terminating yet."""
+    """UIDs of NodeClaims that are managed and initialized, and whose instance is not terminating yet."""
     consuming: tuple[str, ...] = ()
-    """Those of them that are NotReady or being deleted: they use up a budget already."""
+    """Those of `existing` that are NotReady or being deleted, which consume the budget."""
 
     @property
     def total(self) -> int:

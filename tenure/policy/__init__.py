@@ -1,1 +1,1 @@
-"""Pure decisions: functions of facts, spec and now."""
+"""Decisions as pure functions of facts, spec and time."""

@@ -20,12 +20,12 @@ from tenure.apis.quantity import parse_resources
 from tenure.model.provider_results import ConditionPatch
 
 MAX_REPLICAS: Final = 10_000
-"""Virtual pods of one buffer: each is an object in the memory of the controller and of the planner."""
+"""Maximum virtual pods of one buffer, since each is an object in memory of the controller and the planner."""
 SCALABLE = ("Deployment", "StatefulSet", "ReplicaSet")
 
 
 class Unresolved(Exception):
-    """The buffer cannot be provided: a one-word reason and the remedy."""
+    """The size of the buffer cannot be determined. `reason`: one word. `message`: the problem and the remedy."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -33,10 +33,10 @@ class Unresolved(Exception):
 
 
 def decide_replicas(spec: CapacityBufferSpec, requests: Mapping[str, int], workload: int = 0) -> int:
-    """For how many pods with these requests; `workload` has so many replicas (reference 2.20).
+    """Number of pods with these requests; `workload`: replicas of the scalable workload (reference 2.20).
 
-    The larger of `replicas` and the share counts, a share being one pod at least; limits cap it, or alone decide.
-    Raises QuantityError, and ValueError above MAX_REPLICAS.
+    The larger of `replicas` and the percentage, which is at least one pod, limited by `limits`. With neither, `limits`
+    decides. Raises QuantityError, and ValueError above MAX_REPLICAS.
     """
     desired = [spec.replicas] if spec.replicas is not None else []
     if spec.percentage is not None:
@@ -50,7 +50,7 @@ def decide_replicas(spec: CapacityBufferSpec, requests: Mapping[str, int], workl
 
 
 def decide_conditions(unresolved: Unresolved | None, replicas: int, roomy: int) -> tuple[ConditionPatch, ...]:
-    """`roomy` of the `replicas` have room on nodes that are there."""
+    """`roomy`: how many of the `replicas` fit on existing nodes."""
     if unresolved is not None:
         return (
             _new_condition(READY_FOR_PROVISIONING, False, unresolved.reason, unresolved.message),

@@ -1,4 +1,4 @@
-"""Common parts of the NodeClaims that Tenure creates: unique names, owner, requirements."""
+"""Name, owner reference and requirements of the NodeClaims that Tenure creates."""
 
 import hashlib
 from typing import Any, Final
@@ -11,7 +11,7 @@ _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def make_nodeclaim_name(pool: str, plan_id: str, index: int) -> str:
-    """The pool's name, and ten characters out of the plan's id and the claim's place in it."""
+    """The NodePool's name, and ten characters derived from the plan's ID and the NodeClaim's index in the plan."""
     digest = hashlib.sha256(f"{plan_id}/{index}".encode()).digest()
     return f"{pool[:_LONGEST_POOL]}-{''.join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:10])}"
 

@@ -1,4 +1,4 @@
-"""Input and results of the NodeClaim activities. Expected outcomes are values."""
+"""Inputs and results of the NodeClaim activities. Expected outcomes are values."""
 
 from datetime import datetime, timedelta
 from typing import Final, Literal
@@ -16,14 +16,14 @@ from tenure.model.plan import LaunchDraft
 
 
 class NodeClaimRef(Message):
-    """A NodeClaim as known when the call was made; each activity reads the live state itself."""
+    """The NodeClaim as the workflow knows it. Activities read the live state themselves."""
 
     name: str
     uid: str
     node_name: str = ""
     provider_id: str = ""
     initialized: bool = False
-    """The node was initialized before, as its workflow knows: if it starts again, it has rebooted."""
+    """The node was initialized before, so if it starts again, it has rebooted."""
 
 
 class NodeClaimLaunchRequest(Message):
@@ -42,13 +42,13 @@ class GroupLaunchRequest(Message):
 
 class PreparationResult(Message):
     preparation: LaunchPreparation | None = None
-    """None: the NodeClaim has an instance already, so nothing may be launched for it."""
+    """None: the NodeClaim already has an instance, so nothing may be launched for it."""
     members: tuple[LaunchGroupMember, ...] | None = None
-    """Of a group that tries again, those that still wait for an instance; None for all of them."""
+    """In a retry: the members that still need an instance; None for all members."""
 
 
 class RecoveredState(Message):
-    """The phase recovered from objects that outlived the workflow; empty without an instance."""
+    """State of a lost workflow, recovered from its NodeClaim, Node and instance; empty without an instance."""
 
     launched: LaunchedInstance | None = None
     node_name: str = ""
@@ -85,11 +85,11 @@ class NodeClaimDisruptionRequest(Message):
     claim: NodeClaimRef
     reason: str
     voluntary: bool = True
-    """Voluntary steps re-check that the reason still holds; a forceful one (expiry, a deadline) does not."""
+    """Check again that the reason still holds. Forceful disruptions (expiration, a deadline) do not."""
     defers_deletion: bool = False
-    """Take the node out of service and leave its NodeClaim for the end of the drain."""
+    """Take the node out of service, and delete its NodeClaim only at the end of the drain."""
     at_once: bool = False
-    """Nothing may delay termination: the termination grace period is over."""
+    """The termination grace period is over, so nothing may delay termination."""
 
 
 class DisruptionResult(Message):
@@ -100,23 +100,23 @@ class DisruptionResult(Message):
 class DrainRequest(Message):
     claim: NodeClaimRef
     known_blockers: str = ""
-    """The status line that is published: the activity returns when it changes."""
+    """The published status line. The activity returns when it changes."""
     known: DrainStatus | None = None
     poll_timeout: float = 300.0
-    """Seconds after which it comes back in any case."""
+    """Seconds after which the activity returns even if nothing has changed."""
     began: datetime | None = None
     defers_deletion: bool = False
     """The NodeClaim is deleted only after the pods are gone, unless a user deletes it."""
     escalate: bool = False
     rules: DrainRules | None = None
     pod_rules: tuple[PodDrainRule, ...] = ()
-    """Classes of pods; the first that matches a pod says whether it waits."""
+    """The first rule that matches a pod decides whether its eviction is blocked."""
     stay: bool = False
     override: bool = False
 
     @property
     def cancellable(self) -> bool:
-        """The drain may be cancelled, or asked to spare pods it would evict, so it must receive signals at once."""
+        """The drain may be cancelled or told to keep pods, so the activity must notice its cancellation immediately."""
         return self.defers_deletion or self.override or bool(self.pod_rules)
 
 
@@ -126,14 +126,14 @@ MAX_EVICTED_PODS: Final = 50
 
 class DrainResult(Message):
     outcome: Literal["drained", "waiting", "deadline passed", "not ready"]
-    """`not ready`: the kubelet has been dead for so long that the drain stops waiting for its pods."""
+    """`not ready`: the node has been NotReady for so long that the drain no longer waits for its pods."""
     blockers: str = ""
     pods: int = 0
     deadline: datetime | None = None
     status: DrainStatus | None = None
     defers_deletion: bool = False
     evicted_pods: tuple[str, ...] = ()
-    """Pods that had to go, as `namespace/name`; at most `MAX_EVICTED_PODS`."""
+    """Pods that the drain evicted or waited for, as `namespace/name`; at most `MAX_EVICTED_PODS`."""
 
 
 class CancelDrainRequest(Message):
@@ -143,7 +143,7 @@ class CancelDrainRequest(Message):
 
 
 class StopStartResult(Message):
-    """Result of a stop or a start. `unfit`: data on its disks would be lost."""
+    """Result of a stop or a start. `unfit`: a stop would lose data on the instance's disks."""
 
     outcome: Literal["done", "gone", "unfit"]
     why: str = ""
@@ -172,7 +172,7 @@ class TerminationRequest(Message):
 class NodeClassRequest(Message):
     name: str
     restamp: bool = False
-    """NodeClaims of the class are stamped by another version of the static hash."""
+    """NodeClaims of the EC2NodeClass have hash annotations of another version of the static hash."""
 
 
 class NodeClassResult(Message):
@@ -181,7 +181,7 @@ class NodeClassResult(Message):
     ready: str = ""
     message: str = ""
     retry_after: timedelta | None = None
-    """When the resolved values may be out of date; None: the default interval."""
+    """When to resolve again; None: after the default interval."""
     failed_lookups: str = ""
     """AWS lookups that failed; empty if all succeeded."""
 
@@ -198,7 +198,7 @@ class NodePoolResult(Message):
     exists: bool = True
     registrations: Registrations | None = None
     recent_disruptions: RecentDisruptions = RecentDisruptions()
-    """Including those in the NodePool's annotation."""
+    """Includes those in the NodePool's annotation."""
 
 
 class GroupRejection(Message):
@@ -207,4 +207,4 @@ class GroupRejection(Message):
     reason: str
     message: str = ""
     final: bool = True
-    """False: each member tries by itself until its launch deadline."""
+    """False: each member launches individually until its launch deadline."""

@@ -1,6 +1,6 @@
-"""State of a NodeClaim workflow, carried through every continue-as-new.
+"""State of a NodeClaim workflow, which each continue-as-new passes on.
 
-Phases are in lifecycle order; `tenure/policy/lifecycle/transitions.py` has the table of legal transitions.
+`tenure/policy/lifecycle/transitions.py` has the table of legal transitions.
 """
 
 from datetime import datetime, timedelta
@@ -25,7 +25,7 @@ from tenure.model.signals import DisruptionReason, Pause, PermitResult
 
 
 class Deadlines(Message):
-    """How long each phase may take before it is overdue. Launch and registration are Karpenter's defaults."""
+    """How long each phase may take before it is overdue. Launch and registration have Karpenter's defaults."""
 
     launch: timedelta = timedelta(minutes=5)
     registration: timedelta = timedelta(minutes=15)
@@ -33,7 +33,7 @@ class Deadlines(Message):
     drain: timedelta = timedelta(hours=1)
     termination: timedelta = timedelta(minutes=15)
     not_ready_grace: timedelta = timedelta(minutes=5)
-    """How long a node that turned NotReady still counts as a home for its pods."""
+    """How long planning still uses the capacity of a node that became NotReady."""
 
 
 class NodeClaimIdentity(Message):
@@ -45,17 +45,17 @@ class NodeClaimIdentity(Message):
     pool: str = ""
     node_class: str = ""
     group_id: str = ""
-    """The launch group it was made for; empty for one that launches itself."""
+    """The launch group of the plan that created it; empty if no plan did."""
     launch_hash: str = ""
-    """A hash of all that a launch is made of, where it may launch with others of its pool that ask for the same."""
+    """A hash of all launch inputs of a NodeClaim that no plan created. Equal ones of a NodePool may launch together."""
     created: datetime
     why: str = ""
-    """The plan's reason to create it; empty if no plan did."""
+    """Why the plan created it; empty if no plan did."""
     replaces: str = ""
 
 
 class NodeClaimState(Message):
-    """Input and state in one: a run starts from it, and a continued run carries it on."""
+    """Input and state of the workflow; a run that continues as new starts with it."""
 
     identity: NodeClaimIdentity
     deadlines: Deadlines = Deadlines()
@@ -67,38 +67,38 @@ class NodeClaimState(Message):
     expected: ExpectedDurations | None = None
     slow: bool = False
     blocked_by: str = ""
-    """The blocker code found last; `tenure/policy/lifecycle/deadlines.py` decides how it is shown."""
+    """The last blocker as text; `tenure/policy/lifecycle/deadlines.py` decides how it is shown."""
     blocked_code: str = ""
-    """Its code, of `tenure/model/blockers.py`; counts only with `blocked_by`."""
+    """The code of `blocked_by` in `tenure/model/blockers.py`; without meaning if `blocked_by` is empty."""
     launch_attempt: int = 1
     group: LaunchGroup | None = None
-    """Frozen before CreateFleet is called; holds until an attempt ends."""
+    """Set before CreateFleet is called, and unchanged until the attempt ends."""
     unavailable: tuple[UnavailableOffering, ...] = ()
     discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY
-    """Of its EC2NodeClass, where it launches itself; empty once it has."""
+    """Of its EC2NodeClass, if the NodeClaim launches individually; empty after the launch."""
     joined: bool = False
-    """Provisioning puts it into a launch group; from there on it must not launch itself unless that is refused."""
+    """Provisioning was asked to add it to a launch group. It launches individually only after a rejection."""
     launched: LaunchedInstance | None = None
     rejection: LaunchRejection | None = None
     observed: ObservedNodeClaim = ObservedNodeClaim()
     unready_since: datetime | None = None
     instance_checks: int = 0
-    """How often in a row its instance was found to run while the Node is away or NotReady."""
+    """Number of consecutive checks that found its instance running while the Node was missing or NotReady."""
     node_name: str = ""
     registered: bool = False
     initialized: bool = False
     boot_id: str = ""
     flaps: int = 0
-    """How often the node was away after initialization: NotReady, or under a taint that passes."""
+    """Number of NotReady intervals since initialization, including temporary taints."""
     reboots: int = 0
     not_ready_intervals: tuple[NotReadyInterval, ...] = ()
     not_ready_annotation: str = ""
     expires: datetime | None = None
     """Latest expiration time, computed by `tenure/policy/lifecycle/ready.py` from the current rules."""
     lifetime: timedelta | None = None
-    """expireAfter; None: never, or of a life that began before expiry had jitter."""
+    """expireAfter; None: never, or of a NodeClaim of a version without expiration jitter."""
     drift: str = ""
-    """The reason last written to the condition Drifted; `observed` has the desired one."""
+    """The reason last written to the condition Drifted; `observed` has the current one."""
     drift_message: str = ""
     health: Health = Health()
     permit: PermitResult | None = None
@@ -106,26 +106,26 @@ class NodeClaimState(Message):
     permit_for: DisruptionReason = "Empty"
     permit_retries: int = 0
     disruption: str = ""
-    """Why it goes: Empty, Expired, Deleted, LaunchFailed, a deadline's name."""
+    """The reason for its deletion: Empty, Expired, Deleted, LaunchFailed, or a deadline's name."""
     disruption_counted: bool = False
     pause: Pause | None = None
     pause_annotation: PauseAnnotation = PauseAnnotation()
     revocation: str = ""
     drain: DrainState | None = None
     evicted_pods: tuple[str, ...] = ()
-    """Pods that its drain was about, as `namespace/name`."""
+    """Pods that its drain evicted or waited for, as `namespace/name`."""
     cancelled_drain: CancelledDrain | None = None
     hooks: Hooks = Hooks()
     interruptions: tuple[TrackedInterruption, ...] = ()
-    """AWS events of its instance, kept by `tenure/policy/interruption/events.py`."""
+    """AWS events of its instance, maintained by `tenure/policy/interruption/events.py`."""
     published_event_versions: dict[str, str] = {}
-    """Version of the events published about each of them, by topic (`tenure/policy/interruption/event_texts.py`)."""
+    """Version of the last Kubernetes event about each, by topic (`tenure/policy/interruption/event_texts.py`)."""
     interruptions_annotation: str = ""
     pending_events: tuple[ReportRequest, ...] = ()
-    """Events for its NodeClaim that were not sent yet, oldest first."""
+    """Kubernetes events that the outbox has not sent yet, oldest first."""
     maintenance_until: datetime | None = None
     out_of_service: bool = False
-    """It began to be taken out of service, and is to be put back if it does not go."""
+    """An activity may have tainted the node, so the node must be put back into service unless it is disrupted."""
     interrupted: str = ""
     stop: InstanceStopStart | None = None
     waits_until: datetime | None = None

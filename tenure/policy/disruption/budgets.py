@@ -1,8 +1,8 @@
-"""Disruption budgets, and the windows in which they and other rules hold.
+"""Disruption budgets, and the schedules of budgets and other rules.
 
-Karpenter's rules (reference 4.4): percentages round up, so that a budget of 10 % allows one node of a small pool. Nodes
-that are NotReady or being deleted consume the budget. The strictest active budget counts. An unreadable budget allows
-no disruption.
+Karpenter's rules (reference 4.4): percentages round up, so a budget of 10 % allows one node of a small NodePool. Nodes
+that are NotReady or being deleted consume the budget. The strictest active budget applies. An invalid budget allows no
+disruption.
 """
 
 import math
@@ -23,14 +23,14 @@ _FORM: Final = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?
 
 
 def is_open(schedule: str, duration: str, now: datetime, zone: str = "") -> bool:
-    """Whether no more than `duration` has passed since the schedule hit last. Raises ValueError."""
+    """Whether at most `duration` has passed since the schedule last fired. Raises ValueError."""
     window_length = parse_duration(duration) or timedelta(0)
     hit = next_hit(schedule, now - window_length, zone)
     return hit is not None and hit <= now
 
 
 def next_hit(schedule: str, after: datetime, zone: str = "") -> datetime | None:
-    """When the schedule fires next, in the zone's own time; None for never. Raises ValueError."""
+    """When the schedule fires next, in the time zone `zone`; None if never. Raises ValueError."""
     try:
         return next_time(schedule, after.astimezone(zone_of(zone)))
     except ScheduleError as error:
@@ -38,7 +38,7 @@ def next_hit(schedule: str, after: datetime, zone: str = "") -> datetime | None:
 
 
 def check_schedule(schedule: str, zone: str = "") -> None:
-    """Raises ValueError for a schedule or a zone that cannot be read, and for a schedule that never fires."""
+    """Raises ValueError for an invalid schedule or time zone, and for a schedule that never fires."""
     if next_hit(schedule, datetime(2026, 1, 1, tzinfo=UTC), zone) is None:
         raise ValueError(f"schedule {quote(schedule)} never fires")
 
@@ -57,7 +57,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 def parse_timestamp(text: str, zone: str = "") -> datetime:
-    """A date, a time of a zone, or a time with an offset. Raises ValueError."""
+    """A date, a local time in the time zone `zone`, or a time with an offset. Raises ValueError."""
     try:
         if not _FORM.fullmatch(text):
             raise ValueError("unknown form")
@@ -79,17 +79,17 @@ class AllowedDisruptions(Message):
     allowed: int
     count: NodePoolCount = NodePoolCount()
     read: bool = True
-    """False if the pool could not be read; then `count` is empty."""
+    """False if the NodePool could not be read; `count` is empty then."""
     why: str = ""
     unreadable: bool = False
     """A budget is invalid; `why` names it and the remedy."""
     zones: dict[str, BudgetHeadroom] = {}
-    """Headroom by zone; an absent zone is not limited."""
+    """Headroom by zone; a zone without an entry is not limited."""
     zones_at_once: ConcurrentZoneLimit | None = None
     cluster: BudgetHeadroom | None = None
     minimum_node_age: timedelta | None = None
     fixed: bool = False
-    """No change of a node can allow a disruption: only time, or a change of the spec."""
+    """Only time or a change of the spec can allow a disruption, not a change of a node."""
     opens: datetime | None = None
     candidates: dict[str, PermitCandidate] = {}
 
@@ -97,7 +97,7 @@ class AllowedDisruptions(Message):
 def decide_allowed_disruptions(
     budgets: Sequence[Budget], count: NodePoolCount, *, reason: str, now: datetime
 ) -> AllowedDisruptions:
-    """The strictest active budget, less the consumed disruptions. No limit without an active budget for the reason."""
+    """The strictest active budget for the reason, minus consumed disruptions; no limit without an active budget."""
     limits: list[tuple[int, str]] = []
     for budget in budgets:
         try:
@@ -116,7 +116,7 @@ def decide_allowed_disruptions(
 
 
 def is_closed(budgets: Sequence[Budget], *, reason: str, now: datetime) -> bool:
-    """Whether they allow no disruption at any number of nodes: one is `0`, `0%` or invalid, and active."""
+    """Whether an active budget is `0` or `0%`, or one is invalid: no disruption is allowed at any number of nodes."""
     try:
         return any(
             _covers_reason(one, reason) and share_of(one.nodes, 1) <= 0 and is_active(one, now) for one in budgets
@@ -130,14 +130,14 @@ def _covers_reason(budget: Budget, reason: str) -> bool:
 
 
 def share_of(text: str, total: int) -> int:
-    """`10%` of 3 nodes is 1; a plain number is itself. Raises ValueError for anything else."""
+    """A number, or a percentage of `total`, rounded up: `10%` of 3 nodes is 1. Raises ValueError."""
     if text.endswith("%"):
         return math.ceil(int(text[:-1]) * total / 100)
     return int(text)
 
 
 def read_count(text: str) -> int:
-    """The count that a user's value gives for 100 nodes. Raises ValueError with the expected form."""
+    """The number of nodes for a total of 100. Raises ValueError with the expected form."""
     try:
         return share_of(text, 100)
     except ValueError as error:
@@ -145,7 +145,5 @@ def read_count(text: str) -> int:
 
 
 def is_active(budget: Budget, now: datetime) -> bool:
-    """Always without a schedule; else until `duration` has passed since the last hit, in UTC.
-
-    Raises ValueError."""
+    """Without a schedule always; otherwise for `duration` after the schedule fires, in UTC. Raises ValueError."""
     return not budget.schedule or is_open(budget.schedule, budget.duration or "0s", now)

@@ -1,7 +1,7 @@
 """Decisions of the Disruption and Cluster workflows: permits, replacements, cancellation, backoff.
 
-A failed command backs off by node if a node was the cause, and by NodePool if its replacements failed. A NodePool with
-failed replacements is tried by one command at a time.
+A failed command backs off per node if a node was the cause, and per NodePool if its replacements failed. While a
+NodePool has failed replacements, one command at a time tries new ones.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,18 +33,18 @@ DEADLINES: Final[dict[Step, timedelta]] = {
     "Replace": timedelta(minutes=5),
     "Wait": timedelta(hours=1),
 }
-"""By step. Karpenter waits between ten minutes and one hour for replacements (reference 4.9). Here a failed replacement
-signals its failure, by the deadlines of its own launch and registration."""
+"""By step. Karpenter waits between ten minutes and one hour for replacements (reference 4.9). In Tenure, a failed
+replacement signals its failure at its own launch or registration deadline."""
 BEGINS_WITHIN: Final = DEADLINES["Begin"] + timedelta(minutes=1)
-"""How long after its permits expire a command may begin. It begins with valid permits; the taints follow later."""
+"""How long after its permits expire the nodes of a command may be tainted. A command begins only with valid permits."""
 FINISH_WITHIN: Final = timedelta(minutes=10)
 """Limit of the attempts to delete nodes whose replacements are ready, while the API server does not respond."""
 RENEW_AFTER: Final = timedelta(seconds=90)
-"""Permits are leases of two minutes. A command renews them while it runs, so that they can be revoked."""
+"""Permits are leases of two minutes, so that they can be revoked. A command renews them while it runs."""
 CHECK_INTERVAL: Final = timedelta(minutes=5)
-"""Between checks of replacements, in case a signal was lost."""
+"""Interval between checks of replacements, in case a signal was lost."""
 RECHECK_AFTER: Final = timedelta(seconds=10)
-"""Before the first repeated check, if replacements signaled that they are ready and the API server differs."""
+"""Delay before the first repeated check if replacements signaled ready and the API server does not show it."""
 
 
 def candidates_without_permit(state: CommandState, now: datetime) -> tuple[CommandCandidate, ...]:
@@ -75,7 +75,7 @@ def is_permit_request_due(state: CommandState, now: datetime) -> bool:
 
 
 def candidates_to_request(state: CommandState) -> tuple[CommandCandidate, ...]:
-    """Without rejected candidates: the NodePool keeps their requests and sends a response when that changes."""
+    """All but rejected candidates: the NodePool keeps their requests and sends a new result when that changes."""
     return tuple(one for one in state.proposal.candidates if not _is_rejected(state, one.claim_uid))
 
 
@@ -163,13 +163,13 @@ NODES_FIRST: Final = timedelta(minutes=5)
 NODES_LONGEST: Final = timedelta(hours=24)
 STALE_FIRST: Final = timedelta(seconds=20)
 STALE_LONGEST: Final = timedelta(hours=1)
-"""For a command that became stale before it began, which is usually over soon."""
+"""For a command that became stale before it began, usually by a short-lived change."""
 POOL_FIRST: Final = timedelta(minutes=1)
 POOL_LONGEST: Final = timedelta(hours=1)
 BACKOFF_RETENTION: Final = timedelta(hours=24)
-"""How long an entry is kept after its backoff ended, so that the next backoff is longer."""
+"""How long an entry is kept after its backoff, so that the next backoff is longer."""
 _ENDINGS_WITHOUT_BACKOFF: Final = ("not permitted", "cancelled", "failed")
-"""Endings whose backoff does not grow: a budget, a person or an outage is not the fault of the nodes."""
+"""Endings whose backoff does not increase: a budget, an operator or an outage, not the nodes, is the cause."""
 
 CommandBackoffs = tuple[CommandBackoff, ...]
 
@@ -205,7 +205,7 @@ def _with_pools(backoffs: CommandBackoffs, pools: Iterable[str], why: str, now: 
 
 
 def _remove_backoffs(backoffs: CommandBackoffs, uids: set[str], pools: Iterable[str]) -> CommandBackoffs:
-    """An entry for several nodes stays for its remaining nodes."""
+    """An entry for several nodes is kept for its remaining nodes."""
     remaining = []
     for one in backoffs:
         claims = tuple(uid for uid in one.claims if uid not in uids)
@@ -231,7 +231,7 @@ def _is_backoff_of_pool(one: CommandBackoff, pool: str) -> bool:
 
 
 PASS_INTERVAL: Final = timedelta(seconds=10)
-"""Between passes, as in Karpenter without changes (reference 4.1)."""
+"""Minimum time between passes; Karpenter's interval without changes (reference 4.1)."""
 MAX_FAULT_PAUSE: Final = timedelta(minutes=5)
 MAX_CONCURRENT_COMMANDS: Final = 25
 """Budgets limit the number of nodes. This limit bounds the size of the workflow states, and the effect of a wrong
@@ -241,7 +241,7 @@ LOST_AFTER: Final = timedelta(hours=3)
 
 
 def next_pass(state: DisruptionState, now: datetime) -> datetime | None:
-    """None: after the next change. An incomplete pass continues at `next_pass_at`."""
+    """None: only after the next change. An incomplete pass continues at `next_pass_at`."""
     last = state.last + PASS_INTERVAL if state.last and not (state.first and not state.has_changed) else None
     floor = max((one for one in (last, state.not_before) if one), default=None)
     if state.has_changed:
@@ -263,7 +263,7 @@ def cluster_blockers(state: DisruptionState, now: datetime) -> tuple[ActivePause
 
 
 def next_timed_pass_at(state: DisruptionState, planned_at: datetime | None, now: datetime) -> datetime | None:
-    """When a pass is due without a change: by the planner, or when a backoff, a pause or a command times out."""
+    """When a pass is due without a change: the planner's time, or the end of a backoff, pause or lost command."""
     timestamps = (
         planned_at,
         *(one.until for one in active_backoffs(state.backoffs, now)),
@@ -312,8 +312,8 @@ def _candidate_uids(one: InFlightCommand) -> set[str]:
 
 
 def replacement_status(state: NodeClaimState) -> ReplacementMessage | None:
-    """The signal to the Disruption workflow; None if it is not due or was sent. It is sent once: a replacement that
-    becomes NotReady later stays ready."""
+    """The signal to the command's workflow; None if it is not due or was already sent. It is sent once, so a
+    replacement that later becomes NotReady still counts as ready."""
     if not state.identity.replaces or state.reported_ready is not None:
         return None
     if state.phase is Phase.READY:
