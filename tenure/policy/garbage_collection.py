@@ -1,6 +1,7 @@
-"""Decisions about orphaned resources, from the lists that were read and the current time.
+"""Decisions on orphaned resources, from the lists that a task has read and the current time.
 
-Doubtful resources stay: the next run checks again. Each rule names the order in which its lists must be read.
+Uncertain resources are kept; the next run checks them again. Each docstring states the order in which the lists must be
+read.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -19,13 +20,13 @@ from tenure.model.garbage_collection import (
 from tenure.model.provider_results import InstanceFacts
 
 INSTANCE_GRACE: Final = timedelta(seconds=30)
-"""Karpenter's value. A worker's clock may be ahead of EC2's; the NodeClaim still protects so young an instance."""
+"""Karpenter's value. Covers a worker's clock ahead of EC2's. The NodeClaim still protects so young an instance."""
 CLAIM_GRACE: Final = timedelta(minutes=1)
 UNREADY_FOR: Final = timedelta(minutes=10)
-"""A node's own workflow looks at EC2 long before that (NOT_READY_GRACE)."""
+"""The node's own workflow checks its instance much earlier (NOT_READY_GRACE)."""
 NODE_GRACE: Final = timedelta(minutes=1)
 TEMPLATE_GRACE: Final = timedelta(minutes=30)
-"""Since it was made, and since the youngest NodeClaim that may have used it."""
+"""Since the template was created, and since the creation of the last NodeClaim that may have used it."""
 PROFILE_GRACE: Final = timedelta(hours=1)
 TERMINATING_STATES: Final = ("shutting-down", "terminated")
 
@@ -33,9 +34,9 @@ TERMINATING_STATES: Final = ("shutting-down", "terminated")
 def decide_orphaned_instances(
     instances: Iterable[InstanceFacts], claims: Sequence[InventoryNodeClaim], *, cluster: str, now: datetime
 ) -> list[InstanceFacts]:
-    """Instances of this cluster that no NodeClaim has or is about to get. Read the instances first.
+    """Instances of this cluster that no NodeClaim owns or may still get. Read the instances first.
 
-    A NodeClaim that has no instance yet holds back all that may have been bought for it, by its group or its name.
+    A NodeClaim without an instance protects all instances that are tagged with its launch group or its name.
     """
     owned = {one.instance_id for one in claims if one.provider_id}
     waiting = [one for one in claims if not one.provider_id]
@@ -61,10 +62,10 @@ def _is_ours(instance: InstanceFacts, cluster: str) -> bool:
 def decide_orphaned_nodeclaims(
     claims: Iterable[InventoryNodeClaim], instances: Iterable[InstanceFacts], *, now: datetime
 ) -> list[InventoryNodeClaim]:
-    """Registered NodeClaims whose instance is not listed (reference 3.8). Read the lists in any order: the caller
-    checks each with EC2.
+    """Registered NodeClaims whose instance is not listed (reference 3.8). The lists may be read in any order, since the
+    caller checks each instance with EC2.
 
-    Excludes NodeClaims that never registered, which have their own deadline, and those being deleted.
+    Excludes NodeClaims that never registered, which have their own deadline, and those that are being deleted.
     """
     there = {one.instance_id for one in instances if one.state not in TERMINATING_STATES}
     return [
@@ -79,7 +80,7 @@ def decide_orphaned_nodeclaims(
 
 
 def decide_speaks_for(node: InventoryNode, claim: InventoryNodeClaim, *, now: datetime) -> bool:
-    """A Node that is Ready, or was a short while ago, vouches for the instance that its NodeClaim names."""
+    """Whether the Node shows that its NodeClaim's instance exists: it is Ready, or became NotReady only recently."""
     lately = node.ready_changed is not None and node.ready_changed > now - UNREADY_FOR
     return node.provider_id == claim.provider_id and (node.ready or lately)
 
@@ -87,7 +88,7 @@ def decide_speaks_for(node: InventoryNode, claim: InventoryNodeClaim, *, now: da
 def decide_orphaned_nodes(
     nodes: Iterable[InventoryNode], claims: Iterable[InventoryNodeClaim], *, now: datetime
 ) -> list[InventoryNode]:
-    """Nodes of ours that no NodeClaim has; whether their instance runs is still to be asked. Read the Nodes first."""
+    """Nodes of Tenure without a NodeClaim. Read the Nodes first. The caller checks whether their instances run."""
     owned = {one.instance_id for one in claims if one.provider_id}
     return [
         one
@@ -106,9 +107,9 @@ def decide_unused_templates(
     running: Set[str],
     now: datetime,
 ) -> list[InventoryLaunchTemplate]:
-    """Unused launch templates. Read the templates first. `running`: the template ids of live instances.
+    """Unused launch templates. Read the templates first. `running`: the template IDs of live instances.
 
-    A pool that launched a node lately, or is about to, keeps all of its templates for the next launch.
+    A NodePool with a recent or pending launch keeps all templates of the same EC2NodeClass for the next launch.
     """
     young = now - TEMPLATE_GRACE
     buying = {(one.pool, one.node_class) for one in claims if not one.provider_id or one.created > young}
@@ -130,9 +131,10 @@ def decide_unused_profiles(
     running: Set[str],
     now: datetime,
 ) -> list[InventoryInstanceProfile]:
-    """Profiles that no class names, no NodeClaim and no instance. Read the profiles first.
+    """Profiles that no EC2NodeClass, NodeClaim or instance uses. Read the profiles first.
 
-    `running`: names that living instances have. A NodeClaim that does not say which profile it has may have any.
+    `running`: profile names of live instances. A NodeClaim without the annotation may use any profile of its
+    EC2NodeClass.
     """
     named = {name for one in node_classes for name in one.profiles}
     named |= {one.annotations.get(labels.INSTANCE_PROFILE_NAME, "") for one in claims} | running
@@ -149,7 +151,7 @@ def decide_unused_profiles(
 
 
 def decide_untagged(claims: Iterable[InventoryNodeClaim]) -> list[InventoryNodeClaim]:
-    """Those that have joined and whose instance does not bear the names yet (reference 1.4)."""
+    """NodeClaims with a Node whose instance does not have its name tags yet (reference 1.4)."""
     required = (labels.TAGGED, labels.CLUSTER_NAME_TAGGED)
     return [
         one
@@ -162,7 +164,8 @@ def decide_untagged(claims: Iterable[InventoryNodeClaim]) -> list[InventoryNodeC
 
 
 def is_orphaned_lease(lease: InventoryLease, *, names: Set[str], uids: Set[str], now: datetime) -> bool:
-    """True without a Node of its name, an owner or a recent renewal: a kubelet may be about to register.
+    """True without a Node of the same name, an existing owner or a recent renewal. A kubelet that is about to register
+    renews its Lease.
 
     Read the Leases first.
     """

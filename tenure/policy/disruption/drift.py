@@ -1,7 +1,7 @@
 """Whether a node still matches its NodePool and EC2NodeClass: Karpenter's drift reasons, in Karpenter's order.
 
-`tenure/controller/drift.py` gathers the facts of every launched NodeClaim. Nothing here disrupts a node. Unknown facts
-are never drift: the last result for that reason holds until they are known.
+`tenure/controller/drift.py` collects the facts of every launched NodeClaim. Nothing here disrupts a node. Unknown facts
+are never drift: the previous result for that reason applies until they are known.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from tenure.model.provider_results import InstanceFacts
 from tenure.model.requirements import RequirementError, Requirements
 
 INSTANCE_TYPE_CHECK_AFTER: Final = timedelta(hours=1)
-"""A younger NodeClaim's instance type was there when it was launched (reference 6.1)."""
+"""For a younger NodeClaim, the instance type existed at launch (reference 6.1)."""
 _EXISTING_STATES: Final = ("pending", "running", "stopping", "stopped")
 
 
@@ -28,20 +28,20 @@ class Drift(Value):
     reason: str
     message: str
     recheck: bool = False
-    """Not to be believed before the instance was read once more, by itself."""
+    """Read the instance again individually before the drift is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriftFacts:
-    """Facts of one NodeClaim; None for a fact that is unknown, unless its field says otherwise."""
+    """Facts of one NodeClaim. None: the fact is unknown, unless its field has another meaning."""
 
     claim: NodeClaimFact
     pool: NodePoolFact | None
-    """None: the NodePool does not exist. Its hash is that of the current template, under Tenure's version."""
+    """None: the NodePool does not exist. Its hash is of the current template, in Tenure's hash version."""
     node_class: EC2NodeClass | None
-    """None: there is no such EC2NodeClass."""
+    """None: the EC2NodeClass does not exist."""
     types: Mapping[str, InstanceType] | None = None
-    """By name, as resolved under the current class."""
+    """By name, as resolved for the current EC2NodeClass."""
     instance: InstanceFacts | None = None
     fresh: bool = False
     """The instance was read for this NodeClaim just now."""
@@ -49,13 +49,13 @@ class DriftFacts:
 
 
 _Check = Callable[[DriftFacts, EC2NodeClass, datetime], str | None]
-"""Words for drift, none for no drift, None where it is not known."""
+"""Returns the drift message, an empty text without drift, and None if unknown."""
 
 
 def decide_drift(facts: DriftFacts, now: datetime) -> Drift | None:
-    """The first reason that holds, core's before the provider's (core reference 3.9, AWS reference 6.1).
+    """The first drift reason, core's before the provider's (core reference 3.9, AWS reference 6.1).
 
-    Only a launched NodeClaim of a NodePool drifts, and only while its NodeClass is there to compare it with.
+    Only a launched NodeClaim of a NodePool can drift, and only while its NodeClass exists and is not being deleted.
     """
     claim, node_class = facts.claim, facts.node_class
     if not claim.launched or not claim.pool or claim.deleting:
@@ -72,7 +72,7 @@ def decide_drift(facts: DriftFacts, now: datetime) -> Drift | None:
 
 
 def _needs_recheck(reason: str, facts: DriftFacts) -> bool:
-    """EC2 may list an instance with the reservation that it just left (upstream #9124)."""
+    """DescribeInstances may still show a reservation that the instance has left (upstream #9124)."""
     was_reported = facts.previous is not None and facts.previous.reason == reason
     return reason == labels.CAPACITY_RESERVATION_DRIFT and not facts.fresh and not was_reported
 
@@ -88,7 +88,7 @@ def _pool_changed(facts: DriftFacts, _: EC2NodeClass, __: datetime) -> str | Non
 
 
 def _requirements_changed(facts: DriftFacts, _: EC2NodeClass, __: datetime) -> str | None:
-    """Compare the node's labels with the pool's requirements, strictly: a missing label does not match."""
+    """Compare the node's labels with the NodePool's requirements. A missing label does not match."""
     assert facts.pool is not None
     try:
         required = _parse_requirements(facts.pool.requirements)
@@ -106,12 +106,13 @@ def _requirements_changed(facts: DriftFacts, _: EC2NodeClass, __: datetime) -> s
 
 @lru_cache(maxsize=1000)
 def _parse_requirements(expressions: tuple[Expression, ...]) -> Requirements:
-    """A pool's are the same for all of its nodes. Raises RequirementError."""
+    """Cached, since all nodes of a NodePool have the same requirements. Raises RequirementError."""
     return Requirements.from_expressions(expressions)
 
 
 def _instance_type_not_found(facts: DriftFacts, node_class: EC2NodeClass, now: datetime) -> str | None:
-    """A type that EC2 no longer lists, or no longer sells there in this way, available or not."""
+    """EC2 no longer lists the instance type, or no longer offers it in this zone or with this capacity type. Current
+    availability does not matter."""
     claim = facts.claim
     if now - claim.created < INSTANCE_TYPE_CHECK_AFTER:
         return ""
@@ -124,15 +125,15 @@ def _instance_type_not_found(facts: DriftFacts, node_class: EC2NodeClass, now: d
     if zone and found.offerings and zone not in {one.zone for one in found.offerings}:
         return f"EC2 no longer offers {name} in {zone}"
     bought = claim.labels.get(labels.CAPACITY_TYPE, "")
-    # A reservation that ends leaves an on-demand instance behind, so either will do for a reserved one.
+    # An instance continues as on-demand when its reservation ends, so reserved instances accept both capacity types.
     accepted = {bought, labels.ON_DEMAND} if bought == labels.RESERVED else {bought}
     sold = {*found.labels.get(labels.CAPACITY_TYPE, ()), *(one.capacity_type for one in found.offerings)}
     return f"EC2 no longer offers {name} as {bought}" if bought and sold and not sold & accepted else ""
 
 
 def _class_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
-    """The class is stamped when it is resolved. Until then its stamp is out of date, and nodes launched meanwhile have
-    a newer one."""
+    """Unknown until the current generation is resolved: only then is the hash annotation of the EC2NodeClass updated,
+    while nodes launched in the meantime already have the new hash."""
     ready = node_class.condition(labels.READY)
     if ready is not None and ready.observed_generation != node_class.metadata.generation:
         return None
@@ -145,7 +146,7 @@ def _class_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> 
 
 
 def _compare_hashes(stamped: tuple[str, str], expected: tuple[str, str]) -> str | None:
-    """Compare hash and version of both. Different versions are not comparable; a missing stamp is no drift."""
+    """Compare hash and version. Different versions are not comparable; a missing annotation is no drift."""
     if not all((*stamped, *expected)):
         return ""
     if stamped[1] != expected[1]:
@@ -185,9 +186,9 @@ def _subnet_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) ->
 
 
 def _reservation_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
-    """With the gate ReservedCapacity off, instances report no reservation.
+    """Without the gate ReservedCapacity, instances have no reservation here.
 
-    An empty list counts only for a class that was resolved: until then it was not filled.
+    An empty list in the status counts only if CapacityReservationsReady is True.
     """
     instance = _existing_instance(facts)
     if instance is None:
@@ -217,7 +218,7 @@ def _placement_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime)
 
 
 def _existing_instance(facts: DriftFacts) -> InstanceFacts | None:
-    """A terminating instance has lost its network interface and reports none."""
+    """None if terminating: such an instance has no network interface, and therefore no subnet and security groups."""
     return facts.instance if facts.instance and facts.instance.state in _EXISTING_STATES else None
 
 

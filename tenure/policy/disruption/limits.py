@@ -1,10 +1,10 @@
 """How many nodes of each NodePool may be disrupted now, by reason: Karpenter's budgets and LifecyclePolicy limits.
 
-`scheduling/disruption/` consumes these limits. An invalid budget blocks its NodePool and is named.
+`tenure/scheduling/disruption/` uses these limits. An invalid budget blocks its NodePool and is reported.
 
-Also when time alone raises a limit: a budget's window or a freeze ends, or a window opens.
+The module also computes when a limit rises without an event: a budget's window or a freeze ends, or a window opens.
 `tenure/controller/disruption/controller.py` schedules the next pass for that time. NodePool workflows sleep until then
-if nothing else can raise a limit.
+if no other change can raise a limit.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -44,7 +44,7 @@ UNREAD_RATE: Final = timedelta(days=7)
 
 
 class NodeCounted(Value):
-    """A node as budgets count it: managed, initialized, its instance not terminating (reference 4.4)."""
+    """A node that budgets count: managed, initialized, its instance not terminating (reference 4.4)."""
 
     uid: str
     pool: str
@@ -63,7 +63,7 @@ class PoolDisruptionRules:
 def decide_pool_budgets(
     pools: Iterable[PoolDisruptionRules], nodes: Iterable[NodeCounted], past: Iterable[PastDisruption], now: datetime
 ) -> DisruptionBudgets:
-    """Every NodePool for itself: one that cannot be read closes no other. `past` reaches back as far as rates do."""
+    """An invalid rule blocks only its own NodePool. `past` must cover the longest period of the rates."""
     everyone, history = tuple(nodes), tuple(past)
     evaluated = [_PoolLimits(one, everyone, history, now) for one in pools]
     return DisruptionBudgets(
@@ -84,7 +84,7 @@ def decide_limits(
     reason: str,
     now: datetime,
 ) -> AllowedDisruptions:
-    """All limits of one NodePool for one reason. `Expired` obeys the rules that name no reasons."""
+    """All limits of one NodePool for one reason. `Expired` is subject to rules without reasons."""
     found = _PoolLimits(pool, tuple(nodes), tuple(past), now)
     headroom = found.headroom(reason)
     return AllowedDisruptions(
@@ -100,7 +100,7 @@ def decide_limits(
 
 
 def longest_rate(rules: DisruptionRules | None, unread: InvalidRules = NO_INVALID_RULES) -> timedelta:
-    """How far back rates look; nothing where there are none. Of those that cannot be read a week is remembered."""
+    """The longest period of the rates; zero without rates, and UNREAD_RATE if the rules are invalid."""
     if unread.disruption or (rules is not None and problems_of(rules)):
         return UNREAD_RATE
     if rules is None:
@@ -114,7 +114,7 @@ def problems_of(rules: DisruptionRules, field: str = "spec.disruption") -> tuple
 
 
 class _PoolLimits:
-    """One NodePool in one decision. With a rule that cannot be read it is closed, and its other rules are void."""
+    """The limits of one NodePool. An invalid rule blocks all disruptions, and the other rules are not evaluated."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class _PoolLimits:
         return min(limits, key=lambda one: one.allowed)
 
     def is_fixed(self, method: str) -> bool:
-        """No node's coming, going or recovery lets any go."""
+        """No change of a node can allow a disruption for this reason."""
         if self._problems or self.pool.unread.blocking_message(method):
             return True
         is_restricted = any(True for _ in (*self._active_freezes(method), *self._missed_windows(method)))
@@ -280,14 +280,15 @@ def _freeze_interval(one: DisruptionFreeze) -> tuple[datetime, datetime]:
 
 
 def next_budget_opening(pools: Iterable[PoolDisruptionRules], now: datetime) -> datetime | None:
-    """The first opening of any budget. An invalid budget is ignored here: it blocks its NodePool anyway."""
+    """When the first limit rises. Invalid budgets and rules are ignored; they block their NodePool anyway."""
     return min((one for pool in pools for one in _opening_times(pool, now) if one > now), default=None)
 
 
 def next_pool_opening(
     pool: PoolDisruptionRules, past: Iterable[PastDisruption], candidates: Collection[PermitCandidate], now: datetime
 ) -> datetime | None:
-    """The same for one NodePool whose wishes are known: a rate frees the next, a node comes of age."""
+    """`next_budget_opening` for one NodePool with known candidates: also when a rate allows the next disruption, or a
+    candidate reaches the minimum age."""
     known = [
         next_budget_opening([pool], now),
         *_rate_release_times(pool, [one.at for one in past if one.pool == pool.name]),

@@ -1,8 +1,8 @@
-"""Which requests to disrupt a node are granted, and when a NodePool reads its budgets again.
+"""Decisions on permit requests, and the time at which a NodePool reads its budgets again.
 
-An unused permit counts against the budgets while it is valid. A permit whose node is being deleted does not: the node
-itself counts. The Cluster workflow keeps a ledger of reservations, so that two NodePools do not both take the last
-disruption of a shared limit. The record of past disruptions, on which rates depend, is mirrored to an annotation.
+An unused permit counts against the budgets while it is valid. If its node is being deleted, the node counts instead of
+the permit. The Cluster workflow keeps a ledger of reservations, so that two NodePools cannot both use the last
+disruption of a shared limit. Rates need the record of past disruptions, which is also written to an annotation.
 """
 
 import json
@@ -27,7 +27,7 @@ from tenure.policy.disruption.budgets import AllowedDisruptions, PermitCandidate
 def update_reservations(
     ledger: Iterable[PermitReservation], request: ReservationRequest, now: datetime
 ) -> tuple[PermitReservation, ...]:
-    """The ledger with the new reservations of a NodePool instead of its old ones, and without expired ones."""
+    """The ledger with the new reservations of a NodePool in place of its old ones, and without expired ones."""
     others = (one for one in ledger if one.pool != request.pool and one.until > now)
     mine = (
         PermitReservation(pool=request.pool, claim_uid=uid, until=until)
@@ -45,7 +45,7 @@ def reservations_lapse_at(ledger: Iterable[PermitReservation], pool: str) -> dat
 
 
 MAX_RECORDED: Final = 1000
-"""Newest entries that are written: all annotations of an object may have 256 KiB."""
+"""Only the newest entries are written, since all annotations of an object may have at most 256 KiB."""
 
 
 def merge_records(*records: Iterable[PastDisruption], since: datetime) -> tuple[PastDisruption, ...]:
@@ -62,7 +62,7 @@ def serialize_record(record: Iterable[PastDisruption]) -> str:
 
 
 def parse_record(text: str, pool: str) -> tuple[PastDisruption, ...]:
-    """Empty for an unreadable annotation: people can edit it."""
+    """Empty for an invalid annotation, since users can edit it."""
     try:
         return tuple(
             PastDisruption(pool=pool, reason=reason, at=datetime.fromisoformat(at), uid=uid)
@@ -83,7 +83,7 @@ class PermitDecisions:
     granted: tuple[PermitRequest, ...]
     waiting: tuple[PermitRequest, ...]
     why: Mapping[str, str]
-    """By `request_key`, why a request waits. A request that was not evaluated has no entry."""
+    """Why a request waits, by `request_key`. A request that was not evaluated has no entry."""
     active: tuple[Permit, ...]
     deleted: tuple[Permit, ...]
 
@@ -101,13 +101,16 @@ def decide_permits(
     *,
     blocked_by: str = "",
 ) -> PermitDecisions:
-    """Decide the requests, oldest first. `allowed_disruptions`: by reason. `blocked_by`: why none is granted."""
+    """Decide the requests, oldest first.
+
+    `allowed_disruptions`: by reason. `blocked_by`: if set, no request is granted, for this cause.
+    """
     observed = next((one for one in allowed_disruptions.values() if one.read), None)
     existing = {*observed.count.existing} if observed else None
     disrupting = {*observed.count.consuming} if observed else set[str]()
     active = tuple(one for one in permits if _is_active(one, existing, disrupting, now))
     deleted = tuple(one for one in permits if existing is not None and one.claim_uid not in existing)
-    # A NodeClaim that was deleted otherwise does not withdraw its request.
+    # The workflow of a NodeClaim that was deleted for another reason does not withdraw its request.
     known = [one for one in requests if existing is None or one.claim_uid in existing]
     headroom = _PermitHeadroom(pool, allowed_disruptions, now, blocked_by)
     for permit in active:
@@ -148,12 +151,12 @@ def new_permit(request: PermitRequest, now: datetime, until: datetime) -> Permit
 
 
 def is_granted_to(permit: Permit, request: PermitRequest) -> bool:
-    """A permit without a workflow ID belongs to the NodeClaim, which requests it again."""
+    """A permit without a workflow ID is granted to any requester of the same NodeClaim."""
     return permit.claim_uid == request.claim_uid and permit.workflow_id in ("", request.workflow_id)
 
 
 def stable_cause(why: str) -> str:
-    """Why a request waits, without counts and timestamps, which change while it does."""
+    """The cause without counts and timestamps, which change while a request waits."""
     return _COUNTS.sub("", why)
 
 
@@ -182,7 +185,7 @@ def disruptions_of(permits: Iterable[Permit], pool: str) -> Iterator[PastDisrupt
 
 
 def _is_active(permit: Permit, existing: set[str] | None, disrupting: set[str], now: datetime) -> bool:
-    """A lease expires, unless its node is being deleted: then the holder keeps it until the node is gone."""
+    """A permit expires, unless its node is being deleted: the holder then keeps it until the node is deleted."""
     if existing is None:
         return permit.counts_until > now
     return permit.claim_uid in existing and (permit.counts_until > now or permit.claim_uid in disrupting)
@@ -259,11 +262,11 @@ MAX_CHECK_INTERVAL: Final = timedelta(minutes=4)
 FIXED_CHECK_INTERVAL: Final = timedelta(hours=1)
 """Interval while no change of a node can allow a disruption; changes of a spec or a pause are signaled."""
 CLOCK_SKEW: Final = timedelta(seconds=5)
-"""The clock of the process that reads the budgets may be behind that of the workflow."""
+"""The clock of the process that reads the budgets may be behind the workflow's clock."""
 
 
 def is_fixed(allowed_disruptions: Mapping[str, AllowedDisruptions], blocked_by: str) -> bool:
-    """No change of a node can allow a disruption, for any reason. `blocked_by`: why none is granted."""
+    """No change of a node can allow a disruption for any reason. `blocked_by`: the cause if no request is granted."""
     return bool(blocked_by) or all(one.fixed for one in allowed_disruptions.values())
 
 
@@ -277,8 +280,11 @@ def next_check_at(
     until: datetime | None = None,
     reserved_until: datetime | None = None,
 ) -> datetime:
-    """`checks`: polls since the last change, the latest at `now`. `blocked_by` ends at `until`. `reserved_until`: when
-    the first reservation of another NodePool expires, if requests wait for it."""
+    """When to read the budgets again.
+
+    `checks`: number of polls since the last change, including the one at `now`. `until`: end of `blocked_by`.
+    `reserved_until`: when the first reservation of another NodePool expires, if requests wait for it.
+    """
     if is_fixed(allowed_disruptions, blocked_by):
         return _first_after(
             (until,) if blocked_by else _opening_times(allowed_disruptions, now), now + FIXED_CHECK_INTERVAL, now

@@ -1,6 +1,6 @@
-"""Why a pod does not leave, with the arithmetic: whether the blocker clears on its own, and the remedy.
+"""Why a pod is not evicted: the counts of its budget, whether the blocker clears on its own, and the remedy.
 
-Input: current pods and PodDisruptionBudgets. The Eviction API decides; this module explains.
+The inputs are current pods and PodDisruptionBudgets. The Eviction API decides; this module only explains.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ from tenure.model.facts import Selector
 from tenure.model.provider_results import DrainPod, Eviction
 
 STUCK_AFTER = timedelta(seconds=60)
-"""A pod this long past its end is not waited for (reference 3.14)."""
+"""A drain does not wait for a pod this long after its deletionTimestamp (reference 3.14)."""
 
 
 def matches_selector(selector: Selector | None, pod_labels: Mapping[str, str]) -> bool:
-    """Kubernetes' label selector; without one nothing is selected, an empty one selects everything."""
+    """A Kubernetes label selector: None selects nothing, an empty selector selects everything."""
     if selector is None:
         return False
     return all(_matches_expression(one.operator, one.values, pod_labels.get(one.key)) for one in selector)
@@ -51,7 +51,7 @@ def policy_blocker(pod: DrainPod, by: PodDrainRule) -> EvictionBlocker:
 
 
 def budget_blocker(pod: DrainPod, eviction: Eviction, budgets: Sequence[EvictionBudget]) -> EvictionBlocker:
-    """The blocker of an eviction that the API server refused. `budgets` are those of the pod's namespace."""
+    """The blocker of an eviction that the API server rejected. `budgets`: all of the pod's namespace."""
     mine = budgets_of(pod, budgets)
     if eviction.multiple_budgets or len(mine) > 1:
         names = ", ".join(one.name for one in mine) or eviction.blocked_by

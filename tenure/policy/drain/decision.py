@@ -1,7 +1,7 @@
-"""The next step of a drain: pods to delete, the action when it is blocked, and the start of the block.
+"""The next step of a drain: pods to delete, the action when it is blocked, and since when it is blocked.
 
-`activities/nodeclaim/drain.py` applies the rules to pods, `workflows/phases/drain.py` to the drain as a whole.
-Accessors of a LifecyclePolicy's drain rules are here with their defaults.
+`activities/nodeclaim/drain_pass.py` applies the rules to pods, `workflows/phases/drain.py` to the whole drain. The
+module also has the accessors for a LifecyclePolicy's drain rules, with their defaults.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,14 +15,15 @@ from tenure.model.disruption.drain import BLOCKING_CAUSES, DeploymentRollout, Dr
 from tenure.model.provider_results import DrainPod
 
 NODE_NOT_READY: Final = timedelta(minutes=5)
-"""As long as Kubernetes itself leaves pods on an unreachable node: then it deletes them, whatever their budgets say,
-and a dead kubelet never confirms it, so that nothing is left to wait for."""
+"""After this time, Kubernetes itself deletes the pods of an unreachable node, regardless of budgets. A kubelet that is
+down never confirms the deletion, so there is no reason to wait longer."""
 SURGE: Final = timedelta(minutes=10)
-"""For a new pod to be Ready: the progressDeadlineSeconds of a Deployment that says nothing."""
+"""Time for a new pod to become Ready: a Deployment's default progressDeadlineSeconds."""
 ESCALATION_AT_LEAST: Final = timedelta(seconds=5)
-"""So that pods without a grace period are seen to go before their instance does."""
+"""Time to observe that pods without a grace period end before their instance does."""
 _ORDER: Final = {"surge": 0, "volume": 2, "terminating": 3}
-"""Order of blockers in a status, which keeps the first few: the deadline of a surge counts from its start."""
+"""Order of blockers in a status, which keeps only the first few. A surge must be kept: its deadline counts from its
+start."""
 MIN_RETRY_PAUSE: Final = timedelta(minutes=10)
 """Minimum delay before a node is disrupted again after its drain was cancelled."""
 
@@ -37,12 +38,12 @@ def has_surge(rules: DrainRules | None) -> bool:
 
 
 def can_cancel_drain(rules: DrainRules | None) -> bool:
-    """Voluntary drains come before the deletion of the NodeClaim, since they may be cancelled."""
+    """Voluntary drains then run before the NodeClaim is deleted, so that they can be cancelled."""
     return rules is not None and rules.when_blocked == "giveUp"
 
 
 def blocked_for(rules: DrainRules | None) -> timedelta | None:
-    """How long a drain is held before something follows; None where nothing does."""
+    """How long a drain may be blocked before it escalates or is cancelled; None if it waits without limit."""
     if rules is None or rules.when_blocked in (None, "wait"):
         return None
     return parse_duration_or_none(rules.blocked_for)
@@ -85,7 +86,7 @@ def retry_drain_at(rules: DrainRules | None, now: datetime) -> datetime:
 
 
 def earliest_deadline(*deadlines: datetime | None) -> datetime | None:
-    """Deadlines only ever come nearer (reference 3.14)."""
+    """A deadline may only move to an earlier time (reference 3.14)."""
     return min((one for one in deadlines if one is not None), default=None)
 
 
@@ -95,8 +96,8 @@ def escalation_deadline(pods: Iterable[DrainPod], now: datetime) -> datetime:
 
 
 def is_late(pod: DrainPod, deadline: datetime | None, now: datetime) -> bool:
-    """Whether the pod must be deleted now, regardless of blockers and group: its grace period, or the end it was
-    given, would pass the deadline (reference 3.14)."""
+    """Whether the pod must be deleted now, regardless of blockers and group: its grace period or its deletionTimestamp
+    would end after the deadline (reference 3.14)."""
     if deadline is None:
         return False
     if pod.deletion is not None:
@@ -105,7 +106,7 @@ def is_late(pod: DrainPod, deadline: datetime | None, now: datetime) -> bool:
 
 
 def needs_restart(rollout: DeploymentRollout, began: datetime) -> bool:
-    """Once per drain: any restart since the drain began counts."""
+    """A Deployment is restarted once per drain; a restart by anyone since the drain began counts."""
     at = parse_timestamp(rollout.restarted_at)
     return at is None or at < began
 
@@ -132,8 +133,7 @@ def decide_drain_status(
     began: datetime,
     now: datetime,
 ) -> DrainStatus:
-    """The status of the drain. `blocked_since` continues when the blocker changes, and restarts when a pod
-    leaves."""
+    """The status of the drain. `blocked_since` is kept when the blocker changes, and reset when a pod leaves."""
     progressed = known is not None and 0 < len(waited) < known.pods
     progress = now if progressed else (known.progress if known else None) or began
     dated = with_known_since(blockers, known, now)

@@ -1,7 +1,7 @@
 """The next hook of a node, its deadline, and the action after a failure.
 
-`workflows/phases/hooks.py` runs it; `activities/nodeclaim/hooks.py` makes the calls and the Jobs. If AWS terminates
-the instance at a set time, hooks before the drain get half of the remaining time, and hooks after it the rest.
+`workflows/phases/hooks.py` runs the hook; `activities/nodeclaim/hooks.py` makes its calls and Jobs. If AWS terminates
+the instance at a known time, hooks before the drain get at most half of the remaining time.
 """
 
 from datetime import datetime, timedelta
@@ -20,13 +20,13 @@ from tenure.policy.interruption.due_times import format_timestamp
 from tenure.policy.interruption.rules import RECLAIM_KINDS
 
 MIN_HOOKS_TIME: Final = timedelta(seconds=10)
-"""That the hooks of a point have together, however late it is: a call is made at least once."""
+"""Minimum time for all hooks of a point together, even after the deadline, so that each call is made at least once."""
 DEFAULT_WARNING_PERIOD: Final = timedelta(minutes=2)
-"""From EC2's warning until it takes the instance, where the warning does not say when."""
+"""From EC2's warning until it reclaims the instance, if the warning does not include a time."""
 RETRY_INTERVAL: Final = timedelta(minutes=1)
 MAX_RETRY_INTERVAL: Final = timedelta(minutes=10)
 MAX_REASON_LENGTH: Final = 500
-"""Characters: a refused address names policy, field, value and remedy."""
+"""Characters: the message for a rejected address has policy, field, value and remedy."""
 _IMMEDIATE_KINDS: Final = ("instanceStopping", "instanceTerminating")
 _STEP_NAMES: Final[dict[HookPoint, str]] = {
     "beforeDrain": "the drain",
@@ -44,7 +44,7 @@ class HookDecision(Value):
 
 
 def decide_hooks(state: NodeClaimState, point: HookPoint, now: datetime, *, cancellable: bool) -> HookDecision:
-    """In the policy's order, each to its end. `cancellable`: the drain can still be cancelled."""
+    """Hooks run one after the other, in the policy's order. `cancellable`: the drain can still be cancelled."""
     if point in state.hooks.passed:
         return HookDecision(do="done")
     for hook in hooks_of(state.observed.rules, point):
@@ -100,15 +100,14 @@ def describe_failure_outcome(
 
 
 def hooks_deadline(state: NodeClaimState, point: HookPoint) -> datetime | None:
-    """When the hooks of a point have to be over for AWS's sake, or that of the termination grace period; None where
-    neither ends."""
+    """When the hooks of a point must end because of AWS or the termination grace period; None if neither has an end."""
     since = state.hooks.since if state.hooks.point == point else None
     ends = min((one for one in (state.hooks.grace_ends, reclaimed_at(state)) if one), default=None)
     return limit_deadline(point, since, ends) if since and ends else None
 
 
 def limit_deadline(point: HookPoint, since: datetime, ends: datetime) -> datetime:
-    """Of the time until `ends` hooks before the drain leave half to the drain."""
+    """Hooks before the drain leave half of the time until `ends` to the drain."""
     last = since + (ends - since) / 2 if point == "beforeDrain" else ends
     return max(last, since + MIN_HOOKS_TIME)
 
@@ -173,5 +172,5 @@ def record_passed(hooks: Hooks, point: HookPoint) -> Hooks:
 
 
 def reset_for_next_drain(hooks: Hooks) -> Hooks:
-    """The node is kept: another drain begins from the start, and each hook under a key of its own."""
+    """After a cancelled drain: the next drain runs all hooks again, each under a new key."""
     return Hooks(runs=tuple(one.model_copy(update={"past": True}) for one in hooks.runs))

@@ -15,7 +15,7 @@ from tenure.policy.interruption.due_times import format_timestamp
 
 
 def run_key(uid: str, point: HookPoint, name: str, number: int) -> str:
-    """The same for each try of one run; of the first run by any workflow of this NodeClaim."""
+    """Idempotency key: the same for all attempts of a run, also after the NodeClaim's workflow was rebuilt."""
     return "-".join((uid, point, name, *((str(number),) if number > 1 else ())))
 
 
@@ -102,7 +102,7 @@ def _flatten(values: dict[str, Any], above: str) -> Iterator[tuple[str, str]]:
 
 
 def evaluate_response(response: CallResult) -> tuple[Outcome | None, str]:
-    """Outcome of a service's answer; None: ask again. 202 with Retry-After means that it still runs."""
+    """Outcome and message of an HTTP response; None: call again. 202 with Retry-After: the hook still runs."""
     message = f"answers {response.status}" + (f" {response.text}" if response.text else "")
     if response.status == 202 and response.retry_after is not None:
         return None, "is still at it"

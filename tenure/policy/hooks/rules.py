@@ -14,7 +14,7 @@ from tenure.model.hooks import HookPoint
 TIMEOUT: Final = timedelta(minutes=5)
 LONGEST: Final = timedelta(hours=24)
 LARGEST: Final = 8192
-"""Bytes of a Job template as JSON: each NodeClaim workflow receives it."""
+"""Bytes of a Job template as JSON, which every NodeClaim workflow stores."""
 POINTS: Final[tuple[HookPoint, ...]] = ("beforeDrain", "afterDrain", "beforeTerminate")
 
 
@@ -33,7 +33,7 @@ def _hooks_at(rules: HookRules, point: HookPoint) -> tuple[Hook, ...]:
 
 
 def hook_field(rules: LifecycleRules | None, point: HookPoint, name: str) -> str:
-    """Where the hook stands in its policy, such as `spec.hooks.beforeDrain[0]`."""
+    """The hook's field in its policy, such as `spec.hooks.beforeDrain[0]`."""
     number = next((number for number, one in enumerate(hooks_of(rules, point)) if one.name == name), 0)
     return f"spec.hooks.{point}[{number}]"
 
@@ -43,12 +43,12 @@ def timeout_of(hook: Hook) -> timedelta:
 
 
 def can_hook_cancel_drain(rules: LifecycleRules | None) -> bool:
-    """Voluntary drains come before the deletion of the NodeClaim, since a hook may give them up."""
+    """Voluntary drains then run before the NodeClaim is deleted, so that a hook can cancel them."""
     return any(hook.on_failure == "giveUp" for hook in hooks_of(rules, "beforeDrain"))
 
 
 def problems_of(rules: HookRules, field: str = "hooks") -> Iterator[str]:
-    """Problems that the API server cannot check, or did not: field, value and expected form."""
+    """Problems that the API server cannot check, or has not checked: field, value and expected form."""
     for point in POINTS:
         names: set[str] = set()
         for number, hook in enumerate(_hooks_at(rules, point)):
@@ -86,7 +86,7 @@ def _url_problems(url: str) -> Iterator[str]:
     if parts.scheme not in ("http", "https") or not named:
         yield f".http.url: {url!r}: invalid URL, expected e.g. https://hooks.example.com/drain"
     elif parts.username is not None or parts.password is not None:
-        # Not with the value: it is a secret.
+        # The message must not contain the value, which is a secret.
         yield ".http.url: it holds a name or password, and would stand in histories; write it without, or use a job"
 
 

@@ -1,7 +1,7 @@
 """The action for an AWS event of a node, and its time; `workflows/phases/interruption.py` performs it.
 
-Karpenter's action table unless a LifecyclePolicy overrides it. A delayed action is due before AWS acts, whatever it
-waits for. It passes AWS's deadline only if a policy leaves the node to AWS.
+Karpenter's actions apply unless a LifecyclePolicy overrides them. A delayed action is due before AWS acts, whatever it
+waits for, unless a policy leaves the node to AWS.
 """
 
 from datetime import datetime, timedelta
@@ -33,7 +33,7 @@ EventAction = Literal["nothing", "wait", "ask", "drain", "terminate", "stop"]
 ACTING: Final[tuple[EventAction, ...]] = ("drain", "terminate", "stop")
 _RANK: Final[dict[EventAction, int]] = {"terminate": 5, "drain": 4, "ask": 3, "stop": 2, "wait": 1, "nothing": 0}
 START_TOLERANCE: Final = timedelta(minutes=10)
-"""How long before its announced time AWS may act: a node lost in this interval was lost to the event."""
+"""How long before the announced time AWS may act. A node that becomes NotReady then is lost to the event."""
 
 
 class InterruptionDecision(Value):
@@ -47,8 +47,8 @@ class InterruptionDecision(Value):
 
 
 def decide_interruption(state: NodeClaimState, now: datetime) -> InterruptionDecision:
-    """Of several events the one that asks for most, before others one that leaves no time; of those that wait, the one
-    that waits least."""
+    """The decision for the most urgent event: the strongest action, then events that cannot be deferred, then the
+    earliest time."""
     found = [decide_event(state, event, now) for event in live_events(state)]
     if not found:
         return InterruptionDecision()
@@ -64,8 +64,8 @@ def _urgency(one: InterruptionDecision) -> tuple[int, bool]:
 def live_events(state: NodeClaimState) -> tuple[Event, ...]:
     """AWS events of this node that are neither withdrawn nor handled.
 
-    A stop for an event continues to its end: the status of a stopped instance is not listed, which looks as if its
-    event were over.
+    An event with a stop in progress stays live: EC2 does not list the status of a stopped instance, so the event would
+    seem to be over.
     """
     if not state.interruptions:
         return ()
@@ -74,7 +74,7 @@ def live_events(state: NodeClaimState) -> tuple[Event, ...]:
 
 
 def _stop_for(state: NodeClaimState, event: Event) -> InstanceStopStart | None:
-    """The stop and start of the instance for this event, from when it is asked for until it is back."""
+    """The stop and start of the instance for this event, from the stop until the instance is running again."""
     stop = state.stop
     return stop if stop and stop.key == event.key and stop.step in ("stop", "start", "back", "failed") else None
 
@@ -84,9 +84,9 @@ def requires_action(state: NodeClaimState, now: datetime) -> bool:
 
 
 def drains_immediately(rules: LifecycleRules | None, kind: EventKind) -> bool:
-    """Whether an interrupted node's first evictions may run before its workflow, which would do nothing else.
+    """Whether the first evictions of an interrupted node may run before its workflow starts the drain.
 
-    False if a hook comes first, or a replacement pod.
+    False if a hook must run first, or a replacement pod must be Ready first.
     """
     policy = resolve_event_policy(rules, kind)
     if kind not in RECLAIM_KINDS or policy.action != "drain" or policy.voluntary:
@@ -95,7 +95,7 @@ def drains_immediately(rules: LifecycleRules | None, kind: EventKind) -> bool:
 
 
 def approvable_events(state: NodeClaimState) -> tuple[Event, ...]:
-    """Events that an operator may approve or reject, for the node as a whole or for a class of its pods."""
+    """Events that an operator may approve or reject, for the whole node or for some of its pods."""
     return tuple(event for event in live_events(state) if _is_approvable(state, event))
 
 
@@ -130,8 +130,8 @@ def decide_event(state: NodeClaimState, event: Event, now: datetime) -> Interrup
 
 
 def _decide_unreadable(state: NodeClaimState, event: Event, times: EventTiming, now: datetime) -> TimingDecision | None:
-    """An invalid rule for an event with a delay may mean to wait, so the event waits until AWS acts. None if all rules
-    are valid."""
+    """If a rule is invalid, an event that can be deferred waits as long as possible, since the rule may require it.
+    None if all rules are valid."""
     why = state.observed.events_unread
     if not why or event.kind not in DEFERRABLE_KINDS:
         return None
@@ -155,12 +155,12 @@ def _new_decision(event: Event, do: EventAction, until: datetime | None = None, 
     )
 
 
-# --- instances that come back ----------------------------------------------------------------------------
+# --- stopped instances -----------------------------------------------------------------------------------
 
 
 def retained_until(state: NodeClaimState, event: Event) -> datetime | None:
-    """The end of the wait for a stopped instance; None if it runs or is not awaited. A stopped spot instance does not
-    restart."""
+    """Until when a node with a stopped instance is kept; None if the instance runs or the node is not kept. A stopped
+    spot instance does not restart."""
     max_downtime = resolve_event_policy(state.observed.rules, event.kind).max_downtime
     since = _stopped_since(state, event) if max_downtime else None
     spot = state.launched is not None and state.launched.capacity_type == SPOT
@@ -179,7 +179,7 @@ def _stopped_since(state: NodeClaimState, event: Event) -> datetime | None:
 
 
 def _decide_ignored(state: NodeClaimState, event: Event, now: datetime) -> InterruptionDecision:
-    """Left to AWS: a node that was stopped is kept, and drained only where it does not come back in its time."""
+    """The event is left to AWS. A node with a stopped instance is drained only if it is not back in time."""
     until = retained_until(state, event)
     if until is None:
         return _new_decision(event, "nothing")
@@ -198,9 +198,9 @@ def draining_event(state: NodeClaimState) -> Event | None:
 
 
 def superseding_interruption(state: NodeClaimState, now: datetime) -> InterruptionDecision | None:
-    """The interruption that makes a draining node more urgent; None if there is none.
+    """The interruption that makes the drain of a node more urgent; None if there is none.
 
-    None too if the NodeClaim is being deleted and no interruption would speed up its pods.
+    Also None if the NodeClaim is already being deleted and the interruption would not evict pods earlier.
     """
     decision, known = decide_interruption(state, now), draining_event(state)
     event = next((one for one in live_events(state) if one.key == decision.key), None)
@@ -217,7 +217,7 @@ def superseding_interruption(state: NodeClaimState, now: datetime) -> Interrupti
 
 
 def pods_blocked_by_event(state: NodeClaimState, event: Event, now: datetime) -> tuple[PodDrainRule, ...]:
-    """Classes of pods that wait while the others leave, in the policy's order."""
+    """Rules for pods that wait while others are evicted, in the policy's order."""
     if (
         event.kind not in DEFERRABLE_KINDS
         or resolve_event_policy(state.observed.rules, event.kind).action == "terminate"
@@ -255,7 +255,7 @@ def stop_start_deadline(state: NodeClaimState, key: str) -> timedelta:
     return next(found, None) or DEFAULT_MAX_DOWNTIME
 
 
-# --- words -----------------------------------------------------------------------------------------------
+# --- text ------------------------------------------------------------------------------------------------
 
 
 def describe_event(event: Event) -> str:
