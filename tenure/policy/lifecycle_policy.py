@@ -1,8 +1,8 @@
-"""Which LifecyclePolicies apply to which NodePool, and the problems of the others.
+"""Which LifecyclePolicies apply to which NodePool, and the problems of invalid policies.
 
-The more specific selection wins, field by field: names, then labels, then all. Of two equally specific policies that
-differ in a field the older wins, and both report it. Of an invalid policy only the rules that limit disruption apply;
-an unreadable rule blocks its NodePools.
+The more specific selection wins, field by field: names, then labels, then all. If two equally specific policies differ
+in a field, the older wins and both report the conflict. From an invalid policy, only rules that limit disruption apply,
+and such a rule that is invalid itself blocks its NodePools.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ def problem_in(policy: PolicyFact) -> str:
 
 
 def check_policy(policy: PolicyFact) -> None:
-    """Raises the error with which the policy would end `resolve_policies`."""
+    """Raises the error that this policy would raise in `resolve_policies`."""
     restrict_to_valid(policy) if problem_in(policy) else flatten_rules(policy.rules)
     tuple(disabled_requests(policy.rules, PolicyFeatures()))
 
@@ -87,7 +87,7 @@ NODE_POOL_NOT_FOUND: Final = "NodePoolNotFound"
 DEADLINE_CUT: Final = "DeadlineCut"
 DISABLED_BY_SETTING: Final = "DisabledBySetting"
 ROLLOUTS_BLOCKED: Final = "RolloutsHeld"
-"""Reasons of a policy that is in effect and still has a warning."""
+"""Warning reasons of a policy that is in effect."""
 MAX_VALUE_LENGTH: Final = 300
 MAX_LISTED: Final = 3
 NOT_APPLIED: Final = (
@@ -105,18 +105,18 @@ BLOCKED_UNTIL_READABLE: Final[Mapping[str, str]] = {
     ),
 }
 _WAITS: Final = {"interruption": "maintenance, recommendations and failing checks wait"}
-"""By section; the other sections block voluntary disruption."""
+"""Effect of an invalid section; all other sections block voluntary disruption."""
 
 
 @dataclass(frozen=True)
 class Resolved:
     rules: Mapping[str, LifecycleRules]
-    """By NodePool; a NodePool without rules is absent."""
+    """By NodePool, without NodePools that have no rules."""
     validations: Mapping[str, PolicyValidation]
     unread: Mapping[str, InvalidRules]
-    """By NodePool, where voluntary disruption is held."""
+    """By NodePool whose disruption is blocked by invalid rules."""
     policies: Mapping[str, Sequence[PolicyFact]]
-    """By NodePool, the policies that select it, with their valid rules; the most specific first."""
+    """By NodePool: the policies that select it, with their valid rules; most specific first."""
 
 
 @dataclass
@@ -133,8 +133,8 @@ def resolve_policies(
     defaults: Deadlines,
     features: PolicyFeatures | None = None,
 ) -> Resolved:
-    """`pools`: labels by NodePool; `defaults`: the settings, used for fields that no policy sets. All `features` are
-    off if they are None."""
+    """`pools`: labels by NodePool. `defaults`: the settings, for fields that no policy sets. `features`: None disables
+    all."""
     features = features or PolicyFeatures()
     everyone = sorted(policies, key=lambda one: (-one.specificity, one.created, one.name))
     problems = {one.name: problem_in(one) for one in everyone}
@@ -162,7 +162,7 @@ def resolve_policies(
 def _unreadable_sections(
     pool: str, chosen: Sequence[PolicyFact], findings: Mapping[str, _Findings]
 ) -> InvalidRules | None:
-    """The most precise of them is named."""
+    """For each section, the message names the most specific policy with invalid rules."""
     found: dict[str, str] = {}
     for one in chosen:
         for section, why in one.unread.model_dump(exclude_defaults=True).items():
@@ -174,7 +174,7 @@ def _unreadable_sections(
 
 
 def _rejected_validation(one: PolicyFact, problem: str, findings: _Findings) -> PolicyValidation:
-    """`one` without its rejected fields."""
+    """`one`: the policy without its rejected fields."""
     unread = one.unread.model_dump()
     blocked = "".join(text for section, text in BLOCKED_UNTIL_READABLE.items() if unread[section])
     consequence = blocked or (STILL_APPLIED if flatten_rules(one.rules) else "")

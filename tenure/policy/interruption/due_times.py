@@ -1,7 +1,7 @@
 """When the rule for an AWS event is due (its start, a window, an approval), and which instance statuses count.
 
-Reference 5.1: a failing check counts after two minutes, a scheduled event at once. A reported event that is no longer
-listed is over.
+Reference 5.1: a failing check counts after two minutes, a scheduled event immediately. A reported event that EC2 no
+longer lists is over.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ APPROVE: Final = "run tenure approve {name}"
 
 
 class TimingDecision(Value):
-    """Whether something is due. `leave`: it never will be."""
+    """Whether the action is due. `leave`: the event is left to AWS."""
 
     do: Literal["go", "wait", "leave"]
     until: datetime | None = None
@@ -42,7 +42,7 @@ def decide_timing(action: Action, times: EventTiming, event: Event, name: str, n
 
 
 def last_drain_start(event: Event, times: EventTiming) -> datetime | None:
-    """Latest start that leaves the drain its lead time; None if AWS's time is unknown."""
+    """The latest start of a drain that still has its lead time; None if AWS's start time is unknown."""
     return event.starts - times.lead if event.starts else None
 
 
@@ -67,7 +67,7 @@ def _decide_window(times: EventTiming, event: Event, now: datetime) -> TimingDec
 
 
 def _decide_approval(times: EventTiming, event: Event, name: str, now: datetime) -> TimingDecision:
-    """A rejection ends the wait for approval, not AWS's deadline. An event that AWS moves needs a new approval."""
+    """A rejection ends only the wait for approval; AWS's time still applies. A moved event needs a new approval."""
     decision, last, requested_at = event.decision, last_drain_start(event, times), event.moved or event.received_at
     if decision and decision.approved:
         return TimingDecision(do="go")
@@ -115,7 +115,7 @@ def decide_status(
     failing_since: FailingSince,
     now: datetime,
 ) -> StatusMessages:
-    """`reports`: complete EC2 status of these nodes. A check of unknown age counts from when it was first seen."""
+    """`reports`: the complete status of all nodes. A failed check without a start time counts from its first report."""
     still_failing: dict[tuple[str, str], datetime] = {}
     by_instance: dict[str, list[InterruptionMessage]] = {}
     for report in reports:
@@ -142,7 +142,7 @@ def decide_status(
 def update_open_messages(
     open_messages: Sequence[OpenInterruption], instance_id: str, messages: Iterable[InterruptionMessage]
 ) -> tuple[OpenInterruption, ...]:
-    """The open messages after a node received these. A message without news does not change."""
+    """The open messages after a node has received `messages`. An unchanged message keeps its entry."""
     by_id = {(one.kind, one.id): one for one in messages}
     retained = []
     for one in open_messages:

@@ -1,7 +1,8 @@
-"""Events, records and answers about AWS events of a node.
+"""Texts about AWS events of a node: Kubernetes events, records, and responses to operators.
 
-Reasons are Karpenter's (karpenter-aws 5.3). Events are kept by topic and published once per change; a kind that its
-policy ignores has none. The text of a record changes only with the next action, so a waiting node causes no writes.
+Reasons are Karpenter's (karpenter-aws 5.3). A Kubernetes event is published once per topic and change, and not for
+kinds that the policy ignores. The text of a record changes only with the next action, so a waiting node causes no
+writes.
 """
 
 from collections.abc import Mapping
@@ -52,7 +53,7 @@ def due_event_texts(state: NodeClaimState, now: datetime) -> dict[str, EventText
 
 
 def published_versions(state: NodeClaimState, now: datetime) -> dict[str, str]:
-    """The published versions after publication, without those of dropped events."""
+    """The versions after all texts are published, without those of dropped events."""
     known = {event.key for event in events_of(state.interruptions)}
     before = {
         topic: version for topic, version in state.published_event_versions.items() if topic.partition("|")[0] in known
@@ -119,7 +120,7 @@ _PLANNED: Final = {
 
 
 def event_records(state: NodeClaimState, before: tuple[EventRecord, ...], now: datetime) -> tuple[EventRecord, ...]:
-    """Oldest first. `before`: the last records, which have the start times."""
+    """Oldest first. `before`: the previous records, whose start times are kept."""
     known = {_record_key(one): one for one in before}
     found = [_event_record(state, event, now) for event in events_of(state.interruptions)]
     return tuple(_with_since(one, known.get(_record_key(one))) for one in found)
@@ -171,7 +172,7 @@ def _record_key(one: EventRecord) -> tuple[str, datetime | None, datetime]:
 
 
 def _with_since(one: EventRecord, before: EventRecord | None) -> EventRecord:
-    """Keep the start time of an unchanged record, and of a finished event of a node that terminates otherwise."""
+    """Keep an unchanged record, and that of a finished event of a node that terminates for another reason."""
     if before is None:
         return one
     settled = one.done.startswith(_OTHER_REASON) and not before.waits
@@ -183,7 +184,7 @@ LONGEST = 300
 
 
 def problem_of(state: NodeClaimState, by: str, reason: str) -> str:
-    """Why the answer is rejected, with the expected form; empty if it is accepted."""
+    """Why an approval or rejection is invalid, with the expected form; empty if it is valid."""
     if not by.strip():
         return f"by: {by!r}: invalid name, expected the requester, e.g. ann@example.com"
     if len(reason) > LONGEST:

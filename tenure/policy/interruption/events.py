@@ -1,7 +1,7 @@
-"""AWS events that one node tracks: repeats, changes, withdrawals, and messages about the same event.
+"""The AWS events of one node: repeated messages, changes, withdrawals, and messages about the same event.
 
-The queue and the instance status report the same maintenance with different ids and one start. When one source reports
-another start first, it applies to both.
+The queue and the instance status report the same maintenance with different IDs and the same start time. A new start
+time from one source applies to both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,18 +14,18 @@ from tenure.model.interruption.messages import KARPENTERS_KINDS, InterruptionMes
 from tenure.model.interruption.records import ApprovalDecision, Event, TrackedInterruption
 
 MAX_TRACKED: Final = 20
-"""Messages that a node tracks; withdrawn ones are dropped first."""
+"""Maximum tracked messages of a node; those that are withdrawn or over are dropped first."""
 _MANY: Final = TypeAdapter(tuple[TrackedInterruption, ...])
 
 
 def record_messages(
     known: Sequence[TrackedInterruption], messages: Iterable[InterruptionMessage], now: datetime
 ) -> tuple[TrackedInterruption, ...]:
-    """The tracked messages after new ones. Repeats and older messages change nothing.
+    """The tracked messages after new ones. Repeated and older messages change nothing.
 
-    AWS moves an event, and one source reports it before the other. The later report counts, by AWS's time or the time
-    of EC2's status. A source that repeats its earlier report is only slow: a different report of its own counts as
-    later.
+    When AWS moves an event, one source reports it before the other. The later report applies, by the time of AWS's
+    message or of the status read. A source that repeats its earlier report is only slow. Only a different report from
+    it counts as later.
     """
     found = {_message_id(one.message): one for one in known}
     for message in messages:
@@ -44,7 +44,7 @@ def record_messages(
 
 
 def events_of(known: Iterable[TrackedInterruption]) -> tuple[Event, ...]:
-    """Oldest first. Of messages about the same event, the latest has its state."""
+    """Oldest first. The latest message about an event has its state."""
     groups: dict[str, list[TrackedInterruption]] = {}
     for one in known:
         groups.setdefault(event_key(one.message), []).append(one)
@@ -52,7 +52,7 @@ def events_of(known: Iterable[TrackedInterruption]) -> tuple[Event, ...]:
 
 
 def event_key(message: InterruptionMessage) -> str:
-    """Maintenance events differ by start time, to the minute; other kinds occur once per node."""
+    """Scheduled events are distinguished by start time, to the minute; other kinds occur once per node."""
     if message.kind != "scheduledChange":
         return message.kind
     starts = message.starts.replace(second=0, microsecond=0).isoformat(timespec="minutes") if message.starts else ""
@@ -84,7 +84,7 @@ def record_done(known: Sequence[TrackedInterruption], key: str) -> tuple[Tracked
 
 
 def format_annotation(known: Iterable[TrackedInterruption]) -> str:
-    """As the annotation has it: JSON, without AWS's prose. Empty where AWS has announced nothing that still holds."""
+    """The annotation's value: JSON without AWS's descriptions; empty without a current event."""
     alive = {event.key for event in events_of(tuple(known)) if event.status == "announced"}
     retained = tuple(
         one.model_copy(update={"message": _without_text(one.message), "own": one.own and _without_text(one.own)})
@@ -99,7 +99,7 @@ def _without_text(message: InterruptionMessage) -> InterruptionMessage:
 
 
 def parse_annotation(text: str) -> tuple[TrackedInterruption, ...]:
-    """Parse the form of `format_annotation`. Any other text yields no message."""
+    """Parse the result of `format_annotation`. Any other text yields no message."""
     if not text:
         return ()
     try:
@@ -132,8 +132,8 @@ def _message_id(message: InterruptionMessage) -> tuple[str, str]:
 def _move_counterpart(
     known: Iterable[TrackedInterruption], before: TrackedInterruption, after: TrackedInterruption
 ) -> dict[tuple[str, str], TrackedInterruption]:
-    """Move the other source's report of the same event. If it has two reports of that time, the match is ambiguous and
-    both stay: too early is safer than too late."""
+    """Move the other source's message about the same event. If two messages have the old start time, the match is
+    ambiguous and both stay: too early is safer than too late."""
     if after.message.status != "announced" or event_key(after.message) == event_key(before.message):
         return {}
     counterparts = [
@@ -149,7 +149,7 @@ def _move_counterpart(
 
 
 def _apply_move(one: TrackedInterruption, mover: TrackedInterruption) -> TrackedInterruption:
-    """Apply the time of `mover`, and keep the last report of its own source."""
+    """Apply the start time of `mover`, and keep the last message of the own source."""
     to = {"starts": mover.message.starts, "ends": mover.message.ends, "at": mover.message.at}
     return TrackedInterruption(
         message=one.message.model_copy(update=to),
@@ -163,7 +163,8 @@ def _apply_move(one: TrackedInterruption, mover: TrackedInterruption) -> Tracked
 def _match_moved_event(
     known: Iterable[TrackedInterruption], message: InterruptionMessage, now: datetime
 ) -> TrackedInterruption | None:
-    """The first report of an event that the other source has moved since, with the new time; None for any other."""
+    """For the first message about an event that the other source has already moved: the event with the new time. None
+    for any other message."""
     tracked = tuple(known)
     mine = {event_key(one.message) for one in tracked if one.message.source == message.source}
     for one in tracked:
@@ -183,7 +184,8 @@ def _is_update(message: InterruptionMessage, before: InterruptionMessage) -> boo
 
 
 def _apply_update(before: TrackedInterruption, message: InterruptionMessage, now: datetime) -> TrackedInterruption:
-    """Another time makes it a different event, not yet reported. A report that only ends an event has no time."""
+    """A new start time makes it another event that is not yet published. A message that ends an event may have no start
+    time."""
     if before.own is not None and event_key(message) != event_key(before.message):
         return _apply_own_update(before, before.own, message, now)
     before = before.model_copy(update={"own": None})
@@ -202,8 +204,8 @@ def _apply_update(before: TrackedInterruption, message: InterruptionMessage, now
 def _apply_own_update(
     before: TrackedInterruption, own: InterruptionMessage, message: InterruptionMessage, now: datetime
 ) -> TrackedInterruption:
-    """Apply a later report of a source that has not yet reported the move. It ends only the event as that source knew
-    it."""
+    """Apply a later message of a source that has not reported the move yet. It ends only the event with the start time
+    that this source knows."""
     if message.status != "announced":
         return TrackedInterruption(
             message=message.model_copy(update={"starts": message.starts or own.starts}), received_at=before.received_at
@@ -218,7 +220,7 @@ def _apply_own_update(
 def _build_event(key: str, group: Sequence[TrackedInterruption]) -> Event:
     latest = max(group, key=lambda one: (one.message.at, one.message.status != "announced"))
     message = latest.message
-    # A report from before a withdrawal or an end is an earlier occurrence.
+    # Messages from before a withdrawal or an end belong to an earlier occurrence.
     ended = max((one.message.at for one in group if one.message.status != "announced"), default=None)
     alive = [one for one in group if ended is None or one.message.at > ended] or [latest]
     return Event(

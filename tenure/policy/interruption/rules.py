@@ -1,4 +1,4 @@
-"""LifecyclePolicies' rules for AWS events, and Karpenter's action table where they are silent (karpenter-aws 5.3)."""
+"""Rules of LifecyclePolicies for AWS events, with Karpenter's actions as defaults (karpenter-aws 5.3)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -34,14 +34,14 @@ DEFAULTS: Final[Mapping[EventKind, Action]] = {
 DEFERRABLE_KINDS: Final[frozenset[EventKind]] = frozenset(
     {"rebalanceRecommendation", "scheduledChange", "instanceStatus", "systemStatus"}
 )
-"""Kinds that leave time: the others are handled at once, or ignored."""
+"""Kinds whose action can be deferred. The others are handled immediately, or ignored."""
 RECLAIM_KINDS: Final[frozenset[EventKind]] = frozenset({"spotInterruption", "capacityReservationInterruption"})
-"""Kinds by which AWS takes capacity back: Karpenter marks pools for these (reference 5.3)."""
+"""Kinds with which AWS reclaims capacity. Karpenter marks the capacity pool as unavailable then (reference 5.3)."""
 LEAD: Final = timedelta(minutes=10)
 DEFAULT_MAX_DOWNTIME: Final = timedelta(minutes=15)
-"""Of an instance that Tenure stops and starts."""
+"""For an instance that Tenure stops and starts."""
 _UNBUDGETED_ACTIONS: Final = ("terminate", "stopStart")
-"""Actions that ignore budgets: the API server accepts none of them as voluntary, by a validation rule."""
+"""Actions that ignore budgets. A validation rule of the CRD does not allow `voluntary` for them."""
 
 
 class EventTiming(Value):
@@ -49,7 +49,7 @@ class EventTiming(Value):
     windows: tuple[Window, ...] = ()
     deadline: timedelta | None = None
     notify_only: bool = False
-    """Without an approval or a window, AWS acts on the node."""
+    """Without an approval or an open window, the event is left to AWS."""
 
 
 class EventPolicy(Value):
@@ -61,7 +61,7 @@ class EventPolicy(Value):
 
 
 def resolve_event_policy(rules: LifecycleRules | None, kind: EventKind) -> EventPolicy:
-    """An invalid field falls back to the default."""
+    """An invalid field has its default value."""
     one = event_rules_of((rules.interruption if rules else None) or InterruptionRules(), kind)
     if one is None:
         return EventPolicy(action=DEFAULTS[kind])
@@ -78,14 +78,15 @@ def resolve_event_policy(rules: LifecycleRules | None, kind: EventKind) -> Event
 
 
 def _restrict_action(action: Action, *, honour: bool, voluntary: bool) -> Action:
-    """Only a drain can be held by pods, and ask budgets; the one may be a policy's word, and the action another's."""
+    """Only a drain can honour do-not-disrupt and use budgets. The CRD cannot validate fields of different policies
+    together."""
     if action == "terminate" and (honour or voluntary):
         return "drain"
     return "drain" if action == "stopStart" and voluntary else action
 
 
 def ignored_by_all(rules: Iterable[LifecycleRules | None]) -> frozenset[EventKind]:
-    """Kinds that no NodePool takes orders of, nor waits for an instance because of; `rules`: one for each of them."""
+    """Kinds that all NodePools ignore, without waiting for a stopped instance. `rules`: of each NodePool."""
     everyone = tuple(rules)
     return frozenset(kind for kind in DEFAULTS if everyone and all(_is_ignored(one, kind) for one in everyone))
 
@@ -127,7 +128,7 @@ def resolve_timing(timing: Timing) -> EventTiming:
 
 
 def next_window_opening(windows: Sequence[Window], now: datetime) -> datetime | None:
-    """When the first opens: `now` for one that is open, None for never."""
+    """When the first window opens; `now` if one is open, None if none ever opens."""
     found = []
     for one in windows:
         try:
@@ -136,7 +137,7 @@ def next_window_opening(windows: Sequence[Window], now: datetime) -> datetime | 
             found.append(next_hit(one.schedule, now, one.time_zone or ""))
         except ValueError:
             continue
-    # In UTC: an hour that comes twice equals nothing of another zone.
+    # In UTC: a repeated local hour never compares equal to a time in another time zone.
     return min((hit.astimezone(UTC) for hit in found if hit), default=None)
 
 
@@ -186,7 +187,7 @@ def _window_problem(window: Window) -> str:
 
 
 def _workload_problems(workloads: Sequence[WorkloadRules], field: str) -> Iterator[str]:
-    """One whose pods all match an earlier one never counts."""
+    """A rule never applies if an earlier rule matches all of its pods."""
     for number, one in enumerate(workloads):
         for before, other in enumerate(workloads[:number]):
             if other.match_labels.items() <= one.match_labels.items():

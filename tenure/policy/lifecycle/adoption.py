@@ -1,4 +1,4 @@
-"""The first phase of a NodeClaim that another controller ran, and its static hash (reference 6.3)."""
+"""The first phase of a NodeClaim that another controller managed, and its static hash (reference 6.3)."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,7 +12,7 @@ _TERMINATING_PHASES: Final = (Phase.DRAIN, Phase.TERMINATION, Phase.DELETED)
 
 
 def decide_first_phase(claim: NodeClaimFact) -> Phase:
-    """The phase that it is recalled into (`activities/nodeclaim/recovery.py`), or that follows at once when it is being
+    """The phase into which it is recovered (`activities/nodeclaim/recovery.py`), or the next phase if it is being
     deleted."""
     if claim.deleting:
         return Phase.DRAIN if claim.registered else Phase.TERMINATION
@@ -24,7 +24,7 @@ def decide_first_phase(claim: NodeClaimFact) -> Phase:
 
 
 def decide_taken_over(expected: Phase, phase: Phase) -> bool:
-    """Whether a workflow in `phase` has its NodeClaim in hand: where its life begins, or further on."""
+    """Whether a workflow in `phase` has taken over its NodeClaim: it is in the expected first phase or a later one."""
     if expected in _TERMINATING_PHASES:
         return phase in _TERMINATING_PHASES
     return phase in _LIVE_PHASES and _LIVE_PHASES.index(phase) >= _LIVE_PHASES.index(expected)
@@ -33,10 +33,10 @@ def decide_taken_over(expected: Phase, phase: Phase) -> bool:
 def decide_stamp(
     annotations: Mapping[str, str], value: str, *, key: str, version: str, drifted: bool, deleting: bool
 ) -> dict[str, str]:
-    """The annotations to write; none for a NodeClaim that keeps its stamp.
+    """The hash annotations to write; empty if they do not change.
 
-    A drifted NodeClaim keeps its hash under the new version, and so stays drifted. One without a stamp was created
-    manually and stays without one.
+    A drifted NodeClaim keeps its hash under the new version, so it stays drifted. A NodeClaim without a hash version
+    was created manually and gets none.
     """
     if deleting or annotations.get(version, "") in ("", HASH_VERSION):
         return {}

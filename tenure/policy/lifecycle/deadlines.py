@@ -1,7 +1,7 @@
 """Deadlines of phases, the actions after them, and the blockers of a node.
 
-Rules are None without a policy. The settings apply then, and where a value is absent or invalid. A slow phase is
-measured against past durations of such nodes, and is only shown.
+Rules are None without a policy. The settings apply then, and for each missing or invalid value. A phase is slow if it
+takes longer than past nodes of the same kind; this is only shown.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ ACTIONS: Final[Mapping[Phase, Overdue]] = {
     Phase.DRAIN: "alarm",
     Phase.TERMINATION: "alarm",
 }
-"""Actions after a deadline without a policy. Launch and registration are Karpenter's liveness (reference 3.5)."""
+"""Actions after a deadline without a policy. Launch and registration: Karpenter's liveness (reference 3.5)."""
 _DURATIONS: Final = frozenset(
     {
         "deadline",
@@ -43,7 +43,7 @@ _DURATIONS: Final = frozenset(
 
 
 def deadlines_of(rules: LifecycleRules | None, defaults: Deadlines) -> Deadlines:
-    """The deadlines in force. Registration also counts from the NodeClaim's creation, so launch cannot take longer."""
+    """The effective deadlines. Registration also counts from the NodeClaim's creation, so launch cannot be longer."""
     if rules is None:
         return defaults
     registration = _deadline_or_default(rules.registration, defaults.registration)
@@ -58,7 +58,7 @@ def deadlines_of(rules: LifecycleRules | None, defaults: Deadlines) -> Deadlines
 
 
 def action_of(rules: LifecycleRules | None, phase: Phase) -> Overdue:
-    """The action when a phase passes its deadline. Drain and termination only raise an alert."""
+    """The action when a phase passes its deadline; always an alarm for drain and termination."""
     found = _phase_rules(rules, phase) if rules else None
     action = found.when_overdue if found else None
     return action if action is not None and action in get_args(Overdue) else ACTIONS.get(phase, "alarm")
@@ -69,7 +69,7 @@ def not_ready_grace_of(rules: LifecycleRules | None, default: timedelta) -> time
 
 
 def problem_of(rules: LifecycleRules) -> str:
-    """Why these rules make no sense by themselves; empty when they do."""
+    """The first problem of these rules; empty if they are valid."""
     fields = flatten_rules(rules)
     for field, span in duration_fields(fields):
         if isinstance(span, str):
@@ -93,19 +93,19 @@ def problem_of(rules: LifecycleRules) -> str:
 
 
 def flatten_rules(rules: LifecycleRules) -> dict[str, Any]:
-    """Every set field by path, such as `launch.deadline`; a list is one field."""
+    """All set fields by path, such as `launch.deadline`; a list is one field."""
     return dict(_flatten(rules.to_object(), ""))
 
 
 def is_same_value(field: str, one: Any, other: Any) -> bool:
-    """Whether two values of a field mean the same: 60m is 1h."""
+    """Whether two values of a field are equivalent, such as 60m and 1h."""
     if field.rpartition(".")[2] in _DURATIONS and isinstance(one, str) and isinstance(other, str):
         return _parse_duration(one) == _parse_duration(other)
     return bool(one == other)
 
 
 def duration_fields(fields: Mapping[str, Any]) -> Iterator[tuple[str, timedelta | str]]:
-    """Fields that are durations; a text is why one cannot be read."""
+    """Fields that are durations: the value, or the problem as text."""
     for field, value in fields.items():
         if field.rpartition(".")[2] in _DURATIONS:
             yield field, _parse_duration(str(value))
@@ -166,7 +166,7 @@ def describe_blocker(state: NodeClaimState) -> str:
 
 
 def blocker_code(state: NodeClaimState) -> str:
-    """A code of `tenure/model/blockers.py`, for lists; empty without a blocker."""
+    """A code of `tenure/model/blockers.py`; empty without a blocker."""
     if is_lost(state):
         return NODE_NOT_FOUND
     if state.slow and not state.overdue:
@@ -187,7 +187,8 @@ def is_lost(state: NodeClaimState) -> bool:
 
 
 def slow_at(state: NodeClaimState) -> datetime | None:
-    """From when on the phase takes longer than such nodes do; None where nothing is expected, or it is known."""
+    """When the phase becomes slow compared with similar nodes; None without an expected duration, or if it is already
+    slow or overdue."""
     if state.slow or state.overdue or state.since is None or state.initialized:
         return None
     span = _expected_duration(state)

@@ -1,6 +1,6 @@
 """Remaining blockers of initialization in Karpenter's order (reference 3.4), and expected startup durations.
 
-A Node must have nine tenths of the resources its NodeClaim was launched for (reference 3.7).
+A Node must have nine tenths of the resources that were expected for its NodeClaim at launch (reference 3.7).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ def decide_waiting_for(
     allocatable: Resources,
     requests: Resources,
 ) -> tuple[str, ...]:
-    """Each as `Reason: detail`; empty if the node is initialized."""
+    """Blockers as `Reason: detail`; empty if the node is initialized."""
     present, declared = tuple(taints), tuple(startup_taints)
     waiting = []
     if not ready:
@@ -42,7 +42,7 @@ def decide_waiting_for(
 
 
 def decide_undeclared(taints: Iterable[Taint], declared: Iterable[Taint]) -> tuple[str, ...]:
-    """Taints that neither the NodePool declares nor Kubernetes and Tenure set of their own, as `key:effect`."""
+    """Taints that neither the NodePool declares nor Kubernetes or Tenure sets, as `key:effect`."""
     known = tuple(declared)
     strange = [
         taint
@@ -67,9 +67,9 @@ def _format_taints(taints: Iterable[Taint]) -> str:
 
 
 ENOUGH: Final = 3
-"""Nodes from which an expectation can be had."""
+"""Minimum number of samples for an expected duration."""
 UNKNOWN_SHARE: Final = 10
-"""Where too few were seen: one part in so many of the phase's deadline."""
+"""With fewer samples, the expected duration is the phase's deadline divided by this."""
 LEAST: Final = timedelta(seconds=10)
 
 
@@ -83,7 +83,7 @@ class Summary(Value):
 
 
 def summary_of(seconds: Sequence[float]) -> Summary:
-    """Nearest ranks. Raises ValueError where there is nothing."""
+    """Percentiles by nearest rank. Raises ValueError without a sample."""
     if not seconds:
         raise ValueError("no times were handed in, so that there is nothing to sum up")
     ordered = sorted(seconds)
@@ -107,7 +107,7 @@ MIN_CAPACITY_SHARE: Final = 0.9
 
 
 def describe_missing_resources(requests: Mapping[str, int], expected: Mapping[str, int], has: Mapping[str, int]) -> str:
-    """The resources that the Node lacks; empty if none. Amounts as in `model.resources`."""
+    """The resources that the Node lacks; empty if none. Amounts in the units of `tenure/apis/resources.py`."""
     lacking = []
     for resource in sorted(requests):
         required, found = expected.get(resource, 0), has.get(resource, 0)

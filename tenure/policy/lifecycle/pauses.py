@@ -1,9 +1,9 @@
-"""Pauses: whether one is active, its end, and its annotation, which users can write too.
+"""Pauses: whether one is active, its end, and its annotation, which users can also write.
 
 kubectl annotate nodepool gpu tenure.sh/pause='until=2026-06-01T18:00:00Z, by=ann, reason=training runs'
 
-`reason` comes last and may contain commas. An invalid annotation still pauses, and its error is reported: its author
-wanted to stop disruption.
+`reason` comes last and may contain commas. An invalid annotation still pauses, since its author wanted to stop
+disruption; its error is reported.
 """
 
 import re
@@ -16,9 +16,9 @@ from tenure.model.disruption.commands import ActivePause
 from tenure.model.signals import Pause
 
 NEVER: Final = datetime(9999, 12, 31, tzinfo=UTC)
-"""The end of a pause that has none: its annotation cannot be read."""
+"""The end of a pause from an invalid annotation."""
 LATEST: Final = datetime(2100, 1, 1, tzinfo=UTC)
-"""Later than that is a slip of the pen."""
+"""A later end is probably a typing error."""
 LATER: Final = timedelta(seconds=1)
 EXAMPLE: Final = "until=2026-06-01T18:00:00Z, by=ann, reason=database upgrade"
 LONGEST_REASON: Final = 300
@@ -32,13 +32,12 @@ def is_pause_active(pause: Pause | None, now: datetime) -> bool:
 
 
 def pause_end(pause: Pause | None) -> datetime | None:
-    """When it is over by itself; None for one that is not."""
+    """When the pause expires; None if it does not."""
     return None if pause is None or pause.until == NEVER else pause.until
 
 
 def recheck_at(pause: Pause | None) -> datetime | None:
-    """When to look whether it is over: `workflows/pausable.py` ends it, and this comes only where that did not
-    happen."""
+    """When to check whether the pause has ended. `workflows/pausable.py` ends it earlier; this is a fallback."""
     end = pause_end(pause)
     return end + LATER if end else None
 
@@ -77,7 +76,7 @@ def normalize_pause(pause: Pause) -> Pause:
 
 
 def write_pause(pause: Pause | None) -> str:
-    """The annotation; empty for none. Of a tidied pause `pause_from_annotation` makes the same again."""
+    """The annotation's value; empty without a pause. `pause_from_annotation` restores a normalized pause exactly."""
     return f"until={_format_timestamp(pause.until)}, by={pause.by}, reason={pause.reason}" if pause else ""
 
 
@@ -96,7 +95,7 @@ def read_pause(text: str) -> Pause:
         if not found.get(key):
             raise ValueError(f"{quote(text)} has no {key}, expected e.g. {EXAMPLE!r}")
     pause = Pause(by=found["by"], reason=reason.group(1), until=_parse_timestamp(found["until"]))
-    # That it may be over is no mistake.
+    # A pause that has ended is not an error.
     if problem := problem_of(pause, pause.until - timedelta(seconds=1)):
         raise ValueError(problem)
     return normalize_pause(pause)

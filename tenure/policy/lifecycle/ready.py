@@ -1,7 +1,7 @@
-"""The next action of a ready node, and its expiration: `expireAfter` after creation, less a jitter.
+"""The next action of a ready node, and its expiration: `expireAfter` after creation, minus a jitter.
 
-Nodes created together would otherwise expire together. The jitter is derived from the NodeClaim's UID, so that it is
-the same at every evaluation. Jitter 0% gives Karpenter's exact time.
+Without jitter, nodes created together expire together. The jitter is derived from the NodeClaim's UID, so it is the
+same at every evaluation. With jitter 0%, nodes expire exactly as with Karpenter.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ DEFAULT_JITTER: Final = "5%"
 
 
 def expiry_of(state: NodeClaimState) -> datetime | None:
-    """By the rules as they are now, which may change while the node lives; None for never."""
+    """The expiration time by the current rules, which may change during the node's life; None for never."""
     latest, lifetime = state.expires, state.lifetime
     if latest is None or lifetime is None:
         return latest
@@ -46,19 +46,19 @@ def _expiry_jitter(rules: LifecycleRules | None) -> float:
 
 
 def _jitter_share(uid: str) -> float:
-    """From 0 up to 1, the same for the same UID and even over many."""
+    """At least 0 and less than 1: constant for a UID, and uniformly distributed over UIDs."""
     return int.from_bytes(hashlib.blake2b(uid.encode(), digest_size=6).digest()) / 2**48
 
 
 PERMIT_RESPONSE_TIMEOUT = timedelta(seconds=30)
-"""A permit that was asked for and never answered is asked for again: the pool's workflow may have been replaced."""
+"""Interval before an unanswered request is repeated, in case the NodePool workflow was replaced."""
 REJECTED_PERMIT_RETRY = timedelta(minutes=10)
-"""First interval before a refused request is repeated, in case the NodePool, which keeps requests, has lost it."""
+"""First interval before a rejected request is repeated. The NodePool keeps requests, but may have lost it."""
 MAX_REJECTED_PERMIT_RETRY = timedelta(hours=1)
 """The interval doubles up to this."""
 NOT_READY_CHECK_INTERVAL = timedelta(minutes=2)
-"""First interval between checks of the instance of a Node that is missing or NotReady (Karpenter's garbage collection,
-reference 3.8). The first one or two checks find an instance that ended."""
+"""First interval between checks of the instance of a missing or NotReady Node, as in Karpenter's garbage collection
+(reference 3.8). The first one or two checks find a terminated instance."""
 CHECKS_BEFORE_BACKOFF: Final = 2
 """After this many checks, the interval doubles each time."""
 MAX_NOT_READY_CHECK_INTERVAL = timedelta(minutes=10)
@@ -74,16 +74,16 @@ REPLACED_LATER = "waits for its replacement to be planned"
 class ReadyDecision(Value):
     do: Literal["wait", "drain", "interrupt", "initialize", "expire", "ask", "withdraw", "disrupt", "look", "repair"]
     until: datetime | None = None
-    """For `wait`: when time alone changes the decision; None while only a signal can."""
+    """For `wait`: when the decision changes without a signal; None if only a signal can change it."""
     why: str = ""
     blocked_by: str = ""
-    """What blocks the node's next step, as text; empty without a blocker."""
+    """The blocker of the node's next step, as text; empty without a blocker."""
     blocked_code: str = ""
-    """Its code, of `tenure/model/blockers.py`."""
+    """Its code in `tenure/model/blockers.py`."""
 
 
 def decide_ready(state: NodeClaimState, now: datetime) -> ReadyDecision:
-    """Priority: deletion, AWS events, instance state, expiration, node health, scale-in of the pool."""
+    """In order of priority: deletion, AWS events, reboot, expiration, missing Node, repair, voluntary disruption."""
     observed = state.observed
     if observed.deleting or not observed.exists:
         return ReadyDecision(do="drain", why=observed.disruption or "Deleted")
@@ -124,7 +124,8 @@ def check_interval(checks: int) -> timedelta:
 
 
 def _decide_expired(state: NodeClaimState, now: datetime) -> ReadyDecision:
-    """Only where rules say so: whatever runs there, it goes as soon as its NodePool's budget has room."""
+    """Expiration under budget, if a policy enables it: the node is disrupted when its NodePool's budgets allow it,
+    whatever runs on it."""
     return _decide_paused(state, now) or _decide_drain_backoff(state, now) or _decide_permit(state, now, EXPIRED)
 
 
@@ -161,7 +162,7 @@ def _decide_paused(state: NodeClaimState, now: datetime) -> ReadyDecision | None
 
 
 def _decide_permit(state: NodeClaimState, now: datetime, why: DisruptionReason) -> ReadyDecision:
-    """A permit for another reason counts for nothing: budgets differ by reason."""
+    """A permit for another reason is ignored, since budgets differ by reason."""
     permit = state.permit if state.permit and state.permit.reason == why else None
     requested_at = state.permit_requested_at if state.permit_for == why else None
     if permit and permit.granted and permit.until and now < permit.until:
@@ -206,13 +207,13 @@ def empty_due_at(state: NodeClaimState) -> datetime | None:
 
 
 def consolidate_after(consolidation: str) -> timedelta | None:
-    """The NodePool's consolidateAfter out of `<consolidationPolicy>/<consolidateAfter>`; None for Never or no pool."""
+    """consolidateAfter in `<consolidationPolicy>/<consolidateAfter>`; None for Never or without a NodePool."""
     _, _, text = consolidation.partition("/")
     return parse_duration(text) if text else None
 
 
 def _with_repair(repair: Repair, decision: ReadyDecision) -> ReadyDecision:
-    """Health is looked at again at its own time, and holds back nothing that has a reason of its own."""
+    """A pending repair is evaluated again at its own time, and does not delay another action."""
     if decision.do == "wait" and repair.blocked_by and not decision.blocked_by:
         decision = decision.model_copy(update={"blocked_by": repair.blocked_by, "blocked_code": "Unhealthy"})
     return _wake_by(decision, repair.until)

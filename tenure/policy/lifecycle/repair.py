@@ -1,7 +1,7 @@
-"""When an unhealthy node is repaired, by which step, and when too many are unhealthy for any to be.
+"""When and how an unhealthy node is repaired, and when too many nodes are unhealthy for any repair.
 
-Karpenter's rules where nothing else is written (reference 3.11; the conditions are its AWS provider's). Pure: the
-workflow keeps `Health` and performs the decision, the activity checks again and counts the pool's nodes.
+Karpenter's rules are the defaults (reference 3.11; the conditions are its AWS provider's). The workflow stores `Health`
+and carries out the decision; the activity checks again and counts the NodePool's nodes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,11 +19,11 @@ REBOOT_FOR: Final = timedelta(minutes=10)
 DRAIN_FOR: Final = timedelta(minutes=30)
 MAX_UNHEALTHY: Final = "20%"
 FORGET_AFTER: Final = timedelta(hours=1)
-"""After this long (or the rules' `within`) in good health, repair restarts at its first step."""
+"""A node that was healthy for this long (or the rules' `within`, if longer) is repaired from the first step again."""
 BREAKER_CHECK_INTERVAL: Final = timedelta(minutes=5)
-"""Between checks while too many nodes are unhealthy (`MAX_UNHEALTHY`)."""
+"""Interval between checks while too many nodes are unhealthy (`MAX_UNHEALTHY`)."""
 RECHECK_AFTER: Final = timedelta(seconds=30)
-"""Delay if the live Node is healthy although the cache shows it unhealthy."""
+"""Delay before the next check if the live Node is healthy although the cache shows it unhealthy."""
 _NONE: Final = timedelta(0)
 _MAX_INTERVALS: Final = 100
 
@@ -43,7 +43,7 @@ KARPENTERS: Final = tuple(
 
 
 class Repair(Value):
-    """`recovered`: the step that was taken has helped."""
+    """`recovered`: the last step has helped."""
 
     do: Literal["wait", "reboot", "replace", "recovered"] = "wait"
     until: datetime | None = None
@@ -62,7 +62,7 @@ def repair_conditions(rules: LifecycleRules | None) -> tuple[RepairCondition, ..
 
 
 def decide_repair(state: NodeClaimState, now: datetime) -> Repair:
-    """The repair action for the node's health; none without a condition that counts."""
+    """The next repair step; `wait` without an unhealthy condition that a rule counts."""
     health, rules = state.health, repair_rules_of(state.observed.rules)
     steps = _repair_steps(rules)
     if health.step_at is not None:
@@ -130,7 +130,7 @@ def after_recovery(health: Health, now: datetime) -> Health:
 
 
 def drain_grace(rules: LifecycleRules | None) -> timedelta | None:
-    """None: pods are not waited for."""
+    """None: do not wait for pods."""
     found = repair_rules_of(rules)
     return (parse_duration_or_none(found.drain_for) or DRAIN_FOR) if found.drain == "graceful" else None
 
@@ -140,7 +140,7 @@ def reboot_for(rules: LifecycleRules | None) -> timedelta:
 
 
 def decide_breaker(unhealthy: int, total: int, limit: str, *, where: str) -> str:
-    """Why nothing may be repaired now; empty when it may. Percentages round up (reference 3.11)."""
+    """Why no node may be repaired now; empty if repairs are allowed. Percentages round up (reference 3.11)."""
     allowed = share_of(limit, total)
     if unhealthy <= allowed:
         return ""
@@ -156,7 +156,7 @@ def _repair_steps(rules: RepairRules) -> tuple[RepairStep, ...]:
 
 
 def _earliest_due(state: NodeClaimState, rules: RepairRules) -> tuple[datetime, str, datetime] | None:
-    """Of the current unhealthy conditions: when the first toleration ends, its condition and its start time."""
+    """When the first toleration of a current unhealthy condition ends, the condition, and its start time."""
     counting: dict[tuple[str, str], str] = {
         (one.type, one.status): one.toleration for one in repair_conditions(state.observed.rules)
     }
@@ -173,8 +173,8 @@ def _earliest_due(state: NodeClaimState, rules: RepairRules) -> tuple[datetime, 
 
 
 def _due_at(since: datetime, earlier: Sequence[ConditionInterval], toleration: timedelta, span: timedelta) -> datetime:
-    """When the time unhealthy within the span comes up to the toleration. Earlier stretches leave the span at its far
-    end, and while one does the sum does not grow."""
+    """When the unhealthy time within the sliding `span` reaches the toleration. While an earlier interval leaves the
+    span, the sum does not grow."""
     expiring = [(one.since + span, one.until + span) for one in earlier if one.until and one.until + span > since]
     lasted = sum((end - max(begin, since) for begin, end in expiring), _NONE)
     at = since
