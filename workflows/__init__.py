@@ -1,1 +1,1 @@
-"""Deterministic workflows: they compute the next step from state and now, perform it, and wait."""
+"""Deterministic workflows: each computes the next step from its state and the time, executes it, and waits."""

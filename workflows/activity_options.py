@@ -12,7 +12,7 @@ from temporalio.workflow import ActivityCancellationType
 from workflows import ids
 
 HEARTBEAT = timedelta(seconds=5)
-"""An activity of a killed worker is retried after one to four times this."""
+"""The activity of a killed worker is retried after one to four times this interval."""
 
 CONTINUE_AS_NEW_AT_EVENTS = 500
 """A longer run continues as new at its next wait."""
@@ -50,15 +50,15 @@ PATCH: ActivityOptions = {
     "retry_policy": _retry_policy(0.5, 2, 10),
 }
 REPORT: ActivityOptions = {**PATCH, "retry_policy": _retry_policy(0.5, 2, 10, attempts=20)}
-"""About three minutes. Then the outbox sends other reports first."""
+"""20 attempts take about three minutes. After that, the outbox sends other reports first."""
 REPLICAS: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=2),
     "heartbeat_timeout": HEARTBEAT,
     "retry_policy": _retry_policy(0.5, 2, 15, attempts=6),
 }
-"""Then the workflow reports the fault and retries the same plan."""
+"""After the last attempt, the workflow reports the fault and retries the same plan."""
 RARE_HEARTBEAT: ActivityOptions = {"heartbeat_timeout": 4 * HEARTBEAT}
-"""For activities that run by the hundred and are not cancelled: each heartbeat costs Temporal a write."""
+"""For activities that run in hundreds and are not cancelled, since each heartbeat is a database write."""
 DRAIN: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=10),
     "heartbeat_timeout": 2 * HEARTBEAT,
@@ -102,14 +102,14 @@ READ: ActivityOptions = {
     "retry_policy": _retry_policy(0.5, 2, 5),
     "cancellation_type": ActivityCancellationType.TRY_CANCEL,
 }
-"""A new host within this time continues reading; else the workflow reports that none does."""
+"""If no host starts reading within schedule_to_start_timeout, the workflow reports it."""
 READ_RECOVERED_AFTER = timedelta(minutes=1)
 """How long reading must succeed before it counts as recovered."""
 OBSERVE: ActivityOptions = {
     "start_to_close_timeout": timedelta(seconds=60),
     "retry_policy": _retry_policy(0.5, 2, 10, attempts=5),
 }
-"""Then the workflow reports the fault and retries soon."""
+"""After the last attempt, the workflow reports the fault and retries soon."""
 GATE: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=2),
     "retry_policy": _retry_policy(1, 2, 5, attempts=2),
@@ -136,13 +136,14 @@ def is_continue_as_new_due() -> bool:
 
 
 def launch_options(cluster: str, pool: str, members: int) -> Any:
-    """Calls for several nodes precede calls for one. NodePools take turns if the server supports fairness."""
+    """Launches of several nodes have priority over launches of one. The server balances NodePools if it supports
+    fairness."""
     priority = Priority(priority_key=2 if members > 1 else 3, fairness_key=pool[:64] or None)
     return {"task_queue": ids.launch_queue(cluster), "priority": priority}
 
 
 def drain_queue_options(options: ActivityOptions, cluster: str, summary: str) -> Any:
-    """Drains, hooks and terminations have a queue of their own, since hundreds may wait at once."""
+    """Drains, hooks and terminations have their own task queue, since hundreds may run at the same time."""
     return {**with_summary(options, summary), "task_queue": ids.drain_queue(cluster)}
 
 
@@ -161,8 +162,10 @@ def with_summary(options: ActivityOptions, summary: str) -> Any:
 async def execute_unless(
     activity: Callable[..., Any], request: Any, options: Any, condition: Callable[[], bool]
 ) -> Any:
-    """Run an activity; None if `condition` became true before its end. Waits for the running attempt, so that two never
-    overlap. Raises ActivityError."""
+    """Run an activity, and cancel it if `condition` becomes true; None then.
+
+    Waits for the end of the running attempt, so two activities never overlap. Raises ActivityError.
+    """
     options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}
     handle = workflow.start_activity_method(activity, request, **options)
     await workflow.wait_condition(lambda: handle.done() or condition())
@@ -172,7 +175,7 @@ async def execute_unless(
     try:
         return await handle
     except ActivityError as error:
-        # `condition` may be false again by now.
+        # Do not evaluate `condition` again: it may be false now.
         if is_cancelled_exception(error) and is_cancelled:
             return None
         raise
@@ -183,6 +186,6 @@ MIN_POLL_TIMEOUT = timedelta(seconds=1)
 
 
 def poll_timeout(now: datetime, *deadlines: datetime | None) -> timedelta:
-    """Until the earliest deadline, within the limits above."""
+    """Time until the earliest deadline, from MIN_POLL_TIMEOUT to MAX_POLL_TIMEOUT."""
     earliest = min((one for one in deadlines if one), default=None)
     return min(MAX_POLL_TIMEOUT, max(MIN_POLL_TIMEOUT, earliest - now)) if earliest else MAX_POLL_TIMEOUT

@@ -1,4 +1,4 @@
-"""Updates and signals with which a person approves or rejects rollouts (NodePool) and AWS events (NodeClaim).
+"""Updates and signals with which operators approve or reject rollouts (NodePool) and AWS events (NodeClaim).
 
 `tenure/cli/disruption/approve.py` sends them.
 """
@@ -19,7 +19,7 @@ class RolloutApprovals:
     _rollouts: RolloutController
 
     @workflow.update(
-        description="Let the wave of this plan begin, or a rollout that has halted go on: "
+        description="Approve this plan: start its wave, or continue a halted rollout: "
         '{"plan": "web-3f2a9c", "by": "ann"}'
     )
     def approve(self, request: ApproveRollout) -> OperatorRequestResult:
@@ -30,7 +30,7 @@ class RolloutApprovals:
         self._rollouts.validate(request)
 
     @workflow.update(
-        description="Let no further node go; roll_back takes the last good image again: "
+        description="Reject this plan: disrupt no further node; roll_back restores the last good image: "
         '{"plan": "web-3f2a9c", "by": "ann", "roll_back": true}'
     )
     def reject(self, request: RejectRollout) -> OperatorRequestResult:
@@ -40,11 +40,11 @@ class RolloutApprovals:
     def _validate_reject(self, request: RejectRollout) -> None:
         self._rollouts.validate(request)
 
-    @workflow.signal(description="approve without an answer: works in bulk, and waits for a worker")
+    @workflow.signal(description="The update approve without a result, for use in bulk or without a running worker")
     def approve_rollout(self, request: ApproveRollout) -> None:
         self._rollouts.approve(request)
 
-    @workflow.signal(description="reject without an answer: works in bulk, and waits for a worker")
+    @workflow.signal(description="The update reject without a result, for use in bulk or without a running worker")
     def reject_rollout(self, request: RejectRollout) -> None:
         self._rollouts.reject(request)
 
@@ -53,7 +53,7 @@ class EventApprovals:
     _nodeclaim_context: NodeClaimContext
 
     @workflow.update(
-        description="Let the node go for what AWS announced, or those of its pods that wait for a yes: "
+        description="Approve the pending AWS event: drain the node, or its pods that wait for approval: "
         '{"by": "ann", "reason": "moved the database"}'
     )
     def approve_event(self, request: ApproveEvent) -> OperatorRequestResult:
@@ -64,7 +64,7 @@ class EventApprovals:
         self._validate(request)
 
     @workflow.update(
-        description="Keep the node in spite of what AWS announced, for as long as its policy lets that be: "
+        description="Reject the pending AWS event: keep the node as long as its policy allows: "
         '{"by": "ann", "reason": "not today"}'
     )
     def reject_event(self, request: RejectEvent) -> OperatorRequestResult:

@@ -1,9 +1,9 @@
-"""Watch: keeps exactly one `watch_cluster` activity running. Its heartbeat provides failover.
+"""ClusterWatch keeps exactly one `watch_cluster` activity running; its heartbeat provides failover.
 
-There is no separate leader election. When the process that watches dies, the activity's heartbeat stops. Temporal then
+There is no separate leader election. When the watching process dies, the activity's heartbeat stops. Temporal then
 schedules the same activity on another replica within seconds.
 
-Showing: asks the planner's host one question for an operator, and completes. `cli/` starts it and waits.
+DisruptionPreview runs one query of an operator on the planner host. `tenure/cli/` starts it and waits for the result.
 """
 
 from datetime import timedelta
@@ -37,7 +37,7 @@ class ClusterWatchWorkflow:
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            # A fault that no retry helps ends a run and never the watch.
+            # A fault that is not retryable ends this run, but never the watch.
             await workflow.sleep(RETRY_AFTER, summary=str(error.cause or error)[:100])
         workflow.continue_as_new(args=[cluster, self._invalid_objects])
 
@@ -51,7 +51,7 @@ class ClusterWatchWorkflow:
         return self._invalid_objects
 
     def _set_details(self) -> None:
-        lines = [f"Watches cluster **{self._cluster}**: one replica at a time, handed on by heartbeat."]
+        lines = [f"Watching cluster **{self._cluster}** from one replica at a time, with failover by heartbeat."]
         lines += [f"- {one.kind} `{one.name}`: {one.message}" for one in self._invalid_objects.objects]
         if self._invalid_objects.objects:
             lines.insert(1, "\n**Invalid objects**\n")
@@ -68,7 +68,7 @@ class DisruptionPreviewWorkflow:
     @workflow.run
     async def run(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
         subject = request.name or "what would be done"
-        workflow.set_current_details(f"Asks the host of cluster **{request.cluster}** for {subject}.")
+        workflow.set_current_details(f"Querying the planner host of cluster **{request.cluster}** for {subject}.")
         options = with_summary(PLAN, f"show {subject}") | {
             "task_queue": ids.plan_queue(request.cluster),
             "schedule_to_close_timeout": PREVIEW_TIMEOUT,

@@ -1,6 +1,6 @@
-"""What the Temporal UI shows of each workflow, as Markdown. Set at every transition; never part of a history.
+"""Details of each workflow in the Temporal UI, as Markdown. They are set at every transition and are not in a history.
 
-Moments are written with `isoformat`: `strftime` imports a module at each call, which the workflow sandbox makes slow.
+Times use `isoformat`: `strftime` imports a module at each call, which is slow in the workflow sandbox.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,33 +20,32 @@ from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active, paus
 from tenure.policy.lifecycle.ready import REPLACED_LATER, expiry_of
 
 MAX_ROWS = 10
-"""Rows of a list; a table of a thousand nodes would be unreadable."""
+"""Rows of a list."""
 PHASE_ACTIVITY = {
-    Phase.LAUNCH: "An instance is being bought",
+    Phase.LAUNCH: "Launching an instance",
     Phase.REGISTRATION: "The instance is starting",
-    Phase.INITIALIZATION: "The node has joined the cluster and is getting ready",
+    Phase.INITIALIZATION: "The node has joined the cluster and is initializing",
     Phase.READY: "The node is ready for pods",
-    Phase.DRAIN: "Pods are leaving the node, which is on its way out",
-    Phase.TERMINATION: "The instance is being ended",
-    Phase.DELETED: "The node is gone",
+    Phase.DRAIN: "Draining the node before its termination",
+    Phase.TERMINATION: "Terminating the instance",
+    Phase.DELETED: "The node is deleted",
 }
-"""What a life in that phase does, for a reader who knows none of the words."""
 PHASE_WAITS_FOR = {
     Phase.LAUNCH: "an instance from EC2",
     Phase.REGISTRATION: "the instance to join the cluster as a Node",
-    Phase.INITIALIZATION: "the Node to be Ready, and its startup taints to be gone",
+    Phase.INITIALIZATION: "the Node to become Ready, and its startup taints to be removed",
     Phase.READY: "nothing: it stays until it is empty, drifts, expires or is deleted",
-    Phase.DRAIN: "its pods to leave, and its volumes to be detached",
-    Phase.TERMINATION: "EC2 to end the instance",
+    Phase.DRAIN: "its pods to terminate, and its volumes to detach",
+    Phase.TERMINATION: "EC2 to terminate the instance",
     Phase.DELETED: "nothing",
 }
-"""For what, where nothing in particular is found to hold it up."""
+"""Shown without a blocker."""
 PHASE_NEXT_STEP = {
-    Phase.LAUNCH: "Registration: the instance starts, and joins the cluster",
-    Phase.REGISTRATION: "Initialization: the Node gets ready for pods",
+    Phase.LAUNCH: "Registration: the instance starts and joins the cluster",
+    Phase.REGISTRATION: "Initialization: the Node becomes ready for pods",
     Phase.INITIALIZATION: "Ready: it runs pods",
-    Phase.READY: "Drain, when it is to go: pods leave it",
-    Phase.DRAIN: "Termination: EC2 ends the instance",
+    Phase.READY: "Drain, once it is disrupted or deleted",
+    Phase.DRAIN: "Termination: EC2 terminates the instance",
     Phase.TERMINATION: "the end of this workflow",
     Phase.DELETED: "nothing",
 }
@@ -69,19 +68,19 @@ def render_nodeclaim(state: NodeClaimState) -> str:
         ("node", state.node_name or "none yet"),
     ]
     if state.identity.why:
-        rows.append(("bought for", state.identity.why))
+        rows.append(("created for", state.identity.why))
     if state.identity.group_id:
         rows.append(("launch group", state.identity.group_id))
     if launched:
         rows.append(("instance", f"{launched.provider_id} ({launched.instance_type})"))
-        rows.append(("bought as", f"{launched.capacity_type} in {launched.zone}"))
+        rows.append(("launched as", f"{launched.capacity_type} in {launched.zone}"))
     rows += [("from AWS", line) for line in describe_interruption_events(state)]
     if rejection:
-        rows.append(("refused", f"{rejection.reason}: {rejection.message}"))
+        rows.append(("launch rejected", f"{rejection.reason}: {rejection.message}"))
     if drift := describe_drift(state):
         rows.append(("drifted", drift))
     if not_ready := describe_not_ready(state):
-        rows.append(("away", not_ready))
+        rows.append(("NotReady", not_ready))
     rows += [("drain", line) for line in describe_drain(state)]
     if state.cancelled_drain:
         rows.append(("drain cancelled", f"{_format_time(state.cancelled_drain.at)}: {state.cancelled_drain.why}"))
@@ -96,15 +95,15 @@ def render_nodeclaim(state: NodeClaimState) -> str:
 
 
 def _render_headline(state: NodeClaimState) -> str:
-    """What it does, and what it waits for, before anything else."""
-    late = ", past its deadline" if state.overdue else ", longer than such nodes do" if state.slow else ""
+    """The current activity, and the blocker or the next event."""
+    late = ", past its deadline" if state.overdue else ", slower than similar nodes" if state.slow else ""
     blocked = describe_blocker(state)
     blocked_or_waiting = f"**Blocked by**: {blocked}" if blocked else f"**Waits for**: {PHASE_WAITS_FOR[state.phase]}"
     return f"**{PHASE_ACTIVITY[state.phase]}{late}.**\n\n{blocked_or_waiting}"
 
 
 def describe_drift(state: NodeClaimState) -> str:
-    """The drift reason and its consequence; empty for a node that has not drifted."""
+    """The drift reason and its consequence; empty without drift."""
     return f"{format_drift(state)}; {REPLACED_LATER}" if state.observed.drift else ""
 
 
@@ -113,7 +112,7 @@ def format_drift(state: NodeClaimState) -> str:
 
 
 def describe_not_ready(state: NodeClaimState) -> str:
-    """How often, for how long in all, and whether it is now; empty for a node that never was."""
+    """The current NotReady interval, the number and total duration of earlier ones, and reboots; empty without any."""
     since, ended = (
         ongoing_since(state.not_ready_intervals),
         [one.until - one.since for one in state.not_ready_intervals if one.until],
@@ -134,7 +133,7 @@ def describe_not_ready(state: NodeClaimState) -> str:
 
 
 def describe_interruption_events(state: NodeClaimState) -> tuple[str, ...]:
-    """What AWS says of its instance, and what people said of that, a line each."""
+    """One line for each AWS event of the instance, with its approval or rejection."""
     return tuple(
         decision.describe_event(event)
         + (
@@ -151,13 +150,13 @@ def _total_seconds(durations: Iterable[timedelta]) -> str:
 
 
 def describe_drain(state: NodeClaimState) -> tuple[str, ...]:
-    """One line for each hook, drain blocker, holder and next step; empty outside a drain."""
+    """One line for each hook, drain blocker, deadline and next step; empty outside a drain."""
     status = state.drain.status if state.drain else None
     return (*hook_lines(state), *(status.status_lines if status else ()))
 
 
 def explain_nodeclaim(state: NodeClaimState) -> NodeClaimExplanation:
-    """What `tenure why` says of a node that lives."""
+    """For `tenure why`, while the NodeClaim exists."""
     return NodeClaimExplanation(
         blocked_by=describe_blocker(state),
         bought_for=state.identity.why,
@@ -173,7 +172,7 @@ def explain_nodeclaim(state: NodeClaimState) -> NodeClaimExplanation:
 
 
 def describe_pauses(state: NodePoolState, now: datetime) -> tuple[str, ...]:
-    """Of a NodePool and of the whole cluster, as its nodes are held by them; a line each."""
+    """One line for each active pause of the NodePool and of the cluster."""
     found = (
         (f"NodePool {state.name}", state.pause),
         ("the cluster", pause_from_annotation(state.observed.cluster_pause)),
@@ -182,7 +181,7 @@ def describe_pauses(state: NodePoolState, now: datetime) -> tuple[str, ...]:
 
 
 def render_nodepool(state: NodePoolState, paused: str, waits_for: str, rollout: str = "") -> str:
-    """`waits_for`: the reason why a static pool lacks or exceeds its replicas; `rollout`: the progress of a rollout."""
+    """`waits_for`: why a static NodePool lacks or exceeds its replicas. `rollout`: the progress of a rollout."""
     observed = state.observed
     rows = [
         ("generation", str(observed.generation)),
@@ -192,8 +191,10 @@ def render_nodepool(state: NodePoolState, paused: str, waits_for: str, rollout: 
     if rollout:
         rows.append(("rollout", rollout))
     if observed.static:
-        numbers = f"{observed.replicas} desired, **{observed.existing}** running, {observed.terminating} going"
-        rows.append(("static pool", numbers if observed.static == "on" else "no nodes are made"))
+        numbers = f"{observed.replicas} desired, **{observed.existing}** running, {observed.terminating} terminating"
+        rows.append(
+            ("static pool", numbers if observed.static == "on" else "no nodes: feature gate StaticCapacity is off")
+        )
         rows.append(("waits for", waits_for or "nothing"))
     permits = _render_list(
         state.permits, (f"{one.claim_name} until {_format_time(one.until)}" for one in state.permits[:MAX_ROWS])
@@ -202,7 +203,7 @@ def render_nodepool(state: NodePoolState, paused: str, waits_for: str, rollout: 
         f"{one.claim_name}: {one.reason} since {_format_time(one.since)}" for one in state.pending_requests[:MAX_ROWS]
     )
     requests = _render_list(state.pending_requests, pending_requests)
-    return f"{_render_table(rows)}\n\n**Permits**\n{permits}\n\n**Wishes**\n{requests}"
+    return f"{_render_table(rows)}\n\n**Permits**\n{permits}\n\n**Pending requests**\n{requests}"
 
 
 def render_provisioning(state: ProvisioningState) -> str:
@@ -210,8 +211,8 @@ def render_provisioning(state: ProvisioningState) -> str:
         ("demand", f"{state.demand.pods} pods" if state.demand else "none"),
         ("passes", str(state.passes)),
         (
-            "memory discovered",
-            f"of {state.discovered_capacity.discovered.entry_count} types under "
+            "discovered memory",
+            f"of {state.discovered_capacity.discovered.entry_count} instance types with "
             f"{len(state.discovered_capacity.discovered.images)} images",
         ),
         ("blocked by", state.blocked_by or "nothing"),
@@ -227,20 +228,20 @@ def render_provisioning(state: ProvisioningState) -> str:
         for one in state.unavailable[:MAX_ROWS]
     )
     return (
-        f"{_render_table(rows)}\n\n**Launch groups under way**\n{_render_list(state.groups, groups)}"
-        f"\n\n**Launch groups that are prepared, or wait**\n{_render_list(state.drafts, waiting)}"
-        f"\n\n**No capacity**\n{_render_list(state.unavailable, unavailable_offerings)}"
+        f"{_render_table(rows)}\n\n**Launch groups in progress**\n{_render_list(state.groups, groups)}"
+        f"\n\n**Pending launch groups**\n{_render_list(state.drafts, waiting)}"
+        f"\n\n**Unavailable offerings**\n{_render_list(state.unavailable, unavailable_offerings)}"
     )
 
 
 def render_nodeclass(state: NodeClassState) -> str:
     return _render_table(
         [
-            ("ready", state.ready or "not known yet"),
-            ("why", state.message or "-"),
+            ("ready", state.ready or "unknown"),
+            ("message", state.message or "-"),
             ("generation", str(state.resolved_generation)),
             ("NodeClaims", str(state.observed.claims)),
-            ("stumbles", _describe_errors(state)),
+            ("consecutive errors", _describe_errors(state)),
         ]
     )
 
@@ -256,11 +257,11 @@ def render_command(state: CommandState) -> str:
         ("price", f"{proposal.price_before:.4f} USD/h before, {proposal.price_after:.4f} after"),
     ]
     if finished:
-        rows.append(("ends", f"{finished.ending}: {finished.why}" if finished.why else finished.ending))
+        rows.append(("result", f"{finished.ending}: {finished.why}" if finished.why else finished.ending))
     nodes = (f"{one.node}: {one.instance_type} of {one.pool} in {one.zone}" for one in proposal.candidates[:MAX_ROWS])
-    replacements = (f"{name}: {'ready' if name in state.ready else 'starts'}" for name in state.claims[:MAX_ROWS])
+    replacements = (f"{name}: {'ready' if name in state.ready else 'starting'}" for name in state.claims[:MAX_ROWS])
     return (
-        f"{_render_table(rows)}\n\n**Nodes that go**\n{_render_list(proposal.candidates, nodes)}"
+        f"{_render_table(rows)}\n\n**Candidates**\n{_render_list(proposal.candidates, nodes)}"
         f"\n\n**Replacements**\n{_render_list(state.claims, replacements)}"
     )
 
@@ -272,8 +273,8 @@ def render_cluster(state: DisruptionState) -> str:
         ("blocked by", state.blocked_by or "nothing"),
         ("passes", str(state.passes)),
         ("last", _format_time(state.last)),
-        ("next", _format_time(state.next_pass_at) if state.next_pass_at else "when something changes"),
-        ("nodes", f"{state.eligible} could go, {state.excluded} are kept back"),
+        ("next", _format_time(state.next_pass_at) if state.next_pass_at else "after the next change"),
+        ("nodes", f"{state.eligible} eligible, {state.excluded} ineligible"),
     ]
     running = (
         f"{_describe_proposal(one.under_way.proposal)} since {_format_time(one.since)}"
@@ -285,7 +286,7 @@ def render_cluster(state: DisruptionState) -> str:
         for one in state.backoffs[:MAX_ROWS]
     )
     return (
-        f"{_render_table(rows)}\n\n**Commands under way**\n{_render_list(state.under_way, running)}"
+        f"{_render_table(rows)}\n\n**Commands in progress**\n{_render_list(state.under_way, running)}"
         f"\n\n**Recently failed commands**\n{_render_list(state.backoffs, backoffs)}"
     )
 
@@ -294,23 +295,21 @@ def render_interruption(state: InterruptionState) -> str:
     queue = f"queue **{state.queue}**" if state.queue else "queue"
     rows = [
         (queue, _describe_source(state.messages) if state.queue else "none: INTERRUPTION_QUEUE is not set"),
-        ("status of instances", _describe_source(state.statuses)),
+        ("instance status", _describe_source(state.statuses)),
     ]
     unhealthy = (
         f"{one.instance_id}: {one.message.kind} {one.message.code} since {_format_time(one.message.at)}"
         for one in state.open_interruptions[:MAX_ROWS]
     )
-    return (
-        f"{_render_table(rows)}\n\n**Not well, by their status**\n{_render_list(state.open_interruptions, unhealthy)}"
-    )
+    return f"{_render_table(rows)}\n\n**Unhealthy instances**\n{_render_list(state.open_interruptions, unhealthy)}"
 
 
 def _describe_source(source: SourceState) -> str:
     last = f"{_format_time(source.fault_at)}: {source.fault}" if source.fault else ""
     if source.failing_since is None:
-        return f"is read; the last fault was at {last}" if last else "is read"
-    tries = f"{source.failed_attempts} tries" if source.failed_attempts > 1 else "1 try"
-    return f"**cannot be read** since {_format_time(source.failing_since)} ({tries}), last at {last}"
+        return f"readable; last error at {last}" if last else "readable"
+    attempts = f"{source.failed_attempts} attempts" if source.failed_attempts > 1 else "1 attempt"
+    return f"**cannot be read** since {_format_time(source.failing_since)} ({attempts}); last error at {last}"
 
 
 def _describe_proposal(proposal: Proposal) -> str:
@@ -319,8 +318,8 @@ def _describe_proposal(proposal: Proposal) -> str:
 
 def _describe_errors(state: NodeClassState) -> str:
     if state.failing_since is None:
-        return "no"
-    return f"**since {_format_time(state.failing_since)}**, {state.consecutive_failures} looks: {state.failure_message}"
+        return "none"
+    return f"{state.consecutive_failures} **since {_format_time(state.failing_since)}**: {state.failure_message}"
 
 
 def render_garbage_collection(result: GarbageCollectionResult) -> str:

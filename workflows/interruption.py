@@ -57,7 +57,7 @@ class InterruptionWorkflow:
         if request.queue != self._state.queue:
             self._update_state(queue=request.queue, messages=SourceState())
 
-    @workflow.query(description="All that the workflow knows")
+    @workflow.query(description="The complete state of the workflow")
     def state(self) -> InterruptionState:
         return self._state
 

@@ -45,12 +45,12 @@ class NodeClassWorkflow:
             if is_continue_as_new_due():
                 workflow.continue_as_new(self._state)
 
-    @workflow.signal(description="From the watch: the EC2NodeClass as it is now")
+    @workflow.signal(description="From the watch: the current state of the EC2NodeClass")
     def observe(self, observed: ObservedNodeClass) -> None:
         if observed.number > self._state.observed.number:
             self._update_state(observed=observed)
 
-    @workflow.query(description="All that the workflow knows")
+    @workflow.query(description="The complete state of the workflow")
     def state(self) -> NodeClassState:
         return self._state
 

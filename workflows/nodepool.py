@@ -87,7 +87,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
             await self._rollouts.run_step()
         await self._permits.process_requests()
 
-    @workflow.signal(description="From the watch: the NodePool as it is now")
+    @workflow.signal(description="From the watch: the current state of the NodePool")
     def observe(self, observed: ObservedNodePool) -> None:
         if observed.number <= self._state.observed.number:
             return
@@ -99,34 +99,34 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
         if observed.cluster_pause != previous.cluster_pause:
             self._on_pause_changed()
 
-    @workflow.signal(description="From a node: may it go?")
+    @workflow.signal(description="From a NodeClaim or a command: a request for a disruption permit")
     def request_permit(self, request: PermitRequest) -> None:
         self._permits.request_permit(request)
 
-    @workflow.signal(description="From a node: it needs its permit no more, or has used it")
+    @workflow.signal(description="From a NodeClaim or a command: its permit is used or no longer needed")
     def release_permit(self, release: PermitRelease) -> None:
         self._permits.release_permit(release)
 
-    @workflow.signal(description="From a node that was paused: its permits are void")
+    @workflow.signal(description="From a paused NodeClaim: revoke its permits")
     def revoke_permits(self, revocation: PermitRevoked) -> None:
         """One of its NodeClaims is paused: the holder of its permit returns it."""
         self._permits.revoke(revocation.why, revocation.claim_uid)
 
-    @workflow.signal(description="From the Cluster workflow: how many permits may be given")
+    @workflow.signal(description="From the Cluster workflow: permit reservations of other NodePools")
     def cluster_permit_decided(self, response: ReservationResult) -> None:
         self._permits.on_reservation_response(response)
 
-    @workflow.signal(description="From a node: it never joined the cluster")
+    @workflow.signal(description="From a NodeClaim: it failed to start")
     def startup_failed(self, failure: StartupOutcome) -> None:
         """One of its NodeClaims never came to be a Node."""
         self._update_state(registrations=add_outcomes(self._state.registrations, (failure,)))
         self._has_new_startup_failure = True
 
-    @workflow.query(description="All that the workflow knows")
+    @workflow.query(description="The complete state of the workflow")
     def state(self) -> NodePoolState:
         return self._state
 
-    @workflow.query(description="Who holds disruption of its nodes: the pauses of the NodePool and of the cluster")
+    @workflow.query(description="Active pauses of the NodePool and of the cluster")
     def pauses(self) -> tuple[str, ...]:
         return current_details.describe_pauses(self._state, workflow.now())
 

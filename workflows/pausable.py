@@ -258,7 +258,7 @@ class Pausable:
     _pause_controller: PauseController
 
     @workflow.update(
-        description="Hold voluntary disruption: "
+        description="Pause voluntary disruption: "
         '{"by": "ann", "reason": "training run", "until": "2026-06-01T18:00:00Z"}'
     )
     def pause(self, pause: Pause) -> OperatorRequestResult:
@@ -268,7 +268,7 @@ class Pausable:
     def _validate_pause(self, pause: Pause) -> None:
         self._pause_controller.validate(pause)
 
-    @workflow.signal(description="pause without a result: suits bulk use, and waits for a worker")
+    @workflow.signal(description="The update pause without a result, for use in bulk or without a running worker")
     def pause_disruption(self, pause: Pause) -> None:
         self._pause_controller.set_pause(pause)
 
@@ -276,7 +276,7 @@ class Pausable:
     def resume(self, resume: Resume) -> OperatorRequestResult:
         return self._pause_controller.clear_pause(resume)
 
-    @workflow.signal(description="resume without a result: suits bulk use, and waits for a worker")
+    @workflow.signal(description="The update resume without a result, for use in bulk or without a running worker")
     def resume_disruption(self, resume: Resume) -> None:
         self._pause_controller.clear_pause(resume)
 

@@ -45,19 +45,19 @@ class ProvisioningWorkflow:
             await self._wait_for_batch()
             await self._run_pass()
 
-    @workflow.signal(description="From the watch: pods that wait for a node")
+    @workflow.signal(description="From the watch: pending pods")
     def pending_pods(self, demand: ObservedDemand) -> None:
         previous = self._state.demand
         if previous is None or demand.number > previous.number:
             at_once = demand.at_once or (previous is not None and previous.at_once)
             self._update_state(demand=demand.model_copy(update={"at_once": at_once}))
 
-    @workflow.signal(description="From a NodeClaim that no plan made: it launches with others that are alike")
+    @workflow.signal(description="From a NodeClaim that no plan created: launch it with equal NodeClaims")
     def join_launch_group(self, nodeclaim: LaunchGroupJoinRequest) -> None:
         """A NodeClaim that no plan made wants to launch with others that are alike."""
         self._groups.add_joining(nodeclaim)
 
-    @workflow.signal(description="From a launch, or the watch: what EC2 could not give, or took back")
+    @workflow.signal(description="From a launch or the watch: offerings that are unavailable or were interrupted")
     def offerings_unavailable(self, observed: ObservedUnavailableOfferings) -> None:
         """What EC2 could not give to a NodeClaim that launches itself, or took back from nodes."""
         unavailable_offerings = latest_unavailable_offerings(
@@ -67,7 +67,7 @@ class ProvisioningWorkflow:
             unavailable=unavailable_offerings, burst_ends_at=observed.burst_ends_at or self._state.burst_ends_at
         )
 
-    @workflow.signal(description="From the watch: what nodes have shown of their machines")
+    @workflow.signal(description="From the watch: memory capacity discovered on nodes")
     def capacity_discovered(self, observed: ObservedCapacity) -> None:
         self._update_state(
             discovered_capacity=self._state.discovered_capacity.apply_observation(observed, workflow.now())
@@ -78,7 +78,7 @@ class ProvisioningWorkflow:
         """A worker started; its settings are newer than those of workers before it."""
         self._update_state(window=window)
 
-    @workflow.query(description="All that the workflow knows")
+    @workflow.query(description="The complete state of the workflow")
     def state(self) -> ProvisioningState:
         return self._state
 

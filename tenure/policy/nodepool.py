@@ -19,7 +19,7 @@ from tenure.model.observations import Registrations, StartupOutcome
 
 
 def validate_nodepool(pool: NodePool) -> tuple[str, ...]:
-    """Each error names the field, the value and the expected form."""
+    """Errors with the field, the value and the expected form."""
     template = pool.spec.template
     errors = [
         f"spec.template.metadata.labels[{key!r}]: the key is reserved; choose a domain of your own"
@@ -48,7 +48,7 @@ def validate_nodepool(pool: NodePool) -> tuple[str, ...]:
 
 
 def _duration_errors(pool: NodePool) -> Iterator[str]:
-    """The CRD's pattern admits more digits than a duration has."""
+    """The CRD's pattern allows more digits than a duration can have."""
     durations = {
         "spec.template.spec.expireAfter": pool.spec.template.spec.expire_after,
         "spec.template.spec.terminationGracePeriod": pool.spec.template.spec.termination_grace_period or NEVER,
@@ -62,7 +62,7 @@ def _duration_errors(pool: NodePool) -> Iterator[str]:
 
 
 def reject_static(pool: NodePool) -> tuple[str, ...]:
-    """The error of a static pool while the gate StaticCapacity is off: no node is made for it."""
+    """The error of a static NodePool while the gate StaticCapacity is off: no node is launched for it."""
     if pool.spec.replicas is None:
         return ()
     gate = FeatureGate.STATIC_CAPACITY
@@ -86,18 +86,18 @@ def decide_nodeclass_ready(name: str, node_class: EC2NodeClass | None) -> tuple[
 MAX_OUTCOMES: Final = 4
 FAILURES: Final = 2
 _UNCOUNTED_REASONS: Final = frozenset({labels.INSUFFICIENT_CAPACITY, "NodeClassNotReady", "NodeClaimGone"})
-"""Launches that Karpenter gives up without counting them: the next try goes elsewhere, or waits."""
+"""Failed launches that Karpenter does not count: the next attempt uses other offerings, or waits."""
 
 
 def counts_as_failure(phase: Phase, reason: str, rejection: str) -> bool:
-    """Whether a failed NodeClaim counts against its pool. `rejection`: the last rejection of its launch, if any."""
+    """Whether a failed NodeClaim counts as a failure of its NodePool. `rejection`: the last rejection of its launch."""
     if phase is Phase.LAUNCH:
         return (rejection or reason) not in _UNCOUNTED_REASONS
     return phase is Phase.REGISTRATION and reason == "RegistrationTimeout"
 
 
 def refresh_registrations(known: Registrations, pool: NodePool, class_generation: int, now: datetime) -> Registrations:
-    """Registration records of the current pools. A new pool starts from its condition."""
+    """The records, reset after a change of the NodePool or its NodeClass. New records start from the condition."""
     generations = {"generation": pool.metadata.generation, "class_generation": class_generation}
     if not known.generation:
         seeded = _seed_from_condition(pool, class_generation)
@@ -108,14 +108,14 @@ def refresh_registrations(known: Registrations, pool: NodePool, class_generation
 
 
 def add_outcomes(known: Registrations, ended: Iterable[StartupOutcome]) -> Registrations:
-    """In the order of their ends; a repeated end counts once."""
+    """Add outcomes, sorted by time. A repeated outcome counts once."""
     found = {one.uid: one for one in (*known.outcomes, *ended) if known.since is None or one.at >= known.since}
     latest = sorted(found.values(), key=lambda one: (one.at, one.uid))[-MAX_OUTCOMES:]
     return known.model_copy(update={"outcomes": tuple(latest)})
 
 
 def registered_outcomes(pool: NodePool, claims: Iterable[NodeClaim]) -> list[StartupOutcome]:
-    """Of live NodeClaims, those that made it. One that is older than the pool was another's of the same name."""
+    """Outcomes of registered NodeClaims, without those of an earlier NodePool of the same name."""
     born, found = pool.metadata.creation_timestamp, []
     for claim in claims:
         condition, made = claim.condition(labels.REGISTERED_CONDITION), claim.metadata.creation_timestamp

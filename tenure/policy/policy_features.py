@@ -1,4 +1,4 @@
-"""Requests of LifecyclePolicies that have an effect only while a setting of the worker is on."""
+"""Fields of LifecyclePolicies that have an effect only if a setting of the worker enables them."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -15,14 +15,14 @@ _SURGE_REMEDY = (
 
 
 class PolicyFeatures(Value):
-    """Settings of the worker; all are off by default."""
+    """Settings of the worker, all off by default."""
 
     surge_single_replicas: bool = False
     hook_local_addresses: bool = False
 
 
 def enabled_rules(rules: LifecycleRules, features: PolicyFeatures) -> LifecycleRules:
-    """The rules without fields that a setting turns off."""
+    """The rules without fields that a setting disables."""
     drain = rules.drain
     if drain is None or drain.surge_single_replicas is None or features.surge_single_replicas:
         return rules
@@ -30,7 +30,7 @@ def enabled_rules(rules: LifecycleRules, features: PolicyFeatures) -> LifecycleR
 
 
 def disabled_requests(rules: LifecycleRules, features: PolicyFeatures) -> Iterator[str]:
-    """Per request that a setting turns off: field, value, and the setting."""
+    """Messages for fields that a setting disables: field, value and setting."""
     if rules.drain and rules.drain.surge_single_replicas and not features.surge_single_replicas:
         yield f"spec.drain.surgeSingleReplicas: true has no effect: {_SURGE_REMEDY}"
     if not features.hook_local_addresses:

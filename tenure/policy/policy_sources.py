@@ -1,4 +1,4 @@
-"""Names of the LifecyclePolicies behind the rules of a node, for messages."""
+"""Names of the LifecyclePolicies that define the rules of a node, for messages."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,13 +9,13 @@ from tenure.policy.hooks.rules import POINTS, hooks_of
 from tenure.policy.interruption.rules import DEFAULTS, event_rules_of
 
 PoliciesByPool = Mapping[str, Sequence[PolicyFact]]
-"""As in `tenure.policy.lifecycle_policy.Resolved`: the most specific first."""
+"""As in `tenure.policy.lifecycle_policy.Resolved`: most specific first."""
 Names = Mapping[str, Mapping[str, str]]
-"""By NodePool and subject; NodePools without a name are not in it."""
+"""By NodePool and subject, without NodePools that have no name."""
 
 
 def policy_names_by_event(policies: PoliciesByPool) -> Names:
-    """By NodePool and kind of event: the names of the policies with rules for it, the most specific first."""
+    """By NodePool and event kind: the names of the policies with rules for it, most specific first."""
     return _without_empty(
         {
             pool: {kind: ", ".join(one.name for one in chosen if _has_event_rules(one, kind)) for kind in DEFAULTS}
@@ -25,7 +25,7 @@ def policy_names_by_event(policies: PoliciesByPool) -> Names:
 
 
 def policy_name_by_hook_point(policies: PoliciesByPool) -> Names:
-    """By NodePool and hook point: the name of the policy whose hooks count there, the most specific one."""
+    """By NodePool and hook point: the name of the most specific policy with hooks, which applies."""
     return _without_empty(
         {pool: {point: _first_with_hooks(chosen, point) for point in POINTS} for pool, chosen in policies.items()}
     )

@@ -1,6 +1,6 @@
-"""Static pools: missing NodeClaims, deletion order of surplus ones, and backoff.
+"""Static NodePools: missing NodeClaims, deletion order of surplus ones, and backoff.
 
-Karpenter's rules (core reference 2.19): limits.nodes bounds creation, budgets do not bound deletion. A terminating
+Karpenter's rules (core reference 2.19): limits.nodes limits creation, and budgets do not limit deletion. A terminating
 NodeClaim counts against the limit, since its instance still exists.
 """
 
@@ -13,11 +13,11 @@ from tenure.model.extra_capacity import MovedPod, NodeLoad
 from tenure.policy.backoff import backoff
 
 MOST_MADE: Final = 500
-"""In one step; the members of one launch group."""
+"""NodeClaims created per pass; they form one launch group."""
 MOST_DELETED: Final = 100
-"""In one step: each has a last look of its own."""
+"""NodeClaims deleted per pass, since each is checked individually before its deletion."""
 RECENT: Final = timedelta(minutes=15)
-"""NodeClaims that are missing again so soon did not last."""
+"""If NodeClaims are missing again within this time, the last ones did not last."""
 PAUSE: Final = timedelta(seconds=10)
 LONGEST_PAUSE: Final = timedelta(minutes=3)
 """The same as the retention of unavailable offerings."""
@@ -60,7 +60,7 @@ def decide_missing(pool: str, *, desired: int, existing: int, terminating: int, 
 
 
 def sort_for_deletion(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """First to go first: not launched; empty; without do-not-disrupt, the cheapest to move first; the others."""
+    """Deletion order: not launched; empty; without do-not-disrupt, lowest disruption cost first; protected."""
     return sorted(candidates, key=lambda one: (_class_of(one), _cost_of(one), one.remaining_lifetime_share, one.name))
 
 
@@ -77,17 +77,17 @@ def _cost_of(one: Candidate) -> float:
 
 
 def eviction_cost(pod: MovedPod) -> float:
-    """Reference 4.3."""
+    """The disruption cost of one pod (reference 4.3)."""
     return min(10.0, max(-10.0, 1 + pod.deletion_cost / 2**27 + pod.priority / 2**25))
 
 
 def remaining_lifetime_share(created: datetime | None, expires: datetime | None, now: datetime) -> float:
-    """Share of its life that is left to a node; 1 for one that never expires."""
+    """Remaining share of a node's lifetime; 1 if it never expires."""
     if created is None or expires is None or expires <= created:
         return 1.0
     return min(1.0, max(0.0, (expires - now) / (expires - created)))
 
 
 def pause_after(in_a_row: int) -> timedelta:
-    """Before NodeClaims are made again for those that did not last; a single loss is replaced at once."""
+    """Delay before new NodeClaims replace those that did not last. A single loss is replaced without delay."""
     return backoff(PAUSE, LONGEST_PAUSE, in_a_row - 2) if in_a_row >= 2 else timedelta(0)

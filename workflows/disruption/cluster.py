@@ -1,8 +1,8 @@
-"""Cluster: voluntary disruption of the whole cluster. It runs planner passes and starts the proposed commands.
+"""The Cluster workflow: voluntary disruption of the whole cluster. It runs planner passes and starts commands.
 
-One per cluster. It sleeps until the watch signals a change, or until a verdict expires. Each command is a workflow of
-its own (`command.py`) that outlives a run of this one and signals how it ended. A failed command backs off. A failed
-pass is a value: it is reported and retried.
+There is one per cluster. It sleeps until the watch signals a change, or until a verdict expires. Each command is a
+separate workflow (`command.py`) that continues when this one continues as new, and signals its result. A failed command
+backs off. A failed pass is reported and retried.
 """
 
 import asyncio
@@ -87,12 +87,12 @@ class ClusterWorkflow(PausableCluster):
             await self._run_pass()
 
     def _on_pause_changed(self) -> None:
-        """After a resume a pass is due."""
+        """A pass is due after a resume."""
         if self._state.pause is None:
             self._update_state(has_changed=True)
         self._set_current_details()
 
-    @workflow.signal(description="From the watch: something that disruption looks at has changed")
+    @workflow.signal(description="From the watch: a change that may affect voluntary disruption")
     def cluster_changed(self, change: ClusterChanged) -> None:
         if change.number > self._state.change_number:
             self._update_state(change_number=change.number, has_changed=True)
@@ -107,7 +107,7 @@ class ClusterWorkflow(PausableCluster):
             )
         )
 
-    @workflow.signal(description="From a command: how it ended")
+    @workflow.signal(description="From a command: its result")
     def command_finished(self, finished: CommandFinished) -> None:
         """Remove the command, record its backoff, and schedule a pass."""
         state = self._state
@@ -120,7 +120,7 @@ class ClusterWorkflow(PausableCluster):
 
     @workflow.signal(description="From a NodePool: its reservations for permits")
     async def reserve_cluster_permit(self, request: ReservationRequest) -> None:
-        """Replace the reservations of a NodePool, and send it those of the others if it needs a response."""
+        """Replace the reservations of a NodePool. If it needs a response, send it the reservations of the others."""
         self._update_state(reservations=update_reservations(self._state.reservations, request, workflow.now()))
         if request.token:
             ledger = self._state.reservations
@@ -134,12 +134,12 @@ class ClusterWorkflow(PausableCluster):
                     "cluster_permit_decided", response
                 )
 
-    @workflow.query(description="All that the workflow knows")
+    @workflow.query(description="The complete state of the workflow")
     def state(self) -> DisruptionState:
         return self._state
 
     async def _wait_for_change(self) -> None:
-        """Without changes and without a verdict that expires, the workflow sets no timer."""
+        """Sets no timer unless a time is due, so an idle cluster costs no history event."""
         next_pass_at = next_pass(self._state, workflow.now())
         known = self._state.has_changed
         await self._wakeup_timer.wait_until(
@@ -154,7 +154,7 @@ class ClusterWorkflow(PausableCluster):
         return next_pass_at is not None and next_pass_at <= now
 
     async def _run_pass(self) -> None:
-        """Changes during the pass are for the next one."""
+        """A change during the pass causes another one."""
         now = workflow.now()
         self._update_state(
             has_changed=False,
@@ -205,7 +205,7 @@ class ClusterWorkflow(PausableCluster):
             return DisruptionDecision(blocked=f"the pass failed: {error.cause or error}"[:200], first=state.first)
 
     async def _start_command(self, proposal: Proposal) -> None:
-        """An open workflow with this ID is the same command, started by a lost run."""
+        """An open workflow with this ID is the same command, started by a lost run of this workflow."""
         now, others = workflow.now(), self._state.under_way
         if why_not_start(proposal, others, self._state.backoffs, now):
             return
@@ -225,7 +225,7 @@ class ClusterWorkflow(PausableCluster):
             return
 
     async def _roll_back_lost_commands(self) -> None:
-        """Roll back commands that ended without a signal."""
+        """Roll back commands whose workflow ended without a signal."""
         for one in lost_commands(self._state.under_way, workflow.now()):
             proposal = one.under_way.proposal
             why = "its workflow did not report for hours"

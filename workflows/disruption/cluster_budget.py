@@ -1,7 +1,7 @@
 """Reservations of one NodePool in the permit ledger of the Cluster workflow, and the schedule of its budget polls.
 
-Only a NodePool whose LifecyclePolicy sets `disruption.clusterNodes` sends reservations. It reserves first and reads
-the cluster afterwards, so that of two NodePools the second sees the reservation of the first.
+Only a NodePool whose LifecyclePolicy sets `disruption.clusterNodes` sends reservations. It reserves first and then
+reads the cluster, so that of two NodePools the second sees the reservation of the first.
 `tenure/policy/disruption/permits.py` decides when a NodePool with pending requests reads its budgets again.
 """
 
@@ -43,7 +43,7 @@ class ClusterPermitReservations:
         return bool(self._sent) and self._sent != desired
 
     async def reserve(self, desired: Mapping[str, datetime]) -> tuple[str, ...] | None:
-        """Returns the UIDs that other NodePools reserved before; None without a response."""
+        """Replace the reservations. Returns the UIDs that other NodePools have reserved; None without a response."""
         token = str(workflow.uuid4())
         if not await self._send(desired, token):
             return None
@@ -56,7 +56,7 @@ class ClusterPermitReservations:
         return self._response.others
 
     async def sync(self, desired: Mapping[str, datetime]) -> None:
-        """Replace the reservations by these. One that the Cluster workflow does not receive expires."""
+        """Replace the reservations if they differ. If the Cluster workflow does not receive the signal, they expire."""
         if self.differs_from(desired):
             await self._send(desired, "")
 
@@ -74,13 +74,13 @@ class ClusterPermitReservations:
 class BudgetPollSchedule:
     def __init__(self) -> None:
         self._polls_since_change = 0
-        """Including the first poll after the change."""
+        """Includes the first poll after the change."""
         self._started_at: datetime | None = None
         self.next_at: datetime | None = None
         """When the next poll is due; None before the first."""
 
     def start_poll(self, *, has_changed: bool) -> None:
-        """`has_changed`: something changed since the last poll."""
+        """`has_changed`: since the last poll."""
         self._polls_since_change = 1 if has_changed else self._polls_since_change + 1
         self._started_at = workflow.now()
 
@@ -94,8 +94,12 @@ class BudgetPollSchedule:
         is_transient: bool,
         reserved_until: datetime | None,
     ) -> None:
-        """`has_pending`: requests wait. `is_transient`: they wait for a condition that ends within minutes without a
-        signal. `reserved_until`: when the first reservation of another NodePool expires."""
+        """Compute `next_at`.
+
+        `blocked`: the cause that blocks all requests, and its end. `has_pending`: requests are pending. `is_transient`:
+        they wait for a condition that ends within minutes without a signal. `reserved_until`: when the first
+        reservation of another NodePool expires.
+        """
         now = self._started_at or workflow.now()
         why, until = blocked
         if is_transient:

@@ -234,7 +234,7 @@ class DisruptionWorkflow:
                 return command.stop_with("cancelled", command.state.revocation or "a person cancelled it")
             return command.stop_with("failed", str(getattr(error, "cause", None) or error))
 
-    @workflow.signal(description="From a NodePool: a permit, or why there is none")
+    @workflow.signal(description="From a NodePool: a disruption permit, or what blocks it")
     def permit_decided(self, response: PermitResult) -> None:
         """After Permit the tainted nodes count against their budgets themselves, so a rejection is ignored."""
         state = self._command.state
@@ -279,6 +279,6 @@ class DisruptionWorkflow:
         self._command.update_state(**cancellation_changes(state, request, workflow.now()))
         return OperatorRequestResult(message=cancellation_message(state, request))
 
-    @workflow.query(description="The state of the workflow")
+    @workflow.query(description="The complete state of the workflow")
     def state(self) -> CommandState:
         return self._command.state

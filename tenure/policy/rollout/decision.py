@@ -1,7 +1,8 @@
-"""Rollouts of drift through a NodePool: waves, health checks, halt on failure, and rollback if possible.
+"""Rollouts of drift in a NodePool: waves, health checks, halt on failure, and rollback if possible.
 
-The caller evaluates it on changes and at the time the last decision named. It decides how many drifted nodes may be
-disrupted within the budgets. Every state has a time for the next decision, or names the operator's action.
+The caller evaluates a rollout after changes, and at the time that the last decision states. The decision limits how
+many drifted nodes may be disrupted, in addition to budgets. Every state has a time for the next decision, or names the
+operator's action.
 """
 
 from dataclasses import dataclass
@@ -30,14 +31,13 @@ STALLED: Final = timedelta(hours=24)
 SLOW: Final = timedelta(hours=1)
 """A wave that cannot end this long after its soak time is overdue; so is a rollback that does not start."""
 SETTLED: Final = timedelta(minutes=15)
-"""After a change: by then all that drifts from it is known (`tenure/controller/drift.py` looks at everything every 5
-min)."""
+"""Time after a change until all drifted nodes are known (`tenure/controller/drift.py` checks all nodes every 5 min)."""
 IDLE: Final = timedelta(minutes=15)
-"""Between evaluations of a started rollout while none of its nodes is being replaced."""
+"""Interval between evaluations of a started rollout while none of its nodes is being replaced."""
 
 
 def evaluate_rollout(pool: str, state: RolloutState, observed: ObservedRollout, now: datetime) -> RolloutDecision:
-    """Without rules, drifted nodes are replaced as in Karpenter, and no state is kept."""
+    """Without rules, there is no state, and drifted nodes are replaced as in Karpenter."""
     if observed.rules is None:
         return RolloutDecision(state=RolloutState())
     problems = problems_of(observed.rules, "rollout")
@@ -89,7 +89,7 @@ class _RolloutEvaluation:
             self._next_wave()
         return self._proceed(health)
 
-    # --- what it is about ---
+    # --- target and size ---
 
     @property
     def size(self) -> int:
@@ -101,7 +101,7 @@ class _RolloutEvaluation:
 
     @property
     def current_wave(self) -> Wave:
-        """The rules may have fewer waves by now."""
+        """The last wave if the rules now have fewer waves."""
         return self.rules.waves[min(self.state.wave, self.last_wave)]
 
     def wave_goal(self, wave: Wave) -> int:
@@ -109,7 +109,7 @@ class _RolloutEvaluation:
         return without + wave.node_goal(self.size - without)
 
     def _switch_target(self) -> None:
-        """A newer target starts over with the first wave; one that ran well before is trusted."""
+        """A new target starts with the first wave. The last good target counts as finished."""
         if self.state.target is None:
             self.state = _restore_state(self.observed)
         known = self.state
@@ -145,7 +145,7 @@ class _RolloutEvaluation:
         )
 
     def _without_drift(self) -> RolloutDecision:
-        """Existing nodes that have not drifted for a while match the target: it did not change them."""
+        """If no existing node has drifted after SETTLED, the target did not change the nodes, so it is finished."""
         settled = (self.state.began or self.now) + SETTLED
         if self.observed.updated_nodes and self.now >= settled:
             self._update_state(finished=True, good=self.target)
@@ -157,7 +157,7 @@ class _RolloutEvaluation:
     # --- waves ---
 
     def _is_wave_complete(self) -> bool:
-        """All of the wave are gone. One that left no new node behind has shown nothing: as many go again."""
+        """All nodes of the wave are gone. A wave that left no new node proves nothing, so it is repeated."""
         if self.state.moving:
             return False
         if not self.observed.drifted or self.state.soaking_since is not None:
@@ -248,12 +248,12 @@ class _RolloutEvaluation:
     # --- failure ---
 
     def _has_failed(self, health: HealthStatus) -> bool:
-        """Only a lasting failure after the first disrupted node counts; an earlier one merely delays the start."""
+        """Only a failure that lasts for `failing_for` after a first permit counts. Before that, it delays the start."""
         if not health.failing or self.state.granted_at is None:
             self._update_state(failing_since=None)
             return False
         since = self.state.failing_since or self.now
-        # The soak restarts once the rollout is healthy again.
+        # The soak time restarts when the rollout is healthy again.
         self._update_state(failing_since=since, soaking_since=None)
         return self.now >= since + self.rules.failing_for
 
@@ -294,7 +294,7 @@ class _RolloutEvaluation:
 
 
 def _restore_state(observed: ObservedRollout) -> RolloutState:
-    """The state in the NodePool's annotation, with terminating nodes; an empty state if it is invalid."""
+    """The state in the NodePool's annotation, with terminating nodes as `moving`; an empty state if it is invalid."""
     try:
         restored = RolloutState.model_validate_json(observed.stored_state) if observed.stored_state else RolloutState()
     except ValidationError:

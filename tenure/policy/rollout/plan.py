@@ -1,4 +1,4 @@
-"""Plans of waves for approval, the template of new nodes, and the images of a rollback."""
+"""Plans of waves for approval, the target of a rollout, and the images of a rollback."""
 
 from datetime import datetime
 
@@ -26,8 +26,8 @@ from tenure.policy.rollout.rules import Rules
 def plan_wave(
     pool: str, state: RolloutState, target: RolloutTarget, rules: Rules, size: int, now: datetime
 ) -> RolloutPlan:
-    """The plan of the present wave. One that is too old, or for another number of nodes, is void: a new one is made,
-    and an approval of the old one is an approval of nothing."""
+    """The plan of the current wave. A plan that has expired, or whose number of nodes has changed too much, is replaced
+    and its approvals are void."""
     plan, needed = state.plan, rules.approvers
     if plan is not None and plan.wave == state.wave and plan.approvers == needed:
         moved = abs(size - plan.size) > share_of(rules.stale_after, plan.size)
@@ -44,12 +44,12 @@ def plan_wave(
 
 
 def plan_id(pool: str, state: RolloutState, target: RolloutTarget) -> str:
-    """Derived from the NodePool, the target, the wave and the number of plans: the same for the same state."""
+    """Derived from the NodePool, the target, the wave and the number of plans, so it is the same for the same state."""
     return f"{pool}-{short_digest([pool, target.id, state.wave, state.plans])[:6]}"
 
 
 def target_of(pool: NodePool, node_class: EC2NodeClass | None) -> RolloutTarget | None:
-    """None until the class is resolved in its current form: its status is out of date until then.
+    """None until the current generation of the EC2NodeClass is resolved, since its status is outdated until then.
 
     Raises DurationError for an invalid duration in the NodePool's template.
     """
@@ -77,7 +77,7 @@ def target_of(pool: NodePool, node_class: EC2NodeClass | None) -> RolloutTarget 
 
 
 def is_made_of(claim: NodeClaim, target: RolloutTarget) -> bool:
-    """Compares the stamps of its creation. A missing stamp, or one of another version, is no difference."""
+    """Compare hash annotations and image. A missing hash, or one of another version, is no difference."""
     stamps = claim.metadata.annotations
     for value, version, expected in (
         (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION, target.pool),
@@ -90,7 +90,7 @@ def is_made_of(claim: NodeClaim, target: RolloutTarget) -> bool:
 
 
 def images_back(state: RolloutState) -> tuple[dict[str, str], str]:
-    """By image that is in force now the last good one; with none, why there is no way back."""
+    """By current image, the last good image; or without images, why a rollback is not possible."""
     if state.good is None or state.target is None:
         return {}, "the last good state is unknown"
     changed = state.target.changed_from(state.good)

@@ -1,6 +1,6 @@
 """LifecyclePolicy.spec.rollout as numbers and times, and the problems that the CRD does not check.
 
-Invalid rules block their NodePool's rollouts: nothing rolls out without the requested waves.
+Invalid rules block the rollouts of their NodePools, so that no change rolls out without the requested waves.
 """
 
 from collections.abc import Iterator
@@ -20,24 +20,24 @@ from tenure.model.rollout import HealthGate
 from tenure.policy.disruption.budgets import read_count, share_of
 
 SOONEST: Final = timedelta(seconds=10)
-"""Between two evaluations: each costs some calls, and events in a workflow's history."""
+"""Minimum interval between evaluations, since each costs calls and history events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wave:
     nodes: str | None
-    """None: all."""
+    """None: all remaining nodes."""
     soak: timedelta
 
     def node_goal(self, size: int) -> int:
-        """How many of `size` drifted nodes have gone at its end: one at least."""
+        """How many of `size` drifted nodes are replaced by the end of the wave; at least one."""
         return size if self.nodes is None else min(size, max(1, share_of(self.nodes, size)))
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     waves: tuple[Wave, ...]
-    """The last takes all that are left."""
+    """The last wave includes all remaining nodes."""
     nodes_ready: int
     """Percent."""
     pods_ready: int | None

@@ -1,6 +1,6 @@
 """Health of a rollout by spec.rollout.health, and its description.
 
-Unknown health is no failure but blocks: no node is disrupted and no wave ends until it is known.
+Unknown health is not a failure, but until it is known no node is disrupted and no wave ends.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ class RolloutText:
 
     @property
     def subject(self) -> str:
-        """Name of the change since the last good target."""
+        """The rollout, named after the change since the last good target."""
         known = self.state.target or self.target
         changed = known.changed_from(self.state.good) if self.state.good else ()
         return f"the rollout of {' and '.join(changed) or 'the template'} {known.id}"
@@ -80,7 +80,7 @@ class RolloutText:
         )
 
     def describe_waiting(self, plan: RolloutPlan, nodes: int) -> str:
-        """`nodes`: how many are still to go in the wave."""
+        """`nodes`: number of nodes that the wave has yet to replace."""
         approvers = "approval" if plan.approvers == 1 else f"{plan.approvers} approvals"
         approved_by = ", ".join(sorted({one.by for one in plan.approvals}))
         has = f" (approved by {approved_by})" if approved_by else ""
