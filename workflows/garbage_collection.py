@@ -1,7 +1,7 @@
-"""Garbage collection: one task per run. Temporal Schedules start it, one Schedule for each task of the table.
+"""Garbage collection: one task per run, started by one Temporal Schedule for each task of the table.
 
-Each task deletes resources without an owner. A run is one activity and few events. A failure is a value in its result,
-and the next run starts from scratch.
+Each task deletes resources without an owner. A run has one activity and few history events. A failure is a value in its
+result, and the next run starts again.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class Task(NamedTuple):
     activity: Callable[[Any, GarbageCollectionRequest], Awaitable[GarbageCollectionResult]]
     description: str
     timeout: timedelta = timedelta(minutes=5)
-    """For one try; a run, with its tries, has thrice that."""
+    """Of one attempt; all attempts of a run together have three times this."""
 
 
 def minutes(number: int) -> timedelta:
@@ -43,7 +43,7 @@ TASKS: Final[dict[str, Task]] = {
     "instances": Task(
         minutes(2),
         AwsCollector.terminate_orphaned_instances,
-        "ends instances of this cluster that no NodeClaim has",
+        "terminates instances of this cluster that no NodeClaim owns",
     ),
     "nodeclaims": Task(minutes(2), KubernetesCollector.collect_nodeclaims, "deletes NodeClaims whose instance is gone"),
     "tags": Task(
@@ -63,10 +63,10 @@ TASKS: Final[dict[str, Task]] = {
     "instance-profiles": Task(
         minutes(30),
         AwsCollector.collect_instance_profiles,
-        "deletes instance profiles that no class, NodeClaim or instance has",
+        "deletes instance profiles that no EC2NodeClass, NodeClaim or instance uses",
     ),
 }
-"""By name, which is also the last part of the Schedule's id."""
+"""By name, which is also the last part of the Schedule's ID."""
 
 
 @workflow.defn(name="GarbageCollection")
@@ -88,7 +88,7 @@ class GarbageCollectionWorkflow:
 
 
 def _last_result() -> GarbageCollectionResult:
-    """What the last run of this Schedule answered."""
+    """The result of the Schedule's last run."""
     found = (
         workflow.get_last_completion_result(GarbageCollectionResult) if workflow.has_last_completion_result() else None
     )
@@ -110,7 +110,7 @@ async def _run_task(request: GarbageCollectionRequest, task: Task) -> GarbageCol
 
 
 async def _delete_uneventful_run(last_result: GarbageCollectionResult) -> None:
-    """Best effort: a remaining run is deleted at the end of the namespace's retention."""
+    """Best effort: otherwise the run is deleted at the end of the namespace's retention period."""
     if last_result.run is None or not last_result.is_uneventful:
         return
     try:

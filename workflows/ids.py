@@ -1,13 +1,13 @@
-"""Workflow ids and task queues: one Temporal namespace may hold several clusters."""
+"""Workflow IDs and task queues. Their prefix is the cluster, since clusters may share a Temporal namespace."""
 
 
 def nodeclaim(cluster: str, name: str, uid: str) -> str:
-    """The UID's first characters keep a new claim apart from a run of the same name that is just closing."""
+    """Includes the start of the UID, so that a new NodeClaim differs from a deleted one of the same name."""
     return f"{nodeclaims(cluster)}{name}/{uid[:8]}"
 
 
 def nodeclaims(cluster: str) -> str:
-    """The prefix of all of them."""
+    """The prefix of the IDs of all NodeClaim workflows."""
     return f"{cluster}/nodeclaim/"
 
 
@@ -32,7 +32,7 @@ def interruption(cluster: str) -> str:
 
 
 def cluster(cluster: str) -> str:
-    """Voluntary disruption of the whole cluster."""
+    """The workflow for voluntary disruption of the whole cluster."""
     return f"{cluster}/cluster"
 
 
@@ -42,35 +42,35 @@ def disruption(cluster: str, proposal_id: str) -> str:
 
 
 def disruption_preview(cluster: str, number: str) -> str:
-    """One question of a person."""
+    """One query of an operator."""
     return f"{cluster}/show/{number}"
 
 
 def garbage_collection(cluster: str, task: str) -> str:
-    """A Schedule; its runs carry the moment of their start behind it."""
+    """A Schedule. Its runs have this ID with their start time as suffix."""
     return f"{cluster}/upkeep/{task}"
 
 
 def task_queue(cluster: str) -> str:
-    """Workflows and activities of every replica."""
+    """For workflows, and for all activities without a queue of their own. Every replica polls it."""
     return cluster
 
 
 def launch_queue(cluster: str) -> str:
-    """Calls of CreateFleet wait here for a worker with a free slot, in Temporal rather than in a worker's memory."""
+    """CreateFleet calls wait in this queue, not in a worker's memory, for a worker with a free slot."""
     return f"{cluster}-launch"
 
 
 def drain_queue(cluster: str) -> str:
-    """Drains, hooks and terminations: they take long and little, and nothing else waits behind them."""
+    """For drains, hooks and terminations: they run long with few resources, and must not delay other activities."""
     return f"{cluster}-drain"
 
 
 def worker_deployment_name(cluster: str) -> str:
-    """Worker Versioning knows the cluster's workers by this name."""
+    """The name of the cluster's workers in Worker Versioning."""
     return f"tenure-{cluster}"
 
 
 def plan_queue(cluster: str) -> str:
-    """Polled only by the process that hosts the watch, since only it holds the cluster's state."""
+    """Polled only by the process that hosts the watch, since only it has the cluster cache."""
     return f"{cluster}-plan"

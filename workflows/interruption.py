@@ -1,8 +1,8 @@
-"""Interruption: keeps the activities that read AWS interruption messages running, and reports their state.
+"""The Interruption workflow keeps the activities that read AWS interruption messages running, and reports their state.
 
-One per cluster. Each source, the queue and instances' status, has its own activity in the process that hosts the watch.
-So neither waits for the other. A read failure is a value here: it is reported, and retried after growing delays. The
-nodes' own workflows report the outcome of each message.
+There is one per cluster. Each source (queue, instance status) has its own activity in the process that hosts the watch,
+so neither waits for the other. A read failure is reported, and retried with backoff. The NodeClaim workflows report the
+outcome of each message.
 """
 
 import asyncio
@@ -25,7 +25,6 @@ from workflows import current_details, ids
 from workflows.activity_options import READ, READ_RECOVERED_AFTER, is_continue_as_new_due, with_summary
 
 MAX_PAUSE_SECONDS = 60
-"""Seconds."""
 NO_HOST = "no worker hosts the watch at present"
 
 Source = Literal["messages", "statuses"]
@@ -53,7 +52,7 @@ class InterruptionWorkflow:
 
     @workflow.signal(description="From a worker at its start: the queue to read")
     def set_queue(self, request: QueueSetting) -> None:
-        """A worker started; its settings are newer than those of workers before it."""
+        """The settings of a worker that has just started replace those of earlier workers."""
         if request.queue != self._state.queue:
             self._update_state(queue=request.queue, messages=SourceState())
 
@@ -67,7 +66,7 @@ class InterruptionWorkflow:
             await self._consume_until_renamed(self._state.queue)
 
     async def _consume_until_renamed(self, queue: str) -> None:
-        """One stay at this queue; cut short when it is another that is to be read."""
+        """Read this queue once, until the activity ends or the queue setting changes."""
         reading = asyncio.create_task(self._read_source("messages", lambda: self._read_queue(queue)))
         renamed = asyncio.create_task(workflow.wait_condition(lambda: self._state.queue != queue))
         try:
@@ -82,7 +81,7 @@ class InterruptionWorkflow:
             await self._read_source("statuses", self._read_status)
 
     async def _read_source(self, source: Source, read: Callable[[], Awaitable[SourceReadResult]]) -> None:
-        """One stay at a source, and the pause that follows a fault."""
+        """Run one read activity, and pause after a fault."""
         reading = asyncio.ensure_future(read())
         try:
             if self._source_state(source).failing_since is not None:
@@ -117,7 +116,7 @@ class InterruptionWorkflow:
 
     async def _read_status(self) -> SourceReadResult:
         request = InstanceStatusRequest(open_interruptions=self._state.open_interruptions, last=self._state.status_read)
-        options = self._read_options("read the status of instances every minute")
+        options = self._read_options("read instance status every minute")
         ended = await _reading_result(
             workflow.execute_activity_method(InterruptionActivities.read_instance_status, request, **options)
         )
@@ -146,7 +145,7 @@ class InterruptionWorkflow:
 
 
 def _cancel_tasks(*tasks: "asyncio.Future[Any]") -> None:
-    """Not waited for: a run that a worker forgets gets here too, and may not wait any more."""
+    """Cancel without waiting, since a run that the worker evicts from its cache may not wait here."""
     for task in tasks:
         task.add_done_callback(_retrieve_exception)
         task.cancel()
@@ -158,7 +157,7 @@ def _retrieve_exception(task: "asyncio.Future[Any]") -> None:
 
 
 async def _reading_result(reading: Awaitable[SourceReadResult]) -> SourceReadResult:
-    """Return a permanent failure, or a queue without pollers, as a value."""
+    """Return a permanent failure, or a task queue without pollers, as a value."""
     try:
         return await reading
     except ActivityError as error:

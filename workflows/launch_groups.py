@@ -1,7 +1,7 @@
-"""The launch groups of Provisioning: each from its draft to instances or to a rejection, concurrently with the others.
+"""The launch groups of Provisioning, which run concurrently: each from its draft to instances or to a rejection.
 
-A request is recorded in the history before the call of EC2. Members without an instance stay in the group for another
-attempt, with its own token. The attempt follows at once where other offerings are left, and after a pause otherwise.
+A request is recorded in the history before EC2 is called. Members without an instance stay in the group for another
+attempt with its own token: immediately if other offerings remain, otherwise after a pause.
 """
 
 import asyncio
@@ -33,13 +33,12 @@ from tenure.model.workflow_states import ProvisioningState
 from workflows.activity_options import CREATE_FLEET, PATCH, PREPARE, launch_options, with_summary
 
 MAX_ATTEMPTS = 10
-"""Each leaves out what the ones before were refused."""
+"""Consecutive attempts without a pause. Each excludes the offerings that were unavailable before."""
 JOIN_WINDOW = timedelta(seconds=1)
-"""No further NodeClaim that no plan made came for so long, or for as long as a batch of pods is waited for: those that
-did launch."""
+"""Idle time after which NodeClaims that no plan created launch together; at least the idle time of a batch of pods."""
 MAX_GROUP_SIZE = 500
 MAX_FAILURES = 20
-"""About a quarter of an hour; NodeClaims are given up at their launch deadline long before."""
+"""They take about a quarter of an hour. NodeClaims reach their launch deadline long before."""
 PAUSE = timedelta(seconds=10)
 MAX_PAUSE = timedelta(seconds=60)
 _NODECLAIM_DELETED = "NodeClaimGone"
@@ -47,7 +46,7 @@ _RETRIED_AT_ONCE = "LaunchTemplateNotFound"
 
 
 class LaunchGroups:
-    """`state` and `update_state` are Provisioning's: a group stands in its state until it is over."""
+    """`state` and `update_state` are of Provisioning, whose state has each group until its end."""
 
     def __init__(self, state: Callable[[], ProvisioningState], update_state: Callable[..., None]) -> None:
         self._state, self._update_state = state, update_state
@@ -71,7 +70,7 @@ class LaunchGroups:
         self._start_task(self._run_attempts(draft))
 
     def add_joining(self, one: LaunchGroupJoinRequest) -> None:
-        """A NodeClaim that no plan made; a repeated word of it is dropped."""
+        """Add a NodeClaim that no plan created. A repeated signal is ignored."""
         state = self._state()
         if one.uid in self._known_uids():
             return
@@ -80,20 +79,21 @@ class LaunchGroups:
             self._start_task(self._batch_joining())
 
     def _known_uids(self) -> set[str]:
-        """UIDs of those that are in a group, or on their way into one."""
+        """UIDs of all NodeClaims that are in a group or joining one."""
         state = self._state()
         groups: tuple[LaunchDraft | LaunchGroup, ...] = (*state.drafts, *state.groups)
         return {one.uid for one in state.joining} | {member.uid for group in groups for member in group.members}
 
     async def _batch_joining(self) -> None:
-        """Until none came for a moment, or the longest time that a batch may take is over, counted in moments."""
+        """Wait until no NodeClaim has joined for one pause, or for the longest time of a batch, counted in pauses. Then
+        start the groups."""
         known, window = -1, self._state().window
         pause = max(window.idle, JOIN_WINDOW)
         for _ in range(max(1, ceil(window.longest / pause))):
             if len(self._state().joining) <= known:
                 break
             known = len(self._state().joining)
-            await workflow.sleep(pause, summary="NodeClaims that no plan made")
+            await workflow.sleep(pause, summary="collect NodeClaims that no plan created")
         joining = self._state().joining
         self._update_state(joining=())
         by_equality: dict[str, list[LaunchGroupJoinRequest]] = {}
@@ -125,7 +125,7 @@ class LaunchGroups:
         await self._run_attempts(await self._launch_group(group))
 
     async def _prepare_group(self, draft: LaunchDraft) -> LaunchGroup | None:
-        """From a draft to a group with a frozen request and so a token; None when it was refused for good."""
+        """Build the request of a draft, which determines the token; None if the launch failed or is not needed."""
         while True:
             request = GroupLaunchRequest(
                 draft=draft,
@@ -169,7 +169,7 @@ class LaunchGroups:
         return group
 
     async def _launch_group(self, group: LaunchGroup) -> LaunchDraft | None:
-        """The draft of the next attempt, for those that got nothing; None when the group is over."""
+        """Launch, and return the draft of the next attempt for members without an instance; None if the group ends."""
         summary = f"CreateFleet {_format_group(group)}: {len(group.members)} x {group.pool}"
         queue = launch_options(self._state().cluster, group.pool, len(group.members))
         request = group.model_copy(update={"discovered": self._discovered_capacity(group.request.node_class)})
@@ -198,7 +198,7 @@ class LaunchGroups:
         return await self._wait_before_retry(next_draft)
 
     async def _wait_before_retry(self, draft: LaunchDraft) -> LaunchDraft:
-        """The draft stands in the state meanwhile; a run that continues as new does not wait out the rest."""
+        """Store the draft and pause. A run that continues as new does not wait for the rest of the pause."""
         self._update_state(drafts=(*self._drafts_without(draft), draft))
         if pause := _retry_pause(draft):
             await workflow.sleep(pause, summary=f"{_format_group(draft)}: {draft.why}"[:100])
@@ -213,7 +213,7 @@ class LaunchGroups:
             )
 
     async def _fail_group(self, draft: LaunchDraft, rejection: LaunchRejection) -> None:
-        """The last word to the members; nothing is said where none is left."""
+        """Notify the members of the final rejection, unless all their NodeClaims are deleted."""
         if rejection.reason != _NODECLAIM_DELETED:
             await self._notify_members(draft, rejection)
         self._update_state(drafts=self._drafts_without(draft))
@@ -229,7 +229,7 @@ class LaunchGroups:
         await workflow.execute_activity_method(
             LaunchActivities.fail_launch_group,
             request,
-            **with_summary(PATCH, f"refuse {_format_group(draft)}: {rejection.reason}"),
+            **with_summary(PATCH, f"reject {_format_group(draft)}: {rejection.reason}"),
         )
 
     def _unavailable_offerings(self) -> tuple[UnavailableOffering, ...]:
@@ -260,7 +260,7 @@ def _next_attempt_draft(group: LaunchGroup, outcome: GroupOutcome) -> LaunchDraf
 
 
 def _draft_after_failure(draft: LaunchDraft, rejection: LaunchRejection) -> LaunchDraft | None:
-    """The draft after one more failure; None where no further attempt helps."""
+    """The draft after one more failure; None if there is no further attempt."""
     if rejection.final or draft.failures >= MAX_FAILURES:
         return None
     return draft.model_copy(update={"failures": draft.failures + 1, "why": _format_rejection(rejection)})
@@ -271,7 +271,7 @@ def _format_rejection(rejection: LaunchRejection) -> str:
 
 
 def _retry_pause(draft: LaunchDraft) -> timedelta:
-    """Before the next attempt. What a new attempt makes again itself is not waited for."""
+    """Pause before the next attempt; zero after a first missing launch template, which the attempt recreates."""
     if draft.why.startswith(_RETRIED_AT_ONCE) and draft.failures == 1:
         return timedelta(0)
     return min(MAX_PAUSE, PAUSE * (1 << max(0, min(draft.failures, 5) - 2)))
@@ -286,6 +286,6 @@ def _format_group(one: LaunchDraft | LaunchGroup) -> str:
 
 
 def _launch_failure(error: ActivityError) -> LaunchRejection:
-    """The failure is not the members' and may be transient: a rejection would only have their pods rescheduled at
-    once."""
+    """Not final: the failure is not caused by the members and may be temporary. A final rejection would only reschedule
+    their pods immediately."""
     return LaunchRejection(reason="LaunchFailed", message=str(error.cause or error), final=False)

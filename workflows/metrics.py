@@ -1,4 +1,4 @@
-"""Metrics of workflows. The meter of the SDK records nothing during replay."""
+"""Metrics of workflows. The SDK's meter records nothing during replay."""
 
 import itertools
 import re
@@ -16,24 +16,26 @@ from tenure.model.rollout import RolloutEventReason
 
 STOPPED: Final[tuple[RolloutEventReason, ...]] = ("RolloutHalted", "RolloutRollsBack")
 _UNCOUNTED: Final = ("Deleted", "NodeClaimGone", labels.OVERPROVISIONED)
-"""Deletions by a person or a static NodePool, which Karpenter does not count either."""
+"""Deletions by users or by a static NodePool, which Karpenter does not count either."""
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 _BEFORE: Final = {
     Phase.REGISTRATION: Phase.LAUNCH,
     Phase.INITIALIZATION: Phase.REGISTRATION,
     Phase.READY: Phase.INITIALIZATION,
 }
-"""Phase transitions of a start. A recovered NodeClaim or a rebooted node enters phases in another way."""
+"""Transitions of a normal startup. A recovered NodeClaim or a rebooted node has other transitions."""
 
 
 def count_overdue(state: NodeClaimState) -> None:
-    """A phase passed its deadline."""
+    """Count a phase that passed its deadline."""
     metrics.OVERDUE.record(workflow.metric_meter(), phase=state.phase.value, nodepool=state.identity.pool)
 
 
 def count_disrupted(state: NodeClaimState, next_phase: Phase) -> bool:
-    """Called with the state before a phase is entered: whether its NodeClaim is deleted by that, for what Karpenter
-    counts. A drain that defers the deletion deletes nothing before its end."""
+    """Count a disruption at the transition to `next_phase`; False if none starts that Karpenter would count.
+
+    `state`: before the transition. A drain that defers deletion deletes the NodeClaim only at its end.
+    """
     is_deferred = next_phase is Phase.DRAIN and state.drain is not None and state.drain.defers_deletion
     reason = disruption_reason(state)
     if state.disruption_counted or is_deferred or not reason or next_phase not in (Phase.DRAIN, Phase.TERMINATION):
@@ -48,7 +50,7 @@ def count_disrupted(state: NodeClaimState, next_phase: Phase) -> bool:
 
 
 def disruption_reason(state: NodeClaimState) -> str:
-    """Karpenter's reason; empty if Karpenter counts no disruption. A command writes its reason on the NodeClaim."""
+    """Karpenter's reason; empty if Karpenter counts no disruption. The reason of a command is on the NodeClaim."""
     reason = state.observed.disruption if state.disruption in ("", "Deleted") else state.disruption
     return "" if reason in _UNCOUNTED else _CAPITAL.sub("_", reason.replace("NodeClass", "Nodeclass")).lower()
 
@@ -66,7 +68,7 @@ def count_terminated(state: NodeClaimState) -> None:
 
 
 def time_end(state: NodeClaimState) -> None:
-    """Record the duration from the last drain to the end of the instance, without an earlier, cancelled drain."""
+    """Record the duration from the last drain to the end of the instance. Cancelled drains do not count."""
     ending = itertools.takewhile(lambda step: step.phase in (Phase.DRAIN, Phase.TERMINATION), reversed(state.history))
     began = min((step.at for step in ending), default=None)
     if began is None:
@@ -90,13 +92,13 @@ def count_hook(state: NodeClaimState, run: HookRun) -> None:
 
 
 def count_rollout(pool: str, happened: RolloutEventReason) -> None:
-    """Count a rollout event. Series of alerts start at 0, since Prometheus needs an increase."""
+    """Count a rollout event. Series for alerts start at 0, since Prometheus needs an increase."""
     for reason in dict.fromkeys((*STOPPED, happened)):
         metrics.ROLLOUTS.record(workflow.metric_meter(), int(reason == happened), nodepool=pool, event=reason)
 
 
 def time_startup(state: NodeClaimState, next_phase: Phase) -> None:
-    """Called with the state before the next phase is entered. Launch counts from the creation of the NodeClaim."""
+    """`state`: before the transition. Launch counts from the creation of the NodeClaim."""
     if _BEFORE.get(next_phase) is not state.phase or state.flaps or state.since is None:
         return
     if next_phase is Phase.INITIALIZATION:

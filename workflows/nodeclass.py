@@ -1,4 +1,4 @@
-"""NodeClass: resolves an EC2NodeClass, keeps it fresh, and lets it go once no NodeClaim holds it."""
+"""The NodeClass workflow resolves an EC2NodeClass, refreshes it, and finalizes it when no NodeClaim uses it."""
 
 from datetime import timedelta
 
@@ -13,15 +13,15 @@ from workflows import current_details
 from workflows.activity_options import RESOLVE, is_continue_as_new_due, with_summary
 
 REFRESH_INTERVAL = timedelta(minutes=5)
-"""Between looks at AWS while all is well (reference 7.1)."""
+"""While the EC2NodeClass is ready (reference 7.1)."""
 RETRY_AFTER = timedelta(minutes=1)
-"""While something is not ready or AWS does not answer."""
+"""While it is not ready or AWS lookups fail."""
 FIRST_RETRY_AFTER = timedelta(seconds=5)
-"""After the first look that got no answer; twice as long after each further one, up to a minute."""
+"""After the first failure; doubled after each further one, up to RETRY_AFTER."""
 MAX_EARLY_RETRIES = 6
-"""Looks for which what will be known very soon is looked at as soon as was asked for."""
+"""Failures up to which the `retry_after` of the result applies."""
 BLOCKED_RECHECK_INTERVAL = timedelta(minutes=10)
-"""Between looks at a class that NodeClaims hold: their going wakes it."""
+"""While NodeClaims block the deletion. A change of their number wakes the workflow earlier."""
 
 
 @workflow.defn(name="EC2NodeClass")
@@ -79,7 +79,7 @@ class NodeClassWorkflow:
             done: bool = await workflow.execute_activity_method(
                 NodeClassActivities.finalize_node_class,
                 NodeClassRequest(name=self._state.name),
-                **with_summary(RESOLVE, "clean up and let go"),
+                **with_summary(RESOLVE, "delete its AWS resources, remove the finalizer"),
             )
         except ActivityError as error:
             message = str(error.cause or error)[:300]
@@ -93,7 +93,7 @@ class NodeClassWorkflow:
         return done
 
     def _record_error(self, message: str) -> None:
-        """How long the outside has not answered: in the details for all who wonder."""
+        """Record a failure, or the end of failures, for the details in the Temporal UI."""
         if not message:
             self._update_state(consecutive_failures=0, failing_since=None, failure_message="")
             return
@@ -103,12 +103,12 @@ class NodeClassWorkflow:
         )
 
     async def _wait_for_change(self, previous: ObservedNodeClass) -> None:
-        """Until the class or the number of its NodeClaims changes in a way that matters, or it is due."""
+        """Wait for a relevant change of the EC2NodeClass or the number of its NodeClaims, or the next refresh."""
         try:
             await workflow.wait_condition(
                 lambda: self._has_relevant_change(previous),
                 timeout=self._next_delay(previous),
-                timeout_summary=f"look at {self._state.name} again",
+                timeout_summary=f"before {self._state.name} is resolved again",
             )
         except TimeoutError:
             return

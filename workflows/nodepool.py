@@ -1,7 +1,8 @@
-"""NodePool: keeps the pool's status, and a static pool's number of nodes; hands out permits for voluntary disruption.
+"""The NodePool workflow: status of the NodePool, replicas of a static NodePool, and permits for voluntary disruption.
 
-Launch, interruption, drain and clean-up never ask here, so a pool in trouble freezes only its own voluntary steps.
-`disruption/permits.py` has the permits, `pausable.py` the pauses, `static_capacity.py` the nodes of a static pool.
+Launches, interruptions, drains and garbage collection do not depend on it, so a problem here blocks only voluntary
+disruption of this NodePool. `disruption/permits.py` has the permits, `pausable.py` the pauses, and `static_capacity.py`
+the nodes of a static NodePool.
 """
 
 import asyncio
@@ -109,7 +110,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
 
     @workflow.signal(description="From a paused NodeClaim: revoke its permits")
     def revoke_permits(self, revocation: PermitRevoked) -> None:
-        """One of its NodeClaims is paused: the holder of its permit returns it."""
+        """One of its NodeClaims is paused, so the holder of its permit must return it."""
         self._permits.revoke(revocation.why, revocation.claim_uid)
 
     @workflow.signal(description="From the Cluster workflow: permit reservations of other NodePools")
@@ -118,7 +119,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
 
     @workflow.signal(description="From a NodeClaim: it failed to start")
     def startup_failed(self, failure: StartupOutcome) -> None:
-        """One of its NodeClaims never came to be a Node."""
+        """One of its NodeClaims failed to launch or to register."""
         self._update_state(registrations=add_outcomes(self._state.registrations, (failure,)))
         self._has_new_startup_failure = True
 
@@ -131,7 +132,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
         return current_details.describe_pauses(self._state, workflow.now())
 
     async def _wait_for_change(self) -> None:
-        """Sleep until something changed; while wishes wait, also until the budget is due for another look."""
+        """Sleep until a change or the next due time: a budget poll for pending requests, replicas, or the rollout."""
         budget = self._permits.next_poll_at
         wakeup_times = [one for one in (budget, self._replicas.next_at(), self._rollouts.next_at()) if one is not None]
         await self._wakeup_timer.wait_until(
@@ -165,7 +166,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
                 NodePoolActivities.update_nodepool_status, request, **with_summary(PATCH, "write the status")
             )
             if written.registrations:
-                # What failed meanwhile counts too.
+                # Startup failures since the activity started count too.
                 self._update_state(
                     registrations=add_outcomes(written.registrations, self._state.registrations.outcomes)
                 )
@@ -176,7 +177,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
             self._update_state(blocked_by=f"the status could not be written: {error.cause or error}"[:200])
 
     def _blocked_by(self) -> tuple[str, datetime | None]:
-        """The reason against voluntary disruption of the pool's nodes, and its end; empty without one."""
+        """The pause that blocks voluntary disruption of the NodePool's nodes, and its end; empty without one."""
         now, state = workflow.now(), self._state
         cluster_pause = pause_from_annotation(state.observed.cluster_pause)
         if cluster_pause and is_pause_active(cluster_pause, now):
@@ -184,7 +185,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
         return self._pause_controller.describe_active_pause(now), recheck_at(state.pause)
 
     def _on_pause_changed(self) -> None:
-        """Apply a pause or its end: revoke unused permits, and notify waiting commands of the reason."""
+        """Apply a pause or its end: revoke permits, and send the cause to pending requests."""
         blocked_by, _ = self._blocked_by()
         if blocked_by:
             self._permits.revoke(blocked_by)

@@ -1,7 +1,7 @@
-"""Reports about a NodeClaim: its conditions, annotations, events and memo, sent by one task of its own.
+"""Reports about a NodeClaim: its conditions, annotations, events and memo, sent by one background task.
 
-A phase changes the workflow's state and goes on. The outbox compares the state with what it last reported, sends the
-difference, and retries what fails. Both are in the state, so a run that continues as new resends what it left unsent.
+A phase changes the workflow's state and continues. The outbox compares the state with the last reports, sends the
+differences, and retries failures. The state includes both, so a run that continues as new sends all unsent reports.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,15 +19,15 @@ from workflows.nodeclaim_context import NodeClaimContext
 from workflows.timers import wait_at_most
 
 RETRY_AFTER = timedelta(minutes=2)
-"""After an activity that used up its attempts."""
+"""Delay after an activity has failed with all its attempts."""
 FLUSH_TIMEOUT = timedelta(minutes=2)
-"""How long the end of the workflow waits. A killed worker's attempt is retried after 45 s."""
+"""How long the end of the workflow waits for reports. The attempt of a killed worker is retried after 45 s."""
 CONDITION_TIMEOUT = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
 class Report:
-    """`send` must record what it sent, so that `is_due` becomes false. Raises ActivityError."""
+    """`send` must record in the state that the report is sent, so that `is_due` becomes false. Raises ActivityError."""
 
     subject: str
     is_due: Callable[[NodeClaimState], bool]
@@ -43,7 +43,7 @@ class Outbox:
         self.is_sending = False
 
     async def run(self) -> None:
-        """Send until cancelled. A node without reports costs no history event."""
+        """Send reports until cancelled. A node without reports costs no history event."""
         while True:
             await self._wait_until_due()
             report = self._next_report()
@@ -51,7 +51,7 @@ class Outbox:
                 await self._send(report)
 
     async def flush(self) -> None:
-        """Send the due reports before the workflow ends, unless that takes longer than FLUSH_TIMEOUT."""
+        """Send the due reports before the workflow ends, for at most FLUSH_TIMEOUT."""
         await wait_at_most(FLUSH_TIMEOUT, lambda: not self._has_work(), "the last reports")
 
     def _has_work(self) -> bool:
@@ -62,7 +62,7 @@ class Outbox:
         return next((report for report in due if report not in self._failed), None)
 
     async def _wait_until_due(self) -> None:
-        """A failed report waits for `_retry_at`; the others go on."""
+        """Wait until a report is due. Failed reports wait until `_retry_at`, without delaying the others."""
         timeout = max(self._retry_at - workflow.now(), timedelta(0)) if self._retry_at else None
         try:
             await workflow.wait_condition(
@@ -92,7 +92,7 @@ def has_pending_events(state: NodeClaimState) -> bool:
 
 
 async def send_pending_event(context: NodeClaimContext) -> None:
-    """The oldest one. An event that the API server refuses is dropped, so that it does not block later ones."""
+    """Send the oldest event. An event that the API server rejects is dropped, so that it does not block later ones."""
     request = context.state.pending_events[0]
     try:
         await _publish(request)
@@ -105,9 +105,9 @@ async def send_pending_event(context: NodeClaimContext) -> None:
 async def write_condition(
     context: NodeClaimContext, condition: str, *, reason: str, message: str, status: str = "Unknown"
 ) -> bool:
-    """Write a condition that a later activity of the same phase sets to True; False if that failed.
+    """Write a condition that a later activity of the same phase sets to True; False if it failed.
 
-    The phase waits for it, at most CONDITION_TIMEOUT: sent by the outbox, it could overwrite the later value.
+    The phase waits for this, at most CONDITION_TIMEOUT. From the outbox, it could overwrite the later value.
     """
     request = ReportRequest(
         claim=context.nodeclaim_ref, condition=condition, status=status, reason=reason, message=message

@@ -47,9 +47,9 @@ from workflows.disruption.command_context import Command, ContinueAsNewRequested
 from workflows.metrics import count_command, count_ending
 
 RETRY_AFTER = timedelta(seconds=20)
-"""Delay before the next rollback attempt, after the retries of the activity failed."""
+"""Delay before the next rollback attempt, after all retries of the activity have failed."""
 PLANNER_RETRY_AFTER = timedelta(seconds=5)
-"""Delay before the next request to the planner's host: the watch may be moving to another process."""
+"""Delay before the next request to the planner host, since the watch may be moving to another process."""
 
 
 async def acquire_permits(command: Command) -> Step:
@@ -75,8 +75,8 @@ def _permits_changed(command: Command, before: dict[str, PermitResult]) -> bool:
 
 
 async def begin_command(command: Command) -> Step:
-    """Taint the nodes before a launch, as Karpenter does (reference 4.9). No pod is bound after the simulation, and a
-    node that has to stay costs two patches and no instance."""
+    """Taint the nodes before the launch, as Karpenter does (reference 4.9). Then no pod is bound after the simulation,
+    and a node that must stay costs two patches and no instance."""
     result = await command.execute_on_candidates(
         DisruptionActivities.begin_command, "taint the nodes", until=command.state.deadline
     )
@@ -87,7 +87,7 @@ async def begin_command(command: Command) -> Step:
 
 
 async def create_replacements(command: Command) -> Step:
-    """The planner validates the command again, and creates the replacement NodeClaims, if it needs any."""
+    """Let the planner validate the command again and create the replacement NodeClaims, if any."""
     state = command.state
     request = ReplacementRequest(
         proposal=state.proposal,
@@ -126,7 +126,7 @@ async def _retry_planner(command: Command, why: str) -> Step:
 
 
 async def wait_for_replacements(command: Command) -> Step:
-    """Replacements signal that they are ready, or that they failed."""
+    """Wait until all replacements have signaled ready, or one has signaled its failure."""
     while not is_check_due(command.state, workflow.now()):
         state = command.state
         if state.lost:
@@ -176,7 +176,7 @@ async def finish_command(command: Command) -> Step:
 
 
 async def roll_back(command: Command) -> Step:
-    """Retry without end: a node that stays tainted would take no pods and cost money."""
+    """Retry without limit, since a node that stays tainted costs money but runs no new pods."""
     try:
         await command.execute_on_candidates(
             DisruptionActivities.roll_back_command, "restore the nodes, delete the replacements", until=None
@@ -223,7 +223,7 @@ class DisruptionWorkflow:
         return finished
 
     async def _run_step(self, command: Command) -> Step:
-        """Between steps the command can stop: for a revoked permit, or because a person cancelled it."""
+        """Before each step, stop the command if a permit was revoked or an operator cancelled it."""
         step = command.state.step
         if command.state.revocation and step != "Undo":
             return command.stop_with("cancelled", command.state.revocation)
@@ -236,7 +236,7 @@ class DisruptionWorkflow:
 
     @workflow.signal(description="From a NodePool: a disruption permit, or what blocks it")
     def permit_decided(self, response: PermitResult) -> None:
-        """After Permit the tainted nodes count against their budgets themselves, so a rejection is ignored."""
+        """A rejection is ignored after the step Permit, since the tainted nodes then count against the budgets."""
         state = self._command.state
         uids = {one.claim_uid for one in state.proposal.candidates}
         uid = response.claim_uid or (min(uids) if len(uids) == 1 else "")
@@ -259,7 +259,7 @@ class DisruptionWorkflow:
         description='Cancel it: its nodes stay, its replacements are deleted: {"by": "ann", "reason": "launch day"}'
     )
     def cancel(self, request: CommandCancellation) -> OperatorRequestResult:
-        """Roll the command back at the request of a person."""
+        """Roll the command back at the request of an operator."""
         return self._cancel(request)
 
     @cancel.validator

@@ -1,4 +1,4 @@
-"""Context of one disruption command: its state, its permits, and how its steps call activities, wait and report.
+"""Context of one disruption command: its state, its permits, and operations that its steps use.
 
 `command.py` creates one per run and passes it to every step. Signal handlers only replace `state`.
 """
@@ -38,7 +38,7 @@ CommandActivity = Callable[[Any, CommandRequest], Awaitable[CommandResult]]
 
 
 class ContinueAsNewRequested(Exception):
-    """Raised by a wait: the run continues as new with the current state."""
+    """Raised by `wait_until`: the run continues as new with its current state."""
 
 
 class Command:
@@ -46,7 +46,6 @@ class Command:
         self.state = state
 
     def update_state(self, **fields: object) -> None:
-        """Replace fields of the state."""
         self.state = self.state.model_copy(update=fields)
 
     def start_run(self) -> None:
@@ -57,7 +56,7 @@ class Command:
         self._set_current_details()
 
     def transition_to(self, step: Step) -> None:
-        """A repeated step keeps its start time. All rounds of waiting share one deadline."""
+        """A repeated step keeps its start time. All rounds of Wait and Finish share one deadline."""
         before = self.state
         if step == before.step and before.since is not None:
             return
@@ -77,7 +76,7 @@ class Command:
             self._publish_status()
 
     def record_ending(self, ending: Ending, why: str = "", *, nodes: Iterable[str] = ()) -> None:
-        """Record how the command ends. The first recorded ending stays."""
+        """Record the ending. A later ending does not replace it."""
         finished = CommandFinished(proposal_id=self.state.proposal.id, ending=ending, why=why[:300], nodes=tuple(nodes))
         self.update_state(
             over=(self.state.over or finished).model_copy(update={"retain_until": self.state.retain_until})
@@ -95,8 +94,10 @@ class Command:
     async def execute_on_candidates(
         self, activity: CommandActivity, summary: str, *, until: datetime | None, stoppable: bool = False
     ) -> CommandResult:
-        """Run one activity on all candidates, retried until `until`, or without end. A `stoppable` one is cancelled
-        when the command is. Raises ActivityError."""
+        """Run one activity on all candidates, with retries until `until`, or without limit.
+
+        `stoppable`: cancel the activity when the command is cancelled. Raises ActivityError.
+        """
         state = self.state
         request = CommandRequest(
             workflow_id=workflow.info().workflow_id,
@@ -110,7 +111,7 @@ class Command:
         if not stoppable:
             result: CommandResult = await workflow.execute_activity_method(activity, request, **options)
             return result
-        # A running attempt must not delete a node that the rollback restores next.
+        # A running attempt must not delete a node while the rollback restores it.
         options["cancellation_type"] = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
         handle = workflow.start_activity_method(activity, request, **options)
         cancel_task = asyncio.create_task(self._cancel_when_revoked(handle))
@@ -125,8 +126,8 @@ class Command:
         handle.cancel()
 
     async def wait_until(self, happened: Callable[[], bool], at: datetime | None, summary: str) -> None:
-        """Wait until `happened`, a cancellation, the time `at` or the deadline of the step. The run may continue as new
-        instead."""
+        """Wait until `happened`, a cancellation, the time `at` or the deadline of the step. Raises
+        ContinueAsNewRequested."""
         until = min((one for one in (at, self.state.deadline) if one), default=None)
         if until is not None and until <= workflow.now():
             return
@@ -142,7 +143,7 @@ class Command:
             return
 
     async def request_permits(self) -> str:
-        """Request or renew permits when due. Returns a NodePool without a workflow; empty if all have one."""
+        """Request or renew permits when due. Returns a NodePool without a running workflow; empty if all have one."""
         if not is_permit_request_due(self.state, workflow.now()):
             return ""
         candidates = candidates_to_request(self.state)
@@ -174,7 +175,7 @@ class Command:
         await self._send_signal(ids.cluster(self.state.cluster), signal, message)
 
     async def _send_signal(self, workflow_id: str, signal: str, message: object) -> bool:
-        """False if no such workflow is open."""
+        """False if the workflow is not running."""
         try:
             await workflow.get_external_workflow_handle(workflow_id).signal(signal, message)
         except FailureError:

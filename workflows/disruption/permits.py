@@ -1,8 +1,8 @@
 """Permits for voluntary disruption: the NodePool workflow grants, renews, releases and revokes them.
 
-A permit is a lease: an unused permit expires. `tenure/policy/disruption/permits.py` decides which requests are granted
-and when the budgets are read again. An activity reads the remaining budgets, windows and rates from live objects: after
-a new request, after the watch reports possible headroom, and at the polling times.
+A permit is a lease, so an unused permit expires. `tenure/policy/disruption/permits.py` decides which requests are
+granted, and when the budgets are read again. An activity reads the remaining budgets, windows and rates from live
+objects: after a new request, after the watch reports possible headroom, and at the polling times.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from workflows.rollout import RolloutController
 def build_allowed_disruptions_request(
     state: NodePoolState, reason: DisruptionReason, reserved_uids: tuple[str, ...]
 ) -> AllowedDisruptionsRequest:
-    """`reserved_uids`: UIDs of the NodeClaims that other NodePools have permits for."""
+    """`reserved_uids`: UIDs of NodeClaims for which other NodePools have granted or reserved permits."""
     requested_uids, permitted_uids = (
         {one.claim_uid for one in state.pending_requests},
         {one.claim_uid for one in state.permits},
@@ -58,7 +58,7 @@ def build_allowed_disruptions_request(
 
 
 def _uids_without_command(state: NodePoolState) -> set[str]:
-    """UIDs of the NodeClaims whose own workflow requests a permit, without those that a command requests."""
+    """UIDs of the NodeClaims whose own workflow, not a command, requests a permit."""
     cluster = state.cluster
     return {
         one.claim_uid
@@ -68,17 +68,17 @@ def _uids_without_command(state: NodePoolState) -> set[str]:
 
 
 LEASE = timedelta(minutes=2)
-"""A permit expires after this time, unless its NodeClaim is being deleted and so counts against the budget itself. The
+"""A permit expires after this time, unless its NodeClaim is being deleted and therefore counts against the budget. The
 permit of a command counts until the command can no longer begin."""
 BATCH_WINDOW = timedelta(milliseconds=200)
-"""Requests of nodes that become empty together are decided together."""
+"""Time to collect the requests of nodes that become empty together."""
 RESERVATION_TTL = timedelta(minutes=2)
-"""Lifetime of a reservation while the decision is made. A decision after half of this time grants nothing, since
-another NodePool may have the reservation before the response arrives."""
+"""Lifetime of a reservation during the decision. A decision after half of this time grants nothing, since another
+NodePool may get the reservation before the response arrives."""
 
 
 class DisruptionPermits:
-    """`state` and `update_state` are the NodePool's. `blocked` returns the reason against disruption and its end."""
+    """`state` and `update_state` are of the NodePool. `blocked` returns the cause that blocks it, and its end."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class DisruptionPermits:
         self._blocked_by: dict[str, str] = {}
         """Why each request was rejected, by request key, from the last poll."""
         self._awaits_reservation = False
-        """A request waits for a reservation of another NodePool to end, or for a response of the Cluster workflow."""
+        """A request waits for the end of another NodePool's reservation, or for a response of the Cluster workflow."""
         self._pending_responses: list[tuple[PermitRequest, PermitResult]] = []
         self._revocations: list[tuple[Permit, str]] = []
 
@@ -123,13 +123,13 @@ class DisruptionPermits:
         self._has_changed = True
 
     def _is_already_reported(self, request: PermitRequest) -> bool:
-        """The request is already pending, and its requester knows why."""
+        """The request is already pending, and its requester was notified of the cause."""
         key, state = request_key(request), self._state()
         waits = any(request_key(one) == key and one.reason == request.reason for one in state.pending_requests)
         return waits and key in state.rejected and key in self._blocked_by
 
     def release_permit(self, release: PermitRelease) -> None:
-        """Make a released permit available to the next request at once."""
+        """Remove the permit and the request, so that the next request can use the budget immediately."""
         uid, who = release.claim_uid, release.workflow_id
         state = self._state()
         remaining = tuple(one for one in state.permits if not _is_same_holder(one.claim_uid, one.workflow_id, uid, who))
@@ -146,13 +146,13 @@ class DisruptionPermits:
         self._update_state(pending_requests=pending_requests, permits=remaining)
 
     def on_reservation_response(self, response: ReservationResult) -> None:
-        """Record the reservations of other NodePools that come before this one."""
+        """Record the reservations of other NodePools."""
         self._reservations.on_response(response)
 
     def revoke(self, why: str, claim_uid: str = "") -> int:
         """Revoke all permits, or those of one NodeClaim. Returns their number."""
         revoked = [one for one in self._state().permits if claim_uid in ("", one.claim_uid)]
-        # A command may be tainting its nodes now. It releases its permits after it has restored them.
+        # A command may be tainting its nodes now. It releases its permits after it has rolled back.
         self._update_state(
             permits=tuple(one for one in self._state().permits if one not in revoked or one.begins_within)
         )
@@ -160,7 +160,7 @@ class DisruptionPermits:
         return len(revoked)
 
     def reevaluate(self, *, renotify: bool = False) -> None:
-        """Something changed that requests depend on. `renotify`: send the current reason to all pending requests."""
+        """Decide the requests again after a change. `renotify`: send the current cause to all pending requests."""
         self._has_changed = True
         if renotify:
             self._update_state(rejected=())
@@ -182,7 +182,7 @@ class DisruptionPermits:
 
     @property
     def is_revoking(self) -> bool:
-        """Revocations are being sent, so the run must not continue as new."""
+        """Revocations are not sent yet, so the run must not continue as new."""
         return bool(self._revocations)
 
     def _is_poll_due(self) -> bool:
@@ -192,7 +192,7 @@ class DisruptionPermits:
     # --- processing ---
 
     async def process_requests(self) -> None:
-        """Send the responses that are due, and decide the pending requests."""
+        """Send due responses, and decide pending requests."""
         responses, self._pending_responses = self._pending_responses, []
         await asyncio.gather(*(self._send_response(request, response) for request, response in responses))
         if self._is_poll_due():
@@ -200,7 +200,7 @@ class DisruptionPermits:
         await self._reservations.sync(self._desired_reservations())
 
     async def send_revocations(self) -> None:
-        """Signal the holders of revoked permits, until the run ends. A closed workflow needs no signal."""
+        """Until the run ends, signal the holders of revoked permits. A closed workflow needs no signal."""
         while True:
             await workflow.wait_condition(lambda: bool(self._revocations))
             revoked = [*self._revocations]
@@ -214,7 +214,7 @@ class DisruptionPermits:
                 await holder.signal("permit_revoked", PermitRevoked(claim_uid=permit.claim_uid, why=why))
 
     async def _decide_requests(self) -> None:
-        """Read the remaining budgets and decide every request, oldest first."""
+        """Read the remaining budgets, and decide all requests, oldest first."""
         await workflow.sleep(BATCH_WINDOW, summary="gather permit requests")
         self._poll_schedule.start_poll(has_changed=self._has_changed)
         self._has_changed, self._awaits_reservation, self._allowed_disruptions = False, False, {}
@@ -236,8 +236,11 @@ class DisruptionPermits:
     async def _evaluate(
         self, reserved_uids: tuple[str, ...] | None = (), only: Mapping[str, PermitRequest] | None = None
     ) -> PermitDecisions:
-        """Decide by the remaining budgets. `reserved_uids`: NodeClaims of other NodePools that hold permits, None if
-        unknown. `only`: decide these requests, by key."""
+        """Decide by the remaining budgets.
+
+        `reserved_uids`: NodeClaims of other NodePools with permits or reservations; None if unknown. `only`: the
+        requests to decide, by key.
+        """
         requests = [one for one in self._state().pending_requests if only is None or request_key(one) in only]
         reasons: set[DisruptionReason] = {one.reason for one in requests} or {"Empty"}
         allowed_disruptions: dict[str, AllowedDisruptions] = {
@@ -258,7 +261,7 @@ class DisruptionPermits:
         )
 
     async def _evaluate_with_reservations(self, first: PermitDecisions) -> PermitDecisions:
-        """Reserve for the requests that would be granted, and decide again: another NodePool may have been first."""
+        """Reserve for the requests that would be granted, and decide again, since another NodePool may have been first."""
         granted_requests = {request_key(one): one for one in first.granted}
         reserved_until = workflow.now() + RESERVATION_TTL
         others = await self._reservations.reserve(
@@ -272,7 +275,7 @@ class DisruptionPermits:
         return replace(second, waiting=(*second.waiting, *remaining), why={**first.why, **second.why})
 
     def _apply_decision(self, decision: PermitDecisions, now: datetime) -> list[tuple[PermitRequest, PermitResult]]:
-        """Apply the decision to the state. Returns the responses to send; a cause is sent once."""
+        """Apply the decision to the state. Returns the responses to send; the same cause is sent once."""
         state, until = self._state(), now + LEASE
         granted_uids = {one.claim_uid for one in decision.granted}
         self._rollouts.record_granted(one.claim_uid for one in decision.granted if one.reason == "Drifted")
@@ -302,7 +305,7 @@ class DisruptionPermits:
         return responses
 
     def _has_new_cause(self, key: str, why: str) -> bool:
-        """The cause differs from the one that was sent. Changed counts alone are not a new cause."""
+        """Whether the cause differs from the last one sent. Changed counts are not a new cause."""
         reported_cause = self._state().causes.get(key)
         return reported_cause is not None and reported_cause != stable_cause(why)
 
@@ -311,7 +314,7 @@ class DisruptionPermits:
         return rules is not None and rules.cluster_nodes is not None
 
     def _desired_reservations(self) -> dict[str, datetime]:
-        """The reservations that this NodePool needs in the ledger of the Cluster workflow, by UID."""
+        """Deadline by UID of the reservations that this NodePool needs in the ledger of the Cluster workflow."""
         return {one.claim_uid: one.counts_until for one in self._state().permits} if self._shares_limits() else {}
 
     async def _read_allowed_disruptions(
@@ -339,7 +342,7 @@ class DisruptionPermits:
         self._pending_responses.append((request, response))
 
     async def _send_response(self, request: PermitRequest, response: PermitResult) -> None:
-        """A closed workflow gets no response; its lease expires."""
+        """The permit of a closed workflow, which cannot receive the response, is released."""
         try:
             await workflow.get_external_workflow_handle(request.workflow_id).signal("permit_decided", response)
         except ApplicationError:
