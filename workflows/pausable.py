@@ -1,8 +1,8 @@
 """Pause and resume of voluntary disruption, for a cluster, a NodePool or a NodeClaim.
 
 A workflow inherits the updates and signals from `Pausable` and creates a `PauseController` in `__init__`; its state has
-`pause` and `pause_annotation`. The task `PauseController.run` writes the pause to an annotation, publishes an event and
-ends the pause at its time. `PauseController.observe_annotation` receives changes of the annotation from the watch.
+`pause` and `pause_annotation`. The task `PauseController.run` writes the pause to an annotation, publishes an event,
+and ends the pause at its time. `PauseController.observe_annotation` receives changes of the annotation from the watch.
 """
 
 from collections.abc import Awaitable, Callable
@@ -30,14 +30,12 @@ from workflows.activity_options import PATCH, with_summary
 from workflows.timers import time_until
 
 ECHO_WINDOW = timedelta(minutes=1)
-"""How long the watch may still show an earlier value that the workflow wrote."""
+"""How long the watch may still report an earlier value that the workflow wrote."""
 RETRY_AFTER = timedelta(minutes=1)
-"""After an activity that is not retried."""
+"""Delay after an activity failed without further retries."""
 
 
 class PausableState(Protocol):
-    """The state of a workflow that can be paused."""
-
     @property
     def pause(self) -> Pause | None: ...
 
@@ -57,8 +55,8 @@ class PauseController:
         describe_effect: Callable[[], str] = lambda: "",
         sets_attribute: bool = True,
     ) -> None:
-        """`target`: the object with the annotation. `on_changed` is called whenever the pause changes; `on_pause`
-        before a pause is written, with its description. `describe_effect` is added to the answer of a pause.
+        """`target`: the object with the annotation. `on_changed` is called whenever the pause changes. `on_pause` is
+        called with the description of a pause before it is written. `describe_effect`: added to the result of a pause.
         `sets_attribute`: set TenurePaused."""
         self._target, self._state, self._update_state = target, state, update_state
         self._on_changed, self._on_pause, self._describe_effect, self._sets_attribute = (
@@ -79,7 +77,7 @@ class PauseController:
         target = self._target()
         return f"{target.kind} {target.name}".strip() if target.kind != "Cluster" else "the cluster"
 
-    # --- what a person says ---
+    # --- requests of operators ---
 
     def validate(self, pause: Pause) -> None:
         """Raises ValueError with field, value and expected form."""
@@ -87,8 +85,8 @@ class PauseController:
             raise ValueError(problem)
 
     def set_pause(self, pause: Pause) -> OperatorRequestResult:
-        """Correct an invalid pause that came by signal if possible, since its sender wanted to stop disruption. An
-        update is validated before."""
+        """Apply a pause. An invalid pause from a signal is corrected if possible, since its sender wanted to stop
+        disruption. Updates are validated before."""
         normalized = normalize_pause(pause)
         if problem := problem_of(normalized, workflow.now()):
             return OperatorRequestResult(accepted=False, message=problem)
@@ -106,7 +104,7 @@ class PauseController:
         )
 
     def observe_annotation(self, text: str) -> None:
-        """Ignore values that the workflow wrote itself, however late the watch shows them."""
+        """Apply a changed annotation. Values that the workflow wrote itself are ignored, also if they arrive late."""
         mirror = self._state().pause_annotation
         if text == mirror.observed:
             return
@@ -126,7 +124,7 @@ class PauseController:
     # --- queries ---
 
     def describe_active_pause(self, now: datetime) -> str:
-        """The owner, end and reason of the pause; empty if it is not paused."""
+        """The target with the requester, end and reason of its pause; empty if it is not paused."""
         pause = self._state().pause
         return f"{self.target_name} {describe_pause(pause)}" if pause and is_pause_active(pause, now) else ""
 
@@ -158,7 +156,7 @@ class PauseController:
         return state.pause != state.pause_annotation.notified or self._annotation_to_write() is not None
 
     def _annotation_to_write(self) -> str | None:
-        """None if the annotation has the pause already."""
+        """None if the annotation already has the pause."""
         state = self._state()
         return (
             None if pause_from_annotation(state.pause_annotation.current) == state.pause else write_pause(state.pause)
@@ -211,14 +209,14 @@ class PauseController:
                 **with_summary(PATCH, "write the pause down" if pause else "resume"),
             )
         except ActivityError:
-            # The annotation has its earlier value, or one that a person wrote meanwhile.
+            # The annotation has its earlier value, or one that a user has written since.
             current = self._state().pause_annotation
             self._update_mirror(current=before.current if current.current == text else current.current, echoes=())
             raise
         self._update_mirror(notified=pause)
 
     def _build_request(self, pause: Pause | None, before: PauseAnnotation, text: str | None) -> PauseAnnotationRequest:
-        """Remove the annotation of an expired pause only if it is unchanged: a person may extend it."""
+        """The annotation of an expired pause is removed only if it is unchanged, since a user may have extended it."""
         annotation_fields = {"write": text is not None, "text": text or ""}
         if pause is not None:
             event = "DisruptionPaused" if pause != before.notified else ""
@@ -246,14 +244,14 @@ class PauseController:
             workflow.upsert_search_attributes([update])
 
     def observe_if_newer(self, observed: ObservedPause) -> None:
-        """As `observe_annotation`, for an observation of its own; ignores older ones."""
+        """`observe_annotation` for a numbered observation; ignores older ones."""
         if observed.number > self._state().pause_annotation.number:
             self._update_mirror(number=observed.number)
             self.observe_annotation(observed.text)
 
 
 class Pausable:
-    """Updates validate and return a result. Signals suit bulk use and wait for a worker."""
+    """Updates validate the request and return a result. Signals work in bulk and without a running worker."""
 
     _pause_controller: PauseController
 

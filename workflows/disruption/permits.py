@@ -261,7 +261,7 @@ class DisruptionPermits:
         )
 
     async def _evaluate_with_reservations(self, first: PermitDecisions) -> PermitDecisions:
-        """Reserve for the requests that would be granted, and decide again, since another NodePool may have been first."""
+        """Reserve for the requests that would be granted, and decide again: another NodePool may have been first."""
         granted_requests = {request_key(one): one for one in first.granted}
         reserved_until = workflow.now() + RESERVATION_TTL
         others = await self._reservations.reserve(

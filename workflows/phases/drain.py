@@ -75,7 +75,7 @@ def _drain_rules(context: NodeClaimContext) -> DrainRules | None:
 
 
 async def _run_drain_activity(context: NodeClaimContext, decision: DrainDecision, options: Any) -> DrainResult | None:
-    """None if its inputs changed, so that it has to run again."""
+    """None if the inputs changed, so that the activity must run again."""
     rules, previous, event_options = _drain_rules(context), context.state.drain, event_drain_options(context)
     request = DrainRequest(
         claim=context.nodeclaim_ref,
@@ -92,7 +92,7 @@ async def _run_drain_activity(context: NodeClaimContext, decision: DrainDecision
     if not request.cancellable:
         options = {**options, **RARE_HEARTBEAT}
     if previous and previous.defers_deletion:
-        # A drain that is cancelled next must not be cordoned again by an attempt that still runs.
+        # If the drain is cancelled next, an attempt that still runs must not cordon the node again.
         options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}
     handle = workflow.start_activity_method(DrainActivities.drain_node, request, **options)
 
@@ -111,14 +111,14 @@ async def _run_drain_activity(context: NodeClaimContext, decision: DrainDecision
         result: DrainResult = await handle
         return result
     except ActivityError as error:
-        # The reason for the cancellation may have passed by now.
+        # Do not evaluate the conditions again: the reason for the cancellation may have passed.
         if is_cancelled_exception(error) and must_restart:
             return None
         raise
 
 
 async def _expedite_if_superseded(context: NodeClaimContext) -> None:
-    """Switch to an AWS event that leaves less time."""
+    """Switch to a more urgent AWS event, if there is one."""
     if is_superseded(context):
         await switch_to_superseding_event(context)
         end_deferral_if_unblocked(context)
@@ -129,8 +129,8 @@ def _cancellation_or_pause_reason(context: NodeClaimContext) -> str:
 
 
 def _decide_next_step(context: NodeClaimContext) -> DrainDecision:
-    """Cancel for a withdrawn AWS event or a pause, else follow the drain rules. These do not cancel a drain that AWS
-    forces."""
+    """Cancel for a withdrawn AWS event or a pause; otherwise follow the drain rules, which do not cancel a drain that
+    AWS forces."""
     if why := _cancellation_or_pause_reason(context):
         return DrainDecision(do="cancel", why=why)
     decision = decide_drain(_drain_rules(context), context.state.drain or DrainState(), context.now)
@@ -138,7 +138,7 @@ def _decide_next_step(context: NodeClaimContext) -> DrainDecision:
 
 
 def _store_drain_status(context: NodeClaimContext, result: DrainResult) -> None:
-    """Publish the status even if `blocked_by` is unchanged: the details show more."""
+    """Publish the status even if `blocked_by` is unchanged, since the details show more."""
     context.update_state(drain=DrainState(defers_deletion=result.defers_deletion, status=result.status))
     if result.blockers == context.state.blocked_by:
         context.publish_status()
@@ -157,7 +157,7 @@ async def _cancel_drain(context: NodeClaimContext, decision: DrainDecision) -> b
             drain=context.state.drain.model_copy(update={"defers_deletion": False}) if context.state.drain else None
         )
         return False
-    # After a pause the drain may restart at once.
+    # After a pause or a withdrawn event, the drain may restart immediately.
     retry_at = context.now if pause_reason or drain_cancellation_reason(context) else retry_drain_at(rules, context.now)
     cancelled_drain = CancelledDrain(at=context.now, retry_at=retry_at, why=decision.why)
     context.update_state(

@@ -1,4 +1,4 @@
-"""Deleting a NodeClaim that failed, and telling the workflows that wait for it."""
+"""Deletion of failed NodeClaims, checks of missing and NotReady Nodes, and signals to waiting workflows."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,7 +29,7 @@ async def fail_nodeclaim(context: NodeClaimContext, *, reason: str, message: str
 
 
 async def _report_startup_failure(context: NodeClaimContext, *, reason: str, message: str) -> None:
-    """Signal the NodePool for its condition NodeRegistrationHealthy. A pool without a workflow gets no signal."""
+    """Signal the NodePool workflow, if it runs, for the condition NodeRegistrationHealthy."""
     state = context.state
     rejection_reason = state.rejection.reason if state.rejection else ""
     if not state.identity.pool or not counts_as_failure(state.phase, reason, rejection_reason):
@@ -49,7 +49,7 @@ async def delete_nodeclaim(context: NodeClaimContext, *, reason: str, at_once: b
 
 
 async def handle_missing_node(context: NodeClaimContext) -> bool:
-    """The Node object is gone: delete the NodeClaim if its instance is gone too, else wait for a change. True if
+    """The Node is gone: delete the NodeClaim if its instance is gone too, otherwise wait for a change. True if
     deleted."""
     before = context.state.observed
     if await _fail_if_instance_terminated(context, "the Node and its instance are gone"):
@@ -78,7 +78,7 @@ async def handle_not_ready_node(context: NodeClaimContext) -> bool:
 
 
 def _count_poll(context: NodeClaimContext) -> int:
-    """Count how often in a row the instance was found running."""
+    """Count consecutive checks that found the instance running."""
     context.update_state(instance_checks=context.state.instance_checks + 1)
     return context.state.instance_checks
 
@@ -103,7 +103,7 @@ def _report_missing_node(context: NodeClaimContext) -> None:
 
 
 async def signal_replacement_status(context: NodeClaimContext) -> None:
-    """Tell the Disruption workflow, once, that its replacement is ready or has failed."""
+    """Signal the command workflow once that its replacement is ready or has failed."""
     message = replacement_status(context.state)
     if message is None:
         return

@@ -1,7 +1,7 @@
-"""Hooks of a LifecyclePolicy before a drain, after it, and before termination.
+"""Hooks of a LifecyclePolicy before and after a drain, and before termination.
 
-`tenure/policy/hooks/decision.py` decides which hook runs next and how to handle a failure. The state records the
-outcome of a hook before the next step.
+`tenure/policy/hooks/decision.py` decides which hook runs next and how to handle a failure. The outcome of a hook is
+recorded in the state before the next step.
 """
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def _never_stop(_: NodeClaimContext) -> str:
 
 
 async def run_hooks(context: NodeClaimContext, point: HookPoint, stop_reason: StopReason = _never_stop) -> str:
-    """Why the drain is to be cancelled, by a hook or `stop_reason`; empty if it goes on."""
+    """Run all hooks of a point. Returns why a hook or `stop_reason` cancels the drain; empty if the drain continues."""
     while True:
         decision = decide_hooks(context.state, point, context.now, cancellable=_is_cancellable(context))
         if decision.do == "done" or decision.hook is None:
@@ -76,7 +76,7 @@ def _mark_passed(context: NodeClaimContext, point: HookPoint) -> None:
 
 
 def _is_cancellable(context: NodeClaimContext) -> bool:
-    """A drain can be cancelled while its NodeClaim is not deleted, unless AWS forces it."""
+    """A drain can be cancelled until its NodeClaim is deleted, unless AWS forces it."""
     return _defers_deletion(context) and not ignores_pauses_and_budgets(context)
 
 
@@ -134,7 +134,7 @@ async def _run_hook(
 async def _run_hook_activity(
     context: NodeClaimContext, point: HookPoint, hook: Hook, key: str, stop_reason: StopReason, options: Any
 ) -> HookResult | None:
-    """None if an input changed."""
+    """None if an input changed, so that the activity must run again."""
     inputs, remaining = _hook_inputs(context, point, hook.name), remaining_time(context.state, point, hook, context.now)
     run = find_run(context.state.hooks, point, hook.name)
 
@@ -160,7 +160,7 @@ async def _run_hook_activity(
 
 
 def _record_result(context: NodeClaimContext, point: HookPoint, hook: Hook, result: HookResult) -> None:
-    """In the state, in the metrics, and as an event."""
+    """Record the outcome in the state and in the metrics, and publish an event."""
     context.update_state(hooks=record_outcome(context.state.hooks, point, hook.name, result, context.now))
     run = find_run(context.state.hooks, point, hook.name)
     assert run is not None

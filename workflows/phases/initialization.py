@@ -1,7 +1,7 @@
 """Initialization: wait until the Node is Ready, has no startup or ephemeral taints, and has its resources.
 
-Follows registration, and a reboot. A node past the deadline is kept, since its pods may be about to start, unless a
-LifecyclePolicy wants it replaced.
+It follows registration and reboots. After the deadline the node is kept, since its pods may be about to start, unless a
+LifecyclePolicy replaces it.
 """
 
 from datetime import datetime, timedelta
@@ -69,7 +69,7 @@ async def run_initialization(context: NodeClaimContext) -> Phase:
 
 
 async def _wait_before_recheck(context: NodeClaimContext, checked_number: int, failed_checks: int) -> None:
-    """The API server contradicted the watch: check again, with growing pauses."""
+    """The API server contradicted the watch: wait with exponential backoff before the next check."""
     pause = min(MAX_RECHECK_DELAY, RECHECK_DELAY * 2 ** min(failed_checks, 6))
     await context.wait(
         lambda: (
@@ -83,7 +83,7 @@ async def _wait_before_recheck(context: NodeClaimContext, checked_number: int, f
 
 
 async def _fail_overdue_nodeclaim(context: NodeClaimContext) -> Phase:
-    """Delete an overdue NodeClaim as its LifecyclePolicy says, with or without a graceful drain."""
+    """Delete an overdue NodeClaim, with or without a graceful drain according to its LifecyclePolicy."""
     at_once = action_of(context.state.observed.rules, Phase.INITIALIZATION) == "terminate"
     why = context.state.blocked_by or _initialization_blocker(context) or "nothing is known to hold it up"
     await fail_nodeclaim(
@@ -141,9 +141,8 @@ async def _initialize_node(context: NodeClaimContext) -> bool:
 
 
 async def _report_blocked(context: NodeClaimContext, why: str) -> bool:
-    """In the condition Initialized; as an event after a reboot, since that condition never reverts (reference 3.4).
-
-    False if it was not written."""
+    """Report the blocker in the condition Initialized; after a reboot as an event, since that condition never reverts
+    (reference 3.4). False if the report failed."""
     if context.state.initialized:
         message = f"the machine rebooted, and its Node is not back yet: {why}"
         context.publish_event(labels.HAS_REBOOTED, message)
@@ -153,13 +152,14 @@ async def _report_blocked(context: NodeClaimContext, why: str) -> bool:
 
 
 def _pending_decisions(context: NodeClaimContext) -> tuple[datetime | None, Repair, InterruptionDecision]:
-    """The expiry time, the repair, and the reaction to AWS events."""
+    """The expiration time, the repair decision, and the decision for AWS events."""
     expiry = expiry_of(context.state) if _expires_here(context) else None
     return expiry, decide_repair(context.state, context.now), decide_for_starting_node(context)
 
 
 def _expires_here(context: NodeClaimContext) -> bool:
-    """Without a permit. A node that was initialized counts for budgets, so it needs one and expires in ready."""
+    """Whether the node expires in this phase, without a permit. A node that was initialized before counts for budgets,
+    so with expiration under budget it expires in Ready."""
     return not (context.state.initialized and is_under_budget(context.state))
 
 

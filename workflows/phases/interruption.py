@@ -1,6 +1,6 @@
-"""AWS events of a node's instance: record, report and act upon them.
+"""AWS events of a node's instance: records, reports and actions.
 
-`tenure/policy/interruption/decision.py` decides. The memo of the workflow has the events that `tenure events` lists.
+`tenure/policy/interruption/decision.py` decides. The workflow's memo has the events for `tenure events`.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ _PHASES = (Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY, Phase.DRAIN)
 
 
 def record_interruption_messages(context: NodeClaimContext, messages: InterruptionMessages) -> None:
-    """Ignores messages about another instance, and about a stop that Tenure itself requested."""
+    """Messages about another instance, and about a stop that Tenure requested, are ignored."""
     launched = context.state.launched
     if launched is None or launched.provider_id.endswith(f"/{messages.instance_id}"):
         relevant = [one for one in messages.messages if not _is_own_stop(context.state, one)]
@@ -50,7 +50,7 @@ def record_interruption_messages(context: NodeClaimContext, messages: Interrupti
 
 
 def end_recovered_stops(context: NodeClaimContext) -> None:
-    """A node that is Ready after its instance stopped has recovered."""
+    """End stop events of a node that became Ready after its instance stopped."""
     state = context.state
     if state.interruptions and state.observed.node_ready:
         context.update_state(interruptions=end_stopping_events(state.interruptions, state.observed.ready_since))
@@ -64,7 +64,7 @@ def _is_own_stop(state: NodeClaimState, message: InterruptionMessage) -> bool:
 
 
 def recover_interruption_messages(context: NodeClaimContext, text: str) -> None:
-    """Restore the events that the NodeClaim's annotation has."""
+    """Restore the events from the NodeClaim's annotation."""
     if text:
         context.update_state(
             interruptions=restore_messages(text, context.state.interruptions), interruptions_annotation=text
@@ -88,7 +88,7 @@ def watch_interruption_decision(context: NodeClaimContext) -> Callable[[], bool]
 
 
 async def disrupt_for_interruption(context: NodeClaimContext) -> Phase:
-    """Start the drain. It deletes the NodeClaim at once, or at its end if a policy protects pods."""
+    """Start the drain. It deletes the NodeClaim immediately, or at its end if a policy lets pods wait."""
     decision = decide_interruption(context.state, context.now)
     context.update_state(disruption=decision.reason, interrupted=decision.key)
     if context.state.phase is Phase.REGISTRATION:
@@ -109,7 +109,7 @@ def has_unreported_events(state: NodeClaimState) -> bool:
 
 
 def is_about_to_drain(state: NodeClaimState) -> bool:
-    """An event requires a drain that has not started. All events are reported together after it has."""
+    """An event requires a drain that has not started. After its start, all events are reported together."""
     return (
         not state.interrupted
         and state.phase not in TERMINATING_PHASES
@@ -118,7 +118,7 @@ def is_about_to_drain(state: NodeClaimState) -> bool:
 
 
 def _is_unwritten(state: NodeClaimState) -> bool:
-    """The annotation has no use once the node drains."""
+    """Whether the annotation differs from the state. It is not updated during a drain, where it has no use."""
     if state.phase is Phase.DRAIN:
         return False
     return (format_annotation(state.interruptions), maintenance_until(state)) != (
@@ -128,7 +128,7 @@ def _is_unwritten(state: NodeClaimState) -> bool:
 
 
 async def write_interruption_events(context: NodeClaimContext) -> None:
-    """An event that requires a drain at once is reported without an annotation."""
+    """Publish the Kubernetes events and write the annotation, without the annotation if a drain is due."""
     state, now = context.state, context.now
     write = _is_unwritten(state) and not requires_drain(decide_interruption(state, now))
     event_texts, reported_texts = due_event_texts(state, now), published_versions(state, now)
@@ -154,7 +154,7 @@ async def write_interruption_events(context: NodeClaimContext) -> None:
 
 
 def _publish_options(state: NodeClaimState) -> Any:
-    """Hundreds of nodes may drain at once: their reports use the queue of their drains."""
+    """Hundreds of nodes may drain at the same time, so their reports use the task queue of the drains."""
     options = with_summary(REPORT, "report AWS events")
     return drain_queue_options(options, state.identity.cluster, options["summary"]) if state.interrupted else options
 
@@ -163,7 +163,7 @@ def _publish_options(state: NodeClaimState) -> Any:
 
 
 class EventDrainOptions(Value):
-    """How the drain for an AWS event differs from others."""
+    """Options of a drain for an AWS event that other drains do not have."""
 
     blocked_pods: tuple[PodDrainRule, ...] = ()
     override: bool = False
@@ -184,7 +184,7 @@ def event_drain_options(context: NodeClaimContext) -> EventDrainOptions:
 
 
 def drain_cancellation_reason(context: NodeClaimContext) -> str:
-    """Why a drain that has not deleted its NodeClaim is cancelled; empty if it goes on."""
+    """Why a drain that has not deleted its NodeClaim is cancelled; empty if it continues."""
     state = context.state
     if not state.interrupted or state.drain is None or not state.drain.defers_deletion or draining_event(state):
         return ""
@@ -192,7 +192,7 @@ def drain_cancellation_reason(context: NodeClaimContext) -> str:
 
 
 def ignores_pauses_and_budgets(context: NodeClaimContext) -> bool:
-    """The AWS event ignores pauses and budgets."""
+    """Whether the node drains for an AWS event to which pauses and budgets do not apply."""
     event = draining_event(context.state)
     return event is not None and decide_event(context.state, event, context.now).do in ACTING
 
@@ -202,17 +202,17 @@ def is_superseded(context: NodeClaimContext) -> bool:
 
 
 async def switch_to_superseding_event(context: NodeClaimContext) -> None:
-    """Continue the drain for the later event. The disruption reason stays."""
+    """Continue the drain for the more urgent event. The disruption reason does not change."""
     decision = superseding_interruption(context.state, context.now)
     assert decision is not None
     if decision.do == "terminate":
-        # Before the update of the state: the drain repeats this step if the deletion fails.
+        # Before the state is updated, so that the drain repeats this step if the deletion fails.
         await delete_nodeclaim(context, reason=decision.reason, at_once=True)
     context.update_state(interrupted=decision.key)
 
 
 def end_deferral_if_unblocked(context: NodeClaimContext) -> None:
-    """Without protected pods the drain deletes the NodeClaim like others."""
+    """If no pods wait any longer, let the drain delete the NodeClaim without deferral."""
     drain = context.state.drain
     if (
         drain
@@ -227,7 +227,7 @@ _EVENT_RECORDS = TypeAdapter(tuple[EventRecord, ...])
 
 
 def has_new_event_records(state: NodeClaimState) -> bool:
-    """Not while a drain is about to begin: then one change of the memo has all of it."""
+    """False while a drain is about to start, so that the memo is written once for both."""
     if not state.interruptions or is_about_to_drain(state):
         return False
     recorded = _recorded_events()
@@ -235,7 +235,7 @@ def has_new_event_records(state: NodeClaimState) -> bool:
 
 
 async def store_event_records(context: NodeClaimContext) -> None:
-    """In the memo, where `tenure events` reads them."""
+    """Write the records to the memo, where `tenure events` reads them."""
     records = event_records(context.state, _recorded_events(), workflow.now())
     workflow.upsert_memo({MEMO: _EVENT_RECORDS.dump_python(records, mode="json", exclude_defaults=True)})
 

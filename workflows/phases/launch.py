@@ -1,7 +1,7 @@
-"""Launch: from a NodeClaim to an instance. First phase; registration comes next.
+"""Launch: from a NodeClaim to an instance. This is the first phase, before registration.
 
-A claim made by a plan waits for what its launch group is answered; one that a person made launches itself, as a
-group of one. Either way the request is frozen in a history before EC2 hears of it.
+A NodeClaim of a plan waits for the result of its launch group. A NodeClaim that a user created joins a launch group, or
+launches individually as a group of one. The request is always recorded in a history before EC2 is called.
 """
 
 from contextlib import suppress
@@ -34,9 +34,9 @@ from workflows.phases.failure import fail_nodeclaim
 from workflows.phases.recovery import needs_recovery, recover_state
 
 RETRY_AFTER = timedelta(seconds=10)
-"""Between attempts of a NodeClaim that launches individually."""
+"""Delay between attempts of a NodeClaim that launches individually."""
 RETRY_AFTER_OVERDUE = timedelta(minutes=2)
-"""After the deadline."""
+"""The delay after the deadline."""
 MAX_ATTEMPTS = 10
 """Consecutive attempts without a pause. Each excludes the offerings that were unavailable before."""
 
@@ -53,7 +53,7 @@ async def run_launch(context: NodeClaimContext) -> Phase:
 
 
 async def _join_launch_group(context: NodeClaimContext) -> bool:
-    """Ask Provisioning to launch this NodeClaim with others of its pool that are alike.
+    """Ask Provisioning to launch this NodeClaim with equal NodeClaims of its NodePool.
 
     False if there is no Provisioning workflow, or the NodeClaim launches individually.
     """
@@ -80,10 +80,10 @@ async def _join_launch_group(context: NodeClaimContext) -> bool:
 
 
 async def _wait_for_launch_group(context: NodeClaimContext) -> None:
-    """Wait for the result, even while the NodeClaim is being deleted: the instance may exist already.
+    """Wait for the result, even while the NodeClaim is being deleted, since the instance may already exist.
 
-    The launch group itself terminates an instance whose NodeClaim is gone. After a temporary rejection the NodeClaim
-    launches individually, with its own client tokens.
+    The launch group terminates an instance whose NodeClaim is gone. After a temporary rejection, the NodeClaim launches
+    individually, with its own client tokens.
     """
     await context.wait_or_alarm(
         lambda: (
@@ -119,8 +119,8 @@ async def _launch_individually(context: NodeClaimContext) -> Phase:
 
 
 def _may_attempt(context: NodeClaimContext) -> bool:
-    """Until the deadline, or beyond it if its LifecyclePolicy only raises an alarm. A NodeClaim first seen after the
-    deadline has one attempt, unless a group may be launching it."""
+    """Whether another attempt is allowed: until the deadline, and longer if its LifecyclePolicy only raises an alarm. A
+    NodeClaim first seen after the deadline has one attempt, unless a group may be launching it."""
     is_first_attempt = (
         context.state.launch_attempt == 1 and not context.state.identity.group_id and not context.state.joined
     )
@@ -130,7 +130,7 @@ def _may_attempt(context: NodeClaimContext) -> bool:
 async def _attempt_launch(context: NodeClaimContext) -> LaunchResult | None:
     """One attempt with one client token: store the request, then call. A restarted attempt uses the stored request.
 
-    None if the NodeClaim has an instance already.
+    None if the NodeClaim already has an instance.
     """
     member = LaunchGroupMember(name=context.name, uid=context.uid)
     try:
@@ -171,7 +171,7 @@ async def _attempt_launch(context: NodeClaimContext) -> LaunchResult | None:
 
 
 async def _apply_outcome(context: NodeClaimContext, outcome: GroupOutcome) -> LaunchResult:
-    """Exclude unavailable offerings from the next attempt, and tell Provisioning about them."""
+    """Exclude unavailable offerings from the next attempt, and report them to Provisioning."""
     unavailable_offerings = outcome.unavailable
     if unavailable_offerings:
         context.update_state(
@@ -205,7 +205,7 @@ def _build_launch_request(context: NodeClaimContext) -> NodeClaimLaunchRequest:
 
 
 async def _wait_unless_other_offerings(context: NodeClaimContext, rejection: LaunchRejection) -> None:
-    """After insufficient capacity another offering is tried at once; other faults need time."""
+    """After insufficient capacity, another offering is tried immediately. Other rejections need a delay."""
     if rejection.reason != labels.INSUFFICIENT_CAPACITY:
         await _wait_before_retry(context)
 

@@ -1,7 +1,7 @@
 """Pauses of a node, and permits that its NodePool revokes.
 
-A permit that is not used yet is released; a drain that has not deleted its NodeClaim is cancelled. A deletion of the
-NodeClaim taints the Node first, so a deletion that does not happen removes the taint again.
+An unused permit is released, and a drain that has not deleted its NodeClaim is cancelled. A deletion of the NodeClaim
+taints the Node first, so the taint must be removed if the deletion is stopped.
 """
 
 from contextlib import suppress
@@ -44,12 +44,12 @@ def handle_permit_revoked(context: NodeClaimContext, why: str) -> None:
 
 
 def is_disruption_blocked(context: NodeClaimContext) -> bool:
-    """No voluntary disruption may start or be retried."""
+    """Whether voluntary disruption may not start or be retried."""
     return is_pause_active(context.state.pause, context.now) or bool(context.state.revocation)
 
 
 def drain_pause_reason(context: NodeClaimContext) -> str:
-    """Why the drain is cancelled; empty if it goes on."""
+    """Why a pause cancels the drain; empty if the drain continues."""
     state = context.state
     if state.drain is None or not state.drain.defers_deletion or ignores_pauses_and_budgets(context):
         return ""
@@ -71,7 +71,7 @@ def _irreversible_drain_message(state: NodeClaimState) -> str:
 
 
 async def _request_permit_revocation(context: NodeClaimContext, why: str) -> None:
-    """Revoke permits that a disruption command has for this node. A pool without a workflow granted none."""
+    """Revoke permits that a disruption command has for this node. A NodePool without a workflow has granted none."""
     if context.state.identity.pool:
         pool = workflow.get_external_workflow_handle(context.nodepool_workflow_id())
         with suppress(FailureError):
@@ -79,12 +79,12 @@ async def _request_permit_revocation(context: NodeClaimContext, why: str) -> Non
 
 
 RESTORE_TIMEOUT: Final = timedelta(seconds=30)
-"""Per attempt: another disruption may be due meanwhile."""
+"""Time limit of an attempt, since another disruption may become due in the meantime."""
 RESTORE_RETRY_AFTER: Final = timedelta(minutes=1)
 
 
 async def restore_schedulable(context: NodeClaimContext) -> bool:
-    """Make the Node schedulable again; True if that was needed and succeeded. Failures are retried."""
+    """Make the Node schedulable again; True if this was needed and succeeded. The caller retries a failure."""
     if not context.state.out_of_service:
         return False
     options = {**with_summary(PATCH, "put the node back into service"), "schedule_to_close_timeout": RESTORE_TIMEOUT}

@@ -44,7 +44,7 @@ from workflows.phases.repair import repair_node
 from workflows.phases.stop_start import stop_and_start
 
 _INVOLUNTARY_REASONS: Final[dict[str, DisruptionReason]] = {EXPIRED: EXPIRED, INTERRUPTED: INTERRUPTED}
-"""Reasons that apply even if pods run on the node."""
+"""Permit reasons that do not require an empty node."""
 _NON_DISRUPTIVE_ACTIONS: Final = ("wait", "ask", "withdraw")
 RECHECK_DELAY = timedelta(seconds=10)
 MAX_RECHECK_DELAY = timedelta(minutes=10)
@@ -97,13 +97,13 @@ async def run_ready(context: NodeClaimContext) -> Phase:
 
 
 async def _handle_interruption(context: NodeClaimContext) -> Phase | None:
-    """None if the decision has to be made again."""
+    """The next phase; None if the decision must be made again."""
     event = decide_interruption(context.state, context.now)
     return await stop_and_start(context, event.key) if event.do == "stop" else await disrupt_for_interruption(context)
 
 
 async def _wait_for_change(context: NodeClaimContext, decision: ReadyDecision) -> None:
-    """Wait for another decision. An observation that does not change it keeps the timer."""
+    """Wait until the decision changes. An observation that does not change it keeps the timer."""
     is_rejected = bool(decision.blocked_by) and context.state.permit is not None
     if is_rejected and decision.blocked_by != context.state.blocked_by:
         _report_blocked(context, decision.blocked_by)
@@ -120,7 +120,7 @@ async def _wait_for_change(context: NodeClaimContext, decision: ReadyDecision) -
 
 
 def _previous_blocked_by(context: NodeClaimContext, decision: ReadyDecision) -> str:
-    """While a rejected request is repeated, the earlier reason stays."""
+    """The earlier blocker, while a rejected request is repeated."""
     state = context.state
     is_repeated_request = decision.why == PERMIT and state.permit is None and state.permit_retries > 0
     return state.blocked_by if is_repeated_request and state.blocked_by else ""
@@ -176,7 +176,7 @@ async def release_permit(context: NodeClaimContext) -> None:
 
 
 async def _delete_with_permit(context: NodeClaimContext, decision: ReadyDecision) -> bool:
-    """Delete the NodeClaim if the live state still agrees and the permit is valid; else release the permit."""
+    """Delete the NodeClaim if live state confirms it while the permit is valid; otherwise release the permit."""
     options = with_summary(PATCH, f"delete the NodeClaim: {decision.why}")
     permit = context.state.permit
     if permit and permit.until:
@@ -223,7 +223,7 @@ async def _delete_with_permit(context: NodeClaimContext, decision: ReadyDecision
 
 
 async def _wait_before_recheck(context: NodeClaimContext, failed_checks: int) -> bool:
-    """True after a new observation. Without one the watch may stay wrong, so the pauses grow."""
+    """True after a new observation. Without one, the watch may stay wrong, so the delay doubles."""
     pause = min(MAX_RECHECK_DELAY, RECHECK_DELAY * 2 ** min(failed_checks, 6))
     return await context.wait(watch_observed(context), until=context.now + pause, summary="the node is in use")
 

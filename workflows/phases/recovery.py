@@ -1,7 +1,7 @@
 """Recovery, the first step of launch: a workflow that is younger than its NodeClaim reads the state of the node.
 
-Temporal's store may have been lost, or a run terminated. The NodeClaim and EC2 are the source; no instance is launched
-before they are read.
+Temporal's database may have been lost, or a run terminated. The sources are the NodeClaim and EC2, which are read
+before any launch.
 """
 
 from datetime import timedelta
@@ -17,12 +17,12 @@ from workflows.phases.interruption import recover_interruption_messages
 from workflows.phases.status_reports import recover_not_ready_intervals
 
 MAX_START_DELAY = timedelta(seconds=30)
-"""A workflow that starts this soon after its NodeClaim's creation is its first."""
+"""A workflow that starts this soon after its NodeClaim was created is the first one."""
 
 
 def needs_recovery(context: NodeClaimContext) -> bool:
-    """This phase has done nothing yet, and the NodeClaim is old, has an instance, or is being deleted: the watch
-    reports nothing else about a NodeClaim that is being deleted."""
+    """Whether launch has not started yet, and the NodeClaim is old, has a provider ID, or is being deleted. The watch
+    reports no provider ID of a NodeClaim that is being deleted."""
     state = context.state
     is_untouched = state.group is None and state.launched is None and state.rejection is None
     if not is_untouched or state.since is None:
@@ -60,7 +60,7 @@ async def recover_state(context: NodeClaimContext) -> Phase | None:
 
 
 async def nodeclaim_exists(context: NodeClaimContext) -> bool:
-    """A live read, since a deletion is irreversible. True if the read fails."""
+    """Live read before an irreversible deletion. True if the read fails."""
     try:
         return await workflow.execute_activity_method(
             RecoveryActivities.nodeclaim_exists,

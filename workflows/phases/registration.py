@@ -24,10 +24,10 @@ from workflows.phases.interruption import (
 )
 
 RECHECK_DELAY = timedelta(seconds=5)
-"""First pause after a live read does not find the Node that the watch reports. It doubles each time."""
+"""First delay after a live read does not find the Node that the watch reports. It doubles each time."""
 MAX_RECHECK_DELAY = timedelta(minutes=1)
 OVERDUE_RECHECK_DELAY = timedelta(minutes=10)
-"""The same after the deadline."""
+"""The maximum delay after the deadline."""
 MULTIPLE_NODES = "MultipleNodesFound: more than one Node has this instance's provider id"
 
 
@@ -83,7 +83,7 @@ async def _wait_for_node(context: NodeClaimContext, checked_number: int, retry_a
 
 
 async def _register_node(context: NodeClaimContext) -> bool:
-    """After the deadline there is one more attempt: without a worker, no attempt was made when the Node joined."""
+    """After the deadline, there is one more attempt, since no worker may have run when the Node joined."""
     if context.state.observed.node_count > 1:
         await _report_multiple_nodes(context)
         return False
@@ -114,7 +114,7 @@ async def _register_node(context: NodeClaimContext) -> bool:
 
 
 async def _report_multiple_nodes(context: NodeClaimContext) -> None:
-    """Once, in the condition Registered too (reference 3.3)."""
+    """Report it once, also in the condition Registered (reference 3.3)."""
     if context.state.blocked_by == MULTIPLE_NODES:
         return
     reason, _, message = MULTIPLE_NODES.partition(": ")

@@ -1,6 +1,6 @@
-"""Repair of an unhealthy node in ready or initialization: `tenure/policy/lifecycle/repair.py` decides.
+"""Repair of an unhealthy node in Ready or Initialization; `tenure/policy/lifecycle/repair.py` decides.
 
-After a reboot the node waits in its phase until its machine is back, and goes through initialization.
+After a reboot, the node waits in its phase until the instance runs again, and then enters initialization.
 """
 
 from typing import assert_never
@@ -18,7 +18,7 @@ from workflows.nodeclaim_context import NodeClaimContext
 
 
 async def repair_node(context: NodeClaimContext) -> bool:
-    """True once the NodeClaim is being deleted. Otherwise `Health` changes, so that the next decision differs."""
+    """True if the NodeClaim is being deleted. Otherwise the state's `Health` changes, so the next decision differs."""
     repair, health = decide_repair(context.state, context.now), context.state.health
     match repair.do:
         case "wait":
@@ -38,7 +38,8 @@ async def repair_node(context: NodeClaimContext) -> bool:
 
 
 async def _reboot_node(context: NodeClaimContext, repair: Repair) -> None:
-    """Its timeout counts from the request. A reboot that EC2 refuses counts as one that did not help."""
+    """The time limit of a reboot starts with the request. A reboot that EC2 rejects counts as a reboot that did not
+    help."""
     boot_id, started_at = context.state.observed.boot_id, context.now
     try:
         result = await _execute_step(context, repair)

@@ -1,6 +1,6 @@
-"""Reports of the node's condition: overdue, NotReady intervals and drift.
+"""Reports of the node's status: overdue, NotReady intervals and drift.
 
-A node for which none of them changes costs no history event.
+Without a change of one of these, a node costs no history event.
 """
 
 from temporalio import workflow
@@ -59,9 +59,9 @@ _PHASES = (Phase.INITIALIZATION, Phase.READY)
 
 
 def record_not_ready_interval(context: NodeClaimContext, observed: ObservedNodeClaim) -> None:
-    """Begin or end a NotReady interval: compare `observed` with the previous observation in `context.state`.
+    """Begin or end a NotReady interval. Call this before `observed` is stored in the state.
 
-    A node that is being deleted begins none.
+    No interval begins or ends while the NodeClaim is being deleted.
     """
     intervals = context.state.not_ready_intervals
     if observed.deleting or not observed.exists or not observed.node_name:
@@ -75,7 +75,7 @@ def record_not_ready_interval(context: NodeClaimContext, observed: ObservedNodeC
 
 
 def recover_not_ready_intervals(context: NodeClaimContext, known: tuple[NotReadyInterval, ...]) -> None:
-    """Merge the intervals that the NodeClaim's annotation has, and end an open one if the node is Ready."""
+    """Merge the intervals of the NodeClaim's annotation, and end an open one if the node is Ready."""
     intervals, observed = merge_intervals(known, context.state.not_ready_intervals), context.state.observed
     if observed.node_name and observed.not_ready_since is None and ongoing_since(intervals):
         intervals = _end_not_ready_interval(context, intervals, observed)
@@ -87,7 +87,7 @@ def recover_not_ready_intervals(context: NodeClaimContext, known: tuple[NotReady
 def _end_not_ready_interval(
     context: NodeClaimContext, known: tuple[NotReadyInterval, ...], observed: ObservedNodeClaim
 ) -> tuple[NotReadyInterval, ...]:
-    """At the time that the Ready condition names, if that is known; else now. The end of a taint has no time."""
+    """End the interval when the condition Ready changed, if known; otherwise now. A taint's removal has no time."""
     ready_since, not_ready_since = observed.ready_since, ongoing_since(known)
     is_late = (
         NOT_READY in context.state.observed.not_ready_reason
@@ -117,7 +117,7 @@ _DRIFT_PHASES = (Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY)
 
 
 def is_drift_unreported(state: NodeClaimState) -> bool:
-    """A node that is being deleted keeps the Drifted condition that it has."""
+    """The condition Drifted of a node that is being deleted does not change."""
     observed = state.observed
     is_observable = state.phase in _DRIFT_PHASES and observed.exists and not observed.deleting
     return is_observable and (observed.drift, observed.drift_message) != (state.drift, state.drift_message)
