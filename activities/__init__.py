@@ -1,1 +1,1 @@
-"""Side effects of workflows, behind the ports of `activities/ports`: one activity per external step."""
+"""Side effects of workflows, through the ports of `activities/ports`: one activity per external step."""

@@ -1,6 +1,6 @@
-"""Nodes in capacity reservations: relabelled once their reservation is gone, deleted before a capacity block ends.
+"""Nodes in capacity reservations: relabeled when their reservation is gone, deleted before a capacity block ends.
 
-With the gate ReservedCapacity off neither happens: nodes keep their labels, and no node drifts because of the gate.
+Neither happens while the gate ReservedCapacity is off: nodes keep their labels, and do not drift because of the gate.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from tenure.model.errors import Fault
 from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
 
 DEMOTED: dict[str, str | None] = {labels.CAPACITY_TYPE: labels.ON_DEMAND, **dict.fromkeys(labels.RESERVATION_LABELS)}
-"""Labels of a node that runs on without its reservation; None takes one off."""
+"""Labels of a node that continues without its reservation; None removes a label."""
 _EXISTING_STATES = ("pending", "running", "stopping", "stopped")
 
 
@@ -29,9 +29,9 @@ class ReservationActivities:
     @activity.defn
     @map_faults
     async def sync_capacity_types(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
-        """Relabel to on-demand what EC2 no longer has in a reservation, and name partitions that EC2 chose.
+        """Relabel nodes as on-demand that EC2 no longer has in a reservation, and set partitions that EC2 has chosen.
 
-        One look at EC2 for all NodeClaims that are labelled reserved or wait for their partition, and none without.
+        One call for all NodeClaims that are labeled reserved or have no partition yet; no call without such NodeClaims.
         """
         async with collection_run(request) as stats:
             found = [one for one in await self._list_candidates() if one.status.provider_id]
@@ -55,9 +55,10 @@ class ReservationActivities:
     @activity.defn
     @map_faults
     async def release_expiring_reservations(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
-        """Delete NodeClaims on capacity blocks that end soon, so that their pods leave in order before EC2 ends them.
+        """Delete NodeClaims on capacity blocks that end soon, so that their nodes are drained before EC2 terminates
+        them.
 
-        EC2 is asked for the blocks' ends each time: a block may have been extended.
+        The end is always read from EC2, since a block may have been extended.
         """
         async with collection_run(request) as stats:
             in_capacity_blocks = await self._list_labelled(labels.CAPACITY_RESERVATION_TYPE, "capacity-block")
@@ -80,7 +81,6 @@ class ReservationActivities:
             return stats.build_result()
 
     async def _list_candidates(self) -> Sequence[NodeClaim]:
-        """Each once."""
         reserved = await self._list_labelled(labels.CAPACITY_TYPE, labels.RESERVED)
         without_partition = await self._claims.list(labels={labels.PLACEMENT_GROUP_PARTITION: ""})
         return list({one.uid: one for one in (*reserved, *without_partition)}.values())
@@ -91,7 +91,8 @@ class ReservationActivities:
     async def _describe_instances(
         self, claims: Sequence[NodeClaim], stats: CollectionStats
     ) -> dict[str, InstanceFacts]:
-        """By UID; asked for together, so that they make one call. Who cannot be told is left as it is."""
+        """Instances by UID of their NodeClaim. Concurrent reads share one call. A failed read is recorded and
+        omitted."""
 
         async def describe_instance(claim: NodeClaim) -> InstanceFacts | None:
             try:
@@ -104,7 +105,7 @@ class ReservationActivities:
         return {claim.uid: one for claim, one in zip(claims, results, strict=True) if one}
 
     async def _relabel_nodeclaim(self, claim: NodeClaim, changes: dict[str, str | None]) -> bool:
-        """The Node first: a NodeClaim that still has the old labels is found again when this is cut off."""
+        """Patch the Node first. After an interruption, the NodeClaim still has the old labels and is found again."""
         node = await self._nodes.get(claim.status.node_name) if claim.status.node_name else None
         if node is not None and node.provider_id == claim.status.provider_id:
             await self._nodes.patch_labels(node.name, node.uid, changes)
@@ -115,7 +116,7 @@ class ReservationActivities:
 
 
 def _label_changes(claim: NodeClaim, facts: InstanceFacts | None, *, reserved: bool) -> dict[str, str | None]:
-    """Label changes for a NodeClaim whose instance exists."""
+    """Label changes for a NodeClaim; empty if its instance does not exist."""
     if facts is None or facts.state not in _EXISTING_STATES:
         return {}
     current, changes = claim.metadata.labels, dict[str, str | None]()

@@ -1,8 +1,8 @@
-"""Live steps of voluntary disruption: nodes are taken out of service, their NodeClaims deleted, or both restored.
+"""Live steps of voluntary disruption: take nodes out of service, delete their NodeClaims, or restore them.
 
-The condition DisruptionReason of a NodeClaim names the workflow of the command that has it. A repeated step finds the
-effect of an earlier try there, and leaves alone a NodeClaim that goes for another reason. Each step reads live state
-first: the Node, then its pods.
+The condition DisruptionReason of a NodeClaim names the workflow of its command. From it, a repeated step knows the
+effect of an earlier attempt, and does not change a NodeClaim that is disrupted for another reason. Each step first
+reads live state: the Node, then its pods.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,12 +24,12 @@ from tenure.model.nodeclaim.requests import DisruptionResult, NodeClaimDisruptio
 
 
 def node_blocker(node: NodeState) -> str:
-    """Empty when the node may go."""
+    """Why the node may not be disrupted; empty if it may."""
     return f"Node {node.name} is annotated {DO_NOT_DISRUPT}" if node.annotations.get(DO_NOT_DISRUPT) == "true" else ""
 
 
 def pods_blocker(pods: Iterable[DrainPod]) -> str:
-    """Names three of the pods; terminating pods do not block. Empty when the node may go."""
+    """Up to three protected pods; empty if the node may be disrupted. Terminating pods do not block."""
     protected = [f"{pod.namespace}/{pod.name}" for pod in pods if pod.protected and pod.deletion is None]
     return f"annotation {DO_NOT_DISRUPT} on {', '.join(protected[:3])}" if protected else ""
 
@@ -41,8 +41,8 @@ class DisruptionActivities:
     @activity.defn
     @map_faults
     async def begin_command(self, request: CommandRequest) -> CommandResult:
-        """Take all candidates out of service, or none: they are checked before they are tainted, and again after. A
-        fault restores all of them, since the next try may never come."""
+        """Take all candidates out of service, or none. They are checked before and after they are tainted. A fault
+        restores all of them, since there may be no further attempt."""
         async with background_heartbeat():
             try:
                 blocked = await self._find_blocked(request)
@@ -60,8 +60,8 @@ class DisruptionActivities:
     @activity.defn
     @map_faults
     async def finish_command(self, request: CommandRequest) -> CommandResult:
-        """Delete the candidates' NodeClaims once their replacements are ready, unless a candidate is blocked. One that
-        is being deleted already is skipped, so that a repeat deletes the rest."""
+        """Delete the candidates' NodeClaims if all replacements are ready and no candidate is blocked. A retry skips
+        candidates that are already being deleted."""
         async with background_heartbeat():
             remaining = [one for one in request.candidates if not await self._is_deleting(one)]
             if not remaining:
@@ -83,7 +83,7 @@ class DisruptionActivities:
     @activity.defn
     @map_faults
     async def roll_back_command(self, request: CommandRequest) -> CommandResult:
-        """Restore the candidates that are not being deleted. Replacements are deleted unless pods run there, or a
+        """Restore the candidates that are not being deleted. Replacements are deleted unless pods run on them, or a
         candidate is being deleted and its pods need them."""
         async with background_heartbeat():
             restored = await self._restore_candidates(request)
@@ -97,7 +97,7 @@ class DisruptionActivities:
             return CommandResult(outcome="done")
 
     async def _find_blocked(self, request: CommandRequest) -> list[tuple[CommandCandidate, str]]:
-        """The candidates that have to stay, and why."""
+        """The candidates that may not be disrupted, with the cause."""
         found = await call_for_each(request.candidates, lambda one: self._blocker(request, one))
         return [(one, why) for one, why in zip(request.candidates, found, strict=True) if why]
 
@@ -116,14 +116,15 @@ class DisruptionActivities:
         return await self._protection(request, claim, node)
 
     async def _protection(self, request: CommandRequest, claim: NodeClaim, node: NodeState) -> str:
-        """By do-not-disrupt (reference 4.2). Pods do not protect a drifted node with a terminationGracePeriod."""
+        """The blocking do-not-disrupt annotation (reference 4.2). Pods do not protect a drifted node with a
+        terminationGracePeriod."""
         why = node_blocker(node)
         if why or (request.reason == "Drifted" and claim.spec.termination_grace_period):
             return why
         return pods_blocker(await self._pods.on_node(node.name, now=utc_now()))
 
     async def _taint_candidate(self, request: CommandRequest, one: CommandCandidate) -> None:
-        """The owner first: a taint without an owner would stay."""
+        """Set the condition with the owner first, since a taint without an owner would remain."""
         condition = ConditionPatch(
             type=labels.DISRUPTION_REASON, status="True", reason=request.reason, message=request.workflow_id
         )
@@ -131,7 +132,7 @@ class DisruptionActivities:
         await self._nodes.mark_disrupted(one.node)
 
     async def _restore_candidates(self, request: CommandRequest) -> Sequence[CommandCandidate]:
-        """Those that were out of service for this command, and need not be."""
+        """Restore the candidates that this command took out of service, and return them."""
         found = await call_for_each(request.candidates, lambda one: self._restore_candidate(request, one))
         return [one for one, done in zip(request.candidates, found, strict=True) if done]
 
@@ -147,7 +148,7 @@ class DisruptionActivities:
         return claim is None or claim.metadata.is_deleting
 
     async def _check_replacements(self, replacements: Sequence[str]) -> CommandResult | None:
-        """A replacement that is not there, or not yet what it has to be; None when all are."""
+        """The first replacement that is gone or not ready; None if all are ready."""
         for name in replacements:
             claim = await self._claims.get(name)
             if claim is None or claim.metadata.is_deleting:
@@ -165,7 +166,8 @@ class DisruptionActivities:
         await self._publish_candidate_event(one, "DisruptionTerminating", f"{request.reason}: {request.why}")
 
     async def _delete_replacement(self, request: CommandRequest, claim: NodeClaim) -> None:
-        """Tainted before the last check, so that no pod lands in between."""
+        """Delete a replacement without pods. It is tainted before the last check, so that no pod is bound in
+        between."""
         name = claim.status.node_name
         if name and not await self._carries_pods(name):
             await self._nodes.mark_disrupted(name)
@@ -185,8 +187,8 @@ class DisruptionActivities:
     @activity.defn
     @map_faults
     async def disrupt_nodeclaim(self, request: NodeClaimDisruptionRequest) -> DisruptionResult:
-        """Delete the NodeClaim; for a voluntary reason, only if it still holds. With `defers_deletion` the node is only
-        tainted. The taint precedes the last check, so that no pod is bound before the deletion."""
+        """Delete the NodeClaim, for a voluntary reason only if it still holds. With `defers_deletion`, the node is only
+        tainted. The node is tainted before the last check, so that no pod is bound before the deletion."""
         ref = request.claim
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
@@ -203,7 +205,7 @@ class DisruptionActivities:
         return DisruptionResult(outcome="deleting")
 
     async def _expire_grace_period(self, claim: NodeClaim) -> None:
-        """The end of the grace period is now (reference 3.12); one that is written and earlier stays."""
+        """End the grace period now (reference 3.12), unless it has already ended."""
         now, meta = utc_now(), claim.metadata
         written = parse_timestamp(meta.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP, ""))
         if written is None or written > now:
@@ -213,7 +215,7 @@ class DisruptionActivities:
     @activity.defn
     @map_faults
     async def restore_schedulable(self, ref: NodeClaimRef) -> None:
-        """Undo the changes of `disrupt_nodeclaim` to a node that stays. The taint of a command is not removed."""
+        """Undo the changes of `disrupt_nodeclaim` to a node that is kept. The taint of a command is not removed."""
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None or claim.metadata.is_deleting:
             return
@@ -222,7 +224,7 @@ class DisruptionActivities:
             await self._restore_node(ref.name, ref.uid, ref.node_name)
 
     async def _restore_node(self, claim: str, uid: str, node: str) -> None:
-        """Taint first: while the reason stands, it explains the taint."""
+        """Remove the taint first, since the condition explains it."""
         await self._nodes.unmark_disrupted(node)
         await self._set_condition(claim, uid, ConditionPatch(type=labels.DISRUPTION_REASON, status=""))
 
@@ -230,7 +232,7 @@ class DisruptionActivities:
         await self._claims.patch(claim, uid, conditions=conditions, now=utc_now())
 
     async def _delete_unless_used(self, request: NodeClaimDisruptionRequest, claim: NodeClaim) -> DisruptionResult:
-        """A fault restores the node, since the next try may never come."""
+        """A fault restores the node, since there may be no further attempt."""
         ref = request.claim
         try:
             blocker = await self._taint_unless_used(ref)
@@ -249,7 +251,8 @@ class DisruptionActivities:
         return DisruptionResult(outcome="deleting")
 
     async def _taint_unless_used(self, ref: NodeClaimRef) -> str:
-        """Why the node must stay. Checked before it is tainted, and again after: a pod may have been bound."""
+        """Taint the node, or return why it may not be disrupted. It is checked before and after it is tainted, since a
+        pod may have been bound in between."""
         node = await self._nodes.get(ref.node_name)
         if node is None or node.provider_id != ref.provider_id:
             return ""
@@ -273,7 +276,7 @@ class DisruptionActivities:
     @activity.defn
     @map_faults
     async def publish_event(self, request: ReportRequest) -> None:
-        """A condition and an event on the NodeClaim."""
+        """Set a condition on the NodeClaim and publish an event, if requested."""
         ref = request.claim
         if request.condition:
             condition = ConditionPatch(

@@ -1,7 +1,7 @@
-"""Provisioning: pods that cannot be placed become NodeClaims, and equal NodeClaims launch together.
+"""The Provisioning workflow: creates NodeClaims for pending pods, and launches equal NodeClaims together.
 
-One per cluster. It waits for a batch of demand, has it planned where the caches are, freezes one request per launch
-group in its history, and only then has EC2 called. Each group runs by itself: a slow one holds up nothing.
+There is one per cluster. It waits for a batch of pods, lets the planner host plan them, records one request per launch
+group in its history, and only then calls EC2. Groups run concurrently, so a slow one does not delay others.
 """
 
 from datetime import timedelta
@@ -21,9 +21,8 @@ from workflows.launch_groups import LaunchGroups
 
 PLAN_RETRY_AFTER = timedelta(seconds=2)
 MAX_PLAN_RETRY_AFTER = timedelta(seconds=10)
-"""After a pass that could not be made: no host, or caches too old. Longer when it lasts."""
+"""Delays after a blocked pass, for example without a host or with outdated caches. The delay doubles up to this."""
 MIN_BATCH_WINDOW = timedelta(milliseconds=10)
-"""The shortest batch window."""
 
 
 @workflow.defn(name="Provisioning")
@@ -54,12 +53,12 @@ class ProvisioningWorkflow:
 
     @workflow.signal(description="From a NodeClaim that no plan created: launch it with equal NodeClaims")
     def join_launch_group(self, nodeclaim: LaunchGroupJoinRequest) -> None:
-        """A NodeClaim that no plan made wants to launch with others that are alike."""
+        """Launch a NodeClaim that no plan created, together with equal ones."""
         self._groups.add_joining(nodeclaim)
 
     @workflow.signal(description="From a launch or the watch: offerings that are unavailable or were interrupted")
     def offerings_unavailable(self, observed: ObservedUnavailableOfferings) -> None:
-        """What EC2 could not give to a NodeClaim that launches itself, or took back from nodes."""
+        """Record offerings that EC2 could not provide to an individual launch, or that it interrupted."""
         unavailable_offerings = latest_unavailable_offerings(
             (*self._state.unavailable, *observed.unavailable), workflow.now()
         )
@@ -75,7 +74,7 @@ class ProvisioningWorkflow:
 
     @workflow.signal(description="From a worker at its start: how long a batch of pods stays open")
     def set_batch_window(self, window: BatchWindow) -> None:
-        """A worker started; its settings are newer than those of workers before it."""
+        """The settings of a worker that has just started replace those of earlier workers."""
         self._update_state(window=window)
 
     @workflow.query(description="The complete state of the workflow")
@@ -83,10 +82,10 @@ class ProvisioningWorkflow:
         return self._state
 
     async def _wait_for_batch(self) -> None:
-        """The window closes when no newer pod has come for `idle`, or `longest` after it opened (reference 2.1).
+        """The window closes after `idle` without a newer pod, at the latest `longest` after it opened (reference 2.1).
 
-        Pods that lost the place that they were given have been through it: they are planned at once. Any other window
-        is a timer, be it over already: whether there is one must not hang on what time it was taken to be."""
+        Pods that lost their planned node have already waited and are planned immediately. All other windows start a
+        timer, even if the window is already over: whether a timer starts must not depend on the time at replay."""
         window = self._state.window
         opened = workflow.now()
         while self._state.demand is not None:
@@ -97,7 +96,7 @@ class ProvisioningWorkflow:
                 return
 
     async def _wait_for_newer_pod(self, previous: ObservedDemand, timeout: timedelta) -> bool:
-        """A newer pod came before the window closed."""
+        """Whether a newer pod arrived before the window closed."""
         try:
             await workflow.wait_condition(
                 lambda: self._has_newer_pod(previous), timeout=timeout, timeout_summary="batch window"
@@ -111,7 +110,7 @@ class ProvisioningWorkflow:
         return demand is not None and (demand.newest_pod_at > previous.newest_pod_at or demand.at_once)
 
     async def _run_pass(self) -> None:
-        """Plan once. Demand that came meanwhile is kept for the next pass; demand of a failed pass comes back."""
+        """Plan once. New demand during the pass is for the next pass; the demand of a blocked pass is restored."""
         demand = self._state.demand
         unavailable_offerings = tuple(mark for mark in self._state.unavailable if mark.until > workflow.now())
         plan_id = self._state.plan_id or workflow.uuid4().hex[:12]
@@ -150,9 +149,10 @@ class ProvisioningWorkflow:
         self._state = self._state.model_copy(update=fields)
 
     def _may_continue_as_new(self) -> bool:
-        """Continue as new between groups if possible. Otherwise the next run repeats the requests with their tokens.
+        """Continue as new while no group runs, if possible. Otherwise the next run repeats the requests with their
+        tokens.
 
-        Demand never waits for it.
+        Pending demand does not wait for the groups.
         """
         events, limit = workflow.info().get_current_history_length(), activity_options.CONTINUE_AS_NEW_AT_EVENTS
         if events >= 4 * limit:

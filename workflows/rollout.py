@@ -1,8 +1,8 @@
-"""Rollout of drift through a NodePool: when it is evaluated, and how many drifted nodes may be disrupted.
+"""Rollout of drift in a NodePool: when it is evaluated, and how many drifted nodes may be disrupted.
 
-`tenure/policy/rollout/decision.py` decides by the observation of `activities/nodepool/rollout.py`. Without a drifted
-node or rollout rules there is no evaluation. `permits.py` calls `limit_allowed_disruptions` before it grants permits
-for Drifted.
+`tenure/policy/rollout/decision.py` decides, from the observation of `activities/nodepool/rollout.py`. Without rollout
+rules or drifted nodes there is no evaluation. `disruption/permits.py` calls `limit_allowed_disruptions` before it
+grants permits for Drifted.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from workflows import metrics, search_attributes, visibility
 from workflows.activity_options import GATE, OBSERVE, PATCH, RESOLVE, with_summary
 
 PINNED_FOR: Final = timedelta(days=30)
-"""Then a failed image is rolled out again, from the first wave on."""
+"""After this time, a failed image is rolled out again, starting with the first wave."""
 REUSE_DECISION_FOR: Final = timedelta(minutes=1)
 """How long a decision without headroom is reused for further permit requests."""
 RETRY_AFTER_FAULT: Final = timedelta(minutes=1)
@@ -46,7 +46,8 @@ HEALTH: Final = "the health of the rollout"
 
 
 class RolloutController:
-    """`state` and `update_state` are the NodePool's. `on_opened` is called when requests for Drifted may be granted."""
+    """`state` and `update_state` are of the NodePool. `on_opened` is called when requests for Drifted may be
+    granted."""
 
     def __init__(
         self, state: Callable[[], NodePoolState], update_state: Callable[..., None], *, on_opened: Callable[[], None]
@@ -54,10 +55,8 @@ class RolloutController:
         self._state, self._update_state, self._on_opened = state, update_state, on_opened
         self._last_decision: RolloutDecision | None = None
         self._decided_at: datetime | None = None
-        """Time of the last decision."""
         self._next_at: datetime | None = None
         self._decided_inputs: tuple[object, ...] = ()
-        """Inputs of the last decision."""
         self._must_evaluate = True
         self._was_requested = False
         self._pending_events: tuple[RolloutEvent, ...] = ()
@@ -99,14 +98,13 @@ class RolloutController:
         return OperatorRequestResult(message=event.message)
 
     def _reject_request(self, request: ApproveRollout | RejectRollout, why: str) -> OperatorRequestResult:
-        """A signal has no result, so the rejection is also an event."""
+        """The rejection is also published as an event, since a signal has no result."""
         self._record_event(RolloutEvent(reason="RolloutRefused", message=f"{request.by or 'unknown'}: {why}"))
         return OperatorRequestResult(accepted=False, message=why)
 
     # --- due times ---
 
     def is_due(self) -> bool:
-        """Whether an evaluation is due."""
         at = self.next_at()
         return at is not None and at <= workflow.now()
 
@@ -116,7 +114,7 @@ class RolloutController:
         if not state.observed.exists:
             return None
         if state.observed.rollout is None:
-            # Unreadable rules still exist: the state of the rollout is kept until they are readable.
+            # Invalid rules still exist, so the state of the rollout is kept until they are valid.
             has_ended = state.rollout != RolloutState() and not state.observed.unread.rollout
             return workflow.now() if has_ended else None
         return (
@@ -124,7 +122,7 @@ class RolloutController:
         )
 
     def _decision_inputs(self) -> tuple[object, ...]:
-        """A change of these requires an evaluation. Without a rollout, changes of nodes do not."""
+        """Inputs whose change requires an evaluation. Without an active rollout, nodes are not included."""
         state = self._state()
         observed, rollout = state.observed, state.rollout
         fixed = (
@@ -156,9 +154,11 @@ class RolloutController:
     async def limit_allowed_disruptions(
         self, allowed_disruptions: AllowedDisruptions, *, blocked_by: str = ""
     ) -> AllowedDisruptions:
-        """Limit the allowed disruptions for Drifted by the current wave. `blocked_by`: why no permit is granted.
+        """Limit the allowed disruptions for Drifted by the current wave. `blocked_by`: the cause if no permit is
+        granted.
 
-        The caller subtracts unused permits, as for budgets."""
+        The caller subtracts unused permits, as for budgets.
+        """
         state = self._state()
         if state.observed.rollout is None:
             return allowed_disruptions
@@ -176,7 +176,7 @@ class RolloutController:
 
     @property
     def status_text(self) -> str:
-        """Progress or blocker of the rollout, for people; empty without one."""
+        """Progress or blocker of the rollout; empty without one."""
         return self._last_decision.why if self._last_decision and self._state().observed.rollout else ""
 
     @property
@@ -184,7 +184,7 @@ class RolloutController:
         return bool(self._last_decision and self._last_decision.overdue)
 
     async def _decide_headroom(self, *, is_requested: bool) -> RolloutDecision:
-        """Reuse a recent decision without headroom, else evaluate."""
+        """Reuse a recent decision without headroom; otherwise evaluate."""
         last_decision, now = self._last_decision, workflow.now()
         is_recent = (
             last_decision is not None and self._decided_at is not None and now - self._decided_at < REUSE_DECISION_FOR
@@ -210,7 +210,7 @@ class RolloutController:
                 state=self._state().rollout, headroom=0, why=why, next_check_at=workflow.now() + RETRY_AFTER_FAULT
             )
             return self._store_decision(decision)
-        # A NodePool that changes during a look and changes back needs another look.
+        # A NodePool that changes during the observation, and changes back, must be observed again.
         self._must_evaluate = self._must_evaluate or self._decided_inputs != self._decision_inputs()
         decision = self._decide_step(observed)
         if decision.gates_to_query:
@@ -223,7 +223,7 @@ class RolloutController:
         return self._store_decision(decision)
 
     async def _observe(self, is_requested: bool) -> ObservedRollout:
-        """The live state, completed by the state of the workflow."""
+        """The live state, completed with the workflow's own state."""
         rules = self._state().observed.rollout
         pods = bool(rules and rules.health and rules.health.pods_ready)
         observed: ObservedRollout = await workflow.execute_activity_method(
@@ -249,17 +249,17 @@ class RolloutController:
         return decision
 
     async def _query_gate(self, gate: HealthGate) -> GateResult:
-        """A failed query is a result that holds the rollout."""
+        """A failed query is the result `unknown`, which blocks the rollout."""
         try:
             result: GateResult = await workflow.execute_activity_method(
-                RolloutActivities.query_health_gate, gate, **with_summary(GATE, f"ask {gate.name}"[:100])
+                RolloutActivities.query_health_gate, gate, **with_summary(GATE, f"query {gate.name}"[:100])
             )
         except ActivityError as error:
             result = GateResult(outcome="unknown", why=f"it could not be asked: {error.cause or error}"[:200])
         return result.model_copy(update={"gate": gate.id, "at": workflow.now()})
 
     async def _publish_status(self, annotation: str) -> None:
-        """Publish events and the annotation. After a failure the next evaluation repeats it."""
+        """Publish events and the annotation. After a failure, the next evaluation publishes them again."""
         serialized_state, events = _serialize_state(self._state().rollout), self._pending_events
         if serialized_state == annotation and not events:
             return
@@ -273,7 +273,7 @@ class RolloutController:
             return
 
     async def _roll_back(self, target: RollBack) -> None:
-        """Pin the last good image. After a failure the next evaluation repeats it."""
+        """Pin the last good image. After a failure, the next evaluation tries again."""
         halted = self._state().rollout.halted
         by = (halted and halted.by) or HEALTH
         request = PinRequest(
@@ -283,13 +283,13 @@ class RolloutController:
             await workflow.execute_activity_method(
                 NodeClassActivities.pin_amis,
                 request,
-                **with_summary(RESOLVE, f"take {' '.join(target.images.values())} again"),
+                **with_summary(RESOLVE, f"roll back to {' '.join(target.images.values())}"),
             )
         except ActivityError:
             return
 
     async def _end_rollout(self) -> None:
-        """Reset the state after the rules were removed."""
+        """Reset the state after the removal of the rollout rules."""
         self._update_rollout(RolloutState())
         self._store_decision(RolloutDecision(state=RolloutState()))
         self._pending_events, self._must_evaluate = (), True
@@ -307,7 +307,7 @@ class RolloutController:
         return decision
 
     def _publish_attributes(self) -> None:
-        """A rollout that waits for a person has the search attributes of an overdue node."""
+        """A rollout that waits for an operator has the same search attributes as an overdue node."""
         self._update_state(rollout_blocked_by=self.status_text if self.is_overdue else "")
         attributes = workflow.info().typed_search_attributes
         current = (bool(attributes.get(search_attributes.OVERDUE)), attributes.get(search_attributes.BLOCKED_BY))
@@ -321,7 +321,7 @@ class RolloutController:
 
 
 def _serialize_state(state: RolloutState) -> str:
-    """State that a workflow restores after a loss, without fields that an evaluation computes."""
+    """The state for the annotation, from which a lost workflow recovers, without fields that an evaluation computes."""
     recoverable = state.model_copy(update={"moving": (), "gate_results": (), "failing_since": None})
     return recoverable.model_dump_json(exclude_defaults=True) if recoverable != RolloutState() else ""
 

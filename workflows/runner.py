@@ -1,7 +1,7 @@
-"""The workflows of a worker and the runner they run in. Tests and the replayer use the same.
+"""The workflows of a worker and their runner. Tests and the replayer use the same ones.
 
-The workflows run without the SDK's sandbox: the linter's bans and the import contracts keep them deterministic.
-docs/decisions/workflow-runner.md has the measurement, and the fault of queries that `OrderedWorkflowRunner` prevents.
+The workflows run without the SDK's sandbox: banned APIs in the linter and import contracts keep them deterministic.
+docs/decisions/workflow-runner.md has the measurement, and the bug with queries that `OrderedWorkflowRunner` prevents.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class EventsBeforeTheirTask(Exception):
 
 
 class OrderedWorkflowRunner(WorkflowRunner):
-    """Runs workflows without a sandbox, and never at another time than a replay of their history will."""
+    """Runs workflows without a sandbox, and ensures that each activation has the same time as at replay."""
 
     def __init__(self) -> None:
         self._inner = UnsandboxedWorkflowRunner()
@@ -57,9 +57,9 @@ class OrderedWorkflowRunner(WorkflowRunner):
 
 
 class OrderedWorkflowInstance(WorkflowInstance):
-    """Each workflow task has its own time, so new events at the time of the last task came with a query.
+    """Each workflow task has its own time, so new events with the time of the last task arrived with a query.
 
-    The activation fails, and the query with it. Temporal then drops the workflow from the cache, and its next task
+    The activation then fails, and the query with it. Temporal evicts the workflow from the cache, and its next task
     starts from the history.
     """
 
@@ -67,7 +67,8 @@ class OrderedWorkflowInstance(WorkflowInstance):
         self._inner, self._last_nanoseconds = inner, 0
 
     def activate(self, act: Any) -> Any:
-        """Raises EventsBeforeTheirTask. The SDK keeps a part of `act`, and so all of its memory: it gets a copy."""
+        """Raises EventsBeforeTheirTask. The SDK gets a copy of `act`: it keeps a part, which keeps the whole in
+        memory."""
         nanoseconds = act.timestamp.ToNanoseconds()
         if nanoseconds == self._last_nanoseconds and not act.is_replaying and any(map(_is_external, act.jobs)):
             raise EventsBeforeTheirTask(f"events came with a query, before their workflow task: {REPEAT_QUERY}")
@@ -90,7 +91,7 @@ class OrderedWorkflowInstance(WorkflowInstance):
 
 
 def _is_external(job: Any) -> bool:
-    """An activity that is cancelled ends within the task that cancels it, so only other ends count."""
+    """A cancelled activity ends within the task that cancels it, so only completion and failure count."""
     kind = job.WhichOneof("variant")
     ended = kind == "resolve_activity" and job.resolve_activity.result.WhichOneof("status") in ("completed", "failed")
     return ended or kind in _EXTERNAL_JOBS

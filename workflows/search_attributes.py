@@ -1,6 +1,6 @@
-"""The search attributes, in one list: registered at start, set by workflows, queried by people.
+"""All search attributes: registered at start, set by workflows, and used in queries.
 
-SQL visibility has room for 10 Keyword and 3 each of Bool, Datetime and Double per namespace; this is the whole budget.
+SQL visibility allows 10 Keyword and 3 each of Bool, Datetime and Double per namespace, which limits this list.
 """
 
 from temporalio.common import SearchAttributeKey
@@ -18,7 +18,7 @@ PAUSED = SearchAttributeKey.for_bool("TenurePaused")
 PHASE_SINCE = SearchAttributeKey.for_datetime("TenurePhaseSince")
 DEADLINE = SearchAttributeKey.for_datetime("TenureDeadline")
 PRICE = SearchAttributeKey.for_float("TenurePrice")
-"""US dollars an hour, as the node was launched."""
+"""US dollars an hour at launch."""
 
 KEYWORDS = (NODE_POOL, PHASE, BLOCKED_BY, INSTANCE_TYPE, ZONE, CAPACITY_TYPE, NODE_NAME, INSTANCE_ID)
 ALL: dict[str, str] = {
@@ -27,6 +27,6 @@ ALL: dict[str, str] = {
     **{key.name: "Datetime" for key in (PHASE_SINCE, DEADLINE)},
     PRICE.name: "Double",
 }
-"""Name to type, as `temporal operator search-attribute create` takes them."""
+"""Type by name, as for `temporal operator search-attribute create`."""
 SQL_LIMITS = {"Keyword": 10, "Bool": 3, "Datetime": 3, "Double": 3}
-"""Of each type in one namespace where visibility is kept in SQL."""
+"""Attributes of each type per namespace with SQL visibility."""

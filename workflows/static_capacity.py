@@ -1,7 +1,7 @@
-"""The number of a static pool's nodes: when the NodePool workflow takes a step towards it, and when it waits.
+"""Replicas of a static NodePool: when the NodePool workflow creates or deletes NodeClaims, and when it waits.
 
-The watch reports the numbers of existing and terminating NodeClaims. The workflow is idle while they match the target.
-A failed step is retried when something changes, or after a pause.
+The watch reports the numbers of existing and terminating NodeClaims. The workflow is idle while they match
+spec.replicas. A failed step is retried after a change or a pause.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ from workflows.activity_options import REPLICAS, with_summary
 
 RETRY_AFTER_FAULT = timedelta(minutes=1)
 NEXT_STEP_AFTER = timedelta(seconds=1)
-"""Before the rest of what one step is too short for."""
+"""Delay if one step cannot create or delete all NodeClaims."""
 CONFIRM_AFTER = timedelta(seconds=30)
-"""By then the watch has reported the step's NodeClaims. Otherwise they are gone and the watch missed them."""
+"""The watch reports the step's NodeClaims by then. Otherwise they are already gone, and the watch missed them."""
 
 
 class ReplicaController:
-    """`state` and `update_state` are the NodePool's; `blocked_by`: why no node may be deleted now, and for how long."""
+    """`state` and `update_state` are of the NodePool. `blocked_by`: why no node may be deleted now, and until when."""
 
     def __init__(
         self,
@@ -38,12 +38,11 @@ class ReplicaController:
         self._next_at: datetime | None = None
 
     def is_due(self) -> bool:
-        """A step is to be taken now."""
         at = self.next_at()
         return at is not None and at <= workflow.now()
 
     def next_at(self) -> datetime | None:
-        """When the next step is due; None while nothing is to be done before there is news."""
+        """When the next step is due; None until a change."""
         state, now = self._state(), workflow.now()
         observed = state.observed
         if observed.static != "on" or observed.deleting or not observed.exists:
@@ -60,7 +59,7 @@ class ReplicaController:
         return max(at, self._blocked_until() or now)
 
     def _blocked_until(self) -> datetime | None:
-        """The end of a pause that a person made, or of one because NodeClaims did not last."""
+        """The end of an operator's pause, or of the backoff after NodeClaims that did not last."""
         state = self._state()
         if state.observed.existing > state.observed.replicas:
             return self._blocked_by()[1]
@@ -70,7 +69,7 @@ class ReplicaController:
         return replicas.made_at + pause_after(replicas.in_a_row)
 
     async def run_step(self, blocked_by: str) -> None:
-        """`blocked_by` says why nothing may be deleted now; empty when it may."""
+        """`blocked_by`: why no node may be deleted now; empty if deletions are allowed."""
         before = self._state().replicas
         plan_id = before.plan_id or workflow.uuid4().hex[:12]
         observed = self._last_observed = self._state().observed
@@ -80,7 +79,7 @@ class ReplicaController:
             result = await workflow.execute_activity_method(
                 ReplicaActivities.reconcile_replicas,
                 ReplicasRequest(pool=self._state().name, plan_id=plan_id, deletion_blocked_by=blocked_by),
-                **with_summary(REPLICAS, f"{observed.existing} nodes, {observed.replicas} wanted"),
+                **with_summary(REPLICAS, f"{observed.existing} nodes, {observed.replicas} desired"),
             )
         except ActivityError as error:
             self._next_at = workflow.now() + RETRY_AFTER_FAULT
@@ -103,7 +102,7 @@ class ReplicaController:
         self._update_state(replicas=self._state().replicas.model_copy(update=fields))
 
     def waits_for(self, paused: str) -> str:
-        """The reason to wait, as text for people; empty when the number of nodes matches."""
+        """Why the number of nodes differs from spec.replicas, for the details; empty if it matches."""
         state, now = self._state(), workflow.now()
         observed = state.observed
         if observed.static == "off":
@@ -120,11 +119,11 @@ class ReplicaController:
 
 
 def _template_key(observed: ObservedNodePool) -> str:
-    """A change of the pool or of its class makes a new beginning."""
+    """The backoff restarts after a change of the NodePool or the readiness of its EC2NodeClass."""
     return f"{observed.generation} {observed.node_class_ready}"
 
 
 def _has_changed(observed: ObservedNodePool, previous: ObservedNodePool) -> bool:
-    """In what a step decides by."""
+    """Whether a field that a step uses has changed."""
     ignored = {"number", "usage", "stamps", "freed"}
     return observed.model_dump(exclude=ignored) != previous.model_dump(exclude=ignored)

@@ -12,13 +12,13 @@ STOP_TIMEOUT = timedelta(seconds=10)
 
 
 def time_until(at: datetime) -> timedelta:
-    """At least MIN_TIMER, since due times often lie milliseconds apart. A timer for each would cost twice the events,
-    and the second could be cancelled while it fires."""
+    """At least MIN_TIMER, since due times are often only milliseconds apart. A timer for each would double the history
+    events, and the second timer could be cancelled while it fires."""
     return max(at - workflow.now(), MIN_TIMER)
 
 
 async def wait_at_most(timeout: timedelta, condition: Callable[[], bool], summary: str) -> None:
-    """Return when `condition` holds or after `timeout`. If it holds already, no timer is started.
+    """Return when `condition` holds, or after `timeout`. No timer starts if it already holds.
 
     `summary`: shown in the Temporal UI.
     """
@@ -28,8 +28,8 @@ async def wait_at_most(timeout: timedelta, condition: Callable[[], bool], summar
 
 
 async def stop_background_tasks(tasks: Sequence[asyncio.Task[None]], is_writing: Callable[[], bool]) -> None:
-    """Cancel the tasks before continue-as-new. Wait up to STOP_TIMEOUT for a write to end: the next run repeats a write
-    that did not."""
+    """Cancel the tasks before continue-as-new. Wait up to STOP_TIMEOUT for a running write; the next run repeats a
+    write that has not ended."""
     await wait_at_most(STOP_TIMEOUT, lambda: not is_writing(), "the write that is running")
     for task in tasks:
         task.cancel()
@@ -37,19 +37,22 @@ async def stop_background_tasks(tasks: Sequence[asyncio.Task[None]], is_writing:
 
 
 class WakeupTimer:
-    """A timer that outlives the waits of a workflow, for workflows that signals wake often.
+    """A timer that continues between the waits of a workflow, for workflows that signals wake often.
 
-    `wait_condition` with a timeout cancels its timer at each signal and starts another: two events, and a race with
-    a timer that is about to fire. This timer is replaced only by an earlier one. A later wake-up time waits for it to
-    fire, and is set then."""
+    `wait_condition` with a timeout cancels its timer after each signal and starts another one. That costs two history
+    events, and is a race with a timer that is about to fire. This timer is replaced only by an earlier one. A later
+    time is set when it has fired.
+    """
 
     def __init__(self) -> None:
         self._fires_at: datetime | None = None
         self._timer: asyncio.Task[None] | None = None
 
     async def wait_until(self, condition: Callable[[], bool], at: datetime | None, summary: str) -> None:
-        """Return when `condition` holds or the timer fires, which is at `at` or earlier. `at`: None for no timer;
-        `summary`: shown in the Temporal UI."""
+        """Return when `condition` holds or the timer fires, at `at` or earlier.
+
+        `at`: None starts no timer. `summary`: shown in the Temporal UI.
+        """
         if at is not None and at <= workflow.now():
             return
         self._start(at, summary)

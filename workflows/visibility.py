@@ -1,4 +1,4 @@
-"""Search attributes of workflows, at their start and in each state; and the workflow IDs that activities need."""
+"""Search attributes of workflows at their start and in each state, and workflow IDs for activities."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,7 +29,7 @@ from workflows.search_attributes import (
 
 
 def claim_start(identity: NodeClaimIdentity, deadline: datetime | None = None) -> TypedSearchAttributes:
-    """Attributes that the start request sets cost no history event. `deadline`: of launch."""
+    """Attributes in the start request cost no history event. `deadline`: of launch."""
     until = [SearchAttributePair(DEADLINE, deadline)] if deadline else []
     return TypedSearchAttributes(
         [
@@ -43,7 +43,7 @@ def claim_start(identity: NodeClaimIdentity, deadline: datetime | None = None) -
 
 
 def nodeclaim_attributes(state: NodeClaimState) -> dict[str, SearchAttributeUpdate[Any]]:
-    """All attributes of a state by name; the caller upserts the changed ones in one batch."""
+    """All attributes of a state, by name. The caller upserts the changed ones in one batch."""
     launched, blocked = state.launched, blocker_code(state)
     deadline = state.deadline or state.waits_until
     values: list[SearchAttributeUpdate[Any]] = [
@@ -69,13 +69,13 @@ def nodeclaim_attributes(state: NodeClaimState) -> dict[str, SearchAttributeUpda
 
 
 def command_start(pool: str, now: datetime) -> TypedSearchAttributes:
-    """`pool`: of the first candidate."""
+    """`pool`: the NodePool of the first candidate."""
     pairs = (SearchAttributePair(PHASE, "Permit"), SearchAttributePair(PHASE_SINCE, now))
     return TypedSearchAttributes([SearchAttributePair(NODE_POOL, pool), *pairs])
 
 
 def rollout_attributes(overdue: bool, state: RolloutState) -> list[SearchAttributeUpdate[Any]]:
-    """Of a NodePool whose rollout waits for a person."""
+    """Attributes of a NodePool. `overdue`: its rollout waits for an operator."""
     code = "RolloutHalted" if state.halted else "RolloutWaits"
     blocked = BLOCKED_BY.value_set(code) if overdue else BLOCKED_BY.value_unset()
     return [OVERDUE.value_set(overdue), blocked]
@@ -89,7 +89,7 @@ COMMAND_BLOCKERS: dict[Step, str] = {
     "Finish": "LiveStateDiffers",
     "Undo": "RollbackFailed",
 }
-"""The code of what blocks a command, by its step."""
+"""The blocker code of a command, by step."""
 
 
 def command_attributes(state: CommandState) -> list[SearchAttributeUpdate[Any]]:

@@ -1,6 +1,6 @@
-"""Instances that no NodeClaim owns, unused launch templates and instance profiles, and tags of instances that joined.
+"""Orphaned instances, unused launch templates and instance profiles, and name tags of registered instances.
 
-A launch creates templates and profiles again when it needs them, so deleting one too many costs a call and no node.
+A launch recreates templates and profiles that it needs, so a wrong deletion costs only a call.
 """
 
 import random
@@ -38,11 +38,11 @@ from tenure.policy.garbage_collection import (
 )
 
 TEMPLATE_TAG = "aws:ec2launchtemplate:id"
-"""EC2 puts it on every instance that was launched from a template."""
+"""EC2 sets this tag on every instance that is launched from a template."""
 MAX_RUN_SECONDS = 240.0
-"""Seconds after which tagging leaves the rest to the next run."""
+"""After this time, the next run tags the other instances."""
 MAX_CONSECUTIVE_DENIALS = 5
-"""After so many in a row it is this worker that may not tag, not these instances that may not be tagged."""
+"""After this many consecutive denials, the worker probably lacks the permission, so the run ends."""
 
 
 class AwsCollector:
@@ -54,9 +54,10 @@ class AwsCollector:
     @activity.defn
     @map_faults
     async def terminate_orphaned_instances(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
-        """Instances are listed before NodeClaims: one whose NodeClaim is created in between is spared.
+        """Instances are listed before NodeClaims, so an instance is kept if its NodeClaim is created in between.
 
-        The workflows that launch are asked for open launch groups, and each instance is read again."""
+        Instances of open launch groups are kept, and each instance is read again before its termination.
+        """
         async with collection_run(request) as stats:
             listed = await self._lists.instances.read_cached()
             claims = await self._lists.claims.read_fresh()
@@ -82,7 +83,7 @@ class AwsCollector:
     async def _without_open_groups(
         self, orphaned: Sequence[InstanceFacts], stats: CollectionStats
     ) -> Sequence[InstanceFacts]:
-        """Those of no open launch group; those of no group at all while open groups are not known."""
+        """The instances without an open launch group. If the open groups cannot be read, those without any group."""
         bought = {_launch_group(one) for one in orphaned} - {""}
         if not bought:
             return orphaned
@@ -94,7 +95,7 @@ class AwsCollector:
         return [one for one in orphaned if _launch_group(one) not in still_open]
 
     async def _publish_terminated(self, instance: InstanceFacts, pool: str) -> None:
-        """On the NodePool: no other object is left."""
+        """Publish the event on the NodePool, since no other object exists."""
         message = f"instance {instance.instance_id} ({instance.instance_type} in {instance.zone}) had no NodeClaim"
         if pool:
             await self._events.publish(
@@ -123,7 +124,7 @@ class AwsCollector:
     @activity.defn
     @map_faults
     async def collect_instance_profiles(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
-        """EC2NodeClasses are read last: one that has just begun to name a profile keeps it."""
+        """EC2NodeClasses are read last, so a profile is kept if one has just started to use it."""
         async with collection_run(request) as stats:
             profiles = await self._orphaned_resources.list_instance_profiles()
             if not profiles:
@@ -144,8 +145,8 @@ class AwsCollector:
     @activity.defn
     @map_faults
     async def tag_instances(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
-        """One after the other, in random order: a scale-up of hundreds delays no launch, and an instance that may not
-        be tagged blocks no other."""
+        """Instances are tagged one after the other, so that hundreds of them delay no launch, and in random order, so
+        that an instance whose tagging is denied does not block the others."""
         async with collection_run(request) as stats:
             untagged = decide_untagged(await self._lists.claims.read_cached())
             random.shuffle(untagged)
@@ -166,7 +167,8 @@ class AwsCollector:
             return stats.build_result()
 
     async def _tag_instance(self, claim: InventoryNodeClaim, cluster: str, stats: CollectionStats) -> None:
-        """Adds missing keys only: a tag that a person wrote stays. The NodeClaim records that it was done."""
+        """Add only missing tags, since users may have set others. An annotation of the NodeClaim records the
+        success."""
         instance = await self._instances.get(claim.instance_id)
         if instance is None:
             return

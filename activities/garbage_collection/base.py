@@ -1,4 +1,4 @@
-"""What the tasks of garbage collection share: counts per run, and lists that several tasks read at about the same time.
+"""Shared parts of the garbage collection tasks: counts per run, and lists that several tasks read at a similar time.
 
 A fault of one object is counted and does not affect the others.
 """
@@ -20,15 +20,15 @@ from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCol
 
 T = TypeVar("T")
 GARBAGE = "GarbageCollected"
-"""The reason of its events."""
+"""The reason of its Kubernetes events."""
 AT_ONCE = 50
-"""Objects collected together: EC2 gets one call for many."""
+"""Objects that are collected concurrently, so that they share EC2 calls."""
 UNREADABLE = (Fault, ValueError)
-"""Errors of one object: a call that failed, or a value that no model can read."""
+"""Errors of one object: a failed call, or a value that cannot be parsed."""
 _MAX_FAILURES = 5
 _FAILURE_MAX_CHARS = 200
 _MAX_SUSPECTS = 1000
-"""The rest is suspected by a later run."""
+"""A later run finds the others."""
 log = structlog.get_logger(__name__)
 
 
@@ -37,7 +37,7 @@ def describe_error(error: Exception) -> str:
 
 
 class CollectionStats:
-    """One run of a task."""
+    """Counts of one run of a task."""
 
     def __init__(self, request: GarbageCollectionRequest) -> None:
         self._task = request.task
@@ -45,7 +45,7 @@ class CollectionStats:
         self._collected = 0
         self._failures: list[str] = []
         self.suspects: list[str] = []
-        """UIDs of objects that the next run collects if it finds them unchanged."""
+        """UIDs of objects that the next run deletes if they have not changed."""
 
     def record_collected(self, kind: str, name: str, **facts: object) -> None:
         self._collected += 1
@@ -90,12 +90,12 @@ async def collection_run(request: GarbageCollectionRequest) -> AsyncIterator[Col
 
 
 CACHE_SECONDS: Final = 20.0
-"""Seconds for which a list is used again, and kept: nearly all of the jitter between two tasks. A list of a thousand
-takes half a second to read."""
+"""How long a list is reused and kept in memory: nearly the whole jitter between two tasks. Reading a thousand objects
+takes half a second."""
 
 
 class SharedList(Generic[T]):
-    """One kind of list. Raises the errors of reading it."""
+    """A cached list. Raises the errors of `read`."""
 
     def __init__(self, read: Callable[[], Awaitable[Sequence[T]]]) -> None:
         self._read, self._lock = read, asyncio.Lock()
@@ -107,12 +107,12 @@ class SharedList(Generic[T]):
             return await self._fetch()
 
     async def read_cached(self) -> Sequence[T]:
-        """At most `CACHE_SECONDS` old. Do not collect an object because it is missing here: read it again first."""
+        """At most `CACHE_SECONDS` old. If an object is missing here, read it again before acting on that."""
         async with self._lock:
             return await self._fetch() if self._cached is None else self._cached
 
     async def _fetch(self) -> Sequence[T]:
-        """Its age counts from before it was read."""
+        """The age of the list counts from the start of the read."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         found = await self._read()
@@ -126,7 +126,7 @@ class SharedList(Generic[T]):
 
 
 class SharedLists:
-    """Those that more than one task reads."""
+    """The lists that more than one task reads."""
 
     def __init__(self, ports: Ports) -> None:
         self.instances = SharedList(ports.instances.list_managed)

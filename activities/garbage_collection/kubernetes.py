@@ -1,7 +1,7 @@
-"""NodeClaims, Nodes and Leases that were left behind, and runs of garbage collection that found nothing.
+"""Orphaned NodeClaims, Nodes and Leases, and garbage collection runs that found nothing.
 
-The workflow of a NodeClaim looks after its own instance; these tasks find what slipped through. Before a NodeClaim
-whose instance is not listed is deleted, EC2 is asked for the instance by ID, twice.
+A NodeClaim workflow checks its own instance; these tasks find the objects that no workflow handles. Before a NodeClaim
+is deleted because its instance is not listed, two runs read the instance by ID from EC2.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,8 @@ class KubernetesCollector:
     @activity.defn
     @map_faults
     async def collect_nodeclaims(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
-        """Deletes the NodeClaim; its workflow does the rest. Only in the second run: that workflow may be acting."""
+        """Delete NodeClaims without an instance; their workflows terminate them. A NodeClaim is deleted only in the
+        second run, since its workflow may be handling it."""
         async with collection_run(request) as stats:
             claims = await self._lists.claims.read_cached()
             listed = await self._lists.instances.read_cached()
@@ -61,7 +62,7 @@ class KubernetesCollector:
     @activity.defn
     @map_faults
     async def collect_nodes(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
-        """Nodes that a finalizer holds and no workflow would release any more."""
+        """Delete Nodes whose finalizer no workflow would remove."""
         async with collection_run(request) as stats:
             nodes = await self._inventory.list_nodes()
             claims = await self._lists.claims.read_fresh()
@@ -77,8 +78,8 @@ class KubernetesCollector:
     @activity.defn
     @map_faults
     async def collect_leases(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
-        """Leases in kube-node-lease without an owner outlive their Node. Leases are listed before Nodes, so that the
-        Lease of a Node that joins in between stays. Each is read again before it is deleted."""
+        """Delete Leases in kube-node-lease that remain after their Node, since they have no owner. Leases are listed
+        before Nodes, so the Lease of a Node that joins in between is kept. Each is read again before its deletion."""
         async with collection_run(request) as stats:
             leases = await self._inventory.list_leases()
             nodes = await self._inventory.list_nodes()
@@ -97,11 +98,11 @@ class KubernetesCollector:
     @activity.defn
     @map_faults
     async def delete_uneventful_run(self, run: RunRef) -> None:
-        """Thousands of them a day would fill Temporal's database and its list of workflows."""
+        """Delete a run without findings. Thousands per day would fill Temporal's database and list of workflows."""
         await self._workflows.delete_run(run)
 
     async def _is_running(self, instance_id: str) -> bool:
-        """From EC2, now. An ID that no instance can have names nothing that could run."""
+        """Live read from EC2. False for an ID that is not an instance ID."""
         if not instance_id.startswith("i-"):
             return False
         found = await self._instances.get(instance_id)

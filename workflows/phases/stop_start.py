@@ -1,7 +1,7 @@
-"""Stop and start of an instance for maintenance that AWS announced. The node is kept.
+"""Stop and start of an instance for maintenance that AWS has announced, so that the node is kept.
 
-In ready: drain the pods, stop and start the instance, wait for the machine, then initialization. A step that fails or
-takes too long becomes a drain that ends the node.
+In Ready: drain the pods, stop and start the instance, wait for its reboot, then initialization. If a step fails or
+takes too long, the node is drained and terminated.
 """
 
 from datetime import datetime
@@ -49,7 +49,7 @@ RETURNED_MESSAGE = "its instance was stopped and started, and is back"
 
 
 async def stop_and_start(context: NodeClaimContext, key: str) -> Phase | None:
-    """The next phase; None if the decision has to be made again."""
+    """The next phase; None if the decision must be made again."""
     previous = context.state.stop
     if previous is None or previous.key != key or previous.step in ("done", "failed"):
         context.update_state(stop=InstanceStopStart(key=key, since=context.now, boot_id=context.state.observed.boot_id))
@@ -83,7 +83,8 @@ def _update_step(context: NodeClaimContext, **fields: Any) -> None:
 
 
 async def _take_out_of_service(context: NodeClaimContext) -> None:
-    """The NodeClaim's condition has the reason, so that a recovered workflow makes the node schedulable again."""
+    """Taint the Node. The NodeClaim's condition has the reason, so a recovered workflow makes the Node schedulable
+    again."""
     request = NodeClaimDisruptionRequest(
         claim=context.nodeclaim_ref, reason="StopStart", voluntary=False, defers_deletion=True
     )
@@ -93,7 +94,7 @@ async def _take_out_of_service(context: NodeClaimContext) -> None:
 
 
 async def _drain_for_stop(context: NodeClaimContext, key: str) -> bool:
-    """False if the event no longer asks for a stop, another one requires a drain, or the node is being deleted."""
+    """False if the event no longer requires a stop, another event requires a drain, or the node is being deleted."""
     while (event := _find_requested_event(context, key)) is not None:
         context.continue_as_new_if_suggested()
         blocked_pods, override = (
@@ -128,7 +129,7 @@ async def _drain_for_stop(context: NodeClaimContext, key: str) -> bool:
 async def _run_drain_activity(
     context: NodeClaimContext, key: str, event: Event, request: DrainRequest
 ) -> DrainResult | None:
-    """None if an input changed."""
+    """None if an input changed, so that the activity must run again."""
 
     def inputs_changed() -> bool:
         return (
@@ -137,14 +138,14 @@ async def _run_drain_activity(
         )
 
     options = drain_queue_options(
-        DRAIN, context.state.identity.cluster, f"empty {context.state.node_name} to stop its instance"
+        DRAIN, context.state.identity.cluster, f"drain {context.state.node_name} to stop its instance"
     )
     result: DrainResult | None = await execute_unless(DrainActivities.drain_node, request, options, inputs_changed)
     return result
 
 
 def _find_requested_event(context: NodeClaimContext, key: str) -> Event | None:
-    """The event, if it still asks for a stop."""
+    """The event if it still requires a stop, and no other event requires a drain."""
     if context.is_deleting:
         return None
     found = [one for one in live_events(context.state) if decide_event(context.state, one, context.now).do != "nothing"]
@@ -155,7 +156,7 @@ def _find_requested_event(context: NodeClaimContext, key: str) -> Event | None:
 
 
 async def _stop_or_start_instance(context: NodeClaimContext, stop: InstanceStopStart) -> bool:
-    """False if that failed: the node is drained as usual."""
+    """False if the call failed; the node is drained then."""
     context.set_blocked_by(
         "its instance is stopped for maintenance" if stop.step == "stop" else "its instance is started again",
         STOP_START,
@@ -207,7 +208,7 @@ def _has_rebooted(context: NodeClaimContext, stop: InstanceStopStart) -> bool:
 
 
 async def _fail_stop_start(context: NodeClaimContext, why: str) -> None:
-    """`tenure/policy/interruption/decision.py` then decides for a drain."""
+    """Record the failure, after which `tenure/policy/interruption/decision.py` decides to drain the node."""
     context.set_blocked_by(f"stop and start failed: {why}", "StopStartFailed")
     _update_step(context, step="failed", until=context.now)
 

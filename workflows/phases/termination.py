@@ -1,4 +1,4 @@
-"""Termination: EC2 ends the instance, the Node object goes, the NodeClaim's finalizer comes off. The last phase."""
+"""Termination, the last phase: EC2 terminates the instance, then the Node and the NodeClaim's finalizer are removed."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from workflows.phases.hooks import run_hooks
 
 
 async def run_termination(context: NodeClaimContext) -> Phase:
-    """Also without a known instance: the NodeClaim's status may have one."""
+    """Terminate even if no instance is known, since the NodeClaim's status may have one."""
     if context.state.launched is not None:
         await run_hooks(context, "beforeTerminate")
     options = drain_queue_options(
@@ -24,6 +24,6 @@ async def run_termination(context: NodeClaimContext) -> Phase:
 
 
 async def _terminate_instance(context: NodeClaimContext, options: Any) -> None:
-    """Build the request for each attempt: the launch result may have arrived meanwhile."""
+    """Build the request for each attempt, since the launch result may have arrived in the meantime."""
     request = TerminationRequest(claim=context.nodeclaim_ref, reason=context.state.disruption or "Deleted")
     await workflow.execute_activity_method(InstanceActivities.terminate_instance, request, **options)
