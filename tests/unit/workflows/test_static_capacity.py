@@ -27,7 +27,7 @@ async def test_missing_replicas_are_created_once(fake: WorkerHarness) -> None:
     await fake.sleep(hours=5)
     assert len((await pool.handle.fetch_history()).events) == before
     assert await count_scheduled(pool.handle, "reconcile_replicas") == 1
-    assert await pool.details_mention("3 desired, **3** running, 0 going", "| waits for | nothing |")
+    assert await pool.details_mention("3 desired, **3** running, 0 terminating", "| waits for | nothing |")
 
 
 async def test_deleting_nodeclaim_is_replaced_before_it_is_gone(fake: WorkerHarness) -> None:
@@ -40,7 +40,7 @@ async def test_deleting_nodeclaim_is_replaced_before_it_is_gone(fake: WorkerHarn
     await pool.signal_observed()
     del fake.claims.found[terminating]
     await pool.signal_observed()
-    await wait_until(lambda: pool.details_mention("2 desired, **2** running, 0 going"))
+    await wait_until(lambda: pool.details_mention("2 desired, **2** running, 0 terminating"))
     assert len(pool.existing_names()) == 2
 
 
