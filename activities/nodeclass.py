@@ -1,4 +1,4 @@
-"""EC2NodeClasses: resolve what they name, show it on their status, and clean up when they go."""
+"""EC2NodeClasses: resolution into the status, image pins, and cleanup at deletion."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ from tenure.model.rollout import PinRequest, active_image_pin, add_pinned_images
 _MESSAGE_MAX_CHARS: Final = 300
 """Characters of a message."""
 _MAX_NAMED: Final = 5
-"""NodeClaims that are named in an event."""
+"""NodeClaims by name in an event."""
 
 
 class NodeClassActivities:
@@ -30,7 +30,8 @@ class NodeClassActivities:
     @activity.defn
     @map_faults
     async def resolve_node_class(self, request: NodeClassRequest) -> NodeClassResult:
-        """Finalizer first, since resolving may make an instance profile."""
+        """Resolve the EC2NodeClass and write its status. The finalizer is set first, since an instance profile may be
+        created."""
         async with background_heartbeat():
             return await self._resolve_nodeclass(request)
 
@@ -60,7 +61,8 @@ class NodeClassActivities:
     @activity.defn
     @map_faults
     async def finalize_node_class(self, request: NodeClassRequest) -> bool:
-        """Clean up and take the finalizer off, unless a NodeClaim still holds the class. True when it is done."""
+        """Delete AWS resources and remove the finalizer, unless a NodeClaim still uses the EC2NodeClass. True if
+        done."""
         async with background_heartbeat():
             return await self._finalize_nodeclass(request)
 
@@ -83,7 +85,7 @@ class NodeClassActivities:
     @activity.defn
     @map_faults
     async def pin_amis(self, request: PinRequest) -> bool:
-        """Take images again instead of others, and resolve the class at once. False when it is gone or going."""
+        """Pin images, and resolve the EC2NodeClass immediately. False if it is gone or terminating."""
         async with background_heartbeat():
             node_class = await self._node_classes.get(request.node_class)
             if node_class is None or node_class.metadata.is_deleting:
@@ -93,7 +95,7 @@ class NodeClassActivities:
             return True
 
     async def _pin_amis(self, node_class: EC2NodeClass, request: PinRequest) -> None:
-        """Said again, nothing is written."""
+        """A repeated request writes nothing."""
         now = utc_now()
         current = active_image_pin(node_class, now)
         if current is not None and current.images.items() >= request.images.items():
@@ -108,7 +110,7 @@ class NodeClassActivities:
     async def _hash_annotations(
         self, node_class: EC2NodeClass, ca_bundle: str | None, request: NodeClassRequest
     ) -> dict[str, str] | None:
-        """NodeClaims are stamped before the class. None leaves both as they are."""
+        """The EC2NodeClass's new hash annotations. The NodeClaims' annotations are updated first. None: no update."""
         if ca_bundle is None:
             return None
         stamp = nodeclass_hash(node_class, ca_bundle=ca_bundle)
@@ -116,7 +118,7 @@ class NodeClassActivities:
         return {labels.NODECLASS_HASH: stamp, labels.NODECLASS_HASH_VERSION: HASH_VERSION}
 
     async def _is_in_use(self, node_class: EC2NodeClass) -> bool:
-        """By the reference in the spec, not by a label that anyone may change."""
+        """Whether NodeClaims reference the class in their spec, which unlike a label is immutable."""
         name = node_class.metadata.name
         holders = [claim.name for claim in await self._claims.list() if claim.spec.node_class_ref.name == name]
         if holders:
@@ -126,7 +128,7 @@ class NodeClassActivities:
         return bool(holders)
 
     async def _publish_status_events(self, node_class: EC2NodeClass, resolved: ResolvedNodeClass) -> None:
-        """Events that no change of a condition causes: another reason for False, failed lookups, warnings."""
+        """Events without a change of a condition's status: another reason for False, failed lookups, warnings."""
         for one in resolved.conditions:
             if _has_new_reason(node_class, one):
                 await self._publish_event(node_class, one.reason, f"{one.type}: {one.message}")
@@ -142,7 +144,7 @@ class NodeClassActivities:
 
 
 def _has_new_reason(node_class: EC2NodeClass, new: ConditionPatch) -> bool:
-    """False as before, for another reason."""
+    """The condition stays False, with another reason."""
     old = node_class.condition(new.type)
     return old is not None and old.status == new.status == "False" and old.reason != new.reason
 

@@ -1,6 +1,6 @@
-"""Activities of the process that hosts the watch: the watch itself, on the main task queue, and plans on live caches.
+"""Activities of the process that hosts the watch: the watch itself, on the main task queue, and plans from its cache.
 
-`PlannerHost.run` polls the plan queue for as long as the process hosts the watch.
+`PlannerHost.run` polls the plan queue while the process hosts the watch.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from tenure.model.plan import PlanOutcome, PlanRequest
 
 
 class WatchProgress(Message):
-    """Heartbeat details, so that a successor signals only differences."""
+    """Heartbeat details, so that the next host signals only differences."""
 
     digests: dict[str, str] = {}
-    """By workflow ID, a short hash of the last observation that was signaled to it."""
+    """By workflow ID: a short hash of the last observation that was signaled."""
 
 
 class PlannerHost(Protocol):
     async def run(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
-        """Watch until cancelled or until another controller takes over; call `heartbeat` every second or so."""
+        """Watch until cancelled or until another controller takes over. Call `heartbeat` about once a second."""
 
     async def plan(self, request: PlanRequest) -> PlanOutcome: ...
 
@@ -53,7 +53,7 @@ class PlannerHostActivities:
     @activity.defn
     @map_faults
     async def watch_cluster(self) -> None:
-        """Runs for as long as this process may host the watch; a process that stops hands it on at once."""
+        """Run while this process may host the watch. At worker shutdown, another process takes over immediately."""
         details = activity.info().heartbeat_details
         carried = WatchProgress.model_validate(details[0]) if details else None
         hosting = asyncio.create_task(self._host.run(carried, _send_heartbeat))
@@ -71,7 +71,7 @@ class PlannerHostActivities:
     @activity.defn
     @map_faults
     async def plan_capacity(self, request: PlanRequest) -> PlanOutcome:
-        """One pass: plan, create the NodeClaims, return names and counts."""
+        """Run one pass: plan, and create the NodeClaims. Returns names and counts."""
         async with background_heartbeat():
             return await self._host.plan(request)
 
@@ -85,7 +85,7 @@ class PlannerHostActivities:
     @activity.defn
     @map_faults
     async def create_replacements(self, request: ReplacementRequest) -> ReplacementResult:
-        """Check a proposal again and create its replacements. A repeat creates them under the same names."""
+        """Validate a proposal again and create its replacements. A retry creates them under the same names."""
         async with background_heartbeat():
             return await self._host.create_replacements(request)
 

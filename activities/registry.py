@@ -1,4 +1,4 @@
-"""The activities of each task queue, for `worker.py` and the worker of the tests. A new activity is named here once."""
+"""The activities of each task queue, for `worker.py` and the tests' worker. Register a new activity here."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,20 +30,20 @@ Activities = list[Callable[..., Any]]
 
 
 def list_activities(ports: Ports) -> Activities:
-    """Of the main queue, in the order of a node's life; then those of NodePools and EC2NodeClasses; then garbage
+    """Activities of the main queue: of a node in the order of its life, of NodePools and EC2NodeClasses, and of garbage
     collection."""
     return [*_node_activities(ports), *_nodepool_activities(ports), *_garbage_collection_activities(ports)]
 
 
 def list_launch_activities(ports: Ports) -> Activities:
-    """Those that call CreateFleet have a queue and slots of their own, so that waiting calls delay nothing else."""
+    """Activities that call CreateFleet. They have their own queue and slots, so that waiting calls delay no others."""
     launches = LaunchActivities(ports)
     return [launches.launch_one, launches.launch_group]
 
 
 def list_drain_activities(ports: Ports) -> Activities:
-    """Those that wait for pods, instances and hooks: an interruption storm has hundreds of them. Drains and
-    terminations are on the main queue too, where NodeClaims from before this queue scheduled theirs."""
+    """Activities that wait for pods, instances and hooks; an interruption burst has hundreds of them. The main queue
+    has drains and terminations too, for those that were scheduled before this queue existed."""
     first_evictions = BatchedFirstEviction()
     return [
         DrainActivities(ports, first_evictions).drain_node,
@@ -54,7 +54,7 @@ def list_drain_activities(ports: Ports) -> Activities:
 
 
 def list_planner_activities(host: PlannerHost) -> Activities:
-    """Of the plan queue, which only the process that hosts the watch polls."""
+    """Activities of the plan queue, which only the process that hosts the watch polls."""
     planning = PlannerHostActivities(host)
     return [
         planning.plan_capacity,

@@ -18,13 +18,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _MESSAGE_LIMIT = 300
-"""Characters; Temporal cuts a failure at 4 KiB."""
+"""Characters; Temporal truncates a failure at 4 KiB."""
 _FORBIDDEN_PAUSE = timedelta(seconds=20)
-"""An operator has to fix a permission; retrying more often only fills logs."""
+"""An operator must fix a permission, so retrying more often only fills logs."""
 
 
 def map_faults(call: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-    """Raise ApplicationError for a Fault; anything else is a bug and stays as it is."""
+    """Raise ApplicationError for a Fault. Any other exception is a bug and is not changed."""
 
     @wraps(call)
     async def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -43,13 +43,13 @@ def as_application_error(fault: Fault) -> ApplicationError:
         type=type(fault).__name__,
         non_retryable=not fault.retryable,
         next_retry_delay=_retry_delay(fault),
-        # The SDK logs each failure of another category, and the endpoint is reported once.
+        # The SDK logs each failure of another category, but an unreachable endpoint is already reported once.
         category=ApplicationErrorCategory.BENIGN if fault.is_unreachable else ApplicationErrorCategory.UNSPECIFIED,
     )
 
 
 def not_yet_error(message: str, *, retry_after: timedelta) -> ApplicationError:
-    """Waiting by retry: no history grows, no failure is counted."""
+    """Wait by a retry, which adds no history event and counts no failure."""
     return ApplicationError(
         message[:_MESSAGE_LIMIT], type="NotYet", next_retry_delay=retry_after, category=ApplicationErrorCategory.BENIGN
     )
@@ -62,7 +62,7 @@ def _retry_delay(fault: Fault) -> timedelta | None:
 
 
 HEARTBEAT_EVERY_SECONDS = 1.5
-"""Seconds; less than a third of the shortest heartbeat time-out. With one, an activity hears that it is cancelled."""
+"""Seconds; less than a third of the shortest heartbeat timeout. Activities notice a cancellation at a heartbeat."""
 RARE_HEARTBEAT_SECONDS = 8.0
 """For hundreds of concurrent activities that no caller cancels, together with
 `workflows.activity_options.RARE_HEARTBEAT`. Each heartbeat is a write in Temporal."""
@@ -72,7 +72,8 @@ RARE_HEARTBEAT_SECONDS = 8.0
 async def background_heartbeat(
     details: Callable[[], tuple[Any, ...]] = tuple, *, every: float = HEARTBEAT_EVERY_SECONDS
 ) -> AsyncIterator[None]:
-    """Send a heartbeat now and `every` so many seconds until the end; `details` is what the next try gets to know."""
+    """Send a heartbeat now and every `every` seconds until the end. `details`: heartbeat details for the next
+    attempt."""
     activity.heartbeat(*details())
     beating = asyncio.create_task(_send_heartbeats(details, every))
     try:
@@ -92,7 +93,8 @@ T = TypeVar("T")
 
 
 async def call_for_each(items: Iterable[T], call: Callable[[T], Awaitable[R]], *, at_once: int = AT_ONCE) -> list[R]:
-    """In their order. A fault of one keeps none of the others from being done; the first is raised after all."""
+    """Results in the order of `items`. After an error, all other items are still processed; then the first is
+    raised."""
     semaphore = asyncio.Semaphore(at_once)
 
     async def call_with_limit(item: T) -> R:
@@ -108,7 +110,7 @@ async def call_for_each(items: Iterable[T], call: Callable[[T], Awaitable[R]], *
 
 
 MAX_RETRY_SECONDS: Final = 30.0
-"""Seconds after which a fault is not taken to be passing any more."""
+"""Seconds after which a fault no longer counts as temporary."""
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 
@@ -119,7 +121,7 @@ async def retry_transient(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """Raises every other fault at once, and one of these when it has lasted for half a minute."""
+    """Retry TryLater and Throttled for up to MAX_RETRY_SECONDS. All other exceptions are raised immediately."""
     begun, pause = clock(), _FIRST_PAUSE
     while True:
         try:

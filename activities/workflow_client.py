@@ -22,14 +22,14 @@ from tenure.model.workflow_states import ProvisioningState
 
 _RPC_TIMEOUT: Final = timedelta(seconds=10)
 _VALID_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
-"""A launch group is read from a tag, which anyone may write: only a valid name is put into a query."""
+"""The name comes from a tag, which users can write, so only a valid name may be part of a query."""
 
 
 class WorkflowNames(Protocol):
     """IDs, queues and search attributes of workflows, which `workflows/` defines."""
 
     def nodeclaim_workflow_id(self, claim_name: str, uid: str) -> str:
-        """Without a UID, the prefix of the IDs of all NodeClaims of this name."""
+        """With an empty UID: the prefix of the IDs of all NodeClaims with this name."""
 
     def provisioning_id(self) -> str: ...
 
@@ -61,7 +61,7 @@ class WorkflowClient:
         )
 
     async def signal_launch_result(self, claim: NodeClaim, result: GroupResult) -> None:
-        """Signal-with-start: the watch may not have seen the NodeClaim yet."""
+        """Signal-with-start, since the watch may not have seen the NodeClaim yet."""
         identity = self.build_identity(claim)
         await self._client.start_workflow(
             "NodeClaim",
@@ -75,7 +75,7 @@ class WorkflowClient:
         )
 
     async def notify_deleted(self, member: LaunchGroupMember, result: GroupResult) -> None:
-        """To the workflow of a NodeClaim that is gone. Without an open workflow, nothing waits for it."""
+        """Signal the workflow of a deleted NodeClaim, if it is running."""
         handle = self._client.get_workflow_handle(self._names.nodeclaim_workflow_id(member.name, member.uid))
         try:
             await handle.signal("launch_result", result)
@@ -84,9 +84,9 @@ class WorkflowClient:
                 raise
 
     async def find_open_groups(self, group_ids: Set[str]) -> Set[str]:
-        """Those of them that still assign their instances. Raises TryLater.
+        """The groups that still assign their instances. Raises TryLater.
 
-        Provisioning knows the groups of several NodeClaims. A NodeClaim that launches itself is a group of its name.
+        Provisioning knows the groups of several NodeClaims. An individual launch is a group with the NodeClaim's name.
         """
         try:
             found = set(group_ids) & await self._provisioning_groups()

@@ -1,7 +1,7 @@
-"""Activities of the Interruption workflow: long reads on the plan queue, and events about a node.
+"""Activities of the Interruption workflow: long reads on the plan queue, and Kubernetes events about a node.
 
-Only the process that hosts the watch polls that queue: its caches know which node an instance is. A source that cannot
-be read ends its activity with a value that says why.
+Only the process that hosts the watch polls that queue, since its cache has the node of each instance. If a source
+cannot be read, its activity ends with the error as a value.
 """
 
 import asyncio
@@ -87,7 +87,8 @@ async def _run_forever(run: Callable[[], Awaitable[None]]) -> SourceReadResult:
 async def _read_until_shutdown(
     read: Callable[[], Awaitable[SourceReadResult]], source: str, *, details: Callable[[], tuple[Any, ...]] = tuple
 ) -> SourceReadResult:
-    """A fault is returned as a value. At worker shutdown the activity fails at once, and another worker retries it."""
+    """A fault is returned as a value. At worker shutdown, the activity fails immediately and another worker retries
+    it."""
     reading = asyncio.ensure_future(read())
     shutdown = asyncio.ensure_future(activity.wait_for_worker_shutdown())
     try:
@@ -110,14 +111,14 @@ async def _read_until_shutdown(
 
 class NodeInterruptionActivities:
     def __init__(self, ports: Ports, first_evictions: BatchedFirstEviction) -> None:
-        """`first_evictions`: first evictions of all drains, which events wait for."""
+        """`first_evictions`: first evictions of all drains. Events are published after them."""
         self._claims, self._nodes, self._events = ports.claims, ports.nodes, ports.events
         self._first_evictions = first_evictions
 
     @activity.defn
     @map_faults
     async def publish_interruption_events(self, request: InterruptionNotification) -> None:
-        """The annotation precedes the events: an event may be repeated, but the annotation must not be lost."""
+        """Write the annotation before the events: an event may be repeated, but the annotation must not be lost."""
         REQUEST_PRIORITY.set("crowd")
         await self._first_evictions.wait_for_others()
         ref = request.claim

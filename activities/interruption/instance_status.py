@@ -1,6 +1,7 @@
 """Instance status, read once a minute. Nodes are notified of new and of ended messages.
 
-The activity returns when the open messages change: the workflow keeps them for a successor in another process.
+The activity returns when the open messages change, since the workflow stores them for the next activity, which may run
+in another process.
 """
 
 import asyncio
@@ -20,13 +21,13 @@ from tenure.policy.interruption.due_times import decide_status, update_open_mess
 log = structlog.get_logger(__name__)
 
 POLL_INTERVAL: Final = timedelta(minutes=1)
-"""Karpenter's (reference 5.1)."""
+"""Karpenter's interval (reference 5.1)."""
 MAX_OPEN: Final = 1000
-"""Messages in the workflow state, which has to stay small. The end of a message beyond this limit is not reported."""
+"""Messages in the workflow state, which must stay small. The end of a message beyond this limit is not reported."""
 
 
 class InstanceStatusReader:
-    """One per process: it remembers the first observation of failing checks without ImpairedSince."""
+    """One per process, since it stores the first observation of failed checks without ImpairedSince."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class InstanceStatusReader:
     async def _process_reports(
         self, reports: Sequence[StatusReport], open_messages: tuple[OpenInterruption, ...], now: datetime
     ) -> tuple[OpenInterruption, ...]:
-        """Notify the nodes. Returns the open messages; one that could not be delivered is new at the next poll."""
+        """Notify the nodes. Returns the open messages; an undelivered message is new again at the next poll."""
         ours = self._nodes.find_owned({one.instance_id for one in reports})
         relevant = [one for one in reports if one.instance_id in ours]
         result = decide_status(relevant, open_messages=open_messages, failing_since=self._observed_since, now=now)

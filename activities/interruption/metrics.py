@@ -1,7 +1,7 @@
-"""Metrics of the queue's messages and of instance status, and the counts that the queue activity's heartbeat carries.
+"""Metrics of queue messages and instance status, and the message counts in the queue activity's heartbeat.
 
-An alert uses INTERRUPTION_LAST_READ: it is set at the worker's start and at every successful read, so it grows old
-where nothing is read. The next worker continues counting from the heartbeat; `tenure events` shows the counts.
+INTERRUPTION_LAST_READ is for an alert: it is set at the worker's start and at every successful read. The next worker
+continues the counts from the heartbeat; `tenure events` shows them.
 """
 
 from collections import Counter
@@ -24,12 +24,12 @@ def _unix_time() -> float:
 
 
 class InterruptionMetrics:
-    """`queue`: the name of the queue that is to be read; empty for none."""
+    """`queue`: name of the queue to read; empty without one."""
 
     def __init__(self, meter: MetricMeter, *, queue: str, clock: Callable[[], float] = _unix_time) -> None:
         self._clock = clock
         self.message_counts: Counter[str] = Counter()
-        """Messages received and deleted, and by its word why one was dropped, since this process began."""
+        """Counts since the start of this process: received and deleted messages, and dropped ones by reason."""
         self._received = metrics.INTERRUPTION_RECEIVED_MESSAGES.bind(meter)
         self._deleted = metrics.INTERRUPTION_DELETED_MESSAGES.bind(meter)
         self._duration = metrics.INTERRUPTION_MESSAGE_QUEUE_DURATION.bind(meter)
@@ -61,7 +61,8 @@ class InterruptionMetrics:
 
 
 class QueueCounter:
-    """Of one activity. `message_counts`: the process's own counts, which go on while it lives."""
+    """Message counts of one activity. `message_counts`: the counts of the process, which continue after the
+    activity."""
 
     def __init__(self, message_counts: Mapping[str, int], previous_details: Sequence[Any], now: datetime) -> None:
         self._message_counts, self._counts_at_start = message_counts, Counter(message_counts)
@@ -73,7 +74,7 @@ class QueueCounter:
 
 
 def _parse_details(details: Sequence[Any]) -> MessageCounts | None:
-    """None for a first attempt, and for the heartbeat of a worker that did not count."""
+    """None for a first attempt, and for the heartbeat of a version without counts."""
     try:
         return MessageCounts.model_validate(details[0]) if details else None
     except ValidationError:

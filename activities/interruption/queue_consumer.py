@@ -1,9 +1,9 @@
 """The queue consumer: polls SQS, groups messages by instance, notifies node workflows, and deletes processed messages.
 
-Pods that have little time are evicted before their workflow is notified. A poller deletes the messages of a poll before
-it polls again, which bounds memory. While polls are full, more pollers run. In such a burst, workflows of nodes with
-early evictions are notified after the evictions of all nodes, and deferrable messages are batched by node. A message
-that cannot be delivered stays in the queue, and SQS delivers it again.
+Pods with little time are evicted before their workflow is notified. A poller deletes the messages of a poll before it
+polls again, which bounds memory. While polls are full, more pollers run. In such a burst, workflows of nodes with early
+evictions are notified after the evictions of all nodes, and deferrable messages are batched by node. A message that
+cannot be delivered stays in the queue, and SQS delivers it again.
 """
 
 import asyncio
@@ -24,34 +24,34 @@ from tenure.model.interruption.records import QueueMessage
 log = structlog.get_logger(__name__)
 
 FULL_POLL_SIZE: Final = 10
-"""Messages in one response; then the queue probably has more."""
+"""Messages in a full response, after which the queue probably has more."""
 MAX_POLLS: Final = 8
 """Concurrent polls."""
 POLL_WAIT_SECONDS: Final = 20
 """Seconds that the first poller waits for a message; extra pollers wait less."""
 EXTRA_POLL_WAIT_SECONDS: Final = 1
 UNKNOWN_INSTANCE_RETENTION: Final = timedelta(minutes=1)
-"""How long a message about an unknown instance is left in the queue: its launch may not be recorded yet."""
+"""How long a message about an unknown instance is kept in the queue, since its launch may not be recorded yet."""
 FAILED_MESSAGE_RETENTION: Final = timedelta(minutes=30)
-"""How long a message whose handling fails is retried, about 90 receives. Then it is deleted."""
+"""How long a message whose handling fails is retried (about 90 receives) before it is deleted."""
 UNAVAILABLE_FIRST_PAUSE: Final = 1.0
 UNAVAILABLE_MAX_PAUSE: Final = 15.0
 """Seconds between polls while no workflow can be notified: a redrive policy may move a message that is received too
 often to a dead-letter queue."""
 DELIVERY_RECOVERY: Final = timedelta(seconds=45)
-"""Time since the last undelivered message after which delivery counts as recovered: SQS would have shown the message
-again by then."""
+"""Time since the last undelivered message after which delivery counts as recovered. SQS would have delivered the
+message again by then."""
 
 MAX_DEFERRED_POLLS: Final = 500
 """Polls, of ten messages each, whose notifications may be deferred at the same time."""
 MAX_DEFERRAL_SECONDS: Final = 15.0
-"""Seconds that notifications are deferred at most: the visibility timeout is 20."""
+"""Maximum seconds that notifications are deferred; the visibility timeout is 20 seconds."""
 MAX_BATCH_SIZE: Final = 5000
 """Messages in one batch."""
 MAX_BATCH_SECONDS: Final = 8.0
 """Seconds that a batch waits for more messages while polls are full."""
 DEFERRABLE_KINDS: Final = frozenset({"scheduledChange", "rebalanceRecommendation"})
-"""Kinds that AWS announces hours before, or that may have no consequence."""
+"""Kinds that AWS announces hours ahead, or that may require no action."""
 CHECK_EVERY_SECONDS: Final = 0.25
 BURST_EVICTION_SECONDS: Final = 60.0
 """Seconds for the evictions of one node in a burst. Its workflow is notified earlier, and drains it as well."""
@@ -80,13 +80,12 @@ class QueueConsumer:
         self._deferred_tasks: set[asyncio.Task[None]] = set()
         """Polls whose messages are processed later."""
         self._running_evictions: set[asyncio.Future[Any]] = set()
-        """Early evictions that precede them."""
+        """Early evictions that must run before `_deferred_tasks`."""
         self._batch: list[QueueMessage] = []
         self._batch_task: asyncio.Task[None] | None = None
         self._unavailable_pause = 0.0
         """Seconds of the last pause without deliverable messages; 0 if messages can be delivered."""
         self._last_undelivered_at: datetime | None = None
-        """Time of the last undelivered message."""
 
     async def run(self) -> None:
         """Run until cancelled. Raises Fault if the queue cannot be read."""
@@ -162,8 +161,8 @@ class QueueConsumer:
     async def _process_deferred(
         self, found: Sequence[QueueMessage], messages: _MessagesByInstance, evictions: _EvictionsByInstance
     ) -> None:
-        """Process after the evictions of all nodes, and before the visibility timeout. Polls do not wait for each
-        other, so that all taints precede the evictions, which delay every later request."""
+        """Process messages after the evictions of all nodes, and before the visibility timeout. Polls do not wait for
+        each other, so that all nodes are tainted before the evictions delay every later request."""
         running = asyncio.gather(*(one.run(BURST_EVICTION_SECONDS) for one in evictions.values()))
         self._running_evictions.add(running)
         running.add_done_callback(self._running_evictions.discard)
@@ -227,7 +226,7 @@ class QueueConsumer:
             return "failed"
 
     def _update_availability(self, outcomes: dict[str, _Outcome]) -> None:
-        """Temporal is unavailable only if no workflow could be notified: a single one may be busy."""
+        """Temporal counts as unavailable only if no workflow could be notified, since a single one may be busy."""
         found, now = set(outcomes.values()), self._now()
         if "later" in found and "notified" not in found:
             self._last_undelivered_at = now
@@ -242,8 +241,8 @@ class QueueConsumer:
             self._last_undelivered_at, self._unavailable_pause = None, 0.0
 
     def _is_done(self, message: QueueMessage, outcomes: dict[str, _Outcome]) -> bool:
-        """True if every affected workflow has the message, or there is none; counts why a message is dropped. A message
-        for a node without a workflow, after an outage or a lost store, is kept until there is one."""
+        """True if every affected workflow has the message, or there is none. Counts dropped messages by reason. A
+        message for a node without a workflow, after an outage or a lost database, is kept until there is one."""
         if message.parsed.dropped:
             log.info("message dropped", id=message.id, why=message.parsed.dropped, detail=message.parsed.why)
             self._metrics.record_dropped(message.parsed.dropped)

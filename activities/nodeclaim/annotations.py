@@ -1,4 +1,4 @@
-"""Annotations that outlive a workflow: NotReady intervals, pauses, and stamps of the static hash."""
+"""Annotations that survive the loss of a workflow: NotReady intervals, pauses, and static hashes."""
 
 from collections.abc import Iterable
 
@@ -25,7 +25,7 @@ class AnnotationActivities:
     @activity.defn
     @map_faults
     async def record_not_ready_intervals(self, request: NotReadyNotification) -> None:
-        """Recorded intervals are kept: a rebuilt workflow does not know them."""
+        """Intervals in the annotation are kept, since a rebuilt workflow does not know them."""
         ref = request.claim
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
@@ -40,13 +40,13 @@ class AnnotationActivities:
     @activity.defn
     @map_faults
     async def sync_pause_annotation(self, request: PauseAnnotationRequest) -> None:
-        """Write the pause down, or take it off, and say so."""
+        """Write or remove the pause annotation, and publish an event."""
         objects, kind, name = self._target_object(request)
         annotations = {PAUSE: request.text or None} if request.write else {}
         only = {PAUSE: request.only} if request.only else None
         uid = await objects.patch_annotations(name, annotations, uid=request.uid, only=only)
         if request.write and request.node_name:
-            # The NodeClaim's counts; one on its Node would stay, and hold, when that is gone.
+            # The NodeClaim's annotation applies. One on its Node would remain and pause the node after its removal.
             await self._ports.nodes.patch_annotations(request.node_name, {PAUSE: None}, only=only)
         if uid and request.event:
             await self._ports.events.publish(
@@ -64,13 +64,14 @@ class AnnotationActivities:
 
 
 async def restamp_nodepool(claims: Claims, found: Iterable[NodeClaim], value: str) -> None:
-    """With the hash of their NodePool's template. Raises the faults of `Claims.patch`."""
+    """Update outdated hash annotations with the hash of the NodePool's template. Raises the faults of
+    `Claims.patch`."""
     await _restamp_nodeclaims(claims, found, value, key=labels.NODEPOOL_HASH, version=labels.NODEPOOL_HASH_VERSION)
 
 
 async def restamp_nodeclass(claims: Claims, node_class: EC2NodeClass, value: str, *, is_requested: bool) -> None:
-    """Those that are launched; others get their stamp with their instance. They are looked for only when the class
-    has another version itself, or the watch told of one that has."""
+    """Update outdated hash annotations of launched NodeClaims; others get the hash with their instance. NodeClaims are
+    listed only if the EC2NodeClass has another hash version, or the watch has reported one (`is_requested`)."""
     stamped = node_class.metadata.annotations.get(labels.NODECLASS_HASH_VERSION, HASH_VERSION)
     if stamped == HASH_VERSION and not is_requested:
         return

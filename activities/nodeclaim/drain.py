@@ -1,8 +1,8 @@
 """Drain: taint the node, delete the Node object, evict pods in order, wait for pods and volumes.
 
-One activity drains a node. It returns when pods and volumes are gone, when the blockers change, or at its poll timeout;
-in between the workflow publishes the drain status. A drain that defers the deletion deletes neither NodeClaim nor Node
-until the pods are gone, so that it can be cancelled.
+One activity drains a node. It returns when pods and volumes are gone, when the blockers change, or at its poll timeout,
+so that the workflow can publish the drain status. A drain that defers deletion deletes neither NodeClaim nor Node until
+the pods are gone, so that it can be cancelled.
 """
 
 import asyncio
@@ -22,22 +22,22 @@ from tenure.model.nodeclaim.requests import CancelDrainRequest, DrainRequest, Dr
 
 FIRST_POLL_SECONDS = 0.5
 MAX_POLL_SECONDS = 3.0
-"""Seconds between passes over a node whose pods terminate. The interval grows by half each time."""
+"""Seconds between passes over a node whose pods terminate. The interval increases by half each time."""
 MIN_BLOCKED_SECONDS = 3.0
 MIN_CHANGED_SECONDS = 30.0
-"""Seconds that a first blocker, or a changed one, has to last before it is reported: in an ordinary drain, budgets
-reject and allow evictions all the time. A node that becomes NotReady is reported after the shorter time."""
+"""Seconds that a first blocker, or a changed one, must last before it is reported, since budgets often reject evictions
+for a short time. A node that becomes NotReady is reported after the shorter time."""
 MIN_TERMINATING_SECONDS = 60.0
-"""The same for pods that only terminate."""
+"""Seconds after which a drain is reported whose pods only terminate."""
 QPS_SHARE = 0.4
-"""Share of the API request rate that repeated passes of all drains of a process may use."""
+"""Share of the API request rate that repeated passes of all drains in a process may use."""
 REQUESTS_PER_POLL = 3
 """NodeClaim, Node, pods."""
 
 
 class DrainActivities:
     def __init__(self, ports: Ports, first_evictions: BatchedFirstEviction | None = None) -> None:
-        """`first_evictions`: first evictions of all drains of the process."""
+        """`first_evictions`: first evictions of all drains in the process."""
         self._ports = ports
         self._polls_per_second = ports.qps * QPS_SHARE / REQUESTS_PER_POLL
         self._running_drains = 0
@@ -98,14 +98,14 @@ class DrainActivities:
 
 
 def _remaining_timeout(request: DrainRequest, began: datetime) -> float:
-    """Seconds for this attempt, less the time of earlier attempts."""
+    """Seconds for this attempt: the poll timeout minus the time of earlier attempts."""
     info = activity.info()
     used = (began - info.scheduled_time).total_seconds() if info.attempt > 1 else 0.0
     return request.poll_timeout - min(max(used, 0.0), request.poll_timeout)
 
 
 def _is_status_due(request: DrainRequest, status: DrainStatus, since: float, timeout: float) -> bool:
-    """Whether the status is reported now, `since` seconds after this activity began. A fault in between may have
+    """Whether the status is reported now, `since` seconds after this activity started. Also True if a fault has
     replaced the published status."""
     known = request.known.blocker_summary if request.known else request.known_blockers
     if since >= timeout:

@@ -1,6 +1,6 @@
-"""One pass of a drain: read the live state, and do the next step.
+"""One pass of a drain: read live state and take the next step.
 
-A killed worker loses nothing: the annotation of the NodeClaim holds the deadline, its condition Drained the start, and
+A killed worker loses no state: the NodeClaim's annotation has the deadline, its condition Drained the start time, and
 the workflow the last status.
 """
 
@@ -29,10 +29,10 @@ from tenure.policy.drain.decision import (
 )
 
 MIN_DRAIN = 5.0
-"""Seconds from the taint until a node counts as drained: a scheduler that has not observed the taint may bind a pod
-(reference 3.13)."""
+"""Minimum seconds from the taint until a node counts as drained, since a scheduler that has not observed the taint may
+bind a pod (reference 3.13)."""
 REFRESH = 2.0
-"""Seconds before NodeClaim and Node are read again; pods are read in every pass."""
+"""Seconds before NodeClaim and Node are read again. Pods are read in every pass."""
 LONGEST = 4000
 """Characters of a condition's message."""
 DONE = (ConditionPatch(type=labels.DRAINED, status="True"), ConditionPatch(type=labels.VOLUMES_DETACHED, status="True"))
@@ -50,9 +50,9 @@ class DrainPass:
         self._eviction_queue: EvictionQueue | None = None
         self._tainted_at: datetime | None = None
         self._drained_pods: dict[str, str] = {}
-        """Pods that the drain waits or waited for, by UID."""
+        """`namespace/name` of all pods for which the drain waits or has waited, by UID."""
         self._is_draining_unwritten = False
-        """The condition Drained of the NodeClaim is not written yet."""
+        """The NodeClaim's condition Drained must still be written."""
         self._read_at: datetime | None = None
         """When NodeClaim and Node were read; None after this pass changed them."""
         self._nodeclaim: NodeClaim | None = None
@@ -138,23 +138,25 @@ class DrainPass:
         return self._nodeclaim, self._node
 
     async def _own_node(self) -> NodeState | None:
-        """The Node of the NodeClaim's instance: a name that derives from an address may be reused."""
+        """The Node with this name, if it is that of the NodeClaim's instance: names derived from an address are
+        reused."""
         node = await self._nodes.get(self._ref.node_name)
         return node if node is not None and node.provider_id == self._ref.provider_id else None
 
     async def _is_instance_terminated(self, node: NodeState) -> bool:
-        """The node is NotReady and its instance is gone, so that no kubelet ends pods (reference 3.13)."""
+        """The node is NotReady and its instance is gone, so no kubelet can terminate pods (reference 3.13)."""
         return not node.ready and await self._ports.instances.get(parse_instance_id(node.provider_id)) is None
 
     async def _ensure_deleting(self, claim: NodeClaim | None, node: NodeState) -> None:
-        """Delete NodeClaim and Node, after the evictions: with hundreds of drains, pods come first."""
+        """Delete NodeClaim and Node, unless deferred. This follows the evictions: with hundreds of drains, pods are
+        more urgent."""
         if not self.defers_deletion:
-            # If a person deleted the Node only, the NodeClaim is deleted too.
+            # If a user has deleted only the Node, the NodeClaim is deleted too.
             await self._delete_claim(claim)
             await self._delete_node(node)
 
     async def _taint_node(self, claim: NodeClaim | None, node: str, now: datetime) -> datetime:
-        """Taint the node. Returns the time of the taint."""
+        """Taint the node in the first pass. Returns the time of the taint."""
         if self._tainted_at is None:
             await self._nodes.mark_disrupted(node)
             before = claim.condition(labels.DRAINED) if claim else None
@@ -185,7 +187,7 @@ class DrainPass:
     async def _resolve_deadline(
         self, claim: NodeClaim | None, pods: Sequence[DrainPod], now: datetime
     ) -> datetime | None:
-        """The deadline of the annotation of the NodeClaim. A written deadline only becomes earlier."""
+        """The deadline in the NodeClaim's annotation, written if necessary. An existing deadline only moves earlier."""
         if claim is None:
             return None
         text = claim.metadata.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP, "")
@@ -263,14 +265,14 @@ class DrainPass:
         await self._claims.patch(self._ref.name, self._ref.uid, conditions=conditions, now=utc_now())
 
     async def _publish_event(self, reason: str, message: str) -> None:
-        """On the NodeClaim, and on the Node, where Karpenter says it."""
+        """Publish the event on the NodeClaim and, as Karpenter does, on the Node."""
         await publish_event_on(self._ports.events, "NodeClaim", self._ref, reason, message)
         if self._node is not None:
             await publish_event_on(self._ports.events, "Node", self._node, reason, message)
 
 
 def _waiting_conditions(status: DrainStatus, message: str) -> Sequence[ConditionPatch]:
-    """Pods first; volumes are only looked at once no pod waits (reference 3.13)."""
+    """Volumes are checked only when the drain no longer waits for pods (reference 3.13)."""
     if status.pods:
         return (
             ConditionPatch(type=labels.DRAINED, status="Unknown", reason=labels.DRAINING, message=message[:LONGEST]),

@@ -1,8 +1,8 @@
-"""Evictions from one node: group by group, with a surge if a policy sets one, and forced past the deadline.
+"""Evictions from one node: group by group, with a surge if a policy sets one, and forced after the deadline.
 
-Drains that start together evict the pods of all their nodes before any other write. Pods of interrupted nodes are
-evicted early, by the process that reads the queue. That takes two requests per node, far fewer than a workflow with an
-activity, and the pods have two minutes. The later drain finds the taint and continues.
+Drains that start together evict the pods of all their nodes before any other write. Pods of interrupted nodes have only
+two minutes, so the process that reads the queue evicts them early. That takes two requests per node, far fewer than a
+workflow with an activity. The later drain finds the taint and continues.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ FORCEFUL = "Forceful Termination"
 
 
 class EvictionQueue:
-    """Evicts the pods of one node. `reason`: of the disruption, for metrics and events."""
+    """Evicts the pods of one node. `reason`: disruption reason, for metrics and events."""
 
     def __init__(self, ports: Ports, request: DrainRequest, reason: str) -> None:
         self._pods, self._budgets, self._rollouts = ports.pods, ports.pod_disruption_budgets, ports.deployments
@@ -49,7 +49,8 @@ class EvictionQueue:
     async def evict(
         self, waited: Sequence[DrainPod], *, deadline: datetime | None, known: DrainStatus | None, now: datetime
     ) -> list[EvictionBlocker]:
-        """Delete pods past their own deadline, evict the first group of the others, and return its blockers."""
+        """Delete pods past their own deadline, and evict the first group of the others. Returns the group's
+        blockers."""
         overdue = [pod for pod in waited if is_late(pod, deadline, now)]
         for pod in overdue:
             await self._force_delete(pod, int((deadline - now).total_seconds()) if deadline else 0)
@@ -77,12 +78,12 @@ class EvictionQueue:
         return tuple(self._unreported)
 
     async def publish_events(self) -> None:
-        """Not part of `evict`: with hundreds of nodes, evictions must not wait for the events of other nodes."""
+        """Separate from `evict`: with hundreds of nodes, evictions must not wait for the events of other nodes."""
         while self._unreported:
             await self._publish_event(self._unreported.pop(0), "Evicted", f"Evicted pod: {self._reason}")
 
     def _find_policy_blocker(self, pod: DrainPod) -> EvictionBlocker | None:
-        """From the first rule that matches the pod."""
+        """The blocker of the first rule that matches the pod; None if it does not block."""
         matching = (one for one in self._request.pod_rules if one.match_labels.items() <= pod.labels.items())
         first = next(matching, None)
         return policy_blocker(pod, first) if first and first.blocked else None
@@ -91,7 +92,7 @@ class EvictionQueue:
         return pod.evictable or (self._request.override and pod.protected)
 
     async def _force_delete(self, pod: DrainPod, seconds: int) -> None:
-        """The event precedes the deletion: a retry finds the pod terminating and publishes nothing."""
+        """Publish the event before the deletion, since a retry finds the pod terminating and publishes no event."""
         grace = max(seconds, 1)
         if pod.deletion is None:
             self._count_drained()
@@ -101,7 +102,7 @@ class EvictionQueue:
         await self._pods.force_delete(pod, grace_seconds=grace)
 
     async def _evict_pods(self, pods: Sequence[DrainPod]) -> list[EvictionBlocker]:
-        """After a budget rejects a pod, similar pods are not evicted in this pass."""
+        """After a budget rejects the eviction of a pod, similar pods are not tried in this pass."""
         blockers: list[EvictionBlocker] = []
         budgets: dict[str, Sequence[EvictionBudget]] = {}
         rejections: dict[tuple[object, ...], Eviction] = {}
@@ -129,7 +130,8 @@ class EvictionQueue:
         return blockers
 
     async def _read_budgets(self, namespace: str) -> Sequence[EvictionBudget]:
-        """The budgets explain a rejection. Without them, the message of the API server does."""
+        """The budgets of a namespace, to explain a rejection. After a fault, the API server's message is used
+        instead."""
         try:
             return await self._budgets.in_namespace(namespace)
         except Fault as fault:
@@ -170,7 +172,7 @@ class EvictionQueue:
         if now >= blocker.since + SURGE:
             self._without_surge.add(pod.uid)
             return None
-        # A restarted Deployment deletes pods that are not Ready at once.
+        # A restarted Deployment immediately deletes pods that are not Ready.
         if pod.ready and needs_restart(rollout, began):
             await rollouts.restart_deployment(rollout, began.isoformat().replace("+00:00", "Z"))
             await self._publish_event(
@@ -251,9 +253,9 @@ class BatchedFirstEviction:
 log = structlog.get_logger(__name__)
 
 EARLY_EVICTION_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds; then the drain of the node evicts the remaining pods."""
+"""After this time, the drain of the node evicts the remaining pods."""
 REPEAT_INTERVAL: Final = timedelta(minutes=2)
-"""A repeated message in this time causes no second eviction; later, the workflow drains the node."""
+"""A repeated message within this time causes no second eviction. Later, the workflow drains the node."""
 
 
 class NodeEarlyEviction:
@@ -263,7 +265,7 @@ class NodeEarlyEviction:
         self._eviction_queue = EvictionQueue(ports, request, "")
 
     async def run(self, within: float = EARLY_EVICTION_TIMEOUT_SECONDS) -> None:
-        """Taint the node and evict its first group of pods. After a failure the drain does it."""
+        """Taint the node and evict its first group of pods. After a failure, the drain evicts them."""
         node = self._interrupted_node
         try:
             async with asyncio.timeout(within):
@@ -294,7 +296,7 @@ class EarlyEvictions:
         """By the Node's UID."""
 
     def begin_for(self, interrupted_node: InterruptedNode) -> NodeEarlyEviction | None:
-        """None if there is no pod to evict, or the eviction began before."""
+        """None if there is no pod to evict, or the eviction has already started."""
         now = utc_now()
         if not interrupted_node.pods or not self._is_first(interrupted_node.uid, now):
             return None

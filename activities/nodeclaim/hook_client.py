@@ -1,5 +1,5 @@
-"""HTTP calls of hooks. The address that a connection goes to is checked, not the text of the URL: a name may lead
-anywhere, and elsewhere at the next attempt."""
+"""HTTP calls of hooks. The address of each connection is checked, not the URL, since a name may resolve to any address,
+and to another one at the next attempt."""
 
 import asyncio
 import socket
@@ -17,14 +17,14 @@ KEY: Final = "Idempotency-Key"
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 """For the connection. The response may take as long as the hook."""
 _RESPONSE_MAX_CHARS: Final = 150
-"""Characters of an answer that are shown, ..."""
+"""Characters of a response that are shown."""
 _RESPONSE_MAX_BYTES: Final = 1024
-"""... and bytes of it that are read."""
+"""Bytes of a response that are read."""
 
 
 class HttpHookClient:
-    """A session for each call: they are few, and far between. `local_addresses`: loopback and link-local addresses may
-    be called."""
+    """Uses one session per call, since calls are rare. `local_addresses`: hooks may call loopback and link-local
+    addresses."""
 
     def __init__(self, *, local_addresses: bool) -> None:
         self._local_addresses = local_addresses
@@ -59,15 +59,15 @@ class HttpHookClient:
 
 
 class _AddressGuard:
-    """Opens sockets of one call, one for each address that is tried."""
+    """Opens the sockets of one call, one for each tried address."""
 
     def __init__(self) -> None:
         self.opened = False
         self.rejected = ""
-        """The first address that was rejected, and why; empty while there is none."""
+        """The first rejected address and the cause; empty without one."""
 
     def open_socket(self, target: tuple[Any, ...]) -> socket.socket:
-        """Raises PermissionError for a local address; aiohttp then tries the name's next one."""
+        """Raises PermissionError for a local address; aiohttp then tries the next address of the name."""
         family, kind, protocol, _, address = target
         if kind_of_address := local_address_kind(address[0]):
             self.rejected = self.rejected or f"{address[0]}, {kind_of_address}"

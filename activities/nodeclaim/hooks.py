@@ -1,6 +1,6 @@
-"""One hook of a node, until it has an outcome: a Job that is created once, or a call that is repeated under one key.
+"""One hook of a node, until its outcome: a Job that is created once, or a call that is repeated with one key.
 
-A repeat finds the Job by its name and calls under the same key. `tenure/policy/hooks` decides.
+A retry of the activity finds the Job by name, and repeats the call with the same key. `tenure/policy/hooks` decides.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ from tenure.policy.hooks.messages import evaluate_response, job_environment, req
 
 FIRST_POLL_SECONDS = 1.0
 MAX_POLL_SECONDS = 5.0
-"""Seconds between looks at a Job."""
+"""Seconds between reads of a Job."""
 FIRST_RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 30.0
 """Seconds between attempts of a call."""
 ONE_TRY = 5.0
-"""Seconds for a call that has none left: it is made once, however late it is."""
+"""Seconds for a call after its time is over, since each call is made at least once."""
 STILL_AT_IT = 202
-"""With Retry-After: an answer that uses up no attempt."""
+"""Status of a response that, with Retry-After, does not count as an attempt."""
 RETRIES = 6
-"""Of a Job's pods, where nothing is said: Kubernetes' own number."""
+"""Default retries of a Job's pods, as in Kubernetes."""
 
 
 class HookActivities:
@@ -51,8 +51,8 @@ class HookActivities:
     @activity.defn
     @map_faults
     async def run_hook(self, request: HookRequest) -> HookResult:
-        """Before a drain the node is tainted and its NodeClaim deleted. A cancelled hook returns its attempts, from
-        which its next run continues."""
+        """Before a drain, also taint the node and delete its NodeClaim. A cancelled hook returns its number of
+        attempts, with which the next activity continues."""
         count = _AttemptCounter(request.attempts)
         try:
             async with background_heartbeat(count.heartbeat_details):
@@ -81,8 +81,8 @@ class HookActivities:
         return await self._instances.get(parse_instance_id(request.claim.provider_id)) is None
 
     async def _take_out_of_service(self, request: HookRequest) -> None:
-        """Delete the NodeClaim and taint the node, as the drain does first. Pods of a deleted NodeClaim are rescheduled
-        meanwhile."""
+        """Delete the NodeClaim, unless deferred, and taint the node, like the start of a drain. Pods of a deleted
+        NodeClaim are rescheduled in the meantime."""
         ref = request.claim
         if not request.defers_deletion:
             await self._claims.delete(ref.name, ref.uid)
@@ -92,7 +92,7 @@ class HookActivities:
 
 
 def grace_end(claim: NodeClaim) -> datetime | None:
-    """The end of the termination grace period, as it is written or will be; None where nothing ends it."""
+    """The end of the termination grace period, from the annotation or computed; None without an end."""
     meta, grace = claim.metadata, claim.spec.termination_grace_delta
     written = parse_timestamp(meta.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP, ""))
     if written is not None or grace is None or meta.deletion_timestamp is None:
@@ -101,7 +101,7 @@ def grace_end(claim: NodeClaim) -> datetime | None:
 
 
 class _AttemptCounter:
-    """Counts the attempts begun: calls, or the one Job. The heartbeat keeps the count after a kill."""
+    """Counts started attempts: calls, or the Job. The heartbeat details keep the count if the worker is killed."""
 
     def __init__(self, known: int) -> None:
         before = activity.info().heartbeat_details
@@ -116,7 +116,7 @@ class _AttemptCounter:
 
 
 class _Timeout:
-    """Time that is left, by the seconds that the workflow gave; a try after a kill has what that left."""
+    """Remaining time of the hook. A retry of the activity has the rest of `request.seconds`, not all of it."""
 
     def __init__(self, request: HookRequest, grace: datetime | None) -> None:
         now, info = utc_now(), activity.info()
@@ -132,7 +132,7 @@ class _Timeout:
         return self._ends - asyncio.get_running_loop().time()
 
     async def sleep(self, pause: float) -> bool:
-        """False where the time is over, at once or meanwhile."""
+        """Sleep for at most the remaining time. False if the time was already over."""
         remaining = self.remaining
         await asyncio.sleep(max(0.0, min(pause, remaining)))
         return remaining > 0
@@ -143,7 +143,7 @@ class _HttpHook:
         self._calls, self._request, self._clock, self._count = calls, request, clock, count
 
     async def run(self) -> HookResult:
-        """Until it is answered for good, the attempts are used up, or the time is over."""
+        """Repeat the call until it has an outcome, the attempts are used up, or the time is over."""
         pause = FIRST_RETRY_SECONDS
         while True:
             self._count.begin_attempt()
@@ -158,7 +158,7 @@ class _HttpHook:
             pause = min(MAX_RETRY_SECONDS, pause * 2)
 
     async def _attempt(self) -> tuple[HookResult | None, str, float | None]:
-        """An outcome, why, and how soon the service wants to be asked again."""
+        """The outcome if there is one, its message, and the seconds of Retry-After."""
         request = self._request
         url = request.hook.http.url if request.hook.http else ""
         try:
@@ -209,7 +209,7 @@ class _JobHook:
             pause = min(MAX_POLL_SECONDS, pause * 1.5)
 
     async def _find_or_create_job(self) -> JobFact | None:
-        """None for one that was made, and is there no more: it is not made again."""
+        """The Job; None if it was created before and no longer exists, since it is not created twice."""
         found = await self._jobs.get(self._namespace, self._request.job)
         if found is None and not self._count.begun:
             found = await self._jobs.create(self._build_job())

@@ -1,6 +1,7 @@
-"""The instance of a node: it is terminated, or stopped and started again, which moves it to other hardware.
+"""The instance of a node: termination, or a stop and start, which moves it to other hardware.
 
-Termination is one activity: the finalizers come off when EC2 no longer lists the instance. Each step can be repeated.
+Termination is one activity, which removes the finalizers when EC2 no longer lists the instance. All steps are
+idempotent.
 """
 
 import asyncio
@@ -17,10 +18,10 @@ from tenure.model.errors import Fault, NotFound, TryLater
 from tenure.model.nodeclaim.requests import NodeClaimRef, StopStartResult, TerminationRequest
 
 FIRST_POLL_SECONDS = 1.0
-"""Seconds between looks at an instance that is going; looks of all nodes are batched into one DescribeInstances."""
+"""Seconds between reads of a terminating instance. The reads of all nodes share DescribeInstances calls."""
 MAX_POLL_SECONDS = 5.0
 STOP_START_POLL_SECONDS = 2.0
-"""Seconds between looks; looks of all nodes are batched into one DescribeInstances."""
+"""Seconds between reads of a stopping or starting instance, which also share calls."""
 _EBS: Final = "ebs"
 _CAPACITY_ERRORS: Final = frozenset(
     {"InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientCapacity"}
@@ -34,8 +35,8 @@ class InstanceActivities:
     @activity.defn
     @map_faults
     async def terminate_instance(self, request: TerminationRequest) -> None:
-        """Returns once instance, Node and NodeClaim are gone. The NodeClaim's own status may know of an instance
-        that its workflow does not."""
+        """Terminate the instance, then remove the finalizers of Node and NodeClaim. The NodeClaim's status may have an
+        instance that the workflow does not know."""
         REQUEST_PRIORITY.set("crowd")
         async with background_heartbeat(every=RARE_HEARTBEAT_SECONDS):
             provider_id = request.claim.provider_id or await self._provider_id(request.claim)
@@ -46,7 +47,7 @@ class InstanceActivities:
     @activity.defn
     @map_faults
     async def instance_is_running(self, ref: NodeClaimRef) -> bool:
-        """For a claim whose Node left the cluster without us: False once EC2 does not list the instance either."""
+        """False if EC2 no longer lists the instance."""
         return await self._instances.get(parse_instance_id(ref.provider_id)) is not None
 
     async def _terminate_and_wait(self, ref: NodeClaimRef, instance: InstanceId) -> None:
@@ -60,7 +61,7 @@ class InstanceActivities:
             pause = min(MAX_POLL_SECONDS, pause * 1.5)
 
     async def _release_objects(self, ref: NodeClaimRef, provider_id: str) -> None:
-        """Node first, NodeClaim last: while the NodeClaim is there, this can be repeated."""
+        """Release the NodeClaim last, since a retry needs it."""
         names = {ref.node_name} if ref.node_name else set()
         if provider_id and not names:
             names = {node.name for node in await self._nodes.find_by_provider_id(provider_id)}
@@ -86,14 +87,14 @@ class InstanceActivities:
     @activity.defn
     @map_faults
     async def stop_instance(self, ref: NodeClaimRef) -> StopStartResult:
-        """Returns once it is stopped. One whose root device is lost with a stop is left alone."""
+        """Stop the instance and return when it is stopped. `unfit` if a stop would lose its root device."""
         async with background_heartbeat():
             return await self._reach_state(ref, "stopped")
 
     @activity.defn
     @map_faults
     async def start_instance(self, ref: NodeClaimRef) -> StopStartResult:
-        """Start the instance and return once it runs. Raises TryLater without EC2 capacity."""
+        """Start the instance and return when it runs. Raises TryLater without EC2 capacity."""
         async with background_heartbeat():
             try:
                 return await self._reach_state(ref, "running")

@@ -1,7 +1,7 @@
-"""Assignment of a launch group's instances: each is written to its NodeClaim first, then signalled to its workflow.
+"""Assignment of a launch group's instances: each is first written to its NodeClaim, then signaled to its workflow.
 
-Members are sorted by UID and instances as EC2 listed them, so that a repeat assigns the same. An instance that a
-NodeClaim already shows stays its own, whatever the order of a repeated answer.
+Members are sorted by UID, and instances are in EC2's order, so a retry makes the same assignments. A NodeClaim keeps an
+instance that is already in its status, also if a repeated response has another order.
 """
 
 import asyncio
@@ -35,7 +35,8 @@ LAUNCHED = (
 
 
 async def write_launched(claims: Claims, name: str, uid: str, facts: LaunchFacts, *, now: datetime) -> NodeClaim | None:
-    """Labels, status and conditions (reference 3.2 to 3.4); the NodeClaim's own labels win. None when it is gone."""
+    """Write labels, status and conditions (reference 3.2 to 3.4). Existing labels are kept. None if the NodeClaim is
+    gone."""
     return await claims.patch(
         name,
         uid,
@@ -53,7 +54,7 @@ async def write_launched(claims: Claims, name: str, uid: str, facts: LaunchFacts
 
 
 def launched_from_status(claim: NodeClaim) -> LaunchedInstance:
-    """Of one that shows an instance."""
+    """For a NodeClaim with an instance in its status."""
     return LaunchedInstance(
         claim_uid=claim.uid,
         provider_id=claim.status.provider_id,
@@ -81,10 +82,11 @@ class InstanceAssigner:
         *,
         notify: bool,
     ) -> dict[str, LaunchResult]:
-        """Assign instances to the remaining members, by UID. Without facts no member is left to receive an instance.
+        """Assign instances to the existing members. Returns results by UID.
 
-        `rejection`: for members without an instance. Their workflows receive no signal, since another attempt may
-        follow."""
+        `facts`: empty if no member exists. `rejection`: for members without an instance. Their workflows receive no
+        signal, since another attempt may follow.
+        """
         members = sorted(group.members, key=lambda member: member.uid)
         assigned = await self._find_assigned(members)
         assignments = _assign_instances(
@@ -104,12 +106,12 @@ class InstanceAssigner:
         return {member.uid: one for member, one in zip(members, results, strict=True) if one is not None}
 
     async def find_nodeclaims(self, members: Sequence[LaunchGroupMember]) -> Sequence[NodeClaim]:
-        """Those of the members that are there, be it on their way out; in their order."""
+        """NodeClaims of the existing members, including terminating ones, in the same order."""
         found = await call_for_each(members, lambda member: find_nodeclaim(self._claims, member.name, member.uid))
         return [claim for claim in found if claim is not None]
 
     async def _find_assigned(self, members: Sequence[LaunchGroupMember]) -> Mapping[str, NodeClaim]:
-        """By UID, NodeClaims to which an earlier try of this assignment wrote an instance."""
+        """NodeClaims to which an earlier attempt of this activity assigned an instance, by UID."""
         if activity.info().attempt == 1:
             return {}
         return {one.metadata.uid: one for one in await self.find_nodeclaims(members) if one.status.provider_id}
@@ -124,7 +126,7 @@ class InstanceAssigner:
         assigned: NodeClaim | None,
         notify: bool,
     ) -> LaunchResult | None:
-        """None where the NodeClaim is gone; its instance is ended at once."""
+        """None if the NodeClaim is gone; its instance is terminated immediately."""
         result: LaunchResult = _build_launched(group, member, *assignment) if assignment else rejection
         claim = assigned or await self._write_result(member, rejection, assignment[1] if assignment else None)
         if claim is None:
@@ -142,7 +144,8 @@ class InstanceAssigner:
     async def _write_result(
         self, member: LaunchGroupMember, rejection: LaunchRejection, facts: LaunchFacts | None
     ) -> NodeClaim | None:
-        """None when the NodeClaim is gone. Written once: its Node may have joined since an earlier try wrote it."""
+        """Write the instance or the rejection; None if the NodeClaim is gone. An instance is written only once, since
+        the Node may have joined after an earlier attempt."""
         now = utc_now()
         if activity.info().attempt > 1:
             claim = await find_nodeclaim(self._claims, member.name, member.uid)
@@ -156,14 +159,14 @@ class InstanceAssigner:
         return await self._claims.patch(member.name, member.uid, conditions=(failed,), now=now)
 
     async def _terminate_instances(self, instance_ids: set[str] | tuple[()]) -> None:
-        """Asked for together, they are one call."""
+        """Concurrent terminations share one call."""
         await asyncio.gather(*(self._instances.terminate(one) for one in sorted(instance_ids)))
 
 
 def _assign_instances(
     members: Sequence[LaunchGroupMember], available: Sequence[_Assignment], assigned: Mapping[str, NodeClaim]
 ) -> dict[str, _Assignment]:
-    """By UID: recorded assignments first, then the remaining instances in order."""
+    """Assignments by UID: those of an earlier attempt first, then the remaining instances in order."""
     by_id = {instance.instance_id: (instance, facts) for instance, facts in available}
     instance_ids = {uid: _instance_id(assigned[uid].status.provider_id) for uid in sorted(assigned)}
     assignments = {uid: by_id.pop(one) for uid, one in instance_ids.items() if one in by_id}
@@ -186,7 +189,7 @@ def _build_launched(
 
 
 def _override_price(group: LaunchGroup, instance: FleetInstance) -> float:
-    """Of the override that EC2 chose; 0 where none is it."""
+    """The price of the override that EC2 chose; 0 if none matches."""
     key = (instance.instance_type, instance.zone, instance.reservation_id)
     found = (one for one in group.request.overrides if (one.instance_type, one.zone, one.reservation_id) == key)
     return next((round(one.priority, 6) for one in found), 0.0)

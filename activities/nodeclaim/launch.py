@@ -1,6 +1,7 @@
-"""Launch: freeze a request, call CreateFleet with the group's token, assign the instances (`instance_assignment.py`).
+"""Launch: build a request, call CreateFleet with the group's client token, assign the instances
+(`instance_assignment.py`).
 
-The request is returned to the workflow before CreateFleet is called, so that a repeated call is the same call.
+The request is returned to the workflow before CreateFleet is called, so that a retry repeats the same call.
 """
 
 from collections import Counter
@@ -41,13 +42,12 @@ from tenure.model.nodeclaim.requests import (
 from tenure.model.signals import GroupResult
 
 _MESSAGE_MAX_CHARS: Final = 300
-"""Characters of a message."""
 _MAX_LISTED: Final = 5
 
 
 def rejection_for(fleet_result: FleetResult) -> LaunchRejection:
-    """Missing capacity is rejected: the NodeClaim launches elsewhere or its pods are rescheduled. Other errors are
-    retried."""
+    """The rejection of members without an instance. It is final if only capacity is missing: the NodeClaim launches
+    with other offerings, or its pods are rescheduled. Other errors are retried."""
     worst = next((error for error in fleet_result.errors if not error.insufficient), None)
     if worst is None:
         return LaunchRejection(
@@ -59,7 +59,7 @@ def rejection_for(fleet_result: FleetResult) -> LaunchRejection:
 
 
 def count_failures(errors: Sequence[FleetError], node_class: EC2NodeClass | None) -> None:
-    """One for each error of the answer, by its place; the reason is EC2's code."""
+    """Count each error of the response by zone and capacity type, with EC2's code as reason."""
     zone_ids = _zone_ids(node_class)
     for error in errors:
         metrics.CLOUDPROVIDER_INSTANCE_LAUNCH_FAILURES.record(
@@ -85,7 +85,7 @@ def _zone_ids(node_class: EC2NodeClass | None) -> Mapping[str, str]:
 
 
 ATTEMPTS_PER_CHECK = 5
-"""Tries of a call that goes wrong between looks whether anybody still waits for it."""
+"""Failed attempts of a call between checks whether a member still exists."""
 
 
 class LaunchActivities:
@@ -97,9 +97,10 @@ class LaunchActivities:
     @activity.defn
     @map_faults
     async def prepare_launch(self, request: NodeClaimLaunchRequest) -> PreparationResult:
-        """For a NodeClaim that launches itself. The finalizer comes first: from here on there may be an instance.
+        """Prepare an individual launch. The finalizer is set first, since an instance may exist from here on.
 
-        Nothing is prepared for one whose status has an instance already."""
+        Prepares no request if the NodeClaim's status already has an instance.
+        """
         ref = request.claim
         exists = await self._claims.ensure_finalizer(ref.name, ref.uid)
         claim = await self._claims.get(ref.name) if exists else None
@@ -110,7 +111,7 @@ class LaunchActivities:
     @activity.defn
     @map_faults
     async def prepare_launch_group(self, request: GroupLaunchRequest) -> PreparationResult:
-        """For a launch group: the first member that still waits stands for all, since they ask for the same."""
+        """Prepare a launch group from its first member that can launch, since all members have equal specs."""
         reads_all = request.retry or request.draft.joined
         found = (
             await self._assigner.find_nodeclaims(request.draft.members)
@@ -129,14 +130,15 @@ class LaunchActivities:
         return prepared.model_copy(update={"members": members})
 
     async def _with_finalizers(self, claims: Sequence[NodeClaim]) -> list[NodeClaim]:
-        """Those that still exist: from here on there may be an instance for each."""
+        """Set the finalizer, since each may have an instance from here on. Returns the NodeClaims that still exist."""
         existing = await call_for_each(
             claims, lambda one: self._claims.ensure_finalizer(one.metadata.name, one.metadata.uid)
         )
         return [one for one, exists in zip(claims, existing, strict=True) if exists]
 
     async def _find_first_launchable(self, request: GroupLaunchRequest) -> Sequence[NodeClaim]:
-        """At the first attempt all are assumed to exist: they were created a moment ago."""
+        """The first member that can launch. At the first attempt, all others are assumed to exist, since they were just
+        created."""
         for member in request.draft.members:
             found = await self._assigner.find_nodeclaims([member])
             if found and not found[0].metadata.is_deleting:
@@ -165,7 +167,7 @@ class LaunchActivities:
     @activity.defn
     @map_faults
     async def launch_one(self, group: LaunchGroup) -> GroupOutcome:
-        """CreateFleet for one; its workflow gets the answer as the activity's result."""
+        """Call CreateFleet for one NodeClaim, whose workflow gets the result of the activity."""
         async with background_heartbeat():
             return await self._create_fleet(group, notify=False)
 
@@ -179,7 +181,7 @@ class LaunchActivities:
     @activity.defn
     @map_faults
     async def fail_launch_group(self, request: GroupRejection) -> None:
-        """Signal the reason to the members that get nothing. One that shows an instance gets that."""
+        """Signal the rejection to all members, or the instance to a member whose status has one."""
         rejection = LaunchRejection(reason=request.reason, message=request.message, final=request.final)
         async with background_heartbeat():
             members = [LaunchGroupMember(name=one.name, uid=one.uid) for one in request.members]
@@ -207,7 +209,8 @@ class LaunchActivities:
             raise TryLater(f"instances run and cannot be handed out: {fault.message}", code=fault.code) from fault
 
     async def _raise_while_awaited(self, group: LaunchGroup, fault: Fault) -> FleetResult:
-        """Raise the fault, so that the call is repeated; with all members gone, what it may have made is looked up."""
+        """Raise the fault, so that the call is repeated. If all members are gone, find instances that the call may have
+        launched."""
         if activity.info().attempt % ATTEMPTS_PER_CHECK or await self._find_first(group.members):
             raise fault
         return await self._fleet.find(group)
@@ -233,7 +236,8 @@ class LaunchActivities:
     async def _describe_instances(
         self, fleet_result: FleetResult, group: LaunchGroup, node_class: EC2NodeClass | None
     ) -> Sequence[LaunchFacts]:
-        """One claim speaks for all: they asked for the same thing. With none left, there is nothing to show."""
+        """Facts of the instances, from the first existing member, since all have equal specs. Empty without a
+        member."""
         claim = await self._find_first(group.members) if fleet_result.instances else None
         if claim is None:
             return ()
@@ -252,7 +256,7 @@ class LaunchActivities:
 
 
 def _nodeclass_rejection(name: str, node_class: EC2NodeClass | None) -> LaunchRejection | None:
-    """A NodeClass that is not there or says it is not ready ends the launch (reference 3.2)."""
+    """The rejection for an EC2NodeClass that is missing or not ready (reference 3.2); None if it is ready."""
     if node_class is None or node_class.metadata.is_deleting:
         return LaunchRejection(reason="NodeClassNotReady", message=f"EC2NodeClass {name} is not there or is going")
     ready = next((one for one in node_class.status.conditions if one.type == labels.READY), None)
@@ -270,7 +274,7 @@ def _nodeclass_rejection(name: str, node_class: EC2NodeClass | None) -> LaunchRe
 def _offerings_of_other_shards(
     claim: NodeClaim, node_class: EC2NodeClass, request: NodeClaimLaunchRequest | GroupLaunchRequest, now: datetime
 ) -> tuple[UnavailableOffering, ...]:
-    """What a storm's launch group leaves to others at its first attempt."""
+    """Offerings that the first attempt of a launch group excludes after an interruption burst."""
     offering_shard = (
         request.draft.offering_shard if isinstance(request, GroupLaunchRequest) and not request.retry else None
     )
@@ -283,7 +287,8 @@ def _offerings_of_other_shards(
 def _with_zones(
     unavailable_offerings: Sequence[UnavailableOffering], node_class: EC2NodeClass | None
 ) -> tuple[UnavailableOffering, ...]:
-    """Where a full subnet is its class's only one in a zone, plans leave out the zone: they know of no subnets."""
+    """If a full subnet is the only one of its EC2NodeClass in a zone, also exclude the zone, since plans do not know
+    subnets."""
     zones = Counter(subnet.zone for subnet in node_class.status.subnets) if node_class else Counter[str]()
     only_in_zone = [offering for offering in unavailable_offerings if offering.subnet_id and zones[offering.zone] == 1]
     return (*unavailable_offerings, *(offering.model_copy(update={"subnet_id": ""}) for offering in only_in_zone))

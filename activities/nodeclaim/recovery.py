@@ -1,7 +1,7 @@
-"""Recovery of a NodeClaim's state, where Temporal's store may have been lost, before anything is launched.
+"""Recovery of a NodeClaim's state before a launch, since Temporal's database may have been lost.
 
-The NodeClaim's status counts first. An instance that is tagged with its name, and was never written to the status, is
-found at EC2 and written now.
+The NodeClaim's status has priority. Otherwise, an instance that is tagged with the NodeClaim's name is read from EC2
+and written to the status.
 """
 
 from temporalio import activity
@@ -27,7 +27,7 @@ class RecoveryActivities:
     @activity.defn
     @map_faults
     async def recover_state(self, ref: NodeClaimRef) -> RecoveredState:
-        """How far this NodeClaim's life had come; nothing for one that never had an instance."""
+        """The recovered state; empty if the NodeClaim never had an instance."""
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
             return RecoveredState()
@@ -53,11 +53,11 @@ class RecoveryActivities:
     @activity.defn
     @map_faults
     async def nodeclaim_exists(self, ref: NodeClaimRef) -> bool:
-        """Whether this very NodeClaim is in the API server, including one that is being deleted."""
+        """Whether the NodeClaim with this UID exists, including one that is being deleted."""
         return await find_nodeclaim(self._claims, ref.name, ref.uid) is not None
 
     async def _restore_schedulable(self, claim: NodeClaim, node: NodeState | None) -> None:
-        """Make a node schedulable again whose drain was interrupted. Its disruption is then decided from the start."""
+        """Make a node schedulable again whose drain was interrupted. Its disruption is decided again from the start."""
         if node is None or claim.metadata.is_deleting:
             return
         if not (node.being_disrupted or claim.is_true(labels.DISRUPTION_REASON)):
@@ -67,7 +67,7 @@ class RecoveryActivities:
         await self._claims.patch(claim.name, claim.uid, conditions=(cleared,), now=utc_now())
 
     async def _launched_from_tags(self, claim: NodeClaim) -> LaunchedInstance | None:
-        """One that launched alone carries the claim's name; its answer was lost with the store."""
+        """The instance of an individual launch, which is tagged with the NodeClaim's name, if its result was lost."""
         found = [one for one in await self._instances.find_by_nodeclaim(claim.name) if _is_younger(one, claim)]
         if not found:
             return None
@@ -106,7 +106,7 @@ class RecoveryActivities:
 
 
 def _is_younger(instance: InstanceFacts, claim: NodeClaim) -> bool:
-    """A name may have been used before."""
+    """Whether the instance was launched after the NodeClaim was created, since names can be reused."""
     created_at, launched = claim.metadata.creation_timestamp, instance.launched_at
     return created_at is None or launched is None or launched >= created_at
 

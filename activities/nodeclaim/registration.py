@@ -25,9 +25,10 @@ class RegistrationActivities:
     @activity.defn
     @map_faults
     async def register_node(self, ref: NodeClaimRef) -> RegistrationResult:
-        """Give the Node its finalizer, labels and taints, take `unregistered` off, and say so on the NodeClaim.
+        """Set the Node's finalizer, labels and taints, remove `unregistered`, and update the NodeClaim.
 
-        Without a name in `ref`, or with one that another Node has now, the Node is looked for."""
+        If `ref` has no Node name, or another Node has that name now, the Node is found by its provider ID.
+        """
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
             return RegistrationResult(outcome="gone")
@@ -66,10 +67,10 @@ class RegistrationActivities:
     @activity.defn
     @map_faults
     async def initialize_node(self, ref: NodeClaimRef) -> InitializationResult:
-        """The last look before a node counts as ready: everything is read live.
+        """Last check before a node counts as ready, from live reads.
 
-        A try that was cut off after it had written is not undone by what became of the node since. The condition never
-        reverts (reference 3.4), also where the machine rebooted: only its workflow knows that it starts again.
+        If an earlier attempt has written Initialized, the result stays initialized whatever happened to the node since.
+        The condition never reverts (reference 3.4), even after a reboot, which only the workflow knows of.
         """
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
@@ -92,15 +93,15 @@ class RegistrationActivities:
         return _initialized_result(claim, node)
 
     async def _explain_taints(self, claim: NodeClaim, node: NodeState) -> None:
-        """Publish an event for undeclared taints. They count as permanent, so the expected pods may not tolerate
-        them."""
+        """Publish an event for undeclared taints, which count as permanent. The expected pods may not tolerate them."""
         undeclared = decide_undeclared(_parse_taints(node), (*claim.spec.taints, *claim.spec.startup_taints))
         if undeclared:
             message = undeclared_message(node.name, undeclared)
             await publish_event_on(self._events, "NodeClaim", claim, "UndeclaredTaint", message)
 
     async def _warn_if_open(self, claim: NodeClaim, node: NodeState) -> None:
-        """A Node that came without the taint may have taken pods before it carried its own (reference 3.3)."""
+        """Warn if the Node joined without the taint `unregistered`: pods may have been bound before it got its own
+        taints (reference 3.3)."""
         tainted = any(key == labels.UNREGISTERED_TAINT_KEY for key, _, _ in node.taints)
         if not tainted and labels.REGISTERED not in node.labels:
             message = (
@@ -127,7 +128,8 @@ def _initialized_result(claim: NodeClaim, node: NodeState) -> InitializationResu
 
 
 def _initialized_conditions(claim: NodeClaim, node: NodeState) -> tuple[ConditionPatch, ...]:
-    """Written together, so that the watch's host has nothing to add; of a node that lacks something it tells."""
+    """Initialized, and ConsistentStateFound if the Node lacks no resource, so that the watch need not write it. The
+    watch reports missing resources."""
     initialized = ConditionPatch(type=labels.INITIALIZED_CONDITION, status="True")
     requests, expected = parse_resources(claim.spec.resources.requests), parse_resources(claim.status.capacity)
     if describe_missing_resources(requests, expected, node.capacity):

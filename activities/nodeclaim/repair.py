@@ -1,7 +1,7 @@
 """Repair: one step for an unhealthy node, after live reads of it and of the other nodes of its NodePool.
 
-The circuit breaker counts live nodes: counts of the watch may be old, and a NodeClaim without a NodePool has no
-workflow to ask.
+The circuit breaker counts live nodes, since counts of the watch may be outdated, and a NodeClaim without a NodePool has
+no NodePool workflow.
 """
 
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ from tenure.model.node_health import RepairRequest, RepairResult
 from tenure.policy.lifecycle.repair import decide_breaker, is_unhealthy
 
 SAME_EPISODE = timedelta(hours=1)
-"""For so long a NodeClaim's word that it was rebooted counts: the workflow that did it may have been lost."""
+"""How long the NodeClaim's reboot annotation prevents another reboot, since the workflow may have been rebuilt."""
 
 
 class RepairActivities:
@@ -30,7 +30,7 @@ class RepairActivities:
     @activity.defn
     @map_faults
     async def repair_node(self, request: RepairRequest) -> RepairResult:
-        """Reboot or replace, unless the node is well after all or too many are not."""
+        """Reboot or replace the node, unless it is healthy or too many nodes are unhealthy."""
         claim = await find_nodeclaim(self._claims, request.name, request.uid)
         if claim is None:
             return RepairResult(outcome="gone")
@@ -47,15 +47,16 @@ class RepairActivities:
         )
 
     async def _check_circuit_breaker(self, request: RepairRequest) -> str:
-        """A standalone NodeClaim is counted among all nodes of the cluster (reference 3.11)."""
+        """Why no node may be repaired; empty if allowed. For a standalone NodeClaim, the whole cluster counts
+        (reference 3.11)."""
         nodes = await self._nodes.list(labels={labels.NODEPOOL: request.pool} if request.pool else None)
         unhealthy = sum(is_unhealthy(node.conditions, request.conditions) for node in nodes)
         where = f"of NodePool {request.pool}" if request.pool else "of the cluster"
         return decide_breaker(unhealthy, len(nodes), request.max_unhealthy, where=where)
 
     async def _reboot_instance(self, request: RepairRequest) -> RepairResult:
-        """Written down before it is asked for, since what may have happened is not done twice; what EC2 refused has
-        not."""
+        """Annotate the reboot before the request, so that a retry does not reboot twice. A rejected request removes the
+        annotation."""
         instance = parse_instance_id(request.provider_id)
         await self._annotate_reboot(request, f"{request.step_index}@{utc_now().isoformat()}")
         try:
@@ -73,8 +74,8 @@ class RepairActivities:
         await self._claims.patch(request.name, request.uid, annotations={labels.REBOOTED: text}, now=utc_now())
 
     async def _replace_node(self, request: RepairRequest, claim: NodeClaim, node: NodeState) -> RepairResult:
-        """As Karpenter: its time is up at once, which no budget, annotation or grace period of the pool holds up.
-        A graceful drain has its own time, where there is a kubelet that can end pods."""
+        """As in Karpenter, the termination grace period ends immediately, whatever budgets, annotations or the
+        NodePool's grace period say. A graceful drain has its own time if the kubelet can terminate pods."""
         now = utc_now()
         nodeclaim_grace = claim.spec.termination_grace_delta
         requested_grace = request.graceful_for if request.graceful_for and node.ready else timedelta(0)

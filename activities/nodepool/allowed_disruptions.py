@@ -1,4 +1,4 @@
-"""Disruptions that a NodePool's budgets and LifecyclePolicies allow now, from live objects."""
+"""Disruptions that a NodePool's budgets and LifecyclePolicies allow now, computed from live objects."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -31,7 +31,7 @@ class AllowedDisruptionsActivities:
     @activity.defn
     @map_faults
     async def read_allowed_disruptions(self, request: AllowedDisruptionsRequest) -> AllowedDisruptions:
-        """Further disruptions that are allowed for this reason; none for a deleted NodePool."""
+        """Remaining disruptions for this reason; zero for a deleted NodePool."""
         pool = await self._pools.get(request.name)
         if pool is None:
             return AllowedDisruptions(allowed=0, why=f"NodePool {request.name} is gone")
@@ -82,7 +82,7 @@ def _decide_allowed_disruptions(
 
 
 def _is_counted(claim: NodeClaim) -> bool:
-    """Managed, initialized, its instance not terminating yet (reference 4.4)."""
+    """Managed and initialized, and its instance is not terminating yet (reference 4.4)."""
     pool = claim.metadata.labels.get(labels.NODEPOOL)
     return bool(pool) and claim.is_true(labels.INITIALIZED_CONDITION) and not claim.is_true(labels.INSTANCE_TERMINATING)
 
@@ -101,7 +101,7 @@ def _to_counted_node(claim: NodeClaim, node: NodeState | None, request: AllowedD
 
 
 def _is_tainted_without_command(claim: NodeClaim, request: AllowedDisruptionsRequest) -> bool:
-    """Its taint is from a failed attempt: its workflow requests a permit, and no command includes it."""
+    """The taint is from a failed attempt: the NodeClaim's workflow requests a permit, and no command includes it."""
     condition = claim.condition(labels.DISRUPTION_REASON)
     has_command = condition is not None and condition.is_true and bool(condition.message)
     return claim.metadata.uid in request.requesting and not has_command

@@ -1,7 +1,8 @@
 """Rollouts of drift: the state of a NodePool from live objects, its events, and health gates.
 
-A health gate is an instant query of Prometheus (`GET /api/v1/query`). A query that fails holds the rollout: it never
-lets it pass or fail. `tenure/policy/rollout/decision.py` decides in the NodePool's workflow (`workflows/rollout.py`).
+A health gate is an instant query to Prometheus (`GET /api/v1/query`). A failed query blocks the rollout, and does not
+count as passed or failed. `tenure/policy/rollout/decision.py` decides in the NodePool workflow
+(`workflows/rollout.py`).
 """
 
 import asyncio
@@ -32,9 +33,9 @@ from tenure.model.rollout import (
 from tenure.policy.rollout.plan import is_made_of, target_of
 
 MAX_NODES: Final = 100
-"""New nodes whose pods are looked at: the youngest. Each is a call."""
+"""Only the pods of the youngest new nodes are read, since each node is one call."""
 _ERROR_MAX_CHARS: Final = 200
-"""Characters of what Prometheus says to a query that it does not like."""
+"""Characters of an error of Prometheus."""
 
 
 class RolloutActivities:
@@ -48,7 +49,7 @@ class RolloutActivities:
     @activity.defn
     @map_faults
     async def observe_rollout(self, request: RolloutRequest) -> ObservedRollout:
-        """Nothing of a NodePool that is gone. What the workflow knows itself it adds: rules, wishes, permits."""
+        """Empty for a deleted NodePool. The workflow adds rules, permit requests and permits."""
         pool = await self._pools.get(request.name)
         if pool is None:
             return ObservedRollout()
@@ -75,7 +76,7 @@ class RolloutActivities:
     @activity.defn
     @map_faults
     async def publish_rollout_status(self, request: RolloutNotification) -> None:
-        """Events, and the state as an annotation."""
+        """Publish events, and write the state to the annotation."""
         pool = await self._pools.get(request.name)
         if pool is None:
             return
@@ -86,7 +87,7 @@ class RolloutActivities:
             await self._pools.patch_status(request.name, annotations={labels.ROLLOUT: request.stored_state}, now=now)
 
     async def _pods_on(self, new: Iterable[NodeClaim], nodes: dict[str, NodeState]) -> Sequence[DrainPod]:
-        """Those that stay, and would need a place elsewhere."""
+        """Pods on the youngest new nodes that are not terminating and would be rescheduled."""
         youngest = sorted(new, key=_created_at, reverse=True)[:MAX_NODES]
         names = [node.name for claim in youngest if (node := nodes.get(claim.status.provider_id))]
         now = utc_now()
@@ -96,7 +97,7 @@ class RolloutActivities:
     @activity.defn
     @map_faults
     async def query_health_gate(self, gate: HealthGate) -> GateResult:
-        """Of several series the worst decides."""
+        """The worst of all series decides."""
         values = await self._query_prometheus(gate)
         if isinstance(values, str):
             return GateResult(gate=gate.id, outcome="unknown", why=values)
@@ -110,7 +111,7 @@ class RolloutActivities:
         return GateResult(gate=gate.id, outcome="passed" if passed else "failed", value=worst, why=why)
 
     async def _query_prometheus(self, gate: HealthGate) -> list[float] | str:
-        """A number for each series, or why there is none."""
+        """A number for each series, or an error message."""
         if not self._url:
             return "no Prometheus is known to the worker: set PROMETHEUS_URL"
         seconds = gate.timeout.total_seconds()
@@ -130,10 +131,10 @@ class RolloutActivities:
 
 
 def _is_new(claim: NodeClaim, node: NodeState | None, target: RolloutTarget | None) -> bool:
-    """Whether the NodeClaim is initialized, matches the target and is not terminating. One whose Node is lost is not
-    Ready.
+    """Whether the NodeClaim is initialized, matches the target and is not terminating.
 
-    Drift of an older node may be detected shortly after the target changed; its hash annotations show it at once."""
+    Drift of an older node may be detected only after the target has changed; its hash annotations show it immediately.
+    """
     if target is None or not claim.is_true(labels.INITIALIZED_CONDITION) or claim.is_true(labels.DRIFTED):
         return False
     return is_made_of(claim, target) and not _is_terminating(claim, node)

@@ -1,7 +1,7 @@
 """Replicas of a static NodePool: missing NodeClaims are created, surplus ones deleted.
 
-Each step reads live objects first, so that a repeat does the rest. Names derive from the plan's ID and an index: two
-concurrent tries create the same objects.
+Each step first reads live objects, so a retry does only the remaining work. Names are derived from the plan's ID and an
+index, so two concurrent attempts create the same objects.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ class ReplicaActivities:
     @activity.defn
     @map_faults
     async def reconcile_replicas(self, request: ReplicasRequest) -> ReplicasResult:
-        """One step towards spec.replicas. A pool that is gone, going or not static has nothing to keep."""
+        """Take one step towards spec.replicas; none if the NodePool is gone, terminating or not static."""
         async with background_heartbeat():
             pool = await self._pools.get(request.pool)
             if pool is None or pool.metadata.is_deleting or pool.spec.replicas is None:
@@ -88,7 +88,8 @@ class ReplicaActivities:
         )
 
     async def _not_ready(self, pool: NodePool) -> str:
-        """Why nothing can be launched for the pool; empty when it can. Its status may be older than the objects."""
+        """Why no node can be launched; empty if possible. Reads live objects, since the NodePool's status may be
+        older."""
         if errors := validate_nodepool(pool):
             return errors[0]
         name = pool.spec.template.spec.node_class_ref.name
@@ -107,7 +108,7 @@ class ReplicaActivities:
         return ReplicasResult(desired=desired, existing=remaining, deleted=deleted, more=remaining > desired)
 
     async def _rank_candidates(self, existing: Sequence[NodeClaim], surplus: int) -> list[Candidate]:
-        """First to go first. What nodes carry is asked only where it matters."""
+        """Candidates in deletion order. Pods are read only if launched nodes must be deleted."""
         unlaunched = [claim for claim in existing if not claim.status.provider_id]
         if len(unlaunched) >= surplus:
             return sort_for_deletion(_build_candidate(claim, is_protected=False) for claim in unlaunched)
@@ -126,7 +127,7 @@ class ReplicaActivities:
         )
 
     async def _delete(self, one: Candidate, pool_name: str, desired: int) -> bool:
-        """Re-read the NodeClaim and delete it. False when its state differs from the decision, which must be made
+        """Read the NodeClaim again and delete it. False if its state differs, so that the decision must be made
         again."""
         pool = await self._pools.get(pool_name)
         claim = await find_nodeclaim(self._claims, one.name, one.uid)
@@ -148,7 +149,7 @@ class ReplicaActivities:
 
 
 def _generate_names(pool: str, plan_id: str, taken: set[str]) -> Iterator[str]:
-    """Of the plan, in order; what an earlier try made is not made again under another name."""
+    """Free names of the plan, in order of their index."""
     return (name for index in count() if (name := make_nodeclaim_name(pool, plan_id, index)) not in taken)
 
 

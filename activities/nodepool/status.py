@@ -33,7 +33,7 @@ from tenure.policy.nodepool import (
 )
 
 BASE = {"cpu": 0, "memory": 0, "pods": 0, "ephemeral-storage": 0, "nodes": 0}
-"""Shown as zero where nothing is used (reference 3.7)."""
+"""Resources that are shown as zero if unused (reference 3.7)."""
 
 
 class NodePoolActivities:
@@ -43,7 +43,7 @@ class NodePoolActivities:
     @activity.defn
     @map_faults
     async def update_nodepool_status(self, request: NodePoolRequest) -> NodePoolResult:
-        """Write the status as the live objects have it."""
+        """Write the status from live objects."""
         pool = await self._pools.get(request.name)
         if pool is None:
             return NodePoolResult(exists=False)
@@ -85,7 +85,8 @@ class NodePoolActivities:
 def _recent_disruptions(
     request: RecentDisruptions, pool: NodePool, claims: Sequence[NodeClaim], now: datetime
 ) -> tuple[PastDisruption, ...]:
-    """What went as far back as rates look: what the workflow knows, what it may have lost, and permits used since."""
+    """Disruptions within the lookback: from the workflow, from the annotation in case the workflow has lost some, and
+    from used permits."""
     if not request.lookback:
         return ()
     name = pool.metadata.name
@@ -98,7 +99,7 @@ def _recent_disruptions(
 
 
 def _disruption_annotations(past: Sequence[PastDisruption], pool: NodePool) -> dict[str, str]:
-    """NodePools without rates carry none."""
+    """Empty for NodePools without rates."""
     text = permits.serialize_record(past)
     return {labels.RECENT_DISRUPTIONS: text} if text or labels.RECENT_DISRUPTIONS in pool.metadata.annotations else {}
 

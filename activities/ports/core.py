@@ -1,8 +1,8 @@
-"""The ports: Protocols of what activities need of Kubernetes, AWS and Temporal. `tenure/kube` and `tenure/aws` satisfy
-them.
+"""The ports: Protocols for Kubernetes, AWS and Temporal as activities use them. `tenure/kube` and `tenure/aws`
+implement them.
 
-Every method raises only the faults of `tenure/model/errors.py`. An object that does not exist is None or False where
-the signature says so. Every write is idempotent.
+All methods raise only the faults of `tenure/model/errors.py`. Where the signature allows it, None or False means that
+the object does not exist. All writes are idempotent.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,18 +31,18 @@ from tenure.model.provider_results import ResolvedNodeClass as ResolvedNodeClass
 
 
 class Annotated(Protocol):
-    """Objects of a kind that carry annotations."""
+    """A kind of objects whose annotations can be changed."""
 
     async def patch_annotations(
         self, name: str, annotations: Mapping[str, str | None], *, uid: str = "", only: Mapping[str, str] | None = None
     ) -> str:
-        """Set annotations; None takes one off. Nothing changes where an annotation differs from `only`. Returns the
-        UID of the object, empty when none with this name and UID is there."""
+        """Set annotations; None removes one. Changes nothing if an annotation differs from `only`. Returns the object's
+        UID; empty if no object with this name and UID exists."""
 
 
 class Labelled(Annotated, Protocol):
     async def patch_labels(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
-        """Set labels; None takes one off. False when no object with this UID is there."""
+        """Set labels; None removes one. False if no object with this UID exists."""
 
 
 class WithStatus(Protocol):
@@ -58,17 +58,15 @@ class WithStatus(Protocol):
 
 
 class Claims(Labelled, Protocol):
-    """NodeClaims."""
-
     async def get(self, name: str) -> NodeClaim | None: ...
 
     async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeClaim]: ...
 
     async def create(self, claim: NodeClaim) -> NodeClaim:
-        """The NodeClaim that now has this name: a new one, or that of an earlier try."""
+        """The NodeClaim with this name: a new one, or the one of an earlier attempt."""
 
     async def ensure_finalizer(self, name: str, uid: str) -> bool:
-        """False when no NodeClaim with this UID is there."""
+        """False if no NodeClaim with this UID exists."""
 
     async def patch(
         self,
@@ -81,49 +79,47 @@ class Claims(Labelled, Protocol):
         conditions: Sequence[ConditionPatch] = (),
         now: datetime,
     ) -> NodeClaim | None:
-        """Merge metadata and status (camelCase keys) and set conditions with Karpenter's semantics.
+        """Merge metadata and status (camelCase keys), and set conditions with Karpenter's semantics.
 
-        Of `default_labels` only those are added that the claim has not. Nothing is written where nothing changes.
-        None when no NodeClaim with this UID is there.
+        `default_labels`: added only if missing. Writes nothing without a change. None if no NodeClaim with this UID
+        exists.
         """
 
     async def delete(self, name: str, uid: str) -> bool:
-        """Ask for deletion with a UID precondition; False when it is gone."""
+        """Request deletion with a UID precondition; False if it is gone."""
 
     async def release(self, name: str, uid: str) -> bool:
-        """Remove the termination finalizer; False when it is gone."""
+        """Remove the termination finalizer; False if it is gone."""
 
 
 class Nodes(Labelled, Protocol):
-    """Nodes."""
-
     async def get(self, name: str) -> NodeState | None: ...
 
     async def find_by_provider_id(self, provider_id: str) -> Sequence[NodeState]:
-        """Every Node with this spec.providerID, from a live list."""
+        """All Nodes with this spec.providerID, from a live list."""
 
     async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeState]: ...
 
     async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
-        """One patch: finalizer, owner reference, the claim's labels, annotations and (unless the Node says
-        do-not-sync-taints) taints; unregistered taint off, label registered=true. None when the Node is gone."""
+        """One patch: finalizer, owner reference, the NodeClaim's labels, annotations and taints (unless the Node has
+        do-not-sync-taints), label registered=true, without the taint `unregistered`. None if the Node is gone."""
 
     async def mark_initialized(self, name: str) -> bool: ...
 
     async def mark_disrupted(self, name: str) -> NodeState | None:
-        """Taint karpenter.sh/disrupted:NoSchedule and keep load balancers off. None when the Node is gone."""
+        """Taint karpenter.sh/disrupted:NoSchedule, and exclude the Node from load balancers. None if it is gone."""
 
     async def mark_early_evicted(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
-        """The same in one request, with the time of the eviction. `tainted`: the Node has the taint already. False when
-        no Node with this UID is there."""
+        """`mark_disrupted` in one request, with the time of the eviction. `tainted`: the Node already has the taint.
+        False if no Node with this UID exists."""
 
     async def unmark_disrupted(self, name: str) -> bool: ...
 
     async def delete(self, name: str) -> bool:
-        """Ask for deletion; False when it is gone."""
+        """Request deletion; False if it is gone."""
 
     async def release(self, name: str) -> bool:
-        """Remove the termination finalizer; False when it is gone."""
+        """Remove the termination finalizer; False if it is gone."""
 
 
 class Pods(Protocol):
@@ -132,12 +128,12 @@ class Pods(Protocol):
     async def on_node(self, node_name: str, *, now: datetime) -> Sequence[DrainPod]: ...
 
     async def evict(self, pod: DrainPod) -> Eviction:
-        """Through the Eviction API with a UID precondition; gone already counts as accepted."""
+        """Call the Eviction API with a UID precondition. A pod that is gone counts as accepted."""
 
     async def force_delete(self, pod: DrainPod, *, grace_seconds: int) -> bool: ...
 
     async def attached_volumes(self, node_name: str) -> Sequence[str]:
-        """Names of VolumeAttachments that a drained node still has to wait for."""
+        """Names of VolumeAttachments for which a drain must wait."""
 
 
 class Events(Protocol):
@@ -154,20 +150,16 @@ class Events(Protocol):
         warning: bool | None = None,
         namespace: str = "",
     ) -> None:
-        """`warning`: None takes the type that `tenure/kube/client/event_reasons.toml` has for the reason."""
+        """`warning`: None uses the type of the reason in `tenure/kube/client/event_reasons.toml`."""
 
 
 class Pools(Annotated, WithStatus, Protocol):
-    """NodePools."""
-
     async def get(self, name: str) -> NodePool | None: ...
 
     async def list(self) -> Sequence[NodePool]: ...
 
 
 class NodeClasses(WithStatus, Protocol):
-    """EC2NodeClasses."""
-
     async def get(self, name: str) -> EC2NodeClass | None: ...
 
     async def list(self) -> Sequence[EC2NodeClass]: ...
@@ -181,11 +173,11 @@ class Leases(Protocol):
     """Leases of other controllers."""
 
     async def find_holder(self, namespace: str, name: str, *, now: datetime) -> str:
-        """The holder of this lease; empty when it has none. An empty namespace looks everywhere."""
+        """The holder of this Lease; empty without one. `namespace`: empty searches all namespaces."""
 
 
 class Fleet(Protocol):
-    """Launching instances."""
+    """Launches of instances."""
 
     async def prepare(
         self,
@@ -197,18 +189,20 @@ class Fleet(Protocol):
         unavailable: Sequence[UnavailableOffering] = (),
         is_retry: bool = False,
     ) -> LaunchPreparation:
-        """Choose offerings, ensure launch templates, freeze the request. Changes nothing that costs money.
+        """Choose offerings, ensure launch templates, and build the request. Creates nothing that costs money.
 
-        `discovered` replaces estimates; `unavailable` is left out. `is_retry`: an attempt failed before, so that
-        nothing is taken to be there unseen."""
+        `discovered`: replaces estimates. `unavailable`: excluded offerings. `is_retry`: an attempt has failed before,
+        so resources must be checked instead of assumed to exist.
+        """
 
     async def create(self, group: LaunchGroup) -> FleetResult:
-        """CreateFleet with the group's token: a pure function of its input, so repeating it repeats the answer.
+        """CreateFleet with the group's client token. A repeated call has the same input and the same result.
 
-        A call that is refused is an answer too. A fault says that it is not known what the call did."""
+        A rejected call is a result too. After a fault, the effect of the call is unknown.
+        """
 
     async def find(self, group: LaunchGroup) -> FleetResult:
-        """What carries the group's token and runs, without calling for anything."""
+        """Existing instances with the group's token. Launches nothing."""
 
     async def describe(
         self,
@@ -218,65 +212,65 @@ class Fleet(Protocol):
         *,
         discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY,
     ) -> Sequence[LaunchFacts]:
-        """What each instance's NodeClaim will show, in the order of `result.instances`."""
+        """Status fields for each instance's NodeClaim, in the order of `result.instances`."""
 
 
 class Instances(Protocol):
-    """Instances that run."""
+    """Existing instances."""
 
     async def get(self, instance_id: str) -> InstanceFacts | None:
-        """None once EC2 no longer lists it (terminated counts as gone). Batched across callers."""
+        """None if EC2 no longer lists it, or it is terminated. Calls are batched across callers."""
 
     async def list_managed(self) -> Sequence[InstanceFacts]:
-        """All instances that carry this cluster's three discovery tags."""
+        """All instances with this cluster's three discovery tags."""
 
     async def find_by_nodeclaim(self, claim: str) -> Sequence[InstanceFacts]:
-        """Those of this cluster that are tagged with a NodeClaim's name and run or are about to."""
+        """Pending and running instances of this cluster that are tagged with the NodeClaim's name."""
 
     async def terminate(self, instance_id: str) -> bool:
-        """Ask for termination; False when it is gone already. Batched across callers."""
+        """Request termination; False if it is already gone. Calls are batched across callers."""
 
     async def reboot(self, instance_id: str) -> bool:
-        """Ask for a reboot; False when it is gone. EC2 takes a few minutes to force one that does not obey."""
+        """Request a reboot; False if it is gone. EC2 forces the reboot after a few minutes."""
 
     async def stop(self, instance_id: str) -> bool:
-        """Ask for a stop; False when it is gone."""
+        """Request a stop; False if it is gone."""
 
     async def start(self, instance_id: str) -> bool:
-        """Ask for the start of one that is stopped; False when it is gone."""
+        """Request the start of a stopped instance; False if it is gone."""
 
 
 class Reservations(Protocol):
-    """Capacity reservations, as far as they concern nodes that run."""
+    """Capacity reservations of existing nodes."""
 
     enabled: bool
     """The gate ReservedCapacity."""
 
     async def find_ending(self, reservation_ids: Collection[str]) -> Mapping[str, datetime]:
-        """Capacity blocks among them whose instances EC2 will end soon, with their ends; asked of EC2 now."""
+        """End times of those capacity blocks whose instances EC2 will terminate soon, from a live read."""
 
 
 class NodeClassResolver(Protocol):
     """Subnets, security groups, images and instance profile of an EC2NodeClass."""
 
     async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> ResolvedNodeClass:
-        """`pools` are those that use the class: a trial is made with what they ask for."""
+        """`pools`: the NodePools that use the EC2NodeClass. A dry run uses their requirements."""
 
     async def clean_up(self, node_class: EC2NodeClass) -> None:
-        """Delete the launch templates and instance profiles that Tenure made for this class."""
+        """Delete the launch templates and instance profiles that Tenure created for this EC2NodeClass."""
 
 
 class Offerings(Protocol):
     """Instance types, their offerings and prices."""
 
     async def refresh(self) -> None:
-        """Read types, offerings and prices again where they are due."""
+        """Read types, offerings and prices again if they are due."""
 
     async def fetch_shifted_zones(self) -> frozenset[str]:
-        """Ids of zones in which nothing is to be bought for now, whatever they offer."""
+        """IDs of zones in which nothing may be launched now, because of a zonal shift."""
 
     async def reservation_capacities(self, node_classes: Sequence[EC2NodeClass]) -> Mapping[str, ReservationHeadroom]:
-        """By id, how much room there is in the capacity reservations of these classes. Never raises."""
+        """Remaining capacity of the capacity reservations of these EC2NodeClasses, by ID. Never raises."""
 
     async def instance_types(self, node_class: EC2NodeClass) -> Sequence[InstanceType]: ...
 
@@ -284,49 +278,48 @@ class Offerings(Protocol):
 
 
 class PodDisruptionBudgets(Protocol):
-    """PodDisruptionBudgets."""
-
     async def in_namespace(self, namespace: str) -> Sequence[EvictionBudget]:
         """From a live list."""
 
 
 class Deployments(Protocol):
-    """Deployments, as far as a drain restarts them."""
+    """Deployments that a drain may restart."""
 
     async def find_for_pod(self, pod: DrainPod) -> DeploymentRollout | None:
-        """The Deployment behind a pod, live; None where there is none."""
+        """The Deployment of a pod, from a live read; None without one."""
 
     async def restart_deployment(self, found: DeploymentRollout, stamp: str) -> bool:
-        """Write the stamp that makes the Deployment roll; the same stamp does nothing twice. False when it is gone."""
+        """Restart the Deployment with this value of `restartedAt`; the same value has no effect again. False if it is
+        gone."""
 
 
 class Loads(Protocol):
-    """What nodes carry."""
+    """Pods on nodes of static NodePools."""
 
     async def on_nodes(self, names: Collection[str], *, now: datetime) -> Mapping[str, NodeLoad]:
-        """From live lists; a node that is not there carries nothing. Raises only `model.faults`."""
+        """From live lists. A node that does not exist has no load."""
 
 
 class Jobs(Protocol):
-    """Jobs that hooks make."""
+    """Jobs of hooks."""
 
     async def get(self, namespace: str, name: str) -> JobFact | None: ...
 
     async def create(self, desired: DesiredJob) -> JobFact:
-        """The Job that has this name now: this one, or the one that was there already."""
+        """The Job with this name: the new one, or one that already existed."""
 
 
 class HookClient(Protocol):
     """Services that hooks call."""
 
     async def post(self, url: str, *, key: str, body: Mapping[str, Any], seconds: float) -> CallResult:
-        """Whatever the answer is; no redirect is followed. Raises TryLater when there is none within `seconds`, and
+        """Returns any response; redirects are not followed. Raises TryLater without a response within `seconds`, and
         BadInput for an address that hooks may not call."""
 
 
 @dataclass(frozen=True)
 class Ports:
-    """The outside world as activities see it. Where it is made from adapters, mypy proves that they fit."""
+    """All ports of the activities. mypy checks the adapters where an instance is created."""
 
     claims: Claims
     nodes: Nodes
@@ -337,7 +330,7 @@ class Ports:
     namespaces: Annotated
     pod_disruption_budgets: PodDisruptionBudgets
     deployments: Deployments | None
-    """None while SURGE_SINGLE_REPLICAS is off: the worker has no right to restart them."""
+    """None while SURGE_SINGLE_REPLICAS is off, since the worker then has no permission to restart them."""
     loads: Loads
     jobs: Jobs
     inventory: Inventory
@@ -349,15 +342,15 @@ class Ports:
     hook_client: HookClient
     workflows: WorkflowClient
     system_namespace: str = "tenure"
-    """The worker's own, which carries a pause of the whole cluster."""
+    """The worker's namespace, whose annotation pauses the whole cluster."""
     prometheus_url: str = ""
-    """Such as http://prometheus.monitoring:9090; empty when there is none."""
+    """Such as http://prometheus.monitoring:9090; empty without Prometheus."""
     qps: float = 200.0
-    """Requests a second that the API server may be sent."""
+    """Maximum requests per second to the API server."""
 
 
 async def find_nodeclaim(claims: Claims, name: str, uid: str) -> NodeClaim | None:
-    """Read the NodeClaim, including one that is being deleted; None when it is gone."""
+    """Read the NodeClaim, including one that is being deleted; None if it is gone."""
     found = await claims.get(name)
     return found if found is not None and found.uid == uid else None
 

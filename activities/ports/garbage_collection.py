@@ -1,6 +1,6 @@
-"""The ports of garbage collection: live lists, and deletion of orphaned objects. They follow the rules of `core.py`.
+"""The ports of garbage collection: live lists, and deletion of orphaned objects. The rules of `core.py` apply.
 
-An object that cannot be read does not spoil its list.
+An object with invalid fields must not make its list fail.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,24 +32,24 @@ class Inventory(Protocol):
     async def node_lease(self, name: str) -> InventoryLease | None: ...
 
     async def delete_node(self, node: InventoryNode) -> bool:
-        """This very one, its termination finalizer included; False when it is gone."""
+        """Delete the Node with this UID and its termination finalizer; False if it is gone."""
 
     async def delete_lease(self, lease: InventoryLease) -> bool:
-        """This very one, as it was read; False when it is gone or was renewed since."""
+        """Delete the Lease in the version that was read; False if it is gone or was renewed since."""
 
 
 class OrphanedResources(Protocol):
     """AWS resources created for launches, and the tags of instances."""
 
     async def list_launch_templates(self) -> Sequence[InventoryLaunchTemplate]:
-        """Launch templates that carry this cluster's tags."""
+        """Launch templates with this cluster's tags."""
 
     async def delete_template(self, template: InventoryLaunchTemplate) -> None: ...
 
     async def list_instance_profiles(self) -> Sequence[InventoryInstanceProfile]:
-        """Instance profiles under this cluster's path; none where IAM cannot be reached."""
+        """Instance profiles with this cluster's path; empty if IAM is unreachable."""
 
     async def delete_profile(self, profile: InventoryInstanceProfile) -> None: ...
 
     async def tag_instance(self, instance_id: str, tags: Mapping[str, str]) -> None:
-        """Slowly: about one call a second."""
+        """Limited to about one call per second."""

@@ -9,9 +9,9 @@ from tenure.model.interruption.records import QueueMessage
 from tenure.model.provider_results import DrainPod
 
 NotifyOutcome = Literal["notified", "repeated", "over", "foreign", "not yet", "no workflow", "later"]
-"""Result of notifying a node workflow. `repeated`: it has the messages; `over`: it is closed or about to close;
-`foreign`: not an instance of this cluster; `not yet`: the instance may be launching; `no workflow`: the workflow of the
-NodeClaim is not open yet; `later`: the workflow cannot be signaled now."""
+"""Result of notifying a node workflow. `repeated`: it already has the messages. `over`: it is closed or about to close.
+`foreign`: not an instance of this cluster. `not yet`: the instance may be launching. `no workflow`: the NodeClaim's
+workflow is not running yet. `later`: the workflow cannot be signaled now."""
 
 
 class EventQueue(Protocol):
@@ -28,12 +28,12 @@ class InstanceStatuses(Protocol):
     """DescribeInstanceStatus."""
 
     async def read(self) -> Sequence[StatusReport]:
-        """Every instance of the account and region with a failing check or a scheduled event."""
+        """All instances of the account and region with a failed check or a scheduled event."""
 
 
 @dataclass(frozen=True)
 class InterruptedNode:
-    """A node that AWS reclaims, and its pods that are evicted first."""
+    """A node that AWS reclaims, and the pods to evict first."""
 
     node: str
     uid: str
@@ -56,5 +56,7 @@ class NodeInterruptionNotifier(Protocol):
     async def notify(
         self, instance_id: str, messages: Sequence[InterruptionMessage], evicted_pods: Sequence[str] = ()
     ) -> NotifyOutcome:
-        """Signal the messages to the workflow of the instance; `notified` once Temporal accepted the signal.
-        `evicted_pods`: pods that were evicted already, as `namespace/name`."""
+        """Signal the messages to the workflow of the instance; `notified` if Temporal accepts the signal.
+
+        `evicted_pods`: pods that are already evicted, as `namespace/name`.
+        """
