@@ -16,7 +16,10 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import Fault
 from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
 
-DEMOTED: dict[str, str | None] = {labels.CAPACITY_TYPE: labels.ON_DEMAND, **dict.fromkeys(labels.RESERVATION_LABELS)}
+ON_DEMAND_LABELS: dict[str, str | None] = {
+    labels.CAPACITY_TYPE: labels.ON_DEMAND,
+    **dict.fromkeys(labels.RESERVATION_LABELS),
+}
 """Labels of a node that continues without its reservation; None removes a label."""
 _EXISTING_STATES = ("pending", "running", "stopping", "stopped")
 
@@ -121,7 +124,7 @@ def _label_changes(claim: NodeClaim, facts: InstanceFacts | None, *, reserved: b
         return {}
     current, changes = claim.metadata.labels, dict[str, str | None]()
     if reserved and current.get(labels.CAPACITY_TYPE) == labels.RESERVED and facts.capacity_type == labels.ON_DEMAND:
-        changes |= DEMOTED
+        changes |= ON_DEMAND_LABELS
     if facts.partition and current.get(labels.PLACEMENT_GROUP_PARTITION) == "":
         changes[labels.PLACEMENT_GROUP_PARTITION] = facts.partition
     return changes

@@ -169,16 +169,16 @@ class DisruptionActivities:
         """Delete a replacement without pods. It is tainted before the last check, so that no pod is bound in
         between."""
         name = claim.status.node_name
-        if name and not await self._carries_pods(name):
+        if name and not await self._has_reschedulable_pods(name):
             await self._nodes.mark_disrupted(name)
-        if name and await self._carries_pods(name):
+        if name and await self._has_reschedulable_pods(name):
             await self._nodes.unmark_disrupted(name)
             return
         await self._claims.delete(claim.name, claim.uid)
         message = f"replacement not needed: its disruption command failed: {request.why}"
         await publish_event_on(self._events, "NodeClaim", claim, "DisruptionTerminating", message)
 
-    async def _carries_pods(self, node: str) -> bool:
+    async def _has_reschedulable_pods(self, node: str) -> bool:
         return any(pod.reschedulable for pod in await self._pods.on_node(node, now=utc_now()))
 
     async def _publish_candidate_event(self, one: CommandCandidate, reason: str, message: str) -> None:

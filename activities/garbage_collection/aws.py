@@ -10,7 +10,7 @@ from collections.abc import Sequence, Set
 from temporalio import activity
 
 from activities.garbage_collection.base import (
-    GARBAGE,
+    GARBAGE_COLLECTED,
     UNREADABLE,
     CollectionStats,
     SharedLists,
@@ -99,7 +99,7 @@ class AwsCollector:
         message = f"instance {instance.instance_id} ({instance.instance_type} in {instance.zone}) had no NodeClaim"
         if pool:
             await self._events.publish(
-                kind="NodePool", name=pool, uid="", reason=GARBAGE, message=message, warning=False
+                kind="NodePool", name=pool, uid="", reason=GARBAGE_COLLECTED, message=message, warning=False
             )
 
     @activity.defn

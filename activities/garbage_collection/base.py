@@ -19,7 +19,7 @@ from tenure.model.errors import Fault
 from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
 
 T = TypeVar("T")
-GARBAGE = "GarbageCollected"
+GARBAGE_COLLECTED = "GarbageCollected"
 """The reason of its Kubernetes events."""
 AT_ONCE = 50
 """Objects that are collected concurrently, so that they share EC2 calls."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from temporalio import activity
 
-from activities.garbage_collection.base import GARBAGE, SharedLists, collection_run
+from activities.garbage_collection.base import GARBAGE_COLLECTED, SharedLists, collection_run
 from activities.ports.core import Ports, publish_event_on
 from activities.runtime import map_faults
 from tenure.clock import utc_now
@@ -54,7 +54,7 @@ class KubernetesCollector:
                 elif await self._claims.delete(claim.name, claim.uid):
                     stats.record_collected("nodeclaim", claim.name, provider_id=claim.provider_id)
                     message = f"instance {claim.instance_id} is gone and its Node is not Ready"
-                    await publish_event_on(self._events, "NodeClaim", claim, GARBAGE, message)
+                    await publish_event_on(self._events, "NodeClaim", claim, GARBAGE_COLLECTED, message)
 
             await stats.process_each("nodeclaim", orphaned, collect)
             return stats.build_result()

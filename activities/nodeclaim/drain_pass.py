@@ -33,11 +33,16 @@ MIN_DRAIN = 5.0
 bind a pod (reference 3.13)."""
 REFRESH = 2.0
 """Seconds before NodeClaim and Node are read again. Pods are read in every pass."""
-LONGEST = 4000
+MAX_MESSAGE_LENGTH = 4000
 """Characters of a condition's message."""
-DONE = (ConditionPatch(type=labels.DRAINED, status="True"), ConditionPatch(type=labels.VOLUMES_DETACHED, status="True"))
-LATE = (ConditionPatch(type=labels.VOLUMES_DETACHED, status="False", reason=labels.TERMINATION_GRACE_PERIOD_ELAPSED),)
-NOT_READY = (ConditionPatch(type=labels.VOLUMES_DETACHED, status="False", reason=labels.NODE_NOT_READY),)
+DRAINED_CONDITIONS = (
+    ConditionPatch(type=labels.DRAINED, status="True"),
+    ConditionPatch(type=labels.VOLUMES_DETACHED, status="True"),
+)
+GRACE_PERIOD_CONDITIONS = (
+    ConditionPatch(type=labels.VOLUMES_DETACHED, status="False", reason=labels.TERMINATION_GRACE_PERIOD_ELAPSED),
+)
+NOT_READY_CONDITIONS = (ConditionPatch(type=labels.VOLUMES_DETACHED, status="False", reason=labels.NODE_NOT_READY),)
 _INVALID_TIMESTAMP = "invalid time, expected e.g. 2026-01-31T12:00:00Z"
 
 
@@ -92,11 +97,11 @@ class DrainPass:
         volumes = () if pods else await self._pods.attached_volumes(node.name)
         self.status = self._evaluate_status(blockers, pods, volumes, not_ready, now)
         if not pods and not volumes and (now - tainted_at).total_seconds() >= MIN_DRAIN:
-            return await self._finish_drain(claim, DONE, "drained")
+            return await self._finish_drain(claim, DRAINED_CONDITIONS, "drained")
         if deadline and now >= deadline:
-            return await self._finish_drain(claim, LATE, "deadline passed", len(pods))
+            return await self._finish_drain(claim, GRACE_PERIOD_CONDITIONS, "deadline passed", len(pods))
         if self.status.not_ready_until and now >= self.status.not_ready_until:
-            return await self._finish_drain(claim, NOT_READY, "not ready", len(pods))
+            return await self._finish_drain(claim, NOT_READY_CONDITIONS, "not ready", len(pods))
         return None
 
     def next_pause(self, pause: float, now: datetime) -> float:
@@ -275,7 +280,9 @@ def _waiting_conditions(status: DrainStatus, message: str) -> Sequence[Condition
     """Volumes are checked only when the drain no longer waits for pods (reference 3.13)."""
     if status.pods:
         return (
-            ConditionPatch(type=labels.DRAINED, status="Unknown", reason=labels.DRAINING, message=message[:LONGEST]),
+            ConditionPatch(
+                type=labels.DRAINED, status="Unknown", reason=labels.DRAINING, message=message[:MAX_MESSAGE_LENGTH]
+            ),
         )
     return (
         ConditionPatch(type=labels.DRAINED, status="True"),
@@ -283,6 +290,6 @@ def _waiting_conditions(status: DrainStatus, message: str) -> Sequence[Condition
             type=labels.VOLUMES_DETACHED,
             status="Unknown",
             reason=labels.AWAITING_VOLUME_DETACHMENT,
-            message=message[:LONGEST],
+            message=message[:MAX_MESSAGE_LENGTH],
         ),
     )

@@ -35,11 +35,11 @@ MAX_POLL_SECONDS = 5.0
 FIRST_RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 30.0
 """Seconds between attempts of a call."""
-ONE_TRY = 5.0
+MIN_CALL_SECONDS = 5.0
 """Seconds for a call after its time is over, since each call is made at least once."""
-STILL_AT_IT = 202
+ACCEPTED = 202
 """Status of a response that, with Retry-After, does not count as an attempt."""
-RETRIES = 6
+DEFAULT_JOB_RETRIES = 6
 """Default retries of a Job's pods, as in Kubernetes."""
 
 
@@ -163,7 +163,10 @@ class _HttpHook:
         url = request.hook.http.url if request.hook.http else ""
         try:
             response = await self._calls.post(
-                url, key=request.key, body=request_body(request.subject), seconds=max(ONE_TRY, self._clock.remaining)
+                url,
+                key=request.key,
+                body=request_body(request.subject),
+                seconds=max(MIN_CALL_SECONDS, self._clock.remaining),
             )
         except BadInput as fault:
             policy = f"LifecyclePolicy {request.policy}: " if request.policy else ""
@@ -171,7 +174,7 @@ class _HttpHook:
         except Fault as fault:
             return None, fault.message, None
         outcome, why = evaluate_response(response)
-        if response.status == STILL_AT_IT and outcome is None:
+        if response.status == ACCEPTED and outcome is None:
             self._count.begun -= 1
         return HookResult(outcome=outcome) if outcome else None, why, response.retry_after
 
@@ -232,8 +235,8 @@ class _JobHook:
             },
             env=job_environment(subject),
             template=request.hook.job.template if request.hook.job else {},
-            retries=RETRIES if attempts is None else attempts - 1,
-            seconds=max(1, round(max(ONE_TRY, self._clock.remaining))),
+            retries=DEFAULT_JOB_RETRIES if attempts is None else attempts - 1,
+            seconds=max(1, round(max(MIN_CALL_SECONDS, self._clock.remaining))),
         )
 
     def _failed_result(self, why: str) -> HookResult:

@@ -18,7 +18,7 @@ from tenure.model.errors import Fault, TryLater
 from tenure.model.node_health import RepairRequest, RepairResult
 from tenure.policy.lifecycle.repair import decide_breaker, is_unhealthy
 
-SAME_EPISODE = timedelta(hours=1)
+REBOOT_MEMORY = timedelta(hours=1)
 """How long the NodeClaim's reboot annotation prevents another reboot, since the workflow may have been rebuilt."""
 
 
@@ -100,4 +100,6 @@ def _is_healthy(node: NodeState, request: RepairRequest) -> bool:
 def _was_rebooted(claim: NodeClaim, request: RepairRequest, now: datetime) -> bool:
     rung, _, timestamp = claim.metadata.annotations.get(labels.REBOOTED, "").partition("@")
     rebooted_at = parse_timestamp(timestamp)
-    return bool(rebooted_at and rung.isdigit() and int(rung) >= request.step_index and rebooted_at + SAME_EPISODE > now)
+    return bool(
+        rebooted_at and rung.isdigit() and int(rung) >= request.step_index and rebooted_at + REBOOT_MEMORY > now
+    )

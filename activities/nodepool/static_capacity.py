@@ -21,8 +21,8 @@ from tenure.model.extra_capacity import NodeLoad, ReplicasRequest, ReplicasResul
 from tenure.model.nodeclaim.names import make_nodeclaim_name
 from tenure.policy.nodepool import decide_nodeclass_ready, validate_nodepool
 from tenure.policy.static_capacity import (
-    MOST_DELETED,
-    MOST_MADE,
+    MAX_CREATED_PER_PASS,
+    MAX_DELETED_PER_PASS,
     Candidate,
     decide_missing,
     remaining_lifetime_share,
@@ -72,7 +72,7 @@ class ReplicaActivities:
             terminating=deleting,
             limit=parse_resources(pool.spec.limits).get(NODES),
         )
-        number = min(missing.create, MOST_MADE)
+        number = min(missing.create, MAX_CREATED_PER_PASS)
         taken = {claim.metadata.name for claim in claims}
         created = [
             build_static_nodeclaim(pool, name=name, plan_id=plan_id)
@@ -102,8 +102,8 @@ class ReplicaActivities:
         if blocker:
             return ReplicasResult(desired=desired, existing=len(existing), waits_for=blocker)
         surplus = len(existing) - desired
-        victims = (await self._rank_candidates(existing, surplus))[: min(surplus, MOST_DELETED)]
-        deleted = sum(await call_for_each(victims, lambda one: self._delete(one, pool.metadata.name, desired)))
+        selected = (await self._rank_candidates(existing, surplus))[: min(surplus, MAX_DELETED_PER_PASS)]
+        deleted = sum(await call_for_each(selected, lambda one: self._delete(one, pool.metadata.name, desired)))
         remaining = len(existing) - deleted
         return ReplicasResult(desired=desired, existing=remaining, deleted=deleted, more=remaining > desired)
 

@@ -49,8 +49,8 @@ def decide_replicas(spec: CapacityBufferSpec, requests: Mapping[str, int], workl
     return replicas
 
 
-def decide_conditions(unresolved: Unresolved | None, replicas: int, roomy: int) -> tuple[ConditionPatch, ...]:
-    """`roomy`: how many of the `replicas` fit on existing nodes."""
+def decide_conditions(unresolved: Unresolved | None, replicas: int, fitting: int) -> tuple[ConditionPatch, ...]:
+    """`fitting`: how many of the `replicas` fit on existing nodes."""
     if unresolved is not None:
         return (
             _new_condition(READY_FOR_PROVISIONING, False, unresolved.reason, unresolved.message),
@@ -59,9 +59,12 @@ def decide_conditions(unresolved: Unresolved | None, replicas: int, roomy: int) 
     ready = _new_condition(READY_FOR_PROVISIONING, True, RESOLVED, "")
     if not replicas:
         return ready, _new_condition(PROVISIONING, False, BUFFER_EMPTY, "there is to be room for no pod")
-    if roomy < replicas:
+    if fitting < replicas:
         return ready, _new_condition(
-            PROVISIONING, False, REQUIRES_NEW_CAPACITY, f"{roomy} of {replicas} pods have room on nodes that are there"
+            PROVISIONING,
+            False,
+            REQUIRES_NEW_CAPACITY,
+            f"{fitting} of {replicas} pods have room on nodes that are there",
         )
     return ready, _new_condition(PROVISIONING, True, FITS_EXISTING_CAPACITY, f"all {replicas} pods have room")
 

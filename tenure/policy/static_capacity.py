@@ -12,14 +12,14 @@ from tenure.model.base import Value
 from tenure.model.extra_capacity import MovedPod, NodeLoad
 from tenure.policy.backoff import backoff
 
-MOST_MADE: Final = 500
+MAX_CREATED_PER_PASS: Final = 500
 """NodeClaims created per pass; they form one launch group."""
-MOST_DELETED: Final = 100
+MAX_DELETED_PER_PASS: Final = 100
 """NodeClaims deleted per pass, since each is checked individually before its deletion."""
 RECENT: Final = timedelta(minutes=15)
 """If NodeClaims are missing again within this time, the last ones did not last."""
 PAUSE: Final = timedelta(seconds=10)
-LONGEST_PAUSE: Final = timedelta(minutes=3)
+MAX_PAUSE: Final = timedelta(minutes=3)
 """The same as the retention of unavailable offerings."""
 
 
@@ -90,4 +90,4 @@ def remaining_lifetime_share(created: datetime | None, expires: datetime | None,
 
 def pause_after(in_a_row: int) -> timedelta:
     """Delay before new NodeClaims replace those that did not last. A single loss is replaced without delay."""
-    return backoff(PAUSE, LONGEST_PAUSE, in_a_row - 2) if in_a_row >= 2 else timedelta(0)
+    return backoff(PAUSE, MAX_PAUSE, in_a_row - 2) if in_a_row >= 2 else timedelta(0)

@@ -25,11 +25,11 @@ _FORM: Final = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?
 def is_open(schedule: str, duration: str, now: datetime, zone: str = "") -> bool:
     """Whether at most `duration` has passed since the schedule last fired. Raises ValueError."""
     window_length = parse_duration(duration) or timedelta(0)
-    hit = next_hit(schedule, now - window_length, zone)
-    return hit is not None and hit <= now
+    fired_at = next_scheduled_time(schedule, now - window_length, zone)
+    return fired_at is not None and fired_at <= now
 
 
-def next_hit(schedule: str, after: datetime, zone: str = "") -> datetime | None:
+def next_scheduled_time(schedule: str, after: datetime, zone: str = "") -> datetime | None:
     """When the schedule fires next, in the time zone `zone`; None if never. Raises ValueError."""
     try:
         return next_time(schedule, after.astimezone(zone_of(zone)))
@@ -39,7 +39,7 @@ def next_hit(schedule: str, after: datetime, zone: str = "") -> datetime | None:
 
 def check_schedule(schedule: str, zone: str = "") -> None:
     """Raises ValueError for an invalid schedule or time zone, and for a schedule that never fires."""
-    if next_hit(schedule, datetime(2026, 1, 1, tzinfo=UTC), zone) is None:
+    if next_scheduled_time(schedule, datetime(2026, 1, 1, tzinfo=UTC), zone) is None:
         raise ValueError(f"schedule {quote(schedule)} never fires")
 
 

@@ -33,7 +33,7 @@ from tenure.policy.disruption.budgets import (
     decide_allowed_disruptions,
     is_closed,
     is_open,
-    next_hit,
+    next_scheduled_time,
     parse_timestamp,
     read_count,
     share_of,
@@ -200,8 +200,8 @@ class _PoolLimits:
             is_open(one.schedule, one.duration, self.now, one.time_zone or "") for one in concerned
         ):
             return
-        hits = [next_hit(one.schedule, self.now, one.time_zone or "") for one in concerned]
-        opening = min((one for one in hits if one is not None), default=None)
+        openings = [next_scheduled_time(one.schedule, self.now, one.time_zone or "") for one in concerned]
+        opening = min((one for one in openings if one is not None), default=None)
         when = f"the next opens at {opening.isoformat(timespec='minutes')}" if opening else "none opens again"
         yield BudgetHeadroom(allowed=0, why=f"outside of its windows, {when}")
 
@@ -327,13 +327,17 @@ def _budget_window_end(budget: Budget, now: datetime) -> datetime | None:
     duration = parse_duration(budget.duration or "0s")
     if not budget.schedule or duration is None:
         return None
-    hit = next_hit(budget.schedule, now - duration)
-    return hit + duration if hit is not None and hit <= now else None
+    fired_at = next_scheduled_time(budget.schedule, now - duration)
+    return fired_at + duration if fired_at is not None and fired_at <= now else None
 
 
 def _next_window_opening(window: DisruptionWindow, now: datetime) -> datetime | None:
     zone = window.time_zone or ""
-    return None if is_open(window.schedule, window.duration, now, zone) else next_hit(window.schedule, now, zone)
+    return (
+        None
+        if is_open(window.schedule, window.duration, now, zone)
+        else next_scheduled_time(window.schedule, now, zone)
+    )
 
 
 def _freeze_end(freeze: DisruptionFreeze, now: datetime) -> datetime | None:

@@ -12,8 +12,8 @@ from tenure.apis.lifecyclepolicy_events import Hook, HookRules
 from tenure.model.hooks import HookPoint
 
 TIMEOUT: Final = timedelta(minutes=5)
-LONGEST: Final = timedelta(hours=24)
-LARGEST: Final = 8192
+MAX_TIMEOUT: Final = timedelta(hours=24)
+MAX_TEMPLATE_BYTES: Final = 8192
 """Bytes of a Job template as JSON, which every NodeClaim workflow stores."""
 POINTS: Final[tuple[HookPoint, ...]] = ("beforeDrain", "afterDrain", "beforeTerminate")
 
@@ -70,7 +70,7 @@ def _hook_problems(hook: Hook, point: HookPoint) -> Iterator[str]:
         span = parse_duration_or_none(hook.timeout)
         if span is None:
             yield f".timeout: {hook.timeout!r} cannot be read; write a duration such as 5m"
-        elif not timedelta(0) < span <= LONGEST:
+        elif not timedelta(0) < span <= MAX_TIMEOUT:
             yield f".timeout: {hook.timeout!r}: invalid duration, expected more than 0s and at most 24h, such as 5m"
     if hook.on_failure == "giveUp" and point != "beforeDrain":
         yield ".onFailure: 'giveUp' is for beforeDrain, since by then pods have left; write proceed, or wait"
@@ -100,5 +100,6 @@ def _template_problems(template: dict[str, Any]) -> Iterator[str]:
     if restart not in ("Never", "OnFailure"):
         yield f".job.template.spec.restartPolicy: {restart!r} is not for Jobs; write Never or OnFailure"
     size = len(json.dumps(template, separators=(",", ":")))
-    if size > LARGEST:
-        yield f".job.template: {size} bytes are more than {LARGEST}; put scripts into the image or a ConfigMap"
+    if size > MAX_TEMPLATE_BYTES:
+        problem = f"{size} bytes are more than {MAX_TEMPLATE_BYTES}"
+        yield f".job.template: {problem}; put scripts into the image or a ConfigMap"

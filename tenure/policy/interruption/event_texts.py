@@ -180,15 +180,15 @@ def _with_since(one: EventRecord, before: EventRecord | None) -> EventRecord:
     return before if same or (settled and before.status == one.status) else one
 
 
-LONGEST = 300
+MAX_REASON_LENGTH = 300
 
 
 def problem_of(state: NodeClaimState, by: str, reason: str) -> str:
     """Why an approval or rejection is invalid, with the expected form; empty if it is valid."""
     if not by.strip():
         return f"by: {by!r}: invalid name, expected the requester, e.g. ann@example.com"
-    if len(reason) > LONGEST:
-        return f"reason: {reason[:60]!r} of {len(reason)} characters; write at most {LONGEST}"
+    if len(reason) > MAX_REASON_LENGTH:
+        return f"reason: {reason[:60]!r} of {len(reason)} characters; write at most {MAX_REASON_LENGTH}"
     if not approvable_events(state):
         name = state.identity.name
         events = f"`tenure events {name}` lists its AWS events"
@@ -197,7 +197,9 @@ def problem_of(state: NodeClaimState, by: str, reason: str) -> str:
 
 
 def new_decision(by: str, reason: str, now: datetime, *, approved: bool) -> ApprovalDecision:
-    return ApprovalDecision(approved=approved, by=by.strip(), reason=" ".join(reason.split())[:LONGEST], at=now)
+    return ApprovalDecision(
+        approved=approved, by=by.strip(), reason=" ".join(reason.split())[:MAX_REASON_LENGTH], at=now
+    )
 
 
 def describe_decision(state: NodeClaimState, decision: ApprovalDecision, now: datetime) -> OperatorRequestResult:

@@ -19,7 +19,7 @@ from tenure.apis.lifecyclepolicy_events import (
 )
 from tenure.model.base import Value
 from tenure.model.interruption.messages import EventKind
-from tenure.policy.disruption.budgets import check_schedule, is_open, next_hit
+from tenure.policy.disruption.budgets import check_schedule, is_open, next_scheduled_time
 
 DEFAULTS: Final[Mapping[EventKind, Action]] = {
     "spotInterruption": "drain",
@@ -134,7 +134,7 @@ def next_window_opening(windows: Sequence[Window], now: datetime) -> datetime | 
         try:
             if is_open(one.schedule, one.duration, now, one.time_zone or ""):
                 return now
-            found.append(next_hit(one.schedule, now, one.time_zone or ""))
+            found.append(next_scheduled_time(one.schedule, now, one.time_zone or ""))
         except ValueError:
             continue
     # In UTC: a repeated local hour never compares equal to a time in another time zone.

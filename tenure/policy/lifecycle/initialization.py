@@ -44,7 +44,7 @@ def decide_waiting_for(
 def decide_undeclared(taints: Iterable[Taint], declared: Iterable[Taint]) -> tuple[str, ...]:
     """Taints that neither the NodePool declares nor Kubernetes or Tenure sets, as `key:effect`."""
     known = tuple(declared)
-    strange = [
+    undeclared = [
         taint
         for taint in taints
         if not any(taint.matches(one) for one in known)
@@ -52,12 +52,12 @@ def decide_undeclared(taints: Iterable[Taint], declared: Iterable[Taint]) -> tup
         and not taint.key.startswith(_OWN_KEYS)
         and taint.effect != labels.PREFER_NO_SCHEDULE
     ]
-    return tuple(f"{taint.key}:{taint.effect}" for taint in strange)
+    return tuple(f"{taint.key}:{taint.effect}" for taint in undeclared)
 
 
-def undeclared_message(node: str, strange: Iterable[str]) -> str:
+def undeclared_message(node: str, undeclared: Iterable[str]) -> str:
     return (
-        f"Node {node} is tainted {', '.join(strange)}: only pods that tolerate it run there, and "
+        f"Node {node} is tainted {', '.join(undeclared)}: only pods that tolerate it run there, and "
         "others get another node; if the taint is temporary, declare it in the NodePool's startupTaints"
     )
 
@@ -66,11 +66,11 @@ def _format_taints(taints: Iterable[Taint]) -> str:
     return ", ".join(f"{taint.key}:{taint.effect}" for taint in taints)
 
 
-ENOUGH: Final = 3
+MIN_SAMPLES: Final = 3
 """Minimum number of samples for an expected duration."""
-UNKNOWN_SHARE: Final = 10
+DEADLINE_DIVISOR: Final = 10
 """With fewer samples, the expected duration is the phase's deadline divided by this."""
-LEAST: Final = timedelta(seconds=10)
+MIN_EXPECTED_DURATION: Final = timedelta(seconds=10)
 
 
 class Summary(Value):
@@ -92,15 +92,16 @@ def summary_of(seconds: Sequence[float]) -> Summary:
 
 
 def decide_expected(seconds: Sequence[float]) -> timedelta | None:
-    """At least `LEAST`, twice the median, and 1.25 times the 90th percentile; None with too few samples."""
-    if len(seconds) < ENOUGH:
+    """At least `MIN_EXPECTED_DURATION`, twice the median, and 1.25 times the 90th percentile; None with too few
+    samples."""
+    if len(seconds) < MIN_SAMPLES:
         return None
     found = summary_of(seconds)
-    return max(LEAST, timedelta(seconds=max(2 * found.median, 1.25 * found.p90)))
+    return max(MIN_EXPECTED_DURATION, timedelta(seconds=max(2 * found.median, 1.25 * found.p90)))
 
 
 def default_expected_duration(deadline: timedelta) -> timedelta:
-    return max(LEAST, deadline / UNKNOWN_SHARE)
+    return max(MIN_EXPECTED_DURATION, deadline / DEADLINE_DIVISOR)
 
 
 MIN_CAPACITY_SHARE: Final = 0.9

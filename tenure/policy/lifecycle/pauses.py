@@ -19,10 +19,10 @@ NEVER: Final = datetime(9999, 12, 31, tzinfo=UTC)
 """The end of a pause from an invalid annotation."""
 LATEST: Final = datetime(2100, 1, 1, tzinfo=UTC)
 """A later end is probably a typing error."""
-LATER: Final = timedelta(seconds=1)
+RECHECK_DELAY: Final = timedelta(seconds=1)
 EXAMPLE: Final = "until=2026-06-01T18:00:00Z, by=ann, reason=database upgrade"
-LONGEST_REASON: Final = 300
-LONGEST_BY: Final = 100
+MAX_REASON_LENGTH: Final = 300
+MAX_REQUESTER_LENGTH: Final = 100
 _REASON: Final = re.compile(r"(?:^|,)\s*reason=(.*)$", re.DOTALL)
 _KEYS: Final = ("until", "by")
 
@@ -39,7 +39,7 @@ def pause_end(pause: Pause | None) -> datetime | None:
 def recheck_at(pause: Pause | None) -> datetime | None:
     """When to check whether the pause has ended. `workflows/pausable.py` ends it earlier; this is a fallback."""
     end = pause_end(pause)
-    return end + LATER if end else None
+    return end + RECHECK_DELAY if end else None
 
 
 def describe_pause(pause: Pause) -> str:
@@ -49,11 +49,11 @@ def describe_pause(pause: Pause) -> str:
 
 
 def problem_of(pause: Pause, now: datetime) -> str:
-    if not pause.by.strip() or "," in pause.by or len(pause.by) > LONGEST_BY:
+    if not pause.by.strip() or "," in pause.by or len(pause.by) > MAX_REQUESTER_LENGTH:
         return f"by: {pause.by!r}: invalid name, expected the requester without commas, e.g. ann@example.com"
-    if not pause.reason.strip() or len(pause.reason) > LONGEST_REASON:
+    if not pause.reason.strip() or len(pause.reason) > MAX_REASON_LENGTH:
         return (
-            f"reason: {pause.reason[:60]!r} of {len(pause.reason)} characters, expected 1 to {LONGEST_REASON} "
+            f"reason: {pause.reason[:60]!r} of {len(pause.reason)} characters, expected 1 to {MAX_REASON_LENGTH} "
             "characters"
         )
     if pause.until.tzinfo is None:
@@ -70,8 +70,8 @@ def normalize_pause(pause: Pause) -> Pause:
     until = pause.until.astimezone(UTC) if pause.until.tzinfo else pause.until.replace(tzinfo=UTC)
     if until.microsecond and until < LATEST:
         until = until.replace(microsecond=0) + timedelta(seconds=1)
-    by = " ".join(pause.by.replace(",", " ").split())[:LONGEST_BY].strip() or "somebody"
-    reason = " ".join(pause.reason.split())[:LONGEST_REASON].strip() or "no reason given"
+    by = " ".join(pause.by.replace(",", " ").split())[:MAX_REQUESTER_LENGTH].strip() or "somebody"
+    reason = " ".join(pause.reason.split())[:MAX_REASON_LENGTH].strip() or "no reason given"
     return Pause(by=by, reason=reason, until=until)
 
 

@@ -218,7 +218,7 @@ async def test_surplus_nodes_are_deleted_after_pause_ends(fake: WorkerHarness) -
 
 
 async def test_large_nodepool_is_created_in_several_steps(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("activities.nodepool.static_capacity.MOST_MADE", 4)
+    monkeypatch.setattr("activities.nodepool.static_capacity.MAX_CREATED_PER_PASS", 4)
     pool = await start_static_nodepool(fake, 10)
     await wait_until_skipping_time(fake, lambda: pool.has_existing(10))
     assert len(pool.plan_ids()) == 1 and await count_scheduled(pool.handle, "reconcile_replicas") == 3

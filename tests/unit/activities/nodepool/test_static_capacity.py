@@ -144,7 +144,7 @@ async def test_missing_or_dynamic_nodepool_is_ignored(cluster: FakeCluster) -> N
 async def test_large_nodepool_takes_several_steps_of_one_plan(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.nodepool.static_capacity.MOST_MADE", 3)
+    monkeypatch.setattr("activities.nodepool.static_capacity.MAX_CREATED_PER_PASS", 3)
     cluster.pools.add("default", replicas=7)
     steps = [await reconcile_replicas(cluster) for _ in range(3)]
     assert [(one.created, one.more) for one in steps] == [(3, True), (3, True), (1, False)]

@@ -7,7 +7,7 @@ import pytest
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.kube.adapters.lifecycle_policies import policy_fact
 from tenure.model.nodeclaim.state import Deadlines
-from tenure.policy.hooks.rules import LARGEST, can_hook_cancel_drain
+from tenure.policy.hooks.rules import MAX_TEMPLATE_BYTES, can_hook_cancel_drain
 from tenure.policy.lifecycle.deadlines import flatten_rules, problem_of
 from tenure.policy.lifecycle_policy import Resolved, resolve_policies
 
@@ -53,7 +53,7 @@ def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
         ({}, "spec.containers: there is none"),
         ({"spec": {"containers": []}}, "spec.containers: there is none"),
         ({"spec": TEMPLATE["spec"] | {"restartPolicy": "Always"}}, "spec.restartPolicy: 'Always' is not for Jobs"),
-        (TEMPLATE | {"metadata": {"annotations": {"script": "x" * LARGEST}}}, "put scripts into the image"),
+        (TEMPLATE | {"metadata": {"annotations": {"script": "x" * MAX_TEMPLATE_BYTES}}}, "put scripts into the image"),
     ],
 )
 def test_a_template_that_makes_no_sense_is_refused(template: dict[str, Any], expected: str) -> None:
