@@ -145,8 +145,10 @@ class AwsCollector:
     @activity.defn
     @map_faults
     async def tag_instances(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
-        """Instances are tagged one after the other, so that hundreds of them delay no launch, and in random order, so
-        that an instance whose tagging is denied does not block the others."""
+        """Instances are tagged one after the other, so that hundreds of them delay no launch.
+
+        The order is random, so that an instance whose tagging is denied does not block the others.
+        """
         async with collection_run(request) as stats:
             untagged = decide_untagged(await self._lists.claims.read_cached())
             random.shuffle(untagged)
