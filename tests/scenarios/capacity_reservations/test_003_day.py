@@ -15,7 +15,7 @@ from tests.support.fakes.time_skipping_server import time_skipping
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import query_state
 from tests.support.workflows.nodeclaim_workflows import BUSY, ready_nodeclaim
-from tests.unit.controller.test_drift import DriftHarness, a_class
+from tests.unit.controller.test_drift import DriftHarness, resolved_nodeclass
 from workflows import ids
 from workflows.garbage_collection import GarbageCollectionWorkflow
 
@@ -47,7 +47,7 @@ def drifts_with_reservation(preference: str) -> DriftHarness:
     """The drift pass of the watch for such a node. Its class still has reservations in its status."""
     drifts = DriftHarness()
     drifts.apply_objects("nodepools", pool())
-    drifts.apply_objects("ec2nodeclasses", a_class(**STALE_STATUS))
+    drifts.apply_objects("ec2nodeclasses", resolved_nodeclass(**STALE_STATUS))
     drifts.launch(labels={labels.NODEPOOL: "general", labels.CAPACITY_TYPE: labels.ON_DEMAND})
     drifts.instances.running["i-c1"] = in_open_reservation("i-c1", preference)
     return drifts

@@ -1,6 +1,6 @@
-"""Readers of user input: any input has a result or a documented error, in time that is linear in its length.
+"""Readers of user input return a result or a documented error for any input, in time linear in its length.
 
-At full depth each reader gets thousands of inputs. A reader of objects gets one hostile value at each field that
+At full depth each reader gets thousands of inputs. An object reader gets one hostile value in one of the fields that
 `tests/support/hostile/fields.yaml` lists for its kind.
 """
 
@@ -51,11 +51,11 @@ from tests.support.properties import max_examples
 
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 SECONDS_PER_10_KB: Final = 0.05
-"""CPU time of the thread: other processes do not count."""
+"""CPU time of the thread, so load from other processes does not matter."""
 TEXT_EXAMPLES: Final = 2_500
 OBJECT_EXAMPLES: Final = 4_000
 FEW: Final = 20
-"""Inputs of each reader in a run at fast depth."""
+"""Inputs per reader at fast depth."""
 
 MAX_ERROR: Final = 1_000
 SERVED: Final = {"uid": "u", "namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"}
@@ -117,7 +117,7 @@ OBJECT_READERS: Final[dict[str, tuple[ObjectReader, ...]]] = {
     MESSAGE: (lambda raw: read_message(json.dumps(raw)),),
 }
 INVALID_OBJECT: Final = (ValueError, KeyError, TypeError, AttributeError)
-"""The errors that `describe_error` in the guard describes by field."""
+"""The errors for which `describe_error` names the field."""
 NUMBERS: Final = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.booleans()
 PARTS: Final = st.sampled_from(
     [
@@ -140,19 +140,22 @@ HOSTILE = {
     "long exponent": "1e" + "9" * 20_000,
     "spaces": " " * 100_000,
 }
-"""A regular expression that backtracks takes minutes for these."""
+"""A backtracking regular expression takes minutes for these texts."""
 BOUNDED: Final = ("duration", "quantity", "schedule")
 
 
 def read_in_time(read: Callable[[], object], size: int, errors: tuple[type[Exception], ...]) -> None:
-    """One of `errors` is a result too. The fastest of three passes counts: the first may fill a cache."""
+    """Fail if `read` takes too long. One of `errors` is a valid result.
+
+    The fastest of three passes counts because the first may fill a cache.
+    """
     seconds, limit = [], SECONDS_PER_10_KB * max(1, size / 10_000)
     for _ in range(3):
         began = time.thread_time()
         try:
             read()
-        except errors as refused:
-            assert len(str(refused)) < MAX_ERROR or isinstance(refused, ValidationError), refused
+        except errors as caught:
+            assert len(str(caught)) < MAX_ERROR or isinstance(caught, ValidationError), caught
         seconds.append(time.thread_time() - began)
         if seconds[-1] <= limit:
             return
@@ -166,7 +169,7 @@ def read_in_time(read: Callable[[], object], size: int, errors: tuple[type[Excep
 @example(text="\u0663s")
 @example(text="9" * 4301)
 @example(text="{" * 15_000)
-def test_any_text_has_a_result_or_the_documented_error(reader: str, text: str) -> None:
+def test_any_text_returns_a_result_or_the_documented_error(reader: str, text: str) -> None:
     read, errors = TEXT_READERS[reader]
     read_in_time(lambda: read(text), len(text), errors)
 
@@ -174,7 +177,7 @@ def test_any_text_has_a_result_or_the_documented_error(reader: str, text: str) -
 @pytest.mark.parametrize("kind", OBJECT_READERS)
 @max_examples(OBJECT_EXAMPLES, fast=FEW)
 @given(data=st.data())
-def test_a_hostile_value_in_any_field_has_a_result_or_names_the_field(kind: str, data: st.DataObject) -> None:
+def test_hostile_field_value_returns_a_result_or_a_documented_error(kind: str, data: st.DataObject) -> None:
     _, family, path = data.draw(st.sampled_from(list_fields(kind)))
     value = data.draw(st.sampled_from(list(VALUES[family].values())) | TEXTS | NUMBERS | st.none())
     raw = copy.deepcopy(BASES[kind])
@@ -188,13 +191,13 @@ def test_a_hostile_value_in_any_field_has_a_result_or_names_the_field(kind: str,
 
 @pytest.mark.parametrize("reader", BOUNDED)
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_long_text_is_refused_before_it_is_parsed(reader: str, text: str) -> None:
+def test_long_text_is_rejected_before_parsing(reader: str, text: str) -> None:
     read, error = TEXT_READERS[reader]
     with pytest.raises(error, match=f"{len(text)} characters"):
         read(text)
 
 
 @pytest.mark.parametrize("text", ("٣s", "１h", "३0m"))
-def test_digits_are_ascii(text: str) -> None:
+def test_duration_rejects_digits_outside_ascii(text: str) -> None:
     with pytest.raises(DurationError):
         parse_duration(text)

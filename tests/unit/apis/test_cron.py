@@ -1,4 +1,7 @@
-"""Schedules fire when Karpenter's fire: `cron_schedules.tsv` has robfig/cron's times, from `tools/cron_table`."""
+"""Schedules fire at the same times as in Karpenter.
+
+`tools/cron_table` writes `cron_schedules.tsv` with the times of robfig/cron.
+"""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,10 +19,10 @@ EXPECTED = dict(
     if line
 )
 DIFFERENT = {"@every 1h"}
-"""Karpenter's CRD refuses it, although its parser does not."""
+"""Karpenter's CRD rejects this schedule, although its parser accepts it."""
 
 
-def fire(schedule: str) -> str:
+def format_next_times(schedule: str) -> str:
     at, times = BEGIN, list[str]()
     while len(times) < TIMES:
         try:
@@ -33,9 +36,13 @@ def fire(schedule: str) -> str:
     return " ".join(times)
 
 
-def test_every_schedule_of_the_table_fires_as_in_karpenter_or_is_refused_as_there() -> None:
+def test_schedules_fire_or_are_rejected_as_in_karpenter() -> None:
     assert len(EXPECTED) > 600
-    different = {schedule: fire(schedule) for schedule in EXPECTED if fire(schedule) != EXPECTED[schedule]}
+    different = {
+        schedule: format_next_times(schedule)
+        for schedule in EXPECTED
+        if format_next_times(schedule) != EXPECTED[schedule]
+    }
     assert different == dict.fromkeys(DIFFERENT, INVALID)
 
 
@@ -49,10 +56,10 @@ def test_every_schedule_of_the_table_fires_as_in_karpenter_or_is_refused_as_ther
     ),
 )
 def test_seven_is_sunday(schedule: str, same: str) -> None:
-    assert fire(schedule) == fire(same) != INVALID
+    assert format_next_times(schedule) == format_next_times(same) != INVALID
 
 
-def test_a_schedule_that_never_fires_is_valid() -> None:
+def test_schedule_that_never_fires_is_valid() -> None:
     assert next_time("0 0 31 2 *", BEGIN) is None
 
 
@@ -66,6 +73,6 @@ def test_a_schedule_that_never_fires_is_valid() -> None:
         ("0 " * 200, "has 400 characters, a schedule has at most 200"),
     ),
 )
-def test_an_error_names_field_value_and_form(schedule: str, message: str) -> None:
+def test_schedule_error_names_field_value_and_expected_form(schedule: str, message: str) -> None:
     with pytest.raises(ScheduleError, match=message):
         next_time(schedule, BEGIN)

@@ -1,4 +1,4 @@
-"""Durations: what Go's parser takes, Go's canonical text, and advice for what is none."""
+"""Durations: the syntax of Go's parser, Go's canonical text, and advice for invalid text."""
 
 from datetime import timedelta
 
@@ -31,11 +31,11 @@ from tenure.apis.durations import DurationError, format_duration, parse_duration
         ("1500ns", 0.000001),
     ),
 )
-def test_a_duration(text: str, seconds: float) -> None:
+def test_duration_is_parsed_as_in_go(text: str, seconds: float) -> None:
     assert parse_duration(text) == timedelta(seconds=seconds)
 
 
-def test_never_is_none() -> None:
+def test_never_is_parsed_as_none() -> None:
     assert parse_duration("Never") is None
     assert format_duration(None) == "Never"
 
@@ -54,7 +54,7 @@ def test_never_is_none() -> None:
         ("3000000h", "less than 2562047h"),
     ),
 )
-def test_what_is_none(text: str, advice: str) -> None:
+def test_invalid_duration_error_gives_advice(text: str, advice: str) -> None:
     with pytest.raises(DurationError, match=advice):
         parse_duration(text)
 
@@ -75,17 +75,17 @@ def test_what_is_none(text: str, advice: str) -> None:
         (timedelta(seconds=60.000001), "1m0.000001s"),
     ),
 )
-def test_the_canonical_text(duration: timedelta, text: str) -> None:
+def test_duration_is_formatted_as_in_go(duration: timedelta, text: str) -> None:
     assert format_duration(duration) == text
 
 
 @given(st.timedeltas(min_value=timedelta(days=-100_000), max_value=timedelta(days=100_000)))
-def test_what_is_written_is_read_again(duration: timedelta) -> None:
+def test_formatted_duration_is_parsed_to_the_same_value(duration: timedelta) -> None:
     assert parse_duration(format_duration(duration)) == duration
 
 
 @given(st.text(max_size=12))
-def test_any_text_is_a_duration_or_an_error_with_advice(text: str) -> None:
+def test_any_text_is_a_duration_or_an_error_with_the_expected_form(text: str) -> None:
     try:
         parse_duration(text)
     except DurationError as error:

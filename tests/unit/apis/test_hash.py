@@ -1,4 +1,4 @@
-"""The static hashes: what is covered, what is not, what is equal, and that they never change by accident."""
+"""Static hashes of NodePools and EC2NodeClasses: covered fields, ignored fields, and stability across releases."""
 
 from copy import deepcopy
 from typing import Any
@@ -42,14 +42,14 @@ def class_hash(base: Object = CLASS, **patch: Any) -> str:
     return nodeclass_hash(EC2NodeClass.from_object(apply_patch(base, patch)))
 
 
-def test_known_objects_have_known_hashes() -> None:
-    # When one of these changes, HASH_VERSION must change too: otherwise every node in the world drifts at once.
+def test_hashes_of_known_objects_are_stable() -> None:
+    # If one of these hashes changes, HASH_VERSION must change too. Otherwise every existing node drifts at once.
     assert HASH_VERSION == "tenure-v1"
     assert (pool_hash(), pool_hash(NODEPOOL)) == ("4663607244343527558", "15481289062242544615")
     assert (class_hash(), class_hash(NODECLASS)) == ("11389779544506743920", "1139857388368053577")
 
 
-def test_a_hash_is_the_decimal_text_of_64_bits() -> None:
+def test_hash_is_the_decimal_text_of_64_bits() -> None:
     assert 0 <= int(pool_hash()) < 2**64
     assert 0 <= int(class_hash()) < 2**64
 
@@ -72,7 +72,7 @@ def test_a_hash_is_the_decimal_text_of_64_bits() -> None:
     ),
     ids=str,
 )
-def test_what_a_pools_hash_covers(patch: Object) -> None:
+def test_nodepool_hash_covers_field(patch: Object) -> None:
     assert pool_hash(**patch) != pool_hash()
 
 
@@ -95,7 +95,7 @@ def test_what_a_pools_hash_covers(patch: Object) -> None:
     ),
     ids=str,
 )
-def test_what_leaves_a_pools_hash_alone(patch: Object) -> None:
+def test_nodepool_hash_ignores_change(patch: Object) -> None:
     assert pool_hash(**patch) == pool_hash()
 
 
@@ -104,7 +104,7 @@ def test_what_leaves_a_pools_hash_alone(patch: Object) -> None:
     (
         {"placementGroupSelector": {"name": "a"}},
         {"associatePublicIPAddress": True},
-        # Said to be off is not the same as left to the subnet.
+        # An explicit False differs from the default, which the subnet decides.
         {"associatePublicIPAddress": False},
         {"userData": "x"},
         {"role": "other"},
@@ -126,7 +126,7 @@ def test_what_leaves_a_pools_hash_alone(patch: Object) -> None:
     ),
     ids=str,
 )
-def test_what_a_classs_hash_covers(patch: Object) -> None:
+def test_nodeclass_hash_covers_field(patch: Object) -> None:
     assert class_hash(**patch) != class_hash()
 
 
@@ -149,20 +149,20 @@ def test_what_a_classs_hash_covers(patch: Object) -> None:
     ),
     ids=str,
 )
-def test_what_leaves_a_classs_hash_alone(patch: Object) -> None:
+def test_nodeclass_hash_ignores_change(patch: Object) -> None:
     assert class_hash(**patch) == class_hash()
 
 
-def test_no_kubelet_and_an_empty_one_are_equal() -> None:
+def test_absent_and_empty_kubelet_have_the_same_hash() -> None:
     assert class_hash(NODECLASS, kubelet={}) == class_hash(NODECLASS)
 
 
-def test_the_clusters_certificate_is_covered() -> None:
+def test_nodeclass_hash_covers_the_ca_bundle_of_the_cluster() -> None:
     nodeclass = EC2NodeClass.from_object(CLASS)
     assert nodeclass_hash(nodeclass, ca_bundle="a") != nodeclass_hash(nodeclass)
     assert nodeclass_hash(nodeclass, ca_bundle="a") != nodeclass_hash(nodeclass, ca_bundle="b")
 
 
-def test_status_and_metadata_are_not_covered() -> None:
+def test_nodeclass_hash_ignores_status_and_metadata() -> None:
     observed = deepcopy(CLASS) | {"metadata": {"name": "other", "generation": 9}, "status": {"instanceProfile": "x"}}
     assert class_hash(observed) == class_hash()

@@ -1,4 +1,4 @@
-"""The rules about labels and taints that planning and validation share."""
+"""Label and taint rules that planning and validation share."""
 
 import pytest
 
@@ -32,19 +32,19 @@ def test_restricted_labels(key: str, restricted: bool) -> None:
     assert labels.is_restricted(key) is restricted
 
 
-def test_planning_leaves_well_known_labels_to_the_launch() -> None:
+def test_well_known_and_provider_labels_are_injected_at_launch() -> None:
     assert labels.is_injected_elsewhere("topology.kubernetes.io/zone")
     assert labels.is_injected_elsewhere("karpenter.sh/custom")
     assert not labels.is_injected_elsewhere("example.com/team")
 
 
-def test_older_names_are_translated() -> None:
+def test_deprecated_label_keys_are_normalized() -> None:
     assert labels.normalize_label_key("beta.kubernetes.io/arch") == "kubernetes.io/arch"
     assert labels.normalize_label_key("topology.ebs.csi.aws.com/zone") == "topology.kubernetes.io/zone"
     assert labels.normalize_label_key("team") == "team"
 
 
-def test_the_label_of_a_nodeclass() -> None:
+def test_nodeclass_label_is_that_of_karpenter() -> None:
     assert labels.nodeclass_label("karpenter.k8s.aws", "EC2NodeClass") == labels.NODECLASS
 
 
@@ -68,7 +68,7 @@ def test_ephemeral_taints(taint: Taint, ephemeral: bool) -> None:
     assert resources.is_known_ephemeral(taint) is ephemeral
 
 
-def test_merging_keeps_what_is_there() -> None:
-    there = Taint(key="a", value="old", effect="NoSchedule")
+def test_merge_keeps_existing_taints() -> None:
+    existing = Taint(key="a", value="old", effect="NoSchedule")
     added = Taint(key="a", value="new", effect="NoSchedule"), Taint(key="a", effect="NoExecute")
-    assert resources.merge([there], added) == (there, added[1])
+    assert resources.merge([existing], added) == (existing, added[1])

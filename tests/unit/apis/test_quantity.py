@@ -1,4 +1,4 @@
-"""Quantities: exact parsing, rounding away from zero, canonical text, and advice for what is none."""
+"""Quantities: exact parsing, rounding away from zero, canonical text, and advice for invalid text."""
 
 from fractions import Fraction
 
@@ -70,7 +70,7 @@ SUFFIXES = {
         ("99999999999999999999", 10**20 - 1, (10**20 - 1) * 1000, "99999999999999999999"),
     ),
 )
-def test_a_quantity(text: str, value: int, millis: int, canonical: str) -> None:
+def test_quantity_is_parsed_rounded_and_formatted(text: str, value: int, millis: int, canonical: str) -> None:
     assert parse_quantity(text) == value
     assert cpu_millis(text) == millis
     assert str(parse(text)) == canonical
@@ -91,18 +91,18 @@ def test_a_quantity(text: str, value: int, millis: int, canonical: str) -> None:
         ("１", "write a number with a suffix"),
     ),
 )
-def test_what_is_none(text: str, advice: str) -> None:
+def test_invalid_quantity_error_gives_advice(text: str, advice: str) -> None:
     with pytest.raises(QuantityError, match=advice):
         parse(text)
 
 
-def test_a_number_is_a_quantity() -> None:
+def test_number_is_a_quantity() -> None:
     assert cpu_millis(2) == 2000
     assert parse_quantity(5) == 5
 
 
 @given(st.integers(0, 10**6), st.integers(0, 6), st.sampled_from(sorted(SUFFIXES)), st.sampled_from(["", "-"]))
-def test_the_value_is_exact_but_for_rounding_away_from_zero(
+def test_parsed_value_is_exact_except_for_rounding_away_from_zero(
     digits: int, decimal_digits: int, suffix: str, sign: str
 ) -> None:
     text = f"{digits / 10**decimal_digits:.{decimal_digits}f}{suffix}" if decimal_digits else f"{digits}{suffix}"
@@ -112,7 +112,7 @@ def test_the_value_is_exact_but_for_rounding_away_from_zero(
 
 
 @given(st.integers(-(2**92), 2**92), st.sampled_from(["DecimalSI", "BinarySI", "DecimalExponent"]))
-def test_the_canonical_text_means_the_same(nano: int, form: str) -> None:
+def test_canonical_text_is_parsed_to_the_same_value(nano: int, form: str) -> None:
     quantity = Quantity(nano, form)  # type: ignore[arg-type]
     reparsed = parse(str(quantity))
     assert reparsed.nano == nano
@@ -120,13 +120,13 @@ def test_the_canonical_text_means_the_same(nano: int, form: str) -> None:
 
 
 @given(st.integers(-(2**62), 2**62))
-def test_whole_numbers_come_back(value: int) -> None:
+def test_formatted_whole_numbers_are_parsed_to_the_same_value(value: int) -> None:
     assert parse_quantity(format_quantity(value)) == value
     assert parse_quantity(format_quantity(value, "BinarySI")) == value
     assert cpu_millis(format_cpu(value)) == value
 
 
-def test_resources_are_read_in_the_units_of_the_model() -> None:
+def test_resources_are_parsed_into_model_units() -> None:
     assert parse_resources({"cpu": "1500m", "memory": "1Gi", "pods": 110, "nvidia.com/gpu": "1"}) == {
         "cpu": 1500,
         "memory": 2**30,
@@ -136,7 +136,7 @@ def test_resources_are_read_in_the_units_of_the_model() -> None:
     assert parse_resources(None) == {}
 
 
-def test_resources_are_written_as_kubernetes_does() -> None:
+def test_resources_are_formatted_as_in_kubernetes() -> None:
     amounts = {"cpu": 1500, "memory": 2**30, "ephemeral-storage": 20 * 2**30, "pods": 110, "hugepages-2Mi": 2**22}
     assert format_resources(amounts) == {
         "cpu": "1500m",
@@ -148,6 +148,6 @@ def test_resources_are_written_as_kubernetes_does() -> None:
     assert format_amount("cpu", 2000) == "2"
 
 
-def test_an_error_in_a_list_names_the_resource() -> None:
+def test_error_in_a_resource_list_names_the_resource() -> None:
     with pytest.raises(QuantityError, match="memory: '1GB' is not a quantity: write '1G'"):
         parse_resources({"cpu": "1", "memory": "1GB"})

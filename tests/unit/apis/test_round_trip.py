@@ -1,4 +1,4 @@
-"""Objects are read and written unchanged, whatever an API server holds, also through a workflow's history."""
+"""Objects are read and written unchanged, including unknown fields, also through the JSON of a workflow's history."""
 
 import pydantic_core
 import pytest
@@ -47,31 +47,31 @@ OLDER: Object = {
 
 
 class Payload(BaseModel):
-    """What a workflow might hand on."""
+    """Objects as part of a workflow payload."""
 
     claim: NodeClaim
     pools: tuple[NodePool, ...]
 
 
 @pytest.mark.parametrize(("model", "base"), BASES, ids=lambda one: getattr(one, "__name__", ""))
-def test_an_object_is_written_as_it_was_read(model: type[KubeObject], base: Object) -> None:
+def test_object_is_written_as_it_was_read(model: type[KubeObject], base: Object) -> None:
     found = base | {"metadata": METADATA, "status": UNKNOWN, "spec": base["spec"] | UNKNOWN}
     assert model.from_object(found).to_object() == found
 
 
 @pytest.mark.parametrize(("model", "base"), BASES, ids=lambda one: getattr(one, "__name__", ""))
-def test_a_bare_object_gains_nothing(model: type[KubeObject], base: Object) -> None:
+def test_minimal_object_gains_no_fields(model: type[KubeObject], base: Object) -> None:
     assert model.from_object(base).to_object() == base
 
 
-def test_what_an_older_version_stored_is_read() -> None:
+def test_object_stored_by_an_older_version_is_read() -> None:
     pool = NodePool.from_object(OLDER)
     assert pool.spec.template.spec.requirements[0].operator == "Unheard"
     assert pool.spec.limits == {"cpu": 100, "memory": "1Gi"}
     assert pool.to_object() == OLDER
 
 
-def test_a_payload_keeps_what_was_unset() -> None:
+def test_payload_keeps_fields_unset() -> None:
     payload = Payload(claim=NodeClaim.from_object(NODECLAIM), pools=(NodePool.from_object(OLDER),))
     parsed = Payload.model_validate_json(pydantic_core.to_json(payload))
     assert parsed == payload
@@ -79,7 +79,7 @@ def test_a_payload_keeps_what_was_unset() -> None:
     assert parsed.pools[0].to_object() == OLDER
 
 
-def test_an_object_made_here_is_written_in_camel_case() -> None:
+def test_constructed_object_is_written_in_camel_case() -> None:
     claim = NodeClaim.from_object({"metadata": {"name": "a"}}).model_copy(
         update={"spec": NodeClaim().spec.model_copy(update={"expire_after": "Never"})}
     )
@@ -92,7 +92,7 @@ def test_an_object_made_here_is_written_in_camel_case() -> None:
     }
 
 
-def test_names_with_capitals_are_kept() -> None:
+def test_spec_field_names_keep_acronyms() -> None:
     spec = {
         "associatePublicIPAddress": True,
         "metadataOptions": {"httpProtocolIPv6": "enabled"},
@@ -108,12 +108,12 @@ def test_names_with_capitals_are_kept() -> None:
     assert nodeclass.to_object() == {"spec": spec}
 
 
-def test_status_names_with_capitals_are_kept() -> None:
+def test_status_field_names_keep_acronyms() -> None:
     claim = NodeClaim.from_object({"status": {"providerID": "aws:///a/i-1", "imageID": "ami-1"}})
     assert (claim.status.provider_id, claim.status.image_id) == ("aws:///a/i-1", "ami-1")
 
 
-def test_a_model_is_frozen() -> None:
+def test_model_is_frozen() -> None:
     with pytest.raises(ValidationError):
         Taint(key="a", effect="NoSchedule").key = "b"  # type: ignore[misc]
 
@@ -132,7 +132,7 @@ def test_a_model_is_frozen() -> None:
         ({}, "Custom", None),
     ),
 )
-def test_the_family_is_the_one_written_or_the_aliass(spec: Object, family: str, alias: tuple[str, str] | None) -> None:
+def test_ami_family_is_the_field_or_that_of_the_alias(spec: Object, family: str, alias: tuple[str, str] | None) -> None:
     nodeclass = EC2NodeClass.from_object({"spec": spec})
     assert nodeclass.ami_family == family
     assert nodeclass.alias == alias

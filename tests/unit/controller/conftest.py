@@ -19,4 +19,4 @@ def planner_in_a_thread(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
 
 @pytest.fixture
 def planner_in_a_process() -> None:
-    """Planners run in a process of their own, as in a worker."""
+    """Planners run in a separate process, as in a worker."""

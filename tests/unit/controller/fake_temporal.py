@@ -1,4 +1,4 @@
-"""A Temporal client that remembers what it was asked, and fails when it is told to."""
+"""A Temporal client that records signals and fails on request."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class FakeTemporal:
         self.reset_workflow_ids: list[str] = []
         self.failures: list[RPCStatusCode] = []
         self.gate: asyncio.Event | None = None
-        """While set and not open, calls wait."""
+        """Calls wait until this event is set."""
         self.waiting = 0
         self.max_in_flight = 0
 
@@ -82,7 +82,7 @@ class FakeHandle:
 
 
 class RecordingSignalQueue(SignalQueue):
-    """Accepts everything that is new at once; nothing is sent."""
+    """Records every new signal and counts it as sent."""
 
     def __init__(self, sent: dict[str, str] | None = None) -> None:
         super().__init__(FakeTemporal().client, "queue", sent or {})

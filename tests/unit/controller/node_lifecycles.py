@@ -1,4 +1,4 @@
-"""Node lifecycles in one session of the controller: pods wait, a plan launches nodes, AWS interrupts, nodes end."""
+"""Node lifecycles in one controller session: pending pods, a plan, launched nodes, interruptions and termination."""
 
 import asyncio
 from collections import Counter
@@ -77,7 +77,7 @@ class NodeLifecycles:
         await self.session.close()
 
     def count_entries(self) -> Counter[str]:
-        """Those of the session and of its planner."""
+        """Count the container entries of the session and of its planner."""
         planner = self.session.provisioning.planner_client.process
         state = cast(Any, planner)._process._state if planner else None
         return count_entries(self.session) + count_entries(state)
@@ -93,7 +93,7 @@ class NodeLifecycles:
         await self._publish()
 
     async def run(self, count: int) -> None:
-        """`count` nodes launch, run and terminate together."""
+        """Launch, run and terminate `count` nodes together."""
         names = [f"{self._plans}-{number}" for number in range(count)]
         pods = [self._pod(name) for name in names]
         self._deliver("pods", *pods)
@@ -124,7 +124,7 @@ class NodeLifecycles:
         await self._publish()
 
     async def _observe(self, claims: list[Json]) -> None:
-        """Every task of the session for running nodes: drift, disruption, events, interruptions."""
+        """Run every task of the session for running nodes: drift, disruption, events, interruptions."""
         await self._run_disruption()
         await self.session._disruption._consistency_checker.check_all()
         for claim in claims[::2]:
@@ -144,7 +144,7 @@ class NodeLifecycles:
         await self.session._invalid_objects.publish_events()
 
     async def settle(self) -> None:
-        """Three days later, after every due task."""
+        """Advance three days and run every due task."""
         for _ in range(3):
             self.now += timedelta(days=1)
             await self._publish()
@@ -153,7 +153,7 @@ class NodeLifecycles:
             self._resync()
 
     def _resync(self) -> None:
-        """No workflow runs."""
+        """Resync as if no workflow ran."""
         cache, notifier = self.session.cluster.cache, self.session.signals.notifier
         signal_queue = self.session._signal_queue
         repair_nodeclaim_workflows({}, cache, notifier, signal_queue, SYNCED, self.now)
@@ -207,7 +207,7 @@ BOUNDED: Final = {
     "._sizes": "instance types of the cloud",
     ".sent": "the signals to the Provisioning, Cluster and ClusterWatch workflows",
 }
-"""Containers that have entries though every object is gone, with the reason."""
+"""Containers that keep entries after all objects are deleted, with the reason."""
 MAX_BOUNDED: Final = 2000
 
 

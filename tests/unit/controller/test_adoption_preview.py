@@ -1,4 +1,4 @@
-"""What a worker would make of Karpenter's cluster: stamps, phases, drift, launches, disruption; nothing is written."""
+"""Preview of the adoption of a Karpenter cluster: hashes, phases, drift, launches and disruption, without writes."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -26,13 +26,13 @@ from tests.support.fakes.cloud import FakeInstances
 from tests.unit.controller.planning.test_provisioner import FakeOfferings
 from tests.unit.scheduling.builders import instance_type
 
-KARPENTERS = {
+KARPENTER_HASHES = {
     labels.NODEPOOL_HASH: "11",
     labels.NODEPOOL_HASH_VERSION: "v3",
     labels.NODECLASS_HASH: "22",
     labels.NODECLASS_HASH_VERSION: "v6",
 }
-FOUND = {"amis": [{"id": "ami-new", "requirements": []}]}
+RESOLVED_STATUS = {"amis": [{"id": "ami-new", "requirements": []}]}
 
 
 def cluster_objects(*claims: Json) -> dict[str, list[Json]]:
@@ -45,11 +45,11 @@ def only_annotations(claims: Any) -> dict[str, str]:
 
 
 def resolved_nodeclasses(ca_bundle: str | None = "ca") -> dict[str, ResolvedNodeClass]:
-    return {"default": ResolvedNodeClass(status=dict(FOUND), conditions=(), ca_bundle=ca_bundle)}
+    return {"default": ResolvedNodeClass(status=dict(RESOLVED_STATUS), conditions=(), ca_bundle=ca_bundle)}
 
 
-def test_stamps_of_karpenter_become_those_of_what_stands_now() -> None:
-    objects = cluster_objects(claim("c1", phase="Initialized", annotations=KARPENTERS))
+def test_hashes_of_karpenter_become_hashes_of_current_specs() -> None:
+    objects = cluster_objects(claim("c1", phase="Initialized", annotations=KARPENTER_HASHES))
     found = adopt_objects(objects, resolved_nodeclasses())
     assert only_annotations(found["nodeclaims"]) == {
         labels.NODEPOOL_HASH: nodepool_hash(NodePool.from_object(pool())),
@@ -57,25 +57,25 @@ def test_stamps_of_karpenter_become_those_of_what_stands_now() -> None:
         labels.NODECLASS_HASH: nodeclass_hash(EC2NodeClass.from_object(node_class()), ca_bundle="ca"),
         labels.NODECLASS_HASH_VERSION: HASH_VERSION,
     }
-    assert found["ec2nodeclasses"][0]["status"]["amis"] == FOUND["amis"]
-    assert objects["nodeclaims"][0]["metadata"]["annotations"] == KARPENTERS, "what was read is left as it is"
+    assert found["ec2nodeclasses"][0]["status"]["amis"] == RESOLVED_STATUS["amis"]
+    assert objects["nodeclaims"][0]["metadata"]["annotations"] == KARPENTER_HASHES, "the input is not modified"
 
 
-def test_one_that_has_drifted_stays_so() -> None:
-    one = claim("c1", phase="Initialized", annotations=KARPENTERS)
+def test_drifted_nodeclaim_keeps_its_nodepool_hash() -> None:
+    one = claim("c1", phase="Initialized", annotations=KARPENTER_HASHES)
     one["status"]["conditions"].append({"type": "Drifted", "status": "True", "reason": "AMIDrift"})
     stamps = only_annotations(adopt_objects(cluster_objects(one), resolved_nodeclasses())["nodeclaims"])
     assert (stamps[labels.NODEPOOL_HASH], stamps[labels.NODEPOOL_HASH_VERSION]) == ("11", HASH_VERSION)
 
 
-def test_without_the_certificate_the_class_and_its_nodes_keep_their_stamps() -> None:
-    objects = cluster_objects(claim("c1", phase="Initialized", annotations=KARPENTERS))
+def test_nodeclass_hash_is_kept_without_the_ca_bundle() -> None:
+    objects = cluster_objects(claim("c1", phase="Initialized", annotations=KARPENTER_HASHES))
     stamps = only_annotations(adopt_objects(objects, resolved_nodeclasses(ca_bundle=None))["nodeclaims"])
     assert (stamps[labels.NODECLASS_HASH], stamps[labels.NODECLASS_HASH_VERSION]) == ("22", "v6")
     assert stamps[labels.NODEPOOL_HASH_VERSION] == HASH_VERSION
 
 
-def test_what_a_worker_would_leave_out_is_named() -> None:
+def test_unreadable_objects_are_listed() -> None:
     bad = pool("odd")
     bad["spec"]["template"]["spec"]["expireAfter"] = "soon"
     objects = {**cluster_objects(), "nodepools": [pool(), bad]}
@@ -100,7 +100,7 @@ TAGS = {labels.TAG_NODEPOOL: "general", labels.TAG_NODECLASS: "default", labels.
 
 
 class Reader:
-    """The API server, for one who only lists; LifecyclePolicies are not installed."""
+    """A read-only API server on which LifecyclePolicies are not installed."""
 
     def __init__(self, objects: Mapping[str, list[Json]]) -> None:
         self._objects = objects
@@ -122,10 +122,10 @@ class Resolver:
 
 
 class Cluster:
-    """One node that Karpenter made, and what is changed about it."""
+    """A cluster with one node created by Karpenter, which tests modify."""
 
     def __init__(self) -> None:
-        self.claim = claim("c1", phase="Initialized", annotations=dict(KARPENTERS), labels=dict(NODE_LABELS))
+        self.claim = claim("c1", phase="Initialized", annotations=dict(KARPENTER_HASHES), labels=dict(NODE_LABELS))
         self.claim["status"] |= {"imageID": "ami-new", "nodeName": "n1"}
         self.node = node("n1", of="c1")
         self.pods = [pod("web", on="n1")]
@@ -144,15 +144,15 @@ class Cluster:
 
     async def preview(self) -> AdoptionPreview:
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": stamp(-900)}
-        of_karpenter = node_class()
-        of_karpenter["status"] = {"conditions": [ready]}
-        of_karpenter["metadata"]["annotations"] = {
+        karpenter_class = node_class()
+        karpenter_class["status"] = {"conditions": [ready]}
+        karpenter_class["metadata"]["annotations"] = {
             labels.NODECLASS_HASH: "22",
             labels.NODECLASS_HASH_VERSION: "v6",
         }
         objects = {
             "nodepools": [pool(disruption={"consolidateAfter": "30s"})],
-            "ec2nodeclasses": [of_karpenter],
+            "ec2nodeclasses": [karpenter_class],
             "nodeclaims": [self.claim],
             "nodes": [self.node],
             "pods": self.pods,
@@ -173,35 +173,35 @@ class Cluster:
         return found
 
 
-async def test_a_node_of_karpenters_goes_on_as_it_is() -> None:
+async def test_node_of_karpenter_is_adopted_unchanged() -> None:
     preview = await Cluster().preview()
-    (taken,) = preview.claims
-    assert (taken.phase, taken.drift, taken.is_evaluated, taken.tagged) == (Phase.READY, None, True, True)
-    assert taken.node is not None and taken.node.name == "n1"
+    (adopted,) = preview.claims
+    assert (adopted.phase, adopted.drift, adopted.is_evaluated, adopted.tagged) == (Phase.READY, None, True, True)
+    assert adopted.node is not None and adopted.node.name == "n1"
     assert preview.plan is not None and preview.plan.claims == () and preview.disruption_status.commands == ()
     assert preview.unowned == () and preview.unreadable == ()
 
 
-async def test_what_would_drift_is_judged_by_what_the_class_selects_now() -> None:
+async def test_drift_is_evaluated_with_the_currently_resolved_nodeclass() -> None:
     cluster = Cluster()
     cluster.claim["status"]["imageID"] = "ami-old"
-    taken = await cluster.preview_nodeclaim()
-    assert taken.drift is not None and taken.drift.reason == labels.AMI_DRIFT
+    adopted = await cluster.preview_nodeclaim()
+    assert adopted.drift is not None and adopted.drift.reason == labels.AMI_DRIFT
     cluster = Cluster()
     cluster.add_instance("i-c1", subnet_id="subnet-z")
-    taken = await cluster.preview_nodeclaim()
-    assert taken.drift is not None and taken.drift.reason == labels.SUBNET_DRIFT
-    assert "subnet-z" in taken.drift.message
+    adopted = await cluster.preview_nodeclaim()
+    assert adopted.drift is not None and adopted.drift.reason == labels.SUBNET_DRIFT
+    assert "subnet-z" in adopted.drift.message
 
 
-async def test_what_has_drifted_with_karpenter_still_has() -> None:
+async def test_nodeclaim_drifted_in_karpenter_stays_drifted() -> None:
     cluster = Cluster()
     cluster.claim["status"]["conditions"].append({"type": "Drifted", "status": "True", "reason": "AMIDrift"})
-    taken = await cluster.preview_nodeclaim()
-    assert taken.claim.drifted == "AMIDrift" and taken.drift is not None
+    adopted = await cluster.preview_nodeclaim()
+    assert adopted.claim.drifted == "AMIDrift" and adopted.drift is not None
 
 
-async def test_without_instance_types_no_drift_is_no_answer() -> None:
+async def test_drift_is_not_evaluated_without_instance_types() -> None:
     cluster = Cluster()
     cluster.types.broken = True
     preview = await cluster.preview()
@@ -210,7 +210,7 @@ async def test_without_instance_types_no_drift_is_no_answer() -> None:
     )
 
 
-async def test_what_would_be_launched_and_disrupted_is_planned_as_a_worker_would() -> None:
+async def test_preview_contains_launches_and_disruption_commands() -> None:
     cluster = Cluster()
     cluster.pods = [pod(f"p{one}", nodeSelector={labels.ZONE: "us-west-2b"}) for one in range(2)]
     preview = await cluster.preview()
@@ -218,7 +218,7 @@ async def test_what_would_be_launched_and_disrupted_is_planned_as_a_worker_would
     assert [(one.reason, one.nodes) for one in preview.disruption_status.commands] == [("Empty", ("n1",))]
 
 
-async def test_an_instance_that_no_tag_finds_is_found_by_its_id_and_one_of_nobodys_is_named() -> None:
+async def test_untagged_instance_is_found_by_id_and_unowned_instance_is_listed() -> None:
     class ByTag(FakeInstances):
         async def list_managed(self) -> list[InstanceFacts]:
             return [one for one in self.running.values() if one.tags]
@@ -228,6 +228,6 @@ async def test_an_instance_that_no_tag_finds_is_found_by_its_id_and_one_of_nobod
     cluster.add_instance("i-c1", tags={})
     cluster.add_instance("i-stray")
     preview = await cluster.preview()
-    (taken,) = preview.claims
-    assert taken.instance is not None and taken.instance.instance_id == "i-c1" and not taken.tagged
+    (adopted,) = preview.claims
+    assert adopted.instance is not None and adopted.instance.instance_id == "i-c1" and not adopted.tagged
     assert [one.instance_id for one in preview.unowned] == ["i-stray"]

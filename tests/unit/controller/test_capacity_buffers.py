@@ -1,4 +1,4 @@
-"""CapacityBuffers in the watch's process: what they ask for, where they have room, what is said of them."""
+"""CapacityBuffers in the controller: resolution, headroom checks and status."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -22,12 +22,12 @@ DEPLOYMENT = {"kind": "Deployment", "apiGroup": "apps", "name": "web"}
 
 
 class FakeBufferPort:
-    """Workloads by kind and name, and what is written onto buffers."""
+    """Workloads by kind and name, and recorded statuses of buffers."""
 
     def __init__(self) -> None:
         self.workloads: dict[tuple[str, str], Json] = {}
         self.written: list[tuple[str, int, list[str]]] = []
-        """Name, replicas, and the conditions' reasons."""
+        """Per write: name, replicas, and the reasons of the conditions."""
         self.broken = False
 
     async def get_workload(self, namespace: str, kind: str, name: str) -> Json | None:
@@ -54,7 +54,7 @@ class FakeBufferPort:
 
 
 class BufferHarness(CacheHarness):
-    """Buffers over caches; `reserved` is where the planner sees room."""
+    """Buffers on a cluster cache. `reserved` maps virtual pods to the nodes on which the planner places them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class BufferHarness(CacheHarness):
         self.buffers.on_deltas(kind, [Delta(one, is_deleted=deleted) for one in objects])
 
     async def resolve(self, *buffers: Json) -> None:
-        """With the PodTemplate that they name."""
+        """Resolve `buffers` with the PodTemplate that they refer to."""
         self.apply_buffer_objects("podtemplates", template())
         self.apply_buffer_objects("capacitybuffers", *buffers)
         await self.buffers.resolve()
@@ -112,7 +112,7 @@ def harness() -> BufferHarness:
     return BufferHarness()
 
 
-async def test_a_buffer_by_template_becomes_a_fact_for_the_planner(harness: BufferHarness) -> None:
+async def test_buffer_with_pod_template_becomes_a_planner_change(harness: BufferHarness) -> None:
     await harness.resolve(by_template())
     (change,) = harness.cache.drain_planner_changes()
     assert (change.kind, change.key) == ("buffer", "spare")
@@ -125,7 +125,7 @@ async def test_a_buffer_by_template_becomes_a_fact_for_the_planner(harness: Buff
     assert [one.fact for one in harness.cache.drain_planner_changes()] == [None]
 
 
-async def test_a_template_that_is_missing_is_said_until_it_comes(harness: BufferHarness) -> None:
+async def test_missing_pod_template_is_reported_until_it_exists(harness: BufferHarness) -> None:
     harness.apply_buffer_objects("capacitybuffers", by_template())
     for _ in range(2):
         await harness.buffers.resolve()
@@ -136,14 +136,14 @@ async def test_a_template_that_is_missing_is_said_until_it_comes(harness: Buffer
     assert harness.port.written[1:] == [("spare", 2, ["Resolved", "RequiresNewCapacity"])]
 
 
-async def test_a_share_follows_its_workload(harness: BufferHarness) -> None:
+async def test_percentage_follows_its_workload(harness: BufferHarness) -> None:
     harness.apply_buffer_objects("capacitybuffers", buffer(scalableRef=DEPLOYMENT, percentage=20))
     await harness.buffers.resolve()
     assert harness.port.written == [("spare", 0, ["ScalableRefNotFound", "NotReadyForProvisioning"])]
-    for replicas, share in ((5, 1), (20, 4), (None, 1)):
+    for replicas, expected in ((5, 1), (20, 4), (None, 1)):
         harness.port.workloads["Deployment", "web"] = workload(replicas)
         await harness.buffers.resolve()
-        assert harness.cache.buffers["spare"].replicas == share
+        assert harness.cache.buffers["spare"].replicas == expected
     assert harness.cache.buffers["spare"].pod.labels == {"app": "web"}
 
 
@@ -155,7 +155,7 @@ async def test_a_share_follows_its_workload(harness: BufferHarness) -> None:
         {"podTemplateRef": {"name": "odd"}, "replicas": 1},
     ),
 )
-async def test_what_makes_no_sense_is_said_and_hurts_no_other(harness: BufferHarness, spec: Json) -> None:
+async def test_invalid_buffer_is_reported_and_affects_no_other(harness: BufferHarness, spec: Json) -> None:
     odd = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "much"}}}]}
     harness.apply_buffer_objects("podtemplates", template(), template("odd", spec=odd))
     harness.apply_buffer_objects("capacitybuffers", buffer("wrong", **spec), by_template())
@@ -164,7 +164,7 @@ async def test_what_makes_no_sense_is_said_and_hurts_no_other(harness: BufferHar
     assert set(harness.cache.buffers) == {"spare"}
 
 
-async def test_a_buffer_that_raises_an_error_hurts_no_other(
+async def test_buffer_that_raises_an_error_affects_no_other(
     harness: BufferHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = "tenure.controller.capacity_buffers.virtual_pod_fact"
@@ -177,14 +177,14 @@ async def test_a_buffer_that_raises_an_error_hurts_no_other(
     assert not harness.cache.invalid_objects.count()
 
 
-async def test_the_strategy_of_somebody_else_is_left_alone(harness: BufferHarness) -> None:
+async def test_buffer_with_another_provisioning_strategy_is_ignored(harness: BufferHarness) -> None:
     harness.apply_buffer_objects("podtemplates", template())
     harness.apply_buffer_objects("capacitybuffers", by_template() | {"spec": {"provisioningStrategy": "x/standby"}})
     await harness.buffers.resolve()
     assert (harness.port.written, harness.cache.buffers) == ([], {})
 
 
-async def test_a_silent_api_server_leaves_what_is_known(harness: BufferHarness) -> None:
+async def test_buffer_keeps_its_last_state_while_the_api_server_fails(harness: BufferHarness) -> None:
     harness.port.workloads["Deployment", "web"] = workload(10)
     harness.apply_buffer_objects("capacitybuffers", buffer(scalableRef=DEPLOYMENT, percentage=20))
     await harness.buffers.resolve()
@@ -193,7 +193,7 @@ async def test_a_silent_api_server_leaves_what_is_known(harness: BufferHarness) 
     assert harness.cache.buffers["spare"].replicas == 2
 
 
-async def test_pods_without_room_are_demand_and_nodes_with_room_are_held(harness: BufferHarness) -> None:
+async def test_unplaced_pods_are_pending_and_nodes_with_placed_pods_are_needed(harness: BufferHarness) -> None:
     harness.add_running_node()
     await harness.resolve(by_template())
     assert harness.buffers.is_uncertain
@@ -222,7 +222,7 @@ async def test_pods_without_room_are_demand_and_nodes_with_room_are_held(harness
     assert harness.plan_request_count == requests_before
 
 
-async def test_no_node_is_taken_for_empty_before_it_is_known_what_buffers_want(harness: BufferHarness) -> None:
+async def test_buffers_are_uncertain_until_the_first_headroom_check(harness: BufferHarness) -> None:
     harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
     assert harness.buffers.is_uncertain
     harness.apply_buffer_objects("podtemplates", template())
@@ -235,7 +235,7 @@ async def test_no_node_is_taken_for_empty_before_it_is_known_what_buffers_want(h
     assert harness.cache.drain_changes().nodeclaims == {"c1"}
 
 
-async def test_a_buffer_that_could_not_be_looked_at_keeps_nodes_until_it_is(harness: BufferHarness) -> None:
+async def test_buffers_are_uncertain_while_one_cannot_be_resolved(harness: BufferHarness) -> None:
     harness.port.broken = True
     harness.apply_buffer_objects("capacitybuffers", buffer(scalableRef=DEPLOYMENT, replicas=1))
     await harness.buffers.resolve()
@@ -245,7 +245,7 @@ async def test_a_buffer_that_could_not_be_looked_at_keeps_nodes_until_it_is(harn
     assert not harness.buffers.is_uncertain
 
 
-async def test_without_buffers_nothing_is_waited_for(harness: BufferHarness) -> None:
+async def test_buffers_are_certain_if_there_are_none(harness: BufferHarness) -> None:
     harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
     harness.cache.drain_changes()
     await harness.buffers.resolve()
@@ -253,7 +253,7 @@ async def test_without_buffers_nothing_is_waited_for(harness: BufferHarness) -> 
     assert harness.cache.drain_changes().nodeclaims == {"c1"}
 
 
-async def test_of_two_buffers_on_a_node_the_other_keeps_it(harness: BufferHarness) -> None:
+async def test_remaining_buffer_keeps_a_shared_node(harness: BufferHarness) -> None:
     harness.add_running_node()
     await harness.resolve(by_template(1), buffer("other", podTemplateRef={"name": "web"}, replicas=1))
     harness.reserved = {"spare-0": "n1", "other-0": "n1"}
@@ -266,7 +266,7 @@ async def test_of_two_buffers_on_a_node_the_other_keeps_it(harness: BufferHarnes
     assert harness.buffers.buffer_needing("c1") == "default/spare"
 
 
-async def test_a_node_that_is_still_coming_is_no_room_yet_and_no_reason_to_buy(harness: BufferHarness) -> None:
+async def test_launching_node_provides_no_capacity_yet_but_prevents_another_launch(harness: BufferHarness) -> None:
     harness.apply_objects("nodeclaims", claim("c1", phase="Launched"))
     await harness.resolve(by_template(1))
     harness.reserved = {"spare-0": "c1"}
@@ -275,7 +275,7 @@ async def test_a_node_that_is_still_coming_is_no_room_yet_and_no_reason_to_buy(h
     assert harness.port.written == [("spare", 1, ["Resolved", "RequiresNewCapacity"])]
 
 
-async def test_looks_are_seldom_without_changes_and_never_without_buffers(harness: BufferHarness) -> None:
+async def test_headroom_check_is_rarer_without_changes_and_off_without_buffers(harness: BufferHarness) -> None:
     assert not harness.buffers.is_check_due(changed=True)
     await harness.resolve(by_template())
     assert harness.buffers.is_check_due(changed=False)
@@ -290,7 +290,7 @@ async def test_looks_are_seldom_without_changes_and_never_without_buffers(harnes
     assert harness.buffers.is_check_due(changed=False)
 
 
-async def test_a_look_that_takes_long_is_repeated_seldom(harness: BufferHarness) -> None:
+async def test_slow_headroom_check_is_repeated_rarely(harness: BufferHarness) -> None:
     await harness.resolve(by_template())
 
     async def slow() -> Plan:
@@ -303,7 +303,7 @@ async def test_a_look_that_takes_long_is_repeated_seldom(harness: BufferHarness)
     assert harness.buffers.is_check_due(changed=True)
 
 
-async def test_a_status_that_could_not_be_written_is_written_at_the_next_look(harness: BufferHarness) -> None:
+async def test_failed_status_write_is_retried_at_the_next_check(harness: BufferHarness) -> None:
     await harness.resolve(by_template())
     harness.port.broken = True
     await harness.check_headroom()
@@ -329,7 +329,7 @@ async def harness_and_buffers() -> AsyncIterator[tuple[ProvisionerHarness, Capac
     await harness.provisioner.close()
 
 
-async def test_room_is_bought_once_and_no_pod_is_told(
+async def test_buffer_capacity_is_launched_once_without_nominations(
     harness_and_buffers: tuple[ProvisionerHarness, CapacityBuffers],
 ) -> None:
     harness, buffers = harness_and_buffers
@@ -337,7 +337,7 @@ async def test_room_is_bought_once_and_no_pod_is_told(
     assert [one.uid for one in buffers.unschedulable_pods()] == ["spare-0", "spare-1", "spare-2"]
     outcome = await harness.plan("plan-1")
     assert outcome.created >= 1 and outcome.nominated == 0 and outcome.unschedulable == 0
-    # A busy machine takes its time for a plan, and the next look waits for many times that.
+    # The next check waits for a multiple of the duration of the plan, which is long on a busy machine.
     harness.now += timedelta(minutes=1)
     await harness.provisioner.sync_planner()
     assert buffers.unschedulable_pods() == []
@@ -351,7 +351,7 @@ async def test_room_is_bought_once_and_no_pod_is_told(
 
 
 @pytest.mark.parametrize("is_needed", (True, False))
-def test_a_node_that_holds_room_is_not_empty(is_needed: bool) -> None:
+def test_node_needed_by_a_buffer_is_not_empty(is_needed: bool) -> None:
     harness = WorkflowNotifierHarness()
     harness.notifier._buffer_needing = lambda name: "default/spare" if is_needed and name == "c1" else ""
     harness.apply_objects("nodepools", pool())

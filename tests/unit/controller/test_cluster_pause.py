@@ -1,4 +1,4 @@
-"""Pauses as the watch sees them: annotations of the worker's namespace, of NodePools, NodeClaims and Nodes."""
+"""Pause annotations of the worker's namespace, of NodePools, NodeClaims and Nodes."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def make_cache(*pools: str) -> ClusterCache:
     return cache
 
 
-def test_only_the_workers_own_namespace_pauses_and_every_pool_is_due_when_it_does() -> None:
+def test_only_the_worker_namespace_pauses_and_requeues_all_nodepools() -> None:
     cluster_pause = ClusterPause("tenure", make_cache("a", "b"))
     cluster_pause.on_deltas([namespace("default", TEXT)])
     changes = ChangeSet()
@@ -45,7 +45,7 @@ def test_only_the_workers_own_namespace_pauses_and_every_pool_is_due_when_it_doe
     assert cluster_pause.text == ""
 
 
-def test_the_cluster_workflow_is_told_of_changes_alone() -> None:
+def test_cluster_workflow_is_signaled_only_on_changes() -> None:
     cluster_pause, signal_queue = ClusterPause("tenure", make_cache()), RecordingSignalQueue()
     cluster_pause.notify("demo", signal_queue, 1)
     assert signal_queue.signals == []
@@ -60,7 +60,7 @@ def test_the_cluster_workflow_is_told_of_changes_alone() -> None:
     ]
 
 
-def test_a_pools_annotation_is_part_of_what_it_is_told() -> None:
+def test_pause_annotation_of_a_nodepool_is_in_its_digest() -> None:
     pool = builders.pool("a")
     pool["metadata"]["annotations"] = {PAUSE: TEXT}
     cache = ClusterCache(lambda: NOW)
@@ -70,10 +70,10 @@ def test_a_pools_annotation_is_part_of_what_it_is_told() -> None:
     assert (observed.pause, observed.cluster_pause) == (TEXT, "another")
 
 
-def test_a_claims_annotation_counts_before_its_nodes_and_until_it_is_gone() -> None:
-    mine, other = claim_fact(annotations={PAUSE: TEXT}), claim_fact()
+def test_pause_of_a_nodeclaim_precedes_its_node_and_lasts_until_deletion() -> None:
+    paused, other = claim_fact(annotations={PAUSE: TEXT}), claim_fact()
     node = node_fact(annotations={PAUSE: "the node's"})
-    assert nodeclaim_digest(NodeClaimView(claim=mine, nodes=(node,)), NOW).observed.pause == TEXT
+    assert nodeclaim_digest(NodeClaimView(claim=paused, nodes=(node,)), NOW).observed.pause == TEXT
     assert nodeclaim_digest(NodeClaimView(claim=other, nodes=(node,)), NOW).observed.pause == "the node's"
     assert nodeclaim_digest(NodeClaimView(claim=other), NOW).observed.pause == ""
     terminating = claim_fact(annotations={PAUSE: TEXT}, deleting=True)

@@ -1,4 +1,4 @@
-"""The consistency check over the caches: said once, taken back, and nothing written while all is well."""
+"""The consistency check: a failure is reported once and cleared again, and consistent nodes cause no writes."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -21,11 +21,11 @@ class ConsistencyHarness:
         self.patched: list[str] = []
         patch = self.claims.patch
 
-        async def patching(name: str, uid: str, **fields: Any) -> Any:
+        async def record_patch(name: str, uid: str, **fields: Any) -> Any:
             self.patched.append(name)
             return await patch(name, uid, **fields)
 
-        self.claims.patch = patching  # type: ignore[method-assign]
+        self.claims.patch = record_patch  # type: ignore[method-assign]
         self.checker = ConsistencyChecker(
             cache=self.cache, claims=self.claims, events=self.events, now=lambda: NOW + timedelta(hours=1)
         )
@@ -46,10 +46,10 @@ class ConsistencyHarness:
         if condition_status:
             raw["status"]["conditions"].append({"type": "ConsistentStateFound", "status": condition_status})
         self.cache.on_deltas("nodeclaims", [Delta(raw, is_deleted=False)])
-        made = node(f"node-{name}")
-        made["spec"]["providerID"] = f"aws:///us-west-2a/i-{name}"
-        made["status"]["capacity"] = dict(capacity)
-        self.cache.on_deltas("nodes", [Delta(made, is_deleted=False)])
+        raw_node = node(f"node-{name}")
+        raw_node["spec"]["providerID"] = f"aws:///us-west-2a/i-{name}"
+        raw_node["status"]["capacity"] = dict(capacity)
+        self.cache.on_deltas("nodes", [Delta(raw_node, is_deleted=False)])
         self.claims.add(name, uid=f"uid-{name}")
 
     def condition_of(self, name: str) -> str:
@@ -60,7 +60,7 @@ FULL_MEMORY = {"cpu": "4", "memory": "15500Mi"}
 HALF_MEMORY = {"cpu": "4", "memory": "8Gi"}
 
 
-async def test_a_node_with_half_its_memory_is_told_of_and_one_that_is_whole_is_marked_so_once() -> None:
+async def test_node_with_missing_memory_fails_and_consistent_node_is_marked_once() -> None:
     harness = ConsistencyHarness()
     harness.add("half", capacity=HALF_MEMORY)
     harness.add("whole", capacity=FULL_MEMORY)
@@ -73,22 +73,22 @@ async def test_a_node_with_half_its_memory_is_told_of_and_one_that_is_whole_is_m
     assert harness.patched == ["half", "whole"]
 
 
-async def test_a_node_that_has_grown_is_consistent_again() -> None:
+async def test_recovered_node_is_consistent_again() -> None:
     harness = ConsistencyHarness()
     harness.add("a", capacity=FULL_MEMORY, condition_status="False")
     await harness.checker.check_all()
     assert harness.condition_of("a") == "True" and harness.events.published == []
 
 
-@pytest.mark.parametrize("odd", [{"phase": "Registered"}, {"deleting": True}])
-async def test_nodes_that_start_or_go_are_not_looked_at(odd: dict[str, Any]) -> None:
+@pytest.mark.parametrize("changed", [{"phase": "Registered"}, {"deleting": True}])
+async def test_starting_and_deleting_nodes_are_not_checked(changed: dict[str, Any]) -> None:
     harness = ConsistencyHarness()
-    harness.add("a", capacity=HALF_MEMORY, **odd)
+    harness.add("a", capacity=HALF_MEMORY, **changed)
     await harness.checker.check_all()
     assert harness.patched == []
 
 
-async def test_one_that_cannot_be_written_to_holds_up_no_other() -> None:
+async def test_failed_write_does_not_block_other_nodes() -> None:
     harness = ConsistencyHarness()
     harness.add("a", capacity=HALF_MEMORY)
     harness.add("b", capacity=HALF_MEMORY)

@@ -1,4 +1,4 @@
-"""Which nodes are judged when, from which facts, and what is said of it to their workflows."""
+"""Drift detection: which nodes are evaluated when, with which facts, and the signals to their workflows."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ STATUS: dict[str, Any] = {
 
 
 class CountingInstances(FakeInstances):
-    """Counts what EC2 would be asked."""
+    """Counts requests to EC2."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class CountingInstances(FakeInstances):
 
 
 class DriftHarness(NotifierHarness):
-    """A stage whose nodes are judged, beside what EC2 and the catalogue say."""
+    """A notifier harness with a drift detector, instances and instance types."""
 
     def __init__(self, sent: dict[str, str] | None = None) -> None:
         super().__init__(sent)
@@ -72,7 +72,7 @@ class DriftHarness(NotifierHarness):
         self.instances.running[f"i-{name}"] = instance(instance_id=f"i-{name}")
 
     async def run_pass(self, seconds: float = 0) -> str:
-        """One pass at that time: the reason that `c1` drifted for."""
+        """Run one pass at that time. Returns the drift reason of `c1`."""
         self.now = at(seconds)
         changes = self.cache.drain_changes()
         self.detector.observe(changes)
@@ -86,7 +86,7 @@ class DriftHarness(NotifierHarness):
         return drift.reason if drift else ""
 
     def reported_drift(self) -> list[str]:
-        """The drift in everything that `c1` was told."""
+        """The drift of each observation sent to `c1`."""
         return [
             one.drift
             for one in self.signal_queue.arguments_to("prod/nodeclaim/c1/uid-c1")
@@ -94,14 +94,14 @@ class DriftHarness(NotifierHarness):
         ]
 
 
-def a_class(**status: Any) -> Json:
+def resolved_nodeclass(**status: Any) -> Json:
     raw = node_class()
     raw["status"] = {**STATUS, **status}
     return raw
 
 
-def stamped(name: str, stamp: str) -> Json:
-    raw = a_class()
+def hashed_nodeclass(name: str, stamp: str) -> Json:
+    raw = resolved_nodeclass()
     raw["metadata"] |= {"name": name, "uid": f"uid-{name}"}
     raw["metadata"]["annotations"] = {labels.NODECLASS_HASH: stamp, labels.NODECLASS_HASH_VERSION: HASH_VERSION}
     return raw
@@ -111,12 +111,12 @@ def stamped(name: str, stamp: str) -> Json:
 def harness() -> DriftHarness:
     harness = DriftHarness()
     harness.apply_objects("nodepools", pool())
-    harness.apply_objects("ec2nodeclasses", a_class())
+    harness.apply_objects("ec2nodeclasses", resolved_nodeclass())
     harness.launch()
     return harness
 
 
-async def test_a_node_that_is_as_it_should_be_is_told_nothing_of_drift(harness: DriftHarness) -> None:
+async def test_node_without_drift_is_signaled_once(harness: DriftHarness) -> None:
     assert await harness.run_pass() == ""
     for minute in range(0, 60, 5):
         assert await harness.run_pass(minute * 60) == ""
@@ -124,26 +124,26 @@ async def test_a_node_that_is_as_it_should_be_is_told_nothing_of_drift(harness: 
     assert harness.instances.lists == 12 and harness.instances.gets == []
 
 
-async def test_a_class_that_changes_is_compared_with_its_nodes_at_once(harness: DriftHarness) -> None:
+async def test_changed_nodeclass_is_compared_with_its_nodes_at_once(harness: DriftHarness) -> None:
     await harness.run_pass()
-    harness.apply_objects("ec2nodeclasses", a_class(subnets=[{"id": "subnet-b"}]))
+    harness.apply_objects("ec2nodeclasses", resolved_nodeclass(subnets=[{"id": "subnet-b"}]))
     assert await harness.run_pass(5) == "SubnetDrift"
     assert harness.reported_drift() == ["", "SubnetDrift"]
-    harness.apply_objects("ec2nodeclasses", a_class())
+    harness.apply_objects("ec2nodeclasses", resolved_nodeclass())
     assert await harness.run_pass(10) == ""
     assert harness.reported_drift() == ["", "SubnetDrift", ""]
 
 
-async def test_subnets_in_another_order_are_nothing_new(harness: DriftHarness) -> None:
+async def test_reordered_subnets_cause_no_evaluation(harness: DriftHarness) -> None:
     await harness.run_pass()
-    harness.apply_objects("ec2nodeclasses", a_class(subnets=[{"id": "subnet-b"}, {"id": "subnet-a"}]))
+    harness.apply_objects("ec2nodeclasses", resolved_nodeclass(subnets=[{"id": "subnet-b"}, {"id": "subnet-a"}]))
     harness.types = None
     harness.instances.running.clear()
     before = harness.detector._next
     assert await harness.run_pass(5) == "" and harness.detector._next == before
 
 
-async def test_a_pool_that_changes_is_compared_with_its_nodes_at_once(harness: DriftHarness) -> None:
+async def test_changed_nodepool_is_compared_with_its_nodes_at_once(harness: DriftHarness) -> None:
     await harness.run_pass()
     requirements = [{"key": labels.ZONE, "operator": "In", "values": ["us-west-2b"]}]
     changed = pool()
@@ -152,7 +152,7 @@ async def test_a_pool_that_changes_is_compared_with_its_nodes_at_once(harness: D
     assert await harness.run_pass(5) == "RequirementsDrifted"
 
 
-async def test_a_template_that_changes_drifts_what_was_made_from_it(harness: DriftHarness) -> None:
+async def test_changed_template_drifts_its_nodes(harness: DriftHarness) -> None:
     stamp = harness.cache.nodepools["general"].fact.hash
     harness.launch(annotations={labels.NODEPOOL_HASH: stamp, labels.NODEPOOL_HASH_VERSION: HASH_VERSION})
     assert await harness.run_pass() == ""
@@ -162,18 +162,18 @@ async def test_a_template_that_changes_drifts_what_was_made_from_it(harness: Dri
     assert await harness.run_pass(5) == "NodePoolDrifted"
 
 
-async def test_another_image_of_the_type_is_seen_once_the_types_are_known_again(harness: DriftHarness) -> None:
-    """While they are not, nothing is: the class is another already."""
+async def test_image_drift_is_found_once_instance_types_are_known(harness: DriftHarness) -> None:
+    """No drift is reported while the types of the changed EC2NodeClass are unknown."""
     await harness.run_pass()
     harness.types = None
-    harness.apply_objects("ec2nodeclasses", a_class(amis=[{"id": "ami-newer", "requirements": []}]))
+    harness.apply_objects("ec2nodeclasses", resolved_nodeclass(amis=[{"id": "ami-newer", "requirements": []}]))
     assert await harness.run_pass(5) == ""
     harness.types = listed(a_type(image_id="ami-newer"))
     harness.detector.schedule_full_pass()
     assert await harness.run_pass(6) == "AMIDrift"
 
 
-async def test_what_changes_on_a_node_is_judged_by_itself(harness: DriftHarness) -> None:
+async def test_changed_nodeclaim_is_evaluated_alone(harness: DriftHarness) -> None:
     harness.launch("c2")
     await harness.run_pass()
     harness.launch("c2", image="ami-old")
@@ -182,21 +182,23 @@ async def test_what_changes_on_a_node_is_judged_by_itself(harness: DriftHarness)
     assert harness.instances.lists == 1
 
 
-async def test_instances_are_listed_once_for_all_nodes_and_not_again_for_news(harness: DriftHarness) -> None:
+async def test_instances_are_listed_once_for_all_nodes_and_changes(harness: DriftHarness) -> None:
     for number in range(2, 250):
         harness.launch(f"c{number}")
     await harness.run_pass()
     for second in range(1, 60):
-        harness.apply_objects("ec2nodeclasses", a_class(subnets=[{"id": "subnet-a"}, {"id": f"subnet-{second}"}]))
+        harness.apply_objects(
+            "ec2nodeclasses", resolved_nodeclass(subnets=[{"id": "subnet-a"}, {"id": f"subnet-{second}"}])
+        )
         await harness.run_pass(second)
     assert harness.instances.lists == 1
 
 
-async def test_an_instance_that_was_not_listed_is_soon_asked_for_again(harness: DriftHarness) -> None:
-    """Launched after the list was made, and the class changes now."""
+async def test_unlisted_instance_causes_an_early_relist(harness: DriftHarness) -> None:
+    """The instance launched after the last list, and now the EC2NodeClass changes."""
     await harness.run_pass()
     harness.launch("c2")
-    harness.apply_objects("ec2nodeclasses", a_class(subnets=[{"id": "subnet-b"}]))
+    harness.apply_objects("ec2nodeclasses", resolved_nodeclass(subnets=[{"id": "subnet-b"}]))
     await harness.run_pass(5)
     assert (harness.reason("c1"), harness.reason("c2")) == ("SubnetDrift", "")
     await harness.run_pass(RELIST_AFTER.total_seconds())
@@ -205,14 +207,14 @@ async def test_an_instance_that_was_not_listed_is_soon_asked_for_again(harness: 
 
 async def test_instance_drift_is_kept_while_ec2_is_unavailable(harness: DriftHarness) -> None:
     harness.launch("c2")
-    harness.apply_objects("ec2nodeclasses", a_class(subnets=[{"id": "subnet-b"}]))
+    harness.apply_objects("ec2nodeclasses", resolved_nodeclass(subnets=[{"id": "subnet-b"}]))
     assert await harness.run_pass() == "SubnetDrift"
     harness.instances.faults["list_managed"] = [Throttled("slow down")] * 3
-    harness.apply_objects("ec2nodeclasses", a_class())
+    harness.apply_objects("ec2nodeclasses", resolved_nodeclass())
     harness.now = at(FULL_PASS_INTERVAL.total_seconds())
     harness.launch("c2", image="ami-old")
     assert await harness.run_pass(FULL_PASS_INTERVAL.total_seconds()) == "SubnetDrift"
-    assert harness.reason("c2") == "AMIDrift", "the first in order, known without EC2"
+    assert harness.reason("c2") == "AMIDrift", "AMI drift is checked first and needs no instance"
     later = FULL_PASS_INTERVAL.total_seconds()
     for _ in range(3):
         later += RELIST_AFTER.total_seconds()
@@ -220,20 +222,22 @@ async def test_instance_drift_is_kept_while_ec2_is_unavailable(harness: DriftHar
     assert harness.reason() == ""
 
 
-async def test_a_failure_makes_no_drift(harness: DriftHarness) -> None:
+async def test_failed_list_causes_no_drift(harness: DriftHarness) -> None:
     harness.instances.faults["list_managed"] = [Throttled("slow down")] * 5
-    harness.apply_objects("ec2nodeclasses", a_class(subnets=[{"id": "subnet-b"}], securityGroups=[{"id": "sg-9"}]))
+    harness.apply_objects(
+        "ec2nodeclasses", resolved_nodeclass(subnets=[{"id": "subnet-b"}], securityGroups=[{"id": "sg-9"}])
+    )
     for seconds in range(0, 120, 30):
         assert await harness.run_pass(seconds) == ""
 
 
-async def test_a_reservation_is_believed_lost_after_a_fresh_look_only(harness: DriftHarness) -> None:
+async def test_lost_reservation_is_confirmed_by_a_fresh_read(harness: DriftHarness) -> None:
     conditions = [
         {"type": labels.CAPACITY_RESERVATIONS_READY, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     ]
     reserved = instance(instance_id="i-c1", capacity_type="reserved", reservation_id="cr-1")
     harness.instances.running["i-c1"] = reserved
-    harness.apply_objects("ec2nodeclasses", a_class(conditions=conditions))
+    harness.apply_objects("ec2nodeclasses", resolved_nodeclass(conditions=conditions))
 
     class WithoutReservation(CountingInstances):
         async def get(self, instance_id: str) -> InstanceFacts | None:
@@ -247,23 +251,23 @@ async def test_a_reservation_is_believed_lost_after_a_fresh_look_only(harness: D
     harness.detector._instances = harness.instances
     assert await harness.run_pass(FULL_PASS_INTERVAL.total_seconds()) == "CapacityReservationDrift"
     assert await harness.run_pass(2 * FULL_PASS_INTERVAL.total_seconds()) == "CapacityReservationDrift"
-    assert harness.instances.gets == ["i-c1"], "and not at every look"
+    assert harness.instances.gets == ["i-c1"], "only the first pass reads the instance"
 
 
 @pytest.mark.parametrize(("is_there", "reason"), [(False, "NodeClassNotFound"), (True, "NodeClassTerminating")])
-async def test_without_its_class_a_node_does_not_drift_and_its_pool_says_so(
+async def test_node_without_nodeclass_does_not_drift_and_its_nodepool_has_an_event(
     harness: DriftHarness, is_there: bool, reason: str
 ) -> None:
     harness.launch(image="ami-old")
     assert await harness.run_pass() == "AMIDrift"
-    terminating = a_class()
+    terminating = resolved_nodeclass()
     terminating["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     (harness.apply_objects if is_there else harness.delete_objects)("ec2nodeclasses", terminating)
     assert await harness.run_pass(5) == ""
     assert harness.events.reasons_for("general") == [reason]
 
 
-async def test_a_pool_that_is_well_says_nothing(harness: DriftHarness) -> None:
+async def test_valid_nodepool_has_no_event(harness: DriftHarness) -> None:
     await harness.run_pass()
     assert harness.events.published == []
 
@@ -277,9 +281,7 @@ async def test_invalid_nodepool_keeps_drift_of_its_nodes_only(harness: DriftHarn
     assert await harness.run_pass() == "AMIDrift" and harness.reason("c2") == ""
 
 
-async def test_a_node_that_cannot_be_judged_holds_up_no_other(
-    harness: DriftHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_error_of_one_node_does_not_block_others(harness: DriftHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails_for_one(facts: Any, now: Any) -> Any:
         if facts.claim.name == "c1":
             raise RuntimeError("a bug")
@@ -292,7 +294,7 @@ async def test_a_node_that_cannot_be_judged_holds_up_no_other(
     assert harness.cache.invalid_objects.count() == {("NodeClaim", "RuntimeError"): 1}
 
 
-async def test_a_successor_says_nothing_new(harness: DriftHarness) -> None:
+async def test_successor_sends_no_signal_for_known_drift(harness: DriftHarness) -> None:
     harness.launch(image="ami-old")
     await harness.run_pass()
     assert harness.reported_drift() == ["", "AMIDrift"]
@@ -300,7 +302,7 @@ async def test_a_successor_says_nothing_new(harness: DriftHarness) -> None:
     successor.instances = harness.instances
     successor.types = None
     successor.apply_objects("nodepools", pool())
-    successor.apply_objects("ec2nodeclasses", a_class())
+    successor.apply_objects("ec2nodeclasses", resolved_nodeclass())
     drift = harness.detector.drift_of(harness.cache.nodeclaims["c1"])
     assert drift is not None
     condition = {"type": "Drifted", "status": "True", "reason": drift.reason, "message": drift.message}
@@ -318,7 +320,7 @@ async def test_a_successor_says_nothing_new(harness: DriftHarness) -> None:
     assert successor.reported_drift() == []
 
 
-async def test_a_node_that_went_is_forgotten(harness: DriftHarness) -> None:
+async def test_drift_of_a_deleted_node_is_forgotten(harness: DriftHarness) -> None:
     harness.launch(image="ami-old")
     await harness.run_pass()
     deleted = nodeclaim_fact({**claim("c1"), "spec": claim("c1")["spec"]})
@@ -327,7 +329,7 @@ async def test_a_node_that_went_is_forgotten(harness: DriftHarness) -> None:
     assert harness.detector.drift_of(deleted) is None and not harness.detector._evaluated
 
 
-async def test_nothing_is_asked_of_ec2_without_nodes() -> None:
+async def test_ec2_is_not_called_without_instances() -> None:
     harness = DriftHarness()
     harness.apply_objects("nodepools", pool())
     harness.apply_objects("nodeclaims", claim("c1"))
@@ -335,14 +337,14 @@ async def test_nothing_is_asked_of_ec2_without_nodes() -> None:
     assert harness.instances.lists == 0
 
 
-async def test_a_node_of_another_class_is_compared_with_its_own() -> None:
+async def test_node_is_compared_with_its_own_nodeclass() -> None:
     harness = DriftHarness()
     harness.apply_objects("nodepools", pool())
-    harness.apply_objects("ec2nodeclasses", stamped("default", "1"), stamped("other", "2"))
+    harness.apply_objects("ec2nodeclasses", hashed_nodeclass("default", "1"), hashed_nodeclass("other", "2"))
     stamps = {labels.NODECLASS_HASH: "1", labels.NODECLASS_HASH_VERSION: HASH_VERSION}
     harness.launch(annotations=stamps)
     assert await harness.run_pass() == ""
-    harness.apply_objects("ec2nodeclasses", stamped("other", "3"))
+    harness.apply_objects("ec2nodeclasses", hashed_nodeclass("other", "3"))
     assert await harness.run_pass(1) == ""
-    harness.apply_objects("ec2nodeclasses", stamped("default", "3"))
+    harness.apply_objects("ec2nodeclasses", hashed_nodeclass("default", "3"))
     assert await harness.run_pass(2) == "NodeClassDrift"

@@ -1,4 +1,4 @@
-"""The watch fails over back to the process that it was lost by, before that one has noticed."""
+"""The session fails over back to the process that lost it, before that process notices the loss."""
 
 import asyncio
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -30,14 +30,14 @@ PREVIEW_REQUEST = DisruptionPreviewRequest(cluster="c")
 
 
 class FakeSession:
-    """A session that does nothing but plan."""
+    """A session with fixed results."""
 
-    made = 0
+    count = 0
 
     def __init__(self, **options: Any) -> None:
-        FakeSession.made += 1
+        FakeSession.count += 1
         self.endpoints = options["endpoints"]
-        self.name = f"stay {FakeSession.made}"
+        self.name = f"session {FakeSession.count}"
         self.sent: dict[str, str] = {}
         self.cluster = self
 
@@ -86,19 +86,19 @@ def host(monkeypatch: pytest.MonkeyPatch) -> ClusterController:
     )
 
 
-async def test_a_stay_that_ends_late_does_not_end_the_next_one(host: ClusterController) -> None:
+async def test_session_that_ends_late_does_not_end_the_next_one(host: ClusterController) -> None:
     first = asyncio.create_task(host.run(None, lambda _: None))
     await run_pending_tasks()
-    assert (await host.plan(PlanRequest(plan_id="p"))).blocked == "stay 1"
+    assert (await host.plan(PlanRequest(plan_id="p"))).blocked == "session 1"
     second = asyncio.create_task(host.run(None, lambda _: None))
     await run_pending_tasks()
     await cancel_session(first)
-    assert (await host.plan(PlanRequest(plan_id="p"))).blocked == "stay 2"
+    assert (await host.plan(PlanRequest(plan_id="p"))).blocked == "session 2"
     await cancel_session(second)
     assert "does not host" in (await host.plan(PlanRequest(plan_id="p"))).blocked
 
 
-async def test_an_endpoint_that_a_session_left_unreachable_is_known_to_the_next_one(host: ClusterController) -> None:
+async def test_unreachable_endpoints_are_kept_across_sessions(host: ClusterController) -> None:
     found = []
     for _ in range(2):
         session = asyncio.create_task(host.run(None, lambda _: None))
@@ -108,7 +108,7 @@ async def test_an_endpoint_that_a_session_left_unreachable_is_known_to_the_next_
     assert isinstance(found[0], Endpoints) and found[0] is found[1]
 
 
-async def test_disruption_is_refused_as_a_value_while_there_is_no_host_or_its_caches_are_old(
+async def test_disruption_is_blocked_without_session_or_with_stale_caches(
     host: ClusterController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     candidate = CommandCandidate(node="n", claim="n", pool="general")

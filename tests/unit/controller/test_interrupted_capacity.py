@@ -1,4 +1,4 @@
-"""What AWS takes back: pools are marked once for a storm, and pods are demand as soon as the word is read."""
+"""Interrupted capacity: offerings become unavailable once per burst, and pods are pending once AWS announces it."""
 
 from datetime import timedelta
 from itertools import pairwise
@@ -38,7 +38,7 @@ class InterruptedCapacityHarness(CacheHarness):
         )
 
     def add_nodes(self, *names: str, **of: Any) -> None:
-        """Nodes with a pod each."""
+        """Add initialized nodes with one pod each."""
         for name in names:
             self.apply_objects("nodeclaims", claim(name, phase="Initialized", labels=labels(**of)))
             self.apply_objects("nodes", node(f"n-{name}", of=name))
@@ -51,7 +51,7 @@ class InterruptedCapacityHarness(CacheHarness):
         self.interrupted_capacity.observe(self.cache.nodeclaims[name], [message])
 
     def early_evicted_pods(self, name: str, kind: str = "spotInterruption", **more: Any) -> list[str] | None:
-        """The pods that have to go before anybody is asked; None where the node's workflow decides."""
+        """The pods to evict before a decision of the node's workflow, or None if the workflow decides."""
         message = InterruptionMessage.model_validate({"kind": kind, "id": "terminate", "at": at(0), **more})
         found = self.interrupted_capacity.start_early_eviction(self.cache.nodeclaims[name], [message])
         return None if found is None else sorted(pod.name for pod in found.pods)
@@ -66,7 +66,7 @@ class InterruptedCapacityHarness(CacheHarness):
         )
 
     def terminating_nodeclaims(self) -> list[str]:
-        """As the planner is told."""
+        """NodeClaims that the planner receives as deleting."""
         return [one.key for one in self.cache.drain_planner_changes() if one.kind == "claim" and one.fact.deleting]  # type: ignore[union-attr]
 
 
@@ -75,7 +75,7 @@ def harness() -> InterruptedCapacityHarness:
     return InterruptedCapacityHarness()
 
 
-def test_a_storm_marks_each_pool_once(harness: InterruptedCapacityHarness) -> None:
+def test_burst_makes_each_offering_unavailable_once(harness: InterruptedCapacityHarness) -> None:
     harness.add_nodes(*(f"a{number}" for number in range(50)))
     harness.add_nodes(*(f"b{number}" for number in range(50)), zone="us-west-2b")
     for number in range(50):
@@ -91,7 +91,7 @@ def test_a_storm_marks_each_pool_once(harness: InterruptedCapacityHarness) -> No
     assert list(harness.interrupted_capacity.unavailable_offerings(at(0))) == list(found)
 
 
-def test_a_storm_that_goes_on_marks_anew(harness: InterruptedCapacityHarness) -> None:
+def test_continuing_burst_extends_unavailability(harness: InterruptedCapacityHarness) -> None:
     harness.add_nodes("a", "b")
     harness.interrupt("a")
     harness.now = at(RENOTIFY_AFTER.total_seconds())
@@ -99,13 +99,13 @@ def test_a_storm_that_goes_on_marks_anew(harness: InterruptedCapacityHarness) ->
     assert [one.until for one in harness.notified[-1].unavailable] == [at(30) + UNAVAILABLE_FOR]
 
 
-def test_a_mark_ends(harness: InterruptedCapacityHarness) -> None:
+def test_unavailability_expires(harness: InterruptedCapacityHarness) -> None:
     harness.add_nodes("a")
     harness.interrupt("a")
     assert not harness.interrupted_capacity.unavailable_offerings(at(0) + UNAVAILABLE_FOR)
 
 
-def test_a_message_that_comes_late_marks_for_what_is_left(harness: InterruptedCapacityHarness) -> None:
+def test_late_message_shortens_unavailability(harness: InterruptedCapacityHarness) -> None:
     harness.add_nodes("a", "b")
     harness.now = at(120)
     harness.interrupt("a", seconds=0)
@@ -127,7 +127,7 @@ def test_a_message_that_comes_late_marks_for_what_is_left(harness: InterruptedCa
         ("instanceStatus", "spot", "", False),
     ],
 )
-def test_what_takes_capacity_back_marks_it(
+def test_only_reclaimed_capacity_becomes_unavailable(
     harness: InterruptedCapacityHarness, kind: str, capacity: str, reservation: str, is_unavailable: bool
 ) -> None:
     reserved = {"karpenter.k8s.aws/capacity-reservation-id": reservation} if reservation else {}
@@ -138,17 +138,19 @@ def test_what_takes_capacity_back_marks_it(
     ] * is_unavailable
 
 
-def test_pods_are_demand_before_anybody_deletes_their_nodes(harness: InterruptedCapacityHarness) -> None:
+def test_pods_of_interrupted_nodes_are_pending_before_deletion(harness: InterruptedCapacityHarness) -> None:
     harness.add_nodes("a", "b", "c")
     assert harness.pending_pods() == []
     harness.interrupt("a")
     harness.interrupt("b")
     assert harness.pending_pods() == ["p-a", "p-b"] and harness.cache.drain_changes().pods
     assert harness.terminating_nodeclaims() == ["a", "b"]
-    assert not harness.cache.nodeclaims["a"].deleting, "its life is told of a deletion by the API server alone"
+    assert not harness.cache.nodeclaims["a"].deleting, (
+        "its workflow is told of a deletion only after the API server reports it"
+    )
 
 
-def test_a_storm_that_is_read_in_seconds_is_one_batch(harness: InterruptedCapacityHarness) -> None:
+def test_burst_within_seconds_is_one_batch(harness: InterruptedCapacityHarness) -> None:
     names = [f"c{number:03}" for number in range(300)]
     harness.add_nodes(*names)
     notified: list[ObservedDemand] = []
@@ -164,13 +166,13 @@ def test_a_storm_that_is_read_in_seconds_is_one_batch(harness: InterruptedCapaci
     provisioning_trigger.update(harness.cache.drain_changes(), harness.now, known=True)
     assert notified[-1].pods == 300 and len(notified) < 10
     assert all(later.newest_pod_at - one.newest_pod_at < BatchWindow().idle for one, later in pairwise(notified)), (
-        "it stays open"
+        "the batch window stays open"
     )
     assert not any(one.at_once for one in notified)
 
 
-def test_pods_that_are_made_for_evicted_ones_do_not_hold_the_batch_open(harness: InterruptedCapacityHarness) -> None:
-    """The first nodes of a storm are empty before the last are tainted: nothing would be bought until then."""
+def test_successors_of_evicted_pods_do_not_keep_the_batch_open(harness: InterruptedCapacityHarness) -> None:
+    """Otherwise no node would launch until the last node of a burst is tainted."""
     harness.add_nodes("a", "b", "c")
     notified: list[ObservedDemand] = []
     provisioning_trigger = ProvisioningTrigger(
@@ -187,7 +189,7 @@ def test_pods_that_are_made_for_evicted_ones_do_not_hold_the_batch_open(harness:
     assert [(one.pods, one.newest_pod_at) for one in notified] == [(3, at(0))] * 3
 
 
-def test_what_is_known_of_it_otherwise_does_not_undo_it(harness: InterruptedCapacityHarness) -> None:
+def test_update_of_an_interrupted_nodeclaim_keeps_the_interruption(harness: InterruptedCapacityHarness) -> None:
     harness.add_nodes("a")
     harness.interrupt("a")
     harness.cache.drain_planner_changes()
@@ -196,7 +198,7 @@ def test_what_is_known_of_it_otherwise_does_not_undo_it(harness: InterruptedCapa
     assert next(one.fact for one in harness.cache.snapshot_changes() if one.kind == "claim").deleting  # type: ignore[union-attr]
 
 
-def test_a_place_on_a_node_that_is_taken_back_answers_nothing(harness: InterruptedCapacityHarness) -> None:
+def test_nomination_to_an_interrupted_node_does_not_count(harness: InterruptedCapacityHarness) -> None:
     harness.add_nodes("a")
     harness.apply_objects("pods", pod("new"))
     nominations = Nominations()
@@ -206,14 +208,14 @@ def test_a_place_on_a_node_that_is_taken_back_answers_nothing(harness: Interrupt
     assert classify_pods(harness.cache, nominations, not_ready_tracker(harness), harness.now).nominated == set()
 
 
-def test_a_pool_that_takes_no_orders_keeps_its_nodes_and_the_mark_stands(harness: InterruptedCapacityHarness) -> None:
+def test_policy_ignore_keeps_nodes_but_offering_is_unavailable(harness: InterruptedCapacityHarness) -> None:
     harness.rules = LifecycleRules.model_validate({"interruption": {"spotInterruption": {"action": "ignore"}}})
     harness.add_nodes("a")
     harness.interrupt("a")
     assert harness.pending_pods() == [] and len(harness.notified) == 1
 
 
-def test_what_aws_leaves_standing_is_no_demand_any_more(harness: InterruptedCapacityHarness) -> None:
+def test_pods_are_not_pending_after_the_interruption_window(harness: InterruptedCapacityHarness) -> None:
     harness.add_nodes("a")
     harness.interrupt("a")
     assert harness.interrupted_capacity.next_expiry == at(0) + INTERRUPTION_WINDOW
@@ -227,10 +229,10 @@ def test_what_aws_leaves_standing_is_no_demand_any_more(harness: InterruptedCapa
         and harness.interrupted_capacity.next_expiry is None
     )
     harness.interrupt("a")
-    assert harness.pending_pods() == [], "a repeat of what was said"
+    assert harness.pending_pods() == [], "a repeated message has no effect"
 
 
-def test_what_is_gone_is_forgotten(harness: InterruptedCapacityHarness) -> None:
+def test_deleted_nodeclaim_is_forgotten(harness: InterruptedCapacityHarness) -> None:
     harness.add_nodes("a")
     harness.interrupt("a")
     harness.delete_objects("nodeclaims", claim("a"))
@@ -238,7 +240,7 @@ def test_what_is_gone_is_forgotten(harness: InterruptedCapacityHarness) -> None:
     assert harness.interrupted_capacity.next_expiry is None and not harness.cache.interrupted
 
 
-def test_a_storm_is_what_aws_took_back_lately_and_not_what_stands_of_it(harness: InterruptedCapacityHarness) -> None:
+def test_burst_counts_recent_interruptions_including_deleted_nodes(harness: InterruptedCapacityHarness) -> None:
     early, late = [f"a{number}" for number in range(BURST_SIZE - 2)], ["b", "c"]
     harness.add_nodes(*early, *late)
     for name in early:
@@ -254,7 +256,7 @@ def test_a_storm_is_what_aws_took_back_lately_and_not_what_stands_of_it(harness:
     assert ends == [at(0) + INTERRUPTION_WINDOW, None]
 
 
-def test_nodes_whose_pods_go_first_make_a_storm_before_their_workflows_are_told(
+def test_early_evictions_count_for_a_burst(
     harness: InterruptedCapacityHarness,
 ) -> None:
     names = [f"a{number}" for number in range(BURST_SIZE)]
@@ -264,7 +266,7 @@ def test_nodes_whose_pods_go_first_make_a_storm_before_their_workflows_are_told(
     assert harness.interrupted_capacity.burst.ends_at(harness.now) == at(0) + INTERRUPTION_WINDOW
 
 
-def test_a_pool_that_takes_no_orders_makes_no_storm(harness: InterruptedCapacityHarness) -> None:
+def test_policy_ignore_causes_no_burst(harness: InterruptedCapacityHarness) -> None:
     harness.rules = LifecycleRules.model_validate({"interruption": {"spotInterruption": {"action": "ignore"}}})
     names = [f"a{number}" for number in range(BURST_SIZE)]
     harness.add_nodes(*names)
@@ -273,7 +275,7 @@ def test_a_pool_that_takes_no_orders_makes_no_storm(harness: InterruptedCapacity
     assert harness.interrupted_capacity.burst.ends_at(harness.now) is None
 
 
-def test_a_storm_that_goes_on_is_told_anew(harness: InterruptedCapacityHarness) -> None:
+def test_continuing_burst_is_signaled_again(harness: InterruptedCapacityHarness) -> None:
     names = [f"a{number}" for number in range(2 * BURST_SIZE)]
     harness.add_nodes(*names)
     for number, name in enumerate(names):
@@ -287,14 +289,14 @@ def test_a_storm_that_goes_on_is_told_anew(harness: InterruptedCapacityHarness) 
     assert all(later - before >= RENOTIFY_AFTER for before, later in pairwise(dict.fromkeys(burst_ends)))
 
 
-def test_what_aws_withdrew_takes_nothing(harness: InterruptedCapacityHarness) -> None:
+def test_withdrawn_interruption_has_no_effect(harness: InterruptedCapacityHarness) -> None:
     harness.add_nodes("a")
     harness.interrupt("a", status="withdrawn")
     harness.interrupt("a", status="over")
     assert harness.pending_pods() == [] and not harness.notified
 
 
-def test_a_clock_that_is_behind_aws_s_marks_for_no_longer(harness: InterruptedCapacityHarness) -> None:
+def test_message_from_the_future_does_not_extend_unavailability(harness: InterruptedCapacityHarness) -> None:
     harness.add_nodes("a")
     harness.interrupt("a", seconds=90)
     assert [one.until for one in harness.notified[-1].unavailable] == [harness.now + timedelta(minutes=3)]
@@ -324,7 +326,7 @@ CALL = [{"name": "deregister", "http": {"url": "http://a.b"}}]
         ),
     ],
 )
-def test_pods_go_before_anybody_is_asked_where_nothing_is_to_be_asked(
+def test_early_eviction_by_event_kind_and_rules(
     harness: InterruptedCapacityHarness, kind: str, rules: dict[str, Any] | None, expected: list[str] | None
 ) -> None:
     harness.rules = LifecycleRules.model_validate(rules) if rules else None
@@ -332,7 +334,7 @@ def test_pods_go_before_anybody_is_asked_where_nothing_is_to_be_asked(
     assert harness.early_evicted_pods("a", kind) == expected
 
 
-def test_the_first_of_them_are_those_that_a_drain_evicts_first(harness: InterruptedCapacityHarness) -> None:
+def test_early_eviction_starts_with_the_first_drain_group(harness: InterruptedCapacityHarness) -> None:
     harness.add_nodes("a")
     more: dict[str, dict[str, Any]] = {
         "daemon": {"owner": "DaemonSet"},
@@ -353,7 +355,7 @@ def test_the_first_of_them_are_those_that_a_drain_evicts_first(harness: Interrup
     assert harness.early_evicted_pods("a") == ["critical"]
 
 
-def test_pods_of_a_node_that_goes_or_starts_or_was_left_standing_wait_for_its_workflow(
+def test_no_early_eviction_of_deleting_starting_or_expired_nodes(
     harness: InterruptedCapacityHarness,
 ) -> None:
     harness.add_nodes("a", "b", "c")
@@ -367,10 +369,12 @@ def test_pods_of_a_node_that_goes_or_starts_or_was_left_standing_wait_for_its_wo
     assert harness.early_evicted_pods("d") is None
 
 
-def test_nobody_is_told_that_a_node_is_empty_whose_pods_were_told_to_go(harness: InterruptedCapacityHarness) -> None:
-    """Its workflow would ask for a permit; unless AWS leaves the node standing."""
+def test_early_evicted_node_is_recorded_until_the_window_ends(harness: InterruptedCapacityHarness) -> None:
+    """Otherwise its workflow would see an empty node and request a permit."""
     harness.add_nodes("a")
-    assert harness.early_evicted_pods("a") == ["p-a"] and len(harness.notified) == 1, "its pool is short from now on"
+    assert harness.early_evicted_pods("a") == ["p-a"] and len(harness.notified) == 1, (
+        "its offering is unavailable from now on"
+    )
     assert (
         harness.cache.early_evicted == {"a"} and harness.interrupted_capacity.next_expiry == at(0) + INTERRUPTION_WINDOW
     )

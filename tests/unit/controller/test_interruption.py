@@ -1,4 +1,4 @@
-"""From an instance to its node's life: who is told, what is news, and what is nobody's."""
+"""Interruption messages: which workflow is signaled, which messages are new, and which instances are foreign."""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class InterruptionNotifierHarness(CacheHarness):
         return await self.notifier.notify(self.cache, instance, messages or (spot(),), known=known)
 
     def signaled_ids(self) -> list[list[str]]:
-        """The IDs of the messages, by signal."""
+        """The message IDs of each signal."""
         found: Sequence[Any] = self.temporal.arguments_to(WORKFLOW_ID)
         assert all(isinstance(one, InterruptionMessages) and one.instance_id == "i-a" for one in found)
         return [[message.id for message in one.messages] for one in found]
@@ -54,21 +54,21 @@ def harness() -> InterruptionNotifierHarness:
     return InterruptionNotifierHarness()
 
 
-async def test_the_life_of_the_instances_node_is_told(harness: InterruptionNotifierHarness) -> None:
+async def test_workflow_of_the_instance_is_signaled(harness: InterruptionNotifierHarness) -> None:
     assert await harness.notify(spot(), change()) == "notified"
     (sent,) = harness.temporal.sent
     assert (sent.workflow_id, sent.signal) == (WORKFLOW_ID, "interruption_events")
     assert harness.signaled_ids() == [["terminate", "arn:1"]]
 
 
-async def test_the_same_is_told_once(harness: InterruptionNotifierHarness) -> None:
+async def test_repeated_message_is_signaled_once(harness: InterruptionNotifierHarness) -> None:
     assert await harness.notify() == "notified"
     assert await harness.notify(spot(at=at(30))) == "repeated"
-    assert await harness.notify(spot(), spot(at=at(60)), change(), change(text="said otherwise")) == "notified"
+    assert await harness.notify(spot(), spot(at=at(60)), change(), change(text="other text")) == "notified"
     assert harness.signaled_ids() == [["terminate"], ["arn:1"]]
 
 
-async def test_the_same_at_the_same_time_is_told_once(harness: InterruptionNotifierHarness) -> None:
+async def test_concurrent_repeats_are_signaled_once(harness: InterruptionNotifierHarness) -> None:
     harness.temporal.gate = asyncio.Event()
     tasks = [asyncio.create_task(harness.notify()) for _ in range(5)]
     await asyncio.sleep(0)
@@ -77,41 +77,41 @@ async def test_the_same_at_the_same_time_is_told_once(harness: InterruptionNotif
     assert harness.signaled_ids() == [["terminate"]]
 
 
-async def test_what_aws_moves_or_calls_off_is_news(harness: InterruptionNotifierHarness) -> None:
+async def test_rescheduled_or_withdrawn_event_is_signaled(harness: InterruptionNotifierHarness) -> None:
     await harness.notify(change())
     assert await harness.notify(change(starts=at(7200), at=at(10))) == "notified"
     assert await harness.notify(change(starts=at(7200), status="withdrawn", at=at(20))) == "notified"
 
 
-async def test_a_late_repeat_of_an_older_word_is_no_news(harness: InterruptionNotifierHarness) -> None:
-    """SQS keeps no order, and brings some things twice."""
+async def test_late_older_message_is_a_repeat(harness: InterruptionNotifierHarness) -> None:
+    """SQS neither keeps the order nor delivers exactly once."""
     await harness.notify(change(status="withdrawn", at=at(20)))
     assert await harness.notify(change()) == "repeated"
 
 
-async def test_of_two_words_on_one_thing_the_latest_counts(harness: InterruptionNotifierHarness) -> None:
+async def test_latest_of_two_messages_about_one_event_counts(harness: InterruptionNotifierHarness) -> None:
     await harness.notify(change(status="over", at=at(20)), change())
     (message,) = harness.temporal.arguments_to(WORKFLOW_ID)
     assert isinstance(message, InterruptionMessages) and [one.status for one in message.messages] == ["over"]
 
 
-async def test_what_was_not_accepted_is_told_again(harness: InterruptionNotifierHarness) -> None:
+async def test_failed_signal_is_retried(harness: InterruptionNotifierHarness) -> None:
     harness.temporal.failures = [RPCStatusCode.UNAVAILABLE, RPCStatusCode.PERMISSION_DENIED]
     assert [await harness.notify() for _ in range(4)] == ["later", "later", "notified", "repeated"]
 
 
-async def test_what_temporal_refuses_for_good_is_an_error(harness: InterruptionNotifierHarness) -> None:
+async def test_permanent_rejection_raises_rpc_error(harness: InterruptionNotifierHarness) -> None:
     harness.temporal.failures = [RPCStatusCode.INVALID_ARGUMENT]
     with pytest.raises(RPCError):
         await harness.notify()
 
 
-async def test_an_instance_of_nobodys_is_foreign(harness: InterruptionNotifierHarness) -> None:
+async def test_unowned_instance_is_foreign(harness: InterruptionNotifierHarness) -> None:
     assert await harness.notify(instance="i-other") == "foreign"
     assert harness.temporal.sent == []
 
 
-async def test_it_may_be_that_of_a_claim_that_is_being_launched(harness: InterruptionNotifierHarness) -> None:
+async def test_unknown_instance_may_belong_to_a_launching_nodeclaim(harness: InterruptionNotifierHarness) -> None:
     harness.now = at(-40)
     harness.apply_objects("nodeclaims", claim("b"))
     assert await harness.notify(instance="i-b") == "not yet"
@@ -122,25 +122,25 @@ async def test_it_may_be_that_of_a_claim_that_is_being_launched(harness: Interru
     assert await harness.notify(instance="i-b") == "notified"
 
 
-async def test_nobody_is_foreign_to_caches_that_are_too_old(harness: InterruptionNotifierHarness) -> None:
+async def test_no_instance_is_foreign_with_stale_caches(harness: InterruptionNotifierHarness) -> None:
     assert await harness.notify(instance="i-other", known=False) == "later"
     assert await harness.notify(known=False) == "notified"
 
 
-async def test_a_life_that_is_over_needs_no_word(harness: InterruptionNotifierHarness) -> None:
+async def test_closed_workflow_of_a_deleting_nodeclaim_is_over(harness: InterruptionNotifierHarness) -> None:
     harness.apply_objects("nodeclaims", claim("a", phase="Initialized", deleting=True))
     harness.temporal.failures = [RPCStatusCode.NOT_FOUND]
     assert await harness.notify() == "over"
 
 
-async def test_a_life_that_is_missing_is_about_to_be_started(harness: InterruptionNotifierHarness) -> None:
-    """Its NodeClaim is there and stays: the watch starts lives for such."""
+async def test_missing_workflow_is_signaled_again(harness: InterruptionNotifierHarness) -> None:
+    """Its NodeClaim exists and is not deleting, so the controller starts the workflow soon."""
     harness.temporal.failures = [RPCStatusCode.NOT_FOUND]
     assert [await harness.notify(), await harness.notify()] == ["no workflow", "notified"]
 
 
-async def test_a_node_that_is_ended_is_not_told_that_its_instance_ends(harness: InterruptionNotifierHarness) -> None:
-    """Each node's own end is announced; a signal for it would be history for nothing."""
+async def test_instance_termination_of_a_deleting_node_is_not_signaled(harness: InterruptionNotifierHarness) -> None:
+    """AWS announces every termination. A signal for it would only add history events."""
     harness.apply_objects("nodeclaims", claim("a", phase="Initialized", deleting=True))
     ends = InterruptionMessage(kind="instanceTerminating", id="shutting-down", at=NOW)
     assert await harness.notify(ends) == "over"
@@ -148,7 +148,7 @@ async def test_a_node_that_is_ended_is_not_told_that_its_instance_ends(harness: 
     assert harness.signaled_ids() == [["terminate"]]
 
 
-async def test_what_is_remembered_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tracked_messages_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interruption, "MAX_TRACKED", 2)
     harness = InterruptionNotifierHarness()
     for number in range(3):
@@ -157,7 +157,7 @@ async def test_what_is_remembered_has_an_end(monkeypatch: pytest.MonkeyPatch) ->
     assert await harness.notify(change(id="arn:0")) == "notified"
 
 
-async def test_signals_go_out_so_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_interruption_signals_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = InterruptionNotifierHarness()
     names = [f"n{number}" for number in range(3 * interruption.MAX_CONCURRENT_SIGNALS)]
     for name in names:
@@ -170,7 +170,7 @@ async def test_signals_go_out_so_many_at_once(monkeypatch: pytest.MonkeyPatch) -
     assert harness.temporal.max_in_flight == interruption.MAX_CONCURRENT_SIGNALS
 
 
-def test_a_claim_is_found_by_its_instance_until_it_is_gone(harness: InterruptionNotifierHarness) -> None:
+def test_nodeclaim_is_found_by_instance_until_deletion(harness: InterruptionNotifierHarness) -> None:
     found = harness.cache.nodeclaim_of_instance("i-a")
     assert found is not None and found.name == "a"
     harness.delete_objects("nodeclaims", claim("a", phase="Initialized"))
@@ -180,7 +180,7 @@ def test_a_claim_is_found_by_its_instance_until_it_is_gone(harness: Interruption
 
 
 class FakeSession:
-    """A session of the watch, with the parts that messages need."""
+    """A controller session with the parts that interruption messages need."""
 
     def __init__(self, harness: InterruptionNotifierHarness) -> None:
         self.cluster = self.provisioning = self
@@ -199,31 +199,31 @@ class FakeSession:
 
 
 def make_cluster_controller(harness: InterruptionNotifierHarness) -> ClusterController:
-    nothing: Any = None
+    unused: Any = None
     return ClusterController(
         settings=ControllerSettings(cluster="demo", task_queue="demo"),
-        kube=nothing,
+        kube=unused,
         temporal=harness.temporal.client,
-        offerings=nothing,
-        instances=nothing,
-        plan_worker=nothing,
+        offerings=unused,
+        instances=unused,
+        plan_worker=unused,
     )
 
 
-async def test_a_process_that_does_not_host_the_watch_tells_nobody(harness: InterruptionNotifierHarness) -> None:
+async def test_process_without_session_sends_no_signal(harness: InterruptionNotifierHarness) -> None:
     host = make_cluster_controller(harness)
     assert await host.notify("i-a", [spot()]) == "later"
     assert host.find_owned(["i-a"]) == frozenset()
 
 
-async def test_the_host_of_the_watch_tells_and_remembers_over_its_stays(harness: InterruptionNotifierHarness) -> None:
-    host, stay = make_cluster_controller(harness), FakeSession(harness)
-    host._session = cast(ControllerSession, stay)
+async def test_host_remembers_signals_across_sessions(harness: InterruptionNotifierHarness) -> None:
+    host, live_session = make_cluster_controller(harness), FakeSession(harness)
+    host._session = cast(ControllerSession, live_session)
     assert host.find_owned(["i-a", "i-other"]) == {"i-a"}
     assert await host.notify("i-a", [spot()]) == "notified"
     assert await host.notify("i-other", [spot()]) == "foreign"
-    assert stay.observed == ["i-a", "i-other"], "before anybody is told"
-    stay.stale_kind_names = ["nodeclaims"]
+    assert live_session.observed == ["i-a", "i-other"], "before any workflow is signaled"
+    live_session.stale_kind_names = ["nodeclaims"]
     assert await host.notify("i-other", [spot()]) == "later"
     host._session = cast(ControllerSession, FakeSession(harness))
     assert await host.notify("i-a", [spot()]) == "repeated"

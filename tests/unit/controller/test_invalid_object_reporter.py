@@ -1,4 +1,4 @@
-"""Invalid objects are counted, signaled to the watch's workflow, and published as one event for each object."""
+"""Invalid objects are counted, signaled to the ClusterWatch workflow, and published as one event per object."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -56,7 +56,7 @@ class Harness:
         await self.reporter.publish_events()
 
 
-async def test_an_event_is_published_for_each_error_and_repeated_after_an_hour() -> None:
+async def test_event_is_published_per_error_and_repeated_after_an_hour() -> None:
     harness = Harness()
     harness.fail(POD)
     for _ in range(2):
@@ -72,7 +72,7 @@ async def test_an_event_is_published_for_each_error_and_repeated_after_an_hour()
     assert [one["message"][:5] for one in harness.events.published] == ["bad; ", "bad; ", "worse"]
 
 
-async def test_the_workflow_of_the_watch_gets_the_list_and_its_end() -> None:
+async def test_watch_workflow_receives_the_list_and_its_end() -> None:
     harness = Harness()
     await harness.report()
     assert harness.signals.signals == []
@@ -86,7 +86,7 @@ async def test_the_workflow_of_the_watch_gets_the_list_and_its_end() -> None:
     assert {(one.workflow_id, one.name) for one in harness.signals.signals} == {("c/watch", "report_invalid_objects")}
 
 
-def test_an_object_stays_invalid_while_it_is_handled_again() -> None:
+def test_object_stays_invalid_while_it_is_processed_again() -> None:
     harness = Harness()
     harness.fail(POD)
     with harness.cache.invalid_objects.guard(POD):
@@ -94,7 +94,7 @@ def test_an_object_stays_invalid_while_it_is_handled_again() -> None:
     assert not harness.cache.invalid_objects.items()
 
 
-def test_a_long_list_is_cut_and_says_so() -> None:
+def test_long_report_is_truncated_with_a_count() -> None:
     harness = Harness()
     for number in range(MAX_REPORTED + 3):
         harness.fail(ObjectKey("Pod", f"default/{number}"), "x" * 10_000)

@@ -1,4 +1,4 @@
-"""LifecyclePolicies where the watch is hosted: from the API server's objects to rules, claims and verdicts."""
+"""LifecyclePolicies in the controller: rules per NodePool, requeued NodeClaims, and validation statuses."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ from tests.support.injected_errors import fail_for, named
 
 
 class FakePolicyPort:
-    """The port: what was said, and how often it is to fail."""
+    """Records written validations. The next `failures` calls fail."""
 
     def __init__(self) -> None:
         self.written: list[tuple[str, PolicyValidation]] = []
@@ -33,12 +33,12 @@ class FakePolicyPort:
 
 
 def policy(name: str, *, generation: int = 1, age: float = 100, **spec: Any) -> dict[str, Any]:
-    """`age` in seconds."""
+    """`age` is in seconds."""
     metadata = {"name": name, "uid": f"uid-{name}", "generation": generation, "creationTimestamp": stamp(-age)}
     return {"metadata": metadata, "spec": spec}
 
 
-def test_a_policy_that_raises_an_error_hurts_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policy_that_raises_an_error_affects_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     fail_for(monkeypatch, "tenure.policy.lifecycle_policy.problem_in", named("bad"), RuntimeError("injected"))
     harness = PolicyHarness()
     harness.apply_objects("nodepools", pool())
@@ -71,7 +71,7 @@ class PolicyHarness(CacheHarness):
         self.policies.on_deltas([Delta(policy(name), is_deleted=True)])
 
     def update(self) -> ChangeSet:
-        """What is due after it."""
+        """Apply pending changes. Returns the change set with requeued objects."""
         changes = self.cache.drain_changes()
         self.policies.update(changes)
         return changes
@@ -90,7 +90,7 @@ def harness() -> PolicyHarness:
 GPU: dict[str, Any] = {"nodePoolSelector": {"names": ["gpu"]}}
 
 
-def test_a_policy_makes_the_claims_of_its_pools_due_and_no_others(harness: PolicyHarness) -> None:
+def test_policy_requeues_only_nodeclaims_of_its_nodepools(harness: PolicyHarness) -> None:
     harness.write(policy("p", **GPU, launch={"deadline": "4m"}))
     assert harness.wake_count == 1
     due = harness.update()
@@ -102,16 +102,16 @@ def test_a_policy_makes_the_claims_of_its_pools_due_and_no_others(harness: Polic
     assert harness.policies.rules_of("gpu") is None
 
 
-def test_what_changes_nothing_for_a_pool_makes_no_claim_due(harness: PolicyHarness) -> None:
+def test_unchanged_rules_requeue_no_nodeclaim(harness: PolicyHarness) -> None:
     harness.write(policy("p", **GPU, launch={"deadline": "4m"}))
     harness.update()
     harness.write(policy("p", generation=2, nodePoolSelector={"names": ["gpu", "later"]}, launch={"deadline": "4m"}))
     assert harness.update().nodeclaims == set()
     harness.write(policy("p", generation=2, nodePoolSelector={"names": ["gpu", "later"]}, launch={"deadline": "4m"}))
-    assert harness.wake_count == 2, "its own status"
+    assert harness.wake_count == 2, "an update of the status alone"
 
 
-def test_a_pool_that_gets_a_label_is_selected_by_it(harness: PolicyHarness) -> None:
+def test_newly_labeled_nodepool_is_selected(harness: PolicyHarness) -> None:
     harness.write(policy("p", nodePoolSelector={"matchLabels": {"team": "a"}}, notReadyGrace="9m"))
     assert harness.update().nodeclaims == set() and harness.policies.not_ready_grace_periods() == {}
     labelled = pool("gpu")
@@ -121,7 +121,7 @@ def test_a_pool_that_gets_a_label_is_selected_by_it(harness: PolicyHarness) -> N
     assert harness.policies.not_ready_grace_periods() == {"gpu": timedelta(minutes=9)}
 
 
-def test_nodes_of_a_pool_that_is_gone_are_drained_by_its_rules(harness: PolicyHarness) -> None:
+def test_rules_of_a_deleted_nodepool_last_until_its_last_nodeclaim(harness: PolicyHarness) -> None:
     labelled = pool("gpu")
     labelled["metadata"]["labels"] = {"team": "a"}
     harness.apply_objects("nodepools", labelled)
@@ -135,7 +135,7 @@ def test_nodes_of_a_pool_that_is_gone_are_drained_by_its_rules(harness: PolicyHa
     assert harness.policies.rules_of("gpu") is None
 
 
-def test_one_that_cannot_be_read_hurts_only_itself(harness: PolicyHarness) -> None:
+def test_unreadable_policy_affects_no_other(harness: PolicyHarness) -> None:
     harness.write(policy("p", **GPU, launch={"whenOverdue": "explode"}), policy("q", notReadyGrace="1m"))
     harness.update()
     assert set(harness.policies.not_ready_grace_periods()) == {"general", "gpu"}
@@ -169,7 +169,7 @@ async def test_failed_write_of_validation_is_retried(harness: PolicyHarness) -> 
     ]
 
 
-async def test_nothing_is_said_before_all_policies_and_pools_are_known(harness: PolicyHarness) -> None:
+async def test_no_validation_is_written_before_the_sync(harness: PolicyHarness) -> None:
     harness.write(policy("p", **GPU, launch={"deadline": "4m"}))
     assert not harness.policies.update(harness.cache.drain_changes(), known=False)
     await harness.policies.write_validations()
@@ -189,7 +189,7 @@ Change = Callable[[PolicyHarness], None]
         lambda harness: harness.delete_objects("nodepools", pool("general")),
     ],
 )
-async def test_a_pool_that_comes_or_goes_is_told_on_the_policy(harness: PolicyHarness, change: Change) -> None:
+async def test_created_or_deleted_nodepool_updates_the_validation(harness: PolicyHarness, change: Change) -> None:
     harness.delete_objects("nodeclaims", claim("c1"))
     harness.write(policy("p", notReadyGrace="1m"))
     harness.update()
@@ -203,14 +203,14 @@ async def test_a_pool_that_comes_or_goes_is_told_on_the_policy(harness: PolicyHa
     )
 
 
-def test_a_node_pool_is_told_when_other_rules_hold_for_it(harness: PolicyHarness) -> None:
+def test_nodepool_is_requeued_when_its_rules_change(harness: PolicyHarness) -> None:
     harness.write(policy("p", **GPU, rollout={"waves": [{"nodes": "1"}]}))
     assert harness.update().nodepools == {"gpu"}
     harness.write(policy("p", generation=2, **GPU, rollout={"waves": [{"nodes": "1"}]}))
     assert harness.update().nodepools == set()
 
 
-def test_disruption_that_cannot_be_read_holds_its_pool_and_goes_on_when_it_is_mended(harness: PolicyHarness) -> None:
+def test_unreadable_disruption_rules_block_their_nodepool_until_fixed(harness: PolicyHarness) -> None:
     harness.write(policy("p", **GPU, disruption={"minimumNodeAge": "1h"}))
     harness.update()
     before = harness.cache.planner_changes.disruption_changes
@@ -220,28 +220,28 @@ def test_disruption_that_cannot_be_read_holds_its_pool_and_goes_on_when_it_is_me
     assert harness.policies.unread_of("general") == NO_INVALID_RULES
     harness.write(policy("p", generation=3, **GPU, disruption={"minimumNodeAge": "2h"}))
     assert harness.update().nodepools == {"gpu"} and harness.policies.unread_of("gpu") == NO_INVALID_RULES
-    assert harness.cache.planner_changes.disruption_changes == before + 2, "the Cluster workflow looks anew"
+    assert harness.cache.planner_changes.disruption_changes == before + 2, "the Cluster workflow runs another pass"
 
 
-def test_a_hold_alone_is_told_to_the_node_pool(harness: PolicyHarness) -> None:
+def test_unreadable_disruption_rules_requeue_only_the_nodepool(harness: PolicyHarness) -> None:
     harness.write(policy("p", **GPU, disruption={"rates": 7}))
     due = harness.update()
     assert (due.nodepools, due.nodeclaims) == ({"gpu"}, set())
     assert "spec.disruption.rates: 7 cannot be read" in harness.policies.unread_of("gpu").disruption
 
 
-def test_claims_are_told_which_policies_speak_of_events_also_when_only_the_name_is_new(harness: PolicyHarness) -> None:
-    speaks: dict[str, Any] = {"interruption": {"scheduledChange": {"action": "notify"}}}
-    harness.write(policy("maintenance", **GPU, **speaks))
+def test_nodeclaims_are_requeued_when_the_policies_of_an_event_kind_change(harness: PolicyHarness) -> None:
+    rules: dict[str, Any] = {"interruption": {"scheduledChange": {"action": "notify"}}}
+    harness.write(policy("maintenance", **GPU, **rules))
     assert harness.update().nodeclaims == {"g1"}
     assert harness.policies.event_policies_of("gpu") == {"scheduledChange": "maintenance"}
     assert harness.policies.event_policies_of("general") == {}
-    harness.write(policy("alike", **GPU, **speaks))
+    harness.write(policy("equal", **GPU, **rules))
     assert harness.update().nodeclaims == {"g1"}
-    assert set(harness.policies.event_policies_of("gpu")["scheduledChange"].split(", ")) == {"alike", "maintenance"}
+    assert set(harness.policies.event_policies_of("gpu")["scheduledChange"].split(", ")) == {"equal", "maintenance"}
 
 
-def test_claims_are_told_that_nobody_can_read_what_follows_an_event_and_that_it_is_mended(
+def test_unreadable_interruption_rules_requeue_nodeclaims_until_fixed(
     harness: PolicyHarness,
 ) -> None:
     harness.write(policy("p", **GPU, interruption={"scheduledChange": {"lead": "soon"}}))

@@ -1,4 +1,4 @@
-"""Gauges of the cluster and of disruption passes: only changes are recorded, and what is gone goes back to 0."""
+"""Gauges of the cluster and of disruption passes: only changes are recorded, and removed label values become 0."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def draining_nodeclaim(name: str, **condition: str) -> Any:
     return raw
 
 
-def test_nodes_are_counted_by_the_phase_that_their_conditions_tell(harness: GaugeHarness) -> None:
+def test_nodeclaims_are_counted_by_the_phase_of_their_conditions(harness: GaugeHarness) -> None:
     harness.apply_objects("nodeclaims", claim("a"), claim("b", phase="Launched"), claim("c", phase="Registered"))
     harness.apply_objects("nodeclaims", claim("d", phase="Initialized"), claim("e", phase="Initialized", deleting=True))
     phases = ("Drain", "Initialization", "Launch", "Ready", "Registration")
@@ -96,7 +96,7 @@ def test_overdue_nodeclaims_are_counted_by_phase_and_pool(harness: GaugeHarness)
     assert harness.close_and_drain(OVERDUE) == [(OVERDUE, ("Registration", "gpu"), 0)]
 
 
-def test_a_drain_waits_when_its_condition_says_for_what(harness: GaugeHarness) -> None:
+def test_drain_with_a_blocker_message_is_counted_as_waiting(harness: GaugeHarness) -> None:
     harness.apply_objects(
         "nodeclaims", draining_nodeclaim("a"), draining_nodeclaim("b", message="pod default/web: budget web allows 0")
     )
@@ -114,7 +114,7 @@ def test_pauses_are_counted_by_kind(harness: GaugeHarness) -> None:
     assert (PAUSED, ("Cluster",), 1) in harness.update_and_drain(PAUSED)
 
 
-def test_a_pool_uses_what_its_launched_nodes_have(harness: GaugeHarness) -> None:
+def test_usage_is_the_capacity_of_launched_nodes(harness: GaugeHarness) -> None:
     harness.apply_objects("nodeclaims", claim("a", phase="Launched"), claim("b", phase="Initialized"), claim("c"))
     harness.apply_objects("nodeclaims", claim("d", phase="Initialized", pool="gpu"))
     assert harness.update_and_drain(USAGE) == [
@@ -126,7 +126,7 @@ def test_a_pool_uses_what_its_launched_nodes_have(harness: GaugeHarness) -> None
     assert harness.update_and_drain(USAGE) == []
 
 
-def test_a_node_that_changes_is_counted_once_and_one_that_is_gone_no_more(harness: GaugeHarness) -> None:
+def test_usage_follows_changed_and_deleted_nodes(harness: GaugeHarness) -> None:
     harness.apply_objects("nodeclaims", claim("a", phase="Launched"), claim("b", phase="Launched"))
     harness.update_and_drain()
     bigger = claim("a", phase="Registered")
@@ -145,7 +145,7 @@ def test_a_node_that_changes_is_counted_once_and_one_that_is_gone_no_more(harnes
     assert {value for _, _, value in harness.close_and_drain(USAGE)} == {0}
 
 
-def test_limits_that_are_removed_go_back_to_nothing(harness: GaugeHarness) -> None:
+def test_removed_limits_become_zero(harness: GaugeHarness) -> None:
     harness.apply_objects("nodepools", pool(limits={"cpu": "500m", "nodes": "10"}))
     assert harness.update_and_drain(LIMIT) == [(LIMIT, ("general", "cpu"), 0.5), (LIMIT, ("general", "nodes"), 10)]
     harness.apply_objects("nodepools", pool(limits={"nodes": "10"}))
@@ -214,9 +214,9 @@ def test_verdicts_are_counted_by_reason_and_cause() -> None:
         gauges.record_pass(disruption_pass({}, {}, 0), Decision(nodes=nodes))
         return {(name, *label_values): value for name, label_values, value in meter.records}
 
-    twice = [Ineligibility(cause="PodDoNotDisrupt", message=message) for message in ("one", "other")]
+    two_messages = [Ineligibility(cause="PodDoNotDisrupt", message=message) for message in ("one", "other")]
     first = record(
-        NodeVerdict(claim="c1", node="n1", excluded=tuple(twice)),
+        NodeVerdict(claim="c1", node="n1", excluded=tuple(two_messages)),
         NodeVerdict(claim="c2", node="", eligible=("Drifted", "Underutilized")),
     )
     assert first[ELIGIBLE, "drifted"] == first[ELIGIBLE, "underutilized"] == 1
@@ -229,6 +229,6 @@ def test_verdicts_are_counted_by_reason_and_cause() -> None:
     assert (ELIGIBLE, ("drifted",), 0) in meter.drain_records()
 
 
-def test_labels_other_than_the_declared_ones_are_refused() -> None:
+def test_undeclared_labels_are_rejected() -> None:
     with pytest.raises(ValueError, match="labels"):
         metrics.PODS_NOT_BOUND.record(RecordingMeter(), 1, pool="general")

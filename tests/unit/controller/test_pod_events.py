@@ -1,4 +1,4 @@
-"""The time of a node's last pod event is written onto its NodeClaim, and a host that begins anew goes by it."""
+"""The time of a node's last pod event is written to its NodeClaim, and a new controller reads it from there."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from tests.support.controller.builders import CacheHarness, at, claim, node, pod
 from tests.support.fakes.kubernetes import FakeNodeClaims
 
 
-class Stage(CacheHarness):
-    """A node whose NodeClaim the API server has, and what is written comes back by the watch."""
+class PodEventHarness(CacheHarness):
+    """A node with its NodeClaim on an API server. `echo` delivers the written NodeClaim as the watch does."""
 
     def __init__(self, claims: FakeNodeClaims | None = None) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Stage(CacheHarness):
         self.apply_objects("nodeclaims", self.claims.found["c1"])
 
     async def write(self) -> Any:
-        """What stands there now."""
+        """Write due pod events. Returns the stored time."""
         self.events.collect()
         await self.events.write()
         self.echo()
@@ -37,8 +37,8 @@ class Stage(CacheHarness):
         return self.cache.planner_fact("c1")
 
 
-async def test_a_pod_that_comes_or_goes_is_written_and_one_that_stays_is_not() -> None:
-    harness = Stage()
+async def test_binding_and_deletion_are_written_but_no_update() -> None:
+    harness = PodEventHarness()
     harness.apply_objects("pods", pod("a", on="n1"))
     assert await harness.write() == builders.stamp(0)
     harness.now = at(20)
@@ -46,11 +46,11 @@ async def test_a_pod_that_comes_or_goes_is_written_and_one_that_stays_is_not() -
     assert await harness.write() == builders.stamp(0)
     harness.now = at(30.5)
     harness.delete_objects("pods", pod("a", on="n1"))
-    assert await harness.write() == builders.stamp(30), "whole seconds, as Kubernetes writes times"
+    assert await harness.write() == builders.stamp(30), "Kubernetes stores whole seconds"
 
 
-async def test_what_happens_within_ten_seconds_is_written_when_they_are_over() -> None:
-    harness = Stage()
+async def test_events_within_ten_seconds_are_written_together() -> None:
+    harness = PodEventHarness()
     harness.apply_objects("pods", pod("a", on="n1"))
     await harness.write()
     harness.now = at(4)
@@ -60,33 +60,33 @@ async def test_what_happens_within_ten_seconds_is_written_when_they_are_over() -
     assert await harness.write() == builders.stamp(4)
 
 
-async def test_another_host_goes_by_what_was_written_though_the_pod_is_gone() -> None:
-    first = Stage()
+async def test_another_host_uses_the_written_time_of_a_deleted_pod() -> None:
+    first = PodEventHarness()
     first.apply_objects("pods", pod("a", on="n1"))
     first.now = at(60)
     first.delete_objects("pods", pod("a", on="n1"))
     await first.write()
-    second = Stage(first.claims)
+    second = PodEventHarness(first.claims)
     assert second.known().last_pod_event == at(60)
     second.now = at(90)
     second.apply_objects("pods", with_binding(pod("old", on="n1"), -3600))
-    assert second.known().last_pod_event == at(60), "a pod that is found there came when it was bound"
+    assert second.known().last_pod_event == at(60), "the event of a pod first seen as bound is its binding"
     assert await second.write() == builders.stamp(60)
 
 
-async def test_a_pod_that_starts_after_it_was_bound_is_no_event_for_another_host() -> None:
-    first = Stage()
+async def test_start_of_a_bound_pod_is_no_event_for_another_host() -> None:
+    first = PodEventHarness()
     first.apply_objects("pods", pod("a", on="n1"))
     await first.write()
-    second = Stage(first.claims)
+    second = PodEventHarness(first.claims)
     second.now = at(90)
     second.apply_objects("pods", with_binding(pod("a", on="n1"), 0))
     assert second.cache.planner_changes.drain_pod_events() == {"c1"}
     assert second.known().last_pod_event == at(0)
 
 
-async def test_a_write_that_fails_is_tried_again_and_a_claim_that_goes_is_left_alone() -> None:
-    harness = Stage()
+async def test_failed_write_is_retried_and_deleting_nodeclaim_is_skipped() -> None:
+    harness = PodEventHarness()
     harness.apply_objects("pods", pod("a", on="n1"))
     harness.claims.faults["patch"] = [TryLater("told to fail")]
     assert await harness.write() is None
@@ -99,8 +99,8 @@ async def test_a_write_that_fails_is_tried_again_and_a_claim_that_goes_is_left_a
     assert await harness.write() == builders.stamp(0)
 
 
-async def test_what_comes_back_of_it_is_no_reason_to_look_for_what_could_go() -> None:
-    harness = Stage()
+async def test_own_write_does_not_trigger_disruption() -> None:
+    harness = PodEventHarness()
     harness.apply_objects("pods", pod("a", on="n1"))
     before = harness.cache.planner_changes.disruption_changes
     await harness.write()
@@ -110,8 +110,8 @@ async def test_what_comes_back_of_it_is_no_reason_to_look_for_what_could_go() ->
     assert harness.cache.planner_changes.disruption_changes == before + 1
 
 
-async def test_what_moves_while_aws_takes_the_node_back_is_written_if_it_left_it_standing() -> None:
-    harness = Stage()
+async def test_event_during_early_eviction_is_written_only_after_it_ended() -> None:
+    harness = PodEventHarness()
     harness.apply_objects("pods", pod("a", on="n1"))
     await harness.write()
     harness.cache.set_early_evicted("c1", early_evicted=True)

@@ -1,4 +1,4 @@
-"""Probes, freed memory, and another controller's lease."""
+"""Probes, release of freed memory, and the lease of another controller."""
 
 import asyncio
 import ctypes
@@ -41,25 +41,25 @@ async def harness() -> AsyncIterator[ProbeHarness]:
     ports.close()
 
 
-async def test_a_process_is_alive_while_it_waits(harness: ProbeHarness) -> None:
+async def test_waiting_process_is_alive_but_not_ready(harness: ProbeHarness) -> None:
     assert await harness.get("/healthz") == (200, "ok")
     assert await harness.get("/readyz") == (503, "starting")
 
 
-async def test_it_is_ready_when_there_is_nothing_to_wait_for_and_not_again_later(harness: ProbeHarness) -> None:
+async def test_readiness_follows_the_reported_reason(harness: ProbeHarness) -> None:
     harness.why_not = ""
     assert await harness.get("/readyz") == (200, "ok")
     harness.why_not = "another controller is at work: karpenter-7d9f renews the lease"
     assert await harness.get("/readyz") == (503, harness.why_not)
 
 
-async def test_the_kubelet_of_an_ipv6_cluster_is_answered_too(harness: ProbeHarness) -> None:
+async def test_probes_are_served_on_ipv6(harness: ProbeHarness) -> None:
     if not socket.has_dualstack_ipv6():
         pytest.skip("this machine has no IPv6")
     assert await harness.get("/healthz", host="[::1]") == (200, "ok")
 
 
-async def test_a_port_that_is_taken_is_an_error_at_start(harness: ProbeHarness) -> None:
+async def test_occupied_port_is_an_error_at_start(harness: ProbeHarness) -> None:
     with pytest.raises(OSError):
         await Health(harness.port, lambda: "").start()
 
@@ -82,7 +82,7 @@ async def test_port_0_opens_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
     await health.close()
 
 
-async def test_closing_frees_the_port(harness: ProbeHarness) -> None:
+async def test_close_frees_the_port(harness: ProbeHarness) -> None:
     await harness.health.close()
     restarted = Health(harness.port, lambda: "")
     await restarted.start()
@@ -90,27 +90,26 @@ async def test_closing_frees_the_port(harness: ProbeHarness) -> None:
 
 
 BLOCK, BLOCKS = 8_000, 8_000
-"""64 MB in blocks that glibc keeps: each is smaller than what it maps by itself."""
+"""64 MB in blocks that glibc keeps, because each is below its mmap threshold."""
 
 
 def resident_bytes() -> int:
-    """Bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the allocator is not glibc's")
-async def test_what_was_freed_below_what_is_kept_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_freed_memory_below_live_blocks_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = [bytes(BLOCK) for _ in range(BLOCKS)]
     retained = [bytes(BLOCK) for _ in range(10)]
     blocks.clear()
     before = resident_bytes()
     monkeypatch.setattr(process, "TRIM_INTERVAL_SECONDS", 0.01)
 
-    async def most_is_trimmed() -> None:
+    async def assert_most_is_trimmed() -> None:
         assert before - resident_bytes() > BLOCK * BLOCKS / 2
 
     trimming = asyncio.create_task(process.trim_memory())
-    await wait_until(most_is_trimmed, seconds=60, poll_interval=0.01)
+    await wait_until(assert_most_is_trimmed, seconds=60, poll_interval=0.01)
     trimming.cancel()
     assert len(retained) == 10
 
@@ -119,7 +118,7 @@ LEASE = "karpenter-leader-election"
 
 
 class FakeLeases:
-    """Answers one after the other; the last one for good."""
+    """Returns the responses in order and repeats the last one."""
 
     def __init__(self, *responses: str | Fault) -> None:
         self.responses = list(responses)
@@ -139,7 +138,7 @@ def make_lease(leases: FakeLeases, name: str = LEASE) -> tuple[KarpenterLease, a
     return KarpenterLease(leases, name, stop, poll_seconds=0.001), stop
 
 
-async def test_it_waits_until_nobody_holds_the_lease_and_says_why() -> None:
+async def test_wait_ends_when_the_lease_is_released_and_reports_its_holder() -> None:
     leases, reported = FakeLeases("karpenter-1", TryLater("cut"), ""), list[str]()
     lease, _ = make_lease(leases)
     await lease.wait_until_released(reported.append)
@@ -147,14 +146,14 @@ async def test_it_waits_until_nobody_holds_the_lease_and_says_why() -> None:
     assert "karpenter-1" in reported[0] and LEASE in reported[0] and "cut" in reported[1]
 
 
-async def test_one_that_comes_later_is_noticed_and_a_fault_is_not_one() -> None:
+async def test_later_holder_is_detected_and_errors_are_ignored() -> None:
     leases = FakeLeases("", TryLater("cut"), "karpenter-2")
     lease, _ = make_lease(leases)
     await lease.wait_until_acquired()
     assert leases.request_count == 3
 
 
-async def test_without_a_name_nobody_is_looked_for() -> None:
+async def test_no_lease_is_read_without_a_name() -> None:
     leases = FakeLeases("karpenter-3")
     lease, stop = make_lease(leases, name="")
     await lease.wait_until_released(lambda _: None)
@@ -165,7 +164,7 @@ async def test_without_a_name_nobody_is_looked_for() -> None:
     await waiting
 
 
-async def test_a_stop_ends_both_waits() -> None:
+async def test_stop_ends_both_waits() -> None:
     lease, stop = make_lease(FakeLeases("karpenter-4"))
     waiting = asyncio.create_task(lease.wait_until_released(lambda _: None))
     await asyncio.sleep(0.01)

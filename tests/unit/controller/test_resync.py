@@ -1,4 +1,4 @@
-"""NodeClaims against running workflows, mended both ways."""
+"""The resync compares NodeClaims with running workflows and repairs both sides."""
 
 from datetime import datetime
 
@@ -30,9 +30,9 @@ def workflow_key(name: str) -> str:
         (claim("c1", deleting=True), {}, (1, 0), "c1"),
         (None, {"lost": -100, "young": -10}, (0, 1), "lost"),
     ],
-    ids=["runs", "missing", "young", "over", "going", "orphaned"],
+    ids=["running", "missing", "young", "finalizer removed", "deleting", "orphaned"],
 )
-def test_what_is_repaired(
+def test_missing_and_orphaned_workflows_are_repaired(
     nodeclaim: Json | None, running: dict[str, float], repaired: tuple[int, int], signaled: str
 ) -> None:
     harness = NotifierHarness()
@@ -46,7 +46,7 @@ def test_what_is_repaired(
         assert harness.signal_queue.arguments_to(workflow_key("lost"))[0].exists is False
 
 
-def test_a_claim_without_a_life_gets_one_whatever_it_was_told() -> None:
+def test_nodeclaim_without_workflow_is_signaled_despite_an_equal_digest() -> None:
     harness = NotifierHarness()
     harness.apply_objects("nodeclaims", claim("c1"))
     harness.notify()
@@ -54,18 +54,18 @@ def test_a_claim_without_a_life_gets_one_whatever_it_was_told() -> None:
     assert len(harness.signal_queue.arguments_to(workflow_key("c1"))) == 2
 
 
-def test_what_was_told_to_nobody_any_more_is_forgotten() -> None:
+def test_digests_of_missing_workflows_are_forgotten() -> None:
     harness = NotifierHarness({workflow_key("old"): "x", "prod/nodepool/general": "y"})
     repair(harness, {})
     assert harness.signal_queue.sent == {"prod/nodepool/general": "y"}
 
 
-def test_coordinators_whose_objects_went_while_nobody_watched_are_told() -> None:
+def test_coordinators_of_objects_deleted_without_a_watch_are_signaled() -> None:
     harness = NotifierHarness()
     harness.apply_objects("nodepools", pool("general"))
     running = ["prod/nodepool/general", "prod/nodepool/lost", "prod/nodeclass/lost"]
     assert notify_orphaned_coordinators(running, "prod", harness.cache, harness.notifier, harness.signal_queue) == 2
-    for key_of_lost, message in zip(running[1:], (ObservedNodePool, ObservedNodeClass), strict=True):
-        (observed,) = harness.signal_queue.arguments_to(key_of_lost)
+    for lost_workflow_id, message in zip(running[1:], (ObservedNodePool, ObservedNodeClass), strict=True):
+        (observed,) = harness.signal_queue.arguments_to(lost_workflow_id)
         assert isinstance(observed, message) and observed.exists is False
     assert not harness.signal_queue.arguments_to("prod/nodepool/general")

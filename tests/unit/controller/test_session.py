@@ -1,4 +1,4 @@
-"""One session from list to signal and plan, with all of its concerns, on a stub of the API server."""
+"""One complete session on a stub of the API server, from lists to signals and a plan."""
 
 import asyncio
 from collections import Counter
@@ -26,7 +26,7 @@ from tests.unit.controller.planning.test_provisioner import FakeOfferings
 
 
 class StubKubeClient:
-    """Lists what it is given, watches that stay open, and a write that is answered with what was written."""
+    """Lists the given objects, keeps watches open, and returns the body of each write."""
 
     def __init__(self, **objects: list[Json]) -> None:
         self._objects = objects
@@ -61,9 +61,9 @@ def kube_client() -> StubKubeClient:
 
 
 @pytest.mark.parametrize(
-    "gates", [frozenset[str](), frozenset({FeatureGate.CAPACITY_BUFFER})], ids=["no gates", "buffers"]
+    "gates", [frozenset[str](), frozenset({FeatureGate.CAPACITY_BUFFER})], ids=["no feature gates", "CapacityBuffer"]
 )
-async def test_a_session_signals_what_it_lists_and_plans(kube_client: StubKubeClient, gates: set[str]) -> None:
+async def test_session_signals_workflows_and_plans(kube_client: StubKubeClient, gates: set[str]) -> None:
     temporal, claims = FakeTemporal(), FakeNodeClaims()
     kube = KubeAdapters(cast(KubeClient, kube_client))
     kube.claims, kube.events = cast(Any, claims), cast(Any, FakeEvents())

@@ -1,4 +1,4 @@
-"""Start-up times learnt from NodeClaims, and what is expected of new nodes."""
+"""Startup durations measured on NodeClaims, and the durations expected for new nodes."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.support.controller.builders import CacheHarness, claim, stamp
 def started_nodeclaim(
     name: str, *, launch: float = 5, register: float = 30, initialize: float = 20, **more: Any
 ) -> Any:
-    """A NodeClaim with what each phase took, in seconds."""
+    """A NodeClaim with the duration of each phase in seconds."""
     kind = more.pop("type", "m5.large")
     raw = claim(name, **more)
     raw["metadata"]["creationTimestamp"] = stamp(0)
@@ -38,19 +38,19 @@ class StartupHarness(CacheHarness):
         self.startup.update(self.cache.drain_changes())
 
     def expected(self, step: str, kind: str = "", pool: str = "general") -> float:
-        """Seconds."""
+        """The expected duration in seconds, 0 if unknown."""
         found = self.startup.expected_durations(pool)
         times = found.by_type.get(kind, PhaseDurations()) if kind else found.default
         span = getattr(times, step)
         return span.total_seconds() if span else 0.0
 
 
-def test_while_nothing_is_known_a_share_of_the_deadline_is_expected() -> None:
+def test_default_expectation_is_a_share_of_the_deadline() -> None:
     harness = StartupHarness()
     assert harness.expected("registration") == 90 and harness.expected("initialization") == 180
 
 
-def test_a_type_is_expected_to_take_what_it_took() -> None:
+def test_expectation_of_a_type_follows_its_samples() -> None:
     harness = StartupHarness()
     harness.observe(
         *(started_nodeclaim(f"c{n}") for n in range(5)),
@@ -61,7 +61,7 @@ def test_a_type_is_expected_to_take_what_it_took() -> None:
     assert harness.expected("registration", "g5") == 60
 
 
-def test_what_is_not_known_of_a_type_is_had_from_its_pool_and_then_from_all() -> None:
+def test_expectation_falls_back_to_nodepool_and_then_to_cluster() -> None:
     harness = StartupHarness()
     harness.observe(*(started_nodeclaim(f"c{n}", initialize=50) for n in range(5)))
     assert harness.expected("initialization", "new") == 0 and harness.expected("initialization") == 100
@@ -70,20 +70,20 @@ def test_what_is_not_known_of_a_type_is_had_from_its_pool_and_then_from_all() ->
     assert harness.expected("initialization", pool="other") == 400
 
 
-def test_a_claim_counts_once_however_often_it_changes() -> None:
+def test_nodeclaim_counts_once_despite_updates() -> None:
     harness = StartupHarness()
     for number in range(5):
         harness.observe(started_nodeclaim("c1", annotations={"x": str(number)}))
-    assert harness.expected("initialization") == 180, "one node is not enough"
+    assert harness.expected("initialization") == 180, "one node is not a sufficient sample"
 
 
-def test_what_took_longer_than_its_deadline_is_no_measure() -> None:
+def test_durations_beyond_the_deadline_are_ignored() -> None:
     harness = StartupHarness()
     harness.observe(*(started_nodeclaim(f"c{n}", initialize=3000) for n in range(5)))
     assert harness.expected("initialization") == 180 and harness.expected("registration") == 60
 
 
-def test_times_of_nodes_that_are_gone_are_remembered_and_of_so_many_alone() -> None:
+def test_samples_outlive_their_nodes_and_are_limited() -> None:
     harness = StartupHarness()
     for number in range(80):
         one = started_nodeclaim(f"c{number}", initialize=10 if number < 60 else 100)
@@ -94,7 +94,7 @@ def test_times_of_nodes_that_are_gone_are_remembered_and_of_so_many_alone() -> N
     assert sum(len(one["initialization"]) for one in harness.startup._samples.values()) == 50
 
 
-def test_expectations_are_kept_until_something_is_learnt() -> None:
+def test_expectations_are_cached_until_a_new_sample() -> None:
     harness = StartupHarness()
     first = harness.startup.expected_durations("general")
     assert harness.startup.expected_durations("general") is first

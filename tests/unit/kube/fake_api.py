@@ -1,4 +1,4 @@
-"""A tiny API server for the list-watch: answers what a test lines up, and remembers what it was asked."""
+"""A minimal API server that answers with queued responses and records its requests."""
 
 import asyncio
 import json
@@ -17,14 +17,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class FakeApi:
-    """Lists and watches are answered by the next line of `lists` and `watches`; a watch with none left stays silent."""
+    """Answers with the next handler in `lists` or `watches`. With an empty queue the request stays open and silent."""
 
     def __init__(self) -> None:
         self.lists: list[Handler] = []
         self.watches: list[Handler] = []
         self.requests: list[dict[str, str]] = []
         self.over = asyncio.Event()
-        """Set at the end, so that what stays open ends too."""
+        """Set at the end of a test to end open requests."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(dict(request.query))
@@ -83,7 +83,7 @@ def error_response(code: int, reason: str, headers: dict[str, str] | None = None
 
 
 def watch_response(*events: Json, then: str = "stay") -> Handler:
-    """Lines, and then: `stay` open and silent, `end` in good order, or `cut` in the middle of a line."""
+    """Send `events`, then `stay` open and silent, `end` the response, or `cut` the connection in mid-line."""
 
     async def respond(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -101,5 +101,5 @@ def watch_response(*events: Json, then: str = "stay") -> Handler:
     return respond
 
 
-def event(kind: str, thing: Json) -> Json:
-    return {"type": kind, "object": thing}
+def event(kind: str, raw: Json) -> Json:
+    return {"type": kind, "object": raw}

@@ -1,4 +1,4 @@
-"""The doctor's check of the installed kinds, by the HTTP code that listing one answers."""
+"""`tenure doctor` checks the installed kinds by the HTTP code of a list request."""
 
 from typing import cast
 
@@ -27,7 +27,7 @@ class Api:
         (500, "unknown", "it cannot be listed (HTTP 500)"),
     ],
 )
-async def test_only_a_missing_kind_is_reported_as_not_installed(code: int, level: str, message: str) -> None:
+async def test_kind_is_reported_as_not_installed_only_after_404(code: int, level: str, message: str) -> None:
     found = await check_kinds(cast(KubeClient, Api(code)))
     assert {one.level for one in found} == {level}
     assert all(one.message.startswith(message) for one in found)

@@ -1,4 +1,4 @@
-"""What nodes have shown: the smallest counts, and what nobody uses is dropped at last."""
+"""Memory discovered on nodes: the smallest value counts, and unused images are dropped after sixty days."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -34,14 +34,14 @@ def observed_capacity(discovered: DiscoveredCapacity, *in_use: str) -> ObservedC
     return ObservedCapacity(discovered=discovered, images=in_use)
 
 
-def test_the_smallest_counts_in_whichever_order_it_comes() -> None:
+def test_smallest_memory_counts_in_any_order() -> None:
     low, high = discovered_memory(7640 * MIB), discovered_memory(7650 * MIB)
     for first, second in ((high, low), (low, high)):
         assert first.merge(second).get_memory("ami-1", "m5.large") == 7640 * MIB
     assert low.merge(discovered_memory(7700 * MIB)) is low
 
 
-def test_images_and_types_are_apart() -> None:
+def test_memory_is_kept_per_image_and_instance_type() -> None:
     known = (
         discovered_memory(1)
         .merge(discovered_memory(2, image="ami-2"))
@@ -56,16 +56,14 @@ def test_images_and_types_are_apart() -> None:
 
 
 @given(TABLES, TABLES)
-def test_what_one_says_beyond_the_other_is_just_what_the_other_lacks(
-    one: DiscoveredCapacity, other: DiscoveredCapacity
-) -> None:
+def test_updates_are_exactly_the_missing_entries(one: DiscoveredCapacity, other: DiscoveredCapacity) -> None:
     difference = one.find_updates(other)
     assert other.merge(difference) == other.merge(one)
     assert other.merge(one).images == one.merge(other).images
     assert not one.find_updates(other.merge(one)).images
 
 
-def test_what_is_kept_only_becomes_smaller() -> None:
+def test_retained_memory_only_decreases() -> None:
     retained = (
         DiscoveredCapacityState()
         .apply_observation(observed_capacity(discovered_memory(8), "ami-1"), NOW)
@@ -77,7 +75,7 @@ def test_what_is_kept_only_becomes_smaller() -> None:
     ).discovered == discovered_memory(7)
 
 
-def test_an_image_that_no_class_has_is_remembered_for_sixty_days() -> None:
+def test_unused_image_is_retained_for_sixty_days() -> None:
     retained = DiscoveredCapacityState().apply_observation(observed_capacity(discovered_memory(8), "ami-1"), NOW)
     retained = retained.apply_observation(observed_capacity(DiscoveredCapacity(), "ami-2"), NOW + DAY)
     assert retained.apply_observation(
@@ -89,7 +87,7 @@ def test_an_image_that_no_class_has_is_remembered_for_sixty_days() -> None:
     )
 
 
-def test_what_is_true_under_one_spec_of_a_class_counts_for_that_spec_and_goes_with_the_image() -> None:
+def test_memory_of_a_spec_applies_to_that_spec_and_expires_with_the_image() -> None:
     known = discovered_memory(8).merge(discovered_memory(7, image=image_spec_key("ami-1", "123")))
     assert [known.get_memory("ami-1", "m5.large", spec) for spec in ("", "123", "456")] == [8, 7, 8]
     retained = DiscoveredCapacityState().apply_observation(observed_capacity(known, "ami-1"), NOW)
@@ -102,7 +100,7 @@ def test_what_is_true_under_one_spec_of_a_class_counts_for_that_spec_and_goes_wi
     )
 
 
-def test_an_image_in_use_is_never_too_old_and_one_that_comes_back_counts_anew() -> None:
+def test_image_in_use_never_expires_and_renewed_use_restarts_its_period() -> None:
     retained = DiscoveredCapacityState().apply_observation(observed_capacity(discovered_memory(8), "ami-1"), NOW)
     assert retained.apply_observation(
         observed_capacity(DiscoveredCapacity(), "ami-1"), NOW + 999 * DAY
@@ -116,7 +114,7 @@ def test_an_image_in_use_is_never_too_old_and_one_that_comes_back_counts_anew() 
     ).discovered == discovered_memory(8)
 
 
-def test_beyond_the_bound_the_longest_unused_image_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_longest_unused_image_is_dropped_first_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ENTRIES", 2)
     retained = (
         DiscoveredCapacityState()
@@ -130,7 +128,7 @@ def test_beyond_the_bound_the_longest_unused_image_goes_first(monkeypatch: pytes
     assert set(retained.unused_since) == {"ami-newer"}
 
 
-def test_thousands_of_entries_stay_far_below_what_a_message_may_have() -> None:
+def test_thousands_of_entries_fit_into_a_payload() -> None:
     def table(entries: int) -> DiscoveredCapacity:
         images = [f"ami-{number:017x}" for number in range(entries // 500)]
         return DiscoveredCapacity(images={one: {f"m7gd.metal-{n}xl": 2**40 + n for n in range(500)} for one in images})
@@ -139,14 +137,14 @@ def test_thousands_of_entries_stay_far_below_what_a_message_may_have() -> None:
     assert len(DiscoveredCapacityState(discovered=table(module.MAX_ENTRIES)).model_dump_json()) < 500_000
 
 
-def test_it_survives_json() -> None:
+def test_state_is_unchanged_after_json() -> None:
     retained = DiscoveredCapacityState().apply_observation(
         observed_capacity(discovered_memory(8).merge(discovered_memory(9, "ami-2")), "ami-1"), NOW
     )
     assert DiscoveredCapacityState.model_validate(json.loads(retained.model_dump_json())) == retained
 
 
-def test_memory_is_replaced_entirely_and_overhead_stays() -> None:
+def test_discovered_memory_replaces_capacity_and_keeps_overhead() -> None:
     one = instance_type("m5.large", cpu=2, memory=8).model_copy(update={"image_id": "ami-1"})
     less, more = (
         with_discovered_memory(one, discovered_memory(7 * GIB)),

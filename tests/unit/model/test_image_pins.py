@@ -1,4 +1,4 @@
-"""A pin of images holds for the selectors that it was made for, and for its time."""
+"""An image pin is active until its end and while the AMI selectors are those it was made for."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -29,11 +29,11 @@ def pin(images: dict[str, str] | None = None) -> ImagePin:
     )
 
 
-def test_it_is_read_as_it_was_written() -> None:
+def test_pin_is_read_as_it_was_written() -> None:
     assert active_image_pin(node_class(pin().model_dump_json()), NOW) == pin()
 
 
-def test_another_change_of_the_spec_does_not_touch_it() -> None:
+def test_pin_stays_active_after_an_unrelated_change_of_the_spec() -> None:
     assert active_image_pin(node_class(pin().model_dump_json(), tags={"a": "b"}), NOW) == pin()
 
 
@@ -46,13 +46,13 @@ def test_another_change_of_the_spec_does_not_touch_it() -> None:
         (node_class(pin().model_dump_json(), terms=[{"id": "ami-bad"}]), NOW),
         (node_class(pin().model_dump_json()), NOW + timedelta(days=1)),
     ],
-    ids=["none", "no JSON", "half of one", "other selectors", "its time is over"],
+    ids=["no annotation", "invalid JSON", "incomplete", "other selectors", "expired"],
 )
-def test_a_pin_that_is_void(found: EC2NodeClass, at: datetime) -> None:
+def test_pin_is_not_active(found: EC2NodeClass, at: datetime) -> None:
     assert active_image_pin(found, at) is None
 
 
-def test_what_was_pinned_before_stays_so_and_goes_further_back() -> None:
+def test_earlier_pins_are_kept_and_follow_the_older_image() -> None:
     fields = pin().model_dump(exclude={"images"})
     assert add_pinned_images(pin(), {"ami-next": "ami-good"}, **fields).images == {
         "ami-bad": "ami-good",

@@ -1,4 +1,4 @@
-"""A launch request is written down in tables and reads back as it was, with the same token."""
+"""A launch request is serialized as tables and is unchanged after a round trip, including its client token."""
 
 import json
 
@@ -28,27 +28,27 @@ def group(*found: LaunchOverride) -> LaunchGroup:
     return LaunchGroup(group_id="g", members=(LaunchGroupMember(name="a", uid="uid-a"),), request=request)
 
 
-def test_what_was_written_down_reads_back_in_the_same_order_with_the_same_token() -> None:
+def test_round_trip_keeps_order_and_client_token() -> None:
     for spot in (False, True):
-        made = group(*overrides(60, spot=spot))
-        read = LaunchGroup.model_validate_json(made.model_dump_json())
-        assert read == made and read.client_token() == made.client_token()
+        original = group(*overrides(60, spot=spot))
+        read = LaunchGroup.model_validate_json(original.model_dump_json())
+        assert read == original and read.client_token() == original.client_token()
 
 
-def test_a_request_of_sixty_types_takes_few_kilobytes() -> None:
+def test_request_of_sixty_types_takes_few_kilobytes() -> None:
     found = overrides(60)
     assert len(group(*found).model_dump_json()) < 4_000
     assert sum(len(one.model_dump_json()) for one in found) > 30_000
 
 
-def test_a_request_that_was_written_one_by_one_still_reads() -> None:
-    made = group(*overrides(3))
-    plain = json.loads(made.model_dump_json())
-    plain["request"]["overrides"] = [one.model_dump() for one in made.request.overrides]
-    assert LaunchGroup.model_validate(plain) == made
+def test_request_written_as_a_list_of_overrides_is_still_read() -> None:
+    built = group(*overrides(3))
+    plain = json.loads(built.model_dump_json())
+    plain["request"]["overrides"] = [one.model_dump() for one in built.request.overrides]
+    assert LaunchGroup.model_validate(plain) == built
 
 
-def test_another_price_or_subnet_is_another_token() -> None:
+def test_token_differs_by_priority_subnet_and_reservation() -> None:
     first, *rest = overrides(3)
     tokens = {
         group(one, *rest).client_token()
@@ -62,5 +62,5 @@ def test_another_price_or_subnet_is_another_token() -> None:
     assert len(tokens) == 4
 
 
-def test_no_override_at_all_is_written_down_too() -> None:
+def test_request_without_overrides_survives_a_round_trip() -> None:
     assert LaunchGroup.model_validate_json(group().model_dump_json()) == group()

@@ -1,4 +1,4 @@
-"""Slices of capacity pools have nothing in common, leave nothing out together, and leave EC2 a choice."""
+"""Offering shards are disjoint, cover all capacity pools together, and each leaves EC2 a choice of types."""
 
 from collections import Counter
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @given(st.integers(0, 40), st.integers(0, 6))
-def test_every_pool_is_in_one_slice(types: int, zones: int) -> None:
+def test_every_capacity_pool_is_in_exactly_one_shard(types: int, zones: int) -> None:
     names, zone_names = [f"t{number}" for number in range(types)], [f"z{number}" for number in range(zones)]
     found = list_offering_shards(names, zone_names)
     times = Counter((name, one.zone) for one in found for name in one.select_types(names))
@@ -25,7 +25,7 @@ def test_every_pool_is_in_one_slice(types: int, zones: int) -> None:
 
 
 @given(st.integers(1, 40), st.integers(1, 6), st.data())
-def test_what_is_left_out_is_all_spot_that_is_in_other_slices(types: int, zones: int, data: st.DataObject) -> None:
+def test_shard_excludes_exactly_the_spot_offerings_of_other_shards(types: int, zones: int, data: st.DataObject) -> None:
     names, zone_names = [f"t{number}" for number in range(types)], [f"z{number}" for number in range(zones)]
     one = data.draw(st.sampled_from(list_offering_shards(names, zone_names)))
     unavailable_offerings = one.list_excluded_offerings(names, zone_names, NOW)
@@ -33,14 +33,14 @@ def test_what_is_left_out_is_all_spot_that_is_in_other_slices(types: int, zones:
     def is_available(name: str, zone: str, kind: str) -> bool:
         return not any(mark.covers(name, zone, kind) for mark in unavailable_offerings)
 
-    mine = {(name, one.zone) for name in one.select_types(names)}
-    assert {pool for pool in product(names, zone_names) if is_available(*pool, "spot")} == mine
+    selected = {(name, one.zone) for name in one.select_types(names)}
+    assert {pool for pool in product(names, zone_names) if is_available(*pool, "spot")} == selected
     assert all(
         is_available(*pool, "on-demand") and is_available(*pool, "reserved") for pool in product(names, zone_names)
     )
 
 
-def test_the_cheapest_are_asked_first_in_every_zone() -> None:
+def test_shards_with_the_cheapest_types_come_first_in_every_zone() -> None:
     names = [f"t{number}" for number in range(12)]
     assert [one.format() for one in list_offering_shards(names, ["a", "b"])] == ["a/0/2", "b/0/2", "a/1/2", "b/1/2"]
     assert [one.format() for one in list_offering_shards(names, ["a", "b", "c", "d"])] == [
@@ -52,10 +52,10 @@ def test_the_cheapest_are_asked_first_in_every_zone() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "a/1", "a/1/1", "a/2/1", "/0/1", "a/x/2", "a/0/1/2", "a/-1/2"])
-def test_another_text_is_no_slice(text: str) -> None:
+def test_invalid_text_is_no_shard(text: str) -> None:
     assert OfferingShard.read(text) is None
 
 
-def test_its_text_can_be_read() -> None:
+def test_formatted_shard_is_read_back() -> None:
     one = OfferingShard(zone="us-west-2a", part=1, parts=3)
     assert OfferingShard.read(one.format()) == one

@@ -1,4 +1,4 @@
-"""The algebra of requirements: truth tables for every pair of operators, bounds, compatibility, and what is written."""
+"""Requirements: truth tables for pairs of operators, bounds, compatibility, and conversion to expressions."""
 
 import time
 
@@ -18,7 +18,7 @@ def req(operator: str, *values: str, key: str = KEY, minimum: int | None = None)
 
 
 def reqs(*written: str) -> Requirements:
-    """Each as `key operator value value`."""
+    """Requirements from texts such as `key operator value value`."""
     parts = (text.split() for text in written)
     return Requirements.from_expressions(Expression(key=p[0], operator=p[1], values=tuple(p[2:])) for p in parts)
 
@@ -36,7 +36,7 @@ def reqs(*written: str) -> Requirements:
         ("Lte", ("4",), ("4", "0"), ("5", "x")),
     ],
 )
-def test_each_operator_takes_these_values_and_no_others(
+def test_operator_accepts_matching_values_only(
     operator: str, values: tuple[str, ...], within: tuple[str, ...], without: tuple[str, ...]
 ) -> None:
     one = req(operator, *values)
@@ -69,7 +69,7 @@ def test_each_operator_takes_these_values_and_no_others(
         ("Gt 4", "Exists", "Gte 5"),
     ],
 )
-def test_two_requirements_meet_in(left: str, right: str, expected: str) -> None:
+def test_intersection_of_two_requirements(left: str, right: str, expected: str) -> None:
     one, other = (req(text.split()[0], *text.split()[1:]) for text in (left, right))
     for both in (one.intersection(other), other.intersection(one)):
         formatted = ", ".join(" ".join((e.operator, *e.values)) for e in both.expressions())
@@ -93,19 +93,19 @@ def test_two_requirements_meet_in(left: str, right: str, expected: str) -> None:
         ("In 1 2", "Gt 2", True),
     ],
 )
-def test_conflicts_between_pairs_of_operators(left: str, right: str, conflict: bool) -> None:
+def test_conflict_between_two_requirements(left: str, right: str, conflict: bool) -> None:
     one, other = (req(text.split()[0], *text.split()[1:]) for text in (left, right))
     assert one.conflicts(other) is conflict
     assert other.conflicts(one) is conflict
 
 
-def test_the_larger_min_values_survives() -> None:
+def test_intersection_keeps_the_larger_min_values() -> None:
     both = req("In", "a", "b", "c", minimum=2).intersection(req("Exists", minimum=3))
     assert both.min_values == 3
     assert [e.min_values for e in both.expressions()] == [3]
 
 
-def test_an_existing_node_has_to_define_what_a_pod_asks_for() -> None:
+def test_existing_node_must_have_the_labels_that_a_pod_requires() -> None:
     node = Requirements.from_labels({ZONE: "a"})
     assert node.is_strictly_compatible(reqs(f"{ZONE} In a b"))
     assert not node.is_strictly_compatible(reqs(f"{CAPACITY_TYPE} In spot"))
@@ -113,46 +113,46 @@ def test_an_existing_node_has_to_define_what_a_pod_asks_for() -> None:
     assert node.is_strictly_compatible(reqs("team NotIn red", "gpu DoesNotExist"))
 
 
-def test_a_node_to_be_bought_may_leave_well_known_labels_open_but_no_others() -> None:
+def test_new_node_may_leave_only_well_known_labels_open() -> None:
     node = Requirements.from_labels({ZONE: "a"})
     assert node.is_compatible(reqs(f"{CAPACITY_TYPE} In spot"))
     assert not node.is_compatible(reqs("team In red"))
     assert not node.is_compatible(reqs(f"{ZONE} In b"))
 
 
-def test_a_node_without_the_label_does_not_satisfy_exists_with_notin() -> None:
+def test_node_without_the_label_does_not_satisfy_exists_with_notin() -> None:
     assert not reqs("disk In ssd").is_strictly_compatible(reqs("team Exists", "team NotIn red"))
     assert not reqs("team DoesNotExist").is_strictly_compatible(reqs("team Gt 4", "team NotIn 7"))
 
 
-def test_an_impossible_demand_fits_no_node_even_one_without_the_label() -> None:
+def test_contradictory_requirements_fit_no_node() -> None:
     impossible = reqs("team In red", "team In blue")
     assert not reqs().is_strictly_compatible(impossible)
     assert not reqs("team DoesNotExist").is_strictly_compatible(impossible)
 
 
-def test_older_label_names_mean_todays() -> None:
+def test_deprecated_label_keys_are_equal_to_current_keys() -> None:
     assert reqs("failure-domain.beta.kubernetes.io/zone In a") == reqs(f"{ZONE} In a")
 
 
-def test_a_misspelt_label_is_answered_with_the_one_that_may_be_meant() -> None:
+def test_misspelt_label_reason_suggests_the_known_label() -> None:
     reason = reqs().explain_incompatibility(reqs("karpenter.sh/capacity-typ In spot"))
     assert "karpenter.sh/capacity-typ In [spot]" in reason
     assert f"is {CAPACITY_TYPE} meant?" in reason
 
 
-def test_a_reason_names_both_sides() -> None:
+def test_incompatibility_reason_names_both_requirements() -> None:
     reason = reqs(f"{ZONE} In a").explain_incompatibility(reqs(f"{ZONE} In b"))
     assert reason == f"{ZONE} In [b] is asked for, {ZONE} In [a] is offered"
 
 
-def test_a_pod_that_asks_for_thousands_of_labels_gets_a_short_reason() -> None:
+def test_incompatibility_reason_lists_few_of_many_labels() -> None:
     many = reqs(*(f"example.com/k{number} Exists" for number in range(5_000)), f"{ZONE} In b")
     reason = reqs(f"{ZONE} In a").explain_incompatibility(many)
     assert reason.count("is asked for") == 6 and reason.endswith("; and 4995 more labels")
 
 
-def test_a_long_key_is_not_compared_with_known_labels() -> None:
+def test_long_key_is_not_compared_with_known_labels() -> None:
     """A comparison with `difflib` takes quadratic time."""
     key = f"karpenter.sh/capacity-typ{'e' * 100_000}"
     began = time.thread_time()
@@ -167,19 +167,19 @@ def test_a_long_key_is_not_compared_with_known_labels() -> None:
         *((operator, (digits,)) for operator in ("Gt", "Lt") for digits in ("9" * 4301, str(2**63), "\u0663")),
     ],
 )
-def test_an_expression_that_means_nothing_is_refused(operator: str, values: tuple[str, ...]) -> None:
+def test_invalid_expression_is_rejected(operator: str, values: tuple[str, ...]) -> None:
     with pytest.raises(RequirementError, match=KEY):
         req(operator, *values)
 
 
-def test_custom_labels_get_one_value_and_provider_labels_none() -> None:
+def test_custom_labels_have_one_value_and_provider_labels_are_omitted() -> None:
     labels = reqs(
         "team In red blue", "size Gte 4", "size NotIn 4", f"{INSTANCE_CPU} Gt 4", "gone DoesNotExist", "a Lt 0"
     )
     assert labels.custom_labels() == {"team": "blue", "size": "5", "a": "-1"}
 
 
-def test_of_choices_marks_what_is_not_there_as_absent() -> None:
+def test_requirements_from_choices_mark_other_well_known_labels_as_absent() -> None:
     kind = Requirements.from_choices({ZONE: ("a", "b")}, absent=WELL_KNOWN)
     assert kind.is_strictly_compatible(reqs(f"{ZONE} In b"))
     assert not kind.is_strictly_compatible(reqs("karpenter.k8s.aws/instance-gpu-count Exists"))
@@ -196,41 +196,41 @@ single = st.one_of(
 )
 
 
-def satisfied(one: Requirement, value: str | None) -> bool:
+def is_satisfied(one: Requirement, value: str | None) -> bool:
     return not one.present and (one.complement or not one.values) if value is None else one.has(value)
 
 
 @given(single, single)
-def test_the_intersection_takes_exactly_what_both_take(left: Requirement, right: Requirement) -> None:
+def test_intersection_accepts_exactly_the_common_values(left: Requirement, right: Requirement) -> None:
     both = left.intersection(right)
     for value in [*LABEL_VALUES, None]:
-        assert satisfied(both, value) == (satisfied(left, value) and satisfied(right, value))
+        assert is_satisfied(both, value) == (is_satisfied(left, value) and is_satisfied(right, value))
 
 
 @given(single, single, single)
-def test_the_order_of_narrowing_does_not_matter(a: Requirement, b: Requirement, c: Requirement) -> None:
+def test_intersection_is_independent_of_order(a: Requirement, b: Requirement, c: Requirement) -> None:
     assert Requirements([a, b, c]) == Requirements([c, b, a])
 
 
 @given(single, single)
-def test_what_is_written_reads_back_the_same(left: Requirement, right: Requirement) -> None:
+def test_expressions_are_read_back_as_the_same_requirements(left: Requirement, right: Requirement) -> None:
     both = Requirements([left, right])
-    if satisfied(both[KEY], None) or any(both[KEY].has(value) for value in LABEL_VALUES):
+    if is_satisfied(both[KEY], None) or any(both[KEY].has(value) for value in LABEL_VALUES):
         assert Requirements.from_expressions(both.expressions()) == both
 
 
 @given(single, single)
-def test_implication_means_that_every_label_carries_over(left: Requirement, right: Requirement) -> None:
+def test_implied_requirement_is_satisfied_by_the_same_labels(left: Requirement, right: Requirement) -> None:
     if left.implies(right):
-        assert all(satisfied(right, value) for value in [*LABEL_VALUES, None] if satisfied(left, value))
+        assert all(is_satisfied(right, value) for value in [*LABEL_VALUES, None] if is_satisfied(left, value))
     assert left.intersection(right).implies(left)
 
 
 @given(single)
-def test_the_example_satisfies_the_requirement(one: Requirement) -> None:
+def test_example_satisfies_the_requirement(one: Requirement) -> None:
     example = one.example()
     assert one.has(example) if example else one.operator == "DoesNotExist"
 
 
-def test_one_of_nothing_is_absence() -> None:
+def test_one_of_without_values_is_does_not_exist() -> None:
     assert one_of(KEY).operator == "DoesNotExist"

@@ -1,4 +1,4 @@
-"""States and verdict inputs, each with what a test does not speak of left at what is usual."""
+"""States and permit results with usual defaults for all fields that a test does not set."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,9 +18,11 @@ def after(**ahead: float) -> datetime:
     return NOW + timedelta(**ahead)
 
 
-def node(observed: dict[str, Any] | None = None, *, born: datetime | None = None, **state: Any) -> NodeClaimState:
-    """A ready node of a pool, busy unless `observed` says otherwise."""
-    identity = NodeClaimIdentity(cluster="test", name="a", uid="uid-a", pool="default", created=born or before(hours=1))
+def node(observed: dict[str, Any] | None = None, *, created: datetime | None = None, **state: Any) -> NodeClaimState:
+    """A ready and occupied node of a NodePool; `observed` overrides fields of its observation."""
+    identity = NodeClaimIdentity(
+        cluster="test", name="a", uid="uid-a", pool="default", created=created or before(hours=1)
+    )
     defaults: dict[str, Any] = {"number": 1, "node_name": "node-a", "node_ready": True, "boot_id": "boot-1"}
     return NodeClaimState(
         **{

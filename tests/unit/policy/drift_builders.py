@@ -1,4 +1,4 @@
-"""A node that has not drifted, and ways to change one thing about it or about what it is compared with."""
+"""A node without drift, and builders that change one property of the node or of the objects it is compared with."""
 
 from datetime import timedelta
 from typing import Any
@@ -49,7 +49,7 @@ def claim(**more: Any) -> NodeClaimFact:
 
 
 def with_labels(**changes: str) -> NodeClaimFact:
-    """The NodeClaim with other labels, named as in `model.labels`; empty: without it."""
+    """The NodeClaim with changed labels. Names are those of `model.labels`; an empty value removes the label."""
     found = {**NODE_LABELS, **{getattr(labels, name): value for name, value in changes.items()}}
     return claim(labels={key: value for key, value in found.items() if value})
 
@@ -76,11 +76,13 @@ def node_class(
     resolved: int = 1,
     **status: Any,
 ) -> EC2NodeClass:
-    """`status` is laid over one that selects what the node has; `reservations_ready` is CapacityReservationsReady, and
-    `resolved` the generation that conditions speak of."""
-    ours = {labels.NODECLASS_HASH: "22", labels.NODECLASS_HASH_VERSION: HASH_VERSION}
+    """An EC2NodeClass that selects the properties of the node, except for fields of `status`.
+
+    `reservations_ready` is the status of CapacityReservationsReady; `resolved` is the observed generation.
+    """
+    current_hash = {labels.NODECLASS_HASH: "22", labels.NODECLASS_HASH_VERSION: HASH_VERSION}
     metadata: dict[str, Any] = {"name": "default", "generation": generation}
-    metadata["annotations"] = ours if stamps is None else stamps
+    metadata["annotations"] = current_hash if stamps is None else stamps
     if deleting:
         metadata["deletionTimestamp"] = NOW.isoformat()
     conditions: list[dict[str, Any]] = [{"type": labels.READY, "status": "True", "observedGeneration": resolved}]
@@ -102,7 +104,9 @@ def a_type(name: str = "m6i.large", **more: Any) -> InstanceType:
         "capacity": {},
         "overhead": {},
         "offerings": tuple(
-            offering(zone, sold) for zone in ("us-west-2a", "us-west-2b") for sold in ("on-demand", "spot")
+            offering(zone, capacity_type)
+            for zone in ("us-west-2a", "us-west-2b")
+            for capacity_type in ("on-demand", "spot")
         ),
         "image_id": "ami-new",
     }
@@ -143,6 +147,6 @@ def drift_of(**more: Any) -> Drift | None:
 
 
 def reason(**more: Any) -> str:
-    """Empty: it has not drifted."""
+    """The drift reason, empty without drift."""
     found = drift_of(**more)
     return found.reason if found else ""

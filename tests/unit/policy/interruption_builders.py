@@ -1,4 +1,4 @@
-"""Nodes that AWS says something of."""
+"""Nodes with interruption events."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -41,7 +41,7 @@ def node_with_events(
     decision: ApprovalDecision | None = None,
     **state: Any,
 ) -> NodeClaimState:
-    """A ready on-demand node that AWS said this of; `event_rules` are its rules for these kinds of events."""
+    """A ready on-demand node with these events. `event_rules` are the interruption rules of its policy."""
     observed = {"rules": rules(**event_rules) if event_rules else None, **state.pop("observed", {})}
     defaults = {
         "initialized": True,

@@ -1,4 +1,4 @@
-"""How much room a CapacityBuffer asks for, and what its status says."""
+"""Replicas and status conditions of a CapacityBuffer."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def replicas(workload: int = 0, **spec: Any) -> int:
         ({}, 10, 0),
     ),
 )
-def test_for_how_many_pods(spec: dict[str, Any], workload: int, expected: int) -> None:
+def test_replicas_of_a_buffer(spec: dict[str, Any], workload: int, expected: int) -> None:
     assert replicas(workload, **spec) == expected
 
 
@@ -45,13 +45,13 @@ def test_for_how_many_pods(spec: dict[str, Any], workload: int, expected: int) -
     ("spec", "workload"),
     (({"replicas": 2**31 - 1}, 0), ({"percentage": 2**31 - 1}, 500), ({"limits": {"cpu": "9e30"}}, 0)),
 )
-def test_more_pods_than_a_plan_holds_are_refused(spec: dict[str, Any], workload: int) -> None:
+def test_too_many_replicas_are_rejected(spec: dict[str, Any], workload: int) -> None:
     with pytest.raises(ValueError, match=f"at most {MAX_REPLICAS}"):
         replicas(workload, **spec)
     assert replicas(workload, **spec | {"limits": {"cpu": str(MAX_REPLICAS)}}) == MAX_REPLICAS
 
 
-def test_limits_that_are_none_are_named() -> None:
+def test_invalid_limit_is_named() -> None:
     with pytest.raises(QuantityError, match="cpu"):
         replicas(limits={"cpu": "many"})
 
@@ -70,7 +70,7 @@ def test_limits_that_are_none_are_named() -> None:
         ),
     ),
 )
-def test_what_the_status_says(
+def test_conditions_of_a_buffer(
     unresolved: Unresolved | None, desired: int, ready: int, expected: list[tuple[str, str]]
 ) -> None:
     found = decide_conditions(unresolved, desired, ready)

@@ -1,4 +1,4 @@
-"""Which policies hold for which NodePool, and what is said of the others."""
+"""Which LifecyclePolicies apply to which NodePool, and their validation."""
 
 from datetime import timedelta
 from typing import Any
@@ -21,7 +21,7 @@ POOLS = {"cpu": {"team": "a"}, "gpu": {"team": "b", "kind": "gpu"}}
 def policy(
     name: str, *, age: int = 1, names: tuple[str, ...] = (), labels: dict[str, str] | None = None, **sections: Any
 ) -> PolicyFact:
-    """`age` in hours."""
+    """`age` is in hours."""
     return PolicyFact(
         name=name,
         created=NOW - timedelta(hours=age),
@@ -40,11 +40,11 @@ def fields_for(resolved: Resolved, pool: str) -> dict[str, Any]:
     return flatten_rules(found) if found else {}
 
 
-def test_without_policies_nothing_is_said_of_any_pool() -> None:
+def test_no_rules_without_policies() -> None:
     assert resolve_all().rules == {}
 
 
-def test_a_policy_without_selector_is_for_every_pool_and_others_for_those_they_select() -> None:
+def test_policy_applies_to_selected_nodepools_or_to_all_without_selector() -> None:
     resolved = resolve_all(
         policy("all", notReadyGrace="1m"),
         policy("labelled", labels={"kind": "gpu"}, drain={"deadline": "2h"}),
@@ -59,11 +59,11 @@ def test_a_policy_without_selector_is_for_every_pool_and_others_for_those_they_s
     }
 
 
-def test_every_label_has_to_match() -> None:
+def test_every_label_must_match() -> None:
     assert resolve_all(policy("p", labels={"kind": "gpu", "team": "a"}, notReadyGrace="1m")).rules == {}
 
 
-def test_the_more_precise_policy_counts_field_by_field() -> None:
+def test_more_specific_policy_overrides_by_field() -> None:
     resolved = resolve_all(
         policy("all", age=9, registration={"deadline": "10m", "whenOverdue": "alarm"}, notReadyGrace="1m"),
         policy("labelled", age=8, labels={"kind": "gpu"}, registration={"deadline": "20m"}, notReadyGrace="2m"),
@@ -77,7 +77,7 @@ def test_the_more_precise_policy_counts_field_by_field() -> None:
     assert not any(one.rejected for one in resolved.validations.values())
 
 
-def test_two_that_are_as_precise_and_differ_are_a_conflict_that_the_older_wins_and_both_tell() -> None:
+def test_conflict_of_equally_specific_policies_is_won_by_the_older() -> None:
     resolved = resolve_all(
         policy("young", age=1, names=("gpu",), drain={"deadline": "2h"}, notReadyGrace="3m"),
         policy("old", age=2, names=("gpu", "cpu"), drain={"deadline": "1h"}),
@@ -95,28 +95,28 @@ def test_two_that_are_as_precise_and_differ_are_a_conflict_that_the_older_wins_a
         assert part in old.message
     for part in ("LifecyclePolicy old", "drain.deadline 1h", "NodePool gpu", "sets 2h", "old is older and wins"):
         assert part in young.message
-    assert (old.node_pools, young.node_pools) == (("cpu", "gpu"), ("gpu",)), "what they do not dispute still counts"
+    assert (old.node_pools, young.node_pools) == (("cpu", "gpu"), ("gpu",)), "fields without a conflict still apply"
 
 
-def test_of_two_of_one_age_the_first_by_name_counts() -> None:
+def test_conflict_of_equally_old_policies_is_won_by_name() -> None:
     resolved = resolve_all(policy("b", notReadyGrace="2m"), policy("a", notReadyGrace="1m"))
     assert fields_for(resolved, "cpu") == {"notReadyGrace": "1m"}
 
 
-def test_the_same_value_in_other_words_is_no_conflict() -> None:
+def test_equal_values_in_other_notation_are_no_conflict() -> None:
     resolved = resolve_all(policy("a", drain={"deadline": "1h"}), policy("b", drain={"deadline": "60m"}))
     assert not any(one.rejected for one in resolved.validations.values())
     assert resolved.validations["b"].node_pools == ("cpu", "gpu")
 
 
-def test_a_list_is_one_field() -> None:
+def test_list_is_one_field() -> None:
     one = {"conditions": [{"type": "Ready", "status": "False", "toleration": "30m"}]}
     other: dict[str, Any] = {"conditions": []}
     resolved = resolve_all(policy("a", age=2, repair=one), policy("b", repair=other))
     assert resolved.validations["b"].reason == "Conflict" and "repair.conditions" in resolved.validations["b"].message
 
 
-def test_a_policy_that_makes_no_sense_hurts_only_itself_and_says_what_becomes_of_its_pools() -> None:
+def test_invalid_policy_affects_no_other_and_reports_the_consequence() -> None:
     resolved = resolve_all(
         policy("broken", age=9, names=("gpu",), launch={"deadline": "0s"}, notReadyGrace="9m"),
         policy("unreadable", age=9).model_copy(update={"problem": "spec.launch.whenOverdue: 'explode'"}),
@@ -131,7 +131,7 @@ def test_a_policy_that_makes_no_sense_hurts_only_itself_and_says_what_becomes_of
     assert resolved.validations["sound"] == PolicyValidation(node_pools=("cpu", "gpu"))
 
 
-def test_a_name_of_no_pool_is_told_and_the_policy_is_heeded_all_the_same() -> None:
+def test_unknown_nodepool_is_reported_and_the_policy_still_applies() -> None:
     resolved = resolve_all(policy("p", names=("gpu", "gone"), notReadyGrace="1m"))
     validation = resolved.validations["p"]
     assert not validation.rejected and validation.node_pools == ("gpu",)
@@ -139,7 +139,7 @@ def test_a_name_of_no_pool_is_told_and_the_policy_is_heeded_all_the_same() -> No
     assert fields_for(resolved, "gpu")
 
 
-def test_a_launch_deadline_that_registration_cuts_is_told_on_the_policy_that_gives_it() -> None:
+def test_launch_deadline_beyond_registration_is_reported_on_its_policy() -> None:
     resolved = resolve_all(policy("p", names=("gpu",), launch={"deadline": "20m"}), policy("q", notReadyGrace="1m"))
     assert (
         resolved.validations["p"].reason == "DeadlineCut"
@@ -152,7 +152,7 @@ def test_a_launch_deadline_that_registration_cuts_is_told_on_the_policy_that_giv
     assert not both.validations["p"].reason
 
 
-def test_a_policy_whose_every_field_another_overrules_counts_nowhere() -> None:
+def test_fully_overridden_policy_applies_to_no_nodepool() -> None:
     resolved = resolve_all(policy("all", notReadyGrace="1m"), policy("p", names=("cpu", "gpu"), notReadyGrace="2m"))
     assert resolved.validations["all"] == PolicyValidation()
 
@@ -164,7 +164,7 @@ POLICIES = st.lists(
 
 
 @given(POLICIES)
-def test_whoever_comes_in_which_order_the_same_holds_and_each_field_is_some_policy_s(
+def test_result_is_independent_of_order_and_each_field_is_that_of_the_best_policy(
     drawn: list[tuple[int, str, str, bool]],
 ) -> None:
     policies = [
@@ -181,13 +181,15 @@ def test_whoever_comes_in_which_order_the_same_holds_and_each_field_is_some_poli
     assert resolve_all(*reversed(policies)) == resolved
     for pool in POOLS:
         for name, value in fields_for(resolved, pool).items():
-            sayers = [one for one in policies if one.selects(pool, POOLS[pool]) and name in flatten_rules(one.rules)]
-            best = min(sayers, key=lambda one: (-one.specificity, one.created, one.name))
+            candidates = [
+                one for one in policies if one.selects(pool, POOLS[pool]) and name in flatten_rules(one.rules)
+            ]
+            best = min(candidates, key=lambda one: (-one.specificity, one.created, one.name))
             assert flatten_rules(best.rules)[name] == value
 
 
-def test_roll_outs_that_make_no_sense_are_held_and_the_policy_says_so_and_counts_all_the_same() -> None:
-    """Were it not heeded at all, its NodePools would be rolled out without any waves."""
+def test_invalid_rollout_rules_block_rollouts_and_other_rules_apply() -> None:
+    """If the policy were ignored, its NodePools would be rolled out without waves."""
     resolved = resolve_all(policy("p", names=("gpu",), rollout={"waves": [{"nodes": "0"}]}, notReadyGrace="9m"))
     assert fields_for(resolved, "gpu")["notReadyGrace"] == "9m"
     assert resolved.rules["gpu"].rollout is not None
@@ -203,7 +205,7 @@ WINDOW = {"schedule": "0 2 * * *", "duration": "4h"}
 NOT_A_ZONE = {**WINDOW, "timeZone": "Mars/Olympus"}
 
 
-def test_disruption_rules_that_make_no_sense_hold_the_pools_of_the_policy_and_its_waves_still_count() -> None:
+def test_invalid_disruption_rules_block_disruption_and_waves_apply() -> None:
     resolved = resolve_all(
         policy("p", names=("gpu",), disruption={"windows": [NOT_A_ZONE]}, rollout={"waves": [{"nodes": "1"}]}),
         policy("all", disruption={"clusterNodes": "3"}),
@@ -220,7 +222,7 @@ def test_disruption_rules_that_make_no_sense_hold_the_pools_of_the_policy_and_it
     assert "no voluntary disruption of their nodes" in validation.message
 
 
-def test_a_policy_that_is_refused_for_something_else_narrows_disruption_all_the_same() -> None:
+def test_policy_rejected_for_another_field_still_limits_disruption() -> None:
     windows = {"windows": [WINDOW]}
     resolved = resolve_all(
         policy("p", names=("gpu",), launch={"deadline": "0s"}, disruption=windows, notReadyGrace="9m")
@@ -234,7 +236,7 @@ def test_a_policy_that_is_refused_for_something_else_narrows_disruption_all_the_
     assert validation.node_pools == ("gpu",)
 
 
-def test_roll_outs_that_cannot_be_read_at_all_hold_drift_alone() -> None:
+def test_unreadable_rollout_rules_block_only_drift() -> None:
     unread = InvalidRules(rollout="spec.rollout.waves: 7 cannot be read: Input should be a valid tuple")
     broken = policy("p", names=("gpu",)).model_copy(update={"problem": unread.rollout, "unread": unread})
     unreadable = resolve_all(broken).unread["gpu"]
@@ -244,7 +246,7 @@ def test_roll_outs_that_cannot_be_read_at_all_hold_drift_alone() -> None:
     assert "no drift replacement" in resolve_all(broken).validations["p"].message
 
 
-def test_of_two_that_cannot_be_read_the_more_precise_is_named_and_both_tell() -> None:
+def test_more_specific_of_two_unreadable_policies_is_named() -> None:
     invalid = {"minimumNodeAge": "0s"}
     resolved = resolve_all(policy("all", age=9, disruption=invalid), policy("p", names=("gpu",), disruption=invalid))
     assert "LifecyclePolicy p " in resolved.unread["gpu"].disruption
@@ -252,15 +254,15 @@ def test_of_two_that_cannot_be_read_the_more_precise_is_named_and_both_tell() ->
     assert resolved.validations["all"].node_pools == ("cpu", "gpu")
 
 
-# --- what it says of AWS's events ---
+# --- interruption rules ---
 
 ATLANTIS: dict[str, Any] = {"action": "window", "windows": [NOT_A_ZONE]}
 NOTIFY, IGNORE, DRAIN = {"action": "notify"}, {"action": "ignore"}, {"action": "drain"}
 STATEFUL = [{"matchLabels": {"state": "kept"}, "action": "waitForApproval"}]
 
 
-def test_a_policy_that_is_refused_for_something_else_keeps_what_it_says_of_events() -> None:
-    """Else each node that was kept would be drained, or terminated, at once."""
+def test_policy_rejected_for_another_field_keeps_its_interruption_rules() -> None:
+    """Otherwise each node that the rules keep would be drained or terminated at once."""
     interruption = {"scheduledChange": NOTIFY, "instanceStatus": IGNORE, "spotInterruption": {"action": "terminate"}}
     resolved = resolve_all(policy("p", names=("gpu",), registration={"deadline": "0s"}, interruption=interruption))
     assert (
@@ -292,14 +294,14 @@ def test_a_policy_that_is_refused_for_something_else_keeps_what_it_says_of_event
         ({"scheduledChange": ATLANTIS, "workloads": STATEFUL}, "scheduledChange", {"workloads": STATEFUL}),
     ],
 )
-def test_events_of_which_nobody_can_read_what_follows_wait_if_they_can(
+def test_events_with_unreadable_rules_wait_if_they_can(
     interruption: dict[str, Any], invalid_field: str, retained: dict[str, Any]
 ) -> None:
     resolved = resolve_all(policy("p", names=("gpu",), interruption=interruption))
     why = resolved.unread["gpu"].interruption
     assert why.startswith("LifecyclePolicy p is invalid, so maintenance, recommendations and failing checks wait")
     assert f"spec.interruption.{invalid_field}" in why and "expected" in why
-    assert resolved.unread["gpu"].blocking_message("Empty") == "", "what is voluntary goes on"
+    assert resolved.unread["gpu"].blocking_message("Empty") == "", "voluntary disruption is not blocked"
     found = resolved.rules.get("gpu")
     assert (found.to_object()["interruption"] if found else {}) == retained
     validation = resolved.validations["p"]
@@ -308,7 +310,7 @@ def test_events_of_which_nobody_can_read_what_follows_wait_if_they_can(
     assert resolved.unread.keys() == {"gpu"}
 
 
-def test_all_that_is_held_is_said() -> None:
+def test_message_names_everything_that_is_blocked() -> None:
     interruption = {"scheduledChange": ATLANTIS}
     message = (
         resolve_all(policy("p", disruption={"windows": [NOT_A_ZONE]}, interruption=interruption))
@@ -318,18 +320,18 @@ def test_all_that_is_held_is_said() -> None:
     assert "voluntary disruption" in message and "of their nodes wait" in message
 
 
-REJECTED_POLICIES = {"instanceStatus": "refused", "rebalanceRecommendation": "senseless"}
+REJECTED_POLICIES = {"instanceStatus": "rejected", "rebalanceRecommendation": "invalid"}
 
 
-def test_the_policies_that_speak_of_a_kind_of_event_are_named_the_most_precise_first() -> None:
+def test_policies_of_an_event_kind_are_named_most_specific_first() -> None:
     drained, ignored = {"action": "drain"}, {"action": "ignore"}
     found = policy_names_by_event(
         resolve_all(
             policy("all", interruption={"scheduledChange": drained, "spotInterruption": drained}),
             policy("databases", names=("cpu",), interruption={"scheduledChange": {"action": "notify"}}),
             policy("silent", names=("gpu",), drain={"deadline": "2h"}),
-            policy("refused", interruption={"instanceStatus": ignored}, launch={"deadline": "soon"}),
-            policy("senseless", interruption={"systemStatus": {"lead": "soon"}, "rebalanceRecommendation": ignored}),
+            policy("rejected", interruption={"instanceStatus": ignored}, launch={"deadline": "soon"}),
+            policy("invalid", interruption={"systemStatus": {"lead": "soon"}, "rebalanceRecommendation": ignored}),
         ).policies
     )
     assert found == {

@@ -1,4 +1,4 @@
-"""What is wrong with a NodePool, and its conditions."""
+"""Validation of NodePools, and their conditions."""
 
 from datetime import datetime
 from typing import Any
@@ -28,7 +28,7 @@ def pool(labels: dict[str, str] | None = None, **spec: Any) -> NodePool:
     return NodePool.model_validate({"metadata": {"name": "default"}, "spec": {"template": template}})
 
 
-def needs(key: str, operator: str, *values: str) -> dict[str, Any]:
+def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"requirements": [{"key": key, "operator": operator, "values": list(values)}]}
 
 
@@ -36,45 +36,50 @@ TAINT = {"key": "team", "effect": "NoSchedule", "value": "ml"}
 
 
 @pytest.mark.parametrize(
-    "good",
+    "valid",
     [
         pool(),
         pool({"team": "ml"}),
-        pool(**needs("karpenter.sh/capacity-type", "In", "spot", "on-demand")),
-        pool(**needs("karpenter.sh/capacity-type", "In", "spot", "unheard-of")),
-        pool(**needs("kubernetes.io/arch", "NotIn", "arm64")),
-        pool(**needs("node.kubernetes.io/instance-type", "In", "m5.large")),
-        pool(**needs("team", "Exists")),
+        pool(**requirement("karpenter.sh/capacity-type", "In", "spot", "on-demand")),
+        pool(**requirement("karpenter.sh/capacity-type", "In", "spot", "unknown-type")),
+        pool(**requirement("kubernetes.io/arch", "NotIn", "arm64")),
+        pool(**requirement("node.kubernetes.io/instance-type", "In", "m5.large")),
+        pool(**requirement("team", "Exists")),
         pool(taints=[TAINT], startupTaints=[{**TAINT, "effect": "NoExecute"}]),
     ],
 )
-def test_a_good_pool_has_no_errors(good: NodePool) -> None:
-    assert validate_nodepool(good) == ()
+def test_valid_nodepool_has_no_errors(valid: NodePool) -> None:
+    assert validate_nodepool(valid) == ()
 
 
 @pytest.mark.parametrize(
-    ("bad", "expected"),
+    ("invalid", "expected"),
     [
         (pool({"karpenter.sh/nodepool": "other"}), "karpenter.sh/nodepool"),
         (pool({"karpenter.sh/custom": "x"}), "choose a domain of your own"),
         (pool({"kubernetes.io/hostname": "x"}), "kubernetes.io/hostname"),
-        (pool(**needs("karpenter.sh/nodepool", "In", "other")), "leave it out"),
-        (pool(**needs("kubernetes.io/hostname", "In", "a")), "leave it out"),
-        (pool(**needs("karpenter.sh/capacity-type", "In", "cheap")), "never holds; write ['on-demand', 'reserved', "),
+        (pool(**requirement("karpenter.sh/nodepool", "In", "other")), "leave it out"),
+        (pool(**requirement("kubernetes.io/hostname", "In", "a")), "leave it out"),
+        (
+            pool(**requirement("karpenter.sh/capacity-type", "In", "cheap")),
+            "never holds; write ['on-demand', 'reserved', ",
+        ),
         (pool(taints=[TAINT, {**TAINT, "value": "web"}]), "team:NoSchedule is in taints and in startupTaints"),
         (pool(taints=[TAINT], startupTaints=[TAINT]), "remove one of them"),
         (pool(expireAfter="9" * 65 + "h"), "expireAfter: '999"),
         (pool(terminationGracePeriod="9" * 65 + "h"), "terminationGracePeriod: '999"),
     ],
 )
-def test_each_error_names_the_field_and_what_to_write(bad: NodePool, expected: str) -> None:
-    errors = validate_nodepool(bad)
+def test_validation_error_names_field_and_expected_form(invalid: NodePool, expected: str) -> None:
+    errors = validate_nodepool(invalid)
     assert len(errors) == 1 and expected in errors[0] and errors[0].startswith("spec.template.")
 
 
-def test_all_errors_are_told_together() -> None:
-    bad = pool({"karpenter.sh/custom": "x"}, taints=[TAINT, TAINT], **needs("kubernetes.io/hostname", "In", "a"))
-    assert len(validate_nodepool(bad)) == 3
+def test_all_errors_are_reported_together() -> None:
+    invalid = pool(
+        {"karpenter.sh/custom": "x"}, taints=[TAINT, TAINT], **requirement("kubernetes.io/hostname", "In", "a")
+    )
+    assert len(validate_nodepool(invalid)) == 3
 
 
 def node_class(*conditions: dict[str, str], deleting: bool = False) -> EC2NodeClass:
@@ -97,12 +102,12 @@ FALSE = {"type": "Ready", "status": "False", "reason": "UnhealthyDependents", "m
         (node_class(READY), "True", "", ""),
     ],
 )
-def test_whether_the_node_class_is_ready(found: EC2NodeClass | None, status: str, reason: str, expected: str) -> None:
+def test_nodeclass_readiness(found: EC2NodeClass | None, status: str, reason: str, expected: str) -> None:
     result = decide_nodeclass_ready("default", found)
     assert result[:2] == (status, reason) and expected in result[2]
 
 
-def test_a_static_pool_without_its_gate_is_told_what_to_write() -> None:
+def test_static_nodepool_without_feature_gate_is_rejected_with_advice() -> None:
     static = NodePool.model_validate({"spec": {"replicas": 0}})
     (error,) = reject_static(static)
     assert error.startswith("spec.replicas: 0: ") and "FEATURE_GATES=StaticCapacity=true" in error
@@ -112,14 +117,14 @@ def test_a_static_pool_without_its_gate_is_told_what_to_write() -> None:
 REFERENCE = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 
 
-def seen(generation: int = 1, **status: Any) -> NodePool:
+def observed_pool(generation: int = 1, **status: Any) -> NodePool:
     metadata = {"name": "default", "uid": "uid", "generation": generation, "creationTimestamp": before(days=9)}
     template = {"spec": {"nodeClassRef": REFERENCE}}
     return NodePool.model_validate({"metadata": metadata, "spec": {"template": template}, "status": status})
 
 
-def ends(pattern: str) -> list[StartupOutcome]:
-    """`+` registered, `-` failed, a minute after each other."""
+def outcomes_of(pattern: str) -> list[StartupOutcome]:
+    """Outcomes one minute apart: `+` registered, `-` failed."""
     return [
         StartupOutcome(
             uid=f"uid-{number}", at=after(minutes=number), registered=one == "+", reason="RegistrationFailed"
@@ -143,11 +148,11 @@ def ends(pattern: str) -> list[StartupOutcome]:
         ("+++---+", "False"),
     ],
 )
-def test_two_failures_of_the_last_four_are_unhealthy(pattern: str, status: str) -> None:
-    assert decide_healthy(add_outcomes(Registrations(), ends(pattern)))[0] == status
+def test_two_failures_among_the_last_four_starts_are_unhealthy(pattern: str, status: str) -> None:
+    assert decide_healthy(add_outcomes(Registrations(), outcomes_of(pattern)))[0] == status
 
 
-def test_the_last_failure_gives_the_reason() -> None:
+def test_last_failure_is_the_reason() -> None:
     failed = [
         StartupOutcome(uid="a", at=NOW, reason="RegistrationFailed", message="no Node joined"),
         StartupOutcome(uid="b", at=after(minutes=1), reason="UnauthorizedOperation", message="b: not allowed"),
@@ -157,8 +162,8 @@ def test_the_last_failure_gives_the_reason() -> None:
     assert message == "2 of the last 2 NodeClaims failed to start, the last: b: not allowed"
 
 
-def test_what_is_told_twice_and_out_of_order_counts_once_and_in_order() -> None:
-    outcomes = ends("-+++-")
+def test_duplicate_and_unordered_outcomes_count_once_in_order() -> None:
+    outcomes = outcomes_of("-+++-")
     twice = add_outcomes(add_outcomes(Registrations(), reversed(outcomes)), outcomes)
     assert twice == add_outcomes(Registrations(), outcomes) and [one.uid for one in twice.outcomes] == [
         "uid-1",
@@ -169,13 +174,13 @@ def test_what_is_told_twice_and_out_of_order_counts_once_and_in_order() -> None:
 
 
 @pytest.mark.parametrize(("generation", "class_generation"), [(2, 1), (1, 2)])
-def test_a_change_of_the_pool_or_its_class_begins_anew(generation: int, class_generation: int) -> None:
-    known = add_outcomes(Registrations(generation=1, class_generation=1), ends("--"))
-    assert refresh_registrations(known, seen(1), 1, after(hours=1)) == known
-    reset = refresh_registrations(known, seen(generation), class_generation, after(hours=1))
+def test_change_of_nodepool_or_nodeclass_resets_registrations(generation: int, class_generation: int) -> None:
+    known = add_outcomes(Registrations(generation=1, class_generation=1), outcomes_of("--"))
+    assert refresh_registrations(known, observed_pool(1), 1, after(hours=1)) == known
+    reset = refresh_registrations(known, observed_pool(generation), class_generation, after(hours=1))
     assert decide_healthy(reset)[0] == "Unknown"
-    assert decide_healthy(add_outcomes(reset, ends("--")))[0] == "Unknown"
-    later = [one.model_copy(update={"at": after(hours=2)}) for one in ends("++")]
+    assert decide_healthy(add_outcomes(reset, outcomes_of("--")))[0] == "Unknown"
+    later = [one.model_copy(update={"at": after(hours=2)}) for one in outcomes_of("++")]
     assert decide_healthy(add_outcomes(reset, later))[0] == "True"
 
 
@@ -183,7 +188,7 @@ def test_a_change_of_the_pool_or_its_class_begins_anew(generation: int, class_ge
     ("status", "observed", "seeded"),
     [("True", 1, "True"), ("False", 1, "False"), ("Unknown", 1, "Unknown"), ("False", 7, "Unknown")],
 )
-def test_a_workflow_that_is_new_goes_on_with_what_the_pool_says(status: str, observed: int, seeded: str) -> None:
+def test_new_workflow_continues_from_the_condition_of_the_nodepool(status: str, observed: int, seeded: str) -> None:
     condition = {
         "type": "NodeRegistrationHealthy",
         "status": status,
@@ -191,17 +196,19 @@ def test_a_workflow_that_is_new_goes_on_with_what_the_pool_says(status: str, obs
         "observedGeneration": observed,
         "lastTransitionTime": before(hours=1),
     }
-    known = refresh_registrations(Registrations(), seen(conditions=[condition], nodeClassObservedGeneration=3), 3, NOW)
+    known = refresh_registrations(
+        Registrations(), observed_pool(conditions=[condition], nodeClassObservedGeneration=3), 3, NOW
+    )
     assert decide_healthy(known)[0] == seeded
     assert (known.generation, known.class_generation) == (1, 3)
 
 
-def test_live_nodeclaims_tell_when_they_registered_but_not_those_of_a_pool_before_this_one() -> None:
-    def claim(name: str, born: datetime, status: str) -> NodeClaim:
+def test_registered_nodeclaims_of_this_nodepool_are_outcomes() -> None:
+    def claim(name: str, created: datetime, status: str) -> NodeClaim:
         registered_at = {"type": "Registered", "status": status, "reason": "x", "lastTransitionTime": NOW}
         return NodeClaim.model_validate(
             {
-                "metadata": {"name": name, "uid": name, "creationTimestamp": born},
+                "metadata": {"name": name, "uid": name, "creationTimestamp": created},
                 "spec": {"nodeClassRef": REFERENCE},
                 "status": {"conditions": [registered_at]},
             }
@@ -212,7 +219,7 @@ def test_live_nodeclaims_tell_when_they_registered_but_not_those_of_a_pool_befor
         claim("b", before(hours=1), "Unknown"),
         claim("c", before(days=10), "True"),
     ]
-    assert registered_outcomes(seen(), claims) == [StartupOutcome(uid="a", at=NOW, registered=True)]
+    assert registered_outcomes(observed_pool(), claims) == [StartupOutcome(uid="a", at=NOW, registered=True)]
 
 
 @pytest.mark.parametrize(
@@ -229,5 +236,5 @@ def test_live_nodeclaims_tell_when_they_registered_but_not_those_of_a_pool_befor
         (Phase.READY, "GarbageCollected", "", False),
     ],
 )
-def test_what_counts_against_a_pool(phase: Phase, reason: str, rejection: str, counted: bool) -> None:
+def test_failures_that_count_against_a_nodepool(phase: Phase, reason: str, rejection: str, counted: bool) -> None:
     assert counts_as_failure(phase, reason, rejection) is counted

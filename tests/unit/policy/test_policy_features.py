@@ -1,4 +1,4 @@
-"""LifecyclePolicies that ask for what a setting turns off: their rules, and the note in their status."""
+"""LifecyclePolicies with features that a setting disables: their effective rules and status."""
 
 from typing import Any
 
@@ -38,27 +38,27 @@ def resolve(*policies: PolicyFact, features: PolicyFeatures | None = None) -> Re
         ),
     ],
 )
-def test_the_status_names_field_value_and_setting(spec: dict[str, Any], expected: str) -> None:
-    verdict = resolve(fact(**spec)).validations["web"]
-    assert (verdict.rejected, verdict.reason, verdict.node_pools) == (False, "DisabledBySetting", ("gpu",))
-    assert verdict.message.startswith(expected)
+def test_status_names_field_value_and_setting(spec: dict[str, Any], expected: str) -> None:
+    validation = resolve(fact(**spec)).validations["web"]
+    assert (validation.rejected, validation.reason, validation.node_pools) == (False, "DisabledBySetting", ("gpu",))
+    assert validation.message.startswith(expected)
     assert resolve(fact(**spec), features=ALL).validations["web"].reason == ""
 
 
-def test_a_drain_has_no_surge_while_the_setting_is_off() -> None:
-    """So the pods of a node that AWS takes are evicted at once."""
+def test_drain_has_no_surge_while_the_setting_is_off() -> None:
+    """Therefore the pods of an interrupted node are evicted at once."""
     off, on = (resolve(fact(**SURGE), features=one).rules["gpu"] for one in (None, ALL))
     assert off == LifecycleRules.model_validate({"drain": {"whenBlocked": "wait"}})
     assert on == LifecycleRules.model_validate(SURGE)
     assert drains_immediately(off, "spotInterruption") and not drains_immediately(on, "spotInterruption")
 
 
-def test_the_most_precise_policy_with_hooks_at_a_point_is_named() -> None:
+def test_most_specific_policy_with_hooks_at_a_point_is_named() -> None:
     hook = [{"name": "a", "http": {"url": "https://hooks.example.com"}}]
-    everywhere = fact("all", hooks={"beforeDrain": hook, "afterDrain": hook})
-    precise = fact("gpu", hooks={"beforeDrain": hook}, nodePoolSelector={"names": ["gpu"]})
+    unselective = fact("all", hooks={"beforeDrain": hook, "afterDrain": hook})
+    selective = fact("gpu", hooks={"beforeDrain": hook}, nodePoolSelector={"names": ["gpu"]})
     found = policy_name_by_hook_point(
-        resolve_policies([everywhere, precise], {"gpu": {}, "cpu": {}}, Deadlines()).policies
+        resolve_policies([unselective, selective], {"gpu": {}, "cpu": {}}, Deadlines()).policies
     )
     assert found == {
         "gpu": {"beforeDrain": "gpu", "afterDrain": "all"},

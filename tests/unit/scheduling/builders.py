@@ -1,4 +1,4 @@
-"""Short ways to say which world a plan is made in."""
+"""Builders of the facts from which a plan is made."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -39,13 +39,13 @@ _numbers = count()
 
 
 def expressions(*written: str) -> tuple[Expression, ...]:
-    """Each as `key operator value value`, with `minValues=n` last if wanted."""
+    """Expressions from texts such as `key operator value value`, optionally followed by `minValues=n`."""
     return tuple(_expression(text.split()) for text in written)
 
 
 def _expression(parts: list[str]) -> Expression:
-    least = int(parts.pop().removeprefix("minValues=")) if parts[-1].startswith("minValues=") else None
-    return Expression(key=parts[0], operator=parts[1], values=tuple(parts[2:]), min_values=least)
+    min_values_count = int(parts.pop().removeprefix("minValues=")) if parts[-1].startswith("minValues=") else None
+    return Expression(key=parts[0], operator=parts[1], values=tuple(parts[2:]), min_values=min_values_count)
 
 
 def pod(
@@ -62,7 +62,7 @@ def pod(
     age: float = 0,
     **more: object,
 ) -> PodFact:
-    """A pod that the kube-scheduler found no place for, or one bound to `node`. CPUs, GiB, seconds."""
+    """An unschedulable pod, or one bound to `node`. Units: `cpu` in cores, `memory` in GiB, `age` in seconds."""
     name = name or f"pod-{next(_numbers):05}"
     fields: dict[str, object] = {
         "uid": name,
@@ -100,7 +100,7 @@ def instance_type(
     labels: dict[str, str] | None = None,
     available: bool = True,
 ) -> InstanceType:
-    """An instance type that reserves 100 millicores and 512 MiB for itself; it costs 5 cents per CPU unless told."""
+    """An instance type with an overhead of 100 millicores and 512 MiB; the default price is 0.05 $/h per CPU."""
     cost = cpu * 0.05 if price is None else price
     all_labels = {
         "kubernetes.io/arch": "amd64",
@@ -153,7 +153,7 @@ def daemonset(name: str, of: PodFact) -> DaemonSetFact:
 
 
 def node(name: str, *, cpu: float = 8, memory: float = 16, **more: object) -> NodeFact:
-    """A ready node that nobody manages."""
+    """A ready node without a NodeClaim."""
     resources = {"cpu": int(cpu * 1000), "memory": int(memory * GIB), "pods": 58}
     fields: dict[str, object] = {
         "name": name,
@@ -170,7 +170,7 @@ def node(name: str, *, cpu: float = 8, memory: float = 16, **more: object) -> No
 
 
 def nodeclaim(name: str, *, of: str = "default", on: NodeFact | None = None, **more: object) -> NodeClaimFact:
-    """A claim that waits for its launch, or one that runs `on` a node and is initialized."""
+    """A NodeClaim before its launch, or an initialized one `on` a node."""
     fields: dict[str, object] = {
         "name": name,
         "uid": f"uid-{name}",
@@ -189,7 +189,7 @@ def nodeclaim(name: str, *, of: str = "default", on: NodeFact | None = None, **m
 def launched_nodeclaim(
     name: str, planned: PlannedNodeClaim, instance_type: InstanceType, zone: str = "a", **more: object
 ) -> NodeClaimFact:
-    """What a planned claim becomes once EC2 gave it an instance."""
+    """The launched NodeClaim of a planned one."""
     labels = {key: values[0] for key, values in instance_type.labels.items()}
     fields: dict[str, object] = {
         "labels": {
@@ -228,13 +228,13 @@ EBS = "ebs.csi.aws.com"
 
 
 def pvc(name: str, *, volume: str = "", of: str = "", **more: object) -> VolumeClaimFact:
-    """Bound to a volume, or waiting for one of a StorageClass `of`."""
+    """A claim bound to `volume`, or an unbound one of StorageClass `of`."""
     fields: dict[str, object] = {"namespace": "default", "name": name, "volume": volume, "bound": bool(volume)}
     return VolumeClaimFact.model_validate({**fields, "storage_class": of, **more})
 
 
 def volume(name: str, *terms: str | Term, driver: str = EBS, **more: object) -> VolumeFact:
-    """Each term is one expression or several; none: usable anywhere."""
+    """A PersistentVolume. Each term has one or several expressions; without terms, every node can use it."""
     found = tuple(expressions(one) if isinstance(one, str) else one for one in terms)
     return VolumeFact.model_validate({"name": name, "driver": driver, "terms": found or None, **more})
 
@@ -271,7 +271,7 @@ def change(fact: Fact) -> Change:
 
 
 class Cluster:
-    """A cluster state that is told things, and plans."""
+    """A cluster state with facts, which makes plans."""
 
     def __init__(
         self,
@@ -287,11 +287,11 @@ class Cluster:
         self.state.apply([change(fact) for fact in facts])
 
     def plan(self, after: float = 0, **more: object) -> Plan:
-        """Plan so many seconds later."""
+        """Make a plan `after` seconds from NOW."""
         return self.state.provision(now=NOW + timedelta(seconds=after), **more)  # type: ignore[arg-type]
 
     def commit(self, plan: Plan, after: float = 0) -> dict[str, PlannedNodeClaim]:
-        """Create the plan's claims as the host does: they get names and are not yet in the caches."""
+        """Create the NodeClaims of the plan as the controller does: they have names but are not yet in the caches."""
         named = {f"claim-{next(_numbers)}": planned for planned in plan.claims}
         self.state.commit(named, now=NOW + timedelta(seconds=after))
         return named

@@ -1,4 +1,4 @@
-"""Strategies of property tests: pods, NodePools, nodes and DaemonSets."""
+"""Hypothesis strategies for pods, NodePools, nodes and DaemonSets."""
 
 from collections.abc import Callable
 from typing import Any
@@ -76,13 +76,13 @@ terms = st.lists(st.lists(phrases, min_size=1, max_size=2).map(lambda written: e
 
 
 More = Callable[[str], dict[str, Any]]
-"""What else a pod of this name says."""
+"""Further fields of the pod with this name."""
 NO_MORE: st.SearchStrategy[More] = st.just(lambda name: {})
 
 
 @st.composite
 def some_pods(draw: st.DrawFn, more: st.SearchStrategy[More] = NO_MORE) -> list[PodFact]:
-    """Up to six shapes in several copies each, each shape with `more` of its own."""
+    """Pods of up to six shapes with several copies each; each shape draws its own `more`."""
     found: list[PodFact] = []
     for shape in range(draw(st.integers(1, 6))):
         cpu, memory = draw(st.sampled_from([0.1, 0.5, 1, 2, 3.5, 7])), draw(st.sampled_from([0.1, 1, 4, 12, 30]))
@@ -113,14 +113,14 @@ def some_pods(draw: st.DrawFn, more: st.SearchStrategy[More] = NO_MORE) -> list[
 
 @st.composite
 def some_pools(draw: st.DrawFn) -> list[NodePoolFact]:
-    made = []
+    result = []
     for name in draw(st.sets(st.sampled_from(["a", "b", "c"]), max_size=3)):
         requirements = draw(st.lists(phrases, max_size=2))
         limits = draw(st.sampled_from([{}, {}, {"cpu": 20_000}, {"nodes": 2}, {"memory": 64 << 30, "cpu": 40_000}]))
         taints: tuple[Taint, ...] = draw(some_taints)
         weight, labels = draw(st.integers(0, 2)), draw(st.sampled_from([{}, {"site": "x"}]))
-        made.append(pool(name, *requirements, limits=limits, taints=taints, weight=weight, template_labels=labels))
-    return made
+        result.append(pool(name, *requirements, limits=limits, taints=taints, weight=weight, template_labels=labels))
+    return result
 
 
 @st.composite
@@ -134,9 +134,9 @@ def some_nodes(draw: st.DrawFn) -> list[NodeFact]:
 
 @st.composite
 def some_daemons(draw: st.DrawFn) -> list[DaemonSetFact]:
-    made = []
+    result = []
     for number in range(draw(st.integers(0, 2))):
         tolerations: tuple[Toleration, ...] = draw(st.sampled_from([(), (toleration(),)]))
         one = pod(f"d{number}", cpu=0.3, memory=0.2, daemonset=True, terms=draw(terms), tolerations=tolerations)
-        made.append(daemonset(f"d{number}", one))
-    return made
+        result.append(daemonset(f"d{number}", one))
+    return result

@@ -1,4 +1,4 @@
-"""The planner as its process uses it: plain data both ways, and the benchmark's world planned as expected."""
+"""The planner as its process uses it: serializable data, and the node counts of the end-to-end benchmark."""
 
 import pickle
 
@@ -11,11 +11,11 @@ from tenure.scheduling.cluster_state import ClusterState
 from tests.unit.scheduling.builders import NOW, Cluster, change, node, pod, pods, pool
 
 
-def test_when_nothing_waits_the_plan_is_empty() -> None:
+def test_plan_without_pending_pods_is_empty() -> None:
     assert Cluster(pool(), node("n"), pod(node="n")).plan() == Plan()
 
 
-def test_changes_and_plans_are_plain_data() -> None:
+def test_changes_and_plans_are_serializable() -> None:
     changes = [change(pool()), change(node("n", cpu=2)), *map(change, pods(9)), change(pod("large", cpu=99))]
     assert pickle.loads(pickle.dumps(changes)) == changes
     cluster = Cluster()
@@ -27,7 +27,7 @@ def test_changes_and_plans_are_plain_data() -> None:
 
 
 @pytest.mark.parametrize(("number", "nodes"), [(100, 15), (500, 72), (1000, 143)])
-def test_the_end_to_end_benchmark_needs_as_many_nodes_as_karpenter_buys(number: int, nodes: int) -> None:
+def test_end_to_end_benchmark_needs_as_many_nodes_as_karpenter(number: int, nodes: int) -> None:
     state = ClusterState()
     state.set_catalogue(catalogue(most_cpus=192))
     state.apply([change(pool("default", "karpenter.k8s.aws/instance-cpu Lte 8"))])

@@ -1,4 +1,4 @@
-"""What nodes have shown of their machines counts in the very next plan."""
+"""Memory discovered on nodes applies to the next plan."""
 
 from tenure.model.discovered_capacity import DiscoveredCapacity, image_spec_key
 from tenure.model.instance_types import Catalogue
@@ -20,7 +20,7 @@ def cheapest(plan: Plan) -> str:
     return types_of(nodeclaim)[0]
 
 
-def test_a_type_that_is_smaller_than_estimated_is_not_bought_again() -> None:
+def test_type_smaller_than_estimated_is_not_planned_again() -> None:
     cluster = Cluster(pool(), pod("p", memory=7), instance_types=INSTANCE_TYPES)
     assert cheapest(cluster.plan()) == "m.large"
     cluster.state.apply_discovered_capacity(discovered_memory(7.2), {})
@@ -29,14 +29,14 @@ def test_a_type_that_is_smaller_than_estimated_is_not_bought_again() -> None:
     assert "m.large" not in types_of(plan.claims[0])
 
 
-def test_a_type_that_is_larger_than_estimated_is_bought_for_what_fits() -> None:
+def test_type_larger_than_estimated_is_planned_for_fitting_pods() -> None:
     cluster = Cluster(pool(), pod("p", memory=7.8), instance_types=INSTANCE_TYPES)
     assert cheapest(cluster.plan()) == "m.xlarge"
     cluster.state.apply_discovered_capacity(discovered_memory(8.4), {})
     assert cheapest(cluster.plan()) == "m.large"
 
 
-def test_what_daemonsets_take_comes_off_what_was_learnt() -> None:
+def test_daemonset_requests_reduce_discovered_memory() -> None:
     agent = daemonset("agent", pod("template", cpu=0.1, memory=0.5, daemonset=True))
     cluster = Cluster(pool(), agent, pod("p", memory=6.5), instance_types=INSTANCE_TYPES)
     cluster.state.apply_discovered_capacity(discovered_memory(7.4), {})
@@ -45,13 +45,13 @@ def test_what_daemonsets_take_comes_off_what_was_learnt() -> None:
     assert cheapest(cluster.plan()) == "m.large"
 
 
-def test_what_another_image_shows_does_not_count() -> None:
+def test_memory_of_another_image_does_not_count() -> None:
     cluster = Cluster(pool(), pod("p", memory=7), instance_types=INSTANCE_TYPES)
     cluster.state.apply_discovered_capacity(discovered_memory(7.2, image="ami-2"), {})
     assert cheapest(cluster.plan()) == "m.large"
 
 
-def test_what_a_class_leaves_pods_less_counts_for_that_spec_of_the_class() -> None:
+def test_memory_of_a_spec_applies_only_to_that_nodeclass_spec() -> None:
     cluster = Cluster(pool(), pod("p", memory=7), instance_types=INSTANCE_TYPES)
     known = discovered_memory(8).merge(discovered_memory(7.2, image=image_spec_key(IMAGE, "123")))
     cluster.state.apply_discovered_capacity(known, {"default": "456", "other": "123"})
@@ -60,36 +60,36 @@ def test_what_a_class_leaves_pods_less_counts_for_that_spec_of_the_class() -> No
     assert cheapest(cluster.plan()) == "m.xlarge"
 
 
-def test_a_new_catalogue_does_not_forget_it() -> None:
+def test_discovered_memory_survives_a_new_catalogue() -> None:
     cluster = Cluster(pool(), pod("p", memory=7), instance_types=INSTANCE_TYPES)
     cluster.state.apply_discovered_capacity(discovered_memory(7.2), {})
-    dearer = tuple(
+    more_expensive = tuple(
         one.model_copy(update={"offerings": tuple(o.model_copy(update={"price": o.price * 2}) for o in one.offerings)})
         for one in INSTANCE_TYPES
     )
-    cluster.state.set_catalogue(Catalogue(by_node_class={"default": dearer}))
+    cluster.state.set_catalogue(Catalogue(by_node_class={"default": more_expensive}))
     assert cheapest(cluster.plan()) == "m.xlarge"
 
 
-def test_what_is_dropped_gives_way_to_the_estimate() -> None:
+def test_estimate_is_used_after_discovered_memory_was_dropped() -> None:
     cluster = Cluster(pool(), pod("p", memory=7), instance_types=INSTANCE_TYPES)
     cluster.state.apply_discovered_capacity(discovered_memory(7.2), {})
     cluster.state.apply_discovered_capacity(DiscoveredCapacity(), {})
     assert cheapest(cluster.plan()) == "m.large"
 
 
-def test_a_node_that_still_comes_has_no_more_than_its_kind_has_shown() -> None:
+def test_launching_node_has_the_discovered_memory_of_its_type() -> None:
     cluster = Cluster(pool(), pod("p", memory=7), instance_types=INSTANCE_TYPES)
     (planned,) = cluster.plan().claims
-    coming = launched_nodeclaim("coming", planned, SMALLEST, image_id=IMAGE)
-    cluster.add(coming)
-    assert cluster.plan().nominations == {"p": "coming"}
+    launching = launched_nodeclaim("launching", planned, SMALLEST, image_id=IMAGE)
+    cluster.add(launching)
+    assert cluster.plan().nominations == {"p": "launching"}
     cluster.state.apply_discovered_capacity(discovered_memory(7.2), {})
     plan = cluster.plan()
     assert not plan.nominations and cheapest(plan) == "m.xlarge"
 
 
-def test_only_the_columns_of_memory_change() -> None:
+def test_only_memory_columns_change() -> None:
     table = InstanceTypeTable(INSTANCE_TYPES)
     memory = table.columns["memory"]
     capacity, allocatable = table.capacity.copy(), table.allocatable.copy()

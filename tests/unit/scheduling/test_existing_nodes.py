@@ -1,4 +1,4 @@
-"""Nodes and claims that exist take pods first: what they have room for, when they count, and when not."""
+"""Existing Nodes and NodeClaims take pods first: their capacity, and when they count."""
 
 from datetime import timedelta
 
@@ -34,33 +34,33 @@ def not_ready_for(seconds: float) -> NodeFact:
     return node("n", ready=False, ready_changed=NOW - timedelta(seconds=seconds), taints=(NOT_READY, UNREACHABLE))
 
 
-def test_room_on_a_node_is_used_before_anything_is_bought() -> None:
+def test_existing_capacity_is_used_before_a_launch() -> None:
     one = pod("p")
     plan = Cluster(pool(), node("n"), one).plan()
     assert plan.nominations == {"p": "n"}
     assert not plan.claims
 
 
-def test_bound_pods_take_room_and_finished_ones_give_it_back() -> None:
+def test_bound_pods_use_capacity_and_finished_pods_release_it() -> None:
     cluster = Cluster(pool(), node("n", cpu=4), pod("busy", cpu=3, node="n"), pod("p", cpu=2))
     assert cluster.plan().claims
     cluster.add(pod("busy", cpu=3, node="n", phase="Succeeded"))
     assert cluster.plan().nominations == {"p": "n"}
 
 
-def test_a_deleted_pod_gives_its_room_back() -> None:
+def test_deleted_pod_releases_its_capacity() -> None:
     cluster = Cluster(pool(), node("n", cpu=4), pod("busy", cpu=3, node="n"), pod("p", cpu=2))
     cluster.state.apply([Change(kind="pod", key="busy", fact=None)])
     assert cluster.plan().nominations == {"p": "n"}
 
 
-def test_pods_beyond_the_room_are_bought_for() -> None:
+def test_pods_beyond_the_existing_capacity_get_a_new_node() -> None:
     plan = Cluster(pool(), node("n", cpu=3), *pods(5)).plan()
     assert len(plan.nominations) == 3
     assert [len(one.pods) for one in plan.claims] == [2]
 
 
-def test_daemonsets_still_to_come_are_kept_room_for_and_running_ones_are_not_counted_twice() -> None:
+def test_missing_daemonset_pods_are_reserved_and_running_ones_count_once() -> None:
     agent = daemonset("agent", pod("template", cpu=2, daemonset=True))
     cluster = Cluster(pool(), node("n", cpu=4), agent, pod("p", cpu=3))
     assert cluster.plan().claims
@@ -70,7 +70,7 @@ def test_daemonsets_still_to_come_are_kept_room_for_and_running_ones_are_not_cou
     assert cluster.plan().nominations == {"p": "n"}
 
 
-def test_a_node_must_define_every_label_a_pod_asks_for() -> None:
+def test_node_must_have_every_label_that_a_pod_requires() -> None:
     cluster = Cluster(node("n"), pod("p", selector={"karpenter.k8s.aws/instance-family": "m"}))
     assert not cluster.plan().nominations
     assert Cluster(node("n"), pod("p", selector={ZONE: "a"})).plan().nominations
@@ -78,20 +78,20 @@ def test_a_node_must_define_every_label_a_pod_asks_for() -> None:
     assert not Cluster(node("n"), pod("p", terms=(expressions("kubernetes.io/hostname NotIn n"),))).plan().nominations
 
 
-def test_a_taint_keeps_pods_off_a_node() -> None:
+def test_untolerated_taint_excludes_a_node() -> None:
     cluster = Cluster(pool(), node("n", taints=(taint("karpenter.sh/disrupted"),)), pod("p"))
     assert not cluster.plan().nominations
     assert Cluster(node("n", taints=(taint("t"),)), pod("p", tolerations=(toleration("t"),))).plan().nominations
 
 
-def test_initialized_nodes_fill_first_and_then_by_name() -> None:
+def test_initialized_nodes_are_filled_first_by_name() -> None:
     young = node("a", provider_id="aws:///a/a")
     starting = nodeclaim("starting", on=young, initialized=False)
     cluster = Cluster(pool(), young, starting, node("c"), node("b"), *[pod(f"p{n}", cpu=6) for n in range(3)])
     assert list(cluster.plan().nominations.values()) == ["b", "c", "a"]
 
 
-def test_a_node_that_flaps_not_ready_buys_no_second_node_within_the_grace() -> None:
+def test_flapping_node_causes_no_launch_within_the_grace_period() -> None:
     flapping = not_ready_for(50)
     cluster = Cluster(pool(), flapping, nodeclaim("c", on=flapping), pod("p"))
     plan = cluster.plan()
@@ -99,7 +99,7 @@ def test_a_node_that_flaps_not_ready_buys_no_second_node_within_the_grace() -> N
     assert not plan.claims
 
 
-def test_after_the_grace_it_is_no_home_any_more() -> None:
+def test_notready_node_is_not_used_after_the_grace_period() -> None:
     not_ready = not_ready_for(50)
     cluster = Cluster(pool(), not_ready, nodeclaim("c", on=not_ready), pod("p"))
     plan = cluster.plan(not_ready_grace=timedelta(seconds=50))
@@ -107,28 +107,28 @@ def test_after_the_grace_it_is_no_home_any_more() -> None:
     assert [one.pods for one in plan.claims] == [("p",)]
 
 
-def test_the_grace_forgives_no_other_taint() -> None:
+def test_grace_period_ignores_no_other_taint() -> None:
     flapping = not_ready_for(10).model_copy(update={"taints": (NOT_READY, taint("team"))})
     assert Cluster(pool(), flapping, pod("p")).plan().claims
 
 
-def test_a_node_that_was_never_ready_counts_by_its_age() -> None:
+def test_grace_period_of_a_never_ready_node_counts_from_its_creation() -> None:
     fresh = node("n", ready=False, ready_changed=None, created=NOW - timedelta(minutes=1))
     assert Cluster(fresh, pod("p")).plan().nominations
     old = node("n", ready=False, ready_changed=None, created=NOW - timedelta(hours=1))
     assert not Cluster(old, pod("p")).plan().nominations
 
 
-def test_startup_and_ephemeral_taints_are_looked_through_until_the_node_is_initialized() -> None:
+def test_startup_and_ephemeral_taints_are_ignored_until_initialization() -> None:
     agent = taint("node.cilium.io/agent-not-ready", "true", "NoExecute")
     starting = not_ready_for(3000).model_copy(update={"taints": (NOT_READY, agent)})
-    bought = nodeclaim("c", on=starting, initialized=False, startup_taints=(agent,))
-    assert Cluster(pool(), starting, bought, pod("p")).plan().nominations == {"p": "n"}
+    joined = nodeclaim("c", on=starting, initialized=False, startup_taints=(agent,))
+    assert Cluster(pool(), starting, joined, pod("p")).plan().nominations == {"p": "n"}
     ready = node("n", taints=(agent,))
     assert Cluster(pool(), ready, nodeclaim("c", on=ready, startup_taints=(agent,)), pod("p")).plan().claims
 
 
-def test_what_a_starting_node_does_not_report_yet_is_taken_from_its_claim() -> None:
+def test_unreported_resources_of_a_starting_node_come_from_its_nodeclaim() -> None:
     gpu = {"cpu": 8000, "memory": 16 * GIB, "pods": 58, "nvidia.com/gpu": 1}
     starting = node("n", allocatable={"cpu": 7900, "memory": 15 * GIB, "pods": 58, "nvidia.com/gpu": 0})
     wanting = pod("p", cpu=1, extra={"nvidia.com/gpu": 1})
@@ -138,13 +138,13 @@ def test_what_a_starting_node_does_not_report_yet_is_taken_from_its_claim() -> N
     assert not cluster.plan().nominations
 
 
-def test_before_registration_the_claim_says_what_labels_and_taints_will_be() -> None:
+def test_labels_and_taints_before_registration_come_from_the_nodeclaim() -> None:
     bare = node("n", labels={}, taints=(taint("karpenter.sh/unregistered", effect="NoExecute"), NOT_READY))
     joining = nodeclaim("c", on=bare, registered=False, initialized=False, labels={NODEPOOL: "default", ZONE: "b"})
     assert Cluster(bare, joining, pod("p", selector={ZONE: "b"})).plan().nominations == {"p": "n"}
 
 
-def test_a_launched_claim_counts_with_what_its_instance_has() -> None:
+def test_launched_nodeclaim_counts_with_the_capacity_of_its_instance() -> None:
     [planned] = Cluster(pool(), pod("p")).plan().claims
     running = launched_nodeclaim("c", planned, COMMON[2])
     plan = Cluster(pool(), running, *pods(7)).plan()
@@ -152,24 +152,26 @@ def test_a_launched_claim_counts_with_what_its_instance_has() -> None:
     assert not plan.claims
 
 
-def test_a_launched_claim_takes_pods_by_the_labels_its_instance_has() -> None:
+def test_launched_nodeclaim_takes_pods_by_the_labels_of_its_instance() -> None:
     [planned] = Cluster(pool(), pod("p")).plan().claims
     running = launched_nodeclaim("c", planned, COMMON[2], zone="b")
     assert Cluster(running, pod("q", selector={ZONE: "b", INSTANCE_TYPE: "m.2xlarge"})).plan().nominations == {"q": "c"}
     assert not Cluster(running, pod("q", selector={ZONE: "a"})).plan().nominations
 
 
-def test_a_node_that_does_not_say_yet_whose_it_is_counts_once_with_its_claim() -> None:
+def test_node_without_provider_id_counts_once_with_its_nodeclaim() -> None:
     cluster = Cluster(pool(), *pods(7))
     [(name, planned)] = cluster.commit(cluster.plan()).items()
     cluster.add(launched_nodeclaim(name, planned, COMMON[2]))
     cluster.add(node("n", provider_id="", labels={NODEPOOL: "default", ZONE: "a"}), *pods(4))
     plan = cluster.plan()
     assert set(plan.nominations.values()) == {name}
-    assert Cluster(node("n", provider_id=""), pod("p")).plan().nominations, "one that is nobody's has its own name"
+    assert Cluster(node("n", provider_id=""), pod("p")).plan().nominations, (
+        "a node without NodeClaim is nominated by its own name"
+    )
 
 
-def test_an_instance_that_turns_out_smaller_than_planned_keeps_no_pod_that_does_not_fit() -> None:
+def test_undersized_instance_keeps_only_fitting_pods() -> None:
     cluster = Cluster(pool(), pod("p", memory=7.4))
     [(name, planned)] = cluster.commit(cluster.plan()).items()
     small = launched_nodeclaim(name, planned, COMMON[0], allocatable={"cpu": 1900, "memory": 7 * GIB, "pods": 58})
@@ -177,14 +179,14 @@ def test_an_instance_that_turns_out_smaller_than_planned_keeps_no_pod_that_does_
     assert [one.pods for one in cluster.plan(after=5).claims] == [("p",)]
 
 
-def test_an_unlaunched_claim_offers_exactly_what_it_asks_for() -> None:
+def test_unlaunched_nodeclaim_has_the_capacity_of_its_requests() -> None:
     waiting = nodeclaim("c", requests={"cpu": 3000, "memory": 8 * GIB, "pods": 3})
     plan = Cluster(pool(), waiting, *pods(5)).plan()
     assert list(plan.nominations.values()) == ["c"] * 3
     assert [len(one.pods) for one in plan.claims] == [2]
 
 
-def test_an_unlaunched_claim_takes_only_pods_that_any_outcome_satisfies() -> None:
+def test_unlaunched_nodeclaim_takes_pods_compatible_with_every_outcome() -> None:
     requests = {"cpu": 3000, "memory": 8 * GIB, "pods": 3}
     waiting = nodeclaim("c", requests=requests, requirements=expressions(f"{ZONE} In a b"))
     assert not Cluster(waiting, pod("p", selector={ZONE: "a"})).plan().nominations
@@ -193,7 +195,7 @@ def test_an_unlaunched_claim_takes_only_pods_that_any_outcome_satisfies() -> Non
     assert not Cluster(waiting.model_copy(update={"taints": (taint("t"),)}), pod("p")).plan().nominations
 
 
-def test_an_unlaunched_claim_keeps_the_part_of_its_daemonsets() -> None:
+def test_unlaunched_nodeclaim_reserves_its_daemonset_requests() -> None:
     agent = daemonset("agent", pod("template", cpu=2, daemonset=True))
     cluster = Cluster(pool(), agent, *pods(3))
     cluster.commit(cluster.plan())
@@ -202,7 +204,7 @@ def test_an_unlaunched_claim_keeps_the_part_of_its_daemonsets() -> None:
 
 
 @pytest.mark.parametrize("terminating_object", ["node", "claim", "instance"])
-def test_what_is_being_removed_is_no_home_and_its_pods_move(terminating_object: str) -> None:
+def test_deleting_node_is_not_used_and_its_pods_are_rescheduled(terminating_object: str) -> None:
     terminating = node("n", deleting=terminating_object == "node")
     owner = nodeclaim(
         "c",
@@ -210,43 +212,43 @@ def test_what_is_being_removed_is_no_home_and_its_pods_move(terminating_object: 
         deleting=terminating_object == "claim",
         instance_terminating=terminating_object == "instance",
     )
-    stays = pod("agent", node="n", daemonset=True)
-    plan = Cluster(pool(), terminating, owner, pod("mover", node="n"), stays, pod("p")).plan()
+    agent_pod = pod("agent", node="n", daemonset=True)
+    plan = Cluster(pool(), terminating, owner, pod("mover", node="n"), agent_pod, pod("p")).plan()
     assert not plan.nominations
     assert sorted(uid for one in plan.claims for uid in one.pods) == ["mover", "p"]
 
 
-def test_pods_of_a_node_that_goes_take_room_elsewhere_first() -> None:
+def test_pods_of_a_deleting_node_use_existing_capacity_first() -> None:
     terminating = node("n", deleting=True)
     assert Cluster(pool(), terminating, node("m"), pod("mover", node="n")).plan().nominations == {"mover": "m"}
 
 
-def test_a_launched_claim_whose_amounts_are_unknown_offers_what_was_asked_for() -> None:
+def test_launched_nodeclaim_without_capacity_counts_with_its_requests() -> None:
     bare = nodeclaim("c", launched=True, requests={"cpu": 1000, "memory": GIB, "pods": 1})
     assert len(Cluster(bare, *pods(2)).plan().nominations) == 1
 
 
-def test_with_no_pool_at_all_the_reason_says_so() -> None:
+def test_missing_nodepool_is_the_reason() -> None:
     messages = reasons(Cluster(node("n", cpu=1), pod(cpu=4)).plan())
     assert messages == ["no existing node has room, and no NodePool is ready to make one"]
 
 
-def test_a_node_that_is_gone_is_forgotten() -> None:
+def test_deleted_node_is_not_used() -> None:
     cluster = Cluster(pool(), node("n"), pod("p"))
     cluster.state.apply([Change(kind="node", key="n", fact=None)])
     assert cluster.plan().claims
 
 
-def test_a_fact_of_another_kind_than_announced_is_refused() -> None:
+def test_fact_of_another_kind_raises_type_error() -> None:
     with pytest.raises(TypeError, match="a node was announced and a PodFact given"):
         Cluster().state.apply([change(pod("p")).model_copy(update={"kind": "node"})])
 
 
 @pytest.mark.parametrize(("grace", "is_nominated"), [(120, True), (60, False)])
-def test_a_pool_s_own_grace_counts_for_its_nodes(grace: float, is_nominated: bool) -> None:
-    of_pool = not_ready_for(100).model_copy(update={"labels": {**not_ready_for(100).labels, NODEPOOL: "patient"}})
+def test_grace_period_of_the_nodepool_applies_to_its_nodes(grace: float, is_nominated: bool) -> None:
+    pool_node = not_ready_for(100).model_copy(update={"labels": {**not_ready_for(100).labels, NODEPOOL: "long-grace"}})
     default_grace = timedelta(seconds=60 if is_nominated else 120)
-    plan = Cluster(pool(), of_pool, pod("p")).plan(
-        not_ready_grace=default_grace, pool_graces={"patient": timedelta(seconds=grace), "other": default_grace}
+    plan = Cluster(pool(), pool_node, pod("p")).plan(
+        not_ready_grace=default_grace, pool_graces={"long-grace": timedelta(seconds=grace), "other": default_grace}
     )
     assert (plan.nominations == {"p": "n"}) is is_nominated

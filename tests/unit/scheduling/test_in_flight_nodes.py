@@ -1,4 +1,4 @@
-"""What one plan bought counts in the next, before any cache shows it; limits hold across plans."""
+"""NodeClaims of one plan count in the next before any cache shows them; limits apply across plans."""
 
 import pytest
 
@@ -22,7 +22,7 @@ from tests.unit.scheduling.builders import (
 )
 
 
-def test_the_same_pods_are_not_bought_for_twice() -> None:
+def test_pods_of_committed_nodeclaims_are_not_planned_again() -> None:
     cluster = Cluster(pool(), *pods(10))
     first = cluster.plan()
     names = cluster.commit(first)
@@ -33,14 +33,14 @@ def test_the_same_pods_are_not_bought_for_twice() -> None:
     }
 
 
-def test_a_claim_that_never_appears_is_believed_in_for_a_minute() -> None:
+def test_committed_nodeclaim_that_never_appears_counts_for_a_minute() -> None:
     cluster = Cluster(pool(), pod("p"))
     cluster.commit(cluster.plan())
     assert not cluster.plan(after=59).claims
     assert cluster.plan(after=60).claims
 
 
-def test_a_claim_that_failed_and_went_frees_its_pods_at_once() -> None:
+def test_deleted_nodeclaim_releases_its_pods_at_once() -> None:
     cluster = Cluster(pool(), pod("p"))
     [name] = cluster.commit(cluster.plan())
     cluster.add(nodeclaim(name))
@@ -48,7 +48,7 @@ def test_a_claim_that_failed_and_went_frees_its_pods_at_once() -> None:
     assert [one.pods for one in cluster.plan(after=2).claims] == [("p",)]
 
 
-def test_pods_stay_with_their_claim_when_larger_ones_arrive() -> None:
+def test_nominations_are_kept_when_larger_pods_arrive() -> None:
     cluster = Cluster(pool(), *[pod(f"old-{n}") for n in range(3)])
     [name] = cluster.commit(cluster.plan())
     cluster.add(pod("new", cpu=3))
@@ -58,7 +58,7 @@ def test_pods_stay_with_their_claim_when_larger_ones_arrive() -> None:
     assert [one.pods for one in plan.claims] == [("new",)]
 
 
-def test_pods_stay_with_their_claim_through_launch_and_registration() -> None:
+def test_nominations_are_kept_through_launch_and_registration() -> None:
     cluster = Cluster(pool(), pod("p", preferred={f"{ZONE} In c": 1}))
     [(name, planned)] = cluster.commit(cluster.plan()).items()
     running = launched_nodeclaim(name, planned, COMMON[0], zone="c")
@@ -69,14 +69,14 @@ def test_pods_stay_with_their_claim_through_launch_and_registration() -> None:
     assert cluster.plan(after=30).nominations == {"p": "joined"}
 
 
-def test_a_promise_ends_when_its_claim_is_being_deleted() -> None:
+def test_nomination_ends_when_its_nodeclaim_is_being_deleted() -> None:
     cluster = Cluster(pool(), pod("p"))
     [(name, planned)] = cluster.commit(cluster.plan()).items()
     cluster.add(launched_nodeclaim(name, planned, COMMON[0], deleting=True))
     assert [one.pods for one in cluster.plan(after=5).claims] == [("p",)]
 
 
-def test_a_pod_that_found_another_place_frees_its_room_in_the_claim() -> None:
+def test_pod_bound_elsewhere_releases_its_nomination() -> None:
     cluster = Cluster(pool(), pod("p", cpu=2))
     [name] = cluster.commit(cluster.plan())
     cluster.add(pod("p", cpu=2, node="elsewhere"), pod("q", cpu=2))
@@ -88,25 +88,25 @@ def total_capacity_bound(plan: Plan, resource: str) -> int:
     return sum(one.capacity_bound[resource] for one in plan.claims)
 
 
-def test_a_limit_on_cpu_is_not_passed_even_if_the_largest_type_comes() -> None:
+def test_cpu_limit_holds_for_the_largest_possible_type() -> None:
     plan = Cluster(pool(limits={"cpu": 20_000}), *pods(100)).plan()
     assert total_capacity_bound(plan, "cpu") == 20_000
     assert len(plan.unschedulable) == 100 - 7 - 7 - 3
     assert reasons(plan)[0] == ("pool default: limit cpu 20: 0 left, the smallest instance type that fits has 2")
 
 
-def test_a_limit_on_nodes_counts_nodes() -> None:
+def test_node_limit_counts_nodes() -> None:
     plan = Cluster(pool(limits={"nodes": 2}), *pods(30)).plan()
     assert len(plan.claims) == 2
     assert "limit nodes 2 is reached" in reasons(plan)[0]
 
 
-def test_a_limit_leads_to_smaller_types_while_they_fit() -> None:
+def test_limit_leads_to_smaller_types() -> None:
     plan = Cluster(pool(limits={"cpu": 4_000}), *pods(2)).plan()
     assert [one.capacity_bound["cpu"] for one in plan.claims] == [4000]
 
 
-def test_nodes_that_stand_count_against_the_limit_and_those_that_go_do_not() -> None:
+def test_existing_nodes_count_against_the_limit_unless_deleting() -> None:
     old = node("n", cpu=8)
     existing = nodeclaim("c", on=old)
     busy = pod(cpu=8, node="n")
@@ -115,31 +115,33 @@ def test_nodes_that_stand_count_against_the_limit_and_those_that_go_do_not() -> 
     assert Cluster(pool(limits={"cpu": 16_000}), old, terminating, pod()).plan().claims
 
 
-def test_claims_in_flight_count_with_the_largest_type_they_may_become() -> None:
+def test_in_flight_nodeclaims_count_with_their_largest_type() -> None:
     cluster = Cluster(pool(limits={"cpu": 9_000}), pod("p"))
     first = cluster.plan()
     cluster.commit(first)
     cluster.add(pod("q", cpu=7), pod("r", cpu=1))
     second = cluster.plan(after=1)
     assert total_capacity_bound(first, "cpu") + total_capacity_bound(second, "cpu") <= 9_000
-    assert [one.name for one in second.unschedulable] == ["q"], "8 of 9 would be left if nothing were in flight"
+    assert [one.name for one in second.unschedulable] == ["q"], (
+        "without the in-flight NodeClaim the limit would allow q"
+    )
 
 
-def test_when_one_pool_is_full_the_next_takes_over() -> None:
+def test_next_nodepool_is_used_when_one_reaches_its_limit() -> None:
     plan = Cluster(pool("a", limits={"nodes": 1}, weight=5), pool("b"), *pods(14)).plan()
     assert sorted((one.pool, len(one.pods)) for one in plan.claims) == [("a", 7), ("b", 7)]
 
 
-def test_a_limit_on_a_resource_that_no_type_has_changes_nothing() -> None:
+def test_limit_on_a_resource_without_type_is_ignored() -> None:
     assert Cluster(pool(limits={"example.com/fpga": 0}), pod()).plan().claims
 
 
 @pytest.mark.parametrize("limit", [0, 1_000])
-def test_a_limit_below_the_smallest_type_allows_nothing(limit: int) -> None:
+def test_limit_below_the_smallest_type_allows_nothing(limit: int) -> None:
     assert not Cluster(pool(limits={"cpu": limit}), pod()).plan().claims
 
 
-def test_a_daemonset_that_changes_counts_in_the_next_plan() -> None:
+def test_changed_daemonset_applies_to_the_next_plan() -> None:
     cluster = Cluster(pool(), *pods(7))
     assert len(cluster.plan().claims) == 1
     cluster.add(daemonset("agent", pod("template", cpu=4, daemonset=True)))
@@ -148,7 +150,7 @@ def test_a_daemonset_that_changes_counts_in_the_next_plan() -> None:
     assert len(cluster.plan().claims) == 1
 
 
-def test_a_new_price_changes_the_order_of_types() -> None:
+def test_changed_price_changes_the_order_of_types() -> None:
     cluster = Cluster(pool(), pod(), instance_types=(instance_type("a", price=1), instance_type("b", price=2)))
     assert types_of(cluster.plan().claims[0]) == ("a", "b")
     cheaper = Catalogue(by_node_class={"default": (instance_type("a", price=3), instance_type("b", price=2))})

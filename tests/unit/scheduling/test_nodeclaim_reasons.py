@@ -1,9 +1,9 @@
-"""What a NodeClaim says of why it was bought."""
+"""The recorded reason for the launch of a NodeClaim."""
 
 from tests.unit.scheduling.builders import COMMON, Cluster, node, pod, pool
 
 
-def test_a_bought_node_says_for_whom_why_this_machine_and_how_full() -> None:
+def test_reason_names_pods_type_and_utilization() -> None:
     named = [pod(f"p-{number}", age=9 - number) for number in range(5)]
     (one,) = Cluster(pool(), node("full", cpu=1), pod("full", cpu=1, node="full"), *named).plan().claims
     assert one.why == (
@@ -12,12 +12,12 @@ def test_a_bought_node_says_for_whom_why_this_machine_and_how_full() -> None:
     )
 
 
-def test_few_pods_are_all_named() -> None:
+def test_reason_names_all_of_few_pods() -> None:
     (one,) = Cluster(pool(), pod("p"), instance_types=COMMON[:1]).plan().claims
     assert one.why.startswith("default/p: no room on 0 nodes; ") and "is the only one of pool" in one.why
 
 
-def test_what_would_have_come_next_is_named_with_its_price() -> None:
+def test_reason_names_the_next_types_with_their_prices() -> None:
     (one,) = Cluster(pool(), pod("p"), instance_types=COMMON).plan().claims
     assert "m.large at 0.1 $/h is the cheapest of 3 instance types" in one.why
     assert one.why.endswith("; before m.xlarge at 0.2 and m.2xlarge at 0.4")

@@ -1,4 +1,4 @@
-"""NodeOverlays: what they reach, what prices become, who wins, who is refused, and what plans make of it."""
+"""NodeOverlays: matched types, adjusted prices, precedence, conflicts, and use in plans."""
 
 import pytest
 
@@ -17,13 +17,13 @@ FUSE = "example.com/fuse"
 
 
 def validate_overlays(
-    *overlays: OverlayFact, grounds: tuple[OverlayTarget, ...] = (OverlayTarget({NODEPOOL: "default"}, INSTANCE_TYPES),)
+    *overlays: OverlayFact, targets: tuple[OverlayTarget, ...] = (OverlayTarget({NODEPOOL: "default"}, INSTANCE_TYPES),)
 ) -> dict[str, str]:
-    return {name: one.reason for name, one in evaluate_overlays(overlays, grounds).validations.items()}
+    return {name: one.reason for name, one in evaluate_overlays(overlays, targets).validations.items()}
 
 
 def prices(*overlays: OverlayFact, labels: dict[str, str] | None = None) -> dict[str, set[float]]:
-    """By type the prices of its offerings."""
+    """The prices of the offerings by instance type."""
     return {
         one.name: {o.price for o in one.offerings} for one in apply_overlays(INSTANCE_TYPES, overlays, labels or {})
     }
@@ -43,12 +43,12 @@ def prices(*overlays: OverlayFact, labels: dict[str, str] | None = None) -> dict
         ({}, 0.1),
     ),
 )
-def test_what_a_price_becomes(fields: dict[str, str], price: float) -> None:
+def test_price_adjustment(fields: dict[str, str], price: float) -> None:
     assert overlay("o", **fields).adjust_price(0.1) == pytest.approx(price)
 
 
 @pytest.mark.parametrize(
-    ("requirements", "reached"),
+    ("requirements", "matched"),
     (
         ((f"{TYPE} In m.large",), {"m.large"}),
         ((f"{TYPE} NotIn m.large",), {"c.large"}),
@@ -67,32 +67,32 @@ def test_what_a_price_becomes(fields: dict[str, str], price: float) -> None:
         ((), {"m.large", "c.large"}),
     ),
 )
-def test_what_is_reached_by_the_labels_of_type_and_pool(requirements: tuple[str, ...], reached: set[str]) -> None:
+def test_requirements_match_labels_of_type_and_nodepool(requirements: tuple[str, ...], matched: set[str]) -> None:
     found = prices(overlay("o", *requirements, price="9"), labels={NODEPOOL: "default", "team": "a"})
-    assert {name for name, all_of_it in found.items() if all_of_it == {9.0}} == reached
+    assert {name for name, type_prices in found.items() if type_prices == {9.0}} == matched
 
 
-def test_zone_and_capacity_type_choose_offerings_and_not_types() -> None:
+def test_zone_and_capacity_type_select_offerings() -> None:
     one = overlay("o", f"{CAPACITY_TYPE} In spot", f"{ZONE} In a b", price="9")
-    (laid, _) = apply_overlays(INSTANCE_TYPES, [one], {})
-    assert {(o.capacity_type, o.zone) for o in laid.offerings if o.overlaid} == {("spot", "a"), ("spot", "b")}
-    assert all(o.price == 9 for o in laid.offerings if o.overlaid)
+    (overlaid_type, _) = apply_overlays(INSTANCE_TYPES, [one], {})
+    assert {(o.capacity_type, o.zone) for o in overlaid_type.offerings if o.overlaid} == {("spot", "a"), ("spot", "b")}
+    assert all(o.price == 9 for o in overlaid_type.offerings if o.overlaid)
 
 
-def test_what_nothing_reaches_is_the_same_object() -> None:
+def test_types_without_overlay_are_unchanged_objects() -> None:
     assert list(apply_overlays(INSTANCE_TYPES, [overlay("o", f"{TYPE} In none", price="9")], {})) == list(
         INSTANCE_TYPES
     )
 
 
-def test_the_heavier_overlay_decides_and_the_lighter_one_the_rest() -> None:
+def test_overlay_of_higher_weight_takes_precedence() -> None:
     heavy = overlay("a", f"{TYPE} In m.large", price="1", weight=5)
     light = overlay("z", price="2", weight=4)
     assert validate_overlays(light, heavy) == {"a": "", "z": ""}
     assert prices(light, heavy) == {"m.large": {1.0}, "c.large": {2.0}}
 
 
-def test_of_the_same_weight_the_later_name_decides_and_the_other_is_refused_as_a_whole() -> None:
+def test_conflict_of_equal_weights_rejects_the_earlier_name() -> None:
     first, second = overlay("b", f"{TYPE} In m.large", price="1"), overlay("a", price="2", capacity={FUSE: 1})
     evaluated = evaluate_overlays([first, second], [OverlayTarget({}, INSTANCE_TYPES)])
     assert evaluated.accepted == (first,)
@@ -104,7 +104,7 @@ def test_of_the_same_weight_the_later_name_decides_and_the_other_is_refused_as_a
     assert "change the weight" in evaluated.validations["a"].message
 
 
-def test_the_same_weight_is_no_conflict_where_they_say_different_things() -> None:
+def test_equal_weights_without_overlap_are_no_conflict() -> None:
     assert set(
         validate_overlays(
             overlay("a", f"{TYPE} In m.large", price="1"),
@@ -122,19 +122,19 @@ def test_the_same_weight_is_no_conflict_where_they_say_different_things() -> Non
     ) == {"a": "", "b": ""}
 
 
-def test_two_lighter_overlays_under_a_heavier_one_are_in_no_conflict() -> None:
+def test_overridden_overlays_are_no_conflict() -> None:
     both = (overlay("a", price="1", weight=1), overlay("b", price="2", weight=1))
     assert validate_overlays(*both)["a"] == "Conflict"
     assert set(validate_overlays(overlay("top", price="3", weight=2), *both).values()) == {""}
 
 
-def test_a_conflict_in_one_pool_is_a_conflict() -> None:
-    grounds = tuple(OverlayTarget({NODEPOOL: name}, INSTANCE_TYPES) for name in ("one", "two"))
-    found = validate_overlays(overlay("a", price="1"), overlay("b", f"{NODEPOOL} In two", price="2"), grounds=grounds)
+def test_conflict_in_one_nodepool_is_a_conflict() -> None:
+    targets = tuple(OverlayTarget({NODEPOOL: name}, INSTANCE_TYPES) for name in ("one", "two"))
+    found = validate_overlays(overlay("a", price="1"), overlay("b", f"{NODEPOOL} In two", price="2"), targets=targets)
     assert found == {"a": "Conflict", "b": ""}
 
 
-def test_a_refused_overlay_is_in_nobodys_way() -> None:
+def test_rejected_overlay_causes_no_conflict() -> None:
     found = validate_overlays(
         overlay("c", f"{TYPE} In m.large", price="1"),
         overlay("b", price="2"),
@@ -156,24 +156,24 @@ def test_a_refused_overlay_is_in_nobodys_way() -> None:
         (overlay("o", problem="spec.capacity: no"), "spec.capacity: no"),
     ),
 )
-def test_what_makes_no_sense_is_refused_and_hurts_no_other(invalid: OverlayFact, message: str) -> None:
+def test_invalid_overlay_is_rejected_and_affects_no_other(invalid: OverlayFact, message: str) -> None:
     evaluated = evaluate_overlays([invalid, overlay("fine", price="1")], [OverlayTarget({}, INSTANCE_TYPES)])
     assert evaluated.validations["o"].reason == "RuntimeValidation"
     assert message in evaluated.validations["o"].message
     assert [one.name for one in evaluated.accepted] == ["fine"]
 
 
-def test_huge_pages_come_off_the_memory_for_anything_else() -> None:
-    (laid, _) = apply_overlays(INSTANCE_TYPES, [overlay("o", capacity={"hugepages-2Mi": 2 * GIB})], {})
-    assert laid.capacity["memory"] == SMALL.capacity["memory"]
-    assert laid.allocatable()["memory"] == SMALL.allocatable()["memory"] - 2 * GIB
-    assert laid.allocatable()["hugepages-2Mi"] == 2 * GIB
+def test_huge_pages_reduce_allocatable_memory() -> None:
+    (overlaid_type, _) = apply_overlays(INSTANCE_TYPES, [overlay("o", capacity={"hugepages-2Mi": 2 * GIB})], {})
+    assert overlaid_type.capacity["memory"] == SMALL.capacity["memory"]
+    assert overlaid_type.allocatable()["memory"] == SMALL.allocatable()["memory"] - 2 * GIB
+    assert overlaid_type.allocatable()["hugepages-2Mi"] == 2 * GIB
 
 
 # --- plans ---
 
 
-def test_a_plan_buys_what_is_cheapest_with_the_overlay() -> None:
+def test_plan_uses_the_overlaid_prices() -> None:
     cluster = Cluster(pool(), pod("p"), instance_types=INSTANCE_TYPES)
     (before,) = cluster.plan().claims
     assert types_of(before)[0] == "m.large"
@@ -185,7 +185,7 @@ def test_a_plan_buys_what_is_cheapest_with_the_overlay() -> None:
     assert CAPACITY_OVERLAY_APPLIED not in after.annotations
 
 
-def test_an_overlay_that_goes_leaves_nothing_behind() -> None:
+def test_deleted_overlay_has_no_effect() -> None:
     cluster = Cluster(pool(), pod("p"), overlay("o", f"{TYPE} In m.large", price="9"), instance_types=INSTANCE_TYPES)
     assert types_of(cluster.plan().claims[0])[0] == "c.large"
     cluster.state.apply([Change(kind="overlay", key="o", fact=None)])
@@ -194,7 +194,7 @@ def test_an_overlay_that_goes_leaves_nothing_behind() -> None:
     assert PRICE_OVERLAY_APPLIED not in nodeclaim.annotations
 
 
-def test_a_pod_gets_a_resource_that_only_the_overlay_knows_of() -> None:
+def test_overlay_adds_an_extended_resource() -> None:
     cluster = Cluster(pool(), pod("p", extra={FUSE: 1}), instance_types=INSTANCE_TYPES)
     assert not cluster.plan().claims
     cluster.add(overlay("o", f"{TYPE} In c.large", capacity={FUSE: 2}))
@@ -204,19 +204,19 @@ def test_a_pod_gets_a_resource_that_only_the_overlay_knows_of() -> None:
     assert nodeclaim.requests[FUSE] == 1
 
 
-def test_an_overlay_for_one_pool_leaves_the_others_alone() -> None:
+def test_overlay_of_one_nodepool_does_not_affect_others() -> None:
     cluster = Cluster(
         pool("plain", weight=1, template_labels={"team": "a"}),
-        pool("dear", weight=2, template_labels={"team": "b"}),
+        pool("expensive", weight=2, template_labels={"team": "b"}),
         pod("a", selector={"team": "a"}),
         pod("b", selector={"team": "b"}),
         overlay("o", "team In b", f"{TYPE} In m.large", price="9"),
         instance_types=INSTANCE_TYPES,
     )
-    assert {one.pool: types_of(one)[0] for one in cluster.plan().claims} == {"plain": "m.large", "dear": "c.large"}
+    assert {one.pool: types_of(one)[0] for one in cluster.plan().claims} == {"plain": "m.large", "expensive": "c.large"}
 
 
-def test_a_refused_overlay_counts_in_no_plan() -> None:
+def test_rejected_overlay_is_not_used_in_plans() -> None:
     cluster = Cluster(pool(), pod("p"), instance_types=INSTANCE_TYPES)
     cluster.add(overlay("b", price="0.01"), overlay("a", f"{TYPE} In m.large", price="9"))
     assert cluster.state.overlay_validations()["a"].reason == "Conflict"
@@ -226,7 +226,7 @@ def test_a_refused_overlay_counts_in_no_plan() -> None:
     assert types_of(cluster.plan().claims[0])[0] == "c.large"
 
 
-def test_another_catalogue_is_overlaid_too() -> None:
+def test_overlay_applies_to_a_new_catalogue() -> None:
     cluster = Cluster(
         pool(), pod("p"), overlay("o", f"{TYPE} In new.large", price="0.001"), instance_types=INSTANCE_TYPES
     )

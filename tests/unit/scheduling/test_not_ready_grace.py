@@ -1,4 +1,4 @@
-"""How long a node that is away is expected back, and since when it is away."""
+"""The NotReady grace period: its start, its consumption by earlier intervals, and its effect on plans."""
 
 from datetime import datetime, timedelta
 
@@ -24,7 +24,10 @@ def seconds_ago(seconds: float) -> datetime:
 
 
 def not_ready_node(ready_for: float | None = None, *, lost_for: float = 0, **taints: float) -> NodeFact:
-    """Ready since, or NotReady since; taints by the name of the constants above, each there for so many seconds."""
+    """A node that is Ready for `ready_for` or NotReady for `lost_for` seconds.
+
+    `taints` are the ages in seconds by name of the constants above.
+    """
     taints_by_name: dict[str, Taint] = {name: globals()[name] for name in taints}
     return node(
         "n",
@@ -36,7 +39,7 @@ def not_ready_node(ready_for: float | None = None, *, lost_for: float = 0, **tai
 
 
 def build_nodeclaim(found: NodeFact, *record: tuple[float, float | None], initialized: float = 5000) -> NodeClaimFact:
-    """Its NodeClaim, which declares CNI; the record in seconds ago."""
+    """The NodeClaim of a node, with startup taint CNI; `record` has intervals in seconds before NOW."""
     intervals = [NotReadyInterval(since=seconds_ago(a), until=None if b is None else seconds_ago(b)) for a, b in record]
     return nodeclaim(
         "c",
@@ -51,18 +54,18 @@ def build_nodeclaim(found: NodeFact, *record: tuple[float, float | None], initia
     ("found", "presence", "since"),
     [
         pytest.param(not_ready_node(10), "here", None, id="Ready"),
-        pytest.param(not_ready_node(10, OWN=10), "here", None, id="a taint that stays"),
+        pytest.param(not_ready_node(10, OWN=10), "here", None, id="permanent taint"),
         pytest.param(not_ready_node(lost_for=99), "expected", 99, id="NotReady"),
-        pytest.param(not_ready_node(lost_for=100), "lost", 100, id="NotReady for too long"),
-        pytest.param(not_ready_node(900, NETWORK=99), "expected", 99, id="Ready without a network"),
-        pytest.param(not_ready_node(900, NETWORK=100), "lost", 100, id="without a network for too long"),
-        pytest.param(not_ready_node(900, CNI=99), "expected", 99, id="a declared startup taint that came back"),
-        pytest.param(not_ready_node(900, CNI=100), "lost", 100, id="came back and stayed"),
-        pytest.param(not_ready_node(20, CNI=80), "expected", 80, id="Ready again, and its network is not"),
-        pytest.param(not_ready_node(lost_for=20, NOT_READY=19, CNI=120), "lost", 120, id="the earliest counts"),
+        pytest.param(not_ready_node(lost_for=100), "lost", 100, id="NotReady beyond the grace period"),
+        pytest.param(not_ready_node(900, NETWORK=99), "expected", 99, id="network unavailable"),
+        pytest.param(not_ready_node(900, NETWORK=100), "lost", 100, id="network unavailable beyond the grace period"),
+        pytest.param(not_ready_node(900, CNI=99), "expected", 99, id="startup taint returned"),
+        pytest.param(not_ready_node(900, CNI=100), "lost", 100, id="startup taint returned beyond the grace period"),
+        pytest.param(not_ready_node(20, CNI=80), "expected", 80, id="Ready again with startup taint"),
+        pytest.param(not_ready_node(lost_for=20, NOT_READY=19, CNI=120), "lost", 120, id="earliest cause counts"),
     ],
 )
-def test_a_node_that_is_away_is_expected_for_the_grace(
+def test_unusable_node_is_expected_during_the_grace_period(
     found: NodeFact, presence: NodePresence, since: float | None
 ) -> None:
     grace = NotReadyGrace(found, GRACE, build_nodeclaim(found))
@@ -73,17 +76,17 @@ def test_a_node_that_is_away_is_expected_for_the_grace(
 @pytest.mark.parametrize(
     ("record", "used", "interval_count"),
     [
-        pytest.param((), 30, 1, id="the first time"),
-        pytest.param(((200, 150),), 80, 2, id="what it was away before counts too"),
-        pytest.param(((200, 150), (120, 90)), 110, 3, id="all of it"),
-        pytest.param(((700, 650),), 30, 1, id="not what is longer ago than six graces"),
-        pytest.param(((620, 590),), 40, 2, id="of a stretch at the edge the part inside"),
-        pytest.param(((60, None),), 60, 1, id="a stretch on record that lasts began before the Node says"),
-        pytest.param(((200, 150), (60, None)), 110, 2, id="and adds to the others"),
-        pytest.param(((35, 25),), 35, 2, id="nothing is counted twice"),
+        pytest.param((), 30, 1, id="first interval"),
+        pytest.param(((200, 150),), 80, 2, id="earlier interval counts"),
+        pytest.param(((200, 150), (120, 90)), 110, 3, id="all earlier intervals count"),
+        pytest.param(((700, 650),), 30, 1, id="interval outside of the window"),
+        pytest.param(((620, 590),), 40, 2, id="interval partly in the window"),
+        pytest.param(((60, None),), 60, 1, id="ongoing recorded interval started earlier"),
+        pytest.param(((200, 150), (60, None)), 110, 2, id="ongoing recorded interval adds to earlier ones"),
+        pytest.param(((35, 25),), 35, 2, id="overlapping intervals count once"),
     ],
 )
-def test_the_grace_is_used_up_and_not_begun_anew(
+def test_earlier_intervals_consume_the_grace_period(
     record: tuple[tuple[float, float | None], ...], used: float, interval_count: int
 ) -> None:
     flapping = not_ready_node(lost_for=30)
@@ -93,8 +96,8 @@ def test_the_grace_is_used_up_and_not_begun_anew(
     assert grace.presence(NOW) == ("expected" if used < 100 else "lost")
 
 
-def test_a_node_that_flaps_is_not_expected_for_ever() -> None:
-    """Away for 20 s of every 40 s: Ready's own time never says more than 20 s."""
+def test_flapping_node_consumes_its_grace_period() -> None:
+    """The node is NotReady for 20 s of every 40 s, so the age of its Ready condition never exceeds 20 s."""
     record: list[tuple[float, float | None]] = []
     for number in range(20):
         flapping = not_ready_node(lost_for=19)
@@ -102,20 +105,20 @@ def test_a_node_that_flaps_is_not_expected_for_ever() -> None:
             assert number == 5
             return
         record = [(since + 40, (until or 0) + 40) for since, until in [*record, (19, -1)]]
-    raise AssertionError("it was expected back for ever")
+    raise AssertionError("the grace period never ended")
 
 
-def test_a_node_that_was_well_for_long_has_its_whole_grace() -> None:
+def test_node_ready_for_long_has_its_full_grace_period() -> None:
     found = not_ready_node(lost_for=99)
     assert NotReadyGrace(found, GRACE, build_nodeclaim(found, (3700, 3600), (900, 700))).presence(NOW) == "expected"
 
 
-def test_what_was_before_initialization_is_not_counted() -> None:
+def test_time_before_initialization_is_not_counted() -> None:
     found = not_ready_node(900, NETWORK=900)
     assert NotReadyGrace(found, GRACE, build_nodeclaim(found, initialized=50)).used_time(NOW) == timedelta(seconds=50)
 
 
-def test_a_node_is_not_lost_before_its_grace_can_be_over_and_is_looked_at_then() -> None:
+def test_earliest_end_converges_to_the_end_of_the_grace_period() -> None:
     found = not_ready_node(lost_for=30)
     grace = NotReadyGrace(found, GRACE, build_nodeclaim(found, (620, 570)))
     at, checks = NOW, 0
@@ -127,7 +130,7 @@ def test_a_node_is_not_lost_before_its_grace_can_be_over_and_is_looked_at_then()
     assert grace.presence(at - timedelta(seconds=1)) == "expected"
 
 
-def test_why_it_is_away_is_said_without_flickering() -> None:
+def test_described_causes_are_stable() -> None:
     assert NotReadyGrace(not_ready_node(lost_for=1, NOT_READY=1), GRACE).describe_causes == "NotReady"
     assert NotReadyGrace(not_ready_node(1, NOT_READY=1), GRACE).describe_causes == "NotReady"
     found = not_ready_node(9, CNI=1, NETWORK=2)
@@ -138,7 +141,7 @@ GPU = "nvidia.com/gpu"
 
 
 def without_gpu(since: float | None, **more: object) -> NodeFact:
-    """A node whose GPU is not allocatable; missing since, or for longer than anybody watched."""
+    """A node whose GPU is not allocatable for `since` seconds, or for an unknown time."""
     resources = {"cpu": 8000, "memory": 16 * GIB, "pods": 58}
     missing = {} if since is None else {GPU: seconds_ago(since)}
     return node("n", capacity={**resources, GPU: 1}, allocatable={**resources, GPU: 0}, missing=missing, **more)  # type: ignore[arg-type]
@@ -155,39 +158,39 @@ def gpu_claim(found: NodeFact, *record: tuple[float, float | None]) -> NodeClaim
     ("since", "record", "presence"),
     [
         pytest.param(99, (), "expected", id="missing"),
-        pytest.param(100, (), "lost", id="missing for too long"),
-        pytest.param(None, ((60, None),), "expected", id="on record since then"),
-        pytest.param(None, (), "lost", id="nobody knows since when"),
+        pytest.param(100, (), "lost", id="missing beyond the grace period"),
+        pytest.param(None, ((60, None),), "expected", id="missing since the recorded interval"),
+        pytest.param(None, (), "lost", id="missing since an unknown time"),
     ],
 )
-def test_a_node_without_a_device_that_was_asked_for_is_away(
+def test_node_without_a_requested_device_is_unusable(
     since: float | None, record: tuple[tuple[float, float | None], ...], presence: NodePresence
 ) -> None:
     found = without_gpu(since)
     grace = NotReadyGrace(found, GRACE, gpu_claim(found, *record))
     assert grace.presence(NOW) == presence and grace.describe_causes == f"{GPU} is not allocatable"
-    assert NotReadyGrace(found, GRACE, build_nodeclaim(found)).presence(NOW) == "here", "nobody asked for it"
+    assert NotReadyGrace(found, GRACE, build_nodeclaim(found)).presence(NOW) == "here", "the device was not requested"
 
 
-def test_a_pod_that_needs_the_device_waits_for_it_within_the_grace_and_others_never_lose_the_node() -> None:
-    for since, waits in ((99, True), (100, False)):
+def test_missing_device_affects_only_pods_that_need_it() -> None:
+    for since, is_expected in ((99, True), (100, False)):
         found = without_gpu(since)
         cluster = Cluster(pool(), found, gpu_claim(found), pod("gpu", extra={GPU: 1}), pod("other"))
         plan = cluster.plan(not_ready_grace=GRACE)
-        assert plan.nominations == ({"gpu": "n", "other": "n"} if waits else {"other": "n"})
+        assert plan.nominations == ({"gpu": "n", "other": "n"} if is_expected else {"other": "n"})
 
 
-# --- what planning makes of it ---
+# --- plans ---
 
 
 @pytest.mark.parametrize("taint_ages", [{"NETWORK": 50}, {"CNI": 50}, {"CNI": 50, "NETWORK": 10}])
-def test_a_taint_that_passes_buys_no_second_node_within_the_grace(taint_ages: dict[str, float]) -> None:
+def test_transient_taint_causes_no_launch_within_the_grace_period(taint_ages: dict[str, float]) -> None:
     found = not_ready_node(900, **taint_ages)
     plan = Cluster(pool(), found, build_nodeclaim(found), pod("p")).plan(not_ready_grace=GRACE)
     assert plan.nominations == {"p": "n"} and not plan.claims
 
 
-def test_after_the_grace_the_taint_is_a_real_one() -> None:
+def test_transient_taint_excludes_pods_after_the_grace_period() -> None:
     found = not_ready_node(900, CNI=100)
     tolerant = pod("t", tolerations=({"key": CNI.key, "operator": "Exists"},))  # type: ignore[arg-type]
     plan = Cluster(pool(), found, build_nodeclaim(found), pod("p"), tolerant).plan(not_ready_grace=GRACE)
@@ -195,27 +198,27 @@ def test_after_the_grace_the_taint_is_a_real_one() -> None:
     assert [one.pods for one in plan.claims] == [("p",)]
 
 
-def test_a_flapping_node_whose_grace_is_used_up_is_no_home() -> None:
+def test_flapping_node_without_remaining_grace_period_is_not_used() -> None:
     found = not_ready_node(lost_for=10)
     cluster = Cluster(pool(), found, build_nodeclaim(found, (300, 205)), pod("p"))
     assert cluster.plan(not_ready_grace=GRACE).claims
     assert not Cluster(pool(), found, build_nodeclaim(found), pod("p")).plan(not_ready_grace=GRACE).claims
 
 
-def test_a_startup_taint_that_nobody_declared_is_a_real_one_at_once() -> None:
+def test_undeclared_taint_excludes_pods_at_once() -> None:
     found = not_ready_node(900, OWN=1)
     assert Cluster(pool(), found, build_nodeclaim(found), pod("p")).plan(not_ready_grace=GRACE).claims
 
 
 @pytest.mark.parametrize("one", [NETWORK, NOT_READY, taint("node.kubernetes.io/unreachable", effect="NoExecute"), CNI])
-def test_before_initialization_taints_that_pass_are_looked_through_however_long_they_last(one: Taint) -> None:
+def test_transient_taints_are_ignored_before_initialization(one: Taint) -> None:
     starting = node("n", taints=(one,), tainted={one.name: seconds_ago(3000)})
-    bought = nodeclaim("c", on=starting, initialized=False, startup_taints=(CNI,))
-    plan = Cluster(pool(), starting, bought, pod("p")).plan(not_ready_grace=GRACE)
+    starting_nodeclaim = nodeclaim("c", on=starting, initialized=False, startup_taints=(CNI,))
+    plan = Cluster(pool(), starting, starting_nodeclaim, pod("p")).plan(not_ready_grace=GRACE)
     assert plan.nominations == {"p": "n"} and not plan.claims
 
 
-def test_another_taint_counts_before_initialization_too() -> None:
+def test_other_taint_excludes_pods_before_initialization() -> None:
     starting = node("n", taints=(OWN,))
     assert Cluster(pool(), starting, nodeclaim("c", on=starting, initialized=False), pod("p")).plan().claims
 
@@ -225,15 +228,15 @@ def test_another_taint_counts_before_initialization_too() -> None:
     began=st.integers(0, 300),
     steps=st.lists(st.integers(1, 60), min_size=1, max_size=30),
 )
-def test_while_a_node_is_away_its_grace_only_runs_out(
+def test_used_grace_time_never_decreases_while_notready(
     gaps: list[tuple[int, int]], began: int, steps: list[int]
 ) -> None:
-    """Once lost it is not expected again before it has come back, whatever falls out of the window meanwhile."""
+    """A lost node stays lost until it recovers, although old intervals leave the window."""
     record: list[tuple[float, float | None]] = []
     before = began
-    for well, lasted in gaps:
-        record.insert(0, (before + well + lasted, before + well))
-        before += well + lasted
+    for ready, lasted in gaps:
+        record.insert(0, (before + ready + lasted, before + ready))
+        before += ready + lasted
     found = not_ready_node(lost_for=began)
     grace = NotReadyGrace(found, GRACE, build_nodeclaim(found, *record))
     at, used, lost = NOW, timedelta(), False
@@ -254,8 +257,8 @@ def test_while_a_node_is_away_its_grace_only_runs_out(
         ("2030-01-01T00:00:00", "lost", 0),
     ],
 )
-def test_a_stopped_instance_is_expected_until_its_own_time(text: str, presence: NodePresence, ends: float) -> None:
+def test_stopped_instance_is_expected_until_its_maintenance_end(text: str, presence: NodePresence, ends: float) -> None:
     found = not_ready_node(lost_for=1000)
-    mine = build_nodeclaim(found).model_copy(update={"annotations": {MAINTENANCE_UNTIL: text}})
-    grace = NotReadyGrace(found, GRACE, mine)
+    nodeclaim_in_maintenance = build_nodeclaim(found).model_copy(update={"annotations": {MAINTENANCE_UNTIL: text}})
+    grace = NotReadyGrace(found, GRACE, nodeclaim_in_maintenance)
     assert (grace.presence(NOW), grace.earliest_end(NOW)) == (presence, NOW + timedelta(seconds=ends))

@@ -1,4 +1,4 @@
-"""Which pods want a node, which are alike, and in which order preferences are given up."""
+"""Provisionable and reschedulable pods, and pods that cannot be planned."""
 
 from datetime import timedelta
 from typing import Any
@@ -30,7 +30,7 @@ from tests.unit.scheduling.builders import NOW, expressions, pod
         (pod(phase="Failed"), False),
     ],
 )
-def test_pods_that_need_a_node(one: PodFact, counts: bool) -> None:
+def test_provisionable_pods(one: PodFact, counts: bool) -> None:
     assert is_provisionable(one) is counts
 
 
@@ -41,20 +41,20 @@ UNTRIED = {"unschedulable": False, "untried": True}
     ("other", "counts"),
     [
         pytest.param({**UNTRIED}, True, id="not tried yet"),
-        pytest.param({**UNTRIED, "untried": False}, False, id="tried, and bound any moment"),
-        pytest.param({**UNTRIED, "owner_uid": "another"}, False, id="of another owner"),
-        pytest.param({**UNTRIED, "owner_uid": ""}, False, id="of no owner"),
-        pytest.param({**UNTRIED, "requests": {"cpu": 1}}, False, id="of another size"),
-        pytest.param({**UNTRIED, "volumes": ("data-1",)}, False, id="with a volume of its own"),
+        pytest.param({**UNTRIED, "untried": False}, False, id="already tried"),
+        pytest.param({**UNTRIED, "owner_uid": "another"}, False, id="other owner"),
+        pytest.param({**UNTRIED, "owner_uid": ""}, False, id="no owner"),
+        pytest.param({**UNTRIED, "requests": {"cpu": 1}}, False, id="other size"),
+        pytest.param({**UNTRIED, "volumes": ("data-1",)}, False, id="own volume"),
         pytest.param({**UNTRIED, "nominated_node": "n"}, False, id="preempting"),
-        pytest.param({**UNTRIED, "deleting": True}, False, id="going"),
+        pytest.param({**UNTRIED, "deleting": True}, False, id="deleting"),
     ],
 )
-def test_what_the_scheduler_said_of_one_pod_holds_for_its_like(other: dict[str, Any], counts: bool) -> None:
+def test_untried_pod_similar_to_an_unschedulable_one_is_provisionable(other: dict[str, Any], counts: bool) -> None:
     unschedulable = pod(owner_uid="set", requests={"cpu": 500})
-    like = pod(**{"owner_uid": "set", "requests": {"cpu": 500}, **other})
-    assert list(provisionable_pods([like, unschedulable])) == [unschedulable, like][: 1 + counts]
-    assert list(provisionable_pods([like])) == []
+    similar = pod(**{"owner_uid": "set", "requests": {"cpu": 500}, **other})
+    assert list(provisionable_pods([similar, unschedulable])) == [unschedulable, similar][: 1 + counts]
+    assert list(provisionable_pods([similar])) == []
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_what_the_scheduler_said_of_one_pod_holds_for_its_like(other: dict[str, 
         (pod(node="n", do_not_disrupt="1m", age=61), True),
     ],
 )
-def test_pods_that_leave_a_node_and_come_back(one: PodFact, counts: bool) -> None:
+def test_reschedulable_pods(one: PodFact, counts: bool) -> None:
     assert is_reschedulable(one, NOW) is counts
 
 
-def test_a_pod_that_shuns_every_pool_is_left_alone() -> None:
-    shunning = expressions(f"{NODEPOOL} DoesNotExist")
-    assert excludes_nodepools(pod(terms=(shunning,)))
-    assert not excludes_nodepools(pod(terms=(shunning, expressions("team In red"))))
+def test_pod_that_excludes_every_nodepool_is_recognized() -> None:
+    excluding = expressions(f"{NODEPOOL} DoesNotExist")
+    assert excludes_nodepools(pod(terms=(excluding,)))
+    assert not excludes_nodepools(pod(terms=(excluding, expressions("team In red"))))
     assert not excludes_nodepools(pod())
 
 
@@ -107,13 +107,13 @@ def test_invalid_preference_is_no_validation_error() -> None:
     assert validation_error(pod(preferred={"team Near red": 1})) == ""
 
 
-def test_a_pod_that_cannot_be_planned_says_why() -> None:
+def test_pod_that_cannot_be_planned_has_an_error() -> None:
     assert "team" in validation_error(pod(terms=(expressions("team Near red"),)))
     assert "no expressions" in validation_error(pod(terms=((),)))
     assert validation_error(pod(terms=((), expressions("team In red")))) == ""
 
 
-def test_do_not_disrupt_lasts_from_the_pods_creation() -> None:
+def test_do_not_disrupt_counts_from_the_creation_of_the_pod() -> None:
     one = pod(node="n", do_not_disrupt="10m", age=0)
     assert not is_reschedulable(one, NOW + timedelta(minutes=9))
     assert is_reschedulable(one, NOW + timedelta(minutes=10))

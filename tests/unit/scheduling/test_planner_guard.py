@@ -1,4 +1,4 @@
-"""An object that makes planning fail becomes a value, and everything else is planned."""
+"""An object that raises an error in planning is reported, and everything else is planned."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def unschedulable(plan: Plan) -> dict[str, str]:
     return {one.name: one.reason for one in plan.unschedulable}
 
 
-def test_a_pod_that_cannot_be_read_is_unschedulable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_pod_is_unschedulable(monkeypatch: pytest.MonkeyPatch) -> None:
     fail_for(monkeypatch, "tenure.scheduling.planner_guard.build_pod_shape", named("bad"))
     cluster = Cluster(pool(), pod("bad"), pod("good"))
     plan = cluster.plan()
@@ -28,7 +28,7 @@ def test_a_pod_that_cannot_be_read_is_unschedulable(monkeypatch: pytest.MonkeyPa
     assert invalid(cluster) == [("Pod", "default/bad")]
 
 
-def test_a_pod_that_makes_planning_fail_is_left_out_until_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pod_that_makes_planning_fail_is_excluded_until_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     attempts = []
 
     def is_bad(one: Any) -> bool:
@@ -43,12 +43,12 @@ def test_a_pod_that_makes_planning_fail_is_left_out_until_it_changes(monkeypatch
         assert unschedulable(plan) == {"bad": "planning fails with this pod: ZeroDivisionError: injected"}
         assert invalid(cluster) == [("Pod", "default/bad")]
         attempts.clear()
-        assert unschedulable(cluster.plan()) and len(attempts) == 3, "the arguments of one call"
+        assert unschedulable(cluster.plan()) and len(attempts) == 3, "one call with its three arguments"
     cluster.add(pod("bad", cpu=2))
     assert unschedulable(cluster.plan()) == {} and invalid(cluster) == []
 
 
-def test_a_plan_that_failed_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_plan_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     plans = []
 
     def is_bad(one: Any) -> bool:
@@ -61,7 +61,7 @@ def test_a_plan_that_failed_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> 
     assert plans == [{"good", "bad"}, {"good"}, {"bad"}, {"good"}]
 
 
-def test_an_error_of_every_pod_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_every_pod_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     fail_for(monkeypatch, "tenure.scheduling.cluster_state.plan_pods", lambda one: isinstance(one, list) and bool(one))
     cluster = Cluster(pool(), pod("a"), pod("b"))
     with pytest.raises(ZeroDivisionError):
@@ -70,7 +70,7 @@ def test_an_error_of_every_pod_is_raised(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("step", ("NodePoolTemplate", "Offer"))
-def test_nothing_is_bought_from_a_nodepool_that_raises_an_error(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+def test_nodepool_that_raises_an_error_launches_nothing(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     bad = named("bad")
     fail_for(monkeypatch, f"tenure.scheduling.offerings.{step}", lambda one: bad(one) or bad(getattr(one, "pool", 0)))
     cluster = Cluster(pool("good"), pool("bad", weight=50), pod("p"))
@@ -79,7 +79,7 @@ def test_nothing_is_bought_from_a_nodepool_that_raises_an_error(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("kind", ("Node", "NodeClaim"))
-def test_no_pod_is_placed_on_a_node_that_raises_an_error(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_node_that_raises_an_error_takes_no_pod(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     fail_for(monkeypatch, "tenure.scheduling.existing_nodes._build_present_node", named("bad"))
     bad = node("bad", cpu=64, memory=64)
     claims = [nodeclaim("c", on=bad)] if kind == "NodeClaim" else []
@@ -88,7 +88,7 @@ def test_no_pod_is_placed_on_a_node_that_raises_an_error(monkeypatch: pytest.Mon
     assert invalid(cluster) == [(kind, "c" if claims else "bad")]
 
 
-def test_a_nodeclaim_that_raises_an_error_is_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodeclaim_that_raises_an_error_is_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     fail_for(monkeypatch, "tenure.scheduling.disruption.eligibility.consolidate_after_exclusions", named("bad"))
     nodes = [node(name) for name in ("good", "bad")]
     cluster = Cluster(pool(), *nodes, *(nodeclaim(one.name, on=one) for one in nodes))
@@ -97,7 +97,7 @@ def test_a_nodeclaim_that_raises_an_error_is_no_candidate(monkeypatch: pytest.Mo
     assert invalid(cluster) == [("NodeClaim", "bad")]
 
 
-def test_a_daemonset_that_raises_an_error_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_daemonset_that_raises_an_error_reserves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def is_bad(one: Any) -> bool:
         return bool(getattr(one, "node_selector", ()))
 
@@ -107,7 +107,7 @@ def test_a_daemonset_that_raises_an_error_takes_no_room(monkeypatch: pytest.Monk
     assert invalid(cluster) == [("DaemonSet", "kube-system/bad")]
 
 
-def test_an_overlay_that_raises_an_error_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlay_that_raises_an_error_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     fail_for(monkeypatch, "tenure.scheduling.nodeoverlays.find_overlay_problem", named("bad"))
     cluster = Cluster(pool(), overlay("good", price="1"), overlay("bad", price="1"))
     assert {name: one.reason for name, one in cluster.state.overlay_validations().items()} == {
@@ -117,7 +117,7 @@ def test_an_overlay_that_raises_an_error_is_refused(monkeypatch: pytest.MonkeyPa
     assert invalid(cluster) == [("NodeOverlay", "bad")]
 
 
-def test_an_object_that_is_gone_is_no_longer_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_object_is_no_longer_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
     fail_for(monkeypatch, "tenure.scheduling.planner_guard.build_pod_shape", named("bad"))
     cluster = Cluster(pod("bad"))
     assert invalid(cluster)

@@ -1,4 +1,4 @@
-"""The NodeClaim of a static pool: the template as it stands."""
+"""The NodeClaim of a static NodePool has the fields of the template."""
 
 from typing import Any
 
@@ -21,29 +21,29 @@ def build_nodeclaim(of: NodePool) -> dict[str, Any]:
     return build_static_nodeclaim(of, name="edge-x", plan_id="plan").to_object()
 
 
-def expressions(made: dict[str, Any]) -> dict[str, Any]:
-    return {one["key"]: (one["operator"], one.get("values")) for one in made["spec"]["requirements"]}
+def expressions(built: dict[str, Any]) -> dict[str, Any]:
+    return {one["key"]: (one["operator"], one.get("values")) for one in built["spec"]["requirements"]}
 
 
-def test_no_instance_type_and_no_capacity_type_is_added() -> None:
+def test_requirements_have_no_added_type_and_capacity_type() -> None:
     zones = {"key": labels.ZONE, "operator": "In", "values": ["us-west-2a"]}
-    made = expressions(build_nodeclaim(pool(requirements=[zones])))
-    assert made == {
+    built = expressions(build_nodeclaim(pool(requirements=[zones])))
+    assert built == {
         labels.ZONE: ("In", ["us-west-2a"]),
         labels.NODEPOOL: ("In", ["edge"]),
         labels.NODECLASS: ("In", ["default"]),
     }
 
 
-def test_what_the_pool_asks_for_is_asked_for() -> None:
+def test_requirements_are_those_of_the_nodepool() -> None:
     types = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.large", "c5.large"], "minValues": 2}
     many = {"key": labels.INSTANCE_CPU, "operator": "Gt", "values": ["1"]}
-    made = build_nodeclaim(pool(requirements=[types, many]))["spec"]["requirements"]
-    assert {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["c5.large", "m5.large"], "minValues": 2} in made
-    assert {"key": labels.INSTANCE_CPU, "operator": "Gte", "values": ["2"]} in made or many in made
+    built = build_nodeclaim(pool(requirements=[types, many]))["spec"]["requirements"]
+    assert {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["c5.large", "m5.large"], "minValues": 2} in built
+    assert {"key": labels.INSTANCE_CPU, "operator": "Gte", "values": ["2"]} in built or many in built
 
 
-def test_taints_expiry_and_grace_are_the_pools() -> None:
+def test_taints_expiration_and_grace_period_are_those_of_the_nodepool() -> None:
     taint = {"key": "edge", "value": "yes", "effect": "NoSchedule"}
     startup = {"key": "agent", "effect": "NoExecute"}
     spec = build_nodeclaim(
@@ -54,28 +54,28 @@ def test_taints_expiry_and_grace_are_the_pools() -> None:
     assert spec["nodeClassRef"] == REFERENCE
 
 
-def test_labels_are_the_templates_and_one_value_of_each_custom_requirement() -> None:
+def test_labels_are_those_of_the_template_and_custom_requirements() -> None:
     team = {"key": "example.com/team", "operator": "In", "values": ["blue"]}
-    made = build_nodeclaim(pool({"labels": {"tier": "edge"}, "annotations": {"why": "near"}}, requirements=[team]))[
+    built = build_nodeclaim(pool({"labels": {"tier": "edge"}, "annotations": {"why": "near"}}, requirements=[team]))[
         "metadata"
     ]
-    assert made["labels"] == {
+    assert built["labels"] == {
         "tier": "edge",
         "example.com/team": "blue",
         labels.NODEPOOL: "edge",
         labels.NODECLASS: "default",
     }
-    assert made["annotations"]["why"] == "near"
+    assert built["annotations"]["why"] == "near"
 
 
-def test_it_is_stamped_owned_and_of_no_launch_group() -> None:
+def test_static_nodeclaim_has_hash_and_owner_but_no_launch_group() -> None:
     of = pool()
-    made = build_nodeclaim(of)["metadata"]
-    assert made["annotations"][labels.NODEPOOL_HASH] == nodepool_hash(of)
-    assert made["annotations"][labels.PLAN] == "plan"
-    assert made["annotations"][labels.LAUNCH_REASON] == "one of spec.replicas=3, whatever the pods need"
-    assert labels.LAUNCH_GROUP not in made["annotations"], "those that are alike join for one launch"
-    assert made["finalizers"] == [labels.TERMINATION_FINALIZER]
-    assert [(one["kind"], one["uid"], one["blockOwnerDeletion"]) for one in made["ownerReferences"]] == [
+    built = build_nodeclaim(of)["metadata"]
+    assert built["annotations"][labels.NODEPOOL_HASH] == nodepool_hash(of)
+    assert built["annotations"][labels.PLAN] == "plan"
+    assert built["annotations"][labels.LAUNCH_REASON] == "one of spec.replicas=3, whatever the pods need"
+    assert labels.LAUNCH_GROUP not in built["annotations"], "equal NodeClaims are grouped at launch"
+    assert built["finalizers"] == [labels.TERMINATION_FINALIZER]
+    assert [(one["kind"], one["uid"], one["blockOwnerDeletion"]) for one in built["ownerReferences"]] == [
         ("NodePool", "uid-edge", True)
     ]

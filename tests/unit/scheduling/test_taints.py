@@ -1,4 +1,4 @@
-"""Tolerations as the kube-scheduler reads them, and which taints planning looks through."""
+"""Tolerations as in kube-scheduler, and taints that planning ignores."""
 
 import pytest
 
@@ -30,18 +30,18 @@ GPU = taint("gpu", "yes")
         (Toleration(value="yes"), False),
     ],
 )
-def test_a_toleration_covers_a_taint(toleration: Toleration, covers: bool) -> None:
+def test_toleration_covers_a_taint(toleration: Toleration, covers: bool) -> None:
     assert tolerates(toleration, GPU) is covers
 
 
-def test_the_first_taint_that_is_not_tolerated_is_named() -> None:
+def test_first_untolerated_taint_is_returned() -> None:
     found = first_untolerated([Toleration(key="a", operator="Exists")], [taint("a"), taint("b"), taint("c")])
     assert found is not None
     assert format_taint(found) == "b:NoSchedule"
     assert format_taint(GPU) == "gpu=yes:NoSchedule"
 
 
-def test_preferring_taints_count_until_preferences_are_given_up() -> None:
+def test_prefer_no_schedule_taints_count_until_preferences_are_dropped() -> None:
     soft = taint("soft", effect="PreferNoSchedule")
     assert first_untolerated([], [soft]) == soft
     assert first_untolerated([], [soft], tolerate_preferences=True) is None
@@ -63,9 +63,9 @@ def test_preferring_taints_count_until_preferences_are_given_up() -> None:
         (taint("team", "red"), False),
     ],
 )
-def test_taints_of_a_starting_node_go_by_themselves(one: Taint, is_transient: bool) -> None:
-    left = without_startup_taints([one], [taint("startup.example.com/agent", "value")])
-    assert (not left) is is_transient
+def test_startup_taints_are_ignored_on_starting_nodes(one: Taint, is_transient: bool) -> None:
+    remaining = without_startup_taints([one], [taint("startup.example.com/agent", "value")])
+    assert (not remaining) is is_transient
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,6 @@ def test_taints_of_a_starting_node_go_by_themselves(one: Taint, is_transient: bo
         (taint("team"), False),
     ],
 )
-def test_which_taints_are_looked_through_on_a_node_that_is_expected_back(one: Taint, passes: bool) -> None:
-    left = without_transient([one], [taint("cni.example.com/agent", "value", effect="NoExecute")])
-    assert (not left) is passes
+def test_transient_taints_are_ignored_on_expected_nodes(one: Taint, passes: bool) -> None:
+    remaining = without_transient([one], [taint("cni.example.com/agent", "value", effect="NoExecute")])
+    assert (not remaining) is passes

@@ -1,4 +1,4 @@
-"""What pods' volumes ask of their nodes, and what keeps a pod from being planned for."""
+"""Node requirements of volumes, and volumes that make a pod unschedulable."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def format_alternatives(found: VolumeRequirements) -> list[str]:
     return [str(one) for one in found.alternatives]
 
 
-# --- refusals ---
+# --- rejections ---
 
 
 @pytest.mark.parametrize(
@@ -75,24 +75,24 @@ def format_alternatives(found: VolumeRequirements) -> list[str]:
         ([pvc("data", volume="v"), volume("v", "n Gt x")], "default/data: the topology of its volume is invalid: n Gt"),
     ],
 )
-def test_a_pod_whose_volume_cannot_be_used_is_refused_with_what_to_mend(facts: list[StorageFact], message: str) -> None:
+def test_unusable_volume_rejects_the_pod_with_advice(facts: list[StorageFact], message: str) -> None:
     found = volume_requirements(pod_with_claims("data"), storage(*facts))
     assert isinstance(found, RejectionReason) and message in found
 
 
-def test_one_bad_volume_among_good_ones_refuses_the_pod() -> None:
+def test_one_unusable_volume_rejects_the_pod() -> None:
     found = volume_requirements(pod_with_claims("good", "bad"), storage(pvc("good", volume="v"), volume("v")))
     assert isinstance(found, RejectionReason) and "default/bad" in found
 
 
-def test_a_claim_of_another_namespace_is_another_claim() -> None:
+def test_claim_of_another_namespace_does_not_count() -> None:
     found = volume_requirements(
         pod_with_claims("data", namespace="other"), storage(pvc("data", volume="v"), volume("v"))
     )
     assert found == "PersistentVolumeClaim other/data does not exist; create it"
 
 
-def test_volumes_in_different_places_are_told_by_name() -> None:
+def test_volumes_in_different_zones_are_named() -> None:
     facts = storage(
         pvc("one", volume="v"), pvc("two", volume="w"), volume("v", f"{ZONE} In a"), volume("w", f"{ZONE} In b")
     )
@@ -102,20 +102,20 @@ def test_volumes_in_different_places_are_told_by_name() -> None:
     assert "the others need topology.kubernetes.io/zone In [a]" in found
 
 
-# --- places ---
+# --- topology ---
 
 
-def test_a_pod_without_claims_asks_for_nothing_and_a_volume_without_affinity_for_no_place() -> None:
+def test_pod_without_claims_or_with_unrestricted_volume_has_no_requirements() -> None:
     assert volume_requirements(pod(), storage()) == VolumeRequirements()
     assert format_alternatives(requirements_of(pvc("data", volume="v"), volume("v"))) == []
 
 
-def test_a_bound_volume_is_where_its_node_affinity_says_whatever_its_class_allows() -> None:
+def test_bound_volume_requires_its_node_affinity_not_that_of_its_class() -> None:
     facts = (pvc("data", volume="v", of="gp3"), volume("v", f"{ZONE} In a"), storage_class("gp3", f"{ZONE} In b"))
     assert format_alternatives(requirements_of(*facts)) == ["topology.kubernetes.io/zone In [a]"]
 
 
-def test_a_volume_that_waits_is_made_where_its_class_allows() -> None:
+def test_unbound_volume_requires_the_topologies_of_its_class() -> None:
     ebs_zone = "topology.ebs.csi.aws.com/zone In a b"
     assert format_alternatives(requirements_of(pvc("data", of="gp3"), storage_class("gp3", ebs_zone))) == [
         "topology.kubernetes.io/zone In [a b]"
@@ -130,32 +130,32 @@ def test_a_volume_that_waits_is_made_where_its_class_allows() -> None:
         (False, ["kubernetes.io/hostname In [n1], topology.kubernetes.io/zone In [a]"]),
     ],
 )
-def test_the_hostname_of_a_local_volume_is_given_up(local: bool, expected: list[str]) -> None:
+def test_hostname_of_a_local_volume_is_dropped(local: bool, expected: list[str]) -> None:
     here = expressions(f"{HOSTNAME} In n1", f"{ZONE} In a")
     assert format_alternatives(requirements_of(pvc("data", volume="v"), volume("v", here, local=local))) == expected
 
 
-def test_a_local_volume_known_by_its_hostname_alone_may_be_anywhere() -> None:
+def test_local_volume_with_hostname_only_has_no_requirements() -> None:
     assert (
         format_alternatives(requirements_of(pvc("data", volume="v"), volume("v", f"{HOSTNAME} In n1", local=True)))
         == []
     )
 
 
-def test_places_of_several_volumes_are_combined_without_those_that_exclude_each_other() -> None:
+def test_compatible_alternatives_of_several_volumes_are_combined() -> None:
     ab = volume("v", expressions(f"{ZONE} In a", "disk In x"), expressions(f"{ZONE} In b", "disk In y"))
     bc = volume("w", f"{ZONE} In b", f"{ZONE} In c")
     found = requirements_of(pvc("one", volume="v"), pvc("two", volume="w"), ab, bc, claims=("one", "two"))
     assert format_alternatives(found) == ["disk In [y], topology.kubernetes.io/zone In [b]"]
 
 
-def test_all_alternatives_are_kept() -> None:
+def test_alternatives_with_different_labels_are_kept() -> None:
     two = volume("v", expressions(f"{ZONE} In a", "disk In x"), expressions(f"{ZONE} In b", "disk In y"))
     assert len(format_alternatives(requirements_of(pvc("data", volume="v"), two))) == 2
 
 
 @pytest.mark.parametrize(
-    ("alternatives", "fewer"),
+    ("alternatives", "merged"),
     [
         (["z In a", "z In b", "z In c"], ["z In [a b c]"]),
         (["z In a", "z In a"], ["z In [a]"]),
@@ -166,19 +166,19 @@ def test_all_alternatives_are_kept() -> None:
         (["z In a,y In 1", "z In b,y In 1", "z In a,y In 2", "z In b,y In 2"], ["y In [1 2], z In [a b]"]),
     ],
 )
-def test_alternatives_by_one_label_are_one_with_all_its_values(alternatives: list[str], fewer: list[str]) -> None:
+def test_alternatives_that_differ_in_one_label_are_merged(alternatives: list[str], merged: list[str]) -> None:
     assert [
         str(one)
         for one in merge_alternatives(
             Requirements.from_expressions(expressions(*text.split(","))) for text in alternatives
         )
-    ] == fewer
+    ] == merged
 
 
 # --- attachments ---
 
 
-def test_a_driver_is_that_of_the_volume_else_of_the_class_and_each_claim_counts_once() -> None:
+def test_attachment_driver_is_that_of_volume_or_class_and_claims_count_once() -> None:
     facts = storage(
         pvc("bound", volume="v", of="nfs"),
         volume("v"),

@@ -1,4 +1,4 @@
-"""The caches: what is remembered, what becomes dirty, and what the planner is handed."""
+"""The cluster cache: stored facts, change sets, and changes for the planner."""
 
 import re
 from datetime import datetime, timedelta
@@ -29,7 +29,7 @@ def changed_nodeclaims(harness: CacheHarness) -> set[str]:
     return harness.cache.drain_changes().nodeclaims
 
 
-def test_a_node_is_found_by_its_claims_provider_id(harness: CacheHarness) -> None:
+def test_node_is_found_by_the_provider_id_of_its_nodeclaim(harness: CacheHarness) -> None:
     one = harness.cache.nodeclaims["c1"]
     assert [found.name for found in harness.cache.nodes_of(one)] == ["n1"]
     assert harness.cache.nodeclaim_name_of("n1") == "c1"
@@ -37,7 +37,7 @@ def test_a_node_is_found_by_its_claims_provider_id(harness: CacheHarness) -> Non
     assert harness.cache.nodes_of(one) == () and changed_nodeclaims(harness) == {"c1"}
 
 
-def test_only_the_first_and_the_last_pod_on_a_node_matter_to_its_claim(harness: CacheHarness) -> None:
+def test_only_first_and_last_pod_of_a_node_change_its_nodeclaim(harness: CacheHarness) -> None:
     harness.apply_objects("pods", pod("a", on="n1"))
     assert changed_nodeclaims(harness) == {"c1"}
     harness.apply_objects("pods", pod("b", on="n1"))
@@ -51,7 +51,7 @@ def test_only_the_first_and_the_last_pod_on_a_node_matter_to_its_claim(harness: 
 
 
 @pytest.mark.parametrize(
-    "stays",
+    "raw",
     [
         pod("x", on="n1", owner="DaemonSet"),
         pod("x", on="n1", owner="Node"),
@@ -60,18 +60,18 @@ def test_only_the_first_and_the_last_pod_on_a_node_matter_to_its_claim(harness: 
     ],
     ids=["daemonset", "static", "finished", "terminating"],
 )
-def test_pods_that_need_no_place_elsewhere_keep_no_node(harness: CacheHarness, stays: builders.Json) -> None:
-    harness.apply_objects("pods", stays)
+def test_pods_without_rescheduling_do_not_occupy_their_node(harness: CacheHarness, raw: builders.Json) -> None:
+    harness.apply_objects("pods", raw)
     assert not harness.cache.occupancy.is_occupied("n1") and changed_nodeclaims(harness) == set()
 
 
-def test_a_terminating_pod_of_a_statefulset_keeps_its_node(harness: CacheHarness) -> None:
+def test_terminating_statefulset_pod_occupies_its_node(harness: CacheHarness) -> None:
     terminating_metadata = {"deletionTimestamp": builders.stamp(30)}
     harness.apply_objects("pods", pod("x", on="n1", owner="StatefulSet", metadata=terminating_metadata))
     assert harness.cache.occupancy.is_occupied("n1")
 
 
-def test_a_pod_that_is_bound_or_gone_is_told_of_and_no_longer_pending(harness: CacheHarness) -> None:
+def test_bound_and_deleted_pods_are_published_and_no_longer_pending(harness: CacheHarness) -> None:
     bound: list[str] = []
     deleted: list[str] = []
     harness.cache.subscribe(PodBound, lambda event: bound.append(event.uid))
@@ -85,19 +85,19 @@ def test_a_pod_that_is_bound_or_gone_is_told_of_and_no_longer_pending(harness: C
     assert (bound, deleted) == (["uid-a"], ["uid-b", "uid-a"])
 
 
-@pytest.mark.parametrize(("owner", "followed"), [("ReplicaSet", True), ("StatefulSet", False)])
-def test_a_pod_that_is_going_is_gone_once_another_takes_its_place(
-    harness: CacheHarness, owner: str, followed: bool
+@pytest.mark.parametrize(("owner", "is_published"), [("ReplicaSet", True), ("StatefulSet", False)])
+def test_terminating_pod_counts_as_deleted_unless_of_a_statefulset(
+    harness: CacheHarness, owner: str, is_published: bool
 ) -> None:
     deleted: list[str] = []
     harness.cache.subscribe(PodDeleted, lambda event: deleted.append(event.pod.uid))
     harness.apply_objects("pods", pod("a", on="n1", owner=owner))
     harness.apply_objects("pods", pod("a", on="n1", owner=owner, metadata={"deletionTimestamp": builders.stamp(30)}))
-    assert bool(deleted) is followed
+    assert bool(deleted) is is_published
     assert harness.cache.owner_of("uid-a") == harness.cache.pods["uid-a"].owner_uid and not harness.cache.owner_of("no")
 
 
-def test_what_does_not_change_the_facts_is_no_change(harness: CacheHarness) -> None:
+def test_update_without_changed_facts_is_no_change(harness: CacheHarness) -> None:
     same = claim("c1", phase="Initialized", resourceVersion="99")
     same["status"]["unheardOf"] = builders.stamp()
     harness.apply_objects("nodeclaims", same)
@@ -106,33 +106,33 @@ def test_what_does_not_change_the_facts_is_no_change(harness: CacheHarness) -> N
     assert not changes.nodeclaims and not harness.cache.drain_planner_changes()
 
 
-def test_a_claim_of_another_provider_is_not_ours(harness: CacheHarness) -> None:
+def test_nodeclaim_of_another_provider_is_ignored(harness: CacheHarness) -> None:
     other = claim("kwok")
     other["spec"]["nodeClassRef"] = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "x"}
     harness.apply_objects("nodeclaims", other)
     assert "kwok" not in harness.cache.nodeclaims
 
 
-def test_a_claim_that_came_back_under_its_name_is_another_one(harness: CacheHarness) -> None:
+def test_recreated_nodeclaim_replaces_the_deleted_one(harness: CacheHarness) -> None:
     harness.apply_objects("nodeclaims", claim("c1", uid="uid-again"))
     changes = harness.cache.drain_changes()
     assert set(changes.deleted_nodeclaims) == {"uid-c1"} and changes.nodeclaims == {"c1"}
     assert harness.cache.nodeclaims["c1"].uid == "uid-again"
     harness.delete_objects("nodeclaims", claim("c1"))
-    assert "c1" in harness.cache.nodeclaims, "the end of the first is no end of the second"
+    assert "c1" in harness.cache.nodeclaims, "deletion of the first does not delete the second"
 
 
-def test_an_expected_claim_counts_until_the_watch_shows_it_and_never_after_it_is_gone(harness: CacheHarness) -> None:
+def test_assumed_nodeclaim_is_cached_until_the_watch_shows_its_deletion(harness: CacheHarness) -> None:
     expected = builders.claim_fact(name="new", uid="uid-new")
     harness.cache.assume_nodeclaim(expected)
     assert "new" in harness.cache.nodeclaims
     harness.delete_objects("nodeclaims", claim("new"))
     assert "new" not in harness.cache.nodeclaims
     harness.cache.assume_nodeclaim(expected)
-    assert "new" not in harness.cache.nodeclaims, "the watch was ahead of the answer to the creation"
+    assert "new" not in harness.cache.nodeclaims, "the watch was ahead of the response to the creation"
 
 
-def test_a_pools_policy_wakes_its_claims(harness: CacheHarness) -> None:
+def test_changed_consolidation_of_a_nodepool_changes_its_nodeclaims(harness: CacheHarness) -> None:
     policy = {"consolidateAfter": "30s", "consolidationPolicy": "WhenEmpty"}
     harness.apply_objects("nodepools", pool(disruption=policy))
     assert changed_nodeclaims(harness) == {"c1"} and harness.cache.nodepools["general"].consolidation == "WhenEmpty/30s"
@@ -140,13 +140,13 @@ def test_a_pools_policy_wakes_its_claims(harness: CacheHarness) -> None:
     assert changed_nodeclaims(harness) == set()
 
 
-def test_a_node_class_makes_its_pools_dirty(harness: CacheHarness) -> None:
+def test_changed_nodeclass_changes_its_nodepools(harness: CacheHarness) -> None:
     harness.apply_objects("ec2nodeclasses", node_class(generation=2))
     changes = harness.cache.drain_changes()
     assert changes.nodeclasses == {"default"} and changes.nodepools == {"general"}
 
 
-def hostile(**changes: Any) -> dict[str, Any]:
+def hostile_pod(**changes: Any) -> dict[str, Any]:
     """A pod with fields at paths such as `spec__nodeName` replaced."""
     found = pod("hostile")
     for path, value in changes.items():
@@ -161,17 +161,17 @@ def hostile(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("raw", "reason"),
     (
-        (hostile(spec__containers=[{"name": "a", "resources": {"requests": {"cpu": "lots"}}}]), "InvalidQuantity"),
-        (hostile(spec__containers="none"), "UnexpectedType"),
-        (hostile(spec__affinity="none"), "UnexpectedType"),
-        (hostile(spec__nodeSelector=["a"]), "InvalidField"),
-        (hostile(spec__tolerations=[{"tolerationSeconds": "soon"}]), "InvalidField"),
-        (hostile(status__startTime="yesterday"), "InvalidField"),
-        (hostile(spec__containers=[{}]), "MissingField"),
+        (hostile_pod(spec__containers=[{"name": "a", "resources": {"requests": {"cpu": "lots"}}}]), "InvalidQuantity"),
+        (hostile_pod(spec__containers="none"), "UnexpectedType"),
+        (hostile_pod(spec__affinity="none"), "UnexpectedType"),
+        (hostile_pod(spec__nodeSelector=["a"]), "InvalidField"),
+        (hostile_pod(spec__tolerations=[{"tolerationSeconds": "soon"}]), "InvalidField"),
+        (hostile_pod(status__startTime="yesterday"), "InvalidField"),
+        (hostile_pod(spec__containers=[{}]), "MissingField"),
     ),
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_an_unreadable_pod_protects_its_node_and_leaves_the_others_alone(
+def test_unreadable_pod_protects_its_node_and_affects_no_other_pod(
     harness: CacheHarness, raw: dict[str, Any], reason: str
 ) -> None:
     raw["spec"]["nodeName"] = "n1"
@@ -198,10 +198,12 @@ def test_an_unreadable_pod_protects_its_node_and_leaves_the_others_alone(
         ("9" * 4301 + "h", "true", "has 4302 characters"),
         ("9" * 20_000 + "x", "true", "has 20001 characters"),
     ),
-    ids=("true", "false", "duration", "word", "other digits", "annotation-digits", "annotation-quadratic"),
+    ids=("true", "false", "duration", "word", "non-ascii digits", "many digits", "very long"),
 )
-def test_an_unreadable_protection_is_reported(harness: CacheHarness, value: str, kept: str, problem: str) -> None:
-    harness.apply_objects("pods", hostile(metadata__annotations={labels.DO_NOT_DISRUPT: value}))
+def test_unreadable_do_not_disrupt_of_a_pod_is_reported(
+    harness: CacheHarness, value: str, kept: str, problem: str
+) -> None:
+    harness.apply_objects("pods", hostile_pod(metadata__annotations={labels.DO_NOT_DISRUPT: value}))
     assert harness.cache.pods["uid-hostile"].do_not_disrupt == kept
     assert harness.cache.pods["uid-hostile"].unplannable == ""
     found = harness.cache.invalid_objects.report().objects
@@ -219,7 +221,7 @@ def test_an_unreadable_protection_is_reported(harness: CacheHarness, value: str,
     ),
     ids=("node", "node-long", "daemonset", "daemonset-long"),
 )
-def test_an_unreadable_protection_of_a_node_or_daemonset_is_reported(
+def test_unreadable_do_not_disrupt_of_a_node_or_daemonset_is_reported(
     harness: CacheHarness, kind: str, value: str, effect: str
 ) -> None:
     annotations = {labels.DO_NOT_DISRUPT: value}
@@ -241,14 +243,14 @@ def _daemonset(annotations: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def test_an_object_that_is_gone_is_invalid_in_no_step(harness: CacheHarness) -> None:
+def test_deleted_object_is_not_reported_as_invalid(harness: CacheHarness) -> None:
     with harness.cache.invalid_objects.guard(ObjectKey("Node", "n1", step="signal")):
         raise ValueError("bad")
     harness.delete_objects("nodes", node("n1"))
     assert harness.cache.invalid_objects.report().objects == ()
 
 
-def test_other_unreadable_objects_keep_their_last_known_fact(harness: CacheHarness) -> None:
+def test_unreadable_node_keeps_its_last_readable_fact(harness: CacheHarness) -> None:
     before = dict(harness.cache.nodes)
     broken = node("n1") | {"status": {"allocatable": {"cpu": "lots"}}}
     harness.apply_objects("nodes", broken, {"metadata": None}, node("n2"))
@@ -259,8 +261,8 @@ def test_other_unreadable_objects_keep_their_last_known_fact(harness: CacheHarne
 
 
 @pytest.mark.parametrize("field", ["expireAfter", "terminationGracePeriod"])
-def test_a_nodeclaim_with_an_unreadable_duration_is_used_and_reported(harness: CacheHarness, field: str) -> None:
-    """Left out, it would never be drained, and its finalizer would keep it."""
+def test_nodeclaim_with_an_unreadable_duration_is_cached_and_reported(harness: CacheHarness, field: str) -> None:
+    """If the cache left it out, it would never be drained, and its finalizer would stay."""
     raw = claim("c9")
     raw["spec"][field] = "9" * 4301 + "h"
     harness.apply_objects("nodeclaims", raw)
@@ -270,19 +272,21 @@ def test_a_nodeclaim_with_an_unreadable_duration_is_used_and_reported(harness: C
     assert f"spec.{field}: '9999" in found.message and "it counts as unset" in found.message
 
 
-def test_the_planner_gets_the_latest_form_of_each_object_once(harness: CacheHarness) -> None:
+def test_planner_receives_the_latest_state_of_each_object_once(harness: CacheHarness) -> None:
     harness.apply_objects("pods", pod("a"), pod("a", on="n1"), pod("b"))
     harness.delete_objects("pods", pod("b"))
     changes = harness.cache.drain_planner_changes()
     delivered = [(one.key, one.fact is None) for one in changes]
-    assert delivered == [("c1", False), ("uid-a", False), ("uid-b", True)], "and the node's claim had a pod come to it"
+    assert delivered == [("c1", False), ("uid-a", False), ("uid-b", True)], (
+        "the NodeClaim changed because a pod was bound to its node"
+    )
     assert harness.cache.drain_planner_changes() == ()
     harness.apply_objects("pods", pod("c"))
     assert {one.key for one in harness.cache.snapshot_changes()} == {"general", "n1", "c1", "uid-a", "uid-c"}
-    assert harness.cache.drain_planner_changes() == (), "a snapshot has the changes that were waiting"
+    assert harness.cache.drain_planner_changes() == (), "a snapshot includes the pending changes"
 
 
-def test_a_claim_that_is_initialized_starts_the_time_that_its_pods_have(harness: CacheHarness) -> None:
+def test_initialization_of_a_nodeclaim_changes_pods(harness: CacheHarness) -> None:
     harness.apply_objects("nodeclaims", claim("c2", phase="Registered"))
     assert harness.cache.drain_changes().pods
     harness.apply_objects("nodeclaims", claim("c2", phase="Registered", annotations={"a": "b"}))
@@ -297,7 +301,7 @@ def last_pod_event(harness: CacheHarness) -> datetime | None:
     )
 
 
-def test_the_planner_is_told_when_a_pod_came_to_a_node_or_left_it_last(harness: CacheHarness) -> None:
+def test_planner_receives_the_last_pod_event_of_a_node(harness: CacheHarness) -> None:
     assert last_pod_event(harness) is None
     harness.apply_objects("pods", pod("a", on="n1"))
     assert last_pod_event(harness) == at(0)
@@ -305,13 +309,13 @@ def test_the_planner_is_told_when_a_pod_came_to_a_node_or_left_it_last(harness: 
     harness.apply_objects(
         "pods", pod("a", on="n1", metadata={"labels": {"changed": "yes"}}), pod("d", on="n1", owner="DaemonSet")
     )
-    assert last_pod_event(harness) == at(0), "a pod that stays, and one of a DaemonSet, are no such event"
+    assert last_pod_event(harness) == at(0), "an update of a bound pod and a DaemonSet pod are no pod events"
     harness.delete_objects("pods", pod("a", on="n1"))
     (nodeclaim,) = [one.fact for one in harness.cache.drain_planner_changes() if isinstance(one.fact, NodeClaimFact)]
     assert nodeclaim.last_pod_event == at(30) == last_pod_event(harness)
 
 
-def test_a_pod_that_was_there_before_this_process_came_when_it_was_bound(harness: CacheHarness) -> None:
+def test_pod_event_of_a_pod_first_seen_as_bound_is_its_binding(harness: CacheHarness) -> None:
     harness.apply_objects("pods", with_binding(pod("a", on="n2"), -3600))
     harness.apply_objects("nodes", node("n2", of="c2"))
     harness.apply_objects("nodeclaims", claim("c2", phase="Initialized"))
@@ -320,14 +324,14 @@ def test_a_pod_that_was_there_before_this_process_came_when_it_was_bound(harness
     assert isinstance(nodeclaim, NodeClaimFact) and nodeclaim.last_pod_event == at(-3600)
 
 
-def test_a_pod_that_is_bound_now_came_now(harness: CacheHarness) -> None:
+def test_pod_event_of_a_newly_bound_pod_is_now(harness: CacheHarness) -> None:
     harness.apply_objects("pods", pod("a"))
     harness.now = at(5)
     harness.apply_objects("pods", pod("a", on="n1"))
     assert last_pod_event(harness) == at(5)
 
 
-def test_the_planner_is_told_of_pod_disruption_budgets_and_when_they_are_gone(harness: CacheHarness) -> None:
+def test_planner_receives_pod_disruption_budgets_and_their_deletion(harness: CacheHarness) -> None:
     budget = {"metadata": {"name": "web", "namespace": "a"}, "spec": {"maxUnavailable": 1}}
     harness.apply_objects("poddisruptionbudgets", budget)
     (change,) = harness.cache.drain_planner_changes()
@@ -336,7 +340,7 @@ def test_the_planner_is_told_of_pod_disruption_budgets_and_when_they_are_gone(ha
     assert [(one.key, one.fact) for one in harness.cache.drain_planner_changes()] == [("a/web", None)]
 
 
-def test_an_assumed_nodeclaim_that_no_list_shows_is_forgotten(harness: CacheHarness) -> None:
+def test_assumed_nodeclaim_missing_in_the_list_is_forgotten(harness: CacheHarness) -> None:
     for name in ("seen", "unseen"):
         harness.cache.assume_nodeclaim(builders.claim_fact(name=name, uid=f"uid-{name}"))
     harness.apply_objects("nodeclaims", claim("seen"))

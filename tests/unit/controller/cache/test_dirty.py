@@ -1,4 +1,4 @@
-"""Times to look again, work that is joined, and a NodePool as its nodes are told of it."""
+"""The DelayingQueue, SingleFlight, and the consolidation part of a NodePool view."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -12,7 +12,7 @@ from tenure.model.errors import TryLater
 from tests.support.controller.builders import at, pool
 
 
-def test_a_key_is_due_once_at_the_time_set_last() -> None:
+def test_key_is_due_once_at_the_time_scheduled_last() -> None:
     due = DelayingQueue()
     due.schedule("a", at(1))
     due.schedule("a", at(5))
@@ -22,7 +22,7 @@ def test_a_key_is_due_once_at_the_time_set_last() -> None:
     assert due.pop_due(at(9)) == ["a"] and due.next_due_at() is None
 
 
-def test_a_key_can_be_taken_back_or_moved_forward() -> None:
+def test_key_can_be_removed_or_scheduled_earlier() -> None:
     due = DelayingQueue()
     due.schedule("a", at(5))
     due.schedule("b", at(6))
@@ -31,38 +31,38 @@ def test_a_key_can_be_taken_back_or_moved_forward() -> None:
     assert due.pop_due(at(10)) == ["b"] and due.next_due_at() is None
 
 
-def counted(gate: asyncio.Event) -> tuple[list[int], Callable[[], Coroutine[Any, Any, int]]]:
-    begun: list[int] = []
+def count_runs(gate: asyncio.Event) -> tuple[list[int], Callable[[], Coroutine[Any, Any, int]]]:
+    runs: list[int] = []
 
-    async def begin() -> int:
-        begun.append(1)
+    async def start() -> int:
+        runs.append(1)
         await gate.wait()
-        return len(begun)
+        return len(runs)
 
-    return begun, begin
+    return runs, start
 
 
-async def test_a_second_asking_joins_the_first_also_when_that_was_given_up() -> None:
-    joined, gate = SingleFlight(), asyncio.Event()
-    begun, begin = counted(gate)
-    first = asyncio.create_task(joined.run("a", begin))
+async def test_second_call_joins_the_running_one_even_after_its_cancellation() -> None:
+    flight, gate = SingleFlight(), asyncio.Event()
+    runs, start = count_runs(gate)
+    first = asyncio.create_task(flight.run("a", start))
     await asyncio.sleep(0)
     first.cancel()
     with suppress(asyncio.CancelledError):
         await first
-    second, other = asyncio.create_task(joined.run("a", begin)), asyncio.create_task(joined.run("b", begin))
+    second, other = asyncio.create_task(flight.run("a", start)), asyncio.create_task(flight.run("b", start))
     await asyncio.sleep(0)
     gate.set()
-    assert (await second, await other) == (2, 2) and len(begun) == 2
-    assert await joined.run("a", begin) == 3, "what is over is done anew"
+    assert (await second, await other) == (2, 2) and len(runs) == 2
+    assert await flight.run("a", start) == 3, "a finished run is not reused"
 
 
-async def test_who_waits_when_all_ends_is_told_to_try_later() -> None:
-    joined = SingleFlight()
-    _, begin = counted(asyncio.Event())
-    waiting = asyncio.create_task(joined.run("a", begin))
+async def test_close_raises_try_later_for_waiting_callers() -> None:
+    flight = SingleFlight()
+    _, start = count_runs(asyncio.Event())
+    waiting = asyncio.create_task(flight.run("a", start))
     await asyncio.sleep(0)
-    await joined.close()
+    await flight.close()
     with pytest.raises(TryLater):
         await waiting
 
@@ -70,9 +70,9 @@ async def test_who_waits_when_all_ends_is_told_to_try_later() -> None:
 POLICY = {"consolidateAfter": "30s", "consolidationPolicy": "WhenEmpty"}
 
 
-def test_a_pool_that_shrinks_says_after_how_long() -> None:
+def test_consolidation_view_has_policy_and_delay() -> None:
     assert pool_view(pool(disruption=POLICY)).consolidation == "WhenEmpty/30s"
 
 
-def test_a_static_pool_never_lets_an_empty_node_go() -> None:
+def test_static_pool_never_consolidates_empty_nodes() -> None:
     assert pool_view(pool(disruption=POLICY, replicas=3)).consolidation == "WhenEmpty/Never"

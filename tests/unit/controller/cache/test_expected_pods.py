@@ -1,4 +1,7 @@
-"""Pods that kube-scheduler leaves waiting beside their node are counted, and nothing that will come by itself is."""
+"""Nominated pods that kube-scheduler does not bind to their ready node are counted.
+
+Pods that Tenure or a returning node will take care of are not.
+"""
 
 from collections import Counter
 
@@ -10,7 +13,7 @@ from tests.support.controller.builders import CacheHarness, at, claim, node, not
 
 
 class ExpectedPodsHarness(CacheHarness):
-    """A node that is up, and one that is not yet."""
+    """Pods p and q are nominated for an initialized node, pod r for one that is not ready."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,7 +25,7 @@ class ExpectedPodsHarness(CacheHarness):
         self.nominations.nominate({"uid-p": "c1", "uid-q": "c1", "uid-r": "c2"}, at(0))
 
     def count_not_bound(self, seconds: float) -> int:
-        """In the only NodePool."""
+        """Unbound pods of the only NodePool."""
         counted = self.expected_pods.count_not_bound(at(seconds))
         assert counted == Counter({("general",): counted["general",]} if counted else {})
         return counted["general",]
@@ -33,7 +36,7 @@ def harness() -> ExpectedPodsHarness:
     return ExpectedPodsHarness()
 
 
-def test_pods_count_a_minute_after_their_node_was_up_until_they_are_bound(harness: ExpectedPodsHarness) -> None:
+def test_pods_count_from_one_minute_after_nomination_until_bound(harness: ExpectedPodsHarness) -> None:
     assert harness.count_not_bound(59) == 0
     assert harness.count_not_bound(60) == 2
     harness.nominations.nominate({"uid-p": "c1", "uid-q": "c1"}, at(70))
@@ -44,19 +47,19 @@ def test_pods_count_a_minute_after_their_node_was_up_until_they_are_bound(harnes
     assert harness.count_not_bound(73) == 0
 
 
-def test_a_pod_that_still_runs_on_a_node_that_goes_is_not_kube_schedulers(harness: ExpectedPodsHarness) -> None:
+def test_pod_running_on_a_deleting_node_is_not_counted(harness: ExpectedPodsHarness) -> None:
     harness.apply_objects("nodeclaims", claim("old", phase="Initialized", deleting=True))
     harness.apply_objects("nodes", node("n-old", of="old"))
     harness.apply_objects("pods", pod("p", on="n-old"), pod("q", on="n-old"))
     assert harness.count_not_bound(61) == 0
 
 
-def test_a_node_that_is_away_is_waited_for_and_not_kube_scheduler(harness: ExpectedPodsHarness) -> None:
+def test_pods_of_a_notready_node_are_not_counted(harness: ExpectedPodsHarness) -> None:
     harness.apply_objects("nodes", node("n1", of="c1", ready=False))
     assert harness.count_not_bound(61) == 0
 
 
-def test_a_pod_that_was_planned_just_now_has_its_own_minute(harness: ExpectedPodsHarness) -> None:
+def test_newly_nominated_pod_has_its_own_minute(harness: ExpectedPodsHarness) -> None:
     assert harness.count_not_bound(60) == 2
     harness.apply_objects("pods", pod("late"))
     harness.nominations.nominate({"uid-p": "c1", "uid-q": "c1", "uid-late": "c1"}, at(70))
@@ -64,12 +67,12 @@ def test_a_pod_that_was_planned_just_now_has_its_own_minute(harness: ExpectedPod
     assert harness.count_not_bound(130) == 3
 
 
-def test_a_pod_that_plans_have_left_alone_for_long_does_not_count(harness: ExpectedPodsHarness) -> None:
+def test_pod_with_an_expired_nomination_is_not_counted(harness: ExpectedPodsHarness) -> None:
     assert harness.count_not_bound(109) == 2
     harness.nominations.nominate({"uid-p": "c1"}, at(109))
     assert harness.count_not_bound(110) == 1
 
 
-def test_a_node_that_is_missing_is_not_kube_schedulers(harness: ExpectedPodsHarness) -> None:
+def test_pods_of_a_missing_node_are_not_counted(harness: ExpectedPodsHarness) -> None:
     harness.delete_objects("nodes", node("n1", of="c1"))
     assert harness.count_not_bound(61) == 0

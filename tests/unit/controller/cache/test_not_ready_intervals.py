@@ -1,4 +1,4 @@
-"""A node that is away holds its pods, and is not empty, for as long as it is expected back."""
+"""Pods keep their NotReady node, and it is not empty, until its grace period ends."""
 
 from typing import Any
 
@@ -39,33 +39,33 @@ def nominate_pod() -> Nominations:
 
 
 def assert_pending_from(harness: CacheHarness, nominations: Nominations, seconds: float) -> None:
-    for moment, expected in ((seconds - 1, False), (seconds, True)):
-        pending = list_pending_pods(harness.cache, nominations, not_ready_tracker(harness, 60), at(moment))
+    for now, expected in ((seconds - 1, False), (seconds, True)):
+        pending = list_pending_pods(harness.cache, nominations, not_ready_tracker(harness, 60), at(now))
         assert bool(pending) is expected
 
 
-def test_a_pod_waits_for_its_node_that_is_away_until_the_grace_is_over(harness: CacheHarness) -> None:
+def test_pod_waits_for_its_notready_node_until_the_grace_period_ends(harness: CacheHarness) -> None:
     nominations = nominate_pod()
     set_ready(harness, 10, ready=False)
     assert classify_pods(harness.cache, nominations, not_ready_tracker(harness, 60), at(12)).next_expiry == at(70)
     assert_pending_from(harness, nominations, 70)
 
 
-def test_it_is_demand_at_the_end_of_the_grace_though_it_was_answered_just_before(harness: CacheHarness) -> None:
+def test_pod_is_pending_at_the_end_of_the_grace_period_despite_a_recent_nomination(harness: CacheHarness) -> None:
     set_ready(harness, 10, ready=False)
     nominations = Nominations()
     nominations.nominate({"uid-p": "up"}, at(65))
     assert_pending_from(harness, nominations, 70)
 
 
-def test_a_node_that_is_back_gives_its_pods_the_time_that_a_new_one_does(harness: CacheHarness) -> None:
+def test_recovered_node_gives_its_pods_the_time_of_a_new_node(harness: CacheHarness) -> None:
     nominations = nominate_pod()
     set_ready(harness, 10, ready=False)
     set_ready(harness, 50, ready=True)
     assert_pending_from(harness, nominations, 70)
 
 
-def test_what_was_used_of_the_grace_is_not_given_again(harness: CacheHarness) -> None:
+def test_recorded_intervals_shorten_the_grace_period(harness: CacheHarness) -> None:
     nominations = nominate_pod()
     harness.apply_objects(
         "nodeclaims", claim("up", phase="Initialized", annotations={NOT_READY_INTERVALS: f"{stamp(-40)}/{stamp(-10)}"})
@@ -74,7 +74,7 @@ def test_what_was_used_of_the_grace_is_not_given_again(harness: CacheHarness) ->
     assert_pending_from(harness, nominations, 40)
 
 
-def test_a_declared_taint_that_came_back_counts_from_when_it_was_seen(harness: CacheHarness) -> None:
+def test_returned_startup_taint_counts_from_its_observation(harness: CacheHarness) -> None:
     nominations = nominate_pod()
     raw = claim("up", phase="Initialized")
     raw["spec"]["startupTaints"] = [CNI]
@@ -86,14 +86,14 @@ def test_a_declared_taint_that_came_back_counts_from_when_it_was_seen(harness: C
     assert_pending_from(harness, nominations, 70)
 
 
-def test_a_taint_says_itself_since_when_it_is_there(harness: CacheHarness) -> None:
+def test_time_added_of_a_taint_is_used(harness: CacheHarness) -> None:
     taint = {**CNI, "timeAdded": stamp(-5)}
     set_ready(harness, -40, ready=True, taints=[taint])
     assert cached_node(harness).tainted == {"cni.example.com/agent-not-ready:NoExecute": at(-5)}
     assert node_fact(node("n", taints=[CNI])).tainted == {}
 
 
-def test_a_taint_that_went_and_came_back_is_there_since_then(harness: CacheHarness) -> None:
+def test_returned_taint_counts_from_its_return(harness: CacheHarness) -> None:
     for seconds, taints in ((1, [CNI]), (5, []), (9, [CNI])):
         harness.now = at(seconds)
         set_ready(harness, -40, ready=True, taints=taints)
@@ -101,9 +101,7 @@ def test_a_taint_that_went_and_came_back_is_there_since_then(harness: CacheHarne
 
 
 @pytest.mark.parametrize("changed", [{"ready": False}, {"taints": [CNI]}])
-def test_pods_are_looked_at_again_when_a_node_leaves_or_comes_back(
-    harness: CacheHarness, changed: dict[str, Any]
-) -> None:
+def test_pods_change_when_a_node_becomes_unusable_or_recovers(harness: CacheHarness, changed: dict[str, Any]) -> None:
     harness.cache.drain_changes()
     harness.apply_objects("nodes", node("n-up", of="up", labels={"a": "b"}))
     assert not harness.cache.drain_changes().pods
@@ -113,7 +111,7 @@ def test_pods_are_looked_at_again_when_a_node_leaves_or_comes_back(
     assert harness.cache.drain_changes().pods
 
 
-def test_a_device_that_goes_is_missing_since_it_was_seen_to_go(harness: CacheHarness) -> None:
+def test_device_is_missing_since_its_observed_removal(harness: CacheHarness) -> None:
     def update_devices(seconds: float, **devices: str) -> None:
         harness.now = at(seconds)
         raw = node("n-up", of="up")
@@ -128,7 +126,7 @@ def test_a_device_that_goes_is_missing_since_it_was_seen_to_go(harness: CacheHar
     update_devices(5, **{gpu: "0"})
     assert cached_node(harness).missing == {gpu: at(5)} and harness.cache.drain_changes().pods
     update_devices(9)
-    assert cached_node(harness).missing == {gpu: at(5)}, "not even named any more"
+    assert cached_node(harness).missing == {gpu: at(5)}, "the resource is no longer listed"
     update_devices(11, **{gpu: "1"})
     assert cached_node(harness).missing == {} and harness.cache.drain_changes().pods
 
@@ -137,7 +135,7 @@ def cached_node(harness: CacheHarness) -> NodeFact:
     return harness.cache.nodes["n-up"]
 
 
-def test_a_place_is_kept_for_as_long_as_its_pod_runs_on_a_node_that_goes(harness: CacheHarness) -> None:
+def test_nomination_lasts_while_its_pod_runs_on_a_deleting_node(harness: CacheHarness) -> None:
     harness.apply_objects("nodeclaims", claim("old", phase="Initialized", deleting=True))
     harness.apply_objects("nodes", node("n-old", of="old"))
     harness.apply_objects("pods", pod("p", on="n-old"))
@@ -145,4 +143,6 @@ def test_a_place_is_kept_for_as_long_as_its_pod_runs_on_a_node_that_goes(harness
     for seconds, expiry in ((0, 110), (30, 110), (3600, 3620)):
         assert not_ready_tracker(harness).last_expiry(up, nominations, at(seconds)) == at(expiry)
     harness.apply_objects("nodeclaims", claim("old", phase="Initialized"))
-    assert not_ready_tracker(harness).last_expiry(up, nominations, at(3600)) == at(110), "the node stays after all"
+    assert not_ready_tracker(harness).last_expiry(up, nominations, at(3600)) == at(110), (
+        "the old node is no longer deleted"
+    )

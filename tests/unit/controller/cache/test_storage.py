@@ -1,4 +1,4 @@
-"""Storage in the caches: what the planner is handed, and who is told of anew."""
+"""Storage objects in the cluster cache: changes for the planner, and pods that wait for a claim."""
 
 import pytest
 
@@ -26,12 +26,12 @@ def keys(changes: tuple[Change, ...]) -> set[tuple[str, str]]:
     return {(one.kind, one.key) for one in changes}
 
 
-EVERYTHING = {("storage_class", "gp3"), ("volume", "pv"), ("volume_claim", "default/data"), ("csi_node", "n")}
+ALL_KEYS = {("storage_class", "gp3"), ("volume", "pv"), ("volume_claim", "default/data"), ("csi_node", "n")}
 
 
-def test_the_planner_is_handed_every_kind_as_a_change_and_as_a_whole(harness: CacheHarness) -> None:
+def test_planner_receives_every_storage_kind_as_change_and_in_snapshots(harness: CacheHarness) -> None:
     changes = harness.cache.drain_planner_changes()
-    assert keys(changes) == EVERYTHING and keys(harness.cache.snapshot_changes()) == EVERYTHING
+    assert keys(changes) == ALL_KEYS and keys(harness.cache.snapshot_changes()) == ALL_KEYS
     facts = ClusterFacts()
     for change in changes:
         facts.apply(change)
@@ -39,7 +39,7 @@ def test_the_planner_is_handed_every_kind_as_a_change_and_as_a_whole(harness: Ca
     assert set(facts.storage.csi_nodes) == {"n"} and set(facts.storage.volumes) == {"pv"}
 
 
-def test_what_is_gone_is_taken_back(harness: CacheHarness) -> None:
+def test_deletion_is_a_change_without_fact(harness: CacheHarness) -> None:
     harness.cache.drain_planner_changes()
     harness.delete_objects("persistentvolumeclaims", claim())
     harness.delete_objects("persistentvolumes", {"metadata": {"name": "pv", "uid": "v"}})
@@ -48,7 +48,7 @@ def test_what_is_gone_is_taken_back(harness: CacheHarness) -> None:
     assert all(one.fact is None for one in changes) and not harness.cache.storage.claims
 
 
-def test_what_does_not_change_the_facts_is_no_change(harness: CacheHarness) -> None:
+def test_update_without_changed_facts_is_no_change(harness: CacheHarness) -> None:
     harness.cache.drain_planner_changes(), harness.cache.drain_changes()
     same = claim()
     same["status"] = {"phase": "Pending", "conditions": []}
@@ -56,20 +56,20 @@ def test_what_does_not_change_the_facts_is_no_change(harness: CacheHarness) -> N
     assert not harness.cache.drain_planner_changes() and not harness.cache.drain_changes().volume_claims
 
 
-def test_an_object_that_cannot_be_read_hurts_only_itself(harness: CacheHarness) -> None:
+def test_unreadable_object_affects_no_other(harness: CacheHarness) -> None:
     harness.apply_objects(
         "storageclasses", {"metadata": {"name": "odd", "uid": "o"}}, {"metadata": {"name": "x"}, "provisioner": "p"}
     )
     assert set(harness.cache.storage.classes) == {"gp3", "x"}
 
 
-def test_a_fact_of_another_kind_is_an_error(harness: CacheHarness) -> None:
+def test_fact_of_another_kind_raises_type_error(harness: CacheHarness) -> None:
     volume = harness.cache.storage.volumes["pv"]
     with pytest.raises(TypeError, match="a volume_claim was announced and a VolumeFact given"):
         ClusterFacts().apply(Change(kind="volume_claim", key="default/data", fact=volume))
 
 
-def test_pods_that_wait_for_a_claim_are_told_of_again_once_it_changes(harness: CacheHarness) -> None:
+def test_pods_waiting_for_a_changed_claim_are_signaled_again(harness: CacheHarness) -> None:
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
     harness.apply_objects("pods", pod("uses", volumes=volumes), pod("other"))
     nominations, batcher = Nominations(), Batcher()
@@ -81,20 +81,20 @@ def test_pods_that_wait_for_a_claim_are_told_of_again_once_it_changes(harness: C
     harness.apply_objects("persistentvolumeclaims", claim(volumeName="pv"))
     changes = harness.cache.drain_changes()
     assert changes.pods and changes.volume_claims == {"default/data"}
-    concerned = waiting_for(harness.cache, changes.volume_claims)
-    assert concerned == ["uid-uses"]
-    soon = at(1 + MIN_SIGNAL_INTERVAL.total_seconds())
+    waiting_uids = waiting_for(harness.cache, changes.volume_claims)
+    assert waiting_uids == ["uid-uses"]
+    later = at(1 + MIN_SIGNAL_INTERVAL.total_seconds())
     assert (
-        batcher.decide_signal(list_pending_pods(harness.cache, nominations, not_ready_tracker(harness), soon), soon)
+        batcher.decide_signal(list_pending_pods(harness.cache, nominations, not_ready_tracker(harness), later), later)
         is None
     )
-    batcher.renotify(concerned)
+    batcher.renotify(waiting_uids)
     assert (
-        batcher.decide_signal(list_pending_pods(harness.cache, nominations, not_ready_tracker(harness), soon), soon)
+        batcher.decide_signal(list_pending_pods(harness.cache, nominations, not_ready_tracker(harness), later), later)
         is not None
     )
 
 
-def test_nobody_waits_where_nothing_changed(harness: CacheHarness) -> None:
+def test_no_pod_waits_for_an_unchanged_or_unused_claim(harness: CacheHarness) -> None:
     harness.apply_objects("pods", pod("p"))
     assert waiting_for(harness.cache, ()) == [] and waiting_for(harness.cache, {"default/data"}) == []

@@ -1,4 +1,4 @@
-"""What budgets leave as the caches have the cluster: who counts, and who uses them up."""
+"""Allowed disruptions from the cluster cache: counted nodes, and nodes that consume the budget."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def allowed_drifted(harness: CacheHarness, *in_flight: str, rules: LifecycleRule
     )
 
 
-def test_percent_counts_initialized_nodes_of_the_pool() -> None:
+def test_percentage_applies_to_initialized_nodes_of_the_nodepool() -> None:
     harness = harness_with_nodes()
     assert allowed_drifted(harness) == 2
     add_node(harness, "young", phase="Registered")
@@ -45,23 +45,23 @@ def test_percent_counts_initialized_nodes_of_the_pool() -> None:
 
 
 @pytest.mark.parametrize("more", [{"ready": False}, {"taints": [DISRUPTED]}, {"deleting": True}])
-def test_who_is_not_ready_or_on_its_way_out_uses_the_budget_up(more: dict[str, Any]) -> None:
+def test_notready_or_terminating_node_consumes_the_budget(more: dict[str, Any]) -> None:
     harness = harness_with_nodes()
     add_node(harness, "a", **more)
     assert allowed_drifted(harness) == 1
 
 
-def test_a_claim_that_lost_its_node_keeps_no_other() -> None:
+def test_nodeclaim_without_node_does_not_consume_the_budget() -> None:
     harness = harness_with_nodes()
     harness.delete_objects("nodes", node("n-a", of="a"))
     assert allowed_drifted(harness) == 2
 
 
-def test_a_node_whose_disruption_has_begun_uses_it_up_before_its_taint_is_there() -> None:
+def test_node_of_an_in_flight_command_consumes_the_budget_without_its_taint() -> None:
     assert allowed_drifted(harness_with_nodes(), "uid-a", "uid-b") == 0
 
 
-def test_rules_of_a_policy_count_by_zone_and_over_all_pools() -> None:
+def test_policy_budgets_count_per_zone_and_per_cluster() -> None:
     rules = LifecycleRules.model_validate({"disruption": {"perZone": {"nodes": "1"}, "clusterNodes": "1"}})
     harness = harness_with_nodes()
     add_node(harness, "d", zone="z2", ready=False)

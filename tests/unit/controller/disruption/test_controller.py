@@ -1,4 +1,4 @@
-"""A pass of voluntary disruption with a planner, and the replacements of what it proposed."""
+"""A pass of voluntary disruption with a planner, and the replacements of its proposals."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -40,11 +40,11 @@ class DisruptionHarness(test_provisioner.ProvisionerHarness):
         self.decisions: list[Decision] = []
         self.passes: list[DisruptionPass] = []
         self.pauses: list[ActivePause] = []
-        """What annotations say."""
+        """Pauses set by annotations."""
         self.controller = self.make_controller()
 
     def make_controller(self) -> DisruptionController:
-        """Another host's, on the same planner: it remembers no command."""
+        """A controller as on another host: the same planner, but no command in memory."""
         return DisruptionController(
             cache=self.cache,
             planner_client=self.provisioner.planner_client,
@@ -66,9 +66,9 @@ class DisruptionHarness(test_provisioner.ProvisionerHarness):
         self.decisions.append(decision)
 
     def add_node(self, name: str, kind: str, *cpus: float, drifted: bool = False, **metadata: Any) -> None:
-        """An initialized node with pods of so many CPUs, all an hour old."""
-        made = KINDS[kind]
-        node_labels = {key: values[0] for key, values in made.labels.items()}
+        """An initialized node with one pod per entry of `cpus` (CPU cores), all an hour old."""
+        instance_type = KINDS[kind]
+        node_labels = {key: values[0] for key, values in instance_type.labels.items()}
         node_labels |= {INSTANCE_TYPE: kind, ZONE: "a", CAPACITY_TYPE: "on-demand", "karpenter.sh/nodepool": "general"}
         raw = claim(name, phase="Initialized", **{"labels": node_labels, **metadata})
         for one in raw["status"]["conditions"]:
@@ -77,11 +77,11 @@ class DisruptionHarness(test_provisioner.ProvisionerHarness):
             condition = {"type": "Drifted", "status": "True", "reason": "AMIDrift", "lastTransitionTime": stamp(-60)}
             raw["status"]["conditions"].append(condition)
         self.apply_objects("nodeclaims", raw)
-        up = node(f"node-{name}", of=name, labels={**node_labels, "kubernetes.io/hostname": f"node-{name}"})
-        up["status"]["allocatable"] = {
-            key: f"{value}m" if key == "cpu" else str(value) for key, value in made.allocatable().items()
+        node_raw = node(f"node-{name}", of=name, labels={**node_labels, "kubernetes.io/hostname": f"node-{name}"})
+        node_raw["status"]["allocatable"] = {
+            key: f"{value}m" if key == "cpu" else str(value) for key, value in instance_type.allocatable().items()
         }
-        self.apply_objects("nodes", up)
+        self.apply_objects("nodes", node_raw)
         for number, cpu in enumerate(cpus):
             self.add_pod(f"{name}-{number}", f"node-{name}", cpu)
 
@@ -117,7 +117,7 @@ async def only_proposal(harness: DisruptionHarness, **fields: Any) -> Proposal:
 
 
 @pytest.mark.usefixtures("planner_in_a_process")
-async def test_what_is_worth_it_is_proposed_under_an_id_of_its_nodes(harness: DisruptionHarness) -> None:
+async def test_proposal_id_is_derived_from_its_candidates(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     harness.add_node("empty", "m.large")
     found = await harness.compute_disruption()
@@ -129,12 +129,12 @@ async def test_what_is_worth_it_is_proposed_under_an_id_of_its_nodes(harness: Di
         and len(one.id) == 12
     )
     assert [each.reason for each in harness.decisions[0].commands] == ["Empty", "Underutilized"], (
-        "the first asks by itself"
+        "the command for the empty node is decided first"
     )
     assert (found.eligible, found.excluded) == (2, 0)
 
 
-async def test_the_next_pass_comes_when_time_changes_a_verdict(harness: DisruptionHarness) -> None:
+async def test_next_pass_is_due_when_time_changes_a_verdict(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge")
     harness.add_pod("young", "node-big", 1)
     harness.apply_objects("pods", with_binding(pod("younger", on="node-big"), -10))
@@ -144,7 +144,7 @@ async def test_the_next_pass_comes_when_time_changes_a_verdict(harness: Disrupti
     assert (await harness.compute_disruption()).proposals
 
 
-async def test_a_pool_whose_budget_is_closed_is_looked_at_again_when_it_opens(harness: DisruptionHarness) -> None:
+async def test_next_pass_is_due_when_a_closed_budget_opens(harness: DisruptionHarness) -> None:
     closed = {"nodes": "0", "schedule": "0 9 * * *", "duration": "8h"}
     harness.apply_objects("nodepools", pool(disruption={"consolidateAfter": "30s", "budgets": [closed]}))
     harness.add_node("big", "m.2xlarge", 1)
@@ -152,14 +152,14 @@ async def test_a_pool_whose_budget_is_closed_is_looked_at_again_when_it_opens(ha
     assert not found.proposals and found.next_pass_at == datetime.fromisoformat("2026-01-01T17:00:00+00:00")
 
 
-async def test_rules_of_lifecycle_policies_hold(harness: DisruptionHarness) -> None:
+async def test_minimum_node_age_of_a_policy_delays_disruption(harness: DisruptionHarness) -> None:
     harness.rules["general"] = LifecycleRules.model_validate({"disruption": {"minimumNodeAge": "1h"}})
     harness.add_node("big", "m.2xlarge", 1)
     found = await harness.compute_disruption()
     assert not found.proposals and found.next_pass_at == at(-100) + timedelta(hours=1)
 
 
-async def test_pauses_and_moves_that_bounced_keep_nodes_until_they_end(harness: DisruptionHarness) -> None:
+async def test_pauses_and_backoffs_block_nodes_until_they_end(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     paused = await harness.compute_disruption(
         blockers=(ActivePause(scope="node", name="node-big", why="debugging", until=at(60)),)
@@ -172,7 +172,7 @@ async def test_pauses_and_moves_that_bounced_keep_nodes_until_they_end(harness: 
     assert harness.decisions[0].nodes[0].excluded[0].cause == "Paused"
 
 
-async def test_a_pause_that_an_annotation_asks_for_holds_proposals_and_replacements(harness: DisruptionHarness) -> None:
+async def test_annotated_pause_blocks_proposals_and_replacements(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     proposal = await only_proposal(harness)
     harness.pauses.append(ActivePause(scope="pool", name="general", why="by ann", until=at(60)))
@@ -182,7 +182,7 @@ async def test_a_pause_that_an_annotation_asks_for_holds_proposals_and_replaceme
     assert stale.outcome == "stale" and "NodePool general is paused: by ann" in stale.why
 
 
-async def test_a_node_that_pods_are_expected_on_stays_until_they_lapse(harness: DisruptionHarness) -> None:
+async def test_nominated_node_is_blocked_until_the_nomination_expires(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     harness.nominations.nominate({"uid-waiting": "big"}, at(0))
     found = await harness.compute_disruption()
@@ -191,7 +191,7 @@ async def test_a_node_that_pods_are_expected_on_stays_until_they_lapse(harness: 
     assert (await harness.compute_disruption()).proposals
 
 
-async def test_nodes_of_a_command_under_way_count_against_the_budget(harness: DisruptionHarness) -> None:
+async def test_in_flight_command_consumes_the_budget(harness: DisruptionHarness) -> None:
     harness.apply_objects("nodepools", pool(disruption={"consolidateAfter": "30s", "budgets": [{"nodes": "1"}]}))
     harness.add_node("big", "m.2xlarge", 3.5)
     harness.add_node("bigger", "m.2xlarge", 3.5)
@@ -203,38 +203,38 @@ async def test_nodes_of_a_command_under_way_count_against_the_budget(harness: Di
     assert len(harness.passes) == 2 and last.seconds > 0
 
 
-async def test_the_replacement_is_made_once_and_launches_with_others_that_are_alike(harness: DisruptionHarness) -> None:
+async def test_replacement_is_created_once_and_can_join_a_launch_group(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     proposal = await only_proposal(harness)
-    made = await harness.create_replacements(proposal)
-    assert made.outcome == "made" and len(made.claims) == 1
-    fact = harness.cache.nodeclaims[made.claims[0]]
+    created = await harness.create_replacements(proposal)
+    assert created.outcome == "made" and len(created.claims) == 1
+    fact = harness.cache.nodeclaims[created.claims[0]]
     assert (fact.annotations[PLAN], fact.annotations[REPLACES]) == ("cmd-1", "c/disruption/x")
     assert LAUNCH_GROUP not in fact.annotations and launch_hash(fact)
-    assert harness.events.reasons_for(made.claims[0]) == ["DisruptionLaunching", "DisruptionWaitingReadiness"]
-    assert harness.nominations.pods_expected_on(made.claims[0]) == ("uid-big-0",)
+    assert harness.events.reasons_for(created.claims[0]) == ["DisruptionLaunching", "DisruptionWaitingReadiness"]
+    assert harness.nominations.pods_expected_on(created.claims[0]) == ("uid-big-0",)
     repeated = await harness.create_replacements(proposal)
-    assert repeated == made and len(harness.claims.found) == 1
-    after = await harness.compute_disruption(under_way=(in_flight(proposal, *made.claims),))
+    assert repeated == created and len(harness.claims.found) == 1
+    after = await harness.compute_disruption(under_way=(in_flight(proposal, *created.claims),))
     assert not after.proposals
     assert {one.claim: one.excluded[0].cause for one in harness.decisions[-1].nodes} == {
         "big": "InProgress",
-        made.claims[0]: "NoNode",
+        created.claims[0]: "NoNode",
     }
 
 
-async def test_another_host_finds_what_was_made_and_keeps_room_for_a_command_that_it_does_not_know(
+async def test_another_host_finds_existing_replacements_and_reserves_their_capacity(
     harness: DisruptionHarness,
 ) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     proposal = await only_proposal(harness)
-    made = await harness.create_replacements(proposal)
+    created = await harness.create_replacements(proposal)
     harness.controller = harness.make_controller()
-    assert await harness.create_replacements(proposal) == made
-    assert not (await harness.compute_disruption(under_way=(in_flight(proposal, *made.claims),))).proposals
+    assert await harness.create_replacements(proposal) == created
+    assert not (await harness.compute_disruption(under_way=(in_flight(proposal, *created.claims),))).proposals
 
 
-async def test_what_would_not_be_decided_so_any_more_is_stale(harness: DisruptionHarness) -> None:
+async def test_proposal_that_would_be_decided_differently_is_stale(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     proposal = await only_proposal(harness)
     harness.add_pod("more", "node-big", 5)
@@ -254,16 +254,16 @@ async def test_what_would_not_be_decided_so_any_more_is_stale(harness: Disruptio
     assert not harness.claims.found
 
 
-async def test_by_another_number_of_nodes_it_is_replaced_where_they_cost_no_more(harness: DisruptionHarness) -> None:
+async def test_other_replacement_count_is_accepted_if_not_more_expensive(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     proposal = (await only_proposal(harness)).model_copy(update={"replacements": 2})
-    made = await harness.create_replacements(proposal)
-    assert (made.outcome, len(made.claims)) == ("made", 1)
+    created = await harness.create_replacements(proposal)
+    assert (created.outcome, len(created.claims)) == ("made", 1)
     harness.controller = harness.make_controller()
-    assert await harness.create_replacements(proposal) == made, "another try finds all that was made"
+    assert await harness.create_replacements(proposal) == created, "a retry finds all replacements"
 
 
-async def test_a_drifted_node_is_replaced_by_another_number_of_nodes_only_where_they_cost_no_more(
+async def test_other_replacement_count_of_a_drifted_node_is_stale_if_more_expensive(
     harness: DisruptionHarness,
 ) -> None:
     harness.add_node("old", "m.large", 1, drifted=True)
@@ -273,7 +273,7 @@ async def test_a_drifted_node_is_replaced_by_another_number_of_nodes_only_where_
     assert (await harness.create_replacements(proposal)).outcome == "made"
 
 
-async def test_a_node_whose_pods_have_room_elsewhere_by_now_needs_no_replacement(harness: DisruptionHarness) -> None:
+async def test_node_whose_pods_fit_elsewhere_needs_no_replacement(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     proposal = await only_proposal(harness)
     assert proposal.replacements == 1
@@ -281,14 +281,14 @@ async def test_a_node_whose_pods_have_room_elsewhere_by_now_needs_no_replacement
     assert await harness.create_replacements(proposal) == ReplacementResult(outcome="made")
 
 
-async def test_a_drifted_node_is_replaced_whatever_it_costs_now(harness: DisruptionHarness) -> None:
+async def test_drifted_node_is_replaced_at_any_price(harness: DisruptionHarness) -> None:
     harness.add_node("old", "m.large", 1, drifted=True)
     proposal = await only_proposal(harness)
     assert proposal.reason == "Drifted"
     assert (await harness.create_replacements(proposal.model_copy(update={"price_after": 0.01}))).outcome == "made"
 
 
-async def test_room_of_a_command_that_began_later_and_was_faster_is_not_used_twice(harness: DisruptionHarness) -> None:
+async def test_capacity_of_a_later_command_is_not_used_twice(harness: DisruptionHarness) -> None:
     harness.add_node("old", "m.large", 1, drifted=True)
     harness.add_node("older", "m.large", 1, drifted=True)
     slow, fast = (await harness.compute_disruption()).proposals
@@ -297,7 +297,7 @@ async def test_room_of_a_command_that_began_later_and_was_faster_is_not_used_twi
     assert len(harness.claims.found) == 2
 
 
-async def test_limits_that_were_used_up_meanwhile_make_it_stale(harness: DisruptionHarness) -> None:
+async def test_proposal_that_would_exceed_limits_is_stale(harness: DisruptionHarness) -> None:
     disruption = {"consolidateAfter": "30s", "budgets": [{"nodes": "100%"}]}
     harness.apply_objects("nodepools", pool(disruption=disruption, limits={"nodes": "1"}))
     harness.add_node("big", "m.2xlarge", 1)
@@ -307,7 +307,7 @@ async def test_limits_that_were_used_up_meanwhile_make_it_stale(harness: Disrupt
     assert found.outcome == "stale" and "limits of NodePool general would be exceeded: nodes" in found.why
 
 
-async def test_replacements_are_made_all_or_none(harness: DisruptionHarness) -> None:
+async def test_replacements_are_created_all_or_none(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     proposal = await only_proposal(harness)
     harness.claims.create_failures = 1
@@ -316,8 +316,8 @@ async def test_replacements_are_made_all_or_none(harness: DisruptionHarness) -> 
     assert (await harness.create_replacements(proposal)).outcome == "made"
 
 
-async def test_part_of_the_replacements_alone_is_taken_back(harness: DisruptionHarness) -> None:
-    """A host was lost between two of them."""
+async def test_incomplete_replacements_are_rolled_back(harness: DisruptionHarness) -> None:
+    """The host was lost after it created one of two replacements."""
     harness.add_node("big", "m.2xlarge", 1)
     proposal = (await only_proposal(harness)).model_copy(update={"replacements": 2})
     annotations = {PLAN: "cmd-1", REPLACEMENTS: "2"}
@@ -331,7 +331,7 @@ async def test_part_of_the_replacements_alone_is_taken_back(harness: DisruptionH
     assert rolled_back is None or rolled_back.metadata.is_deleting
 
 
-async def test_a_command_without_replacements_is_looked_at_once_more_too(harness: DisruptionHarness) -> None:
+async def test_command_without_replacements_is_revalidated(harness: DisruptionHarness) -> None:
     harness.add_node("one", "m.xlarge", 1)
     harness.add_node("two", "m.xlarge", 1.5)
     proposal = await only_proposal(harness)
@@ -342,14 +342,14 @@ async def test_a_command_without_replacements_is_looked_at_once_more_too(harness
     assert (await harness.create_replacements(proposal, "cmd-2")).outcome == "stale"
 
 
-async def test_while_instance_types_are_not_known_nothing_is_said_for_sure(harness: DisruptionHarness) -> None:
+async def test_pass_is_blocked_while_instance_types_are_unknown(harness: DisruptionHarness) -> None:
     harness.types.broken = True
     harness.add_node("big", "m.2xlarge", 1)
     found = await harness.compute_disruption(first=("big",))
     assert "instance types" in found.blocked and found.first == ("big",) and found.next_pass_at == at(10)
 
 
-async def test_what_a_pass_does_not_reach_comes_first_and_then_the_round_ends(
+async def test_next_pass_starts_with_unreached_candidates_until_the_round_ends(
     harness: DisruptionHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(4):
@@ -363,10 +363,10 @@ async def test_what_a_pass_does_not_reach_comes_first_and_then_the_round_ends(
         assert set(found.first) < set(before.first)
         if not found.first:
             break
-    assert found.next_pass_at is None, "nothing changes, so nobody asks again"
+    assert found.next_pass_at is None, "nothing changes, so no further pass is due"
 
 
-async def test_pods_that_wait_for_a_plan_go_before_all_but_one_that_decide(harness: DisruptionHarness) -> None:
+async def test_plan_runs_before_all_disruption_passes_but_the_current_one(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     await harness.compute_disruption()
     harness.add_pods(3)
@@ -384,7 +384,7 @@ async def test_pods_that_wait_for_a_plan_go_before_all_but_one_that_decide(harne
     assert order.index("planned") <= 2
 
 
-async def test_a_claim_of_a_plan_keeps_its_launch_group(harness: DisruptionHarness) -> None:
+async def test_nodeclaim_of_a_plan_has_a_launch_group(harness: DisruptionHarness) -> None:
     harness.add_pods(1)
     await harness.plan()
     (fact,) = harness.cache.nodeclaims.values()

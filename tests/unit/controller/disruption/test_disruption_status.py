@@ -1,4 +1,4 @@
-"""What people are shown: what would be done, and what keeps a node or a pod, from a pass that changes nothing."""
+"""The disruption preview: commands and ineligibility causes from a pass without side effects."""
 
 from tenure.controller.disruption.facade import DisruptionPreviewer
 from tenure.model.disruption.commands import ActivePause
@@ -16,7 +16,7 @@ async def preview(harness: DisruptionHarness, name: str = "") -> DisruptionStatu
     )
 
 
-async def test_what_would_be_done_with_its_sums_and_what_keeps_the_others(harness: DisruptionHarness) -> None:
+async def test_preview_lists_commands_and_counts_ineligible_nodes(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     harness.add_node("empty", "m.large")
     harness.add_node("held", "m.2xlarge", 7)
@@ -27,19 +27,19 @@ async def test_what_would_be_done_with_its_sums_and_what_keeps_the_others(harnes
         ("Empty", ("node-empty",)),
         ("Underutilized", ("node-big",)),
     ]
-    (bought,) = found.commands[1].replacements
-    assert bought == "general: m.large, m.xlarge" and found.commands[1].pods == 1
+    (replacement,) = found.commands[1].replacements
+    assert replacement == "general: m.large, m.xlarge" and found.commands[1].pods == 1
     assert (found.nodes, found.eligible, found.ineligible) == (3, 2, {"PodDoNotDisrupt": 1}) and found.at == harness.now
-    assert not harness.decisions and not harness.claims.found, "nothing is done, and nobody is told"
+    assert not harness.decisions and not harness.claims.found, "the preview has no side effects"
 
 
-async def test_it_shows_what_the_cluster_workflow_holds_too(harness: DisruptionHarness) -> None:
+async def test_preview_includes_blockers_of_the_cluster_workflow(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     await harness.compute_disruption(blockers=(ActivePause(scope="cluster", why="audit"),))
     assert (await preview(harness)).ineligible == {"Paused": 1}
 
 
-async def test_one_node_by_its_name_or_that_of_its_claim(harness: DisruptionHarness) -> None:
+async def test_preview_of_one_node_by_node_or_nodeclaim_name(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     harness.add_node("other", "m.large", 1)
     harness.apply_objects(
@@ -52,7 +52,7 @@ async def test_one_node_by_its_name_or_that_of_its_claim(harness: DisruptionHarn
     assert not other.commands and "PodDoNotDisrupt" in {one.cause for one in other.verdicts[0].excluded}
 
 
-async def test_a_pod_says_where_it_would_go_or_what_keeps_its_node(harness: DisruptionHarness) -> None:
+async def test_preview_of_a_pod_shows_its_move_or_why_there_is_none(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     found = await preview(harness, "default/big-0")
     assert (found.pod, found.verdicts[0].node) == ("default/big-0", "node-big")
@@ -64,7 +64,7 @@ async def test_a_pod_says_where_it_would_go_or_what_keeps_its_node(harness: Disr
     assert not (await preview(harness, "nobody")).pod
 
 
-async def test_what_cannot_be_said_says_why(harness: DisruptionHarness) -> None:
+async def test_preview_reports_why_it_is_blocked(harness: DisruptionHarness) -> None:
     harness.types.broken = True
     harness.add_node("big", "m.2xlarge", 1)
     assert "instance types" in (await preview(harness, "big")).blocked

@@ -1,4 +1,4 @@
-"""Verdicts made visible: one event where something new keeps a node."""
+"""Verdicts are published as one event per Node and NodeClaim when a new cause blocks disruption."""
 
 from typing import Any, cast
 
@@ -23,7 +23,7 @@ class VerdictHarness(CacheHarness):
         self.add_running_node()
 
     async def publish(self, *nodes: NodeVerdict) -> list[tuple[str, str, str]]:
-        """What is said of a pass."""
+        """Events of one pass."""
         before = len(self.events.published)
         self.verdicts.update(Decision(nodes=nodes))
         await self.verdicts.publish_events()
@@ -38,7 +38,7 @@ def verdict(*causes: tuple[Cause, str], claim: str = "c1", node: str = "n1", **m
 BLOCKED_NODE = verdict(("PodDoNotDisrupt", "pod a/b has the annotation"))
 
 
-async def test_what_keeps_a_node_is_said_on_it_and_its_claim_once_and_again_when_it_changes() -> None:
+async def test_blocked_event_is_published_once_per_change_on_node_and_nodeclaim() -> None:
     harness = VerdictHarness()
     message = "pod a/b has the annotation"
     assert await harness.publish(BLOCKED_NODE) == [("c1", BLOCKED, message), ("n1", BLOCKED, message)]
@@ -46,15 +46,15 @@ async def test_what_keeps_a_node_is_said_on_it_and_its_claim_once_and_again_when
     more = verdict(("PodDoNotDisrupt", message), ("PodDisruptionBudget", "pod a/c: no"))
     assert (await harness.publish(more))[0][2] == f"{message}; pod a/c: no"
     assert await harness.publish(verdict()) == []
-    assert len(await harness.publish(BLOCKED_NODE)) == 2, "it was free in between"
+    assert len(await harness.publish(BLOCKED_NODE)) == 2, "the node was eligible in between"
 
 
 @pytest.mark.parametrize("cause", ["NoNode", "Resting", "Nominated", "InProgress", "Policy", "TooYoung"])
-async def test_what_belongs_to_every_life_is_no_event(cause: Cause) -> None:
-    assert await VerdictHarness().publish(verdict((cause, "it rests"), rejected=("too dear",))) == []
+async def test_routine_causes_publish_no_event(cause: Cause) -> None:
+    assert await VerdictHarness().publish(verdict((cause, "routine"), rejected=("too expensive",))) == []
 
 
-async def test_what_simulations_found_is_said_once_whatever_its_figures_are() -> None:
+async def test_unconsolidatable_event_is_published_once_despite_changed_figures() -> None:
     harness = VerdictHarness()
     assert await harness.publish(verdict(eligible=("Underutilized",), rejected=("costs 0.1", "more"))) == [
         ("c1", UNCONSOLIDATABLE, "costs 0.1"),
@@ -63,13 +63,13 @@ async def test_what_simulations_found_is_said_once_whatever_its_figures_are() ->
     assert await harness.publish(verdict(eligible=("Underutilized",), rejected=("costs 0.2",))) == []
 
 
-async def test_many_causes_are_counted() -> None:
+async def test_event_lists_three_causes_and_counts_the_rest() -> None:
     causes = [("PodDoNotDisrupt", f"pod {number}") for number in range(5)]
     (event, _) = await VerdictHarness().publish(verdict(*cast(Any, causes)))
     assert event[2] == "pod 0; pod 1; pod 2; and 2 more"
 
 
-async def test_events_of_one_look_are_bounded_and_the_others_follow() -> None:
+async def test_events_of_one_pass_are_limited_and_the_rest_follows() -> None:
     harness = VerdictHarness()
     blocked = [verdict(("Paused", "audit"), claim=f"c{number}", node="") for number in range(MAX_EVENTS + 5)]
     harness.apply_objects("nodeclaims", *(claim(one.claim, phase="Initialized") for one in blocked))

@@ -1,4 +1,4 @@
-"""What live Nodes teach, and when the Provisioning workflow is signaled of it."""
+"""Capacity discovered from live Nodes, and signals to the Provisioning workflow."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ STANDARD, NVIDIA = "ami-standard", "ami-nvidia"
 def nodeclaim_and_node(
     name: str, memory: str = "7650Mi", image: str = STANDARD, of: str = "m6i.large", **labels: str | None
 ) -> tuple[Json, Json]:
-    """A NodeClaim and its registered Node; a label that is None is left out."""
+    """A NodeClaim and its registered Node. Labels with the value None are omitted."""
     node_labels = {INSTANCE_TYPE: of, REGISTERED: "true", ARCH: "amd64"} | labels
     one = claim(name, phase="Registered", labels={"karpenter.sh/nodepool": "general", INSTANCE_TYPE: of})
     one["status"]["imageID"] = image
@@ -39,7 +39,7 @@ def nodeclaim_and_node(
 
 
 def resolved_nodeclass(*amis: tuple[str, str, str]) -> Json:
-    """A class with images: id, architecture, operator on the number of GPUs."""
+    """An EC2NodeClass with AMIs, each as ID, architecture and operator of the GPU count."""
     raw = node_class()
     raw["status"] = {
         "amis": [
@@ -56,7 +56,7 @@ def resolved_nodeclass(*amis: tuple[str, str, str]) -> Json:
     return raw
 
 
-FOUR = (
+AMIS = (
     (NVIDIA, "amd64", "Exists"),
     ("ami-nvidia-arm", "arm64", "Exists"),
     (STANDARD, "amd64", "DoesNotExist"),
@@ -67,7 +67,7 @@ FOUR = (
 @pytest.fixture
 def harness() -> CacheHarness:
     harness = CacheHarness()
-    harness.apply_objects("ec2nodeclasses", resolved_nodeclass(*FOUR))
+    harness.apply_objects("ec2nodeclasses", resolved_nodeclass(*AMIS))
     return harness
 
 
@@ -82,12 +82,12 @@ def discover(
     return discovery
 
 
-def test_memory_is_learnt_under_the_image_that_the_instance_runs(harness: CacheHarness) -> None:
+def test_memory_is_discovered_per_image_and_instance_type(harness: CacheHarness) -> None:
     discovery = discover(harness, nodeclaim_and_node("a"))
     assert discovery.discovered.images == {STANDARD: {"m6i.large": 7650 * MIB}}
 
 
-def test_the_smallest_of_a_kind_counts_and_a_larger_one_changes_nothing(harness: CacheHarness) -> None:
+def test_smallest_memory_counts_and_larger_memory_is_ignored(harness: CacheHarness) -> None:
     discovery = discover(harness, nodeclaim_and_node("a", "7650Mi"), nodeclaim_and_node("b", "7640Mi"))
     assert discovery.discovered.get_memory(STANDARD, "m6i.large") == 7640 * MIB
     digest = discovery.digest()
@@ -95,7 +95,7 @@ def test_the_smallest_of_a_kind_counts_and_a_larger_one_changes_nothing(harness:
     assert discovery.discovered.get_memory(STANDARD, "m6i.large") == 7640 * MIB and discovery.digest() == digest
 
 
-def test_nodes_that_are_seen_together_teach_the_smallest(harness: CacheHarness) -> None:
+def test_smallest_memory_of_a_snapshot_counts(harness: CacheHarness) -> None:
     for one, other in (
         nodeclaim_and_node("a", "7640Mi"),
         nodeclaim_and_node("b", "7650Mi"),
@@ -108,7 +108,7 @@ def test_nodes_that_are_seen_together_teach_the_smallest(harness: CacheHarness) 
     assert discovery.discovered.images == {STANDARD: {"m6i.large": 7630 * MIB}}
 
 
-def test_what_was_learnt_outlives_the_node(harness: CacheHarness) -> None:
+def test_discovered_memory_outlives_the_node(harness: CacheHarness) -> None:
     one, other = nodeclaim_and_node("a")
     discovery = discover(harness, (one, other))
     harness.delete_objects("nodes", other)
@@ -120,21 +120,21 @@ def test_what_was_learnt_outlives_the_node(harness: CacheHarness) -> None:
 @pytest.mark.parametrize(
     "change",
     [{INSTANCE_TYPE: "m6i.xlarge"}, {INSTANCE_GPU_COUNT: "1"}, {ARCH: "arm64"}, {"memory": "0"}, {"image": ""}],
-    ids=["another type than launched", "labels for NVIDIA", "labels for arm64", "no memory", "no image"],
+    ids=["other instance type", "NVIDIA labels", "arm64 labels", "no memory", "no image"],
 )
-def test_a_node_that_is_not_what_it_says_teaches_nothing(harness: CacheHarness, change: dict[str, Any]) -> None:
+def test_inconsistent_node_is_ignored(harness: CacheHarness, change: dict[str, Any]) -> None:
     assert not discover(harness, nodeclaim_and_node("a", **change)).discovered.images
 
 
-def test_a_node_teaches_before_it_is_registered_by_the_labels_that_it_will_have(harness: CacheHarness) -> None:
-    """A plan in between knows its real room, and would buy its like again."""
+def test_unregistered_node_is_matched_by_the_labels_of_its_nodeclaim(harness: CacheHarness) -> None:
+    """Otherwise a plan before registration would launch the same type again, although its capacity is known."""
     unknown: dict[str, Any] = {REGISTERED: None, INSTANCE_TYPE: None, ARCH: None}
-    coming = nodeclaim_and_node("a", **unknown)
-    coming[0]["metadata"]["labels"] |= {ARCH: "amd64"}
-    assert discover(harness, coming).discovered.images == {STANDARD: {"m6i.large": 7650 * MIB}}
+    unregistered = nodeclaim_and_node("a", **unknown)
+    unregistered[0]["metadata"]["labels"] |= {ARCH: "amd64"}
+    assert discover(harness, unregistered).discovered.images == {STANDARD: {"m6i.large": 7650 * MIB}}
 
 
-def test_of_two_nodes_of_one_instance_neither_teaches(harness: CacheHarness) -> None:
+def test_two_nodes_of_one_instance_are_ignored(harness: CacheHarness) -> None:
     one, other = nodeclaim_and_node("a")
     harness.apply_objects(
         "nodes", nodeclaim_and_node("a")[1] | {"metadata": other["metadata"] | {"name": "stranger", "uid": "uid-2"}}
@@ -142,14 +142,14 @@ def test_of_two_nodes_of_one_instance_neither_teaches(harness: CacheHarness) -> 
     assert not discover(harness, (one, other)).discovered.images
 
 
-def test_a_node_of_an_image_that_its_class_let_go_still_teaches(harness: CacheHarness) -> None:
+def test_node_with_an_unlisted_image_is_used(harness: CacheHarness) -> None:
     assert (
         discover(harness, nodeclaim_and_node("a", image="ami-before")).discovered.get_memory("ami-before", "m6i.large")
         == 7650 * MIB
     )
 
 
-def test_a_claim_that_is_told_of_after_its_node_teaches_too(harness: CacheHarness) -> None:
+def test_nodeclaim_that_follows_its_node_is_used(harness: CacheHarness) -> None:
     one, other = nodeclaim_and_node("a")
     harness.apply_objects("nodes", other)
     discovery = CapacityDiscovery(harness.cache)
@@ -159,10 +159,10 @@ def test_a_claim_that_is_told_of_after_its_node_teaches_too(harness: CacheHarnes
     assert discovery.discovered.entry_count == 1
 
 
-def test_the_workflow_is_told_what_it_does_not_know(harness: CacheHarness) -> None:
+def test_unreported_contains_only_entries_missing_in_the_workflow(harness: CacheHarness) -> None:
     discovery = discover(harness, nodeclaim_and_node("a", "7650Mi"), nodeclaim_and_node("b", of="m6i.xlarge"))
     assert discovery.unreported().discovered == discovery.discovered
-    assert discovery.unreported().images == tuple(sorted(image for image, _, _ in FOUR))
+    assert discovery.unreported().images == tuple(sorted(image for image, _, _ in AMIS))
     assert discovery.unreported().images_by_class == {"default": discovery.unreported().images}
     discovery.apply_stored(DiscoveredCapacity(images={STANDARD: {"m6i.large": 7650 * MIB}, "ami-gone": {"t3.nano": 1}}))
     assert discovery.unreported().discovered.images == {STANDARD: {"m6i.xlarge": 7650 * MIB}}
@@ -171,7 +171,7 @@ def test_the_workflow_is_told_what_it_does_not_know(harness: CacheHarness) -> No
     assert discovery.for_node_class("other") == DiscoveredCapacity()
 
 
-def test_what_the_workflow_let_go_is_let_go_here_unless_somebody_uses_or_runs_it(harness: CacheHarness) -> None:
+def test_entry_dropped_by_the_workflow_is_kept_only_while_in_use(harness: CacheHarness) -> None:
     discovery = discover(harness, nodeclaim_and_node("a"), nodeclaim_and_node("b", image="ami-before"))
     discovery.apply_stored(DiscoveredCapacity(images={"ami-gone": {"t3.nano": 1}, "ami-gone/123": {"t3.nano": 1}}))
     assert discovery.discovered.images.keys() == {STANDARD, "ami-before", "ami-gone", "ami-gone/123"}
@@ -180,11 +180,11 @@ def test_what_the_workflow_let_go_is_let_go_here_unless_somebody_uses_or_runs_it
     assert discovery.discovered.images.keys() == {STANDARD}
 
 
-def test_the_digest_is_of_everything_and_of_the_images_in_use(harness: CacheHarness) -> None:
+def test_digest_covers_entries_and_images_in_use(harness: CacheHarness) -> None:
     digests = {CapacityDiscovery(harness.cache).digest()}
     discovery = discover(harness, nodeclaim_and_node("a"))
     digests.add(discovery.digest())
-    harness.apply_objects("ec2nodeclasses", resolved_nodeclass(*FOUR[:2]))
+    harness.apply_objects("ec2nodeclasses", resolved_nodeclass(*AMIS[:2]))
     digests.add(discovery.digest())
     assert len(digests) == 3
     assert discover(CacheHarness(), nodeclaim_and_node("a")).digest() != discovery.digest()
@@ -220,12 +220,12 @@ async def reporting() -> AsyncIterator[DiscoveryNotifierHarness]:
         await task
 
 
-async def test_nothing_is_told_before_anything_is_learnt(reporting: DiscoveryNotifierHarness) -> None:
+async def test_no_signal_is_sent_before_the_first_discovery(reporting: DiscoveryNotifierHarness) -> None:
     await reporting.notify()
     assert not reporting.temporal.sent and reporting.notifier.next_attempt_at is None
 
 
-async def test_the_same_is_told_once(reporting: DiscoveryNotifierHarness) -> None:
+async def test_unchanged_discovery_is_signaled_once(reporting: DiscoveryNotifierHarness) -> None:
     discover(reporting, nodeclaim_and_node("a"), by=reporting.discovery)
     await reporting.notify()
     await reporting.notify(after=5)
@@ -236,7 +236,7 @@ async def test_the_same_is_told_once(reporting: DiscoveryNotifierHarness) -> Non
     )
 
 
-async def test_many_nodes_teach_in_one_signal(reporting: DiscoveryNotifierHarness) -> None:
+async def test_discoveries_are_coalesced_into_one_signal(reporting: DiscoveryNotifierHarness) -> None:
     discover(reporting, nodeclaim_and_node("a"), by=reporting.discovery)
     await reporting.notify()
     for number, name in enumerate("bcd"):
@@ -248,7 +248,7 @@ async def test_many_nodes_teach_in_one_signal(reporting: DiscoveryNotifierHarnes
     assert reporting.notified()[-1].get_memory(STANDARD, "m6i.large") == 6998 << 20
 
 
-async def test_what_the_workflow_knows_already_is_not_told(reporting: DiscoveryNotifierHarness) -> None:
+async def test_signal_omits_entries_known_to_the_workflow(reporting: DiscoveryNotifierHarness) -> None:
     discover(reporting, nodeclaim_and_node("a"), by=reporting.discovery)
     reporting.discovery.apply_stored(reporting.discovery.discovered)
     discover(reporting, nodeclaim_and_node("b", of="m6i.xlarge"), by=reporting.discovery)
@@ -256,7 +256,7 @@ async def test_what_the_workflow_knows_already_is_not_told(reporting: DiscoveryN
     assert [one.images for one in reporting.notified()] == [{STANDARD: {"m6i.xlarge": 7650 << 20}}]
 
 
-async def test_a_workflow_that_turns_out_to_know_nothing_is_told_again(reporting: DiscoveryNotifierHarness) -> None:
+async def test_discovery_is_signaled_again_if_the_workflow_lost_it(reporting: DiscoveryNotifierHarness) -> None:
     discover(reporting, nodeclaim_and_node("a"), by=reporting.discovery)
     await reporting.notify()
     reporting.discovery.apply_stored(reporting.discovery.discovered)
@@ -267,7 +267,7 @@ async def test_a_workflow_that_turns_out_to_know_nothing_is_told_again(reporting
     assert [one.entry_count for one in reporting.notified()] == [1, 1]
 
 
-async def test_a_workflow_that_is_full_is_not_told_again_and_again(
+async def test_full_workflow_does_not_count_as_lost(
     reporting: DiscoveryNotifierHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(discovered_capacity, "MAX_ENTRIES", 1)
@@ -277,7 +277,7 @@ async def test_a_workflow_that_is_full_is_not_told_again_and_again(
     assert not reporting.notifier.discard_if_lost()
 
 
-async def test_a_successor_that_has_learnt_the_same_tells_nothing(reporting: DiscoveryNotifierHarness) -> None:
+async def test_successor_with_the_same_discovery_sends_no_signal(reporting: DiscoveryNotifierHarness) -> None:
     discover(reporting, nodeclaim_and_node("a"), by=reporting.discovery)
     await reporting.notify()
     successor = DiscoveryNotifierHarness(dict(reporting.signal_queue.sent))
@@ -286,7 +286,7 @@ async def test_a_successor_that_has_learnt_the_same_tells_nothing(reporting: Dis
     assert not successor.temporal.sent and not successor.signal_queue._waiting
 
 
-async def test_demand_and_what_was_learnt_do_not_take_each_others_place(reporting: DiscoveryNotifierHarness) -> None:
+async def test_demand_and_discovery_signals_do_not_replace_each_other(reporting: DiscoveryNotifierHarness) -> None:
     reporting.temporal.gate = asyncio.Event()
     discover(reporting, nodeclaim_and_node("a"), by=reporting.discovery)
     for number in (1, 2):

@@ -1,4 +1,4 @@
-"""NodeOverlays in the process that hosts the watch: from the API server's objects to verdicts that are written once."""
+"""NodeOverlays in the controller: used by plans, and their validation is written once per change."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -18,7 +18,7 @@ SMALL, LARGE = "m.large", "m.2xlarge"
 
 
 class FakeOverlayPort:
-    """The port: what was said, and how often it is to fail."""
+    """Records written validations. The next `failures` calls fail."""
 
     def __init__(self) -> None:
         self.written: list[tuple[str, str]] = []
@@ -84,7 +84,7 @@ async def test_overlay_validation_is_written_once_per_change(
     assert overlay_port.written[2:] == [("a", "")]
 
 
-async def test_what_could_not_be_written_is_written_next_time() -> None:
+async def test_failed_write_of_a_validation_is_retried() -> None:
     harness, overlay_port = CacheHarness(), FakeOverlayPort()
     harness.apply_objects("nodeoverlays", overlay("a"))
     writer = OverlayStatusWriter(harness.cache, overlay_port, lambda: harness.now)
@@ -97,7 +97,7 @@ async def test_what_could_not_be_written_is_written_next_time() -> None:
     assert overlay_port.written == [("a", ""), ("a", "")]
 
 
-def test_a_status_alone_is_no_change_for_the_planner() -> None:
+def test_status_update_is_no_change_for_the_planner() -> None:
     harness = CacheHarness()
     harness.apply_objects("nodeoverlays", overlay("a"))
     assert [one.key for one in harness.cache.drain_planner_changes()] == ["a"]
@@ -106,6 +106,6 @@ def test_a_status_alone_is_no_change_for_the_planner() -> None:
     assert [one.key for one in harness.cache.snapshot_changes()] == ["a"]
 
 
-def test_the_kind_is_watched_with_its_gate_alone() -> None:
+def test_nodeoverlays_are_watched_only_with_their_feature_gate() -> None:
     assert settings.gated_kinds(()) == []
     assert settings.gated_kinds({"NodeOverlay", "ReservedCapacity"}) == [NODE_OVERLAYS]

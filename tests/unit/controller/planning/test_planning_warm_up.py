@@ -1,4 +1,4 @@
-"""A new host of the watch calls no node empty before it has planned, for as long as a plan may take."""
+"""A new controller calls no node empty before its first plan, for at most the warm-up time."""
 
 from datetime import datetime
 
@@ -9,14 +9,14 @@ from tests.support.controller.builders import CacheHarness, at, claim, node, pod
 
 
 class Host(CacheHarness):
-    planned = unsure = False
+    planned = uncertain = False
 
     def __init__(self) -> None:
         super().__init__()
-        self.unplanned = PlanningWarmUp(self.cache, has_planned=lambda: self.planned, is_uncertain=lambda: self.unsure)
+        self.warm_up = PlanningWarmUp(self.cache, has_planned=lambda: self.planned, is_uncertain=lambda: self.uncertain)
 
     def until(self, seconds: float, *, synced: bool = True) -> datetime | None:
-        return self.unplanned.ends_at(at(seconds), synced=synced)
+        return self.warm_up.ends_at(at(seconds), synced=synced)
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def host() -> Host:
     return Host()
 
 
-def test_a_pod_without_a_place_may_be_on_its_way_until_there_was_a_plan(host: Host) -> None:
+def test_pending_pod_extends_the_warm_up_until_the_first_plan(host: Host) -> None:
     assert host.until(0) is None
     host.apply_objects("pods", pod("p"))
     assert host.until(5) == at(0) + WARM_UP
@@ -32,20 +32,20 @@ def test_a_pod_without_a_place_may_be_on_its_way_until_there_was_a_plan(host: Ho
     assert host.until(6) is None
 
 
-def test_a_pod_of_a_node_that_goes_may_be_too(host: Host) -> None:
+def test_pod_of_a_deleting_node_extends_the_warm_up(host: Host) -> None:
     host.apply_objects("nodeclaims", claim("old", phase="Initialized", deleting=True))
     host.apply_objects("nodes", node("n-old", of="old"))
     host.apply_objects("pods", pod("p", on="n-old"))
     assert host.until(0)
 
 
-def test_the_time_counts_from_when_everything_is_known_and_then_ends(host: Host) -> None:
+def test_warm_up_starts_with_the_first_sync_and_ends(host: Host) -> None:
     host.apply_objects("pods", pod("p"))
     assert host.until(0, synced=False) and host.until(300, synced=False)
     assert host.until(300) == at(300) + WARM_UP
     assert host.until(300 + WARM_UP.total_seconds()) is None
 
 
-def test_what_buffers_need_may_be_unknown_longer_than_where_pods_go(host: Host) -> None:
-    host.planned = host.unsure = True
+def test_uncertain_buffers_extend_the_warm_up_after_a_plan(host: Host) -> None:
+    host.planned = host.uncertain = True
     assert host.until(0)

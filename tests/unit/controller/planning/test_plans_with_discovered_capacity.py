@@ -1,4 +1,4 @@
-"""Plans go by what nodes have shown: of live nodes, and of those that the workflow knew."""
+"""Plans use capacity discovered from live nodes and capacity stored in the workflow."""
 
 from collections.abc import AsyncIterator
 
@@ -17,7 +17,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 async def harness() -> AsyncIterator[ProvisionerHarness]:
-    """Pods of 7 GiB: by the estimate an m.large, of 8, takes one."""
+    """Pods request 7 GiB. By its estimate, an m.large with 8 GiB fits one."""
     harness = ProvisionerHarness()
     harness.types.kinds = [one.model_copy(update={"image_id": IMAGE}) for one in COMMON]
     harness.apply_objects("nodepools", pool())
@@ -54,7 +54,7 @@ def add_live_node(harness: ProvisionerHarness, memory: str) -> None:
         harness.apply_objects(kind, raw)
 
 
-async def test_the_very_next_plan_uses_what_was_learnt(harness: ProvisionerHarness) -> None:
+async def test_next_plan_uses_discovered_memory(harness: ProvisionerHarness) -> None:
     add_pod(harness, "first")
     await plan(harness, 1)
     add_live_node(harness, "7Gi")
@@ -63,20 +63,20 @@ async def test_the_very_next_plan_uses_what_was_learnt(harness: ProvisionerHarne
     assert launched_types(harness) == ["m.large", "m.xlarge"]
 
 
-async def test_live_nodes_have_taught_before_the_first_plan(harness: ProvisionerHarness) -> None:
+async def test_first_plan_uses_memory_of_live_nodes(harness: ProvisionerHarness) -> None:
     add_live_node(harness, "7Gi")
     add_pod(harness, "first")
     await plan(harness, 1)
     assert launched_types(harness) == ["m.xlarge"]
 
 
-async def test_a_new_host_plans_by_what_the_workflow_kept_of_nodes_that_are_gone(harness: ProvisionerHarness) -> None:
+async def test_new_host_plans_with_memory_stored_in_the_workflow(harness: ProvisionerHarness) -> None:
     add_pod(harness, "first")
     await plan(harness, 1, DiscoveredCapacity(images={IMAGE: {"m.large": 7 * GIB}}))
     assert launched_types(harness) == ["m.xlarge"]
 
 
-async def test_of_both_the_smaller_counts(harness: ProvisionerHarness) -> None:
+async def test_smaller_of_live_and_stored_memory_counts(harness: ProvisionerHarness) -> None:
     add_live_node(harness, "8Gi")
     add_pod(harness, "first")
     await plan(harness, 1, DiscoveredCapacity(images={IMAGE: {"m.large": 7 * GIB}}))
@@ -84,7 +84,7 @@ async def test_of_both_the_smaller_counts(harness: ProvisionerHarness) -> None:
     assert harness.provisioner.capacity_discovery.discovered.get_memory(IMAGE, "m.large") == 7 * GIB
 
 
-async def test_a_new_planner_is_told_too(harness: ProvisionerHarness) -> None:
+async def test_new_planner_receives_discovered_memory(harness: ProvisionerHarness) -> None:
     add_live_node(harness, "7Gi")
     await harness.provisioner.sync_planner()
     await harness.provisioner.close()
@@ -93,7 +93,7 @@ async def test_a_new_planner_is_told_too(harness: ProvisionerHarness) -> None:
     assert launched_types(harness) == ["m.xlarge"]
 
 
-async def test_a_shortfall_is_told_on_the_claim_when_its_pods_are_planned_anew(harness: ProvisionerHarness) -> None:
+async def test_shortfall_event_is_published_when_pods_are_rescheduled(harness: ProvisionerHarness) -> None:
     add_pod(harness, "first")
     await plan(harness, 1)
     (name,) = harness.claims.found

@@ -1,4 +1,4 @@
-"""Which pods are told where they are expected, and when."""
+"""Pods that are nominated to their expected node, and when."""
 
 import asyncio
 from contextlib import suppress
@@ -26,7 +26,7 @@ ANTI_AFFINITY = {
 
 
 class FakeNominationPort:
-    """Remembers what it was told; `forbidden` with Forbidden instead."""
+    """Records nominations. With `forbidden` each call raises Forbidden."""
 
     def __init__(self, *, forbidden: bool = False) -> None:
         self.nominated: list[tuple[str, str]] = []
@@ -40,7 +40,7 @@ class FakeNominationPort:
 
 
 class NominatorHarness:
-    """A NodeClaim `c1` that expects the pods `apart` and `plain`."""
+    """The pods `apart` (with anti-affinity) and `plain` are nominated for NodeClaim `c1`."""
 
     def __init__(self, *, forbidden: bool = False) -> None:
         self.cluster, self.nominations = CacheHarness(), Nominations()
@@ -64,7 +64,7 @@ class NominatorHarness:
         self.cluster.apply_objects("nodes", builders.node("n1", of="c1", ready=False))
 
     async def update(self, *claims: str) -> list[tuple[str, str]]:
-        """What was told since the last look."""
+        """Nominations of this update."""
         before = len(self.port.nominated)
         self.pod_nominator.update(claims)
         running = asyncio.create_task(self.pod_nominator.run())
@@ -75,14 +75,14 @@ class NominatorHarness:
         return self.port.nominated[before:]
 
 
-async def test_a_pod_that_keeps_apart_is_told_once_its_node_is_there() -> None:
+async def test_anti_affinity_pod_is_nominated_once_its_node_exists() -> None:
     harness = NominatorHarness()
     assert await harness.update("c1") == []
     harness.add_node()
     assert await harness.update("c1") == [("apart", "n1")]
 
 
-async def test_a_pod_that_the_scheduler_tried_too_early_is_told_again_but_not_for_ever() -> None:
+async def test_lost_nomination_is_repeated_a_limited_number_of_times() -> None:
     harness = NominatorHarness()
     harness.add_node()
     nominated = list[tuple[str, str]]()
@@ -101,9 +101,9 @@ async def test_a_pod_that_the_scheduler_tried_too_early_is_told_again_but_not_fo
         ("pods", {"on": "other"}),
         ("nodeclaims", {}),
     ],
-    ids=["nominated already", "others are preempted for it", "bound", "its claim goes"],
+    ids=["already nominated", "preempting", "bound", "deleting NodeClaim"],
 )
-async def test_who_is_not_told(kind: str, changed: dict[str, str]) -> None:
+async def test_pod_is_not_nominated(kind: str, changed: dict[str, str]) -> None:
     harness = NominatorHarness()
     harness.add_node()
     terminating = builders.claim("c1", phase="Launched", deleting=True)
@@ -111,7 +111,7 @@ async def test_who_is_not_told(kind: str, changed: dict[str, str]) -> None:
     assert await harness.update("c1") == []
 
 
-async def test_without_the_right_it_is_tried_once() -> None:
+async def test_nominator_stops_after_forbidden() -> None:
     harness = NominatorHarness(forbidden=True)
     harness.add_node()
     harness.pod_nominator.update(["c1"])
@@ -119,7 +119,7 @@ async def test_without_the_right_it_is_tried_once() -> None:
     assert harness.port.nominated == [("apart", "n1")]
 
 
-def test_a_pod_that_a_plan_expects_somewhere_is_demand_like_any_other() -> None:
+def test_pod_nominated_by_tenure_remains_pending() -> None:
     harness = NominatorHarness()
     harness.cluster.apply_objects("pods", harness.pod(nominated_node="n1"))
     pod = harness.cluster.cache.pending["uid-apart"]

@@ -1,4 +1,4 @@
-"""A pass of planning with a planner: what is created, what is remembered, and what a repeat does."""
+"""A planning pass with a planner: created NodeClaims, nominations, events and repeated plans."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ from tests.unit.scheduling.builders import COMMON, instance_type
 
 
 class FailingNodeClaims(FakeNodeClaims):
-    """Gives UIDs, and refuses some names."""
+    """Assigns UIDs. Creations can fail, or succeed with a lost response."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,9 +42,9 @@ class FailingNodeClaims(FakeNodeClaims):
         if self.create_failures:
             self.create_failures -= 1
             raise TryLater("told to fail")
-        made = claim.to_object()
-        made["metadata"] |= {"uid": f"uid-{claim.name}", "creationTimestamp": stamp()}
-        self.found.setdefault(claim.name, made)
+        created = claim.to_object()
+        created["metadata"] |= {"uid": f"uid-{claim.name}", "creationTimestamp": stamp()}
+        self.found.setdefault(claim.name, created)
         if self.lost_responses:
             self.lost_responses -= 1
             raise TryLater("cut off")
@@ -52,7 +52,7 @@ class FailingNodeClaims(FakeNodeClaims):
 
 
 class FakeOfferings:
-    """The Offerings port: counts how often it is asked."""
+    """The Offerings port. It counts requests of the catalogue, which fail while `broken`."""
 
     def __init__(self) -> None:
         self.kinds: Sequence[InstanceType] = COMMON
@@ -88,7 +88,7 @@ class ProvisionerHarness(CacheHarness):
             FakeOfferings(),
         )
         self.not_ready_grace_periods: dict[str, timedelta] = {}
-        """By NodePool, where it is not five minutes."""
+        """By NodePool; the default is five minutes."""
         self.interrupted_capacity = InterruptedCapacity(
             self.cache, lambda pool: None, lambda observed: None, lambda: self.now
         )
@@ -133,7 +133,7 @@ async def harness() -> AsyncIterator[ProvisionerHarness]:
     await harness.provisioner.close()
 
 
-async def test_pods_become_claims_that_are_expected_and_remembered(harness: ProvisionerHarness) -> None:
+async def test_pods_are_nominated_to_created_nodeclaims(harness: ProvisionerHarness) -> None:
     harness.add_pods(14)
     outcome = await harness.plan()
     assert outcome.created == 2 and outcome.unschedulable == 0 and not outcome.blocked
@@ -144,7 +144,7 @@ async def test_pods_become_claims_that_are_expected_and_remembered(harness: Prov
     assert set(harness.events.messages("Nominated")) == {f"Pod should schedule on: nodeclaim/{name}" for name in names}
 
 
-async def test_an_object_that_is_invalid_in_the_planner_is_reported(
+async def test_object_invalid_in_the_planner_is_reported(
     harness: ProvisionerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_for(monkeypatch, "tenure.scheduling.planner_guard.build_pod_shape", named("bad0"))
@@ -159,14 +159,14 @@ async def test_an_object_that_is_invalid_in_the_planner_is_reported(
     assert harness.cache.invalid_objects.report().objects == ()
 
 
-async def test_the_next_pass_counts_on_what_is_coming(harness: ProvisionerHarness) -> None:
+async def test_next_plan_uses_launching_nodes(harness: ProvisionerHarness) -> None:
     harness.add_pods(3)
     assert (await harness.plan("plan-1")).created == 1
     repeated = await harness.plan("plan-2")
     assert repeated.created == 0 and repeated.nominated == 3
 
 
-async def test_a_repeat_of_a_plan_returns_what_it_made_before(harness: ProvisionerHarness) -> None:
+async def test_repeated_plan_returns_its_earlier_drafts(harness: ProvisionerHarness) -> None:
     harness.add_pods(3)
     first = await harness.plan()
     harness.add_pods(30, "more")
@@ -184,8 +184,7 @@ def add_node(
     not_ready_intervals: str = "",
     taints: Sequence[Json] = (),
 ) -> None:
-    """A NodeClaim with an initialized node; NotReady since minute zero unless told. `fetch_shifted_zones` is its
-    record."""
+    """A NodeClaim with an initialized node, NotReady since time 0 unless `ready_for` (seconds) is given."""
     harness.apply_objects(
         "nodeclaims",
         claim(
@@ -202,7 +201,7 @@ def add_node(
     harness.apply_objects("nodes", raw)
 
 
-async def test_a_node_that_is_away_is_counted_on_until_its_grace_is_over_and_then_it_is_said(
+async def test_notready_node_is_used_until_its_grace_period_ends_with_an_event(
     harness: ProvisionerHarness,
 ) -> None:
     add_node(harness)
@@ -217,7 +216,7 @@ async def test_a_node_that_is_away_is_counted_on_until_its_grace_is_over_and_the
     assert "the grace period of 300 s" in messages[0]
 
 
-async def test_of_a_node_that_flaps_the_arithmetic_is_said(harness: ProvisionerHarness) -> None:
+async def test_grace_event_of_a_flapping_node_sums_its_intervals(harness: ProvisionerHarness) -> None:
     add_node(harness, not_ready_intervals=" ".join(f"{stamp(-n * 100)}/{stamp(-n * 100 + 70)}" for n in (4, 3, 2, 1)))
     harness.add_pods(1)
     harness.now = at(20)
@@ -226,7 +225,7 @@ async def test_of_a_node_that_flaps_the_arithmetic_is_said(harness: ProvisionerH
     assert "300 s of the last 1800 s in 5 intervals" in text
 
 
-async def test_a_taint_that_nobody_declared_and_that_came_late_is_explained_when_a_node_is_bought(
+async def test_undeclared_taint_is_reported_when_its_pods_need_a_new_node(
     harness: ProvisionerHarness,
 ) -> None:
     add_node(harness, ready_for=60, taints=[CNI])
@@ -237,15 +236,17 @@ async def test_a_taint_that_nobody_declared_and_that_came_late_is_explained_when
     harness.now = at(1800)
     harness.add_pods(9, "more")
     assert (await harness.plan("plan-2")).created
-    assert harness.events.reasons_for("c1").count("UndeclaredTaint") == 1, "by then it is somebody's wish"
+    assert harness.events.reasons_for("c1").count("UndeclaredTaint") == 1, (
+        "only a taint that was added recently is reported"
+    )
 
 
-async def test_without_demand_the_planner_is_not_asked(harness: ProvisionerHarness) -> None:
+async def test_plan_without_pending_pods_creates_nothing(harness: ProvisionerHarness) -> None:
     harness.apply_objects("pods", pod("bound", on="n1"))
     assert (await harness.plan()).created == 0
 
 
-async def test_a_claim_that_could_not_be_created_is_planned_again(harness: ProvisionerHarness) -> None:
+async def test_pods_of_a_failed_creation_are_planned_again(harness: ProvisionerHarness) -> None:
     harness.add_pods(3)
     harness.claims.create_failures = 1
     assert (await harness.plan("plan-1")).created == 0
@@ -253,7 +254,7 @@ async def test_a_claim_that_could_not_be_created_is_planned_again(harness: Provi
     assert (await harness.plan("plan-2")).created == 1
 
 
-async def test_a_claim_whose_creation_had_no_answer_is_launched(harness: ProvisionerHarness) -> None:
+async def test_nodeclaim_with_a_lost_creation_response_is_launched(harness: ProvisionerHarness) -> None:
     harness.add_pods(3)
     harness.claims.lost_responses = 1
     outcome = await harness.plan("plan-1")
@@ -262,7 +263,7 @@ async def test_a_claim_whose_creation_had_no_answer_is_launched(harness: Provisi
     assert harness.nominations.nomination_of("uid-p0")
 
 
-async def test_what_nothing_can_be_bought_for_is_said_on_the_pod(harness: ProvisionerHarness) -> None:
+async def test_unschedulable_pod_has_a_failed_scheduling_event(harness: ProvisionerHarness) -> None:
     harness.add_pods(2, nodeSelector={"kubernetes.io/arch": "mips"})
     outcome = await harness.plan()
     assert (outcome.created, outcome.unschedulable) == (0, 2)
@@ -270,31 +271,31 @@ async def test_what_nothing_can_be_bought_for_is_said_on_the_pod(harness: Provis
     assert messages.keys() == {"p0", "p1"} and "general" in messages["p0"]
 
 
-async def test_a_place_that_no_plan_finds_any_more_is_expected_no_longer(harness: ProvisionerHarness) -> None:
+async def test_nomination_of_an_unschedulable_pod_is_removed(harness: ProvisionerHarness) -> None:
     harness.add_pods(1, nodeSelector={"kubernetes.io/arch": "mips"})
     harness.nominations.nominate({"uid-p0": "taken"}, harness.now)
     assert (await harness.plan()).unschedulable == 1
     assert harness.nominations.nomination_of("uid-p0") is None and harness.nominations.pods_expected_on("taken") == ()
 
 
-async def test_pods_that_are_bound_or_deleted_while_they_are_planned_are_expected_nowhere(
+async def test_pods_bound_or_deleted_during_a_plan_are_not_nominated(
     harness: ProvisionerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.add_pods(3)
     create = harness.claims.create
 
-    async def meanwhile(claim: NodeClaim) -> NodeClaim:
+    async def change_pods_and_create(claim: NodeClaim) -> NodeClaim:
         harness.apply_objects("pods", pod("p0", on="by-hand"))
         harness.delete_objects("pods", pod("p1"))
         return await create(claim)
 
-    monkeypatch.setattr(harness.claims, "create", meanwhile)
+    monkeypatch.setattr(harness.claims, "create", change_pods_and_create)
     assert (await harness.plan()).created == 1
     (name,) = harness.claims.found
     assert harness.nominations.pods_expected_on(name) == ("uid-p2",)
 
 
-async def test_a_limit_that_was_used_up_meanwhile_holds(harness: ProvisionerHarness) -> None:
+async def test_limit_reached_during_a_plan_is_respected(harness: ProvisionerHarness) -> None:
     harness.apply_objects("nodepools", pool(limits={"cpu": "8"}))
     harness.add_pods(3)
     await harness.provisioner.sync_planner()
@@ -305,7 +306,7 @@ async def test_a_limit_that_was_used_up_meanwhile_holds(harness: ProvisionerHarn
 
 
 @pytest.mark.usefixtures("planner_in_a_process")
-async def test_a_planner_that_dies_is_replaced_and_filled_again(harness: ProvisionerHarness) -> None:
+async def test_dead_planner_is_replaced_and_synced(harness: ProvisionerHarness) -> None:
     harness.add_pods(3)
     await harness.provisioner.sync_planner()
     process = harness.provisioner.planner_client.process
@@ -318,7 +319,7 @@ async def test_a_planner_that_dies_is_replaced_and_filled_again(harness: Provisi
     assert replacement is not None and replacement.pid != process.pid
 
 
-async def test_instance_types_are_asked_for_when_a_class_changes_or_they_are_old(harness: ProvisionerHarness) -> None:
+async def test_instance_types_are_refreshed_after_a_class_change_or_expiry(harness: ProvisionerHarness) -> None:
     for _ in range(3):
         await harness.provisioner.sync_planner()
     assert harness.types.catalogue_requests == 1
@@ -329,13 +330,13 @@ async def test_instance_types_are_asked_for_when_a_class_changes_or_they_are_old
     changed["status"] = {"conditions": [{"type": "SubnetsReady", "status": "True"}]}
     harness.apply_objects("ec2nodeclasses", changed)
     await harness.provisioner.sync_planner()
-    assert harness.types.catalogue_requests == 2, "a condition beside Ready changes no instance type"
+    assert harness.types.catalogue_requests == 2, "a condition other than Ready changes no instance type"
     harness.now += FRESH_FOR
     await harness.provisioner.sync_planner()
     assert harness.types.catalogue_requests == 3
 
 
-async def test_while_aws_does_not_answer_what_is_known_goes_on_counting(harness: ProvisionerHarness) -> None:
+async def test_known_instance_types_are_used_while_aws_fails(harness: ProvisionerHarness) -> None:
     harness.types.broken = True
     harness.add_pods(3)
     outcome = await harness.plan("plan-1")
@@ -353,7 +354,7 @@ async def test_while_aws_does_not_answer_what_is_known_goes_on_counting(harness:
     assert (await harness.plan("plan-3")).created == 2
 
 
-async def test_a_claim_that_the_watch_lost_is_bought_again(harness: ProvisionerHarness) -> None:
+async def test_deleted_nodeclaim_is_replaced_by_the_next_plan(harness: ProvisionerHarness) -> None:
     harness.add_pods(3)
     first = await harness.plan("plan-1")
     name = first.drafts[0].members[0].name
@@ -363,10 +364,10 @@ async def test_a_claim_that_the_watch_lost_is_bought_again(harness: ProvisionerH
 
 
 @pytest.mark.parametrize(("grace", "is_reported"), [(30, True), (120, False)])
-async def test_a_node_that_a_policy_waits_for_no_longer_is_named_with_its_pool_s_grace(
+async def test_grace_event_depends_on_the_grace_period_of_the_nodepool(
     harness: ProvisionerHarness, grace: int, is_reported: bool
 ) -> None:
-    """It is NotReady for 40 s."""
+    """The node is NotReady for 40 s."""
     harness.not_ready_grace_periods["general"] = timedelta(seconds=grace)
     harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
     harness.apply_objects("nodes", node("n1", of="c1", ready=False))
@@ -376,7 +377,7 @@ async def test_a_node_that_a_policy_waits_for_no_longer_is_named_with_its_pool_s
     assert bool(messages) is is_reported and all("grace period of 30 s" in one for one in messages)
 
 
-async def test_nodes_that_aws_takes_back_are_replaced_in_one_plan_that_knows_where_from(
+async def test_interrupted_spot_nodes_are_replaced_in_one_sharded_plan(
     harness: ProvisionerHarness,
 ) -> None:
     spot = labels_of("m.large", "a", "spot")
@@ -386,16 +387,16 @@ async def test_nodes_that_aws_takes_back_are_replaced_in_one_plan_that_knows_whe
     harness.apply_objects("nodes", *(node(f"n-{name}", of=name) for name in names))
     for name in names:
         harness.add_pods(1, name, on=f"n-{name}")
-    assert (await harness.plan("calm")).created == 0
+    assert (await harness.plan("before")).created == 0
     for name in names:
         message = InterruptionMessage(kind="spotInterruption", id="terminate", at=harness.now)
         harness.interrupted_capacity.observe(harness.cache.nodeclaims[name], [message])
-    outcome = await harness.plan("storm")
+    outcome = await harness.plan("burst")
     assert outcome.created > 0 and outcome.unschedulable == 0
     offering_shards = [draft.offering_shard for draft in outcome.drafts]
     assert len(set(offering_shards)) == len(offering_shards) == min(3, outcome.created) and None not in offering_shards
-    assert {one.offering_shard for one in (await harness.plan("storm")).drafts} == set(offering_shards), (
-        "the same plan, asked again"
+    assert {one.offering_shard for one in (await harness.plan("burst")).drafts} == set(offering_shards), (
+        "a repeat of the same plan keeps the shards"
     )
     expected = {harness.nominations.nomination_of(f"uid-{name}0") for name in names}
     assert None not in expected and not {one.target for one in expected if one} & set(names)
@@ -403,11 +404,11 @@ async def test_nodes_that_aws_takes_back_are_replaced_in_one_plan_that_knows_whe
     assert [(one.instance_type, one.zone, one.capacity_type) for one in planning_inputs.unavailable] == [
         ("m.large", "a", "spot")
     ]
-    assert (await harness.plan("again")).created == 0
+    assert (await harness.plan("after")).created == 0
 
 
 @pytest.mark.parametrize(("remaining", "spread"), [(60, True), (-1, False)])
-async def test_a_storm_that_the_worker_before_told_of_is_one_until_it_is_over(
+async def test_interruption_burst_of_an_earlier_worker_lasts_until_its_end(
     harness: ProvisionerHarness, remaining: float, spread: bool
 ) -> None:
     offer_spot(harness)
@@ -416,15 +417,15 @@ async def test_a_storm_that_the_worker_before_told_of_is_one_until_it_is_over(
     assert (None not in {draft.offering_shard for draft in outcome.drafts}) == spread
 
 
-async def test_in_calm_times_all_that_are_alike_launch_together_from_everywhere(harness: ProvisionerHarness) -> None:
+async def test_equal_nodeclaims_launch_together_without_a_burst(harness: ProvisionerHarness) -> None:
     offer_spot(harness)
     harness.add_pods(40)
     (draft,) = (await harness.plan()).drafts
     assert len(draft.members) > 1 and draft.offering_shard is None
 
 
-async def test_what_aws_takes_back_uses_up_no_limit(harness: ProvisionerHarness) -> None:
-    """Else the room for what comes in its place is there only when its NodeClaim is being deleted."""
+async def test_interrupted_node_does_not_consume_the_limit(harness: ProvisionerHarness) -> None:
+    """Otherwise its replacement could be created only once its NodeClaim is being deleted."""
     harness.delete_objects("nodepools", pool())
     harness.apply_objects("nodepools", pool(limits={"nodes": "1"}))
     old = claim("old", phase="Initialized", labels=labels_of("m.large", "a", "spot"))
@@ -433,15 +434,15 @@ async def test_what_aws_takes_back_uses_up_no_limit(harness: ProvisionerHarness)
     harness.apply_objects("nodes", node("n-old", of="old"))
     harness.add_pods(1, "p", on="n-old")
     harness.cache.set_interrupted("old", interrupted=True)
-    outcome = await harness.plan("storm")
+    outcome = await harness.plan("burst")
     assert (outcome.created, outcome.unschedulable) == (1, 0)
 
 
 def offer_spot(harness: ProvisionerHarness) -> None:
-    either = ("on-demand", "spot")
+    capacity_types = ("on-demand", "spot")
     harness.types.kinds = [
-        instance_type("m.large", cpu=2, memory=8, capacity_types=either),
-        instance_type("m.2xlarge", capacity_types=either),
+        instance_type("m.large", cpu=2, memory=8, capacity_types=capacity_types),
+        instance_type("m.2xlarge", capacity_types=capacity_types),
     ]
     subnets = [{"id": f"subnet-{zone}", "zone": zone} for zone in "abc"]
     harness.apply_objects("ec2nodeclasses", {**node_class(), "status": {"subnets": subnets}})

@@ -1,4 +1,4 @@
-"""Nodes that are smaller than what was planned onto them: when their pods are let go, and when not."""
+"""Nodes with less allocatable memory than planned: when the nominations of their pods are released."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 class UndersizedNodesHarness(CacheHarness):
-    """Pods p0, p1... are expected on NodeClaim c."""
+    """Pods are nominated for NodeClaim c."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ def pod_requesting(name: str, memory: str) -> Json:
 
 
 def launched_nodeclaim(memory: str, *, phase: str = "Registered", name: str = "c", **status: Any) -> Json:
-    """A NodeClaim that was bought for pods that need so much."""
+    """A NodeClaim launched for pods that request `memory`."""
     raw, _ = nodeclaim_and_node(name)
     raw["spec"]["resources"] = {"requests": {"cpu": "100m", "memory": memory}}
     raw["status"] = claim(name, phase=phase)["status"] | {"imageID": "ami-1"} | status
@@ -57,7 +57,7 @@ def joined_node(allocatable: str, *, name: str = "c", capacity: str = "7000Mi") 
     return raw
 
 
-def test_pods_are_let_go_from_a_node_that_is_too_small_for_them(harness: UndersizedNodesHarness) -> None:
+def test_nominations_are_released_from_a_node_that_is_too_small(harness: UndersizedNodesHarness) -> None:
     harness.expect(pod_requesting("p0", "6800Mi"))
     harness.apply_objects("nodeclaims", launched_nodeclaim("6800Mi"))
     harness.apply_objects("nodes", joined_node("6326Mi"))
@@ -68,7 +68,7 @@ def test_pods_are_let_go_from_a_node_that_is_too_small_for_them(harness: Undersi
     assert not harness.undersized_nodes.drain_shortfalls()
 
 
-def test_before_registration_the_node_is_not_measured(harness: UndersizedNodesHarness) -> None:
+def test_node_is_not_measured_before_registration(harness: UndersizedNodesHarness) -> None:
     harness.expect(pod_requesting("p0", "6800Mi"))
     harness.apply_objects("nodeclaims", launched_nodeclaim("6800Mi", phase="Launched"))
     harness.apply_objects("nodes", joined_node("6326Mi"))
@@ -77,7 +77,7 @@ def test_before_registration_the_node_is_not_measured(harness: UndersizedNodesHa
     assert harness.release()
 
 
-def test_a_node_is_measured_once_since_the_planner_may_promise_it_again(harness: UndersizedNodesHarness) -> None:
+def test_node_is_measured_once_because_later_nominations_know_its_size(harness: UndersizedNodesHarness) -> None:
     harness.expect(pod_requesting("p0", "6000Mi"), pod_requesting("p1", "800Mi"))
     harness.apply_objects("nodeclaims", launched_nodeclaim("6800Mi"))
     harness.apply_objects("nodes", joined_node("6326Mi"))
@@ -87,33 +87,33 @@ def test_a_node_is_measured_once_since_the_planner_may_promise_it_again(harness:
     assert not harness.release() and harness.nominations.nomination_of("uid-p0")
 
 
-def test_what_one_node_shows_frees_the_pods_of_its_kind_that_still_comes(harness: UndersizedNodesHarness) -> None:
+def test_discovered_memory_releases_nominations_of_launching_nodes(harness: UndersizedNodesHarness) -> None:
     status = {"capacity": {"memory": "7577Mi"}, "allocatable": {"cpu": "2", "memory": "6903Mi"}}
-    harness.apply_objects("nodeclaims", launched_nodeclaim("6800Mi", phase="Launched", name="coming", **status))
-    harness.expect(pod_requesting("p0", "6800Mi"), on="coming")
+    harness.apply_objects("nodeclaims", launched_nodeclaim("6800Mi", phase="Launched", name="launching", **status))
+    harness.expect(pod_requesting("p0", "6800Mi"), on="launching")
     assert not harness.release()
     harness.apply_objects("nodeclaims", launched_nodeclaim("1Gi"))
     harness.apply_objects("nodes", joined_node("6326Mi"))
     assert harness.release() and harness.nominations.nomination_of("uid-p0") is None
     (found,) = harness.undersized_nodes.drain_shortfalls()
-    assert found.claim == "coming" and found.subject == "m6i.large"
+    assert found.claim == "launching" and found.subject == "m6i.large"
 
 
 @pytest.mark.parametrize(
-    ("requests", "bought", "more", "released"),
+    ("requests", "launched_for", "more", "released"),
     [
         (("6000Mi",), "6000Mi", {}, False),
         (("3000Mi", "3500Mi"), "3000Mi", {}, True),
         (("1Gi",), "1Gi", {"device": True}, False),
         (("6800Mi",), "6800Mi", {"deleting": True}, False),
     ],
-    ids=["large enough", "pods came later", "a device that is still to come", "a claim that goes"],
+    ids=["large enough", "pods added later", "device not registered yet", "deleting NodeClaim"],
 )
-def test_who_is_let_go(
-    harness: UndersizedNodesHarness, requests: tuple[str, ...], bought: str, more: dict[str, bool], released: bool
+def test_nominations_are_released_only_from_undersized_nodes(
+    harness: UndersizedNodesHarness, requests: tuple[str, ...], launched_for: str, more: dict[str, bool], released: bool
 ) -> None:
     harness.expect(*(pod_requesting(f"p{number}", memory) for number, memory in enumerate(requests)))
-    raw = launched_nodeclaim(bought)
+    raw = launched_nodeclaim(launched_for)
     if more.get("device"):
         raw["spec"]["resources"]["requests"]["nvidia.com/gpu"] = "1"
     if more.get("deleting"):
@@ -149,17 +149,17 @@ PROMISED = {"capacity": {"memory": "7000Mi"}, "allocatable": {"cpu": "2", "memor
 SPEC = "ami-standard/123"
 
 
-def launched_under(spec_hash: str, **more: Any) -> Json:
+def launched_with_spec(spec_hash: str, **more: Any) -> Json:
     raw = launched_nodeclaim("6000Mi", **(PROMISED | more))
     raw["status"]["imageID"] = "ami-standard"
     raw["metadata"]["annotations"] = {NODECLASS_HASH: spec_hash}
     return raw
 
 
-def test_a_node_that_leaves_pods_less_than_promised_teaches_for_its_classs_spec(
+def test_allocatable_below_promise_is_discovered_for_the_nodeclass_spec(
     harness: UndersizedNodesHarness,
 ) -> None:
-    harness.apply_objects("nodeclaims", launched_under("123"))
+    harness.apply_objects("nodeclaims", launched_with_spec("123"))
     harness.apply_objects("nodes", joined_node("6126Mi"))
     assert not harness.release()
     known = harness.discovery.discovered
@@ -179,12 +179,12 @@ ESTIMATE = {"capacity": {"memory": "7577Mi"}, "allocatable": {"cpu": "2", "memor
         ("Registered", ESTIMATE, "6326Mi"),
         ("Initialized", {}, "6126Mi"),
     ],
-    ids=["kept", "more than promised", "less than estimated", "up before, where others may have taken room"],
+    ids=["as promised", "more than promised", "less than estimated", "already initialized"],
 )
-def test_a_node_that_breaks_no_promise_teaches_its_capacity_alone(
+def test_node_with_promised_allocatable_yields_only_its_capacity(
     harness: UndersizedNodesHarness, phase: str, promised: dict[str, Any], allocatable: str
 ) -> None:
-    raw = launched_under("123", **promised)
+    raw = launched_with_spec("123", **promised)
     raw["status"]["conditions"] = claim("c", phase=phase)["status"]["conditions"]
     harness.apply_objects("nodeclaims", raw)
     harness.apply_objects("nodes", joined_node(allocatable))
@@ -192,8 +192,8 @@ def test_a_node_that_breaks_no_promise_teaches_its_capacity_alone(
     assert harness.discovery.discovered.images == {"ami-standard": {"m6i.large": 7000 * MIB}}
 
 
-def test_a_node_teaches_what_it_leaves_pods_before_it_is_registered(harness: UndersizedNodesHarness) -> None:
-    raw = launched_under("123")
+def test_allocatable_is_discovered_before_registration(harness: UndersizedNodesHarness) -> None:
+    raw = launched_with_spec("123")
     raw["status"]["conditions"] = claim("c", phase="Launched")["status"]["conditions"]
     harness.apply_objects("nodeclaims", raw)
     harness.apply_objects("nodes", joined_node("6126Mi"))

@@ -1,4 +1,4 @@
-"""Zonal shifts as planning hears of them: marks for zones by name, and one event when one begins or ends."""
+"""Zonal shifts in planning: unavailable offerings per zone name, and one event at the start and end of a shift."""
 
 from tenure.controller.planning.catalog import ZonalShifts
 from tenure.model.errors import Throttled
@@ -43,14 +43,14 @@ class ZonalShiftHarness(CacheHarness):
         return [offering.zone for offering in unavailable_offerings]
 
 
-async def test_a_zone_that_is_away_is_marked_by_its_name() -> None:
+async def test_shifted_zone_is_unavailable_by_its_name() -> None:
     harness = ZonalShiftHarness()
     assert await harness.unavailable_zones() == []
     harness.types.zones = frozenset({"usw2-az2", "usw2-az9"})
     assert await harness.unavailable_zones() == ["us-west-2b"]
 
 
-async def test_beginning_and_end_are_said_once_each() -> None:
+async def test_start_and_end_of_a_shift_are_published_once() -> None:
     harness = ZonalShiftHarness()
     harness.types.zones = frozenset({"usw2-az1"})
     await harness.unavailable_zones()
@@ -60,7 +60,7 @@ async def test_beginning_and_end_are_said_once_each() -> None:
     assert harness.events.reasons_for("general") == ["ZonalShiftActive", "ZonalShiftCleared"]
 
 
-async def test_shifts_that_cannot_be_read_are_what_they_were() -> None:
+async def test_unreadable_shifts_keep_their_last_state() -> None:
     harness = ZonalShiftHarness()
     harness.types.zones = frozenset({"usw2-az1"})
     await harness.unavailable_zones()

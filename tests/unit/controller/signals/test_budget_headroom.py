@@ -1,4 +1,4 @@
-"""When NodePools are told that their budgets may leave more than before."""
+"""When NodePools are notified that their budgets may allow more disruptions than before."""
 
 from typing import Any
 
@@ -35,14 +35,14 @@ class HeadroomHarness(CacheHarness):
         self.apply_objects("nodes", node(f"node-{name}", of=name))
 
     def flap(self) -> set[str]:
-        """Node a is NotReady and recovers: the NodePools that are told anew."""
+        """Make node a NotReady and let it recover. Returns the NodePools notified after the recovery."""
         self.apply_objects("nodes", node("node-a", of="a", ready=False))
         self.notified_nodepools()
         self.apply_objects("nodes", node("node-a", of="a"))
         return self.notified_nodepools()
 
     def notified_nodepools(self) -> set[str]:
-        """The NodePools that are told anew."""
+        """NodePools notified for the pending changes."""
         before = {name: self.headroom_notifier.released(name) for name in self.cache.nodepools}
         changes = self.cache.drain_changes()
         others, changes.nodepools = changes.nodepools, set()
@@ -62,7 +62,7 @@ def harness() -> HeadroomHarness:
 @pytest.mark.parametrize(
     "more", [{"ready": False}, {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}]
 )
-def test_a_node_that_is_ready_again_or_put_back_leaves_room(harness: HeadroomHarness, more: dict[str, Any]) -> None:
+def test_recovered_or_untainted_node_releases_headroom(harness: HeadroomHarness, more: dict[str, Any]) -> None:
     harness.apply_objects("nodes", node("node-a", of="a", **more))
     assert harness.notified_nodepools() == set()
     harness.apply_objects("nodes", node("node-a", of="a"))
@@ -70,14 +70,14 @@ def test_a_node_that_is_ready_again_or_put_back_leaves_room(harness: HeadroomHar
     assert harness.notified_nodepools() == set()
 
 
-def test_a_new_node_makes_shares_greater_once_it_is_initialized(harness: HeadroomHarness) -> None:
+def test_initialized_node_releases_headroom_of_percentages(harness: HeadroomHarness) -> None:
     harness.add_node("d", phase="Registered")
     assert harness.notified_nodepools() == set()
     harness.add_node("d")
     assert harness.notified_nodepools() == {"general"}
 
 
-def test_a_node_that_goes_leaves_room_when_it_is_not_counted_any_more(harness: HeadroomHarness) -> None:
+def test_terminating_node_releases_headroom_once_it_is_not_counted(harness: HeadroomHarness) -> None:
     harness.apply_objects("nodeclaims", claim("a", phase="Initialized", deleting=True))
     assert harness.notified_nodepools() == set()
     terminating_nodeclaim = claim("a", phase="Initialized", deleting=True)
@@ -86,10 +86,10 @@ def test_a_node_that_goes_leaves_room_when_it_is_not_counted_any_more(harness: H
     harness.apply_objects("nodeclaims", terminating_nodeclaim)
     assert harness.notified_nodepools() == {"general"}
     harness.delete_objects("nodeclaims", terminating_nodeclaim)
-    assert harness.notified_nodepools() == set(), "it did not count before"
+    assert harness.notified_nodepools() == set(), "the node was not counted before"
 
 
-def test_a_node_that_is_gone_at_once_leaves_room(harness: HeadroomHarness) -> None:
+def test_deleted_node_releases_headroom(harness: HeadroomHarness) -> None:
     terminating_nodeclaim = claim("a", phase="Initialized", deleting=True)
     harness.apply_objects("nodeclaims", terminating_nodeclaim)
     harness.notified_nodepools()
@@ -97,14 +97,14 @@ def test_a_node_that_is_gone_at_once_leaves_room(harness: HeadroomHarness) -> No
     assert harness.notified_nodepools() == {"general"}
 
 
-def test_nobody_is_told_where_no_node_may_wish_to_go(harness: HeadroomHarness) -> None:
+def test_no_nodepool_is_notified_without_a_possible_candidate(harness: HeadroomHarness) -> None:
     harness.apply_objects("pods", pod("on-c", on="node-c"))
     assert harness.flap() == set()
     harness.drifted.add("b")
     assert harness.flap() == {"general"}
 
 
-def test_other_pools_are_told_where_their_rules_count_all_nodes(harness: HeadroomHarness) -> None:
+def test_nodepools_with_cluster_budgets_are_notified_too(harness: HeadroomHarness) -> None:
     harness.add_node("g", pool="gpu")
     harness.notified_nodepools()
     assert harness.flap() == {"general"}
@@ -112,12 +112,12 @@ def test_other_pools_are_told_where_their_rules_count_all_nodes(harness: Headroo
     assert harness.flap() == {"general", "gpu"}
 
 
-def test_what_was_there_when_the_watch_began_is_no_news() -> None:
+def test_initial_objects_release_no_headroom() -> None:
     harness = HeadroomHarness()
     assert harness.headroom_notifier.released("general") == 0
 
 
-def test_nothing_is_judged_before_everything_is_known(harness: HeadroomHarness) -> None:
+def test_changes_before_the_sync_release_no_headroom(harness: HeadroomHarness) -> None:
     headroom_notifier = BudgetHeadroomNotifier(harness.cache, rules_of=harness.rules.get, is_drifted=lambda one: False)
     headroom_notifier.update(ChangeSet(nodeclaims={"a"}), known=False)
     harness.apply_objects("nodes", node("node-a", of="a", ready=False))

@@ -1,4 +1,4 @@
-"""What a workflow is told: only what its phase decides on, so that an undisturbed node costs few signals."""
+"""Digests for workflows contain only inputs of the current phase, so that an undisturbed node costs few signals."""
 
 from datetime import datetime
 from typing import Any
@@ -38,7 +38,7 @@ def observe(
 
 
 def ready_observation(**more: Any) -> ObservedNodeClaim:
-    """The one signal for a node that is up."""
+    """The observation of an initialized node."""
     fields: dict[str, Any] = {
         "provider_id": "aws:///us-west-2a/i-n1",
         "node_name": "n1",
@@ -53,11 +53,11 @@ def ready_observation(**more: Any) -> ObservedNodeClaim:
 JOINED = ObservedNodeClaim(provider_id="aws:///us-west-2a/i-n1", node_name="n1", node_count=1)
 
 
-def test_before_there_is_a_node_nothing_about_the_claim_matters() -> None:
+def test_nodeclaim_without_node_has_an_empty_digest() -> None:
     assert observe({"provider_id": ""}) == observe({"launched": True}) == ObservedNodeClaim()
 
 
-def test_until_registration_only_that_the_node_is_there_matters() -> None:
+def test_unregistered_node_is_reported_only_as_joined() -> None:
     for node in (node_fact(), node_fact(ready=False), node_fact(taints=(NOT_READY,)), node_fact(boot_id="x")):
         assert observe({"launched": True}, node) == JOINED
 
@@ -66,11 +66,11 @@ def test_two_nodes_of_one_instance_are_counted() -> None:
     assert observe({"launched": True}, node_fact(), node_fact(name="n2")).node_count == 2
 
 
-def test_a_node_that_is_not_ready_says_no_more_than_that_it_joined() -> None:
+def test_notready_registered_node_is_reported_only_as_joined() -> None:
     assert observe(REGISTERED, node_fact(ready=False, taints=(NOT_READY, CNI))) == JOINED
 
 
-def test_a_node_that_is_ready_for_good_is_told_at_once_and_stays_equal_when_initialized() -> None:
+def test_ready_node_has_the_same_digest_before_and_after_initialization() -> None:
     first = observe(REGISTERED, node_fact(), consolidation="WhenEmpty/0s")
     assert first == ready_observation(consolidation="WhenEmpty/0s", ready_since=at(-60))
     assert observe(INITIALIZED, node_fact(), consolidation="WhenEmpty/0s", occupied=True) == first
@@ -84,7 +84,9 @@ def test_a_node_that_is_ready_for_good_is_told_at_once_and_stays_equal_when_init
         (node_fact(), {"requests": {"nvidia.com/gpu": 1}}, "ResourceNotRegistered"),
     ],
 )
-def test_what_holds_up_a_ready_node_is_told_once_it_lasts(node: NodeFact, claim: dict[str, Any], reason: str) -> None:
+def test_initialization_blocker_is_reported_after_ten_seconds(
+    node: NodeFact, claim: dict[str, Any], reason: str
+) -> None:
     fresh = node.model_copy(update={"ready_changed": at(-2)})
     early = nodeclaim_digest(NodeClaimView(claim=claim_fact(**REGISTERED, **claim), nodes=(fresh,)), NOW)
     assert early.observed == JOINED and early.recheck_at == at(8)
@@ -93,11 +95,11 @@ def test_what_holds_up_a_ready_node_is_told_once_it_lasts(node: NodeFact, claim:
     assert late.observed.waiting_for[0].startswith(reason)
 
 
-def test_a_taint_that_nobody_declared_holds_nothing_up() -> None:
+def test_undeclared_taint_does_not_block_initialization() -> None:
     assert observe(REGISTERED, node_fact(taints=(CNI,))).waiting_for == ()
 
 
-def test_an_empty_node_is_empty_since_the_last_thing_that_kept_it() -> None:
+def test_empty_since_is_the_end_of_the_last_cause_of_occupation() -> None:
     vacant = observe(INITIALIZED, node_fact(), occupied=False, vacant_since=at(-10))
     assert (vacant.empty, vacant.empty_since) == (True, at(-10))
     assert observe(INITIALIZED, node_fact(), occupied=False).empty_since == at(-50)
@@ -107,7 +109,7 @@ def test_an_empty_node_is_empty_since_the_last_thing_that_kept_it() -> None:
     assert lapsed.empty_since == at(-5)
 
 
-def test_a_node_that_expects_pods_is_not_empty_until_they_had_their_time() -> None:
+def test_node_with_nominated_pods_is_not_empty_until_they_expire() -> None:
     view = NodeClaimView(
         claim=claim_fact(**INITIALIZED), nodes=(node_fact(),), occupied=False, expected=True, expected_until=at(20)
     )
@@ -116,15 +118,15 @@ def test_a_node_that_expects_pods_is_not_empty_until_they_had_their_time() -> No
     assert nodeclaim_digest(view, at(20)).observed.empty_since == at(20)
 
 
-def test_an_occupied_node_is_not_empty() -> None:
+def test_occupied_node_is_not_empty() -> None:
     assert observe(INITIALIZED, node_fact(), occupied=True).empty_since is None
 
 
-def test_emptiness_is_not_spoken_of_before_initialization() -> None:
+def test_emptiness_is_not_reported_before_initialization() -> None:
     assert not observe(REGISTERED, node_fact(), occupied=False).empty
 
 
-def test_a_running_node_tells_of_reboots_readiness_policy_and_the_annotation() -> None:
+def test_initialized_node_reports_reboot_readiness_policy_and_protection() -> None:
     base = observe(INITIALIZED, node_fact())
     protected = node_fact(annotations={"karpenter.sh/do-not-disrupt": "true"})
     changed = [
@@ -141,16 +143,16 @@ def test_a_running_node_tells_of_reboots_readiness_policy_and_the_annotation() -
 @pytest.mark.parametrize(
     ("claim", "node"), [({"deleting": True}, node_fact()), (INITIALIZED, node_fact(deleting=True))]
 )
-def test_what_is_being_deleted_says_nothing_else_any_more(claim: dict[str, Any], node: NodeFact) -> None:
+def test_deleting_node_reports_only_its_deletion(claim: dict[str, Any], node: NodeFact) -> None:
     assert observe(claim, node, occupied=False) == ObservedNodeClaim(deleting=True)
 
 
-def test_why_it_is_deleted_is_told_along_and_is_no_news() -> None:
+def test_disruption_reason_alone_causes_no_signal() -> None:
     observed = observe({"deleting": True, "disruption": "Drifted"})
     assert observed.disruption == "Drifted" and not observed.differs_from(observe({"deleting": True}))
 
 
-def test_an_undisturbed_life_costs_five_signals() -> None:
+def test_undisturbed_lifecycle_costs_five_signals() -> None:
     observations = [
         observe({"provider_id": ""}),
         observe({"launched": True}),
@@ -170,12 +172,12 @@ def test_an_undisturbed_life_costs_five_signals() -> None:
     assert len(signaled) == 5
 
 
-def test_the_number_is_no_part_of_the_fingerprint() -> None:
+def test_hash_ignores_the_observation_number() -> None:
     assert hash_observation(ObservedNodeClaim(number=1)) == hash_observation(ObservedNodeClaim(number=2))
     assert hash_observation(ObservedNodeClaim()) != hash_observation(ObservedNodeClaim(deleting=True))
 
 
-def test_a_pool_is_told_when_its_usage_or_its_node_class_changes() -> None:
+def test_nodepool_digest_covers_usage_and_nodeclass_readiness() -> None:
     pool = nodepool_fact(builders.pool())
     used = claim_fact(capacity={"cpu": 2000})
     bare = EC2NodeClass.from_object(builders.node_class())
@@ -188,7 +190,7 @@ def test_a_pool_is_told_when_its_usage_or_its_node_class_changes() -> None:
     assert nodepool_digest(pool, [used], terminating).node_class_ready == "Terminating"
 
 
-def test_a_pool_is_told_what_policies_say_of_its_roll_outs_and_of_nothing_else() -> None:
+def test_nodepool_digest_covers_only_the_rollout_rules() -> None:
     fact = nodepool_fact(builders.pool())
     rules = LifecycleRules.model_validate({"rollout": {"onFailure": "halt"}, "notReadyGrace": "9m"})
     assert nodepool_digest(fact, [], None, rules=rules).rollout == rules.rollout
@@ -196,18 +198,20 @@ def test_a_pool_is_told_what_policies_say_of_its_roll_outs_and_of_nothing_else()
     assert nodepool_digest(fact, [], None, rules=other) == nodepool_digest(fact, [], None, rules=rules)
 
 
-def test_a_static_pool_is_told_how_many_stand_and_go_and_a_dynamic_one_is_not() -> None:
+def test_only_static_nodepool_digest_counts_nodeclaims() -> None:
     claims = [claim_fact(), claim_fact(name="c2", provider_id=""), claim_fact(name="c3", deleting=True)]
     static = nodepool_fact(builders.pool(replicas=4))
     observed = nodepool_digest(static, claims, None, static_capacity=True)
     assert (observed.static, observed.replicas, observed.existing, observed.terminating) == ("on", 4, 2, 1)
     fewer = nodepool_digest(static, claims[:1] + claims[2:], None, static_capacity=True)
-    assert (fewer.existing, fewer.usage) == (1, observed.usage), "one that never launched is missed as well"
+    assert (fewer.existing, fewer.usage) == (1, observed.usage), (
+        "a NodeClaim that never launched is counted as missing too"
+    )
     dynamic = nodepool_digest(nodepool_fact(builders.pool()), claims, None, static_capacity=True)
     assert (dynamic.static, dynamic.existing, dynamic.terminating) == ("", 0, 0)
 
 
-def test_of_a_static_pool_without_its_gate_only_that_is_told() -> None:
+def test_static_nodepool_digest_without_feature_gate_has_no_counts() -> None:
     static = nodepool_fact(builders.pool(replicas=4))
     observed = nodepool_digest(static, [claim_fact()], None)
     assert (observed.static, observed.replicas, observed.existing) == ("off", 0, 0)
@@ -216,7 +220,7 @@ def test_of_a_static_pool_without_its_gate_only_that_is_told() -> None:
     )
 
 
-def test_a_node_class_counts_its_claims_only_while_it_is_going() -> None:
+def test_nodeclass_digest_counts_nodeclaims_only_while_deleting() -> None:
     active = EC2NodeClass.from_object(builders.node_class(generation=4))
     terminating = EC2NodeClass.from_object(builders.node_class(deleting=True))
     few, more = [claim_fact()], [claim_fact(), claim_fact(name="c2")]
@@ -225,7 +229,7 @@ def test_a_node_class_counts_its_claims_only_while_it_is_going() -> None:
     assert nodeclass_digest(terminating, few) != nodeclass_digest(terminating, more)
 
 
-def test_stamps_of_another_version_are_told_and_those_of_ours_are_not() -> None:
+def test_nodepool_digest_reports_only_foreign_hash_versions() -> None:
     ours, others = {NODEPOOL_HASH_VERSION: HASH_VERSION}, {NODEPOOL_HASH_VERSION: "v3"}
     raw = builders.pool()
     assert nodepool_digest(nodepool_fact(raw), [claim_fact(annotations=ours), claim_fact()], None).stamps == ""
@@ -235,14 +239,14 @@ def test_stamps_of_another_version_are_told_and_those_of_ours_are_not() -> None:
     assert nodepool_digest(nodepool_fact(raw), [], None).stamps == "v3"
 
 
-def test_stamps_of_a_class_are_told_until_it_goes() -> None:
+def test_nodeclass_digest_reports_foreign_hash_versions_until_deletion() -> None:
     others = claim_fact(annotations={NODECLASS_HASH_VERSION: "v6"})
     active = EC2NodeClass.from_object(builders.node_class())
     assert nodeclass_digest(active, [others]).stamps == "v6" and nodeclass_digest(active, [claim_fact()]).stamps == ""
     assert nodeclass_digest(EC2NodeClass.from_object(builders.node_class(deleting=True)), [others]).stamps == ""
 
 
-def test_drift_is_told_of_a_node_whatever_it_does_but_going() -> None:
+def test_drift_is_reported_in_every_phase_before_deletion() -> None:
     drift = Drift(reason="AMIDrift", message="old")
     running = {"registered": True, "initialized": True, "initialized_at": at(-50)}
     for claim in ({}, {"registered": True}, running):
@@ -272,7 +276,7 @@ def rules(**repair: Any) -> LifecycleRules:
     return LifecycleRules.model_validate({"repair": repair})
 
 
-def test_a_running_node_tells_of_a_condition_that_counts_with_the_time_it_began() -> None:
+def test_unhealthy_condition_is_reported_with_its_start() -> None:
     unhealthy = digest(RUNNING, node_fact(conditions=(READY, KERNEL))).observed.unhealthy
     assert unhealthy == (UnhealthyCondition(type="KernelReady", status="False", since=at(-30)),)
 
@@ -285,27 +289,27 @@ def test_a_running_node_tells_of_a_condition_that_counts_with_the_time_it_began(
         (READY, NodeCondition(type="DiskPressure", status="True", since=at(-3))),
         (READY, NodeCondition(type="KernelReady", status="False")),
     ],
-    ids=["ready", "kernel ready", "a pressure", "no time"],
+    ids=["Ready", "KernelReady", "DiskPressure", "without time"],
 )
-def test_what_does_not_count_makes_no_difference(conditions: tuple[NodeCondition, ...]) -> None:
+def test_healthy_and_unknown_conditions_do_not_change_the_digest(conditions: tuple[NodeCondition, ...]) -> None:
     actual = digest(RUNNING, node_fact(conditions=conditions))
     assert actual == digest(RUNNING, node_fact()) and actual.observed.unhealthy == ()
 
 
-def test_without_the_gate_nothing_is_told() -> None:
+def test_unhealthy_condition_is_not_reported_without_feature_gate() -> None:
     node = node_fact(ready=False, conditions=(UNREADY, KERNEL))
     assert digest(RUNNING, node, is_repair_enabled=False).observed.unhealthy == ()
 
 
-def test_rules_say_which_conditions_count() -> None:
-    worn = NodeCondition(type="DiskWorn", status="True", since=at(-5))
-    node = node_fact(conditions=(READY, KERNEL, worn))
-    mine = rules(conditions=[{"type": "DiskWorn", "status": "True", "toleration": "1m"}])
-    assert [one.type for one in digest(RUNNING, node, rules=mine).observed.unhealthy] == ["DiskWorn"]
+def test_repair_rules_select_the_conditions() -> None:
+    disk_worn = NodeCondition(type="DiskWorn", status="True", since=at(-5))
+    node = node_fact(conditions=(READY, KERNEL, disk_worn))
+    custom_rules = rules(conditions=[{"type": "DiskWorn", "status": "True", "toleration": "1m"}])
+    assert [one.type for one in digest(RUNNING, node, rules=custom_rules).observed.unhealthy] == ["DiskWorn"]
     assert digest(RUNNING, node, rules=rules(conditions=[])).observed.unhealthy == ()
 
 
-def test_a_node_that_starts_costs_no_signal_for_not_being_ready_yet() -> None:
+def test_starting_node_is_not_reported_as_unhealthy_at_first() -> None:
     node = node_fact(ready=False, conditions=(UNREADY,))
     first = digest(STARTING, node)
     assert first.observed == digest(STARTING, node, is_repair_enabled=False).observed and first.recheck_at == at(30)
@@ -313,19 +317,19 @@ def test_a_node_that_starts_costs_no_signal_for_not_being_ready_yet() -> None:
     assert [one.since for one in later.observed.unhealthy] == [at(-30)]
 
 
-def test_of_a_node_that_starts_it_is_told_before_a_short_toleration_ends() -> None:
+def test_starting_node_is_reported_before_a_short_toleration_ends() -> None:
     node = node_fact(ready=False, conditions=(UNREADY,))
     short = rules(conditions=[{"type": "Ready", "status": "False", "toleration": "50s"}])
     assert digest(STARTING, node, at_=-10, rules=short).recheck_at == at(-5)
     assert digest(STARTING, node, at_=-5, rules=short).observed.unhealthy
 
 
-def test_a_node_that_goes_tells_nothing_of_its_health() -> None:
+def test_deleting_node_reports_no_unhealthy_condition() -> None:
     actual = digest({**RUNNING, "deleting": True}, node_fact(conditions=(UNREADY,)))
     assert actual.observed.deleting and actual.observed.unhealthy == ()
 
 
-def test_a_pool_is_told_of_registrations_only_while_its_condition_is_to_be_mended() -> None:
+def test_nodepool_digest_counts_registrations_until_the_pool_is_healthy() -> None:
     pool = nodepool_fact(builders.pool("general"))
     some = [claim_fact(registered=True), claim_fact(name="c2", registered=False)]
     assert nodepool_digest(pool, some, None, healthy_at=None).registered == 1

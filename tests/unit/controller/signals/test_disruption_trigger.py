@@ -1,4 +1,4 @@
-"""When the Cluster workflow is told to look: at once, then coalesced, and never while nothing that matters changes."""
+"""Signals that trigger a disruption pass: at once, then coalesced, and none without a relevant change."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ STEP = 0.01
 
 
 class FakeClock:
-    """In the place of `time` and `asyncio`: it goes on only when it is told to, however busy the machine is."""
+    """Replaces `time` and `asyncio`. It advances only on request, independent of the load of the machine."""
 
     Event, time_ns = asyncio.Event, staticmethod(time.time_ns)
 
@@ -68,7 +68,7 @@ class DisruptionTriggerHarness(CacheHarness):
         self.apply_objects("pods", pod("a", on="n1"), pod("agent", on="n1", owner="DaemonSet"))
 
     async def triggers(self, kind: str = "", *objects: Json, lost: bool = False) -> bool:
-        """Whether something was told of a change, and once."""
+        """Apply a change and return whether it caused a signal. At most one is allowed."""
         before = len(self.signal_queue.signals)
         if kind:
             (self.delete_objects if lost else self.apply_objects)(kind, *objects)
@@ -91,7 +91,7 @@ async def harness(clock: FakeClock) -> AsyncIterator[DisruptionTriggerHarness]:
         await task
 
 
-async def test_a_new_watch_says_so_once(harness: DisruptionTriggerHarness) -> None:
+async def test_new_controller_signals_once(harness: DisruptionTriggerHarness) -> None:
     (first,) = harness.signal_queue.signals
     assert (first.workflow_id, first.name, first.start) == ("east/cluster", "cluster_changed", None)
     assert isinstance(first.argument, ClusterChanged) and first.argument.number > 0
@@ -118,17 +118,19 @@ BUDGET = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"maxUnav
         ("poddisruptionbudgets", BUDGET, True),
     ],
 )
-async def test_what_matters(harness: DisruptionTriggerHarness, kind: str, changed: Json, matters: bool) -> None:
+async def test_relevant_change_triggers_a_signal(
+    harness: DisruptionTriggerHarness, kind: str, changed: Json, matters: bool
+) -> None:
     assert await harness.triggers(kind, changed) is matters
 
 
-async def test_a_pod_that_is_gone_and_new_prices_matter(harness: DisruptionTriggerHarness) -> None:
+async def test_deleted_pod_and_explicit_trigger_cause_a_signal(harness: DisruptionTriggerHarness) -> None:
     assert await harness.triggers("pods", pod("a", on="n1"), lost=True)
     harness.disruption_trigger.trigger()
     assert await harness.triggers()
 
 
-async def test_many_changes_are_told_as_one_and_the_last_is_not_forgotten(harness: DisruptionTriggerHarness) -> None:
+async def test_many_changes_are_coalesced_including_the_last(harness: DisruptionTriggerHarness) -> None:
     async def change(number: int) -> None:
         harness.apply_objects("pods", pod(f"more-{number}", on="n1"))
         harness.disruption_trigger.on_change()
@@ -139,12 +141,12 @@ async def test_many_changes_are_told_as_one_and_the_last_is_not_forgotten(harnes
         await change(number)
     await harness.clock.advance(0.12)
     signals: list[Any] = harness.signal_queue.signals[1:]
-    assert len(signals) == 2, "the first change, and all that came while it was quiet"
-    assert signals[-1].argument.number >= last, "the last is among them"
+    assert len(signals) == 2, "one for the first change, one for all later ones"
+    assert signals[-1].argument.number >= last, "the second signal covers the last change"
 
 
 class BackoffHarness(DisruptionTriggerHarness):
-    """With pauses of 0.1 to 0.8 s."""
+    """Signals with an interval of 0.1 to 0.8 s."""
 
     def __init__(self, clock: FakeClock, took: float = 0.0) -> None:
         super().__init__(clock)
@@ -154,7 +156,7 @@ class BackoffHarness(DisruptionTriggerHarness):
         self.signal_times: list[float] = []
 
     async def churn(self, seconds: float, deleted_at: float | None = None) -> list[float]:
-        """Pods keep coming; when words were told, in seconds since the first."""
+        """Keep adding pods for `seconds`. Returns the times of the signals, in seconds since the start."""
         number, began = 0, self.clock.now
         running = asyncio.create_task(self.disruption_trigger.run())
         while (now := self.clock.now - began) < seconds:
@@ -168,20 +170,20 @@ class BackoffHarness(DisruptionTriggerHarness):
         return self.signal_times
 
 
-def gaps(times: list[float]) -> list[float]:
+def intervals(times: list[float]) -> list[float]:
     return [later - one for one, later in pairwise(times)]
 
 
-async def test_while_things_go_on_changing_it_is_told_ever_more_slowly(clock: FakeClock) -> None:
-    found = gaps(await BackoffHarness(clock).churn(2.6))
+async def test_interval_grows_while_changes_continue(clock: FakeClock) -> None:
+    found = intervals(await BackoffHarness(clock).churn(2.6))
     assert 3 <= len(found) <= 5 and found[0] < found[1] < found[2]
 
 
-async def test_room_that_became_free_is_told_soon(clock: FakeClock) -> None:
+async def test_deleted_nodeclaim_shortens_the_interval(clock: FakeClock) -> None:
     signal_times = await BackoffHarness(clock).churn(1.45, deleted_at=1.0)
     assert any(1.0 <= one < 1.4 for one in signal_times)
 
 
-async def test_the_planner_is_left_alone_for_longer_than_its_pass_takes(clock: FakeClock) -> None:
-    found = gaps(await BackoffHarness(clock, took=0.15).churn(1.5))
+async def test_interval_exceeds_the_duration_of_a_pass(clock: FakeClock) -> None:
+    found = intervals(await BackoffHarness(clock, took=0.15).churn(1.5))
     assert found and min(found) > 0.55

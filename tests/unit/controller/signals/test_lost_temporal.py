@@ -1,4 +1,4 @@
-"""While Temporal does not answer signals are retried, and the endpoint is reported once."""
+"""While Temporal is unreachable, signals are retried and the endpoint is reported once."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from tests.support.product.eventually import wait_until
 from tests.unit.controller.fake_temporal import FakeTemporal
 
 
-async def test_signals_are_sent_once_temporal_answers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_signals_are_sent_after_temporal_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signaller, "_MIN_BACKOFF_SECONDS", 0.001)
     monkeypatch.setattr(signaller, "_MAX_BACKOFF_SECONDS", 0.001)
     temporal, observed = FakeTemporal(), list[tuple[str, bool]]()

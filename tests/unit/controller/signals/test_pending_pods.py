@@ -1,4 +1,4 @@
-"""Which pods are demand, for how long a nomination answers them, and when the workflow is told."""
+"""Which pods are pending demand, how long a nomination lasts, and when the workflow is signaled."""
 
 from datetime import timedelta
 from itertools import pairwise
@@ -21,7 +21,7 @@ from tests.support.controller.builders import CacheHarness, at, claim, node, not
 @pytest.fixture
 def harness() -> CacheHarness:
     harness = CacheHarness()
-    harness.apply_objects("nodeclaims", claim("coming", phase="Launched"), claim("up", phase="Initialized"))
+    harness.apply_objects("nodeclaims", claim("launching", phase="Launched"), claim("up", phase="Initialized"))
     harness.apply_objects("nodes", node("n-up", of="up"), node("by-hand"))
     return harness
 
@@ -42,41 +42,41 @@ def pending_names(harness: CacheHarness, nominations: Nominations, seconds: floa
         ({**pod("p"), "status": {"phase": "Pending"}}, False),
         ({**pod("p"), "status": {**pod("p")["status"], "nominatedNodeName": "n"}}, False),
     ],
-    ids=["unschedulable", "bound", "daemonset", "static", "failed", "going", "not looked at yet", "preempts"],
+    ids=["unschedulable", "bound", "daemonset", "static", "failed", "terminating", "not tried yet", "preempting"],
 )
-def test_which_pods_want_a_node(harness: CacheHarness, raw: builders.Json, is_demand: bool) -> None:
+def test_pending_demand_by_kind_of_pod(harness: CacheHarness, raw: builders.Json, is_demand: bool) -> None:
     harness.apply_objects("pods", raw)
     assert bool(pending_names(harness, Nominations())) is is_demand
 
 
-def test_pods_of_a_node_that_goes_want_another(harness: CacheHarness) -> None:
+def test_pods_of_a_deleting_node_are_demand(harness: CacheHarness) -> None:
     harness.apply_objects("pods", pod("moves", on="n-up"), pod("agent", on="n-up", owner="DaemonSet"))
     assert pending_names(harness, Nominations()) == []
     harness.apply_objects("nodeclaims", claim("up", phase="Initialized", deleting=True))
     assert pending_names(harness, Nominations()) == ["moves"]
 
 
-def test_a_first_plan_is_waited_for_by_whatever_has_no_place_or_loses_its_own(harness: CacheHarness) -> None:
+def test_first_plan_is_needed_for_unscheduled_and_displaced_pods(harness: CacheHarness) -> None:
     harness.apply_objects("pods", pod("stays", on="n-up"))
     assert not needs_plan(harness.cache, at(0))
     harness.apply_objects("nodeclaims", claim("up", phase="Initialized", deleting=True))
-    assert needs_plan(harness.cache, at(0)), "the place that it was given before is not known here"
+    assert needs_plan(harness.cache, at(0)), "its nomination by an earlier controller is unknown"
     harness.delete_objects("pods", pod("stays", on="n-up"))
     assert not needs_plan(harness.cache, at(0))
     harness.apply_objects("pods", {**pod("new"), "status": {"phase": "Pending"}})
-    assert needs_plan(harness.cache, at(0)), "kube-scheduler has not come to it yet"
+    assert needs_plan(harness.cache, at(0)), "kube-scheduler has not tried it yet"
     harness.apply_objects("pods", {**pod("new", schedulingGates=[{"name": "quota"}]), "status": {"phase": "Pending"}})
-    assert not needs_plan(harness.cache, at(0)), "others keep it from having one"
+    assert not needs_plan(harness.cache, at(0)), "scheduling gates keep it from being scheduled"
 
 
-def test_a_pod_expected_on_a_node_that_still_comes_is_no_demand_however_long_that_takes(harness: CacheHarness) -> None:
+def test_pod_nominated_to_a_launching_node_is_never_demand(harness: CacheHarness) -> None:
     harness.apply_objects("pods", pod("p"))
     nominations = Nominations()
-    nominations.nominate({"uid-p": "coming"}, at(0))
+    nominations.nominate({"uid-p": "launching"}, at(0))
     assert pending_names(harness, nominations, 600) == []
 
 
-def test_on_a_node_that_is_up_the_expectation_lapses(harness: CacheHarness) -> None:
+def test_nomination_to_an_initialized_node_expires(harness: CacheHarness) -> None:
     harness.apply_objects("pods", pod("p"))
     nominations = Nominations()
     nominations.nominate({"uid-p": "up"}, at(0))
@@ -85,22 +85,22 @@ def test_on_a_node_that_is_up_the_expectation_lapses(harness: CacheHarness) -> N
     assert pending_names(harness, nominations, 39) == [] and pending_names(harness, nominations, 40) == ["p"]
 
 
-def test_pods_of_a_place_that_is_going_are_demand_again(harness: CacheHarness) -> None:
+def test_pods_nominated_to_a_deleting_node_are_demand(harness: CacheHarness) -> None:
     harness.apply_objects("pods", pod("p"), pod("q"))
     nominations = Nominations()
-    nominations.nominate({"uid-p": "coming", "uid-q": "vanished"}, at(0))
+    nominations.nominate({"uid-p": "launching", "uid-q": "vanished"}, at(0))
     assert pending_names(harness, nominations) == ["q"]
-    harness.apply_objects("nodeclaims", claim("coming", phase="Launched", deleting=True))
+    harness.apply_objects("nodeclaims", claim("launching", phase="Launched", deleting=True))
     assert pending_names(harness, nominations) == ["p", "q"]
 
 
-def test_a_plan_that_names_the_node_means_its_claim(harness: CacheHarness) -> None:
+def test_nomination_target_of_a_node_is_its_nodeclaim(harness: CacheHarness) -> None:
     assert harness.cache.nomination_target("n-up") == "up"
     assert harness.cache.nomination_target("by-hand") == "by-hand"
-    assert harness.cache.nomination_target("coming") == "coming"
+    assert harness.cache.nomination_target("launching") == "launching"
 
 
-def test_expectations_end_with_their_pods() -> None:
+def test_nominations_end_when_their_pods_are_bound() -> None:
     nominations = Nominations()
     nominations.nominate({"a": "up", "b": "up"}, at(0))
     assert nominations.is_expecting("up") and nominations.last_expiry("up", at(-50)) == at(110)
@@ -113,7 +113,7 @@ def test_expectations_end_with_their_pods() -> None:
     assert set(nominations.forget_target("up")) == {"a"} and nominations.nomination_of("a") is None
 
 
-def test_a_place_whose_pod_vanished_is_still_kept_for_a_while() -> None:
+def test_nomination_of_a_deleted_pod_is_kept_for_a_while() -> None:
     nominations = Nominations()
     nominations.nominate({"a": "up"}, at(0))
     nominations.on_pod_deleted("a", "web", at(8))
@@ -124,15 +124,15 @@ def test_a_place_whose_pod_vanished_is_still_kept_for_a_while() -> None:
     assert not nominations.is_expecting("up")
 
 
-# --- pods of one owner are alike ---
+# --- pods of one owner are interchangeable ---
 
 
 def nominations_by_owner() -> Nominations:
-    """Pods by the first letter of their names."""
+    """The owner of a pod is the first letter of its name."""
     return Nominations(lambda pod: pod[0])
 
 
-def test_a_successor_that_takes_anothers_place_leaves_it_its_own() -> None:
+def test_successor_bound_elsewhere_leaves_its_nomination_to_a_sibling() -> None:
     nominations = nominations_by_owner()
     nominations.nominate({"w1": "one", "w2": "two", "x1": "two"}, at(0))
     nominations.on_pod_deleted("w1", "w", at(50))
@@ -141,7 +141,7 @@ def test_a_successor_that_takes_anothers_place_leaves_it_its_own() -> None:
     assert nominations.last_expiry("one", at(0)) == at(161)
 
 
-def test_pods_that_swap_their_places_are_expected_where_they_are_not_yet() -> None:
+def test_siblings_that_swap_nodes_swap_their_nominations() -> None:
     nominations = nominations_by_owner()
     nominations.nominate({"w1": "one", "w2": "two"}, at(0))
     assert nominations.on_pod_arrived("w1", "two", at(3)) == "one" and nominations.on_pod_bound("w1", at(3)) == "one"
@@ -149,30 +149,30 @@ def test_pods_that_swap_their_places_are_expected_where_they_are_not_yet() -> No
 
 
 @pytest.mark.parametrize(
-    ("arrived", "where", "seconds"),
+    ("arrived", "target", "seconds"),
     [
-        pytest.param("y1", "two", 51, id="of another owner"),
-        pytest.param("w9", "three", 51, id="where nobody was expected"),
-        pytest.param("w9", "one", 51, id="into its own place"),
-        pytest.param("w9", "two", 70, id="long after"),
+        pytest.param("y1", "two", 51, id="other owner"),
+        pytest.param("w9", "three", 51, id="node without nomination"),
+        pytest.param("w9", "one", 51, id="own node"),
+        pytest.param("w9", "two", 70, id="too late"),
     ],
 )
-def test_any_other_that_comes_changes_nothing(arrived: str, where: str, seconds: float) -> None:
+def test_other_arrivals_do_not_change_nominations(arrived: str, target: str, seconds: float) -> None:
     nominations = nominations_by_owner()
     nominations.nominate({"w1": "one", "w2": "two"}, at(0))
     nominations.on_pod_deleted("w1", "w", at(50))
-    assert nominations.on_pod_arrived(arrived, where, at(seconds)) == ""
+    assert nominations.on_pod_arrived(arrived, target, at(seconds)) == ""
     assert nominations.pods_expected_on("two") == ("w2",) and not nominations.pods_expected_on("one")
 
 
-# --- when the workflow is told ---
+# --- when the workflow is signaled ---
 
 
 def facts(*uids: str) -> list[PodFact]:
     return [pod_fact(pod(uid)) for uid in uids]
 
 
-def test_new_pods_are_told_at_once_and_then_at_a_pace() -> None:
+def test_new_pods_are_signaled_at_once_and_then_at_an_interval() -> None:
     batcher = Batcher()
     first = batcher.decide_signal(facts("a"), at(0))
     assert first is not None and (first.pods, first.newest_pod_at) == (1, at(0))
@@ -181,7 +181,7 @@ def test_new_pods_are_told_at_once_and_then_at_a_pace() -> None:
     assert second is not None and (second.pods, second.newest_pod_at) == (3, at(0.4))
 
 
-def test_the_same_pods_are_told_ever_more_slowly() -> None:
+def test_unchanged_pods_are_signaled_with_growing_intervals() -> None:
     batcher, notified_ticks = Batcher(), []
     for tick in range(0, 400):
         if batcher.decide_signal(facts("a"), at(tick)):
@@ -189,14 +189,14 @@ def test_the_same_pods_are_told_ever_more_slowly() -> None:
     assert notified_ticks[:5] == [0, 10, 30, 70, 130]
 
 
-def test_a_renewal_does_not_open_the_batch_window_again() -> None:
+def test_repeated_signal_does_not_reopen_the_batch_window() -> None:
     batcher = Batcher()
     batcher.decide_signal(facts("a"), at(0))
     renewed = batcher.decide_signal(facts("a"), at(10))
     assert renewed is not None and renewed.newest_pod_at == at(0)
 
 
-def test_a_pod_whose_answer_lapsed_is_new() -> None:
+def test_pod_with_an_expired_nomination_counts_as_new() -> None:
     batcher = Batcher()
     batcher.decide_signal(facts("a", "b"), at(0))
     assert batcher.decide_signal(facts("b"), at(1)) is None
@@ -204,7 +204,7 @@ def test_a_pod_whose_answer_lapsed_is_new() -> None:
     assert back is not None and back.newest_pod_at == at(2)
 
 
-def test_a_pod_that_lost_its_place_is_told_without_a_pause_and_keeps_its_turn() -> None:
+def test_displaced_pod_is_signaled_at_once_and_keeps_its_first_time() -> None:
     batcher = Batcher()
     batcher.decide_signal(facts("a", "b"), at(0))
     assert batcher.decide_signal([], at(1), {"uid-a", "uid-b"}) is None
@@ -215,8 +215,8 @@ def test_a_pod_that_lost_its_place_is_told_without_a_pause_and_keeps_its_turn() 
     assert batcher.decide_signal(facts("a", "b"), at(1.3)) is None
 
 
-def test_a_pod_that_loses_every_place_is_told_ever_more_slowly() -> None:
-    """A plan that believes in what no launch can have goes round: NodeClaims made and given up twice a second."""
+def test_repeatedly_displaced_pod_is_signaled_with_growing_intervals() -> None:
+    """Otherwise a plan for an unobtainable offering would create and delete NodeClaims twice a second."""
     batcher, notified_ticks, tick = Batcher(), [], 0.0
     while tick < 200:
         if batcher.decide_signal(facts("a"), at(tick)):
@@ -228,7 +228,7 @@ def test_a_pod_that_loses_every_place_is_told_ever_more_slowly() -> None:
     assert [round(pause, -1) for pause in pauses[:3]] == [10, 20, 40] and max(pauses) <= 61
 
 
-def test_a_pod_that_is_held_back_holds_back_no_other() -> None:
+def test_delayed_pod_does_not_delay_others() -> None:
     batcher = Batcher()
     for tick in range(5):
         batcher.decide_signal(facts("a"), at(tick))
@@ -238,7 +238,7 @@ def test_a_pod_that_is_held_back_holds_back_no_other() -> None:
     assert other is not None and other.pods == 1
 
 
-def test_without_demand_nothing_is_told_and_nothing_is_waited_for() -> None:
+def test_no_signal_and_no_attempt_without_demand() -> None:
     batcher = Batcher()
     assert batcher.decide_signal([], at(0)) is None and batcher.next_attempt_at is None
     batcher.decide_signal(facts("a"), at(1))
@@ -246,11 +246,11 @@ def test_without_demand_nothing_is_told_and_nothing_is_waited_for() -> None:
     assert batcher.decide_signal(facts("a"), at(2) + timedelta(seconds=1)) is not None
 
 
-def test_the_next_lapse_is_known_so_that_a_quiet_cluster_forgets_no_pod(harness: CacheHarness) -> None:
+def test_next_expiry_is_that_of_the_earliest_nomination(harness: CacheHarness) -> None:
     harness.apply_objects("pods", pod("p"), pod("q"), pod("r"))
     nominations = Nominations()
     assert classify_pods(harness.cache, nominations, not_ready_tracker(harness), at(0)).next_expiry is None
-    nominations.nominate({"uid-p": "coming"}, at(0))
+    nominations.nominate({"uid-p": "launching"}, at(0))
     assert classify_pods(harness.cache, nominations, not_ready_tracker(harness), at(0)).next_expiry is None
     nominations.nominate({"uid-q": "up"}, at(3))
     nominations.nominate({"uid-r": "up"}, at(5))

@@ -1,4 +1,4 @@
-"""Signals: one at a time for each workflow, only what is new, again until they are taken."""
+"""Signals are sent one at a time per workflow, only if new, and retried until they are accepted."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,29 +33,29 @@ async def signal_queue(temporal: FakeTemporal) -> AsyncIterator[SignalQueue]:
 
 def signal(number: int, workflow_id: str = "w", *, start: bool = True, allow_restart: bool = True) -> Signal:
     state = ObservedNodePool(usage="state")
-    how = Start("Flow", state, summary="what it is", allow_restart=allow_restart) if start else None
-    return Signal(workflow_id, "observe", ObservedNodePool(number=number), f"digest-{number}", how)
+    start_options = Start("Flow", state, summary="its summary", allow_restart=allow_restart) if start else None
+    return Signal(workflow_id, "observe", ObservedNodePool(number=number), f"digest-{number}", start_options)
 
 
 async def wait_until_idle(signal_queue: SignalQueue) -> None:
-    """Until nothing waits and nothing is under way."""
+    """Wait until no signal is queued or in flight."""
     for _ in range(1000):
         if not signal_queue._waiting and not signal_queue._busy:
             return
         await asyncio.sleep(0.002)
-    raise AssertionError("signals still wait")
+    raise AssertionError("signals are still queued or in flight")
 
 
 def sent_numbers(temporal: FakeTemporal) -> list[int]:
     return [one.argument.number for one in temporal.sent if isinstance(one.argument, ObservedNodePool)]
 
 
-async def test_a_signal_starts_the_workflow_where_it_is_not(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:
+async def test_signal_starts_a_missing_workflow(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:
     assert signal_queue.enqueue(signal(1))
     await wait_until_idle(signal_queue)
     sent = temporal.sent[0]
     assert (sent.workflow, sent.workflow_id, sent.signal) == ("Flow", "w", "observe")
-    assert sent.options["task_queue"] == "queue" and sent.options["static_summary"] == "what it is"
+    assert sent.options["task_queue"] == "queue" and sent.options["static_summary"] == "its summary"
     assert sent.options["id_conflict_policy"] is WorkflowIDConflictPolicy.USE_EXISTING
     assert signal_queue.sent == {"w": "digest-1"} and signal_queue.last_digest("w") == "digest-1"
 
@@ -64,7 +64,7 @@ async def test_a_signal_starts_the_workflow_where_it_is_not(temporal: FakeTempor
     ("allow_restart", "policy"),
     [(True, WorkflowIDReusePolicy.ALLOW_DUPLICATE), (False, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)],
 )
-async def test_what_lives_but_once_is_not_started_again(
+async def test_reuse_policy_follows_allow_restart(
     temporal: FakeTemporal, signal_queue: SignalQueue, allow_restart: bool, policy: WorkflowIDReusePolicy
 ) -> None:
     signal_queue.enqueue(signal(1, allow_restart=allow_restart))
@@ -72,7 +72,7 @@ async def test_what_lives_but_once_is_not_started_again(
     assert temporal.sent[0].options["id_reuse_policy"] is policy
 
 
-async def test_what_was_told_is_not_told_twice(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:
+async def test_sent_digest_is_not_sent_again(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:
     signal_queue.sent["carried"] = "digest-1"
     assert not signal_queue.enqueue(signal(1, "carried"))
     signal_queue.enqueue(signal(1))
@@ -83,7 +83,9 @@ async def test_what_was_told_is_not_told_twice(temporal: FakeTemporal, signal_qu
     assert sent_numbers(temporal) == [1, 2]
 
 
-async def test_while_one_is_under_way_only_the_latest_waits(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:
+async def test_only_the_latest_signal_is_queued_behind_one_in_flight(
+    temporal: FakeTemporal, signal_queue: SignalQueue
+) -> None:
     temporal.gate = asyncio.Event()
     signal_queue.enqueue(signal(1))
     await run_pending_tasks()
@@ -96,10 +98,10 @@ async def test_while_one_is_under_way_only_the_latest_waits(temporal: FakeTempor
     assert sent_numbers(temporal) == [1, 4]
 
 
-async def test_what_went_back_to_where_it_was_while_it_waited_is_told_all_the_same(
+async def test_signal_that_returns_to_the_digest_in_flight_is_the_last_sent(
     temporal: FakeTemporal, signal_queue: SignalQueue
 ) -> None:
-    """1 is under way, 2 waits, 1 is offered again: the workflow knows 1, so nothing more needs to be sent."""
+    """Signal 1 is in flight, 2 is queued, 1 is enqueued again. The workflow ends with 1."""
     temporal.gate = asyncio.Event()
     signal_queue.enqueue(signal(1))
     await run_pending_tasks()
@@ -110,9 +112,7 @@ async def test_what_went_back_to_where_it_was_while_it_waited_is_told_all_the_sa
     assert sent_numbers(temporal)[-1] == 1 and signal_queue.last_digest("w") == "digest-1"
 
 
-async def test_many_workflows_are_told_together_and_not_all_at_once(
-    temporal: FakeTemporal, signal_queue: SignalQueue
-) -> None:
+async def test_concurrent_signals_are_limited(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:
     temporal.gate = asyncio.Event()
     for number in range(100):
         signal_queue.enqueue(signal(number, f"w-{number}"))
@@ -123,23 +123,23 @@ async def test_many_workflows_are_told_together_and_not_all_at_once(
     assert sorted(sent_numbers(temporal)) == list(range(100)) and temporal.max_in_flight == MAX_CONCURRENT_SIGNALS
 
 
-async def test_a_server_that_is_down_is_asked_again(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:
+async def test_signal_is_retried_while_the_server_is_unavailable(
+    temporal: FakeTemporal, signal_queue: SignalQueue
+) -> None:
     temporal.failures = [RPCStatusCode.UNAVAILABLE, RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.DEADLINE_EXCEEDED]
     signal_queue.enqueue(signal(1))
     await wait_until_idle(signal_queue)
     assert sent_numbers(temporal) == [1] and not temporal.failures
 
 
-async def test_a_workflow_that_is_over_needs_no_word(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:
+async def test_signal_to_a_closed_workflow_is_dropped(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:
     temporal.failures = [RPCStatusCode.NOT_FOUND]
     signal_queue.enqueue(signal(1, start=False))
     await wait_until_idle(signal_queue)
     assert temporal.sent == [] and signal_queue.sent == {}
 
 
-async def test_what_is_withdrawn_is_neither_sent_nor_remembered(
-    temporal: FakeTemporal, signal_queue: SignalQueue
-) -> None:
+async def test_discarded_signal_is_not_sent(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:
     temporal.gate = asyncio.Event()
     signal_queue.enqueue(signal(1))
     await run_pending_tasks()

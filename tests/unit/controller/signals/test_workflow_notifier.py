@@ -1,4 +1,4 @@
-"""From changes to signals: who is told what, what is held back, and what happens when an object is gone."""
+"""From changes to signals: which workflow is signaled, what is delayed, and how deletions are signaled."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -41,7 +41,7 @@ CLAIM = "prod/nodeclaim/c1/uid-c1"
 
 
 class NotifierHarness(CacheHarness):
-    """Caches, and a Telling that is asked to tell."""
+    """A cluster cache and a WorkflowNotifier that the test calls."""
 
     def __init__(self, sent: dict[str, str] | None = None) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class NotifierHarness(CacheHarness):
         self.notifier.notify(self.cache.drain_changes(), known, self.now)
 
     def last_observed(self) -> ObservedNodeClaim:
-        """What the claim was told last."""
+        """The last observation sent to the workflow of NodeClaim c1."""
         last: ObservedNodeClaim = self.signal_queue.arguments_to(CLAIM)[-1]
         return last
 
@@ -79,7 +79,7 @@ def harness() -> NotifierHarness:
     return harness
 
 
-def test_a_new_claim_starts_its_life_with_all_that_is_known_of_it(harness: NotifierHarness) -> None:
+def test_new_nodeclaim_starts_its_workflow_with_its_identity(harness: NotifierHarness) -> None:
     annotations = {"tenure.sh/launch-group": "p-0", "tenure.sh/replaces": "prod/disruption/1"}
     harness.apply_objects("nodeclaims", claim("c1", annotations=annotations))
     harness.notify()
@@ -101,9 +101,9 @@ def test_a_new_claim_starts_its_life_with_all_that_is_known_of_it(harness: Notif
         ({"labels": {}, "phase": "Launched"}, {}),
         ({}, {}),
     ],
-    ids=["of no pool", "launched", "of a pool"],
+    ids=["without NodePool", "launched", "with NodePool"],
 )
-def test_a_claim_that_launches_itself_starts_with_what_nodes_of_its_class_have_shown(
+def test_only_unlaunched_standalone_nodeclaim_starts_with_discovered_capacity(
     harness: NotifierHarness, fields: dict[str, Any], images: dict[str, dict[str, int]]
 ) -> None:
     harness.apply_objects("nodeclaims", claim("c1", **fields))
@@ -113,7 +113,7 @@ def test_a_claim_that_launches_itself_starts_with_what_nodes_of_its_class_have_s
     assert start.state.discovered == DiscoveredCapacity(images=images)
 
 
-def test_numbers_rise(harness: NotifierHarness) -> None:
+def test_observation_numbers_increase(harness: NotifierHarness) -> None:
     harness.apply_objects("nodeclaims", claim("c1"))
     harness.notify()
     harness.apply_objects("nodeclaims", claim("c1", deleting=True))
@@ -122,7 +122,7 @@ def test_numbers_rise(harness: NotifierHarness) -> None:
     assert second.number > first.number and second.deleting
 
 
-def test_nothing_is_said_of_claims_before_nodes_are_known_and_all_of_it_after(harness: NotifierHarness) -> None:
+def test_nodeclaims_are_signaled_only_after_nodes_are_synced(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.notify(known=replace(ALL_SYNCED, nodes=False))
     assert not harness.signal_queue.arguments_to(CLAIM)
@@ -130,7 +130,7 @@ def test_nothing_is_said_of_claims_before_nodes_are_known_and_all_of_it_after(ha
     assert harness.last_observed().node_name == "n1"
 
 
-def test_without_pods_only_nodes_that_are_up_have_to_wait(harness: NotifierHarness) -> None:
+def test_only_initialized_nodes_wait_for_the_sync_of_pods(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.apply_objects("nodeclaims", claim("c2", phase="Launched"), claim("c3", phase="Initialized", deleting=True))
     harness.notify(known=replace(ALL_SYNCED, pods=False))
@@ -143,7 +143,7 @@ def test_without_pods_only_nodes_that_are_up_have_to_wait(harness: NotifierHarne
     assert harness.last_observed().empty
 
 
-def test_pools_and_classes_are_told_once_their_owners_are_known(harness: NotifierHarness) -> None:
+def test_nodepools_and_nodeclasses_are_signaled_after_nodeclaims_are_synced(harness: NotifierHarness) -> None:
     harness.notify(known=replace(ALL_SYNCED, nodeclaims=False))
     assert not harness.signal_queue.signals
     harness.notify()
@@ -151,7 +151,7 @@ def test_pools_and_classes_are_told_once_their_owners_are_known(harness: Notifie
     assert [type(one) for one in harness.signal_queue.arguments_to("prod/nodeclass/default")] == [ObservedNodeClass]
 
 
-def test_a_node_empties_and_is_told_since_when(harness: NotifierHarness) -> None:
+def test_emptied_node_is_signaled_with_its_empty_since(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.apply_objects("pods", pod("p", on="n1"))
     harness.notify(1)
@@ -162,8 +162,8 @@ def test_a_node_empties_and_is_told_since_when(harness: NotifierHarness) -> None
     assert harness.last_observed().empty_since == at(5)
 
 
-def test_a_node_whose_pods_were_told_to_go_is_not_told_that_it_is_empty(harness: NotifierHarness) -> None:
-    """It hears that AWS takes it back; unless that does not come true."""
+def test_node_after_early_eviction_is_not_signaled_as_empty(harness: NotifierHarness) -> None:
+    """Its workflow receives the interruption instead. If AWS does not interrupt the node, it is signaled as empty."""
     harness.add_running_node()
     harness.apply_objects("pods", pod("p1", on="n1"))
     harness.notify()
@@ -189,10 +189,10 @@ def test_a_node_whose_pods_were_told_to_go_is_not_told_that_it_is_empty(harness:
         ("", True, 0),
     ],
 )
-def test_a_node_that_a_worker_before_emptied_is_not_told_empty_while_aws_may_take_it_back(
+def test_node_early_evicted_by_an_earlier_worker_is_not_empty_during_the_window(
     harness: NotifierHarness, evicted_at: str, tainted: bool, until: float
 ) -> None:
-    """Its message comes again. What is only kept from pods may be emptied by anybody."""
+    """SQS delivers its message again. Without the disrupted taint, the annotation alone does not count."""
     taints = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}] if tainted else []
     annotations = {"tenure.sh/early-evicted-at": evicted_at} if evicted_at else {}
     harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
@@ -208,7 +208,7 @@ def test_a_node_that_a_worker_before_emptied_is_not_told_empty_while_aws_may_tak
     assert harness.last_observed().empty and not early_eviction_holds(harness.cache, harness.now)
 
 
-def test_a_node_that_expects_pods_is_told_empty_when_they_had_their_time(harness: NotifierHarness) -> None:
+def test_node_is_signaled_as_empty_when_its_nominations_expire(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.nominations.nominate({"uid-p": "c1"}, at(0))
     harness.notify(1)
@@ -219,8 +219,8 @@ def test_a_node_that_expects_pods_is_told_empty_when_they_had_their_time(harness
     assert harness.last_observed().empty_since == at(110)
 
 
-def test_a_pod_is_demand_again_before_the_node_that_expects_it_is_empty(harness: NotifierHarness) -> None:
-    """A kube-scheduler that is late: the next plan expects the pod there again, and the node never is empty."""
+def test_pod_is_pending_again_before_its_nominated_node_is_empty(harness: NotifierHarness) -> None:
+    """If kube-scheduler is late, the next plan renews the nomination, and the node never becomes empty."""
     harness.add_running_node()
     harness.apply_objects("pods", pod("p"))
     harness.nominations.nominate({"uid-p": "c1"}, at(0))
@@ -234,7 +234,7 @@ def test_a_pod_is_demand_again_before_the_node_that_expects_it_is_empty(harness:
     assert not harness.last_observed().empty and harness.notifier.next_due_at() == at(219)
 
 
-def test_a_node_whose_pods_do_not_come_says_which_after_a_minute(harness: NotifierHarness) -> None:
+def test_awaited_pod_is_named_after_one_minute(harness: NotifierHarness) -> None:
     harness.add_running_node()
     for name in ("p", "q"):
         harness.apply_objects("pods", pod(name))
@@ -251,7 +251,7 @@ def test_a_node_whose_pods_do_not_come_says_which_after_a_minute(harness: Notifi
     signal_count = len(harness.signal_queue.signals)
     harness.cache.requeue_nodeclaim("c1")
     harness.notify(70)
-    assert len(harness.signal_queue.signals) == signal_count, "that they are still expected is no news"
+    assert len(harness.signal_queue.signals) == signal_count, "a renewed nomination is not signaled"
     for name in ("p", "q"):
         harness.apply_objects("pods", pod(name, on="n1"))
         harness.nominations.on_pod_bound(f"uid-{name}", at(71))
@@ -259,7 +259,7 @@ def test_a_node_whose_pods_do_not_come_says_which_after_a_minute(harness: Notifi
     assert not harness.last_observed().awaited_pods and not harness.last_observed().empty
 
 
-def test_a_node_that_waits_for_pods_of_nodes_that_go_says_so(harness: NotifierHarness) -> None:
+def test_awaited_pods_on_deleting_nodes_are_reported(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.apply_objects("nodeclaims", claim("old", phase="Initialized", deleting=True))
     harness.apply_objects("nodes", node("n-old", of="old"))
@@ -269,7 +269,7 @@ def test_a_node_that_waits_for_pods_of_nodes_that_go_says_so(harness: NotifierHa
     assert harness.last_observed().awaited_pods == "pods of nodes that go are expected here"
 
 
-def test_of_many_pods_the_one_that_waits_longest_is_named_however_others_come_and_go(harness: NotifierHarness) -> None:
+def test_longest_awaited_pod_is_named_despite_other_changes(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.apply_objects("pods", pod("z"), *(pod(f"p{number}") for number in range(9)))
     harness.nominations.nominate({"uid-z": "c1"}, at(0))
@@ -289,7 +289,7 @@ COMMAND = "prod/disruption/1"
 
 
 def disrupted_nodeclaim(**more: Any) -> Any:
-    """A candidate, which goes once all that was bought for it is ready."""
+    """A candidate of a command. It is deleted once all its replacements are ready."""
     raw = claim("old", phase="Initialized", **more)
     condition = {"type": "DisruptionReason", "status": "True", "reason": "Drifted", "message": COMMAND}
     raw["status"]["conditions"].append({**condition, "lastTransitionTime": stamp(-40)})
@@ -297,7 +297,7 @@ def disrupted_nodeclaim(**more: Any) -> Any:
 
 
 def add_replacement(harness: NotifierHarness) -> None:
-    """`c1` is up before the command is done."""
+    """Add replacement `c1`, initialized before the command completes."""
     harness.apply_objects("nodeclaims", claim("c1", phase="Initialized", annotations={"tenure.sh/replaces": COMMAND}))
     harness.apply_objects("nodes", node("n1", of="c1"))
     harness.apply_objects("nodeclaims", disrupted_nodeclaim())
@@ -306,8 +306,8 @@ def add_replacement(harness: NotifierHarness) -> None:
     harness.apply_objects("pods", pod("p", on="n-old"))
 
 
-def test_a_replacement_is_not_empty_before_its_command_has_let_the_nodes_go(harness: NotifierHarness) -> None:
-    """Also where another process made it, and nobody here knows what was expected of it."""
+def test_replacement_is_not_empty_before_its_candidates_are_deleted(harness: NotifierHarness) -> None:
+    """This also holds if another process created it and its nominations are unknown here."""
     add_replacement(harness)
     harness.notify(600)
     assert (
@@ -317,10 +317,10 @@ def test_a_replacement_is_not_empty_before_its_command_has_let_the_nodes_go(harn
     assert harness.notifier.next_due_at() == at(620)
     harness.apply_objects("nodeclaims", disrupted_nodeclaim(deleting=True))
     harness.notify(620)
-    assert harness.last_observed().empty, "a plan has had time to say where its pods go"
+    assert harness.last_observed().empty, "a plan had time to nominate its pods"
 
 
-def test_a_node_is_empty_when_the_command_that_it_was_bought_for_is_undone(harness: NotifierHarness) -> None:
+def test_replacement_is_empty_after_a_rollback_of_its_command(harness: NotifierHarness) -> None:
     add_replacement(harness)
     harness.notify(60)
     assert not harness.last_observed().empty
@@ -329,8 +329,8 @@ def test_a_node_is_empty_when_the_command_that_it_was_bought_for_is_undone(harne
     assert harness.last_observed().empty
 
 
-def test_a_replacement_does_not_wait_for_a_command_that_must_be_over(harness: NotifierHarness) -> None:
-    """One that a person terminated leaves its marks until they are found."""
+def test_replacement_does_not_wait_longer_than_a_command_can_run(harness: NotifierHarness) -> None:
+    """A terminated command leaves its conditions until they are cleaned up."""
     add_replacement(harness)
     harness.notify(3600)
     assert not harness.last_observed().empty
@@ -338,7 +338,7 @@ def test_a_replacement_does_not_wait_for_a_command_that_must_be_over(harness: No
     assert harness.last_observed().empty
 
 
-def test_a_node_that_a_budget_keeps_waiting_for_its_pods_is_not_empty(harness: NotifierHarness) -> None:
+def test_node_is_not_empty_while_its_pods_run_on_a_draining_node(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.apply_objects("nodeclaims", claim("old", phase="Initialized", deleting=True))
     harness.apply_objects("nodes", node("n-old", of="old"))
@@ -356,7 +356,7 @@ def test_a_node_that_a_budget_keeps_waiting_for_its_pods_is_not_empty(harness: N
     assert harness.last_observed().empty and harness.last_observed().empty_since == at(620)
 
 
-def test_a_node_that_is_away_and_expected_back_is_not_empty_while_pods_wait_for_it(harness: NotifierHarness) -> None:
+def test_notready_node_within_its_grace_period_is_not_empty(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.nominations.nominate({"uid-p": "c1"}, at(0))
     harness.apply_objects("nodes", node("n1", of="c1", ready=False))
@@ -372,22 +372,22 @@ def test_a_node_that_is_away_and_expected_back_is_not_empty_while_pods_wait_for_
     assert harness.last_observed().empty_since == at(110)
 
 
-def test_a_new_host_holds_back_emptiness_while_pending_pods_may_be_on_their_way(harness: NotifierHarness) -> None:
+def test_emptiness_is_not_signaled_during_the_warm_up(harness: NotifierHarness) -> None:
     harness.add_running_node()
-    young = replace(ALL_SYNCED, warm_up_until=at(30))
-    harness.notify(1, young)
+    warming_up = replace(ALL_SYNCED, warm_up_until=at(30))
+    harness.notify(1, warming_up)
     assert not harness.last_observed().empty and harness.notifier.next_due_at() == at(30)
     harness.notify(30)
     assert harness.last_observed().empty
 
 
-def test_a_node_that_was_up_before_the_host_counts_as_empty_only_since_then(harness: NotifierHarness) -> None:
+def test_node_empty_before_the_session_is_empty_since_its_start(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.notify(1)
     assert harness.last_observed().empty_since == NOW
 
 
-def test_since_when_a_node_is_empty_survives_a_change_of_hosts(harness: NotifierHarness) -> None:
+def test_empty_since_survives_a_failover(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.apply_objects("pods", pod("p", on="n1"))
     harness.delete_objects("pods", pod("p", on="n1"))
@@ -398,9 +398,7 @@ def test_since_when_a_node_is_empty_survives_a_change_of_hosts(harness: Notifier
     )
     successor.add_running_node()
     successor.notify(100, replace(ALL_SYNCED, warm_up_until=at(130)))
-    assert not successor.signal_queue.arguments_to(CLAIM), (
-        "the same facts are no news, neither is their being carried over"
-    )
+    assert not successor.signal_queue.arguments_to(CLAIM), "unchanged facts are not signaled again after a failover"
     successor.apply_objects("nodes", node("n1", of="c1", annotations={"karpenter.sh/do-not-disrupt": "true"}))
     successor.notify(101)
     assert (
@@ -409,7 +407,7 @@ def test_since_when_a_node_is_empty_survives_a_change_of_hosts(harness: Notifier
     )
 
 
-def test_a_claim_that_left_is_told_only_if_its_life_goes_on_without_it(harness: NotifierHarness) -> None:
+def test_deleted_nodeclaim_is_signaled_after_a_delay(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.notify()
     harness.apply_objects("nodeclaims", claim("c1", phase="Initialized", deleting=True))
@@ -422,7 +420,7 @@ def test_a_claim_that_left_is_told_only_if_its_life_goes_on_without_it(harness: 
     assert isinstance(signal.argument, ObservedNodeClaim) and not signal.argument.exists
 
 
-def test_expectations_end_with_a_claim_that_is_going(harness: NotifierHarness) -> None:
+def test_nominations_to_a_deleting_nodeclaim_are_removed(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.nominations.nominate({"uid-p": "c1"}, at(0))
     harness.apply_objects("nodeclaims", claim("c1", phase="Initialized", deleting=True))
@@ -430,7 +428,7 @@ def test_expectations_end_with_a_claim_that_is_going(harness: NotifierHarness) -
     assert not harness.nominations.is_expecting("c1")
 
 
-def test_a_pools_workflow_hears_at_most_once_a_second(harness: NotifierHarness) -> None:
+def test_nodepool_is_signaled_at_most_once_per_second(harness: NotifierHarness) -> None:
     harness.notify()
     for number in range(5):
         harness.apply_objects("nodeclaims", claim(f"x{number}", phase="Launched"))
@@ -440,7 +438,7 @@ def test_a_pools_workflow_hears_at_most_once_a_second(harness: NotifierHarness) 
     assert len(harness.signal_queue.arguments_to("prod/nodepool/general")) == 2
 
 
-def test_a_static_pool_hears_of_every_claim_that_comes_and_goes_and_of_nothing_else(harness: NotifierHarness) -> None:
+def test_static_nodepool_is_signaled_only_for_created_and_deleted_nodeclaims(harness: NotifierHarness) -> None:
     harness.apply_objects("nodepools", pool(replicas=2))
     harness.apply_objects("nodeclaims", claim("x1"), claim("x2"))
     harness.notify()
@@ -458,7 +456,7 @@ def test_a_static_pool_hears_of_every_claim_that_comes_and_goes_and_of_nothing_e
     ]
 
 
-def test_a_pool_or_class_that_is_gone_is_told_without_starting_anything(harness: NotifierHarness) -> None:
+def test_deleted_nodepool_or_nodeclass_is_signaled_without_start(harness: NotifierHarness) -> None:
     harness.notify()
     harness.delete_objects("nodepools", pool())
     harness.delete_objects("ec2nodeclasses", node_class())
@@ -469,7 +467,7 @@ def test_a_pool_or_class_that_is_gone_is_told_without_starting_anything(harness:
         assert harness.signal_queue.arguments_to(workflow_id)[-1].exists is False
 
 
-def test_a_class_that_is_going_hears_of_every_claim_that_leaves(harness: NotifierHarness) -> None:
+def test_deleting_nodeclass_is_signaled_for_every_deleted_nodeclaim(harness: NotifierHarness) -> None:
     harness.apply_objects("nodeclaims", claim("a"), claim("b"))
     harness.apply_objects("ec2nodeclasses", node_class(deleting=True))
     harness.notify()
@@ -478,7 +476,7 @@ def test_a_class_that_is_going_hears_of_every_claim_that_leaves(harness: Notifie
     assert [one.claims for one in harness.signal_queue.arguments_to("prod/nodeclass/default")] == [2, 1]
 
 
-def test_a_life_that_was_lost_is_started_again(harness: NotifierHarness) -> None:
+def test_lost_workflow_is_restarted(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.notify()
     harness.notifier.restart_workflow(harness.cache.nodeclaims["c1"], ALL_SYNCED, at(2))
@@ -486,7 +484,7 @@ def test_a_life_that_was_lost_is_started_again(harness: NotifierHarness) -> None
     assert signal.workflow_id == CLAIM and signal.start is not None and signal.start.allow_restart
 
 
-def test_one_claim_that_cannot_be_digested_holds_up_no_other(
+def test_error_of_one_nodeclaim_does_not_block_others(
     harness: NotifierHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = harness.notifier.identity_of
@@ -502,12 +500,12 @@ def test_one_claim_that_cannot_be_digested_holds_up_no_other(
     assert harness.signal_queue.arguments_to(CLAIM)
 
 
-def test_a_watch_that_began_after_a_node_emptied_says_that_it_did_not_see_it(harness: NotifierHarness) -> None:
+def test_empty_since_is_marked_as_unseen_if_the_node_was_empty_at_start(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.notify()
     assert harness.last_observed().empty and harness.last_observed().empty_since_unseen
     harness.notify(2)
-    assert len(harness.signal_queue.arguments_to(CLAIM)) == 1, "its own guess is no knowledge"
+    assert len(harness.signal_queue.arguments_to(CLAIM)) == 1, "the assumed time is not signaled as observed"
     harness.apply_objects("pods", pod("p", on="n1"))
     harness.notify(3)
     harness.now = at(5)
@@ -533,7 +531,7 @@ class NullPolicyPort:
         return True
 
 
-def test_rules_reach_the_claims_of_their_pool_and_only_those_are_told_anew(harness: NotifierHarness) -> None:
+def test_rules_are_signaled_only_to_nodeclaims_of_their_nodepool(harness: NotifierHarness) -> None:
     policies = use_policies(harness)
     harness.add_running_node()
     harness.apply_objects("nodepools", pool("gpu"))
@@ -551,7 +549,7 @@ def test_rules_reach_the_claims_of_their_pool_and_only_those_are_told_anew(harne
     assert len(harness.signal_queue.signals) == signal_count + 1
 
 
-def test_what_nobody_can_read_of_aws_s_events_reaches_the_claims_of_the_pool(harness: NotifierHarness) -> None:
+def test_unreadable_interruption_rules_are_signaled_to_nodeclaims(harness: NotifierHarness) -> None:
     policies = use_policies(harness)
     harness.add_running_node()
     policies.on_deltas([Delta(policy("p", interruption={"scheduledChange": {"lead": "soon"}}))])
@@ -560,7 +558,7 @@ def test_what_nobody_can_read_of_aws_s_events_reaches_the_claims_of_the_pool(har
     assert "spec.interruption.scheduledChange.lead" in harness.last_observed().events_unread
 
 
-def test_the_name_of_the_policy_with_the_hooks_reaches_the_claims_of_the_pool(harness: NotifierHarness) -> None:
+def test_policy_of_hooks_is_signaled_to_nodeclaims(harness: NotifierHarness) -> None:
     policies = use_policies(harness)
     harness.add_running_node()
     hook = {"name": "warn", "http": {"url": "https://hooks.example.com"}}
@@ -575,7 +573,7 @@ def test_the_name_of_the_policy_with_the_hooks_reaches_the_claims_of_the_pool(ha
     assert harness.last_observed().hook_policies == {"afterDrain": "below"}
 
 
-def test_claims_are_told_of_once_policies_are_known(harness: NotifierHarness) -> None:
+def test_nodeclaims_are_signaled_after_policies_are_synced(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.notify(1, replace(ALL_SYNCED, policies=False))
     assert harness.signal_queue.arguments_to(CLAIM) == []
@@ -583,7 +581,7 @@ def test_claims_are_told_of_once_policies_are_known(harness: NotifierHarness) ->
     assert len(harness.signal_queue.arguments_to(CLAIM)) == 1
 
 
-def test_what_is_expected_is_worth_no_signal_of_its_own(harness: NotifierHarness) -> None:
+def test_changed_startup_expectations_alone_cause_no_signal(harness: NotifierHarness) -> None:
     use_policies(harness)
     harness.apply_objects("nodeclaims", claim("c1"))
     harness.notify()
@@ -599,7 +597,7 @@ def test_what_is_expected_is_worth_no_signal_of_its_own(harness: NotifierHarness
     assert [one for one in harness.signal_queue.signals[signal_count:] if one.workflow_id == CLAIM] == []
 
 
-def test_a_life_starts_with_what_is_expected_of_it_and_the_deadline_of_its_launch(harness: NotifierHarness) -> None:
+def test_workflow_starts_with_expected_durations_and_launch_deadline(harness: NotifierHarness) -> None:
     policies = use_policies(harness)
     policies.on_deltas([Delta(policy("p", launch={"deadline": "4m"}))])
     harness.apply_objects("nodeclaims", claim("c1"))
@@ -612,7 +610,7 @@ def test_a_life_starts_with_what_is_expected_of_it_and_the_deadline_of_its_launc
     assert start.attributes.get(DEADLINE) == at(-100) + timedelta(minutes=4)
 
 
-def test_a_pool_hears_that_its_budget_may_have_room_and_not_that_it_has_less(harness: NotifierHarness) -> None:
+def test_nodepool_is_signaled_for_more_headroom_but_not_for_less(harness: NotifierHarness) -> None:
     use_policies(harness)
     harness.add_running_node()
 

@@ -1,4 +1,4 @@
-"""Certificates and API keys that are renewed beside a worker at work: what it takes over, and when it stops."""
+"""Renewal of certificates and API keys of a running worker: which it reloads, and for which it stops."""
 
 import asyncio
 import contextlib
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.usefixtures("plain_log")
 
 
 class Client:
-    """Temporal's, as far as it has a key."""
+    """The API key of a Temporal client."""
 
     api_key: str | None = "first"
 
 
 class CertificateHarness:
-    """A worker's files, which the test renews."""
+    """TLS files and an API key of a worker, which the test replaces."""
 
     def __init__(self, folder: Path) -> None:
         self.old, self.new = ensure_mutual_tls(folder / "old"), ensure_mutual_tls(folder / "new")
@@ -61,11 +61,11 @@ def harness(tmp_path: Path) -> CertificateHarness:
 
 async def wait_for(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - of files and logs there are no events
+        while not condition():  # noqa: ASYNC110 - files and logs have no event to wait for
             await asyncio.sleep(0.01)
 
 
-async def test_new_certificates_stop_the_worker_and_it_says_so(harness: CertificateHarness) -> None:
+async def test_new_certificates_stop_the_worker_with_a_log(harness: CertificateHarness) -> None:
     with capture_logs() as logs:
         async with harness.running_watcher():
             harness.copy_files(harness.new)
@@ -74,14 +74,14 @@ async def test_new_certificates_stop_the_worker_and_it_says_so(harness: Certific
     assert "TEMPORAL_TLS_CLIENT_CERT_PATH" in record["files"]
 
 
-async def test_files_that_stay_as_they_are_or_are_written_anew_alike_stop_nobody(harness: CertificateHarness) -> None:
+async def test_unchanged_files_do_not_stop_the_worker(harness: CertificateHarness) -> None:
     async with harness.running_watcher():
         harness.copy_files(harness.old)
         await asyncio.sleep(0.1)
     assert not harness.stop.is_set()
 
 
-async def test_a_certificate_whose_key_is_not_there_yet_is_looked_at_again(harness: CertificateHarness) -> None:
+async def test_certificate_without_matching_key_is_checked_again(harness: CertificateHarness) -> None:
     with capture_logs() as logs:
         async with harness.running_watcher():
             harness.copy_files(harness.new, "ca.crt", "client.crt")
@@ -94,7 +94,7 @@ async def test_a_certificate_whose_key_is_not_there_yet_is_looked_at_again(harne
 
 
 @pytest.mark.parametrize("name", ["ca.crt", "client.crt", "client.key"])
-async def test_half_a_file_or_none_stops_nobody(harness: CertificateHarness, name: str) -> None:
+async def test_incomplete_or_missing_file_does_not_stop_the_worker(harness: CertificateHarness, name: str) -> None:
     async with harness.running_watcher():
         file = harness.folder / name
         file.write_bytes((harness.new.folder / name).read_bytes()[:60])
@@ -104,7 +104,7 @@ async def test_half_a_file_or_none_stops_nobody(harness: CertificateHarness, nam
     assert not harness.stop.is_set()
 
 
-async def test_certificates_that_are_taken_back_while_it_waits_for_its_turn_stop_nobody(
+async def test_certificates_restored_during_the_delay_do_not_stop_the_worker(
     harness: CertificateHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("random.uniform", lambda low, high: high)
@@ -117,23 +117,23 @@ async def test_certificates_that_are_taken_back_while_it_waits_for_its_turn_stop
     assert not harness.stop.is_set()
 
 
-async def test_replicas_stop_at_moments_of_their_own(
+async def test_stop_is_delayed_randomly_within_the_spread(
     harness: CertificateHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spans: list[tuple[float, float]] = []
+    ranges: list[tuple[float, float]] = []
 
-    def at_once(low: float, high: float) -> float:
-        spans.append((low, high))
+    def draw_shortest(low: float, high: float) -> float:
+        ranges.append((low, high))
         return low
 
-    monkeypatch.setattr("random.uniform", at_once)
+    monkeypatch.setattr("random.uniform", draw_shortest)
     async with harness.running_watcher(spread=7.0):
         harness.copy_files(harness.new)
         await wait_for(harness.stop.is_set)
-    assert spans == [(0, 7.0)]
+    assert ranges == [(0, 7.0)]
 
 
-async def test_a_new_api_key_is_used_without_a_stop(harness: CertificateHarness) -> None:
+async def test_new_api_key_is_used_without_a_stop(harness: CertificateHarness) -> None:
     with capture_logs() as logs:
         async with harness.running_watcher():
             (harness.folder / "api-key").write_text("")
@@ -146,7 +146,7 @@ async def test_a_new_api_key_is_used_without_a_stop(harness: CertificateHarness)
     assert not [one for one in logs if "second" in str(one)]
 
 
-async def test_what_has_neither_files_nor_key_is_left_alone(tmp_path: Path) -> None:
+async def test_watcher_without_files_and_key_does_nothing(tmp_path: Path) -> None:
     client, stop = Client(), asyncio.Event()
     client.api_key = None
     task = asyncio.create_task(CertificateWatcher(Security(tls=True), stop, every=0.01, spread=0.0).watch(client))
@@ -155,7 +155,7 @@ async def test_what_has_neither_files_nor_key_is_left_alone(tmp_path: Path) -> N
     task.cancel()
 
 
-def test_a_key_in_a_file_comes_first_means_tls_and_is_missed_where_there_is_none(tmp_path: Path) -> None:
+def test_api_key_file_takes_precedence_implies_tls_and_must_not_be_empty(tmp_path: Path) -> None:
     file = tmp_path / "api-key"
     file.write_text("secret\n")
     assert Security(api_key="other", api_key_path=str(file)).read_api_key() == "secret"

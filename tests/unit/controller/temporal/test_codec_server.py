@@ -1,4 +1,4 @@
-"""The codec server: what Temporal's UI and CLI send comes back in the clear, for pages of one origin."""
+"""The codec server decrypts payloads for Temporal's UI and CLI, for pages of one origin."""
 
 import os
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ async def client() -> AsyncIterator[Any]:
         yield client
 
 
-async def test_it_encodes_and_decodes(client: Any) -> None:
+async def test_payloads_are_encoded_and_decoded(client: Any) -> None:
     request = MessageToDict(Payloads(payloads=[PLAIN]))
     encoded = await (await client.post("/encode", json=request)).json()
     assert "ip-10" not in str(encoded)
@@ -32,17 +32,17 @@ async def test_it_encodes_and_decodes(client: Any) -> None:
     assert list(ParseDict(await response.json(), Payloads()).payloads) == [PLAIN]
 
 
-async def test_a_browser_is_told_which_pages_may_ask(client: Any) -> None:
+async def test_preflight_names_the_allowed_origin(client: Any) -> None:
     response = await client.options("/decode", headers={"Origin": "https://elsewhere.example.com"})
     assert response.status == 200 and response.headers["Access-Control-Allow-Origin"] == ORIGIN
 
 
 @pytest.mark.parametrize("body", ["no json", '{"payloads": [{"metadata": 7}]}'])
-async def test_what_is_no_list_of_payloads_is_refused(client: Any, body: str) -> None:
+async def test_invalid_body_is_rejected(client: Any, body: str) -> None:
     assert (await client.post("/decode", data=body)).status == 400
 
 
-async def test_what_other_keys_encrypted_is_refused_by_the_name_of_the_key(client: Any) -> None:
+async def test_payload_of_an_unknown_key_is_rejected_with_the_key_name(client: Any) -> None:
     (foreign,) = await EncryptionCodec({"two": os.urandom(32)}).encode([PLAIN])
     response = await client.post("/decode", json=MessageToDict(Payloads(payloads=[foreign])))
     assert response.status == 400 and "'two'" in await response.text()

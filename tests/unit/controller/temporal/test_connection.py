@@ -1,4 +1,4 @@
-"""The way into Temporal: what means TLS, which files go together, and what a failed handshake is told as."""
+"""The connection to Temporal: which settings imply TLS, which files belong together, and handshake errors."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from tenure.controller.temporal.connection import Security, why_not
 from tenure.model.errors import BadInput
 
 
-def test_without_anything_it_is_plain_and_an_api_key_never_goes_in_the_open() -> None:
+def test_api_key_implies_tls_and_default_is_plain() -> None:
     assert Security().tls_config() is False
     assert Security(tls=True).tls_config() is True
     assert Security(api_key="secret").tls_config() is True
 
 
-def test_the_files_of_mtls_are_read_and_mean_tls(tmp_path: Path) -> None:
+def test_mtls_files_are_read_and_imply_tls(tmp_path: Path) -> None:
     for name in ("ca", "cert", "key"):
         (tmp_path / name).write_text(name)
     files = {name: str(tmp_path / name) for name in ("ca", "cert", "key")}
@@ -29,17 +29,19 @@ def test_the_files_of_mtls_are_read_and_mean_tls(tmp_path: Path) -> None:
     ("settings", "missing"),
     [({"cert": "a"}, "TEMPORAL_TLS_CLIENT_KEY_PATH"), ({"key": "a"}, "TEMPORAL_TLS_CLIENT_CERT_PATH")],
 )
-def test_half_a_pair_names_the_other_half(settings: dict[str, str], missing: str) -> None:
+def test_certificate_without_key_or_vice_versa_names_the_missing_setting(
+    settings: dict[str, str], missing: str
+) -> None:
     with pytest.raises(BadInput, match=missing):
         Security(**settings).tls_config()  # type: ignore[arg-type]
 
 
-def test_a_file_that_cannot_be_read_is_named_with_its_variable() -> None:
+def test_unreadable_file_is_named_with_its_variable() -> None:
     with pytest.raises(BadInput, match=r"TEMPORAL_TLS_SERVER_CA_CERT_PATH=/nowhere: No such file.*PEM"):
         Security(ca="/nowhere").tls_config()
 
 
-def test_secrets_are_not_in_what_is_logged() -> None:
+def test_repr_contains_no_secret() -> None:
     assert "secret" not in repr(Security(api_key="secret", tls=True))
 
 
@@ -51,10 +53,10 @@ def test_secrets_are_not_in_what_is_logged() -> None:
         ("received corrupt message of type InvalidContentType", "does not speak TLS"),
     ],
 )
-def test_what_the_transport_says_becomes_what_to_do(error: str, expected: str) -> None:
+def test_transport_error_becomes_advice(error: str, expected: str) -> None:
     assert expected in why_not(error)
 
 
-def test_a_server_that_hangs_up_may_want_a_certificate() -> None:
+def test_cancelled_handshake_suggests_a_client_certificate() -> None:
     error = 'Status { code: Cancelled, message: "operation was canceled", source: Some(tonic::transport::Error) }'
     assert "TEMPORAL_TLS_CLIENT_CERT_PATH" in why_not(error)

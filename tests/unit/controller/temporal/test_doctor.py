@@ -1,4 +1,4 @@
-"""The doctor's findings of Temporal: the service, its refusals, and what the worker itself reads."""
+"""Findings of `tenure doctor` about Temporal: the service, rejected requests, and the worker's AWS sources."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,20 +44,20 @@ async def findings(state: InterruptionState | RPCError, queue: str = "demo") -> 
     return await check_reading(cast(Client, SimpleNamespace(get_workflow_handle=handle)), "c", queue)
 
 
-async def test_a_queue_that_the_worker_may_not_read_is_named_with_the_permission() -> None:
+async def test_denied_queue_is_reported_with_the_missing_permission() -> None:
     problem, healthy = await findings(InterruptionState(cluster="c", queue="demo", messages=FAILING))
     assert (problem.level, problem.subject) == ("problem", "reading of queue demo")
     assert DENIED in problem.message and "2026-01-01 12:00" in problem.message and "interruption.json" in problem.todo
     assert (healthy.level, healthy.subject) == ("ok", "reading of status of instances")
 
 
-@pytest.mark.parametrize("answers", (True, False))
-async def test_each_invalid_object_is_a_problem(answers: bool) -> None:
+@pytest.mark.parametrize("responds", (True, False))
+async def test_each_invalid_object_is_a_problem_if_a_worker_responds(responds: bool) -> None:
     invalid = InvalidObject(kind="Pod", name="default/a", reason="InvalidField", message="spec: expected an object")
 
     async def query(name: str, **_: Any) -> InvalidObjectReport:
         assert name == "invalid_objects"
-        if not answers:
+        if not responds:
             raise RPCError("no worker", RPCStatusCode.DEADLINE_EXCEEDED, b"")
         return InvalidObjectReport(objects=(invalid,))
 
@@ -67,10 +67,10 @@ async def test_each_invalid_object_is_a_problem(answers: bool) -> None:
 
     found = await check_invalid_objects(cast(Client, SimpleNamespace(get_workflow_handle=handle)), "c")
     problems = [(one.level, one.subject, one.message) for one in found]
-    assert problems == [("problem", "Pod default/a", "spec: expected an object")] * answers
+    assert problems == [("problem", "Pod default/a", "spec: expected an object")] * responds
 
 
-async def test_a_status_that_the_worker_may_not_read_is_named() -> None:
+async def test_denied_instance_status_is_reported_with_the_missing_permission() -> None:
     [problem] = [
         one
         for one in await findings(InterruptionState(cluster="c", queue="demo", statuses=FAILING))
@@ -80,24 +80,24 @@ async def test_a_status_that_the_worker_may_not_read_is_named() -> None:
 
 
 @pytest.mark.parametrize(("worker", "here"), [("other", "demo"), ("", "demo"), ("demo", "")])
-async def test_another_queue_than_the_settings_is_told(worker: str, here: str) -> None:
+async def test_queue_that_differs_from_the_settings_is_reported(worker: str, here: str) -> None:
     [one] = await findings(InterruptionState(cluster="c", queue=worker), here)
     assert one.level == "advice" and (worker or "none") in one.message and (here or "not set") in one.message
 
 
-async def test_without_a_queue_only_the_status_is_spoken_of() -> None:
+async def test_only_instance_status_is_reported_without_a_queue() -> None:
     assert [one.subject for one in await findings(InterruptionState(cluster="c"), "")] == [
         "reading of status of instances"
     ]
 
 
 @pytest.mark.parametrize("status", [RPCStatusCode.NOT_FOUND, RPCStatusCode.DEADLINE_EXCEEDED])
-async def test_a_worker_that_never_ran_or_does_not_answer_is_another_finding_s_matter(status: RPCStatusCode) -> None:
+async def test_missing_worker_is_no_finding_of_this_check(status: RPCStatusCode) -> None:
     assert await findings(RPCError("no", status, b"")) == []
 
 
 class FailingTemporal:
-    """A Temporal that says the same to whatever is asked of a namespace."""
+    """A Temporal service that answers every request about a namespace with one error."""
 
     namespace = "prod"
 
@@ -122,21 +122,21 @@ class FailingTemporal:
         return self
 
 
-async def test_a_namespace_that_is_not_there_is_one_problem_with_the_command_that_makes_it() -> None:
+async def test_missing_namespace_is_one_problem_with_the_create_command() -> None:
     absent = RPCError("Namespace prod is not found.", RPCStatusCode.NOT_FOUND, b"")
     [found] = await check_temporal(cast(Client, FailingTemporal(absent)), "c")
     assert (found.level, found.subject) == ("problem", "namespace prod")
     assert "temporal operator namespace create --namespace prod --retention 30d" in found.todo
 
 
-async def test_credentials_that_may_not_look_leave_each_check_open() -> None:
+async def test_denied_credentials_leave_each_check_unknown() -> None:
     denied = RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
     found = await check_temporal(cast(Client, FailingTemporal(denied)), "c")
     assert [one.subject for one in found] == ["service", "namespace", "attributes", "workers"]
     assert {one.level for one in found} == {"unknown"}
 
 
-async def test_a_dev_server_is_well_but_for_its_retention_and_that_no_worker_runs(tmp_path: Path) -> None:
+async def test_dev_server_has_no_problem_but_advice(tmp_path: Path) -> None:
     with Sandbox(tmp_path, plan=Plan(parts=("temporal",), manifests=())) as sandbox:
         client = await Client.connect(sandbox.temporal_address)
         found = {one.subject: one for one in await check_temporal(client, "c")}
@@ -148,34 +148,34 @@ async def test_a_dev_server_is_well_but_for_its_retention_and_that_no_worker_run
 @pytest.mark.parametrize(
     ("version", "level"), [("1.27.2", "advice"), ("1.28.0", "ok"), ("1.31.0-alpha", "ok"), ("", "ok"), ("cloud", "ok")]
 )
-def test_an_old_server_is_advised_to_be_upgraded(version: str, level: str) -> None:
+def test_old_server_version_is_advised_to_upgrade(version: str, level: str) -> None:
     assert _check_version(version, "")[0].level == level
 
 
-def test_a_server_too_old_for_builds_is_a_problem_for_a_worker_that_has_one() -> None:
+def test_server_without_worker_versioning_is_a_problem_for_a_build_id() -> None:
     [found] = _check_version("1.27.2", "v2")
     assert found.level == "problem" and "TEMPORAL_WORKER_BUILD_ID='v2'" in found.message
     assert "1.28" in found.todo and "workerVersioning: false" in found.todo
     assert _check_version("1.28.0", "v2")[0].level == "ok"
 
 
-def test_the_versions_that_are_called_tested_are_those_of_the_sandbox() -> None:
+def test_tested_versions_are_those_of_the_sandbox() -> None:
     assert TESTED_VERSIONS == (tools.TEMPORAL_BEFORE, tools.TEMPORAL)
 
 
-def test_a_namespace_without_updates_is_a_problem_with_the_setting_to_change() -> None:
+def test_namespace_without_updates_is_a_problem_with_the_setting() -> None:
     [found] = _check_updates("n", True, updates=False)
     assert found.level == "problem" and "enableUpdateWorkflowExecution" in found.todo
-    assert _check_updates("n", False, updates=False) == [], "an older server does not say"
+    assert _check_updates("n", False, updates=False) == [], "an older server does not report it"
 
 
-def test_a_small_limit_of_payloads_is_told_with_what_to_raise() -> None:
+def test_small_payload_limit_is_reported_with_the_setting() -> None:
     [found] = _check_limits("n", 2**19)
     assert found.level == "advice" and "0.5 MiB" in found.message and "limit.blobSize.error" in found.todo
     assert _check_limits("n", 2**21)[0].level == "ok" and _check_limits("n", 0) == []
 
 
-def test_a_connection_in_the_open_is_told_unless_it_stays_on_this_machine() -> None:
+def test_plain_connection_is_reported_unless_local() -> None:
     assert "TEMPORAL_TLS" in _check_encryption("temporal.example:7233", secure=False)[0].todo
     assert (
         _check_encryption("127.0.0.1:7233", secure=False)
@@ -184,11 +184,11 @@ def test_a_connection_in_the_open_is_told_unless_it_stays_on_this_machine() -> N
     )
 
 
-def test_where_others_attributes_leave_no_room_the_type_is_named() -> None:
+def test_exhausted_search_attribute_type_is_named() -> None:
     kinds = dict.fromkeys(search_attributes.ALL, 2)
     assert _exhausted_types(kinds) == ""
     assert "Keyword" in _exhausted_types(kinds | {f"Others{number}": 2 for number in range(3)})
 
 
-def test_ours_alone_fit_into_a_sql_store() -> None:
+def test_own_search_attributes_fit_into_a_sql_store() -> None:
     assert _exhausted_types({}) == ""

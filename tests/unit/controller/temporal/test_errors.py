@@ -1,5 +1,4 @@
-"""What Temporal says no with becomes one line that says what to do; a namespace that is not there is told from a
-workflow that is not."""
+"""Temporal's errors become one line with the next step, and a missing namespace differs from a missing workflow."""
 
 import pytest
 from google.protobuf.any_pb2 import Any
@@ -27,9 +26,7 @@ def status(detail: NamespaceNotFoundFailure | NotFoundFailure) -> bytes:
         ("namespace rate limit exceeded", RPCStatusCode.RESOURCE_EXHAUSTED, b"", False),
     ],
 )
-def test_which_refusal_is_about_a_namespace_that_is_not_there(
-    message: str, code: RPCStatusCode, raw: bytes, lacks: bool
-) -> None:
+def test_missing_namespace_is_recognized(message: str, code: RPCStatusCode, raw: bytes, lacks: bool) -> None:
     assert lacks_namespace(RPCError(message, code, raw)) == lacks
 
 
@@ -52,6 +49,6 @@ def test_which_refusal_is_about_a_namespace_that_is_not_there(
         (RPCStatusCode.INTERNAL, "", "INTERNAL; `tenure doctor` says"),
     ],
 )
-def test_each_refusal_is_one_line_with_the_next_step(code: RPCStatusCode, message: str, expected: str) -> None:
+def test_rpc_error_is_one_line_with_the_next_step(code: RPCStatusCode, message: str, expected: str) -> None:
     line = format_rpc_error(RPCError(message, code, b""), namespace="prod", address="temporal:7233")
     assert expected in line and "Temporal at temporal:7233" in line and "\n" not in line

@@ -1,4 +1,4 @@
-"""Prometheus reads the metrics by the pod's address, whichever family the cluster has."""
+"""Metrics are served on IPv4 and IPv6 addresses of the pod."""
 
 import socket
 import urllib.error
@@ -14,7 +14,7 @@ from tenure.model.errors import BadInput
 from tenure.sandbox.ports import Ports
 
 
-def test_metrics_are_read_by_ipv6_and_by_ipv4() -> None:
+def test_metrics_are_served_on_ipv6_and_ipv4() -> None:
     if not socket.has_dualstack_ipv6():
         pytest.skip("this machine has no IPv6")
     port = Ports().reserve()
@@ -26,8 +26,8 @@ def test_metrics_are_read_by_ipv6_and_by_ipv4() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/debug/pprof/", "/debug/pprof/profile", "/healthz"])
-def test_the_port_serves_metrics_alone(path: str) -> None:
-    """Karpenter serves profiles there with ENABLE_PROFILING; Tenure has none."""
+def test_port_serves_only_metrics(path: str) -> None:
+    """Karpenter serves profiles on this port with ENABLE_PROFILING; Tenure does not."""
     port = Ports().reserve()
     runtime = Runtime(telemetry=TelemetryConfig(metrics=metrics_at(port)))
     assert runtime
@@ -44,9 +44,9 @@ async def test_port_0_opens_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
         await client.connect("127.0.0.1:1", namespace="default", security=Security(), metrics_port=0)
 
 
-def test_without_ipv6_they_are_read_by_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(family: int) -> socket.socket:
+def test_metrics_are_served_on_ipv4_without_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reject_family(family: int) -> socket.socket:
         raise OSError(f"address family {family} not supported")
 
-    monkeypatch.setattr(socket, "socket", none)
+    monkeypatch.setattr(socket, "socket", reject_family)
     assert metrics_at(9000).bind_address == "0.0.0.0:9000"

@@ -1,4 +1,4 @@
-"""Encryption of what Temporal stores: any of the keys reads, the newest writes, and nothing stays readable."""
+"""Payload encryption: the newest key encrypts, every key decrypts, and no payload stays readable."""
 
 import base64
 from collections.abc import Callable
@@ -17,11 +17,11 @@ OLD, NEW = bytes(range(32)), bytes(range(16, 32))
 PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'"ip-10-0-0-1"')
 
 
-def text_of(key: bytes) -> str:
+def encode_key(key: bytes) -> str:
     return base64.b64encode(key).decode()
 
 
-async def test_the_newest_key_encrypts_and_every_key_decrypts() -> None:
+async def test_newest_key_encrypts_and_every_key_decrypts() -> None:
     (before,) = await EncryptionCodec({"old": OLD}).encode([PLAIN])
     both = EncryptionCodec({"new": NEW, "old": OLD})
     (after,) = await both.encode([PLAIN])
@@ -29,12 +29,12 @@ async def test_the_newest_key_encrypts_and_every_key_decrypts() -> None:
     assert await both.decode([before, after, PLAIN]) == [PLAIN, PLAIN, PLAIN]
 
 
-async def test_equal_payloads_are_not_equal_when_encrypted() -> None:
+async def test_equal_payloads_differ_when_encrypted() -> None:
     first, second = await EncryptionCodec({"one": OLD}).encode([PLAIN, PLAIN])
     assert first.data != second.data
 
 
-def altered(payload: Payload) -> Payload:
+def alter(payload: Payload) -> Payload:
     return Payload(metadata=dict(payload.metadata), data=payload.data[:-1] + bytes([payload.data[-1] ^ 1]))
 
 
@@ -43,10 +43,10 @@ def altered(payload: Payload) -> Payload:
     [
         ({"two": OLD}, lambda one: one, "encrypted by the key 'one', which TEMPORAL_PAYLOAD_KEYS_PATH lacks"),
         ({"one": NEW}, lambda one: one, "'one' is another key than the one that encrypted this"),
-        ({"one": OLD}, altered, "'one' is another key"),
+        ({"one": OLD}, alter, "'one' is another key"),
     ],
 )
-async def test_what_cannot_be_decrypted_says_by_which_key(
+async def test_decryption_error_names_the_key(
     keys: dict[str, bytes], change: Callable[[Payload], Payload], message: str
 ) -> None:
     (encrypted,) = await EncryptionCodec({"one": OLD}).encode([PLAIN])
@@ -54,7 +54,7 @@ async def test_what_cannot_be_decrypted_says_by_which_key(
         await EncryptionCodec(keys).decode([change(encrypted)])
 
 
-async def test_all_payloads_of_an_event_are_decrypted_wherever_they_stand() -> None:
+async def test_all_payloads_of_a_history_event_are_decrypted() -> None:
     codec = EncryptionCodec({"one": OLD})
     (encrypted,) = await codec.encode([PLAIN])
     event = HistoryEvent()
@@ -68,9 +68,9 @@ async def test_all_payloads_of_an_event_are_decrypted_wherever_they_stand() -> N
     assert started.search_attributes.indexed_fields["TenurePhase"] == PLAIN
 
 
-def test_keys_are_read_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_keys_are_read_in_file_order(tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    file.write_text(f"# rotated in May\nnew {text_of(NEW)}\n\nold {text_of(OLD)}\n")
+    file.write_text(f"# rotated in May\nnew {encode_key(NEW)}\n\nold {encode_key(OLD)}\n")
     assert list(read_keys(str(file)).items()) == [("new", NEW), ("old", OLD)]
 
 
@@ -80,13 +80,11 @@ def test_keys_are_read_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("", "no key; write lines of a name and a key"),
         ("one", "line 1, one: 0 bytes; AES takes 16, 24 or 32"),
         ("one not-base64!", "line 1, one: the key is no base64"),
-        (f"one {text_of(b'short')}", "line 1, one: 5 bytes"),
-        (f"one {text_of(OLD)}\none {text_of(NEW)}", "line 2: one is there twice"),
+        (f"one {encode_key(b'short')}", "line 1, one: 5 bytes"),
+        (f"one {encode_key(OLD)}\none {encode_key(NEW)}", "line 2: one is there twice"),
     ],
 )
-def test_a_file_that_is_none_of_keys_is_named_with_the_line_and_what_to_write(
-    tmp_path: Path, text: str, message: str
-) -> None:
+def test_invalid_key_file_is_named_with_line_and_expected_form(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "keys"
     file.write_text(text)
     with pytest.raises(BadInput, match=message) as error:
@@ -94,6 +92,6 @@ def test_a_file_that_is_none_of_keys_is_named_with_the_line_and_what_to_write(
     assert "TEMPORAL_PAYLOAD_KEYS_PATH" in str(error.value) and "not-base64" not in str(error.value)
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
+def test_missing_key_file_is_named() -> None:
     with pytest.raises(BadInput, match="TEMPORAL_PAYLOAD_KEYS_PATH=/nowhere: No such file"):
         Security(payload_keys="/nowhere").data_converter()

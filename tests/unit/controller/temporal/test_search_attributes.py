@@ -1,4 +1,4 @@
-"""The worker's search attributes: what is missing is made, and who may not make it is told what to do."""
+"""Search attributes: the worker creates missing ones, or explains how to create them if it lacks the permission."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -41,11 +41,11 @@ def attributes_without(*names: str) -> dict[str, int]:
 
 
 class Namespace:
-    """`there`: what is listed, or why it is not; `add`: what is said to whoever makes one."""
+    """`existing`: the listed attributes, or the error of listing. `add`: the error of creating one, if any."""
 
-    def __init__(self, there: Mapping[str, int] | RPCError, add: RPCError | None = None) -> None:
-        self._there, self._add = there, add
-        self.made: list[str] = []
+    def __init__(self, existing: Mapping[str, int] | RPCError, add: RPCError | None = None) -> None:
+        self._existing, self._add = existing, add
+        self.created: list[str] = []
 
     @property
     def client(self) -> Client:
@@ -53,12 +53,12 @@ class Namespace:
 
     async def list_search_attributes(self, request: ListSearchAttributesRequest) -> ListSearchAttributesResponse:
         assert request.namespace == "prod"
-        if isinstance(self._there, RPCError):
-            raise self._there
-        return ListSearchAttributesResponse(custom_attributes=cast(Any, self._there))
+        if isinstance(self._existing, RPCError):
+            raise self._existing
+        return ListSearchAttributesResponse(custom_attributes=cast(Any, self._existing))
 
     async def add_search_attributes(self, request: AddSearchAttributesRequest) -> None:
-        self.made += request.search_attributes
+        self.created += request.search_attributes
         if self._add is not None:
             raise self._add
 
@@ -70,32 +70,32 @@ async def registration_error(namespace: Namespace) -> str:
     return error.value.message
 
 
-async def test_where_all_are_there_nothing_is_made_so_that_no_rights_are_needed() -> None:
+async def test_existing_attributes_need_no_permission_to_create() -> None:
     namespace = Namespace(ALL_ATTRIBUTES, add=DENIED)
     await register_attributes(namespace.client)
-    assert namespace.made == []
+    assert namespace.created == []
 
 
-async def test_what_is_missing_alone_is_made_and_another_worker_may_be_first() -> None:
+async def test_only_missing_attributes_are_created_even_concurrently() -> None:
     for add in (None, ALREADY_EXISTS):
         namespace = Namespace(attributes_without("TenurePhase", "TenurePaused"), add)
         await register_attributes(namespace.client)
-        assert namespace.made == ["TenurePhase", "TenurePaused"]
+        assert namespace.created == ["TenurePhase", "TenurePaused"]
 
 
 @pytest.mark.parametrize("add", [DENIED, UNKNOWN])
-async def test_who_may_not_make_what_is_missing_is_told_its_names_and_both_commands(add: RPCError) -> None:
+async def test_denied_creation_names_missing_attributes_and_both_commands(add: RPCError) -> None:
     message = await registration_error(Namespace(attributes_without("TenurePhase", "TenurePrice"), add))
     assert "search attributes are missing (TenurePhase, TenurePrice)" in message and add.message in message
-    own = "search-attribute create --namespace prod --name TenurePhase --type Keyword --name TenurePrice --type Double"
-    assert f"temporal operator {own};" in message
+    cli = "search-attribute create --namespace prod --name TenurePhase --type Keyword --name TenurePrice --type Double"
+    assert f"temporal operator {cli};" in message
     cloud = "--namespace prod --search-attribute TenurePhase=Keyword --search-attribute TenurePrice=Double"
     assert message.endswith(f"tcld namespace search-attributes add {cloud}")
 
 
 @pytest.mark.usefixtures("plain_log")
 @pytest.mark.parametrize("error", [DENIED, UNKNOWN])
-async def test_where_neither_looking_nor_making_is_allowed_a_warning_says_so_and_it_goes_on(error: RPCError) -> None:
+async def test_denied_listing_and_creation_log_a_warning_and_continue(error: RPCError) -> None:
     namespace = Namespace(error, add=error)
     with capture_logs() as logged:
         await register_attributes(namespace.client)
@@ -103,39 +103,41 @@ async def test_where_neither_looking_nor_making_is_allowed_a_warning_says_so_and
     assert "not known" in warning["event"] and warning["todo"] == describe_attribute_creation(
         "prod", search_attributes.ALL
     )
-    assert len(namespace.made) == 1, "one refusal says it all"
+    assert len(namespace.created) == 1, "no attempt follows the first rejection"
 
 
 @pytest.mark.parametrize("add", [None, ALREADY_EXISTS])
-async def test_who_may_make_them_and_not_look_tries_each(add: RPCError | None) -> None:
+async def test_each_attribute_is_created_if_listing_is_denied(add: RPCError | None) -> None:
     namespace = Namespace(DENIED, add)
     await register_attributes(namespace.client)
-    assert namespace.made == list(search_attributes.ALL)
+    assert namespace.created == list(search_attributes.ALL)
 
 
-async def test_a_namespace_that_is_not_there_is_said_to_be_missing_and_no_attribute() -> None:
+async def test_missing_namespace_is_reported_instead_of_missing_attributes() -> None:
     message = await registration_error(Namespace(ABSENT, add=ABSENT))
     assert "Temporal has none of this name" in message and "search-attribute" not in message
     assert "temporal operator namespace create --namespace prod --retention 30d" in message
 
 
 @pytest.mark.parametrize(
-    ("there", "add"), [(UNAVAILABLE, UNAVAILABLE), (attributes_without("TenurePhase"), LIMIT_REACHED)]
+    ("existing", "add"), [(UNAVAILABLE, UNAVAILABLE), (attributes_without("TenurePhase"), LIMIT_REACHED)]
 )
-async def test_any_other_fault_is_named_with_who_knows_more(there: Mapping[str, int] | RPCError, add: RPCError) -> None:
-    message = await registration_error(Namespace(there, add))
+async def test_other_error_is_reported_with_a_hint_at_doctor(
+    existing: Mapping[str, int] | RPCError, add: RPCError
+) -> None:
+    message = await registration_error(Namespace(existing, add))
     assert add.message in message and "tenure doctor" in message
 
 
 @pytest.mark.usefixtures("plain_log")
-async def test_one_of_another_type_is_warned_of_and_not_made_again() -> None:
+async def test_attribute_of_another_type_is_logged_and_not_created() -> None:
     namespace = Namespace(ALL_ATTRIBUTES | {"TenurePhase": KINDS["Bool"]})
     with capture_logs() as logged:
         await register_attributes(namespace.client)
-    assert namespace.made == [] and [one["names"] for one in logged] == [["TenurePhase"]]
+    assert namespace.created == [] and [one["names"] for one in logged] == [["TenurePhase"]]
 
 
-async def test_the_doctor_names_the_commands_for_what_is_missing() -> None:
+async def test_doctor_names_the_commands_for_missing_attributes() -> None:
     [found] = await _attributes(Namespace(attributes_without("TenurePhase")).client, "c")
     assert found.level == "problem" and found.todo.endswith(describe_attribute_creation("prod", ["TenurePhase"]))
     [found] = await _attributes(Namespace(ALL_ATTRIBUTES | {"TenurePhase": KINDS["Bool"]}).client, "c")
@@ -144,18 +146,18 @@ async def test_the_doctor_names_the_commands_for_what_is_missing() -> None:
     assert found.level == "ok"
 
 
-async def test_what_may_not_be_seen_is_told_from_a_fault() -> None:
+async def test_denied_listing_differs_from_other_errors() -> None:
     assert await list_attributes(Namespace(DENIED).client) is None
     with pytest.raises(RPCError):
         await list_attributes(Namespace(UNAVAILABLE).client)
 
 
-async def test_a_rebuild_needs_no_more_rights_than_a_worker() -> None:
-    def rebuild(there: Mapping[str, int] | RPCError) -> Rebuild:
+async def test_rebuild_works_without_permission_to_list_attributes() -> None:
+    def rebuild(existing: Mapping[str, int] | RPCError) -> Rebuild:
         snapshot = SimpleNamespace(
             settings=SimpleNamespace(cluster="c", task_queue="c"), make_notifier=lambda _: SimpleNamespace()
         )
-        return Rebuild(Namespace(there).client, cast(Any, snapshot), frozenset())
+        return Rebuild(Namespace(existing).client, cast(Any, snapshot), frozenset())
 
     assert await rebuild(UNKNOWN)._missing_attributes() == []
     assert [one.name for one in await rebuild(attributes_without("TenurePhase"))._missing_attributes()] == [

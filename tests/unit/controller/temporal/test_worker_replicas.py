@@ -1,4 +1,4 @@
-"""Workers are counted by who asks for tasks, and one that is gone is not counted for long."""
+"""Workers are counted by their pollers, and a stopped worker is counted for little more than a minute."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -16,14 +16,14 @@ def poller(identity: str, *, seconds_ago: float = 1) -> PollerInfo:
     return PollerInfo(identity=identity, last_access_time=last_access)
 
 
-def test_each_worker_counts_once_however_many_pollers_it_has() -> None:
+def test_worker_with_several_pollers_counts_once() -> None:
     assert count_live_pollers([poller("1@a"), poller("1@a", seconds_ago=3), poller("1@b")], NOW) == 2
 
 
-def test_a_worker_that_was_killed_counts_for_little_more_than_a_minute() -> None:
+def test_killed_worker_is_counted_for_little_more_than_a_minute() -> None:
     assert count_live_pollers([poller("1@a"), poller("1@b", seconds_ago=60)], NOW) == 2
     assert count_live_pollers([poller("1@a"), poller("1@b", seconds_ago=75)], NOW) == 1
 
 
-def test_whoever_asks_is_there_itself() -> None:
+def test_calling_worker_counts_without_pollers() -> None:
     assert count_live_pollers([], NOW) == 1

@@ -1,4 +1,4 @@
-"""The cluster's DNS: its address goes to nodes, and that it cannot be read stops nobody."""
+"""The cluster's DNS address, which user data contains; an unreadable Service yields no address and no error."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def service_response(**spec: Any) -> Handler:
         ([error_response(500, "InternalError")] * 5, ""),
     ],
 )
-async def test_the_address_of_kube_dns_or_nothing(responses: list[Handler], address: str) -> None:
+async def test_dns_address_is_that_of_kube_dns_or_empty(responses: list[Handler], address: str) -> None:
     api = FakeApi()
     api.lists = list(responses)
     async with serve_api(api) as client:

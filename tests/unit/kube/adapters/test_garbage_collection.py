@@ -1,4 +1,4 @@
-"""Nodes and Leases as garbage collection reads them from the API server's objects."""
+"""Conversion of Nodes and Leases for garbage collection."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,11 +20,11 @@ METADATA: dict[str, Any] = {"name": "node-a", "uid": "uid-a", "creationTimestamp
         ([], False),
     ],
 )
-def test_a_node_is_ready_only_with_condition_ready_true(conditions: list[dict[str, str]], ready: bool) -> None:
+def test_node_is_ready_only_with_condition_ready_true(conditions: list[dict[str, str]], ready: bool) -> None:
     assert to_inventory_node({"metadata": METADATA, "status": {"conditions": conditions}}).ready is ready
 
 
-def test_a_node_without_status_is_listed_as_not_ready() -> None:
+def test_node_without_status_is_not_ready() -> None:
     assert to_inventory_node({"metadata": METADATA}).ready is False
 
 

@@ -1,4 +1,4 @@
-"""LifecyclePolicies: read, also where they make no sense, and their verdicts written onto a real API server."""
+"""Conversion of LifecyclePolicies, including those with invalid fields."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def fact(**spec: Any) -> Any:
     return policy_fact({"metadata": METADATA, "spec": spec})
 
 
-def test_a_policy_is_read_with_its_selector_apart_from_its_rules() -> None:
+def test_selector_is_read_apart_from_the_rules() -> None:
     found = fact(nodePoolSelector={"names": ["a"]}, drain={"deadline": "1h"})
     assert (found.names, found.match_labels, found.specificity, found.problem) == (("a",), {}, 2, "")
     assert found.rules.to_object() == {"drain": {"deadline": "1h"}}
@@ -28,19 +28,19 @@ def test_a_policy_is_read_with_its_selector_apart_from_its_rules() -> None:
         ({"nodePoolSelector": {}}, "spec.nodePoolSelector: it chooses by one of the two; write 'names' or"),
     ],
 )
-def test_what_an_older_version_let_in_is_said_of_the_policy(spec: dict[str, Any], problem: str) -> None:
+def test_invalid_field_is_reported_as_problem_of_the_policy(spec: dict[str, Any], problem: str) -> None:
     found = fact(**spec)
     assert found.problem.startswith(problem) and found.name == "p"
 
 
-def test_of_a_spec_that_cannot_be_read_its_selector_and_what_narrows_disruption_are() -> None:
+def test_invalid_spec_keeps_its_selector_and_disruption_windows() -> None:
     windows = {"windows": [{"schedule": "@daily", "duration": "4h"}]}
     found = fact(nodePoolSelector={"names": ["a"]}, launch={"deadline": 5}, disruption=windows, rollout={"waves": 7})
     assert found.names == ("a",) and found.rules.to_object() == {"disruption": windows}
     assert found.unread.rollout.startswith("spec.rollout.waves: 7 cannot be read") and not found.unread.disruption
 
 
-def test_of_events_that_cannot_be_read_the_kinds_that_can_are() -> None:
+def test_invalid_interruption_rules_keep_the_valid_kinds() -> None:
     ignore = {"action": "ignore"}
     found = fact(interruption={"scheduledChange": {"action": "pray"}, "spotInterruption": ignore, "workloads": 7})
     assert found.rules.to_object() == {"interruption": {"spotInterruption": ignore}}

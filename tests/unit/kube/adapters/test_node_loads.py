@@ -1,4 +1,4 @@
-"""What a node carries, from its pods as the API server lists them."""
+"""NodeLoads are computed from the pods that the API server lists for each node."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -13,18 +13,18 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 def pod(name: str = "a", *, owner: str = "ReplicaSet", phase: str = "Running", **metadata: Any) -> dict[str, Any]:
     owners = [{"kind": owner, "uid": "o", "controller": True}]
-    born = {"uid": f"uid-{name}", "creationTimestamp": "2026-01-01T10:00:00Z"}
-    raw = pod_json(name, node="n1", metadata={**born, "ownerReferences": owners, **metadata})
+    identity = {"uid": f"uid-{name}", "creationTimestamp": "2026-01-01T10:00:00Z"}
+    raw = pod_json(name, node="n1", metadata={**identity, "ownerReferences": owners, **metadata})
     raw["status"] = {"phase": phase, "startTime": "2026-01-01T11:00:00Z"}
     return raw
 
 
-def test_pods_that_need_no_other_place_do_not_count() -> None:
+def test_pods_without_rescheduling_are_not_counted() -> None:
     pods = [pod(owner="DaemonSet"), pod(owner="Node"), pod(phase="Succeeded")]
     assert node_load(pods, NOW) == NodeLoad()
 
 
-def test_what_moving_its_pods_costs() -> None:
+def test_moved_pods_have_priority_and_deletion_cost() -> None:
     expensive = pod("b", annotations={"controller.kubernetes.io/pod-deletion-cost": "-100"})
     expensive["spec"]["priority"] = 7
     invalid = pod("c", annotations={"controller.kubernetes.io/pod-deletion-cost": "much"})
@@ -32,7 +32,7 @@ def test_what_moving_its_pods_costs() -> None:
     assert load.moved == (MovedPod(), MovedPod(priority=7, deletion_cost=-100), MovedPod())
 
 
-def test_a_pod_that_must_not_be_disturbed_protects_its_node_also_one_of_a_daemon_set() -> None:
+def test_do_not_disrupt_pod_protects_its_node_even_if_owned_by_a_daemonset() -> None:
     assert node_load([pod(annotations={"karpenter.sh/do-not-disrupt": "true"})], NOW).protected
     assert node_load([pod(owner="DaemonSet", annotations={"karpenter.sh/do-not-disrupt": "true"})], NOW).protected
     assert node_load([pod(annotations={"karpenter.sh/do-not-disrupt": "2h"})], NOW).protected
@@ -41,13 +41,13 @@ def test_a_pod_that_must_not_be_disturbed_protects_its_node_also_one_of_a_daemon
     assert not node_load([ended], NOW).protected
 
 
-def test_an_unreadable_pod_protects_its_node_and_hides_no_other() -> None:
+def test_unreadable_pod_protects_its_node_and_is_counted() -> None:
     broken = pod("b")
     broken["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "much"
     assert node_load([broken, pod()], NOW) == NodeLoad(moved=(MovedPod(), MovedPod()), protected=True)
 
 
-async def test_each_node_is_asked_for_by_its_name() -> None:
+async def test_pods_are_listed_per_node_name() -> None:
     api = FakeApi()
     api.lists = [list_response(1, pod()), list_response(1)]
     async with serve_api(api) as client:

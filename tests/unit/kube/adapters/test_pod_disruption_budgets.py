@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets and Deployments on a real API server: what is read of them, and a restart that is done once."""
+"""Conversion of PodDisruptionBudgets and Deployments."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def meta(**more: Any) -> Json:
     return {"namespace": "default", "name": "web", "uid": "u", "generation": 2, **more}
 
 
-def test_a_budget_is_read_with_all_its_arithmetic() -> None:
+def test_budget_is_read_with_its_counts() -> None:
     status = {"observedGeneration": 2, "expectedPods": 3, "desiredHealthy": 2, "currentHealthy": 2}
     found = budget_fact(
         {
@@ -34,7 +34,7 @@ def test_a_budget_is_read_with_all_its_arithmetic() -> None:
     assert found.selector == (Expression(key="app", operator="In", values=("web",)),) and found.always_unhealthy
 
 
-def test_a_budget_that_was_not_counted_or_cannot_be_is_read_so() -> None:
+def test_budget_with_outdated_status_or_failed_sync_is_not_counted() -> None:
     failed = [{"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale"}]
     found = budget_fact(
         {"metadata": meta(), "spec": {"maxUnavailable": 0}, "status": {"observedGeneration": 1, "conditions": failed}}
@@ -55,7 +55,7 @@ def test_a_budget_that_was_not_counted_or_cannot_be_is_read_so() -> None:
         ({"minAvailable": 0}, {"observedGeneration": 2, "disruptionsAllowed": 3}, 3, False),
     ],
 )
-def test_what_a_budget_lets_go_voluntarily(spec: Json, status: Json, allowed: int, never: bool) -> None:
+def test_disruptions_allowed_by_budget(spec: Json, status: Json, allowed: int, never: bool) -> None:
     found = pod_budget_fact({"metadata": meta(), "spec": spec, "status": status})
     assert (found.key, found.disruptions_allowed, found.never) == ("default/web", allowed, never)
 
@@ -72,7 +72,7 @@ def test_what_a_budget_lets_go_voluntarily(spec: Json, status: Json, allowed: in
         ({"paused": True}, False),
     ],
 )
-def test_whether_a_rollout_makes_the_new_pod_first(spec: Json, surges: bool) -> None:
-    """For a single replica, percentages of surge round up and those of unavailability down."""
+def test_rollout_creates_the_new_pod_first_if_it_surges(spec: Json, surges: bool) -> None:
+    """For a single replica, a percentage of maxSurge rounds up and one of maxUnavailable rounds down."""
     found = rollout_of_deployment({"metadata": meta(), "spec": {"replicas": 1, "template": {}, **spec}})
     assert creates_pod_first(found) is surges

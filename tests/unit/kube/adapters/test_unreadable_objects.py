@@ -1,4 +1,4 @@
-"""Lists of NodeClaims and Nodes: one that cannot be read is listed with its identity, in the safest reading."""
+"""An unreadable NodeClaim or Node is listed with its identity and safe values for the other fields."""
 
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ class FakeClient:
         return {"items": self.items, "metadata": {}}
 
 
-async def test_an_unreadable_nodeclaim_counts_and_is_protected() -> None:
+async def test_unreadable_nodeclaim_is_listed_and_protected() -> None:
     bad = claim("bad", phase="Initialized", annotations={"a": "b"})
     bad["spec"]["taints"] = "none"
     client = cast(KubeClient, FakeClient(bad, claim("good", phase="Initialized")))
@@ -31,7 +31,7 @@ async def test_an_unreadable_nodeclaim_counts_and_is_protected() -> None:
     assert labels.DO_NOT_DISRUPT not in found["good"].metadata.annotations
 
 
-async def test_an_unreadable_node_is_not_ready_and_is_protected() -> None:
+async def test_unreadable_node_is_not_ready_and_protected() -> None:
     bad = node("bad", of="c")
     bad["status"]["allocatable"] = {"cpu": "lots"}
     found = {one.name: one for one in await KubeNodes(cast(KubeClient, FakeClient(bad, node("good")))).list()}

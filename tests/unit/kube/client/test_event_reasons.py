@@ -1,4 +1,4 @@
-"""Alert rules for Karpenter's events match those of Tenure: the same reason and type for the same thing."""
+"""Events have Karpenter's reasons and types, so that alert rules for Karpenter match."""
 
 import pytest
 
@@ -27,5 +27,5 @@ KARPENTER_TYPES = {
 
 
 @pytest.mark.parametrize("reason", KARPENTER_TYPES)
-def test_an_event_of_karpenter_has_its_reason_and_type(reason: str) -> None:
+def test_karpenter_event_reason_has_the_same_type(reason: str) -> None:
     assert ("Warning" if EVENT_REASONS[reason].warning else "Normal") == KARPENTER_TYPES[reason]

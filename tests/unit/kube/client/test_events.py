@@ -1,4 +1,4 @@
-"""Which events are sent: the same one not twice in two minutes, and not too many nominations."""
+"""Published events: deduplication per reason, rate limit of nominations, and retries."""
 
 import asyncio
 import json
@@ -12,12 +12,12 @@ from tenure.model.errors import Conflict, Fault, Forbidden, Throttled, TryLater
 
 
 class RecordingClient:
-    """Stands in for the client: remembers the events."""
+    """A client that records the events it is asked to create."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
         self.faults: list[Fault] = []
-        """What is answered first, instead."""
+        """Raised one by one by the next requests."""
 
     async def request(self, method: str, path: str, *, body: dict[str, Any]) -> dict[str, Any]:
         if self.faults:
@@ -63,7 +63,7 @@ async def publish_and_flush(events: KubeEvents, reason: str, message: str = "m",
     await events.flush()
 
 
-async def test_the_same_event_is_repeated_after_its_quiet_time(
+async def test_same_event_is_repeated_after_its_deduplication_period(
     events: KubeEvents, sent: RecordingClient, clock: Clock
 ) -> None:
     for at in (0.0, 119.0, 121.0):
@@ -76,7 +76,9 @@ async def test_the_same_event_is_repeated_after_its_quiet_time(
     assert len(sent.events) == 4
 
 
-async def test_a_changed_reason_is_not_hidden_for_long(events: KubeEvents, sent: RecordingClient, clock: Clock) -> None:
+async def test_event_with_a_changed_message_is_sent_soon(
+    events: KubeEvents, sent: RecordingClient, clock: Clock
+) -> None:
     await publish_and_flush(events, "DisruptionBlocked", "pod a")
     clock.now = 5
     await publish_and_flush(events, "DisruptionBlocked", "pod b")
@@ -85,13 +87,13 @@ async def test_a_changed_reason_is_not_hidden_for_long(events: KubeEvents, sent:
     assert [message for _, message in sent.reasons_and_messages] == ["pod a", "pod b"]
 
 
-async def test_objects_do_not_silence_each_other(events: KubeEvents, sent: RecordingClient) -> None:
+async def test_events_are_deduplicated_per_object(events: KubeEvents, sent: RecordingClient) -> None:
     await publish_and_flush(events, "Evicted", uid="a")
     await publish_and_flush(events, "Evicted", uid="b")
     assert len(sent.events) == 2
 
 
-async def test_nominations_come_in_a_burst_of_ten_and_five_a_second(
+async def test_nominations_are_limited_to_a_burst_of_ten_and_five_per_second(
     events: KubeEvents, sent: RecordingClient, clock: Clock
 ) -> None:
     for number in range(30):
@@ -103,16 +105,14 @@ async def test_nominations_come_in_a_burst_of_ten_and_five_a_second(
     assert len(sent.events) == 15
 
 
-async def test_a_cluster_object_is_spoken_of_in_the_default_namespace(
-    events: KubeEvents, sent: RecordingClient
-) -> None:
+async def test_event_of_a_cluster_object_is_in_the_default_namespace(events: KubeEvents, sent: RecordingClient) -> None:
     await publish_and_flush(events, "Evicted")
     event = sent.events[0]
     assert event["path"] == "/api/v1/namespaces/default/events"
     assert event["involvedObject"] == {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": "c", "uid": "u"}
 
 
-async def test_a_server_that_is_down_fails_nobody(events: KubeEvents, sent: RecordingClient, clock: Clock) -> None:
+async def test_unreachable_server_raises_no_error(events: KubeEvents, sent: RecordingClient, clock: Clock) -> None:
     sent.faults = [TryLater("down")] * 5
     await publish_and_flush(events, "Evicted")
     assert not sent.faults and 30 < clock.now < 120
@@ -121,15 +121,13 @@ async def test_a_server_that_is_down_fails_nobody(events: KubeEvents, sent: Reco
 
 
 @pytest.mark.parametrize("fault", [TryLater("cut off"), Throttled("too many")])
-async def test_an_event_that_was_not_taken_is_sent_again(
-    events: KubeEvents, sent: RecordingClient, fault: Fault
-) -> None:
+async def test_failed_event_is_retried(events: KubeEvents, sent: RecordingClient, fault: Fault) -> None:
     sent.faults = [fault, fault]
     await publish_and_flush(events, "SpotInterrupted")
     assert sent.reasons_and_messages == [("SpotInterrupted", "m")]
 
 
-async def test_an_event_whose_answer_alone_was_lost_is_there(
+async def test_conflict_on_retry_means_that_the_event_exists(
     events: KubeEvents, sent: RecordingClient, clock: Clock
 ) -> None:
     sent.faults = [TryLater("cut off"), Conflict("already exists")]
@@ -139,7 +137,7 @@ async def test_an_event_whose_answer_alone_was_lost_is_there(
     assert sent.reasons_and_messages == [("Disrupted", "m")]
 
 
-async def test_events_are_still_sent_after_many_lost_answers(events: KubeEvents, sent: RecordingClient) -> None:
+async def test_events_are_sent_after_many_lost_responses(events: KubeEvents, sent: RecordingClient) -> None:
     async with asyncio.timeout(5):
         for number in range(8):
             sent.faults = [TryLater("cut off"), Conflict("already exists")]
@@ -148,9 +146,7 @@ async def test_events_are_still_sent_after_many_lost_answers(events: KubeEvents,
     assert sent.reasons_and_messages == [("Disrupted", "m")]
 
 
-async def test_an_event_that_is_refused_is_not_sent_again(
-    events: KubeEvents, sent: RecordingClient, clock: Clock
-) -> None:
+async def test_rejected_event_is_not_retried(events: KubeEvents, sent: RecordingClient, clock: Clock) -> None:
     sent.faults = [Forbidden("the namespace is being terminated")]
     await publish_and_flush(events, "Evicted")
     assert clock.now == 0.0 and not sent.reasons_and_messages
@@ -166,7 +162,7 @@ async def test_an_event_that_is_refused_is_not_sent_again(
         ("GarbageCollected", False, "Normal"),
     ],
 )
-async def test_the_type_is_that_of_the_reason_unless_given(
+async def test_event_type_is_that_of_the_reason_unless_given(
     events: KubeEvents, sent: RecordingClient, reason: str, warning: bool | None, expected: str
 ) -> None:
     await events.publish(kind="NodeClaim", name="c", uid="u", reason=reason, message="m", warning=warning)

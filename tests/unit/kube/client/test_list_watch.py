@@ -1,4 +1,4 @@
-"""The list-watch against a server that pages, cuts, forgets, falls silent and throttles."""
+"""The list-watch with paged lists, broken and silent connections, expired resource versions and throttling."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ from tests.unit.kube.fake_api import FakeApi, error_response, event, item, list_
 
 @dataclass
 class DeltaRecorder:
-    """What was delivered, in words."""
+    """Records the delivered deltas."""
 
     deltas: list[Delta] = field(default_factory=list)
 
@@ -36,7 +36,7 @@ def _describe(delta: Delta) -> str:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pauses so short that tests need not wait; their order of size stays."""
+    """Shorten the pauses between attempts; the longest stays longer than the first."""
     monkeypatch.setattr(list_watch, "_FIRST_PAUSE", 0.001)
     monkeypatch.setattr(list_watch, "_LONGEST_PAUSE", 0.01)
 
@@ -55,15 +55,15 @@ async def watch_nodes(api: FakeApi, *, silence: float = 30.0) -> AsyncIterator[t
                 await task
 
 
-async def wait_until(true: Callable[[], bool]) -> None:
+async def wait_until(is_met: Callable[[], bool]) -> None:
     for _ in range(2000):
-        if true():
+        if is_met():
             return
         await asyncio.sleep(0.005)
-    raise AssertionError("it never came to be")
+    raise AssertionError("the condition was not met within 10 s")
 
 
-async def test_a_list_comes_in_pages_and_a_watch_goes_on_from_it() -> None:
+async def test_watch_starts_at_the_version_of_the_paged_list() -> None:
     api = FakeApi()
     api.lists = [list_response(7, item("a", 1), more="next"), list_response(7, item("b", 2))]
     api.watches = [watch_response(event("MODIFIED", item("a", 8)), event("DELETED", item("b", 9)))]
@@ -75,7 +75,7 @@ async def test_a_list_comes_in_pages_and_a_watch_goes_on_from_it() -> None:
     assert api.watch_versions == ["7"] and api.requests[2]["allowWatchBookmarks"] == "true"
 
 
-async def test_after_a_cut_the_watch_resumes_at_the_last_bookmark() -> None:
+async def test_broken_watch_resumes_at_the_last_bookmark() -> None:
     api = FakeApi()
     api.lists = [list_response(1)]
     api.watches = [
@@ -88,7 +88,7 @@ async def test_after_a_cut_the_watch_resumes_at_the_last_bookmark() -> None:
     assert api.watch_versions == ["1", "40"] and api.list_count == 1
 
 
-async def test_a_watch_that_ends_in_good_order_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closed_watch_resumes_at_the_last_version(monkeypatch: pytest.MonkeyPatch) -> None:
     api = FakeApi()
     api.lists = [list_response(1)]
     api.watches = [
@@ -101,7 +101,7 @@ async def test_a_watch_that_ends_in_good_order_goes_on(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("where", ["in the stream", "on opening"])
-async def test_a_version_that_is_lost_leads_to_a_list_and_only_its_difference_is_told(where: str) -> None:
+async def test_expired_version_leads_to_a_relist_that_delivers_only_differences(where: str) -> None:
     expired = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
     api = FakeApi()
     api.lists = [
@@ -123,7 +123,7 @@ def items_after_relist() -> list[dict[str, object]]:
     return [item("kept", 1), item("changed", 44), item("new", 45)]
 
 
-async def test_a_page_token_that_is_too_old_starts_the_list_again() -> None:
+async def test_expired_continue_token_restarts_the_list() -> None:
     api = FakeApi()
     api.lists = [
         list_response(1, item("a", 1), more="old"),
@@ -136,17 +136,17 @@ async def test_a_page_token_that_is_too_old_starts_the_list_again() -> None:
     assert recorder.descriptions == ["+b@2"]
 
 
-async def test_a_silent_connection_counts_as_dead() -> None:
+async def test_silent_connection_is_replaced() -> None:
     api = FakeApi()
     api.lists = [list_response(1)]
-    # On a busy machine the connection after it may count as dead too.
+    # On a busy machine the next connection may be silent for too long as well.
     api.watches = [watch_response(), *[watch_response(event("ADDED", item("a", 2)))] * 50]
     async with watch_nodes(api, silence=0.3) as (_, recorder):
         await wait_until(lambda: "+a@2" in recorder.descriptions)
     assert api.watch_versions[:2] == ["1", "1"]
 
 
-async def test_nothing_is_fresh_before_the_first_list_nor_long_after_a_cut() -> None:
+async def test_watch_is_not_fresh_before_the_first_list_or_long_after_the_last_contact() -> None:
     api = FakeApi()
     api.lists = [
         error_response(429, "TooManyRequests", {"Retry-After": "0.01"}),
@@ -161,15 +161,13 @@ async def test_nothing_is_fresh_before_the_first_list_nor_long_after_a_cut() -> 
         await watch.synced.wait()
         await wait_until(lambda: bool(api.watch_versions))
         clock[0] += 100
-        assert not watch.is_fresh(5) and watch.is_fresh(1000), (
-            "the watch was never opened, so the list is as old as it is"
-        )
+        assert not watch.is_fresh(5) and watch.is_fresh(1000), "the watch is not open, so the list ages"
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
 
 
-async def test_a_line_longer_than_any_buffer_arrives_whole() -> None:
+async def test_line_longer_than_any_buffer_is_delivered() -> None:
     big = item("big", 2, data="x" * 3_000_000)
     api = FakeApi()
     api.lists = [list_response(1)]
@@ -179,7 +177,7 @@ async def test_a_line_longer_than_any_buffer_arrives_whole() -> None:
     assert recorder.deltas[0].object == big
 
 
-async def test_a_throttled_request_is_sent_again_when_the_server_wishes() -> None:
+async def test_throttled_request_is_retried_after_retry_after() -> None:
     api = FakeApi()
     api.lists = [error_response(429, "TooManyRequests", {"Retry-After": "0.01"}), list_response(1)]
     async with serve_api(api) as client:
@@ -187,7 +185,7 @@ async def test_a_throttled_request_is_sent_again_when_the_server_wishes() -> Non
         assert client.calls == 2
 
 
-async def test_a_server_that_throttles_for_long_is_a_fault_with_its_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_persistent_throttling_raises_throttled_with_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenure.kube.client.client.THROTTLED_TRIES", 1)
     api = FakeApi()
     api.lists = [error_response(429, "TooManyRequests", {"Retry-After": "7"})]
@@ -197,11 +195,11 @@ async def test_a_server_that_throttles_for_long_is_a_fault_with_its_wish(monkeyp
     assert caught.value.retry_after == 7.0
 
 
-def test_the_pause_before_a_new_watch_doubles_from_the_first_to_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pause_before_a_new_watch_doubles_up_to_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenure.kube.client.list_watch.random.uniform", lambda shortest, longest: longest)
     assert [_pause(None, failures) for failures in range(1, 7)] == [0.001, 0.002, 0.004, 0.008, 0.01, 0.01]
 
 
-def test_the_pause_is_what_the_server_asks_for_and_long_where_listing_is_forbidden() -> None:
+def test_pause_follows_retry_after_and_is_longer_for_forbidden() -> None:
     assert 7 <= _pause(TryLater("503", retry_after=7), 1) <= 7.5
     assert _pause(Forbidden("no"), 1) > _pause(TryLater("503"), 1)

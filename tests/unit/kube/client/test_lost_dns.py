@@ -10,7 +10,7 @@ from tests.support.injected_errors import fail_to_resolve, lose_dns
 from tests.unit.kube.fake_api import FakeApi, serve_api
 
 
-async def test_a_name_that_is_not_resolved_is_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_name_resolution_is_retryable_and_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     lose_dns(monkeypatch)
     observed: list[tuple[str, bool]] = []
     client = KubeClient(
@@ -29,7 +29,7 @@ async def test_a_name_that_is_not_resolved_is_tried_later(monkeypatch: pytest.Mo
     assert observed == [(ENDPOINT, True)]
 
 
-async def test_an_error_that_aiohttp_does_not_wrap_is_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_resolution_error_that_aiohttp_does_not_wrap_is_retryable(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serve_api(FakeApi()) as client:
         monkeypatch.setattr(client._session, "request", fail_to_resolve)
         with pytest.raises(TryLater, match="Temporary failure"):

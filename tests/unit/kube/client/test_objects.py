@@ -1,4 +1,4 @@
-"""Merge patches, what a 409 means, and reads that are shared but never older than the question."""
+"""Merge patches, conflicts, cached objects, and shared reads that start after the request."""
 
 import asyncio
 from typing import Any, cast
@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 
 class Contended:
-    """One object, which somebody else writes to before each of the next `busy` writes; those are refused by 409."""
+    """One object. Another client updates it before each of the next `busy` writes, which then fail with 409."""
 
     def __init__(self, uid: str = "u1", busy: int = 0) -> None:
         self.item: Json | None = {"metadata": {"name": "c", "uid": uid, "resourceVersion": "1"}, "theirs": 0}
@@ -33,7 +33,7 @@ class Contended:
 
     async def merge(self, path: str, body: Json) -> Json:
         assert self.item is not None
-        self._meddle()
+        self._write_concurrently()
         if body["metadata"]["resourceVersion"] != self.item["metadata"]["resourceVersion"]:
             raise Conflict("the object has been modified")
         self.sent.append(body)
@@ -41,13 +41,13 @@ class Contended:
         return self.item
 
     async def request(self, method: str, path: str, *, body: Json | None = None) -> Json:
-        """Only deletion, which is refused for another UID, or while somebody writes."""
+        """Deletion. It fails with 409 for another UID or while another client writes."""
         assert method == "DELETE" and self.item is not None
         if self.busy or (body and body["preconditions"]["uid"] != self.item["metadata"]["uid"]):
             raise Conflict("the precondition failed")
         return self.item
 
-    def _meddle(self) -> None:
+    def _write_concurrently(self) -> None:
         if self.busy and self.item is not None:
             self.busy -= 1
             version = str(int(self.item["metadata"]["resourceVersion"]) + 1)
@@ -59,27 +59,27 @@ def theirs_and_one(item: Json) -> Json:
     return {"ours": item["theirs"] + 1}
 
 
-async def test_a_change_that_is_refused_is_decided_again_on_what_stands_then() -> None:
+async def test_conflicting_patch_is_recomputed_from_the_current_object() -> None:
     api = Contended(busy=3)
     changed = await api.objects.patch_with_retry("c", theirs_and_one)
     assert changed is not None and (changed["theirs"], changed["ours"]) == (3, 4)
     assert [one["ours"] for one in api.sent] == [4]
 
 
-async def test_a_change_that_is_refused_again_and_again_is_a_conflict_and_no_absence() -> None:
+async def test_repeated_conflicts_raise_conflict() -> None:
     api = Contended(busy=TRIES)
     with pytest.raises(Conflict):
         await api.objects.patch_with_retry("c", theirs_and_one)
     assert api.sent == []
 
 
-async def test_a_change_for_one_that_another_has_taken_the_name_of_is_not_made() -> None:
+async def test_object_with_another_uid_is_not_patched() -> None:
     api = Contended(uid="u2")
     assert await api.objects.patch_with_retry("c", theirs_and_one, uid="u1") is None
     assert api.sent == []
 
 
-async def test_what_was_read_is_known_for_a_while_and_forgotten_where_nothing_follows(
+async def test_read_object_is_cached_until_the_ttl_expires(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(objects, "CACHE_TTL_SECONDS", 0.5)
@@ -93,8 +93,8 @@ async def test_what_was_read_is_known_for_a_while_and_forgotten_where_nothing_fo
     assert api.reads == 2
 
 
-async def test_an_object_whose_finalizer_was_removed_is_read_again_before_the_next_change() -> None:
-    """It may be gone with its last finalizer."""
+async def test_object_is_read_again_after_its_finalizer_was_removed() -> None:
+    """The object may be gone together with its last finalizer."""
     api = Contended()
     assert api.item is not None
     api.item["metadata"]["finalizers"] = ["tenure.sh/kept", "karpenter.sh/termination"]
@@ -105,34 +105,34 @@ async def test_an_object_whose_finalizer_was_removed_is_read_again_before_the_ne
     assert api.reads == 2
 
 
-async def test_a_deletion_that_is_refused_though_the_object_is_there_is_a_conflict_and_no_deletion() -> None:
+async def test_rejected_deletion_of_an_existing_object_raises_conflict() -> None:
     for uid in ("u1", ""):
         with pytest.raises(Conflict):
             await Contended(busy=1).objects.delete("c", uid=uid)
 
 
-async def test_a_deletion_that_is_refused_since_another_has_the_name_means_that_it_is_gone() -> None:
+async def test_deletion_returns_false_if_another_object_has_the_name() -> None:
     assert await Contended(uid="u2").objects.delete("c", uid="u1") is False
     assert await Contended(uid="u1").objects.delete("c", uid="u1") is True
 
 
-def test_a_patch_holds_only_what_differs() -> None:
+def test_merge_patch_contains_only_differences() -> None:
     old = {"kept": 1, "changed": 1, "gone": 1, "map": {"a": 1, "b": 2}, "list": [1]}
     desired = {"kept": 1, "changed": 2, "gone": None, "map": {"a": 1, "c": 3}, "list": [1], "never": None}
     assert merge_patch(old, desired) == {"changed": 2, "gone": None, "map": {"b": None, "c": 3}}
     assert merge_patch(old, {"map": {"b": 2, "a": 1}}) == {}
 
 
-async def test_who_asks_during_a_read_shares_the_next_one() -> None:
+async def test_callers_during_a_read_share_the_next_read() -> None:
     began = 0
     may_end = asyncio.Event()
 
     async def read() -> int:
         nonlocal began
         began += 1
-        mine = began
+        number = began
         await may_end.wait()
-        return mine
+        return number
 
     shared = SharedRead(read)
     first = asyncio.create_task(shared())
@@ -145,7 +145,7 @@ async def test_who_asks_during_a_read_shares_the_next_one() -> None:
     assert await asyncio.gather(*late) == [2] * 20
 
 
-async def test_a_caller_that_gives_up_takes_the_answer_from_nobody() -> None:
+async def test_cancelled_caller_does_not_cancel_the_shared_read() -> None:
     may_end = asyncio.Event()
 
     async def read() -> str:

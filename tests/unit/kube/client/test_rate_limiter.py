@@ -1,4 +1,4 @@
-"""Requests at the pace that the settings give: a burst at first, then so many a second; a crowd keeps nobody out."""
+"""Requests are limited to a burst and a rate per second, and many calls of one class do not starve the others."""
 
 import asyncio
 from contextvars import copy_context
@@ -10,7 +10,7 @@ QPS = 100
 
 
 class ConcurrentCallers:
-    """Many who ask at once: in which order they had their turns, and after how many seconds."""
+    """Calls `acquire` concurrently and records the order and the waits in seconds."""
 
     def __init__(self, *, burst: int = 1) -> None:
         self.waits: list[float] = []
@@ -33,12 +33,12 @@ class ConcurrentCallers:
 
 
 def assert_waits(waits: list[float], *, burst: int, count: int) -> None:
-    """The burst at once, and each later turn no earlier than the pace allows."""
+    """The burst does not wait, and no later call is earlier than the rate allows."""
     assert len(waits) == count and waits[:burst] == [0.0] * burst
     assert all(wait >= 0.9 * number / QPS for number, wait in enumerate(waits[burst:], start=1))
 
 
-async def test_a_burst_goes_at_once_and_the_rest_in_turn() -> None:
+async def test_burst_is_immediate_and_later_calls_wait() -> None:
     callers = ConcurrentCallers(burst=3)
     callers.start_calls(6)
     await callers.wait_for_all()
@@ -46,7 +46,7 @@ async def test_a_burst_goes_at_once_and_the_rest_in_turn() -> None:
     assert callers.waits[-1] < 1
 
 
-async def test_tokens_come_back_with_time_and_never_more_than_the_burst() -> None:
+async def test_tokens_refill_up_to_the_burst() -> None:
     callers = ConcurrentCallers(burst=2)
     callers.start_calls(3)
     await callers.wait_for_all()
@@ -57,7 +57,7 @@ async def test_tokens_come_back_with_time_and_never_more_than_the_burst() -> Non
     assert_waits(callers.waits, burst=2, count=3)
 
 
-async def test_who_comes_beside_a_crowd_has_every_other_turn() -> None:
+async def test_classes_alternate_when_one_has_many_calls() -> None:
     callers = ConcurrentCallers()
     callers.start_calls(20, "crowd")
     await asyncio.sleep(0)
@@ -67,14 +67,14 @@ async def test_who_comes_beside_a_crowd_has_every_other_turn() -> None:
     assert len(turns) == 25 and turns[-1] == "crowd"
 
 
-async def test_a_crowd_has_all_turns_that_nobody_else_wants() -> None:
+async def test_single_class_uses_the_full_rate() -> None:
     callers = ConcurrentCallers()
     callers.start_calls(11, "crowd")
     assert await callers.wait_for_all() == ["crowd"] * 11
     assert_waits(callers.waits, burst=1, count=11)
 
 
-async def test_a_turn_that_is_given_up_is_somebody_elses() -> None:
+async def test_turn_of_a_cancelled_call_goes_to_the_next() -> None:
     callers = ConcurrentCallers()
     callers.start_calls(140)
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""From raw objects to facts: the arithmetic of requests, and every field that planning and digests read."""
+"""Conversion of raw objects to facts: pod requests, and every field that planning and digests read."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +12,7 @@ from tenure.kube.facts.pods import daemonset_fact, pod_fact, pod_requests
 from tenure.model.facts import Expression, Taint, Toleration
 from tests.support.kube.builders import claim_json, node_json, pod_json, pool_json
 
-BORN = "2026-01-01T12:00:00Z"
+CREATED = "2026-01-01T12:00:00Z"
 
 
 def container(name: str = "c", **requests: str) -> dict[str, Any]:
@@ -26,26 +26,26 @@ def sidecar(name: str, **requests: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "cpu"),
     [
-        pytest.param({"containers": [container(cpu="1"), container(cpu="500m")]}, 1500, id="containers add up"),
+        pytest.param({"containers": [container(cpu="1"), container(cpu="500m")]}, 1500, id="sum of containers"),
         pytest.param(
             {"containers": [container(cpu="1")], "initContainers": [container("i", cpu="3")]},
             3000,
-            id="the largest init container, when it is more",
+            id="largest init container if larger than the containers",
         ),
         pytest.param(
             {"containers": [container(cpu="1")], "initContainers": [sidecar("s", cpu="1"), container("i", cpu="3")]},
             4000,
-            id="an init container runs beside the sidecars started before it",
+            id="init container plus the sidecars before it",
         ),
         pytest.param(
             {"containers": [container(cpu="1")], "initContainers": [container("i", cpu="3"), sidecar("s", cpu="1")]},
             3000,
-            id="and not beside those started after it",
+            id="init container without the sidecars after it",
         ),
         pytest.param(
             {"containers": [container(cpu="2")], "initContainers": [sidecar("s", cpu="1"), sidecar("t", cpu="1")]},
             4000,
-            id="sidecars run with the containers",
+            id="containers plus sidecars",
         ),
         pytest.param(
             {"containers": [container(cpu="1")], "overhead": {"cpu": "250m"}}, 1250, id="overhead of the RuntimeClass"
@@ -53,15 +53,15 @@ def sidecar(name: str, **requests: str) -> dict[str, Any]:
         pytest.param(
             {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "5"}}},
             5000,
-            id="what is asked for the pod as a whole",
+            id="pod-level requests",
         ),
     ],
 )
-def test_requests_are_those_of_the_scheduler(spec: dict[str, Any], cpu: int) -> None:
+def test_pod_requests_match_the_scheduler(spec: dict[str, Any], cpu: int) -> None:
     assert pod_requests(spec) == {"cpu": cpu, "pods": 1}
 
 
-def test_while_a_resize_goes_on_the_larger_amount_counts() -> None:
+def test_larger_amount_counts_during_a_resize() -> None:
     spec = {"containers": [container(cpu="1")]}
     status = {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "3"}, "resources": {}}]}
     assert pod_requests(spec, status)["cpu"] == 3000
@@ -89,11 +89,11 @@ def test_resize_that_never_fits_the_node_does_not_count(
     assert pod_requests(spec, {**status, "conditions": [pending]})["cpu"] == cpu
 
 
-def test_a_daemonset_asks_for_its_limits_where_it_asks_for_nothing() -> None:
+def test_limits_of_a_daemonset_are_its_default_requests() -> None:
     template = {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]}
     fact = daemonset_fact(
         {
-            "metadata": {"uid": "u", "namespace": "kube-system", "name": "agent", "creationTimestamp": BORN},
+            "metadata": {"uid": "u", "namespace": "kube-system", "name": "agent", "creationTimestamp": CREATED},
             "spec": {"template": {"spec": {**template, "tolerations": [{"operator": "Exists"}]}}},
         }
     )
@@ -103,11 +103,11 @@ def test_a_daemonset_asks_for_its_limits_where_it_asks_for_nothing() -> None:
 
 def pod(**more: Any) -> dict[str, Any]:
     raw = pod_json("web", **more)
-    raw["metadata"] |= {"uid": "u1", "creationTimestamp": BORN}
+    raw["metadata"] |= {"uid": "u1", "creationTimestamp": CREATED}
     return raw
 
 
-def test_a_pod_that_cannot_be_placed_says_so_and_what_it_demands() -> None:
+def test_unschedulable_pod_is_read_with_its_constraints() -> None:
     raw = pod(
         nodeSelector={"disk": "ssd"},
         tolerations=[{"key": "a", "operator": "Exists", "tolerationSeconds": 5}],
@@ -131,7 +131,7 @@ def test_a_pod_that_cannot_be_placed_says_so_and_what_it_demands() -> None:
     assert fact.tolerations == (Toleration(key="a", operator="Exists", seconds=5),)
 
 
-def test_owners_tell_daemonset_and_static_pods_apart() -> None:
+def test_owners_distinguish_daemonset_and_static_pods() -> None:
     owned = pod(metadata={"ownerReferences": [{"kind": "DaemonSet", "uid": "d", "controller": True}]})
     assert pod_fact(owned).daemonset and pod_fact(owned).owner_uid == "d"
     static = pod(metadata={"ownerReferences": [{"kind": "Node", "uid": "n", "controller": True}]})
@@ -150,7 +150,7 @@ def test_owners_tell_daemonset_and_static_pods_apart() -> None:
         ({"schedulingGates": [{"name": "wait"}]}, {}, False),
     ],
 )
-def test_a_pod_of_which_the_scheduler_said_nothing(spec: dict[str, Any], status: dict[str, Any], untried: bool) -> None:
+def test_pod_without_scheduler_verdict_is_untried(spec: dict[str, Any], status: dict[str, Any], untried: bool) -> None:
     assert pod_fact({**pod(**spec), "status": status}).untried is untried
 
 
@@ -161,9 +161,11 @@ def test_a_pod_of_which_the_scheduler_said_nothing(spec: dict[str, Any], status:
         ([{"type": "tenure.sh/Nominated", "status": "True", "message": "n1"}], "n1", ""),
         ([{"type": "tenure.sh/Nominated", "status": "True", "message": "n2"}], "", "n1"),
     ],
-    ids=["by preemption", "by a plan", "by preemption, after a plan"],
+    ids=["by preemption", "by Tenure", "by preemption after Tenure"],
 )
-def test_who_nominated_a_node(conditions: list[dict[str, str]], expected: str, nominated: str) -> None:
+def test_nominated_node_is_told_apart_from_the_expected_node(
+    conditions: list[dict[str, str]], expected: str, nominated: str
+) -> None:
     fact = pod_fact({**pod(), "status": {"nominatedNodeName": "n1", "conditions": conditions}})
     assert (fact.expected_on, fact.nominated_node) == (expected, nominated)
 
@@ -185,12 +187,14 @@ def test_match_fields_are_expressions_on_the_node_name() -> None:
     assert fact.required_terms == (expected, ()) and fact.preferred_terms[0].expressions == expected
 
 
-def test_a_node() -> None:
-    raw = node_json("n1", taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}], uid="u", creationTimestamp=BORN)
+def test_node_is_read() -> None:
+    raw = node_json(
+        "n1", taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}], uid="u", creationTimestamp=CREATED
+    )
     raw["status"] = {
         "capacity": {"cpu": "2", "memory": "1Gi"},
         "allocatable": {"cpu": "1900m"},
-        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": BORN}],
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": CREATED}],
         "nodeInfo": {"bootID": "boot-1"},
     }
     fact = node_fact(raw)
@@ -200,19 +204,19 @@ def test_a_node() -> None:
     assert fact.ready_changed == datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def test_a_claim_in_the_middle_of_its_life() -> None:
+def test_initialized_and_deleting_nodeclaim_is_read() -> None:
     taints = [{"key": "cni", "effect": "NoExecute"}]
     raw = claim_json("c1", expireAfter="Never", terminationGracePeriod="1h", startupTaints=taints)
-    raw["metadata"] |= {"uid": "u", "creationTimestamp": BORN, "deletionTimestamp": BORN}
+    raw["metadata"] |= {"uid": "u", "creationTimestamp": CREATED, "deletionTimestamp": CREATED}
     raw["status"] = {
         "providerID": "aws:///us-west-2a/i-1",
         "nodeName": "n1",
         "capacity": {"cpu": "2"},
-        "lastPodEventTime": BORN,
+        "lastPodEventTime": CREATED,
         "conditions": [
-            {"type": "Launched", "status": "True", "lastTransitionTime": BORN},
-            {"type": "Registered", "status": "True", "lastTransitionTime": BORN},
-            {"type": "Initialized", "status": "True", "lastTransitionTime": BORN},
+            {"type": "Launched", "status": "True", "lastTransitionTime": CREATED},
+            {"type": "Registered", "status": "True", "lastTransitionTime": CREATED},
+            {"type": "Initialized", "status": "True", "lastTransitionTime": CREATED},
         ],
     }
     fact = nodeclaim_fact(raw)
@@ -229,25 +233,25 @@ def test_a_claim_in_the_middle_of_its_life() -> None:
     assert fact.startup_taints == (Taint(key="cni", effect="NoExecute"),)
 
 
-def test_a_claim_tells_why_it_is_disrupted_only_while_it_is() -> None:
-    condition = {"type": "DisruptionReason", "status": "True", "reason": "Underutilized", "lastTransitionTime": BORN}
+def test_disruption_reason_is_read_only_while_its_condition_is_true() -> None:
+    condition = {"type": "DisruptionReason", "status": "True", "reason": "Underutilized", "lastTransitionTime": CREATED}
     raw = claim_json("c1")
-    raw["metadata"] |= {"uid": "u", "creationTimestamp": BORN}
+    raw["metadata"] |= {"uid": "u", "creationTimestamp": CREATED}
     raw["status"] = {"conditions": [condition]}
     assert nodeclaim_fact(raw).disruption == "Underutilized"
     raw["status"] = {"conditions": [{**condition, "status": "False"}]}
     assert nodeclaim_fact(raw).disruption == ""
 
 
-def test_a_claim_tells_that_it_drifted_only_while_it_does() -> None:
+def test_drift_is_read_only_while_its_condition_is_true() -> None:
     raw = claim_json("c1")
-    raw["metadata"] |= {"uid": "u", "creationTimestamp": BORN}
+    raw["metadata"] |= {"uid": "u", "creationTimestamp": CREATED}
     condition = {
         "type": "Drifted",
         "status": "True",
         "reason": "AMIDrift",
         "message": "old",
-        "lastTransitionTime": BORN,
+        "lastTransitionTime": CREATED,
     }
     raw["status"] = {"conditions": [condition]}
     assert (nodeclaim_fact(raw).drifted, nodeclaim_fact(raw).drifted_message) == ("AMIDrift", "old")
@@ -257,26 +261,26 @@ def test_a_claim_tells_that_it_drifted_only_while_it_does() -> None:
     assert nodeclaim_fact(raw).drifted_at is None
 
 
-def test_a_claim_that_is_not_initialized_has_no_such_time() -> None:
+def test_uninitialized_nodeclaim_has_no_initialization_time() -> None:
     raw = claim_json("c1")
-    raw["metadata"] |= {"uid": "u", "creationTimestamp": BORN}
-    raw["status"] = {"conditions": [{"type": "Initialized", "status": "Unknown", "lastTransitionTime": BORN}]}
+    raw["metadata"] |= {"uid": "u", "creationTimestamp": CREATED}
+    raw["status"] = {"conditions": [{"type": "Initialized", "status": "Unknown", "lastTransitionTime": CREATED}]}
     fact = nodeclaim_fact(raw)
     assert fact.initialized_at is None and fact.expire_after_seconds == 720 * 3600
 
 
-def test_a_pool() -> None:
+def test_nodepool_is_read() -> None:
     raw = pool_json("general", limits={"cpu": "10"}, weight=7)
     raw["metadata"] |= {"uid": "u", "generation": 3, "annotations": {"karpenter.sh/nodepool-hash": "h"}}
     raw["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
     fact = nodepool_fact(raw)
     assert (fact.weight, fact.generation, fact.ready, fact.limits) == (7, 3, True, {"cpu": 10000})
     assert fact.hash == "h" and not fact.static and fact.node_class == "default"
-    assert nodepool_fact(pool_json_static()).static
-    assert (fact.consolidate_after, fact.consolidation_policy) == ("0s", "WhenEmptyOrUnderutilized"), "as by default"
+    assert nodepool_fact(static_pool_json()).static
+    assert (fact.consolidate_after, fact.consolidation_policy) == ("0s", "WhenEmptyOrUnderutilized"), "the defaults"
 
 
-def test_a_pools_wish_for_consolidation() -> None:
+def test_consolidation_settings_of_a_nodepool_are_read() -> None:
     raw = pool_json("general", disruption={"consolidateAfter": "Never", "consolidationPolicy": "WhenEmpty"})
     raw["metadata"]["uid"] = "u"
     fact = nodepool_fact(raw)
@@ -284,29 +288,29 @@ def test_a_pools_wish_for_consolidation() -> None:
 
 
 @pytest.mark.parametrize(("cost", "read"), [("-5", -5), ("much", 0), (None, 0)])
-def test_what_a_pod_says_of_its_removal(cost: str | None, read: int) -> None:
+def test_deletion_cost_readiness_and_start_of_a_pod_are_read(cost: str | None, read: int) -> None:
     annotations = {"controller.kubernetes.io/pod-deletion-cost": cost} if cost else {}
     raw = pod(metadata={"annotations": annotations})
     assert pod_fact(raw).ready is None and pod_fact(raw).started is None
-    raw["status"] = {"startTime": BORN, "conditions": [{"type": "Ready", "status": "False"}]}
+    raw["status"] = {"startTime": CREATED, "conditions": [{"type": "Ready", "status": "False"}]}
     fact = pod_fact(raw)
     assert (fact.deletion_cost, fact.ready, fact.started) == (read, False, datetime(2026, 1, 1, 12, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(("status", "read"), [("True", datetime(2026, 1, 1, 12, tzinfo=UTC)), ("False", None)])
-def test_when_a_pod_came_to_its_node(status: str, read: datetime | None) -> None:
+def test_pod_is_bound_since_pod_scheduled_became_true(status: str, read: datetime | None) -> None:
     raw = pod()
-    raw["status"] = {"conditions": [{"type": "PodScheduled", "status": status, "lastTransitionTime": BORN}]}
+    raw["status"] = {"conditions": [{"type": "PodScheduled", "status": status, "lastTransitionTime": CREATED}]}
     assert pod_fact(raw).bound == read
 
 
-def pool_json_static() -> dict[str, Any]:
+def static_pool_json() -> dict[str, Any]:
     raw = pool_json("static", replicas=0)
     raw["metadata"]["uid"] = "u"
     return raw
 
 
-def test_only_our_kind_of_node_class_is_ours() -> None:
+def test_only_ec2nodeclass_is_ours() -> None:
     assert is_ours({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass"})
     assert not is_ours({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass"})
 
@@ -321,9 +325,11 @@ def test_only_our_kind_of_node_class_is_ours() -> None:
         ({"node": 5}, ("node_name",)),
     ],
 )
-def test_a_value_of_another_type_is_told_with_its_place(more: dict[str, Any], location: tuple[str | int, ...]) -> None:
-    """As in a manifest that nothing has looked at yet."""
-    metadata = {"uid": "u", "creationTimestamp": BORN, **more.pop("metadata", {})}
+def test_value_of_a_wrong_type_is_reported_with_its_location(
+    more: dict[str, Any], location: tuple[str | int, ...]
+) -> None:
+    """A manifest that the API server has not validated may contain such values."""
+    metadata = {"uid": "u", "creationTimestamp": CREATED, **more.pop("metadata", {})}
     with pytest.raises(ValidationError) as raised:
         pod_fact(pod_json("a", metadata=metadata, **more))
     assert [error["loc"] for error in raised.value.errors()] == [location]

@@ -1,4 +1,4 @@
-"""What a pod means for a drain and for emptiness, case by case (reference 3.14, 2.2)."""
+"""How each kind of pod affects a drain and the emptiness of a node (reference 3.14, 2.2)."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,8 +14,8 @@ from tests.support.kube.builders import pod_json
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 
 
-def timestamp_before_now(ago: float) -> str:
-    return (NOW - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+def timestamp_before_now(age_seconds: float) -> str:
+    return (NOW - timedelta(seconds=age_seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def build_drain_pod(
@@ -36,35 +36,35 @@ def annotated_metadata(value: str) -> dict[str, Any]:
     return {"annotations": {"karpenter.sh/do-not-disrupt": value}}
 
 
-def terminating_metadata(deadline_ago: float) -> dict[str, Any]:
-    return {"deletionTimestamp": timestamp_before_now(deadline_ago)}
+def terminating_metadata(late_by_seconds: float) -> dict[str, Any]:
+    return {"deletionTimestamp": timestamp_before_now(late_by_seconds)}
 
 
-def test_an_ordinary_pod_is_evicted_waited_for_and_needs_a_place() -> None:
+def test_ordinary_pod_is_evicted_awaited_and_rescheduled() -> None:
     pod = build_drain_pod()
     assert (pod.waits, pod.evictable, pod.reschedulable, pod.group, pod.grace_seconds) == (True, True, True, 0, 30)
 
 
-KINDS_OF_PODS: dict[str, tuple[dict[str, Any], bool, bool, bool]] = {
+POD_KINDS: dict[str, tuple[dict[str, Any], bool, bool, bool]] = {
     "finished": ({"phase": "Succeeded"}, False, False, False),
     "static": ({"owner": "Node"}, False, False, False),
     "daemonset": ({"owner": "DaemonSet"}, True, True, False),
     "tolerates the taint": ({"tolerations": [{"operator": "Exists"}]}, False, False, True),
     "terminating": ({"metadata": terminating_metadata(-20)}, True, False, False),
-    "stuck: should have ended a minute ago": ({"metadata": terminating_metadata(61)}, False, False, False),
-    "late, and not stuck yet": ({"metadata": terminating_metadata(59)}, True, False, False),
-    "a successor comes": ({"owner": "StatefulSet", "metadata": terminating_metadata(-20)}, True, False, True),
-    "do not disrupt": ({"metadata": annotated_metadata("true")}, True, False, True),
-    "not within an hour of its start": ({"metadata": annotated_metadata("1h")}, True, False, True),
-    "its five minutes are over": ({"metadata": annotated_metadata("5m")}, True, True, True),
-    "an annotation that says nothing": ({"metadata": annotated_metadata("maybe")}, True, True, True),
+    "stuck terminating for over a minute": ({"metadata": terminating_metadata(61)}, False, False, False),
+    "terminating late but not stuck": ({"metadata": terminating_metadata(59)}, True, False, False),
+    "terminating StatefulSet pod": ({"owner": "StatefulSet", "metadata": terminating_metadata(-20)}, True, False, True),
+    "do-not-disrupt": ({"metadata": annotated_metadata("true")}, True, False, True),
+    "do-not-disrupt for 1h": ({"metadata": annotated_metadata("1h")}, True, False, True),
+    "do-not-disrupt for 5m has expired": ({"metadata": annotated_metadata("5m")}, True, True, True),
+    "invalid do-not-disrupt": ({"metadata": annotated_metadata("maybe")}, True, True, True),
 }
 
 
-@pytest.mark.parametrize(
-    ("fields", "waits", "evictable", "reschedulable"), KINDS_OF_PODS.values(), ids=KINDS_OF_PODS.keys()
-)
-def test_every_kind_of_pod(fields: dict[str, Any], waits: bool, evictable: bool, reschedulable: bool) -> None:
+@pytest.mark.parametrize(("fields", "waits", "evictable", "reschedulable"), POD_KINDS.values(), ids=POD_KINDS.keys())
+def test_pod_kind_decides_eviction_wait_and_rescheduling(
+    fields: dict[str, Any], waits: bool, evictable: bool, reschedulable: bool
+) -> None:
     pod = build_drain_pod(**fields)
     assert (pod.waits, pod.evictable, pod.reschedulable) == (waits, evictable, reschedulable)
 
@@ -78,23 +78,23 @@ def test_every_kind_of_pod(fields: dict[str, Any], waits: bool, evictable: bool,
         ("DaemonSet", "system-node-critical", 3),
     ],
 )
-def test_pods_leave_in_four_groups(owner: str, priority: str, group: int) -> None:
+def test_pods_are_drained_in_four_groups(owner: str, priority: str, group: int) -> None:
     assert build_drain_pod(owner=owner, priorityClassName=priority).group == group
 
 
-def test_why_a_pod_is_not_evicted_is_said() -> None:
+def test_reason_against_eviction_is_reported() -> None:
     assert build_drain_pod(metadata=annotated_metadata("true")).why_not == "annotation karpenter.sh/do-not-disrupt=true"
     assert build_drain_pod(metadata=terminating_metadata(-20)).why_not == "terminating"
     assert build_drain_pod().why_not == ""
 
 
-def test_when_a_protection_ends_is_said_where_it_does() -> None:
+def test_end_of_a_temporary_protection_is_reported() -> None:
     assert build_drain_pod(metadata=annotated_metadata("1h")).protected_until == NOW + timedelta(seconds=3000)
     assert build_drain_pod(metadata=annotated_metadata("true")).protected_until is None
     assert build_drain_pod(metadata=annotated_metadata("5m")).protected_until is None
 
 
-def test_a_pod_tells_its_owner_and_whether_it_is_ready() -> None:
+def test_controller_owner_labels_and_readiness_are_read() -> None:
     pod = build_drain_pod(
         metadata={"labels": {"app": "web"}, "ownerReferences": [{"kind": "Job", "name": "j", "uid": "o"}]}
     )
@@ -133,15 +133,15 @@ def test_ready_set_to_false_by_the_node_lifecycle_controller_is_recognized(
         ({"phase": "Succeeded"}, {}, {}, False),
     ],
 )
-def test_whose_volumes_are_not_waited_for(
+def test_pods_whose_volumes_are_not_awaited(
     status: dict[str, Any], metadata: dict[str, Any], spec: dict[str, Any], stay: bool
 ) -> None:
-    """Those of pods that stay to the end, be it that their kubelet cannot end them (reference 3.13)."""
+    """They stay until termination: they tolerate the taint, or their kubelet cannot end them (reference 3.13)."""
     meta = {"uid": "u", "creationTimestamp": timestamp_before_now(3600), **metadata}
     assert stays_until_termination({**pod_json("p", node="n", metadata=meta, **spec), "status": status}, NOW) is stay
 
 
-def test_a_protection_without_a_start_still_holds() -> None:
+def test_protection_of_a_pod_without_start_time_holds() -> None:
     assert is_protected("10m", None, NOW)
     assert not is_protected("-10m", None, NOW)
     assert not is_protected("Never", None, NOW)
@@ -159,5 +159,5 @@ def test_a_protection_without_a_start_still_holds() -> None:
         (Toleration(key="other", operator="Exists"), False),
     ],
 )
-def test_tolerations(toleration: Toleration, covers: bool) -> None:
+def test_toleration_matches_taint(toleration: Toleration, covers: bool) -> None:
     assert is_tolerated((toleration,), "k", "v", "NoSchedule") is covers

@@ -1,4 +1,4 @@
-"""What pods say about other pods, ports and volumes, as facts."""
+"""Conversion of topology constraints, host ports and volumes of pods."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def test_host_network_takes_container_ports_of_a_template() -> None:
     assert host_ports({**spec, "hostNetwork": False}) == []
 
 
-def test_a_spread_constraint_carries_its_policies_and_folds_its_label_keys_in() -> None:
+def test_spread_constraint_keeps_its_policies_and_expands_match_label_keys() -> None:
     constraint = {
         "topologyKey": "topology.kubernetes.io/zone",
         "maxSkew": 2,
@@ -51,12 +51,12 @@ def test_a_spread_constraint_carries_its_policies_and_folds_its_label_keys_in() 
     )
 
 
-def test_defaults_of_a_spread_constraint_are_the_apis() -> None:
+def test_spread_constraint_has_the_defaults_of_the_api() -> None:
     (found,) = fact(topologySpreadConstraints=[{"topologyKey": "k", "maxSkew": 1}]).spreads
     assert found == SpreadConstraint(key="k", max_skew=1, hard=True, selector=None, min_domains=1)
 
 
-def test_required_and_preferred_terms_are_told_apart_by_weight() -> None:
+def test_weight_distinguishes_preferred_from_required_terms() -> None:
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": SELECTOR}
     affinity = {
         "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "podAffinityTerm": term}]},
@@ -75,7 +75,7 @@ def test_required_and_preferred_terms_are_told_apart_by_weight() -> None:
     assert second.selector == (WEB, Expression(key="pod-template-hash", operator="NotIn", values=("abc",)))
 
 
-def test_ports_of_containers_and_sidecars_count_and_all_zeros_is_every_address() -> None:
+def test_host_ports_of_containers_and_sidecars_are_read() -> None:
     def container(port: int, **more: Any) -> dict[str, Any]:
         return {"name": f"c{port}", "ports": [{"containerPort": 1, "hostPort": port, **more}]}
 
@@ -94,7 +94,7 @@ def test_ports_of_containers_and_sidecars_count_and_all_zeros_is_every_address()
     )
 
 
-def test_claims_of_volumes_are_named_those_of_ephemeral_ones_after_the_pod() -> None:
+def test_volume_claims_are_named_and_ephemeral_claims_contain_the_pod_name() -> None:
     volumes = [
         {"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}},
         {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},

@@ -1,4 +1,4 @@
-"""Storage objects as facts."""
+"""Conversion of storage objects to facts."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def is_in(key: str, *values: str) -> Expression:
     return Expression(key=key, operator="In", values=values)
 
 
-def test_a_claim_is_bound_by_its_annotation() -> None:
+def test_volume_claim_is_bound_if_its_annotation_says_so() -> None:
     waiting = VolumeClaimFact(namespace="shop", name="data", storage_class="gp3")
     assert volume_claim_fact(claim(storageClassName="gp3")) == waiting and waiting.key == "shop/data"
     named = volume_claim_fact(claim(volumeName="pv", storageClassName=""))
@@ -37,27 +37,27 @@ def test_a_claim_is_bound_by_its_annotation() -> None:
     assert volume_claim_fact(claim({"pv.kubernetes.io/bind-completed": "yes"}, volumeName="pv")).bound
 
 
-def test_a_claim_may_be_lost_or_on_its_way_out() -> None:
+def test_lost_and_terminating_volume_claims_are_recognized() -> None:
     assert volume_claim_fact(claim(phase="Lost")).lost and not volume_claim_fact(claim(phase="Bound")).lost
     terminating = claim()
     terminating["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert volume_claim_fact(terminating).deleting
 
 
-def test_a_volume_is_where_its_node_affinity_says() -> None:
+def test_volume_terms_come_from_its_node_affinity() -> None:
     found = volume_fact(volume(term((ZONE, "In", ["a"])), term((ZONE, "In", ["b"])), csi={"driver": "ebs.csi.aws.com"}))
     assert found.terms == ((is_in(ZONE, "a"),), (is_in(ZONE, "b"),))
     assert (found.driver, found.local) == ("ebs.csi.aws.com", False)
     assert volume_fact(volume(nfs={})).terms is None
 
 
-def test_older_volumes_are_where_their_labels_say() -> None:
+def test_zone_labels_of_older_volumes_become_terms() -> None:
     assert volume_fact(volume(labels={ZONE: "a__b", "team": "x"})).terms == ((is_in(ZONE, "a", "b"),),)
     both = volume_fact(volume(term(("disk", "Exists", [])), labels={ZONE: "a"})).terms
     assert both == ((Expression(key="disk", operator="Exists"), is_in(ZONE, "a")),)
 
 
-def test_terms_by_field_are_satisfied_by_no_node() -> None:
+def test_volume_with_match_fields_fits_no_node() -> None:
     by_name = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
     assert volume_fact(volume(by_name, csi={"driver": "x"})).terms == ()
 
@@ -77,12 +77,12 @@ def test_terms_by_field_are_satisfied_by_no_node() -> None:
         ("hostPath", "", True),
     ],
 )
-def test_volumes_of_the_tree_have_the_driver_that_does_their_work(source: str, driver: str, local: bool) -> None:
+def test_in_tree_volumes_have_their_csi_driver(source: str, driver: str, local: bool) -> None:
     found = volume_fact(volume(**{source: {}}))
     assert (found.driver, found.local) == (driver, local)
 
 
-def test_a_storage_class_waits_or_does_not_and_allows_topologies() -> None:
+def test_storage_class_is_read_with_binding_mode_and_topologies() -> None:
     raw: Json = {"metadata": {"name": "gp2"}, "provisioner": "kubernetes.io/aws-ebs"}
     found = storage_class_fact(raw)
     assert (found.driver, found.waits, found.topologies, found.default) == ("ebs.csi.aws.com", False, (), False)
@@ -95,7 +95,7 @@ def test_a_storage_class_waits_or_does_not_and_allows_topologies() -> None:
     assert found.waits and found.default and found.topologies == ((is_in(ZONE, "a", "b"),),)
 
 
-def test_a_driver_on_a_node_may_tell_how_many_volumes_it_attaches() -> None:
+def test_csi_node_limits_are_read_per_driver() -> None:
     drivers = [
         {"name": "ebs.csi.aws.com", "nodeID": "i-1", "allocatable": {"count": 25}},
         {"name": "none.csi", "nodeID": "n", "allocatable": {"count": 0}},

@@ -1,4 +1,4 @@
-"""Disruption budgets: the arithmetic, the reasons, the windows in UTC, and what cannot be read."""
+"""Disruption budgets: arithmetic, reasons, windows in UTC, and invalid budgets."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -40,7 +40,7 @@ def allowed(budgets: list[dict[str, Any]], nodes: NodePoolCount, *, reason: str 
         ("100%", 7, 7),
     ],
 )
-def test_a_share_of_the_pool_is_rounded_up(written: str, total: int, nodes: int) -> None:
+def test_percentage_of_nodes_is_rounded_up(written: str, total: int, nodes: int) -> None:
     assert share_of(written, total) == nodes
 
 
@@ -57,7 +57,7 @@ def test_a_share_of_the_pool_is_rounded_up(written: str, total: int, nodes: int)
         ([], count(4), 4),
     ],
 )
-def test_the_strictest_budget_counts_less_what_is_in_use(
+def test_strictest_budget_counts_minus_consuming_nodes(
     budgets: list[dict[str, Any]], nodes: NodePoolCount, left: int
 ) -> None:
     assert allowed(budgets, nodes) == left
@@ -74,7 +74,7 @@ def test_the_strictest_budget_counts_less_what_is_in_use(
         ([{"nodes": "0", "reasons": []}], "Empty", 0),
     ],
 )
-def test_a_budget_counts_for_its_reasons_and_without_reasons_for_all(
+def test_budget_applies_to_its_reasons_or_to_all_without_reasons(
     budgets: list[dict[str, Any]], reason: str, left: int
 ) -> None:
     assert allowed(budgets, count(10), reason=reason) == left
@@ -99,27 +99,27 @@ def test_a_budget_counts_for_its_reasons_and_without_reasons_for_all(
         ("@yearly", "24h", datetime(2026, 1, 1, 12, 0, tzinfo=UTC), True),
     ],
 )
-def test_a_window_is_open_from_each_hit_for_its_duration(
+def test_budget_is_active_for_its_duration_after_each_scheduled_time(
     schedule: str, duration: str, now: datetime, active: bool
 ) -> None:
     assert is_active(Budget(nodes="1", schedule=schedule, duration=duration), now) is active
 
 
-def test_windows_are_in_utc_whatever_zone_the_clock_is_in() -> None:
+def test_schedule_is_evaluated_in_utc() -> None:
     budget = Budget(nodes="1", schedule="0 9 * * *", duration="1h")
     berlin = timezone(timedelta(hours=2))
     assert is_active(budget, datetime(2026, 6, 1, 11, 30, tzinfo=berlin))
     assert not is_active(budget, datetime(2026, 6, 1, 9, 30, tzinfo=berlin))
 
 
-def test_a_budget_outside_its_window_limits_nothing() -> None:
+def test_inactive_budget_limits_nothing() -> None:
     closed = {"nodes": "0", "schedule": "0 9 * * *", "duration": "1h"}
     assert allowed([closed], count(3)) == 3
     assert allowed([closed, {"nodes": "2"}], count(3)) == 2
     assert allowed([closed], count(3), now=NOON.replace(hour=9, minute=30)) == 0
 
 
-def test_the_macros_are_those_that_the_crd_accepts() -> None:
+def test_macros_are_those_of_the_crd() -> None:
     names = ("annually", "yearly", "monthly", "weekly", "daily", "midnight", "hourly")
     assert set(MACROS) == {f"@{name}" for name in names}
 
@@ -134,28 +134,28 @@ def test_the_macros_are_those_that_the_crd_accepts() -> None:
         {"nodes": "1", "schedule": "0 9 * * *", "duration": "a while"},
     ],
 )
-def test_one_budget_that_cannot_be_read_closes_the_pool_and_is_named(budget: dict[str, Any]) -> None:
+def test_invalid_budget_allows_no_disruption_and_is_named(budget: dict[str, Any]) -> None:
     budgets = [Budget(nodes="100%"), Budget.model_validate(budget)]
     found = decide_allowed_disruptions(budgets, count(10), reason="Empty", now=NOON)
     assert found.allowed == 0
     assert "cannot be read" in found.why
 
 
-def test_a_bad_schedule_is_answered_with_what_to_write() -> None:
+def test_invalid_schedule_is_reported_with_the_expected_form() -> None:
     budget = Budget(nodes="1", schedule="99 9 * * *", duration="1h")
     found = decide_allowed_disruptions([budget], count(1), reason="Empty", now=NOON)
     assert "schedule '99 9 * * *': minute '99': expected 0 to 59" in found.why
 
 
-def test_the_arithmetic_is_put_into_words() -> None:
+def test_explanation_contains_the_arithmetic() -> None:
     found = decide_allowed_disruptions([Budget(nodes="10%")], count(12, 1), reason="Empty", now=NOON)
     assert found.allowed == 1
     assert found.why == "budget 10% of 12 nodes allows 2, 1 in use (NotReady or terminating)"
 
 
-def test_a_budget_that_cannot_be_read_closes_the_pool_for_every_reason() -> None:
+def test_invalid_budget_allows_no_disruption_for_any_reason() -> None:
     written: list[dict[str, Any]] = [
         {"nodes": "100%"},
-        {"nodes": "1", "reasons": ["Drifted"], "schedule": "every now and then"},
+        {"nodes": "1", "reasons": ["Drifted"], "schedule": "sometimes"},
     ]
     assert allowed(written, count(10)) == 0

@@ -1,4 +1,4 @@
-"""What commands of voluntary disruption wait for, when passes are due, and what failed disruptions cost."""
+"""Commands of voluntary disruption: their waits, due times of passes, and backoff after failures."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -66,32 +66,32 @@ def names(found: tuple[CommandCandidate, ...]) -> list[str]:
     return [one.node for one in found]
 
 
-def test_a_permit_holds_while_its_lease_lasts() -> None:
+def test_permit_is_valid_until_its_lease_expires() -> None:
     permits = {"a": granted(after(seconds=1)), "b": granted(NOW)}
     assert names(candidates_without_permit(state(permits=permits), NOW)) == ["b"]
     assert names(candidates_without_permit(state(permits={"a": REJECTED}), NOW)) == ["a", "b"]
     assert candidates_without_permit(state(permits={"a": granted(), "b": granted()}), NOW) == ()
 
 
-def test_permits_are_asked_for_at_first_and_in_time_before_they_lapse() -> None:
+def test_permits_are_requested_initially_and_renewed_before_they_expire() -> None:
     assert is_permit_request_due(state(), NOW)
     assert not is_permit_request_due(state(permits_renewed_at=before(seconds=80)), NOW) and is_permit_request_due(
         state(permits_renewed_at=before(seconds=90)), NOW
     )
 
 
-def test_who_was_refused_is_answered_without_asking_again() -> None:
+def test_rejected_candidates_are_not_requested_again() -> None:
     requesting = state(permits={"a": REJECTED})
     assert names(candidates_to_request(requesting)) == ["b"] and names(rejected_candidates(requesting)) == ["a"]
 
 
-def test_a_refusal_is_said_in_the_pools_words() -> None:
+def test_explanation_of_a_rejection_is_that_of_the_nodepool() -> None:
     assert explain_unpermitted(state(permits={"b": REJECTED}), CANDIDATES) == "budget 0 of 2 nodes (2 of 2 nodes)"
     assert explain_unpermitted(state(), CANDIDATES[:1]) == "NodePool default does not answer (1 of 2 nodes)"
 
 
-def test_it_looks_once_all_replacements_spoke_or_when_it_is_time() -> None:
-    assert is_check_due(state(), NOW), "nothing to wait for"
+def test_check_is_due_when_all_replacements_are_ready_or_at_its_time() -> None:
+    assert is_check_due(state(), NOW), "without replacements nothing delays the check"
     half = state(claims=("x", "y"), ready=("y",), next_check_at=after(minutes=5))
     assert not all_ready(half) and not is_check_due(half, NOW) and is_check_due(half, after(minutes=5))
     complete = half.model_copy(update={"ready": ("y", "x")})
@@ -99,40 +99,43 @@ def test_it_looks_once_all_replacements_spoke_or_when_it_is_time() -> None:
     assert not is_check_due(complete.model_copy(update={"failed_checks": 1}), NOW)
 
 
-def test_looks_that_change_nothing_become_rare() -> None:
+def test_interval_of_failed_checks_grows() -> None:
     ready = state(claims=("x",), ready=("x",))
-    waits = [next_check_at(ready.model_copy(update={"failed_checks": one}), NOW) - NOW for one in (0, 1, 3, 50)]
-    assert [one.total_seconds() for one in waits] == [10, 20, 80, 300]
+    intervals = [next_check_at(ready.model_copy(update={"failed_checks": one}), NOW) - NOW for one in (0, 1, 3, 50)]
+    assert [one.total_seconds() for one in intervals] == [10, 20, 80, 300]
     assert (next_check_at(state(claims=("x",)), NOW) - NOW).total_seconds() == 300
 
 
-def test_replacements_that_start_are_named_and_the_rest_is_counted() -> None:
+def test_unready_replacements_are_named_up_to_three_and_counted() -> None:
     assert describe_unready_replacements(state(claims=("v", "w", "x", "y", "z"), ready=("w",))) == "v, x, y and 1 more"
 
 
 PASSES: dict[str, tuple[dict[str, Any], datetime | None]] = {
-    "nothing changed, and no verdict ends": ({}, None),
+    "nothing changed and no verdict expires": ({}, None),
     "something changed": ({"has_changed": True}, NOW),
-    "it changes all the time": ({"has_changed": True, "last": before(seconds=3)}, after(seconds=7)),
-    "it changed after a while": ({"has_changed": True, "last": before(minutes=3)}, before(seconds=170)),
-    "a verdict ends": ({"last": before(minutes=3), "next_pass_at": after(minutes=5)}, after(minutes=5)),
-    "a verdict ends at once": ({"last": NOW, "next_pass_at": after(seconds=1)}, after(seconds=10)),
-    "some were not reached": ({"last": NOW, "next_pass_at": after(seconds=2), "first": ("a",)}, after(seconds=2)),
-    "some were not reached, and it changes": (
+    "changed soon after the last pass": ({"has_changed": True, "last": before(seconds=3)}, after(seconds=7)),
+    "changed long after the last pass": ({"has_changed": True, "last": before(minutes=3)}, before(seconds=170)),
+    "a verdict expires": ({"last": before(minutes=3), "next_pass_at": after(minutes=5)}, after(minutes=5)),
+    "a verdict expires soon after the last pass": ({"last": NOW, "next_pass_at": after(seconds=1)}, after(seconds=10)),
+    "some candidates were not reached": (
+        {"last": NOW, "next_pass_at": after(seconds=2), "first": ("a",)},
+        after(seconds=2),
+    ),
+    "some candidates were not reached and something changed": (
         {"last": NOW, "next_pass_at": after(seconds=2), "first": ("a",), "has_changed": True},
         after(seconds=10),
     ),
-    "the last came to nothing": ({"last": NOW, "has_changed": True, "not_before": after(minutes=1)}, after(minutes=1)),
+    "the last pass failed": ({"last": NOW, "has_changed": True, "not_before": after(minutes=1)}, after(minutes=1)),
 }
 
 
 @pytest.mark.parametrize("case", PASSES)
-def test_when_a_pass_is_due(case: str) -> None:
+def test_next_pass_time(case: str) -> None:
     fields, due = PASSES[case]
     assert next_pass(DisruptionState(cluster="demo", **fields), NOW) == due
 
 
-def test_faults_are_tried_again_ever_more_slowly() -> None:
+def test_failed_passes_are_retried_with_growing_intervals() -> None:
     assert [retry_pass_at(one, NOW) - NOW for one in (1, 2, 3, 99)] == [
         timedelta(seconds=10),
         timedelta(seconds=20),
@@ -141,7 +144,7 @@ def test_faults_are_tried_again_ever_more_slowly() -> None:
     ]
 
 
-def test_the_next_pass_comes_with_whatever_ends_first() -> None:
+def test_next_timed_pass_is_due_at_the_earliest_end() -> None:
     pause = Pause(by="ops", reason="upgrade", until=after(minutes=20))
     backoffs = (
         CommandBackoff(claims=("a",), until=after(minutes=30)),
@@ -153,7 +156,7 @@ def test_the_next_pass_comes_with_whatever_ends_first() -> None:
     assert next_timed_pass_at(DisruptionState(cluster="demo"), None, NOW) is None
 
 
-def test_a_pause_holds_until_it_ends() -> None:
+def test_pause_blocks_until_it_ends() -> None:
     pause = Pause(by="ops", reason="upgrade", until=after(minutes=20))
     state = DisruptionState(cluster="demo", pause=pause)
     assert [one.scope for one in cluster_blockers(state, NOW)] == ["cluster"] and "ops" in cluster_blockers(state, NOW)[
@@ -162,7 +165,7 @@ def test_a_pause_holds_until_it_ends() -> None:
     assert cluster_blockers(state, after(minutes=20)) == ()
 
 
-def test_a_command_that_says_nothing_for_hours_is_lost() -> None:
+def test_command_that_runs_for_hours_is_lost() -> None:
     running = (run(proposal("a"), since=before(hours=3)), run(proposal("b"), since=before(hours=2)))
     assert lost_commands(running, NOW) == running[:1]
     assert next_timed_pass_at(DisruptionState(cluster="demo", under_way=running[1:]), None, NOW) == after(hours=1)
@@ -171,8 +174,8 @@ def test_a_command_that_says_nothing_for_hours_is_lost() -> None:
 def proposal(*names: str, pool: str = "", **fields: Any) -> Proposal:
     candidates = tuple(CommandCandidate(node=one, claim=one, claim_uid=one, pool="default") for one in names)
     defaults: dict[str, Any] = {"id": "-".join(names), "reason": "Underutilized", "kind": "single"}
-    bought = {"replacements": 1, "replacement_pools": (pool,)} if pool else {}
-    return Proposal(candidates=candidates, **{**defaults, **bought, **fields})
+    replacements = {"replacements": 1, "replacement_pools": (pool,)} if pool else {}
+    return Proposal(candidates=candidates, **{**defaults, **replacements, **fields})
 
 
 def run(one: Proposal, since: datetime = NOW) -> CommandRun:
@@ -181,44 +184,49 @@ def run(one: Proposal, since: datetime = NOW) -> CommandRun:
 
 FAILED_REPLACEMENT = (CommandBackoff(pool="spot", until=before(minutes=1)),)
 STARTS: dict[str, tuple[Proposal, list[Proposal], tuple[CommandBackoff, ...], str]] = {
-    "nothing stands against it": (proposal("a"), [proposal("b")], (), ""),
-    "empty nodes see to themselves": (proposal("a", reason="Empty"), [], (), "NodeClaim"),
-    "it runs already": (proposal("a"), [proposal("a")], (), "in progress"),
-    "one of its nodes goes already": (proposal("a", "b"), [proposal("b")], (), "in progress"),
-    "too many at once": (
+    "no conflict": (proposal("a"), [proposal("b")], (), ""),
+    "Empty is not for commands": (proposal("a", reason="Empty"), [], (), "NodeClaim"),
+    "already running": (proposal("a"), [proposal("a")], (), "in progress"),
+    "a candidate is already disrupted": (proposal("a", "b"), [proposal("b")], (), "in progress"),
+    "too many concurrent commands": (
         proposal("a"),
         [proposal(f"b{one}") for one in range(MAX_CONCURRENT_COMMANDS)],
         (),
         "25 commands",
     ),
-    "it bounced": (
+    "in backoff": (
         proposal("a"),
         [],
         (CommandBackoff(claims=("a", "z"), until=after(minutes=1)),),
         "last command failed",
     ),
-    "its pause is over": (proposal("a"), [], (CommandBackoff(claims=("a",), until=NOW),), ""),
-    "its pool is in trouble now": (
+    "backoff is over": (proposal("a"), [], (CommandBackoff(claims=("a",), until=NOW),), ""),
+    "replacements of its NodePool failed recently": (
         proposal("a", pool="spot"),
         [],
         (CommandBackoff(pool="spot", until=after(minutes=1)),),
         "replacements of NodePool spot failed",
     ),
-    "its pool was in trouble, and it is the first to try": (proposal("a", pool="spot"), [], FAILED_REPLACEMENT, ""),
-    "its pool was in trouble, and another tries": (
+    "replacements failed earlier, first command to test the NodePool": (
+        proposal("a", pool="spot"),
+        [],
+        FAILED_REPLACEMENT,
+        "",
+    ),
+    "replacements failed earlier, another command tests the NodePool": (
         proposal("a", pool="spot"),
         [proposal("b", pool="spot")],
         FAILED_REPLACEMENT,
         "another command tests",
     ),
-    "its pool was in trouble, and another only takes away": (
+    "replacements failed earlier, the other command has no replacement": (
         proposal("a", pool="spot"),
         [proposal("b")],
         FAILED_REPLACEMENT,
         "",
     ),
-    "it buys nothing of the pool in trouble": (proposal("a"), [proposal("b", pool="spot")], FAILED_REPLACEMENT, ""),
-    "another pool is in trouble": (
+    "no replacement in the failing NodePool": (proposal("a"), [proposal("b", pool="spot")], FAILED_REPLACEMENT, ""),
+    "another NodePool is failing": (
         proposal("a", pool="default"),
         [proposal("b", pool="default")],
         (CommandBackoff(pool="spot", until=after(minutes=1)),),
@@ -228,7 +236,7 @@ STARTS: dict[str, tuple[Proposal, list[Proposal], tuple[CommandBackoff, ...], st
 
 
 @pytest.mark.parametrize("case", STARTS)
-def test_which_proposals_begin(case: str) -> None:
+def test_proposal_starts_unless_it_conflicts(case: str) -> None:
     candidate_command, others, backoffs, expected = STARTS[case]
     found = why_not_start(candidate_command, [run(one) for one in others], backoffs, NOW)
     assert (expected in found) if expected else found == ""
@@ -245,8 +253,8 @@ def command_result(ending: Ending, *nodes: str) -> CommandFinished:
     return CommandFinished(proposal_id="p", ending=ending, nodes=nodes, why=ending)
 
 
-def pauses(ending: Ending, times: int, failing: Proposal) -> list[timedelta]:
-    """When the same comes to nothing again and again, each time as soon as it may be tried."""
+def backoff_durations(ending: Ending, times: int, failing: Proposal) -> list[timedelta]:
+    """Backoffs of a proposal that fails `times` times, each retried as early as possible."""
     backoffs: CommandBackoffs = ()
     now, found = NOW, []
     for _ in range(times):
@@ -264,48 +272,50 @@ def minutes(*numbers: float) -> list[timedelta]:
 @pytest.mark.parametrize(
     ("ending", "pools", "first", "longest"),
     [
-        pytest.param("held", (), (5, 10, 20, 40), 24 * 60, id="nodes that had to stay"),
-        pytest.param("stale", (), (1 / 3, 2 / 3, 4 / 3, 8 / 3), 60, id="the world had moved"),
-        pytest.param("not replaced", ("spot",), (1, 2, 4, 8), 60, id="a pool"),
+        pytest.param("held", (), (5, 10, 20, 40), 24 * 60, id="nodes blocked"),
+        pytest.param("stale", (), (1 / 3, 2 / 3, 4 / 3, 8 / 3), 60, id="proposal stale"),
+        pytest.param("not replaced", ("spot",), (1, 2, 4, 8), 60, id="replacements failed"),
     ],
 )
-def test_pauses_grow(ending: Ending, pools: tuple[str, ...], first: tuple[float, ...], longest: float) -> None:
-    found = pauses(ending, 12, drifting("a", pools=pools))
+def test_backoffs_grow(ending: Ending, pools: tuple[str, ...], first: tuple[float, ...], longest: float) -> None:
+    found = backoff_durations(ending, 12, drifting("a", pools=pools))
     assert found[:4] == minutes(*first) and found[-1:] == minutes(longest)
 
 
 @pytest.mark.parametrize("ending", ["not permitted", "cancelled", "failed"])
-def test_what_says_nothing_of_the_nodes_makes_no_pause_longer(ending: Ending) -> None:
-    assert pauses(ending, 3, drifting("a")) == minutes(5, 5, 5)
+def test_endings_unrelated_to_the_nodes_do_not_lengthen_the_backoff(ending: Ending) -> None:
+    assert backoff_durations(ending, 3, drifting("a")) == minutes(5, 5, 5)
 
 
-def test_only_the_nodes_that_were_the_reason_are_left_alone() -> None:
-    memory = record_command_result((), drifting("a", "b", "c"), command_result("held", "b"), NOW)
-    assert [one.claims for one in memory] == [("b",)]
+def test_only_blocking_nodes_are_in_backoff() -> None:
+    recorded = record_command_result((), drifting("a", "b", "c"), command_result("held", "b"), NOW)
+    assert [one.claims for one in recorded] == [("b",)]
 
 
-def test_replacements_that_do_not_come_up_are_their_pools_trouble_and_no_nodes() -> None:
-    memory = record_command_result((), drifting("a", pools=("spot",)), command_result("not replaced"), NOW)
-    assert [(one.pool, one.claims) for one in memory] == [("spot", ())]
-    assert has_failed_replacements(memory, "spot") and not has_failed_replacements(memory, "default")
+def test_failed_replacements_put_their_nodepool_in_backoff() -> None:
+    recorded = record_command_result((), drifting("a", pools=("spot",)), command_result("not replaced"), NOW)
+    assert [(one.pool, one.claims) for one in recorded] == [("spot", ())]
+    assert has_failed_replacements(recorded, "spot") and not has_failed_replacements(recorded, "default")
 
 
-def test_a_success_is_forgotten_with_its_pools_trouble() -> None:
-    memory = record_command_result((), drifting("a", pools=("spot",)), command_result("not replaced"), NOW)
-    memory = record_command_result(memory, drifting("a", "b"), command_result("held"), NOW)
-    memory = record_command_result(memory, drifting("a", pools=("spot",)), command_result("done"), NOW)
-    assert [one.claims for one in memory] == [("b",)]
+def test_success_clears_backoffs_of_its_nodes_and_nodepool() -> None:
+    recorded = record_command_result((), drifting("a", pools=("spot",)), command_result("not replaced"), NOW)
+    recorded = record_command_result(recorded, drifting("a", "b"), command_result("held"), NOW)
+    recorded = record_command_result(recorded, drifting("a", pools=("spot",)), command_result("done"), NOW)
+    assert [one.claims for one in recorded] == [("b",)]
 
 
-def test_a_removal_without_a_replacement_says_nothing_of_its_pools_trouble() -> None:
-    memory = record_command_result((), drifting("a", pools=("default",)), command_result("not replaced"), NOW)
-    assert has_failed_replacements(record_command_result(memory, drifting("b"), command_result("done"), NOW), "default")
+def test_success_without_replacement_keeps_the_nodepool_backoff() -> None:
+    recorded = record_command_result((), drifting("a", pools=("default",)), command_result("not replaced"), NOW)
+    assert has_failed_replacements(
+        record_command_result(recorded, drifting("b"), command_result("done"), NOW), "default"
+    )
 
 
-def test_a_node_in_another_company_keeps_its_count() -> None:
-    memory = record_command_result((), drifting("a", "b"), command_result("held"), NOW)
-    memory = record_command_result(memory, drifting("b", "c"), command_result("held"), NOW)
-    assert [(one.claims, one.times) for one in memory] == [(("a",), 1), (("b", "c"), 2)]
+def test_failure_count_of_a_node_is_kept_in_another_command() -> None:
+    recorded = record_command_result((), drifting("a", "b"), command_result("held"), NOW)
+    recorded = record_command_result(recorded, drifting("b", "c"), command_result("held"), NOW)
+    assert [(one.claims, one.times) for one in recorded] == [(("a",), 1), (("b", "c"), 2)]
 
 
 @pytest.mark.parametrize(
@@ -317,23 +327,23 @@ def test_a_node_in_another_company_keeps_its_count() -> None:
         (before(hours=24), False, False),
     ],
 )
-def test_a_pause_that_is_over_is_still_remembered_for_a_day(until: Any, is_active: bool, is_retained: bool) -> None:
-    memory = (CommandBackoff(claims=("a",), until=until),)
-    assert bool(active_backoffs(memory, NOW)) is is_active
-    assert bool(prune_backoffs(memory, NOW)) is is_retained
+def test_expired_backoff_is_retained_for_a_day(until: Any, is_active: bool, is_retained: bool) -> None:
+    recorded = (CommandBackoff(claims=("a",), until=until),)
+    assert bool(active_backoffs(recorded, NOW)) is is_active
+    assert bool(prune_backoffs(recorded, NOW)) is is_retained
 
 
 LAUNCH_REJECTED = LaunchRejection(reason="InsufficientCapacity", message="no m5.large")
 REPLACEMENTS: dict[str, tuple[dict[str, Any], ReplacementMessage | None]] = {
     "ready": ({"phase": Phase.READY}, ReplacementMessage(claim="a", ready=True)),
-    "on its way": ({"phase": Phase.REGISTRATION}, None),
-    "it came late": ({"phase": Phase.READY, "reported_ready": True}, None),
-    "it went later": ({"phase": Phase.DRAIN, "reported_ready": True}, None),
-    "deleted before": (
+    "registering": ({"phase": Phase.REGISTRATION}, None),
+    "already reported ready": ({"phase": Phase.READY, "reported_ready": True}, None),
+    "draining after it was ready": ({"phase": Phase.DRAIN, "reported_ready": True}, None),
+    "deleted before it was ready": (
         {"phase": Phase.DRAIN, "disruption": "Deleted"},
         ReplacementMessage(claim="a", ready=False, why="Deleted"),
     ),
-    "refused": (
+    "launch rejected": (
         {"phase": Phase.TERMINATION, "disruption": "LaunchFailed", "rejection": LAUNCH_REJECTED},
         ReplacementMessage(claim="a", ready=False, why="LaunchFailed: InsufficientCapacity no m5.large"),
     ),
@@ -341,9 +351,9 @@ REPLACEMENTS: dict[str, tuple[dict[str, Any], ReplacementMessage | None]] = {
 
 
 @pytest.mark.parametrize("case", REPLACEMENTS)
-def test_what_it_says(case: str) -> None:
+def test_replacement_status_message(case: str) -> None:
     fields, expected = REPLACEMENTS[case]
     state = node(**fields)
-    assert replacement_status(state) is None, "it replaces none"
+    assert replacement_status(state) is None, "the NodeClaim replaces no node"
     identity = state.identity.model_copy(update={"replaces": "demo/disruption/1"})
     assert replacement_status(state.model_copy(update={"identity": identity})) == expected

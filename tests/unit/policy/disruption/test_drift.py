@@ -1,4 +1,4 @@
-"""When a node has drifted, reason by reason: what counts, what does not, and what is not known."""
+"""Drift by reason: changes that count, changes that do not, and unknown inputs."""
 
 from datetime import timedelta
 from typing import Any
@@ -28,65 +28,65 @@ from tests.unit.policy.drift_builders import (
     with_labels,
 )
 
-YOUNG = NOW - timedelta(minutes=59)
-OTHERS_CLASS = {labels.NODECLASS_HASH: "33", labels.NODECLASS_HASH_VERSION: "v6"}
-IN_BLOCK = instance(capacity_type="reserved", reservation_id="cr-1")
+CREATED_RECENTLY = NOW - timedelta(minutes=59)
+FOREIGN_CLASS_HASH = {labels.NODECLASS_HASH: "33", labels.NODECLASS_HASH_VERSION: "v6"}
+RESERVED = instance(capacity_type="reserved", reservation_id="cr-1")
 LINUX = ("kubernetes.io/os", "Exists", ())
 
 OLD_IMAGE, OLD_CLASS = claim(image_id="ami-old"), with_hashes(NODECLASS_HASH="21")
 NEW_TEMPLATE, OTHER_ZONE = pool(template="12"), pool((labels.ZONE, "In", ("us-west-2b",)))
 IN_GROUP, OTHER_SUBNET = with_labels(PLACEMENT_GROUP_ID="pg-1"), node_class(subnets=[{"id": "subnet-b"}])
-SOLD_ELSEWHERE = a_type(offerings=(offering("us-west-2b", "spot"),))
+OTHER_ZONE_OFFERED = a_type(offerings=(offering("us-west-2b", "spot"),))
 ON_DEMAND_ONLY = listed(
     a_type(labels={labels.CAPACITY_TYPE: ("on-demand",)}, offerings=(offering("us-west-2a", "on-demand"),))
 )
 
 DRIFTED: dict[str, tuple[str, dict[str, Any]]] = {
-    "the pool's template changed": ("NodePoolDrifted", {"pool": NEW_TEMPLATE}),
-    "the pool no longer takes its zone": ("RequirementsDrifted", {"pool": OTHER_ZONE}),
-    "the pool asks for a label that the node lacks": ("RequirementsDrifted", {"pool": pool(LINUX)}),
-    "the pool asks for a well-known label that the node lacks": (
+    "NodePool template changed": ("NodePoolDrifted", {"pool": NEW_TEMPLATE}),
+    "NodePool excludes the zone": ("RequirementsDrifted", {"pool": OTHER_ZONE}),
+    "NodePool requires a missing label": ("RequirementsDrifted", {"pool": pool(LINUX)}),
+    "NodePool requires a missing well-known label": (
         "RequirementsDrifted",
         {"pool": pool((labels.INSTANCE_GPU_COUNT, "Exists", ()))},
     ),
-    "the pool forbids a label that the node has": (
+    "NodePool forbids a label of the node": (
         "RequirementsDrifted",
         {"pool": pool((labels.ARCH, "DoesNotExist", ()))},
     ),
-    "a reserved node that became on-demand, in a pool of reserved ones": (
+    "reserved node became on-demand in a reserved NodePool": (
         "RequirementsDrifted",
         {"claim": with_labels(CAPACITY_TYPE="on-demand"), "pool": pool((labels.CAPACITY_TYPE, "In", ("reserved",)))},
     ),
-    "EC2 lists other types only": ("InstanceTypeNotFound", {"types": listed(a_type("m7i.large"))}),
-    "EC2 sells the type in other zones only": ("InstanceTypeNotFound", {"types": listed(SOLD_ELSEWHERE)}),
-    "EC2 sells the type on-demand only": ("InstanceTypeNotFound", {"types": ON_DEMAND_ONLY}),
-    "the class changed, and was resolved": (
+    "EC2 does not offer the type": ("InstanceTypeNotFound", {"types": listed(a_type("m7i.large"))}),
+    "EC2 offers the type only in other zones": ("InstanceTypeNotFound", {"types": listed(OTHER_ZONE_OFFERED)}),
+    "EC2 offers the type only on-demand": ("InstanceTypeNotFound", {"types": ON_DEMAND_ONLY}),
+    "EC2NodeClass changed and is resolved": (
         "NodeClassDrift",
         {"claim": OLD_CLASS, "node_class": node_class(generation=2, resolved=2)},
     ),
-    "the class changed": ("NodeClassDrift", {"claim": OLD_CLASS}),
-    "another version of the hash, on both": (
+    "EC2NodeClass changed": ("NodeClassDrift", {"claim": OLD_CLASS}),
+    "foreign hash version on NodeClaim and EC2NodeClass": (
         "NodeClassDrift",
         {
             "claim": with_hashes(NODECLASS_HASH="21", NODECLASS_HASH_VERSION="v6"),
-            "node_class": node_class(stamps=OTHERS_CLASS),
+            "node_class": node_class(stamps=FOREIGN_CLASS_HASH),
         },
     ),
-    "a newer image": ("AMIDrift", {"claim": OLD_IMAGE}),
-    "no image fits the type any more": ("AMIDrift", {"types": listed(a_type(image_id=""))}),
-    "a security group was removed": ("SecurityGroupDrift", {"node_class": node_class(securityGroups=[{"id": "sg-1"}])}),
-    "a security group was added": (
+    "newer image": ("AMIDrift", {"claim": OLD_IMAGE}),
+    "no image for the type": ("AMIDrift", {"types": listed(a_type(image_id=""))}),
+    "security group removed": ("SecurityGroupDrift", {"node_class": node_class(securityGroups=[{"id": "sg-1"}])}),
+    "security group added": (
         "SecurityGroupDrift",
         {"node_class": node_class(securityGroups=[{"id": "sg-1"}, {"id": "sg-2"}, {"id": "sg-3"}])},
     ),
-    "its subnet is not selected": ("SubnetDrift", {"node_class": OTHER_SUBNET}),
-    "its reservation is not selected": (
+    "subnet not selected": ("SubnetDrift", {"node_class": OTHER_SUBNET}),
+    "reservation not selected": (
         "CapacityReservationDrift",
-        {"instance": IN_BLOCK, "node_class": node_class(capacityReservations=[{"id": "cr-2"}])},
+        {"instance": RESERVED, "node_class": node_class(capacityReservations=[{"id": "cr-2"}])},
     ),
-    "no reservation is selected": ("CapacityReservationDrift", {"instance": IN_BLOCK}),
-    "the class selects no placement group": ("PlacementGroupDrift", {"claim": IN_GROUP}),
-    "the class selects another placement group": (
+    "no reservation is selected": ("CapacityReservationDrift", {"instance": RESERVED}),
+    "no placement group selected": ("PlacementGroupDrift", {"claim": IN_GROUP}),
+    "another placement group selected": (
         "PlacementGroupDrift",
         {
             "claim": IN_GROUP,
@@ -94,101 +94,104 @@ DRIFTED: dict[str, tuple[str, dict[str, Any]]] = {
             "types": listed(a_type(labels={labels.PLACEMENT_GROUP_ID: ("pg-2",)})),
         },
     ),
-    "a subnet goes before a placement group": ("SubnetDrift", {"claim": IN_GROUP, "node_class": OTHER_SUBNET}),
+    "subnet precedes placement group": ("SubnetDrift", {"claim": IN_GROUP, "node_class": OTHER_SUBNET}),
 }
 
 NOT_DRIFTED: dict[str, dict[str, Any]] = {
-    "all is as it was": {},
+    "unchanged": {},
     "not launched yet": {"claim": claim(launched=False, image_id="ami-old")},
     "being deleted": {"claim": claim(deleting=True, image_id="ami-old")},
     "standalone": {"claim": claim(pool="", image_id="ami-old")},
     "no NodePool": {"claim": OLD_IMAGE, "pool": None},
     "no EC2NodeClass": {"claim": OLD_IMAGE, "node_class": None},
-    "the class is being deleted": {"claim": OLD_IMAGE, "node_class": node_class(deleting=True)},
-    "no hash of the pool on the node": {"claim": with_hashes(NODEPOOL_HASH=""), "pool": NEW_TEMPLATE},
-    "no version of it": {"claim": with_hashes(NODEPOOL_HASH_VERSION=""), "pool": NEW_TEMPLATE},
-    "another version of the pool's hash": {"claim": with_hashes(NODEPOOL_HASH_VERSION="v3"), "pool": NEW_TEMPLATE},
-    "no hash on the class": {"claim": OLD_CLASS, "node_class": node_class(stamps={})},
-    "another version of the class's hash": {"claim": with_hashes(NODECLASS_HASH_VERSION="v6", NODECLASS_HASH="21")},
-    "the class has another version": {"node_class": node_class(stamps=OTHERS_CLASS)},
-    "the class is not resolved yet as it is now": {
+    "EC2NodeClass is being deleted": {"claim": OLD_IMAGE, "node_class": node_class(deleting=True)},
+    "no NodePool hash on the NodeClaim": {"claim": with_hashes(NODEPOOL_HASH=""), "pool": NEW_TEMPLATE},
+    "no version of the NodePool hash": {"claim": with_hashes(NODEPOOL_HASH_VERSION=""), "pool": NEW_TEMPLATE},
+    "foreign version of the NodePool hash": {"claim": with_hashes(NODEPOOL_HASH_VERSION="v3"), "pool": NEW_TEMPLATE},
+    "no hash on the EC2NodeClass": {"claim": OLD_CLASS, "node_class": node_class(stamps={})},
+    "foreign version of the EC2NodeClass hash": {
+        "claim": with_hashes(NODECLASS_HASH_VERSION="v6", NODECLASS_HASH="21")
+    },
+    "foreign hash version only on the EC2NodeClass": {"node_class": node_class(stamps=FOREIGN_CLASS_HASH)},
+    "EC2NodeClass not resolved since its change": {
         "claim": OLD_CLASS,
         "node_class": node_class(generation=2, resolved=1),
     },
-    "what the pool forbids, the node lacks": {
+    "forbidden labels are absent": {
         "pool": pool((labels.INSTANCE_GPU_COUNT, "DoesNotExist", ()), (labels.ZONE, "NotIn", ("us-west-2b",)))
     },
-    "an older name of the zone's label": {
-        "pool": pool(("failure-domain.beta.kubernetes.io/zone", "In", ("us-west-2a",)))
+    "deprecated zone label": {"pool": pool(("failure-domain.beta.kubernetes.io/zone", "In", ("us-west-2a",)))},
+    "invalid requirement": {"pool": pool((labels.ZONE, "Near", ("us-west-2b",)))},
+    "type not offered for a new node": {
+        "claim": claim(created=CREATED_RECENTLY),
+        "types": {"m6i.large": OTHER_ZONE_OFFERED},
     },
-    "requirements that mean nothing": {"pool": pool((labels.ZONE, "Near", ("us-west-2b",)))},
-    "the type is gone, the node is young": {"claim": claim(created=YOUNG), "types": {"m6i.large": SOLD_ELSEWHERE}},
-    "EC2 has no capacity just now": {
+    "offering temporarily unavailable": {
         "types": listed(a_type(offerings=(offering("us-west-2a", "spot", available=False),)))
     },
-    "no price of spot in its zone": {
+    "no spot price in the zone": {
         "types": listed(a_type(offerings=(offering("us-west-2a", "on-demand"), offering("us-west-2b", "spot"))))
     },
-    "no offering is known at all": {"types": listed(a_type(offerings=()))},
-    "a reserved node of a type that is sold on-demand": {
+    "no offerings known": {"types": listed(a_type(offerings=()))},
+    "reserved node of a type offered on-demand": {
         "claim": with_labels(CAPACITY_TYPE="reserved"),
         "types": ON_DEMAND_ONLY,
     },
-    "no instance types are known": {"claim": OLD_IMAGE, "types": None},
-    "EC2 listed no instance type at all": {"claim": OLD_IMAGE, "types": {}},
-    "the node's type is not known": {
-        "claim": claim(created=YOUNG, image_id="ami-old"),
+    "instance types unknown": {"claim": OLD_IMAGE, "types": None},
+    "instance types empty": {"claim": OLD_IMAGE, "types": {}},
+    "type of a new node unknown": {
+        "claim": claim(created=CREATED_RECENTLY, image_id="ami-old"),
         "types": listed(a_type("m7i.large")),
     },
-    "the node does not say its image": {"claim": claim(image_id="")},
-    "the class found no image": {"claim": OLD_IMAGE, "node_class": node_class(amis=[])},
-    "the class found no security group": {"node_class": node_class(securityGroups=[])},
-    "the class found no subnet": {"node_class": node_class(subnets=[])},
-    "the instance is not known": {
+    "image of the node unknown": {"claim": claim(image_id="")},
+    "no image resolved": {"claim": OLD_IMAGE, "node_class": node_class(amis=[])},
+    "no security group resolved": {"node_class": node_class(securityGroups=[])},
+    "no subnet resolved": {"node_class": node_class(subnets=[])},
+    "instance unknown": {
         "instance": None,
         "node_class": node_class(subnets=[{"id": "subnet-x"}], securityGroups=[{"id": "sg-x"}]),
     },
-    "EC2 does not tell its network yet": {"instance": instance(subnet_id="", security_group_ids=())},
-    "the instance is ending": {
+    "network of the instance not reported yet": {"instance": instance(subnet_id="", security_group_ids=())},
+    "instance shutting down": {
         "instance": instance(state="shutting-down", subnet_id="subnet-x", security_group_ids=("sg-x",))
     },
-    "its groups in another order": {"instance": instance(security_group_ids=("sg-2", "sg-1"))},
+    "security groups in another order": {"instance": instance(security_group_ids=("sg-2", "sg-1"))},
     "no reservation": {"node_class": node_class(capacityReservations=[{"id": "cr-1"}])},
-    "its reservation is selected": {
-        "instance": IN_BLOCK,
+    "reservation selected": {
+        "instance": RESERVED,
         "node_class": node_class(capacityReservations=[{"id": "cr-1"}]),
     },
-    "reservations were not asked for yet": {"instance": IN_BLOCK, "node_class": node_class(reservations_ready="")},
-    "reservations could not be asked for": {
-        "instance": IN_BLOCK,
+    "reservations not resolved yet": {"instance": RESERVED, "node_class": node_class(reservations_ready="")},
+    "reservations could not be resolved": {
+        "instance": RESERVED,
         "node_class": node_class(reservations_ready="Unknown"),
     },
-    "its placement group is selected": {
+    "placement group selected": {
         "claim": IN_GROUP,
         "node_class": node_class(group="pg-1"),
         "types": listed(a_type(labels={labels.PLACEMENT_GROUP_ID: ("pg-1",)})),
     },
-    "the class's placement group is not known": {"claim": IN_GROUP, "node_class": node_class(group="pg-2")},
+    "placement group of the EC2NodeClass unknown": {"claim": IN_GROUP, "node_class": node_class(group="pg-2")},
 }
 
 
 @pytest.mark.parametrize("case", DRIFTED.values(), ids=DRIFTED)
-def test_a_node_drifts(case: tuple[str, dict[str, Any]]) -> None:
+def test_node_drifts(case: tuple[str, dict[str, Any]]) -> None:
     expected, changed = case
     assert reason(**changed) == expected
 
 
 @pytest.mark.parametrize("changed", NOT_DRIFTED.values(), ids=NOT_DRIFTED)
-def test_a_node_does_not_drift(changed: dict[str, Any]) -> None:
+def test_node_does_not_drift(changed: dict[str, Any]) -> None:
     assert drift_of(**changed) is None
 
 
 ALL_AT_ONCE: dict[str, Any] = {
     "claim": claim(image_id="ami-old", labels=IN_GROUP.labels, annotations={**STAMPS, labels.NODECLASS_HASH: "21"}),
     "pool": pool((labels.ZONE, "In", ("us-west-2b",)), template="12"),
-    "types": listed(SOLD_ELSEWHERE),
+    "types": listed(OTHER_ZONE_OFFERED),
     "node_class": node_class(subnets=[{"id": "subnet-b"}], securityGroups=[{"id": "sg-1"}]),
-    "instance": IN_BLOCK,
+    "instance": RESERVED,
 }
 FIXES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("NodePoolDrifted", {}),
@@ -204,8 +207,8 @@ FIXES: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-def test_of_several_reasons_the_first_in_order_is_told() -> None:
-    """Mended one after the other, each uncovers the next."""
+def test_first_of_several_drift_reasons_is_reported() -> None:
+    """After each fix, the next reason is reported."""
     changed, reasons = dict(ALL_AT_ONCE), []
     for _, fix in FIXES:
         changed |= fix
@@ -228,40 +231,40 @@ UNKNOWN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("unknown_reason", UNKNOWN)
 def test_drift_reason_is_kept_while_unknown(unknown_reason: str) -> None:
-    before = Drift(reason=unknown_reason, message="as it was")
+    before = Drift(reason=unknown_reason, message="previous message")
     assert drift_of(previous=before, **UNKNOWN[unknown_reason]) == before
-    assert drift_of(previous=before) is None, "and goes once it can be"
+    assert drift_of(previous=before) is None, "drift ends once the input is known"
 
 
 @pytest.mark.parametrize("unknown_reason", UNKNOWN)
 def test_unknown_reason_does_not_keep_other_drift(unknown_reason: str) -> None:
-    """A reason that is known to be mended is not kept by another one that is not known."""
+    """An unknown reason does not keep a known and fixed one."""
     other = labels.NODEPOOL_DRIFTED if unknown_reason != labels.NODEPOOL_DRIFTED else labels.AMI_DRIFT
-    assert drift_of(previous=Drift(reason=other, message="as it was"), **UNKNOWN[unknown_reason]) is None
+    assert drift_of(previous=Drift(reason=other, message="previous message"), **UNKNOWN[unknown_reason]) is None
 
 
-def test_a_new_reason_goes_before_one_that_stands() -> None:
-    previous = Drift(reason=labels.SUBNET_DRIFT, message="as it was")
+def test_new_reason_precedes_an_unknown_previous_reason() -> None:
+    previous = Drift(reason=labels.SUBNET_DRIFT, message="previous message")
     assert reason(previous=previous, instance=None, claim=OLD_IMAGE) == "AMIDrift"
 
 
-def test_a_reservation_that_is_not_selected_is_looked_at_once_more() -> None:
-    doubtful = drift_of(instance=IN_BLOCK)
-    assert doubtful is not None and doubtful.recheck
-    sure = drift_of(instance=IN_BLOCK, fresh=True)
-    assert sure is not None and not sure.recheck
-    rechecked = drift_of(instance=IN_BLOCK, previous=sure)
-    assert rechecked is not None and not rechecked.recheck, "not at every look"
-    assert drift_of(instance=instance(), fresh=True, previous=doubtful) is None
+def test_reservation_drift_is_rechecked_once() -> None:
+    unconfirmed = drift_of(instance=RESERVED)
+    assert unconfirmed is not None and unconfirmed.recheck
+    confirmed = drift_of(instance=RESERVED, fresh=True)
+    assert confirmed is not None and not confirmed.recheck
+    rechecked = drift_of(instance=RESERVED, previous=confirmed)
+    assert rechecked is not None and not rechecked.recheck, "confirmed drift is not rechecked"
+    assert drift_of(instance=instance(), fresh=True, previous=unconfirmed) is None
 
 
-def test_no_other_reason_is_looked_at_twice() -> None:
+def test_only_reservation_drift_is_rechecked() -> None:
     for expected, changed in DRIFTED.values():
         found = drift_of(**changed)
         assert found is not None and found.recheck == (expected == "CapacityReservationDrift")
 
 
-def test_words_name_what_differs() -> None:
+def test_drift_message_names_the_difference() -> None:
     def message_for(**changed: Any) -> str:
         found = drift_of(**changed)
         return found.message if found else ""
@@ -287,19 +290,19 @@ EXPRESSIONS = st.one_of(
 
 
 @given(st.lists(EXPRESSIONS, max_size=4), st.dictionaries(KEYS.filter(lambda key: "beta" not in key), VALUES))
-def test_requirements_are_those_of_planning(
+def test_requirement_drift_matches_planning(
     expressions: list[tuple[str, str, tuple[str, ...]]], node_labels: dict[str, str]
 ) -> None:
-    """A node drifts from just those requirements that no node with its labels would have been made for."""
+    """A node drifts if and only if its labels do not satisfy the requirements."""
     fact = pool(*expressions)
     fits = Requirements.from_labels(node_labels).is_strictly_compatible(
         Requirements.from_expressions(fact.requirements)
     )
-    found = drift_of(claim=claim(labels=node_labels, created=YOUNG), pool=fact)
+    found = drift_of(claim=claim(labels=node_labels, created=CREATED_RECENTLY), pool=fact)
     assert (found is not None and found.reason == "RequirementsDrifted") != fits
 
 
-def test_the_version_is_ours() -> None:
-    """The pool's hash is always one of ours, so that one of another version is never compared with it."""
+def test_nodepool_hash_is_compared_only_with_its_own_version() -> None:
+    """The hash of the NodePool has the current version and is never compared with one of another version."""
     assert facts().claim.annotations[labels.NODEPOOL_HASH_VERSION] == HASH_VERSION
     assert reason(claim=with_hashes(NODEPOOL_HASH_VERSION=HASH_VERSION + "0"), pool=NEW_TEMPLATE) == ""

@@ -1,4 +1,4 @@
-"""How many nodes may go by budgets and LifecyclePolicies, and when time alone lets more go."""
+"""Allowed disruptions by budgets and LifecyclePolicies, and the times at which limits open."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -36,7 +36,7 @@ def pool_rules(name: str = "a", *budgets: dict[str, Any], **rules: Any) -> PoolD
     return PoolDisruptionRules(name, found, DisruptionRules.model_validate(rules) if rules else None)
 
 
-def went(reason: Method, *hours_ago: float, pool: str = "a") -> list[PastDisruption]:
+def past_disruptions(reason: Method, *hours_ago: float, pool: str = "a") -> list[PastDisruption]:
     return [PastDisruption(pool=pool, reason=reason, at=NOON - timedelta(hours=ago)) for ago in hours_ago]
 
 
@@ -52,7 +52,7 @@ def headroom(
     return found.allowed, found.why
 
 
-def test_every_pool_and_reason_has_its_own_room() -> None:
+def test_budgets_are_decided_per_nodepool_and_reason() -> None:
     found = decide_pool_budgets(
         [
             pool_rules("a", {"nodes": "2"}),
@@ -71,7 +71,7 @@ def test_every_pool_and_reason_has_its_own_room() -> None:
     assert found.errors == ()
 
 
-def test_a_budget_that_cannot_be_read_closes_its_pool_alone_and_is_named() -> None:
+def test_invalid_budget_blocks_only_its_nodepool_and_is_named() -> None:
     broken = pool_rules(
         "a", {"nodes": "5"}, {"nodes": "1", "schedule": "0 25 * * *", "duration": "1h", "reasons": ["Empty"]}
     )
@@ -86,25 +86,27 @@ def test_a_budget_that_cannot_be_read_closes_its_pool_alone_and_is_named() -> No
     ("rate", "past", "left"),
     [
         ({"nodes": "3", "within": "24h"}, [], 3),
-        ({"nodes": "3", "within": "24h"}, went("Drifted", 1, 5), 1),
-        ({"nodes": "3", "within": "24h"}, went("Drifted", 1, 5, 23.9), 0),
-        ({"nodes": "3", "within": "24h"}, went("Drifted", 1, 5, 24), 1),
-        ({"nodes": "3", "within": "1h"}, went("Drifted", 0.5, 5, 23), 2),
-        ({"nodes": "3", "within": "24h"}, went("Empty", 1, 2, 3), 0),
-        ({"nodes": "3", "within": "24h", "reasons": ["Drifted"]}, went("Empty", 1, 2, 3), 3),
-        ({"nodes": "3", "within": "24h", "reasons": ["Empty"]}, went("Empty", 1, 2, 3), 20),
-        ({"nodes": "3", "within": "24h"}, went("Drifted", 1, 2, 3, pool="b"), 3),
-        ({"nodes": "10%", "within": "24h"}, went("Drifted", 1), 1),
+        ({"nodes": "3", "within": "24h"}, past_disruptions("Drifted", 1, 5), 1),
+        ({"nodes": "3", "within": "24h"}, past_disruptions("Drifted", 1, 5, 23.9), 0),
+        ({"nodes": "3", "within": "24h"}, past_disruptions("Drifted", 1, 5, 24), 1),
+        ({"nodes": "3", "within": "1h"}, past_disruptions("Drifted", 0.5, 5, 23), 2),
+        ({"nodes": "3", "within": "24h"}, past_disruptions("Empty", 1, 2, 3), 0),
+        ({"nodes": "3", "within": "24h", "reasons": ["Drifted"]}, past_disruptions("Empty", 1, 2, 3), 3),
+        ({"nodes": "3", "within": "24h", "reasons": ["Empty"]}, past_disruptions("Empty", 1, 2, 3), 20),
+        ({"nodes": "3", "within": "24h"}, past_disruptions("Drifted", 1, 2, 3, pool="b"), 3),
+        ({"nodes": "10%", "within": "24h"}, past_disruptions("Drifted", 1), 1),
     ],
 )
-def test_a_rate_counts_what_went_whether_it_is_back_or_not(
+def test_rate_counts_past_disruptions_within_its_period(
     rate: dict[str, Any], past: list[PastDisruption], left: int
 ) -> None:
     assert headroom(pool_rules("a", rates=[rate]), nodes(20), past=past)[0] == left
 
 
-def test_a_rate_that_is_used_up_says_when_the_next_may_go() -> None:
-    reason = headroom(pool_rules("a", rates=[{"nodes": "1", "within": "4h"}]), nodes(20), past=went("Drifted", 1, 3))[1]
+def test_exhausted_rate_names_the_next_time() -> None:
+    reason = headroom(
+        pool_rules("a", rates=[{"nodes": "1", "within": "4h"}]), nodes(20), past=past_disruptions("Drifted", 1, 3)
+    )[1]
     assert reason == "rate 1 of 20 nodes within 4h: 2 went, next disruption at 2026-06-01T13:00+00:00"
 
 
@@ -114,30 +116,30 @@ BERLIN = {"schedule": "0 2 * * *", "duration": "2h", "timeZone": "Europe/Berlin"
 @pytest.mark.parametrize(
     ("now", "is_open"),
     [
-        # Summer: 02:00 in Berlin is midnight UTC.
+        # In summer, 02:00 in Berlin is 00:00 UTC.
         (datetime(2026, 6, 1, 0, 0, tzinfo=UTC), True),
         (datetime(2026, 6, 1, 1, 59, tzinfo=UTC), True),
         (datetime(2026, 6, 1, 2, 0, tzinfo=UTC), False),
         (datetime(2026, 5, 31, 23, 59, tzinfo=UTC), False),
-        # Winter: one hour later.
+        # In winter, 02:00 in Berlin is 01:00 UTC.
         (datetime(2026, 12, 1, 0, 30, tzinfo=UTC), False),
         (datetime(2026, 12, 1, 1, 30, tzinfo=UTC), True),
-        # On 29 March there is no 02:00: it opens at 03:00, which is 01:00 UTC.
+        # On 29 March 02:00 does not exist, so the window opens at 03:00, which is 01:00 UTC.
         (datetime(2026, 3, 29, 1, 30, tzinfo=UTC), True),
         (datetime(2026, 3, 29, 0, 30, tzinfo=UTC), False),
     ],
 )
-def test_a_window_allows_in_its_time_zone_also_across_summer_time(now: datetime, is_open: bool) -> None:
+def test_window_follows_its_time_zone_and_summer_time(now: datetime, is_open: bool) -> None:
     assert (headroom(pool_rules("a", windows=[BERLIN]), nodes(3), now=now)[0] > 0) is is_open
 
 
-def test_a_closed_window_says_when_it_opens_and_concerns_its_reasons_alone() -> None:
+def test_closed_window_names_its_opening_and_applies_to_its_reasons() -> None:
     pool = pool_rules("a", windows=[BERLIN | {"reasons": ["Drifted"]}])
     assert headroom(pool, nodes(3)) == (0, "outside of its windows, the next opens at 2026-06-02T02:00+02:00")
     assert headroom(pool, nodes(3), reason="Empty")[0] == 3
 
 
-def test_of_several_windows_one_has_to_be_open() -> None:
+def test_one_open_window_is_sufficient() -> None:
     lunch = {"schedule": "0 12 * * *", "duration": "30m"}
     assert headroom(pool_rules("a", windows=[BERLIN, lunch]), nodes(3))[0] == 3
 
@@ -155,18 +157,18 @@ def test_of_several_windows_one_has_to_be_open() -> None:
         ({"start": "2026-06-01", "end": "2026-06-02", "reasons": ["Empty"]}, 3),
     ],
 )
-def test_a_freeze_forbids_once(freeze: dict[str, Any], left: int) -> None:
+def test_freeze_blocks_between_start_and_end(freeze: dict[str, Any], left: int) -> None:
     assert headroom(pool_rules("a", freezes=[freeze]), nodes(3))[0] == left
 
 
-def test_a_freeze_says_why() -> None:
+def test_freeze_message_has_end_and_reason() -> None:
     reason = headroom(
         pool_rules("a", freezes=[{"start": "2026-06-01", "end": "2026-06-03", "why": "audit"}]), nodes(3)
     )[1]
     assert reason == "frozen until 2026-06-03T00:00+00:00: audit"
 
 
-def test_rooms_by_zone_and_zones_at_once() -> None:
+def test_budgets_per_zone_and_zones_at_once() -> None:
     pool = pool_rules("a", perZone={"nodes": "50%", "zonesAtOnce": 2})
     found = decide_pool_budgets(
         [pool], [*nodes(4, 1, zone="z1"), *nodes(3, zone="z2"), *nodes(9, pool="b", zone="z3")], [], NOON
@@ -177,12 +179,12 @@ def test_rooms_by_zone_and_zones_at_once() -> None:
 
 
 @pytest.mark.parametrize(("limit", "left"), [("2", 0), ("3", 0), ("4", 1), ("50%", 2), ("0", 0)])
-def test_the_cluster_counts_nodes_of_all_pools(limit: str, left: int) -> None:
+def test_cluster_budget_counts_nodes_of_all_nodepools(limit: str, left: int) -> None:
     found = decide_pool_budgets([pool_rules("a", clusterNodes=limit)], [*nodes(4, 1), *nodes(6, 2, pool="b")], [], NOON)
     assert found.cluster["a"].allowed == left
 
 
-def test_the_least_age_is_handed_on() -> None:
+def test_minimum_node_age_is_returned() -> None:
     assert decide_pool_budgets([pool_rules("a", minimumNodeAge="30m")], [], [], NOON).youngest == {
         "a": timedelta(minutes=30)
     }
@@ -206,7 +208,7 @@ def test_the_least_age_is_handed_on() -> None:
         ({"perZone": {"nodes": "half"}}, "perZone.nodes: 'half': invalid number of nodes"),
     ],
 )
-def test_what_cannot_be_read_is_named_and_closes_the_pool(rules: dict[str, Any], expected: str) -> None:
+def test_invalid_rule_is_named_and_blocks_its_nodepool(rules: dict[str, Any], expected: str) -> None:
     (problem,) = problems_of(DisruptionRules.model_validate(rules))
     assert expected in problem
     found = decide_pool_budgets([pool_rules("a", **rules), pool_rules("b")], [*nodes(3), *nodes(3, pool="b")], [], NOON)
@@ -235,12 +237,12 @@ def test_what_cannot_be_read_is_named_and_closes_the_pool(rules: dict[str, Any],
         (PoolDisruptionRules("a", unread=InvalidRules(rollout="LifecyclePolicy p: spec.rollout: no")), True),
     ],
 )
-def test_what_no_node_can_change_is_fixed(pool: PoolDisruptionRules, fixed: bool) -> None:
-    found = decide_limits(pool, nodes(4, 1), went("Drifted", 0.5), reason="Drifted", now=NOON)
+def test_limit_that_no_node_can_change_is_fixed(pool: PoolDisruptionRules, fixed: bool) -> None:
+    found = decide_limits(pool, nodes(4, 1), past_disruptions("Drifted", 0.5), reason="Drifted", now=NOON)
     assert found.fixed is fixed
 
 
-def test_rules_that_nobody_can_read_hold_what_they_would_have_narrowed() -> None:
+def test_unreadable_rules_block_the_disruptions_they_may_limit() -> None:
     all_blocked = PoolDisruptionRules("a", unread=InvalidRules(disruption="LifecyclePolicy p: spec.disruption: no"))
     drift_blocked = PoolDisruptionRules("b", unread=InvalidRules(rollout="LifecyclePolicy p: spec.rollout: no"))
     both = [*nodes(20), *nodes(20, pool="b")]
@@ -291,25 +293,25 @@ def rules_for(*budgets: dict[str, Any], **rules: Any) -> PoolDisruptionRules:
         ),
     ],
 )
-def test_what_ends_or_opens_first(pool: PoolDisruptionRules, when: str | None) -> None:
+def test_next_budget_opening_is_the_earliest_change(pool: PoolDisruptionRules, when: str | None) -> None:
     expected = datetime.fromisoformat(f"{when}:00+00:00") if when else None
     assert next_budget_opening([rules_for(), pool], NOON) == expected
 
 
-def test_a_rate_frees_the_next_when_the_first_of_those_that_went_is_past_it() -> None:
-    went = [PastDisruption(pool="a", reason="Empty", at=NOON - timedelta(minutes=ago)) for ago in (50, 20, 90)]
+def test_rate_opens_when_an_old_disruption_leaves_its_period() -> None:
+    past = [PastDisruption(pool="a", reason="Empty", at=NOON - timedelta(minutes=ago)) for ago in (50, 20, 90)]
     other = PastDisruption(pool="b", reason="Empty", at=NOON - timedelta(minutes=59))
     pool = rules_for(rates=[{"nodes": "2", "within": "1h"}])
-    assert next_pool_opening(pool, [*went, other], [], NOON) == NOON + timedelta(minutes=10)
-    assert next_pool_opening(rules_for(), went, [], NOON) is None
+    assert next_pool_opening(pool, [*past, other], [], NOON) == NOON + timedelta(minutes=10)
+    assert next_pool_opening(rules_for(), past, [], NOON) is None
 
 
-def test_a_node_comes_of_age() -> None:
+def test_minimum_node_age_opens_when_a_candidate_reaches_it() -> None:
     candidates = [PermitCandidate(created=NOON - timedelta(minutes=one)) for one in (10, 30, 70)]
     assert next_pool_opening(rules_for(minimumNodeAge="1h"), [], candidates, NOON) == NOON + timedelta(minutes=30)
     assert next_pool_opening(rules_for(minimumNodeAge="soon"), [], candidates, NOON) is None
 
 
-def test_a_window_may_open_before_a_node_comes_of_age() -> None:
+def test_window_may_open_before_a_candidate_reaches_the_minimum_age() -> None:
     pool = rules_for(windows=[{"schedule": "0 14 * * *", "duration": "1h"}], minimumNodeAge="12h")
     assert next_pool_opening(pool, [], [PermitCandidate(created=NOON)], NOON) == NOON + timedelta(hours=2)

@@ -1,4 +1,4 @@
-"""Who gets a permit, what the others wait for, reservations, records, and when budgets are read again."""
+"""Permits: which requests are granted and why others wait, reservations, records, and due times of checks."""
 
 from datetime import datetime, timedelta
 from functools import partial
@@ -32,12 +32,12 @@ from tests.unit.policy.builders import NOW, after
 
 def permit_request(name: str, *, by: str = "", reason: Any = "Empty", minutes_ago: float = 1) -> PermitRequest:
     since = NOW - timedelta(minutes=minutes_ago)
-    return PermitRequest(claim_name=name, claim_uid=name, workflow_id=by or f"life/{name}", reason=reason, since=since)
+    return PermitRequest(claim_name=name, claim_uid=name, workflow_id=by or f"node/{name}", reason=reason, since=since)
 
 
 def permit(name: str, *, by: str = "", minutes: float = 1, reason: str = "Empty") -> Permit:
     until = NOW + timedelta(minutes=minutes)
-    owner = by or f"life/{name}"
+    owner = by or f"node/{name}"
     return Permit(
         claim_name=name,
         claim_uid=name,
@@ -69,7 +69,7 @@ def names(requests: tuple[PermitRequest, ...]) -> list[str]:
     return [one.claim_name for one in requests]
 
 
-def test_the_longest_waiting_goes_first_as_far_as_there_is_room() -> None:
+def test_longest_waiting_requests_are_granted_first() -> None:
     found = decide(
         [permit_request("a"), permit_request("b", minutes_ago=5), permit_request("c", minutes_ago=3)],
         allowed_disruptions(2, "a", "b", "c"),
@@ -78,39 +78,39 @@ def test_the_longest_waiting_goes_first_as_far_as_there_is_room() -> None:
     assert found.why[request_key(permit_request("a"))] == "NodePool gpu: said, 2 permits out"
 
 
-def test_a_permit_that_is_out_takes_room_until_its_node_is_on_its_way() -> None:
+def test_granted_permit_consumes_the_budget_until_its_node_does() -> None:
     requests = [permit_request("a")]
     assert names(decide(requests, allowed_disruptions(1, "a", "b"), permit("b")).granted) == []
     assert names(decide(requests, allowed_disruptions(1, "a", consuming=("b",)), permit("b")).granted) == ["a"]
     assert names(decide(requests, allowed_disruptions(1, "a", "b"), permit("b", minutes=-1)).granted) == ["a"]
 
 
-def test_a_permit_counts_for_as_long_as_its_node_may_still_begin_to_go() -> None:
+def test_permit_counts_while_its_disruption_may_still_begin() -> None:
     six = {"begins_within": timedelta(minutes=6)}
-    soon, late = (permit("b", by="command", minutes=ago).model_copy(update=six) for ago in (-5, -7))
-    assert names(decide([permit_request("a")], allowed_disruptions(1, "a", "b"), soon).granted) == []
-    assert names(decide([permit_request("a")], allowed_disruptions(1, "a", "b"), late).granted) == ["a"]
-    found = decide([permit_request("b")], allowed_disruptions(5, "b"), soon)
+    valid, lapsed = (permit("b", by="command", minutes=ago).model_copy(update=six) for ago in (-5, -7))
+    assert names(decide([permit_request("a")], allowed_disruptions(1, "a", "b"), valid).granted) == []
+    assert names(decide([permit_request("a")], allowed_disruptions(1, "a", "b"), lapsed).granted) == ["a"]
+    found = decide([permit_request("b")], allowed_disruptions(5, "b"), valid)
     assert "out to command: Empty, until 2026-06-01T12:01:00" in found.why[request_key(permit_request("b"))]
     unread = AllowedDisruptions(allowed=0, read=False, why="no answer")
-    assert decide([], unread, soon, late).active == (soon,)
+    assert decide([], unread, valid, lapsed).active == (valid,)
 
 
-def test_who_has_a_permit_is_known_for_as_long_as_the_node_is_on_its_way() -> None:
+def test_expired_permit_stays_active_while_its_node_terminates() -> None:
     lapsed = permit("b", minutes=-30)
     assert decide([], allowed_disruptions(1, "a", consuming=("b",)), lapsed).active == (lapsed,)
     assert decide([], allowed_disruptions(1, "a", "b"), lapsed).active == ()
     assert decide([], allowed_disruptions(1, "a"), lapsed).deleted == (lapsed,)
 
 
-def test_one_node_is_not_permitted_to_two() -> None:
+def test_node_is_permitted_to_one_workflow_only() -> None:
     command = permit_request("a", by="disruption/1", reason="Drifted", minutes_ago=5)
     found = decide([permit_request("a"), command], allowed_disruptions(5, "a"))
     assert [one.workflow_id for one in found.granted] == ["disruption/1"]
     assert "a permit for a is out to disruption/1: Drifted" in found.why[request_key(permit_request("a"))]
 
 
-def test_who_has_a_permit_for_a_node_on_its_way_gets_it_again_whatever_is_left() -> None:
+def test_permit_for_a_terminating_node_is_renewed_without_budget() -> None:
     found = decide([permit_request("a")], allowed_disruptions(0, consuming=("a",)), permit("a", minutes=-1))
     assert names(found.granted) == ["a"]
 
@@ -127,12 +127,12 @@ def test_who_has_a_permit_for_a_node_on_its_way_gets_it_again_whatever_is_left()
         ),
     ],
 )
-def test_what_a_lifecycle_policy_narrows_keeps_a_node_and_is_named(limits: dict[str, Any], why: str) -> None:
+def test_policy_limit_rejects_a_request_and_is_named(limits: dict[str, Any], why: str) -> None:
     found = decide([permit_request("z1-a")], allowed_disruptions(5, "z1-a", **limits))
     assert names(found.granted) == [] and why in found.why[request_key(permit_request("z1-a"))]
 
 
-def test_limits_by_zone_keep_nodes_of_that_zone_alone() -> None:
+def test_zone_limits_apply_only_to_nodes_of_the_zone() -> None:
     requests = [
         permit_request("z1-a", minutes_ago=9),
         permit_request("z1-b", minutes_ago=8),
@@ -146,7 +146,7 @@ def test_limits_by_zone_keep_nodes_of_that_zone_alone() -> None:
     ) == ["z1-a", "z1-b"]
 
 
-def test_a_paused_node_and_a_paused_pool_say_by_whom() -> None:
+def test_pause_of_node_or_nodepool_is_the_reason() -> None:
     paused = allowed_disruptions(5, "a").model_copy(
         update={"candidates": {"a": PermitCandidate(paused="is paused by ann")}}
     )
@@ -156,12 +156,12 @@ def test_a_paused_node_and_a_paused_pool_say_by_whom() -> None:
     }
 
 
-def test_what_was_not_read_grants_nothing_and_forgets_nothing() -> None:
+def test_unread_budget_grants_nothing_and_keeps_permits() -> None:
     found = decide([permit_request("gone")], AllowedDisruptions(allowed=0, read=False, why="no answer"), permit("b"))
     assert names(found.waiting) == ["gone"] and found.active == (permit("b"),) and found.deleted == ()
 
 
-def test_the_record_keeps_what_went_for_as_long_as_rates_look_back() -> None:
+def test_record_keeps_disruptions_for_the_longest_rate_period() -> None:
     old = PastDisruption(pool="gpu", reason="Drifted", at=NOW - timedelta(hours=2))
     used = [permit("a"), permit("b", reason="Expired")]
     assert [one.reason for one in update_record([old], used, "gpu", NOW - timedelta(hours=3))] == ["Drifted", "Empty"]
@@ -185,7 +185,7 @@ def test_the_record_keeps_what_went_for_as_long_as_rates_look_back() -> None:
         ("3 per 1h, next at 2026-01-01T10:00:00+00:00", "3 per 1h, next at 2026-01-01T10:20:00Z", True),
     ],
 )
-def test_counts_and_moments_make_no_other_cause(one: str, other: str, same: bool) -> None:
+def test_stable_cause_ignores_counts_and_times(one: str, other: str, same: bool) -> None:
     assert (stable_cause(one) == stable_cause(other)) is same
 
 
@@ -200,38 +200,38 @@ IN_70_SECONDS = lease(after(seconds=70))
 
 
 @pytest.mark.parametrize(("checks", "seconds"), [(1, 30), (2, 60), (3, 120), (4, 240), (5, 240), (5000, 240)])
-def test_looks_come_ever_more_slowly_while_nothing_changes(checks: int, seconds: int) -> None:
+def test_check_interval_grows_without_changes(checks: int, seconds: int) -> None:
     assert next_check_at(checks, USED_UP, (), NOW) == after(seconds=seconds)
 
 
-def test_a_permit_that_may_lapse_is_not_overslept() -> None:
+def test_next_check_is_not_later_than_a_permit_expiry() -> None:
     out = (lease(after(seconds=-5)), lease(after(seconds=70)), lease(after(seconds=100)))
     assert next_check_at(4, USED_UP, out, NOW) == after(seconds=70)
 
 
-def test_a_commands_permit_counts_until_its_nodes_cannot_begin_to_go() -> None:
+def test_next_check_includes_the_begin_period_of_a_command_permit() -> None:
     out = (lease(after(seconds=70)).model_copy(update={"begins_within": timedelta(seconds=40)}),)
     assert next_check_at(4, USED_UP, out, NOW) == after(seconds=110)
 
 
-def test_a_place_that_another_pool_booked_is_not_overslept() -> None:
+def test_next_check_is_not_later_than_a_reservation_expiry() -> None:
     assert next_check_at(4, USED_UP, (IN_70_SECONDS,), NOW, reserved_until=after(seconds=20)) == after(seconds=20)
     assert next_check_at(4, USED_UP, (IN_70_SECONDS,), NOW, reserved_until=after(seconds=90)) == after(seconds=70)
 
 
-def test_what_time_frees_is_not_overslept() -> None:
+def test_next_check_is_not_later_than_a_budget_opening() -> None:
     assert next_check_at(4, {"Empty": AllowedDisruptions(allowed=0, opens=after(seconds=90))}, (), NOW) == after(
         seconds=90
     )
 
 
-def test_where_time_alone_lets_nodes_go_nothing_happens_before() -> None:
+def test_fixed_budget_is_checked_only_at_its_opening() -> None:
     allowed_disruptions = {"Empty": AllowedDisruptions(allowed=0, fixed=True, opens=after(minutes=40))}
     assert next_check_at(1, allowed_disruptions, (IN_70_SECONDS,), NOW) == after(minutes=40)
     assert next_check_at(1, {"Empty": AllowedDisruptions(allowed=0, fixed=True)}, (), NOW) == NOW + FIXED_CHECK_INTERVAL
 
 
-def test_one_reason_that_nodes_may_free_is_looked_at_like_any() -> None:
+def test_one_budget_that_is_not_fixed_is_checked_regularly() -> None:
     allowed_disruptions = {
         "Empty": AllowedDisruptions(allowed=0, fixed=True, opens=after(minutes=40)),
         **{"Drifted": AllowedDisruptions(allowed=0)},
@@ -239,7 +239,7 @@ def test_one_reason_that_nodes_may_free_is_looked_at_like_any() -> None:
     assert next_check_at(1, allowed_disruptions, (), NOW) == after(seconds=30)
 
 
-def test_while_it_is_paused_only_the_end_of_the_pause_counts() -> None:
+def test_paused_nodepool_is_checked_at_the_end_of_the_pause() -> None:
     check_at = partial(
         next_check_at, 1, {"Empty": AllowedDisruptions(allowed=3, opens=after(minutes=1))}, (), NOW, blocked_by="paused"
     )
@@ -247,66 +247,69 @@ def test_while_it_is_paused_only_the_end_of_the_pause_counts() -> None:
     assert check_at(until=after(days=3)) == check_at() == NOW + FIXED_CHECK_INTERVAL
 
 
-def test_a_clock_that_is_late_does_not_cost_an_hour() -> None:
-    """The timer for the opening went off, and who read the budget found it still closed."""
+def test_opening_in_the_past_is_checked_soon() -> None:
+    """The timer for the opening fired, but the clock of the budget check was still behind."""
     allowed_disruptions = {"Empty": AllowedDisruptions(allowed=0, fixed=True, opens=after(seconds=-1))}
     assert next_check_at(1, allowed_disruptions, (), NOW) == after(seconds=5)
 
 
-SOON, LATER = NOW + timedelta(minutes=1), NOW + timedelta(minutes=8)
+IN_1_MINUTE, IN_8_MINUTES = NOW + timedelta(minutes=1), NOW + timedelta(minutes=8)
 
 
 def reservation_request(pool: str, **minutes_by_uid: int) -> ReservationRequest:
-    """By UID how many minutes from now."""
+    """`minutes_by_uid` are the minutes from now until each reservation expires."""
     until = {uid: NOW + timedelta(minutes=minutes) for uid, minutes in minutes_by_uid.items()}
     return ReservationRequest(pool=pool, workflow_id=pool, desired=until)
 
 
-def test_who_books_second_sees_the_first_and_not_itself() -> None:
+def test_reservations_of_other_nodepools_are_visible() -> None:
     ledger = update_reservations((), reservation_request("a", a1=1), NOW)
     assert reserved_by_others(ledger, "a") == ()
     ledger = update_reservations(ledger, reservation_request("b", b1=1, b2=8), NOW)
     assert reserved_by_others(ledger, "b") == ("a1",) and reserved_by_others(ledger, "a") == ("b1", "b2")
 
 
-def test_a_pool_has_what_it_asked_for_last_and_others_keep_theirs_until_they_lapse() -> None:
+def test_reservation_request_replaces_only_those_of_its_nodepool() -> None:
     ledger = (
         PermitReservation(pool="a", claim_uid="a1", until=NOW),
-        PermitReservation(pool="a", claim_uid="a2", until=LATER),
-        PermitReservation(pool="b", claim_uid="b1", until=SOON),
+        PermitReservation(pool="a", claim_uid="a2", until=IN_8_MINUTES),
+        PermitReservation(pool="b", claim_uid="b1", until=IN_1_MINUTE),
     )
     assert update_reservations(ledger, reservation_request("b", b2=1), NOW) == (
         ledger[1],
-        PermitReservation(pool="b", claim_uid="b2", until=SOON),
+        PermitReservation(pool="b", claim_uid="b2", until=IN_1_MINUTE),
     )
     assert update_reservations(ledger, reservation_request("b"), NOW) == (ledger[1],)
 
 
-def test_others_places_lapse_at_the_first_of_their_times() -> None:
+def test_reservations_of_others_expire_at_the_earliest_time() -> None:
     ledger = update_reservations((), reservation_request("a", a1=8, a2=3), NOW)
     assert reservations_lapse_at(ledger, "b") == NOW + timedelta(minutes=3)
     assert reservations_lapse_at(ledger, "a") is None
 
 
-def went(uid: str, minutes_ago: float) -> PastDisruption:
+def past_disruption(uid: str, minutes_ago: float) -> PastDisruption:
     return PastDisruption(pool="web", reason="Drifted", at=NOW - timedelta(minutes=minutes_ago), uid=uid)
 
 
-def test_what_two_records_tell_of_counts_once_and_only_as_far_back_as_rates_look() -> None:
-    nameless = went("", 5)
-    one, other = [went("a", 9), went("b", 3), nameless, nameless], [went("b", 3), went("c", 1), nameless, went("d", 99)]
+def test_merged_record_has_no_duplicates_and_no_old_entries() -> None:
+    nameless = past_disruption("", 5)
+    one, other = (
+        [past_disruption("a", 9), past_disruption("b", 3), nameless, nameless],
+        [past_disruption("b", 3), past_disruption("c", 1), nameless, past_disruption("d", 99)],
+    )
     found = merge_records(one, other, since=NOW - timedelta(hours=1))
     assert [entry.uid for entry in found] == ["a", "", "", "b", "c"]
 
 
-def test_it_is_read_as_it_was_written() -> None:
-    record = (went("a", 9), went("b", 0.001))
+def test_record_is_parsed_as_serialized() -> None:
+    record = (past_disruption("a", 9), past_disruption("b", 0.001))
     assert parse_record(serialize_record(record), "web") == record
     assert serialize_record(()) == "" and parse_record("", "web") == ()
 
 
-def test_of_very_many_the_newest_are_written() -> None:
-    record = tuple(went(f"{number}", MAX_RECORDED + 5 - number) for number in range(MAX_RECORDED + 5))
+def test_serialized_record_keeps_the_newest_entries() -> None:
+    record = tuple(past_disruption(f"{number}", MAX_RECORDED + 5 - number) for number in range(MAX_RECORDED + 5))
     text = serialize_record(record)
     assert parse_record(text, "web") == record[5:] and len(text) < 100_000
 
@@ -314,5 +317,5 @@ def test_of_very_many_the_newest_are_written() -> None:
 @pytest.mark.parametrize(
     "text", ["{", "7", '[["Expired","2026-01-01T00:00:00Z","u"]]', '[["Drifted","soon","u"]]', "[[1]]"]
 )
-def test_what_a_person_wrote_there_counts_as_nothing(text: str) -> None:
+def test_invalid_record_is_empty(text: str) -> None:
     assert parse_record(text, "web") == ()

@@ -1,4 +1,4 @@
-"""Pods, budgets and verdicts of drains, each with what a test does not speak of left at what is usual."""
+"""Pods, budgets and blockers of drains with usual defaults for all fields that a test does not set."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def pod(name: str = "web", **fields: Any) -> DrainPod:
 
 
 def budget(name: str = "web", **fields: Any) -> EvictionBudget:
-    """minAvailable 2 of two pods, both healthy."""
+    """A budget with minAvailable 2 for two healthy pods."""
     defaults: dict[str, Any] = {"selector": WEB, "min_available": "2", "expected": 2, "desired": 2, "current": 2}
     return EvictionBudget(**{"namespace": "default", "name": name, **defaults, **fields})
 
@@ -41,5 +41,5 @@ def blocked_drain(*, cancellable: bool = False, **status: Any) -> DrainState:
 
 
 def rules(**written: Any) -> DrainRules:
-    """As a person writes them."""
+    """DrainRules from the fields of a LifecyclePolicy."""
     return DrainRules.model_validate(written)

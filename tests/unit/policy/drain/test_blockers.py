@@ -1,4 +1,4 @@
-"""Why a pod does not leave: by what, with its arithmetic, and whether that can ever pass."""
+"""Eviction blockers of pods: cause, arithmetic, and whether the blocker can clear on its own."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from tenure.policy.drain.blockers import budget_blocker
 from tests.unit.policy.builders import NOW, after, before
 from tests.unit.policy.drain.drain_builders import WEB, budget, pod
 
-NO = Eviction(pod="default/web", accepted=False, blocked_by="the server's words")
+REJECTED = Eviction(pod="default/web", accepted=False, blocked_by="message of the API server")
 
 
 def blocker_for(*budgets: EvictionBudget, **fields: Any) -> EvictionBlocker:
-    return budget_blocker(pod(**fields), NO, budgets)
+    return budget_blocker(pod(**fields), REJECTED, budgets)
 
 
-def test_a_budget_is_named_with_its_arithmetic() -> None:
+def test_budget_blocker_contains_the_arithmetic() -> None:
     found = blocker_for(budget())
     assert (
         found.what
@@ -42,26 +42,26 @@ def test_a_budget_is_named_with_its_arithmetic() -> None:
         (budget(expected=0, desired=0, current=0), "can", "1 more of its pods must be Ready"),
     ],
 )
-def test_whether_a_budget_can_pass_by_itself(found: EvictionBudget, passes: str, hint: str) -> None:
+def test_budget_blocker_tells_whether_it_can_clear_on_its_own(found: EvictionBudget, passes: str, hint: str) -> None:
     blocker = blocker_for(found)
     assert blocker.passes == passes and hint in blocker.hint and bool(blocker.hint) == bool(hint)
 
 
-def test_a_pod_that_is_not_ready_itself_is_told_of_the_policy_for_unhealthy_pods() -> None:
+def test_unready_pod_gets_a_hint_at_always_allow() -> None:
     found = blocker_for(budget(expected=3, current=1), ready=False)
     assert found.passes == "can" and "AlwaysAllow" in found.hint
 
 
-def test_two_budgets_on_one_pod_never_pass() -> None:
+def test_two_budgets_of_one_pod_never_clear() -> None:
     found = blocker_for(budget("b"), budget("a"))
     assert found.cause == "budgets" and found.passes == "never" and "a, b" in found.what
-    by_the_server = budget_blocker(pod(), NO.model_copy(update={"multiple_budgets": True}), ())
-    assert by_the_server.cause == "budgets" and by_the_server.passes == "never"
+    rejected_by_server = budget_blocker(pod(), REJECTED.model_copy(update={"multiple_budgets": True}), ())
+    assert rejected_by_server.cause == "budgets" and rejected_by_server.passes == "never"
 
 
-def test_budgets_of_other_pods_and_namespaces_do_not_count() -> None:
+def test_budgets_of_other_pods_and_namespaces_are_ignored() -> None:
     others = (budget("x", namespace="other"), budget("y", selector=None))
-    assert blocker_for(*others).what == "the server's words"
+    assert blocker_for(*others).what == "message of the API server"
     assert "default/web" in blocker_for(*others, budget()).what
 
 
@@ -78,25 +78,25 @@ def test_budgets_of_other_pods_and_namespaces_do_not_count() -> None:
         ((*WEB, Expression(key="tier", operator="Exists")), False),
     ],
 )
-def test_selectors(selector: Selector | None, selected: bool) -> None:
+def test_selector_matches_labels(selector: Selector | None, selected: bool) -> None:
     assert blockers.matches_selector(selector, {"app": "web"}) is selected
 
 
-def test_do_not_disrupt_passes_at_its_time_or_never() -> None:
-    for_good = blockers.do_not_disrupt_blocker(pod(why_not="annotation karpenter.sh/do-not-disrupt=true"))
-    assert for_good.passes == "never" and "remove the annotation" in for_good.hint
-    for_an_hour = blockers.do_not_disrupt_blocker(pod(why_not="...=1h", protected_until=after(minutes=5)))
-    assert (for_an_hour.passes, for_an_hour.passes_at) == ("at", after(minutes=5))
-    assert "passes at 2026-06-01T12:05:00+00:00" in for_an_hour.description
+def test_do_not_disrupt_clears_at_its_end_or_never() -> None:
+    permanent = blockers.do_not_disrupt_blocker(pod(why_not="annotation karpenter.sh/do-not-disrupt=true"))
+    assert permanent.passes == "never" and "remove the annotation" in permanent.hint
+    temporary = blockers.do_not_disrupt_blocker(pod(why_not="...=1h", protected_until=after(minutes=5)))
+    assert (temporary.passes, temporary.passes_at) == ("at", after(minutes=5))
+    assert "passes at 2026-06-01T12:05:00+00:00" in temporary.description
 
 
-def test_a_pod_that_is_ending_says_since_when_and_until_when() -> None:
+def test_terminating_pod_has_start_and_end_of_its_termination() -> None:
     found = blockers.terminating_blocker(pod(grace_seconds=300, deletion=after(seconds=200)))
     assert (found.since, found.passes_at) == (before(seconds=100), after(seconds=260))
     assert "grace period of 300 s" in found.what
 
 
-def test_other_holds_say_what_to_look_at() -> None:
+def test_other_blockers_name_their_object_or_give_a_hint() -> None:
     assert "webhook" in blockers.rejection_blocker(pod(), "denied by x").hint
     surge = blockers.surge_blocker(pod(), "web", after(minutes=10))
     assert surge.passes_at == after(minutes=10) and "Deployment web" in surge.summary

@@ -1,4 +1,4 @@
-"""What a drain does next, case by case (reference 3.12 to 3.15, and a LifecyclePolicy's drain rules)."""
+"""The next step of a drain (reference 3.12 to 3.15, and the drain rules of LifecyclePolicies)."""
 
 from datetime import datetime, timedelta
 
@@ -19,34 +19,38 @@ BLOCKED = "default/web: a budget"
 
 STEPS: dict[str, tuple[DrainRules | None, DrainState, DrainDecision]] = {
     "no rules": (None, blocked_drain(blocked_since=before(days=3)), DrainDecision(do="wait")),
-    "rules that wait": (
+    "rules say wait": (
         rules(whenBlocked="wait"),
         blocked_drain(blocked_since=before(days=3)),
         DrainDecision(do="wait"),
     ),
-    "nothing known yet": (ESCALATE, DrainState(), DrainDecision(do="wait")),
+    "no status yet": (ESCALATE, DrainState(), DrainDecision(do="wait")),
     "nothing blocks": (ESCALATE, blocked_drain(), DrainDecision(do="wait")),
-    "blocked for a while": (
+    "blocked for less than blockedFor": (
         ESCALATE,
         blocked_drain(blocked_since=before(hours=1)),
         DrainDecision(do="wait", until=after(hours=1)),
     ),
-    "blocked for too long": (
+    "blocked for blockedFor": (
         ESCALATE,
         blocked_drain(blocked_since=before(hours=2)),
         DrainDecision(do="escalate", why=BLOCKED),
     ),
-    "given up": (
+    "given up after blockedFor": (
         GIVE_UP,
         blocked_drain(cancellable=True, blocked_since=before(hours=2)),
         DrainDecision(do="cancel", why=BLOCKED),
     ),
-    "its NodeClaim is deleted": (GIVE_UP, blocked_drain(blocked_since=before(hours=2)), DrainDecision(do="wait")),
+    "cannot be cancelled after deletion of the NodeClaim": (
+        GIVE_UP,
+        blocked_drain(blocked_since=before(hours=2)),
+        DrainDecision(do="wait"),
+    ),
 }
 
 
 @pytest.mark.parametrize("case", STEPS)
-def test_what_follows_a_drain_that_is_held(case: str) -> None:
+def test_decision_for_a_blocked_drain(case: str) -> None:
     found, state, step = STEPS[case]
     assert decide_drain(found, state, NOW) == step
 
@@ -61,13 +65,13 @@ def test_what_follows_a_drain_that_is_held(case: str) -> None:
         (GIVE_UP, False, "can no longer be cancelled, since its NodeClaim is being deleted"),
     ],
 )
-def test_what_follows_is_said(found: DrainRules | None, cancellable: bool, prefix: str) -> None:
+def test_next_step_is_described(found: DrainRules | None, cancellable: bool, prefix: str) -> None:
     text = decision.describe_next_step(found, before(hours=1), cancellable=cancellable)
     assert text.startswith(prefix) and bool(text) is bool(prefix)
     assert decision.describe_next_step(found, None, cancellable=cancellable) == ""
 
 
-def test_rules_that_are_silent_leave_the_defaults() -> None:
+def test_unset_rules_have_defaults() -> None:
     assert decision.not_ready_for(None) == decision.not_ready_for(rules()) == timedelta(minutes=5)
     assert decision.not_ready_for(rules(nodeNotReady="30s")) == timedelta(seconds=30)
     assert (
@@ -82,7 +86,7 @@ def test_rules_that_are_silent_leave_the_defaults() -> None:
     )
 
 
-def test_a_node_whose_drain_was_given_up_is_left_alone_for_as_long_as_it_was_held() -> None:
+def test_cancelled_drain_is_retried_after_blocked_for() -> None:
     assert decision.retry_drain_at(GIVE_UP, NOW) == after(hours=2)
     assert decision.retry_drain_at(rules(whenBlocked="giveUp", blockedFor="1s"), NOW) == after(minutes=10)
 
@@ -97,16 +101,16 @@ def test_a_node_whose_drain_was_given_up_is_left_alone_for_as_long_as_it_was_hel
         ("", None),
     ],
 )
-def test_a_termination_timestamp_is_a_moment_with_a_zone_or_nothing(text: str, expected: datetime | None) -> None:
+def test_termination_timestamp_requires_a_time_zone(text: str, expected: datetime | None) -> None:
     assert parse_timestamp(text) == expected
 
 
-def test_deadlines_only_come_nearer() -> None:
+def test_earliest_deadline_counts() -> None:
     assert decision.earliest_deadline(None, None) is None
     assert decision.earliest_deadline(after(hours=1), None, after(hours=2)) == after(hours=1)
 
 
-def test_an_escalation_leaves_every_pod_its_own_grace_period() -> None:
+def test_escalation_deadline_is_the_longest_grace_period() -> None:
     pods = [pod(grace_seconds=30), pod("db", grace_seconds=90, group=3)]
     deadline = decision.escalation_deadline(pods, NOW)
     assert deadline == after(seconds=90)
@@ -114,7 +118,7 @@ def test_an_escalation_leaves_every_pod_its_own_grace_period() -> None:
     assert decision.is_late(pods[0], deadline, after(seconds=61))
 
 
-def test_an_escalation_leaves_pods_without_a_grace_period_a_moment() -> None:
+def test_escalation_deadline_is_at_least_five_seconds() -> None:
     assert decision.escalation_deadline([pod(grace_seconds=0)], NOW) == after(seconds=5)
 
 
@@ -130,8 +134,10 @@ def test_an_escalation_leaves_pods_without_a_grace_period_a_moment() -> None:
         (pod(deletion=before(seconds=10)), before(seconds=5), False),
     ],
 )
-def test_who_is_told_now_because_of_the_deadline(found: DrainPod, deadline: datetime | None, late: bool) -> None:
-    """A pod that is ending in time is not told again."""
+def test_pod_is_late_if_its_grace_period_exceeds_the_deadline(
+    found: DrainPod, deadline: datetime | None, late: bool
+) -> None:
+    """A pod that terminates in time is not late."""
     assert decision.is_late(found, deadline, NOW) is late
 
 
@@ -139,14 +145,14 @@ def test_who_is_told_now_because_of_the_deadline(found: DrainPod, deadline: date
     ("restarted_at", "needed"),
     [("", True), ("2026-06-01T11:00:00Z", True), ("2026-06-01T12:00:00Z", False), ("2026-06-01T13:00:00+00:00", False)],
 )
-def test_a_rollout_is_restarted_once_for_a_drain(restarted_at: str, needed: bool) -> None:
+def test_rollout_is_restarted_once_per_drain(restarted_at: str, needed: bool) -> None:
     found = DeploymentRollout(
         namespace="default", name="web", uid="u", replicas=1, surges=True, restarted_at=restarted_at
     )
     assert decision.needs_restart(found, NOW) is needed
 
 
-def test_only_a_single_replica_that_can_surge_is_restarted() -> None:
+def test_only_single_replica_that_surges_is_restarted() -> None:
     single = DeploymentRollout(namespace="default", name="web", uid="u", replicas=1, surges=True)
     assert decision.creates_pod_first(single) and not decision.creates_pod_first(None)
     assert not decision.creates_pod_first(single.model_copy(update={"replicas": 2}))
@@ -154,19 +160,19 @@ def test_only_a_single_replica_that_can_surge_is_restarted() -> None:
 
 
 def status_after(known: DrainStatus | None, *subjects: str, pods: int = 2, cause: str = "budget") -> DrainStatus:
-    waited = [pod(f"p{number}", group=number) for number in range(pods)]
-    holds = [blocker(one, cause=cause) for one in subjects]
-    return decide_drain_status(holds, known, waited=waited, began=before(hours=5), now=NOW)
+    waiting_pods = [pod(f"p{number}", group=number) for number in range(pods)]
+    eviction_blockers = [blocker(one, cause=cause) for one in subjects]
+    return decide_drain_status(eviction_blockers, known, waited=waiting_pods, began=before(hours=5), now=NOW)
 
 
-def test_a_hold_keeps_the_moment_since_which_it_is_known() -> None:
+def test_blocker_keeps_its_start_time() -> None:
     known = DrainStatus(eviction_blockers=(blocker("a", since=before(hours=1)),), pods=2, blocked_since=before(hours=1))
     found = status_after(known, "a", "b")
     assert [one.since for one in found.eviction_blockers] == [before(hours=1), NOW]
     assert found.blocked_since == before(hours=1) and (found.pods, found.pods_in_later_groups) == (2, 1)
 
 
-def test_time_held_runs_on_over_whatever_holds_it_until_a_pod_leaves() -> None:
+def test_blocked_time_continues_across_blockers_until_a_pod_leaves() -> None:
     known = DrainStatus(eviction_blockers=(blocker("a", since=before(hours=1)),), pods=2, blocked_since=before(hours=1))
     assert status_after(known, "b").blocked_since == before(hours=1)
     left = status_after(known, "a", pods=1)
@@ -174,7 +180,7 @@ def test_time_held_runs_on_over_whatever_holds_it_until_a_pod_leaves() -> None:
 
 
 @pytest.mark.parametrize("cause", ["terminating", "surge", "volume"])
-def test_what_ends_by_itself_does_not_count_as_held(cause: str) -> None:
+def test_self_clearing_blocker_does_not_count_as_blocked(cause: str) -> None:
     assert status_after(None, "a", cause=cause).blocked_since is None
 
 

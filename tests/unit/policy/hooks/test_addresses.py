@@ -49,7 +49,7 @@ ADDRESSES = {
 
 
 @pytest.mark.parametrize(("address", "kind"), ADDRESSES.items())
-def test_loopback_and_link_local_addresses_are_found_in_every_form(address: str, kind: str) -> None:
+def test_loopback_and_link_local_addresses_are_recognized_in_every_form(address: str, kind: str) -> None:
     assert local_address_kind(address) == kind
 
 
@@ -67,5 +67,5 @@ def test_loopback_and_link_local_addresses_are_found_in_every_form(address: str,
         ("", ""),
     ],
 )
-def test_a_host_in_a_policy_is_checked_without_a_lookup(host: str, kind: str) -> None:
+def test_host_of_a_policy_is_checked_without_dns(host: str, kind: str) -> None:
     assert local_host_kind(host) == kind

@@ -1,4 +1,4 @@
-"""What LifecyclePolicies say of hooks and makes no sense; whose hooks count; what holds where none can be read."""
+"""Hooks in LifecyclePolicies: validation, precedence, and the block by unreadable hooks."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def problem(point: str = "beforeDrain", *hooks: dict[str, Any]) -> str:
     return problem_of(LifecycleRules.model_validate({"hooks": {point: list(hooks)}}))
 
 
-def test_what_makes_sense_is_taken() -> None:
+def test_valid_hooks_have_no_problem() -> None:
     assert problem("beforeDrain", CALL | {"timeout": "10m", "attempts": 3, "onFailure": "giveUp"}, JOB) == ""
 
 
@@ -37,12 +37,12 @@ def test_what_makes_sense_is_taken() -> None:
         ({"timeout": "soon"}, "[0].timeout: 'soon' cannot be read; write a duration such as 5m"),
     ],
 )
-def test_a_call_that_makes_no_sense_is_refused(fields: dict[str, Any], expected: str) -> None:
+def test_invalid_call_is_reported(fields: dict[str, Any], expected: str) -> None:
     message = problem("beforeDrain", CALL | fields)
     assert message.startswith("hooks.beforeDrain") and expected in message
 
 
-def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
+def test_password_in_url_is_reported_without_the_password() -> None:
     message = problem("beforeDrain", CALL | {"http": {"url": "https://me:secret@hooks.example.com"}})
     assert message.startswith("hooks.beforeDrain[0].http.url: it holds a name or password") and "secret" not in message
 
@@ -56,27 +56,27 @@ def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
         (TEMPLATE | {"metadata": {"annotations": {"script": "x" * MAX_TEMPLATE_BYTES}}}, "put scripts into the image"),
     ],
 )
-def test_a_template_that_makes_no_sense_is_refused(template: dict[str, Any], expected: str) -> None:
+def test_invalid_job_template_is_reported(template: dict[str, Any], expected: str) -> None:
     message = problem("afterDrain", {"name": "snapshot", "job": {"template": template}})
     assert message.startswith("hooks.afterDrain[0].job.template") and expected in message
 
 
 @pytest.mark.parametrize("point", ["afterDrain", "beforeTerminate"])
-def test_what_has_begun_to_go_cannot_be_given_up(point: str) -> None:
+def test_give_up_is_valid_only_before_the_drain(point: str) -> None:
     assert f"hooks.{point}[0].onFailure: 'giveUp' is for beforeDrain" in problem(point, CALL | {"onFailure": "giveUp"})
 
 
-def test_two_of_one_name_are_refused() -> None:
+def test_duplicate_hook_name_is_reported() -> None:
     assert "hooks.beforeDrain[1].name: 'warn' is an earlier one's too" in problem("beforeDrain", CALL, CALL)
 
 
-def test_a_drain_that_a_hook_may_give_up_comes_before_the_deletion() -> None:
+def test_give_up_makes_the_drain_cancellable() -> None:
     rules = LifecycleRules.model_validate({"hooks": {"beforeDrain": [CALL | {"onFailure": "giveUp"}]}})
     assert can_hook_cancel_drain(rules) and not can_hook_cancel_drain(None)
     assert not can_hook_cancel_drain(LifecycleRules.model_validate({"hooks": {"beforeDrain": [CALL]}}))
 
 
-def of(*specs: dict[str, Any]) -> Resolved:
+def resolve(*specs: dict[str, Any]) -> Resolved:
     facts = [
         policy_fact(
             {
@@ -89,23 +89,23 @@ def of(*specs: dict[str, Any]) -> Resolved:
     return resolve_policies(facts, {"gpu": {}, "cpu": {}}, Deadlines())
 
 
-def test_the_hooks_of_a_point_are_one_field() -> None:
-    below = {"hooks": {"beforeDrain": [JOB], "afterDrain": [CALL]}}
-    resolved = of(below, {"nodePoolSelector": {"names": ["gpu"]}, "hooks": {"beforeDrain": [CALL]}})
+def test_hooks_of_a_point_are_merged_as_one_field() -> None:
+    base = {"hooks": {"beforeDrain": [JOB], "afterDrain": [CALL]}}
+    resolved = resolve(base, {"nodePoolSelector": {"names": ["gpu"]}, "hooks": {"beforeDrain": [CALL]}})
     assert flatten_rules(resolved.rules["gpu"]) == {"hooks.beforeDrain": [CALL], "hooks.afterDrain": [CALL]}
     assert flatten_rules(resolved.rules["cpu"])["hooks.beforeDrain"] == [JOB]
 
 
-def test_a_policy_that_is_refused_for_something_else_keeps_its_hooks() -> None:
-    """A node would go without its snapshot otherwise."""
-    resolved = of({"hooks": {"beforeDrain": [JOB]}, "launch": {"deadline": "0s"}})
+def test_policy_rejected_for_another_field_keeps_its_hooks() -> None:
+    """Otherwise nodes would terminate without their snapshot."""
+    resolved = resolve({"hooks": {"beforeDrain": [JOB]}, "launch": {"deadline": "0s"}})
     assert flatten_rules(resolved.rules["gpu"]) == {"hooks.beforeDrain": [JOB]}
     assert resolved.validations["p0"].rejected
 
 
 @pytest.mark.parametrize("hooks", [{"beforeDrain": [CALL | {"timeout": "0s"}]}, {"beforeDrain": "snapshot"}])
-def test_hooks_that_cannot_be_read_hold_what_is_voluntary(hooks: dict[str, Any]) -> None:
-    resolved = of({"hooks": hooks, "nodePoolSelector": {"names": ["gpu"]}})
+def test_unreadable_hooks_block_voluntary_disruption(hooks: dict[str, Any]) -> None:
+    resolved = resolve({"hooks": hooks, "nodePoolSelector": {"names": ["gpu"]}})
     why = resolved.unread["gpu"].blocking_message("Empty")
     assert "LifecyclePolicy p0 is invalid, so voluntary disruption is blocked" in why and "beforeDrain" in why
     assert "no voluntary disruption of their nodes until hooks is valid" in resolved.validations["p0"].message

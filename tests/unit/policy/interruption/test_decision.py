@@ -1,4 +1,4 @@
-"""What follows what AWS says of a node, case by case: Karpenter's table, and what policies make of it."""
+"""Decisions on interruption events of a node: Karpenter's defaults and rules of LifecyclePolicies."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
@@ -27,7 +27,7 @@ from tests.unit.policy.interruption_builders import NO, SUNDAYS, YES, interrupti
 TWO_DAYS = after(hours=48)
 IN_TWO_DAYS = interruption_message(starts=TWO_DAYS)
 SUNDAY = datetime(2026, 6, 7, 0, tzinfo=UTC)
-"""The next Sunday, 02:00 in Berlin."""
+"""The next Sunday at 02:00 in Berlin."""
 DEFERRED: dict[str, Any] = {"action": "deferUntilEventStart", "lead": "1h"}
 WINDOWED: dict[str, Any] = {"action": "window", "windows": [SUNDAYS], "lead": "1h"}
 APPROVAL: dict[str, Any] = {"action": "waitForApproval", "lead": "1h"}
@@ -39,11 +39,11 @@ def approval(**fields: Any) -> dict[str, Any]:
     return {"scheduledChange": {**APPROVAL, **fields}}
 
 
-def on(kind: EventKind, **fields: Any) -> NodeClaimState:
+def node_with_event(kind: EventKind, **fields: Any) -> NodeClaimState:
     return node_with_events(interruption_message(kind), event_rules={kind: fields})
 
 
-KARPENTERS: dict[EventKind, str] = {
+KARPENTER_DEFAULTS: dict[EventKind, str] = {
     "spotInterruption": "drain",
     "capacityReservationInterruption": "drain",
     "rebalanceRecommendation": "nothing",
@@ -54,33 +54,39 @@ KARPENTERS: dict[EventKind, str] = {
     "systemStatus": "terminate",
 }
 MAINTENANCE: dict[str, tuple[datetime | None, dict[str, Any], ApprovalDecision | None, str, datetime | None]] = {
-    # when AWS acts, the rule, a person's answer: what follows, and until when it waits
+    # start of the event, rule, approval decision -> action and end of the wait
     "deferred": (TWO_DAYS, DEFERRED, None, "wait", after(hours=47)),
-    "deferred, with the usual lead": (
+    "deferred with the default lead": (
         TWO_DAYS,
         {"action": "deferUntilEventStart"},
         None,
         "wait",
         TWO_DAYS - timedelta(minutes=10),
     ),
-    "deferred until now": (after(hours=1), DEFERRED, None, "drain", None),
-    "deferred, and nobody knows until when": (None, DEFERRED, None, "drain", None),
-    "a window before AWS acts": (ev.in_days(6), WINDOWED, None, "wait", SUNDAY),
-    "a window that opens too late": (TWO_DAYS, WINDOWED, None, "wait", after(hours=47)),
-    "a window that opens within the lead": (
+    "deferred, lead reached": (after(hours=1), DEFERRED, None, "drain", None),
+    "deferred, start unknown": (None, DEFERRED, None, "drain", None),
+    "window before the event": (ev.in_days(6), WINDOWED, None, "wait", SUNDAY),
+    "window opens too late": (TWO_DAYS, WINDOWED, None, "wait", after(hours=47)),
+    "window opens within the lead": (
         SUNDAY + timedelta(minutes=30),
         WINDOWED,
         None,
         "wait",
         SUNDAY - timedelta(minutes=30),
     ),
-    "a window that AWS leaves time for": (None, WINDOWED, None, "wait", SUNDAY),
-    "no window in time, and the last moment": (after(minutes=30), WINDOWED, None, "drain", None),
-    "no window in time, left to AWS": (after(minutes=30), {**WINDOWED, "fallback": "notify"}, None, "nothing", None),
-    "an approval": (None, APPROVAL, None, "wait", None),
-    "an approval until AWS acts": (TWO_DAYS, APPROVAL, None, "wait", after(hours=47)),
-    "an approval with a deadline": (TWO_DAYS, {**APPROVAL, "deadline": "2h"}, None, "wait", after(minutes=115)),
-    "a deadline that AWS does not wait for": (
+    "window, start unknown": (None, WINDOWED, None, "wait", SUNDAY),
+    "no window in time, lead reached": (after(minutes=30), WINDOWED, None, "drain", None),
+    "no window in time, fallback notify": (
+        after(minutes=30),
+        {**WINDOWED, "fallback": "notify"},
+        None,
+        "nothing",
+        None,
+    ),
+    "approval, start unknown": (None, APPROVAL, None, "wait", None),
+    "approval until the event": (TWO_DAYS, APPROVAL, None, "wait", after(hours=47)),
+    "approval with a deadline": (TWO_DAYS, {**APPROVAL, "deadline": "2h"}, None, "wait", after(minutes=115)),
+    "approval deadline after the event": (
         after(hours=2),
         {**APPROVAL, "deadline": "24h"},
         None,
@@ -88,30 +94,30 @@ MAINTENANCE: dict[str, tuple[datetime | None, dict[str, Any], ApprovalDecision |
         after(hours=1),
     ),
     "approved": (TWO_DAYS, APPROVAL, YES, "drain", None),
-    "nobody approved in time": (TWO_DAYS, {**APPROVAL, "deadline": "5m"}, None, "drain", None),
-    "nobody approved in time, left to AWS": (
+    "not approved in time": (TWO_DAYS, {**APPROVAL, "deadline": "5m"}, None, "drain", None),
+    "not approved in time, fallback notify": (
         TWO_DAYS,
         {**APPROVAL, "deadline": "5m", "fallback": "notify"},
         None,
         "nothing",
         None,
     ),
-    "rejected: AWS's own time counts": (TWO_DAYS, {**APPROVAL, "deadline": "5m"}, NO, "wait", after(hours=47)),
-    "rejected, and AWS is about to act": (after(hours=1), APPROVAL, NO, "drain", None),
-    "rejected, and left to AWS": (TWO_DAYS, {**APPROVAL, "fallback": "notify"}, NO, "nothing", None),
-    "rejected, and nobody knows when AWS acts": (None, APPROVAL, NO, "nothing", None),
-    "under budget until AWS's time": (TWO_DAYS, VOLUNTARY, None, "ask", after(hours=47)),
-    "under budget, and AWS is about to act": (after(hours=1), VOLUNTARY, None, "drain", None),
-    "deferred, then under budget": (after(hours=1), {**DEFERRED, "voluntary": True}, None, "ask", after(hours=1)),
-    "under budget, and stopped and started by another policy": (
+    "rejected, time of the event counts": (TWO_DAYS, {**APPROVAL, "deadline": "5m"}, NO, "wait", after(hours=47)),
+    "rejected, lead reached": (after(hours=1), APPROVAL, NO, "drain", None),
+    "rejected, fallback notify": (TWO_DAYS, {**APPROVAL, "fallback": "notify"}, NO, "nothing", None),
+    "rejected, start unknown": (None, APPROVAL, NO, "nothing", None),
+    "voluntary until the event": (TWO_DAYS, VOLUNTARY, None, "ask", after(hours=47)),
+    "voluntary, lead reached": (after(hours=1), VOLUNTARY, None, "drain", None),
+    "deferred, then voluntary": (after(hours=1), {**DEFERRED, "voluntary": True}, None, "ask", after(hours=1)),
+    "voluntary, stopStart by another policy": (
         TWO_DAYS,
         {**VOLUNTARY, "action": "stopStart"},
         None,
         "ask",
         after(hours=47),
     ),
-    "stopped and started": (TWO_DAYS, {"action": "stopStart"}, None, "stop", None),
-    "stopped and started in a window": (
+    "stopStart": (TWO_DAYS, {"action": "stopStart"}, None, "stop", None),
+    "stopStart in a window": (
         ev.in_days(6),
         {"action": "stopStart", "windows": [SUNDAYS]},
         None,
@@ -122,19 +128,19 @@ MAINTENANCE: dict[str, tuple[datetime | None, dict[str, Any], ApprovalDecision |
 RECOMMENDATION = interruption_message("rebalanceRecommendation")
 DRAIN_RECOMMENDED = {"rebalanceRecommendation": {"action": "drain"}}
 CASES: dict[str, tuple[NodeClaimState, str, datetime | None]] = {
-    "AWS says nothing": (node_with_events(), "nothing", None),
-    "maintenance that is withdrawn": (node_with_events(interruption_message(status="withdrawn")), "nothing", None),
-    "a check that passes again": (
+    "no event": (node_with_events(), "nothing", None),
+    "withdrawn maintenance": (node_with_events(interruption_message(status="withdrawn")), "nothing", None),
+    "status check recovered": (
         node_with_events(interruption_message("instanceStatus", status="over", source="status")),
         "nothing",
         None,
     ),
-    "a check, gently": (on("instanceStatus", action="drain"), "drain", None),
-    "a check, with honour": (on("systemStatus", doNotDisrupt="honour"), "drain", None),
-    "a check that is only told": (on("instanceStatus", action="notify"), "nothing", None),
-    "a check, under budget": (on("instanceStatus", voluntary=True), "ask", None),
-    "a spot interruption that is ignored": (on("spotInterruption", action="ignore"), "nothing", None),
-    "a spot interruption, while all else is only told": (
+    "status check with action drain": (node_with_event("instanceStatus", action="drain"), "drain", None),
+    "status check with doNotDisrupt honour": (node_with_event("systemStatus", doNotDisrupt="honour"), "drain", None),
+    "status check with action notify": (node_with_event("instanceStatus", action="notify"), "nothing", None),
+    "voluntary status check": (node_with_event("instanceStatus", voluntary=True), "ask", None),
+    "spot interruption ignored": (node_with_event("spotInterruption", action="ignore"), "nothing", None),
+    "spot interruption while other kinds only notify": (
         node_with_events(
             interruption_message("spotInterruption"),
             event_rules={kind: {"action": "notify"} for kind in ("scheduledChange", "instanceStatus", "systemStatus")},
@@ -142,17 +148,17 @@ CASES: dict[str, tuple[NodeClaimState, str, datetime | None]] = {
         "drain",
         None,
     ),
-    "a spot interruption, though pods wait for a person": (
+    "spot interruption with pods that wait for approval": (
         node_with_events(interruption_message("spotInterruption"), event_rules={"workloads": [ev.STATEFUL]}),
         "drain",
         None,
     ),
-    "several: what asks for most": (
+    "several events, strongest action": (
         node_with_events(IN_TWO_DAYS, interruption_message("systemStatus"), event_rules=DEFER),
         "terminate",
         None,
     ),
-    "several: before a drain that holds pods, one that leaves no time": (
+    "several events, urgent drain precedes one with blocked pods": (
         node_with_events(
             RECOMMENDATION,
             interruption_message("spotInterruption"),
@@ -161,13 +167,17 @@ CASES: dict[str, tuple[NodeClaimState, str, datetime | None]] = {
         "drain",
         None,
     ),
-    "several that are deferred: the first": (
+    "several deferred events, the earliest": (
         node_with_events(IN_TWO_DAYS, interruption_message(id="sooner", starts=after(hours=5)), event_rules=DEFER),
         "wait",
         after(hours=4),
     ),
-    "under budget": (on("rebalanceRecommendation", action="drain", voluntary=True), "ask", None),
-    "under budget: one that never was up asks nobody": (
+    "voluntary recommendation": (
+        node_with_event("rebalanceRecommendation", action="drain", voluntary=True),
+        "ask",
+        None,
+    ),
+    "voluntary recommendation for an uninitialized node": (
         node_with_events(
             RECOMMENDATION,
             event_rules={"rebalanceRecommendation": {"action": "drain", "voluntary": True}},
@@ -187,18 +197,18 @@ CASES: dict[str, tuple[NodeClaimState, str, datetime | None]] = {
 
 
 @pytest.mark.parametrize("kind", get_args(EventKind))
-def test_without_a_policy_karpenter_s_table_holds(kind: EventKind) -> None:
-    assert decide_interruption(node_with_events(interruption_message(kind)), NOW).do == KARPENTERS[kind]
+def test_default_actions_are_those_of_karpenter(kind: EventKind) -> None:
+    assert decide_interruption(node_with_events(interruption_message(kind)), NOW).do == KARPENTER_DEFAULTS[kind]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_follows(case: str) -> None:
+def test_decision_and_end_of_its_wait(case: str) -> None:
     state, do, until = CASES[case]
     decision = decide_interruption(state, NOW)
     assert (decision.do, decision.until) == (do, until)
 
 
-def test_what_waits_until_a_moment_is_due_at_that_moment() -> None:
+def test_wait_ends_exactly_at_its_time() -> None:
     for case, (state, do, until) in CASES.items():
         if do in ("wait", "ask") and until is not None:
             assert decide_interruption(state, until).do in ("drain", "stop"), case
@@ -206,20 +216,20 @@ def test_what_waits_until_a_moment_is_due_at_that_moment() -> None:
 
 
 @pytest.mark.parametrize("person_decision", [None, NO])
-def test_a_person_has_their_time_anew_when_aws_moves_an_event(person_decision: ApprovalDecision | None) -> None:
-    """Else what nobody approved in time, or somebody rejected, would go as soon as AWS postponed it by two weeks."""
+def test_rescheduled_event_restarts_the_approval_deadline(person_decision: ApprovalDecision | None) -> None:
+    """Otherwise an unapproved or rejected event would drain the node once AWS postpones it by two weeks."""
     later = interruption_message(at=NOW, starts=ev.in_days(14))
     state = node_with_events(IN_TWO_DAYS, event_rules=approval(deadline="24h"), decision=person_decision)
     moved = state.model_copy(update={"interruptions": record_messages(state.interruptions, (later,), after(hours=30))})
     decision = decide_interruption(moved, after(hours=30))
     assert (decision.do, decision.until) == ("wait", after(hours=54))
     assert decide_interruption(moved, after(hours=54)).do == "drain"
-    (blocked,) = pods_blocked_by_event(moved_classes(moved), drained_event(moved), after(hours=30))
+    (blocked,) = pods_blocked_by_event(with_workload_approval(moved), drained_event(moved), after(hours=30))
     assert blocked.blocked and blocked.until == after(hours=54)
 
 
-def moved_classes(state: NodeClaimState) -> NodeClaimState:
-    """The same, where it is pods that wait for a person."""
+def with_workload_approval(state: NodeClaimState) -> NodeClaimState:
+    """The same state with pods that wait for approval."""
     rules = ev.rules(workloads=[{**ev.STATEFUL, "deadline": "24h"}])
     return state.model_copy(update={"observed": state.observed.model_copy(update={"rules": rules})})
 
@@ -239,12 +249,12 @@ def drained_event(state: NodeClaimState) -> Event:
         (approval(), None, "waits for approval: run tenure approve a"),
     ],
 )
-def test_what_is_waited_for_is_said(event_rules: dict[str, Any], starts: datetime | None, expected: str) -> None:
+def test_explanation_of_a_wait(event_rules: dict[str, Any], starts: datetime | None, expected: str) -> None:
     why = decide_interruption(node_with_events(interruption_message(starts=starts), event_rules=event_rules), NOW).why
     assert why.startswith("scheduledChange instance-retirement") and expected in why
 
 
-def test_a_refusal_is_said_with_who_and_why() -> None:
+def test_explanation_of_a_rejection_names_person_and_reason() -> None:
     why = decide_interruption(node_with_events(IN_TWO_DAYS, event_rules=approval(), decision=NO), NOW).why
     assert "rejected by bob: quarter's end; AWS acts soon after 2026-06-03T11:00:00+00:00, it is drained then" in why
 
@@ -252,13 +262,16 @@ def test_a_refusal_is_said_with_who_and_why() -> None:
 @pytest.mark.parametrize(
     ("now", "opens"),
     [
-        (datetime(2026, 3, 23, tzinfo=UTC), datetime(2026, 3, 29, 1, tzinfo=UTC)),  # 02:00 does not come: 03:00 summer
+        (
+            datetime(2026, 3, 23, tzinfo=UTC),
+            datetime(2026, 3, 29, 1, tzinfo=UTC),
+        ),  # 02:00 does not exist: 03:00 summer time
         (datetime(2026, 3, 30, tzinfo=UTC), datetime(2026, 4, 5, 0, tzinfo=UTC)),
-        (datetime(2026, 10, 19, tzinfo=UTC), datetime(2026, 10, 25, 0, tzinfo=UTC)),  # it comes twice: the first
+        (datetime(2026, 10, 19, tzinfo=UTC), datetime(2026, 10, 25, 0, tzinfo=UTC)),  # 02:00 occurs twice: the first
         (datetime(2026, 10, 26, tzinfo=UTC), datetime(2026, 11, 1, 1, tzinfo=UTC)),
     ],
 )
-def test_a_window_follows_summer_time(now: datetime, opens: datetime) -> None:
+def test_window_follows_summer_time(now: datetime, opens: datetime) -> None:
     state = node_with_events(interruption_message(starts=now + timedelta(days=8)), event_rules=WINDOW)
     decision = decide_interruption(state, now)
     assert (decision.do, decision.until) == ("wait", opens)
@@ -266,7 +279,7 @@ def test_a_window_follows_summer_time(now: datetime, opens: datetime) -> None:
     assert decide_interruption(state, opens + timedelta(hours=1, minutes=59)).do == "drain"
 
 
-# --- instances that come back ---
+# --- instances that return ---
 
 STOPPED = interruption_message("instanceStopping")
 IGNORED_STOP = {"instanceStopping": {"action": "ignore", "away": "20m"}}
@@ -283,16 +296,18 @@ UNTIL = before(minutes=5) + timedelta(minutes=20)
         (node_with_events(STOPPED, event_rules=IGNORED_STOP, launched=ev.launched("spot")), "nothing", None),
     ],
 )
-def test_a_stopped_instance_is_waited_for_in_its_grace(state: NodeClaimState, do: str, until: datetime | None) -> None:
+def test_ignored_stop_waits_for_the_instance_during_away(
+    state: NodeClaimState, do: str, until: datetime | None
+) -> None:
     decision = decide_interruption(state, NOW)
     assert (decision.do, decision.until, maintenance_until(state)) == (do, until, until)
 
 
-def test_a_stopped_instance_that_does_not_come_back_is_drained() -> None:
+def test_stopped_instance_that_does_not_return_is_drained() -> None:
     assert decide_interruption(node_with_events(STOPPED, event_rules=IGNORED_STOP), UNTIL).do == "drain"
 
 
-def test_maintenance_that_is_ignored_keeps_a_node_that_goes_away_for_it() -> None:
+def test_ignored_maintenance_keeps_the_notready_node_during_away() -> None:
     event_rules = {"scheduledChange": {"action": "ignore", "away": "20m"}}
     not_ready_intervals = (NotReadyInterval(since=before(minutes=1)),)
     not_ready = node_with_events(
@@ -310,7 +325,7 @@ def test_maintenance_that_is_ignored_keeps_a_node_that_goes_away_for_it() -> Non
 
 @pytest.mark.parametrize("step", ["stop", "start", "back"])
 @pytest.mark.parametrize("status", ["announced", "over", "withdrawn"])
-def test_an_instance_that_is_being_stopped_is_started_again_whatever_is_said_meanwhile(step: str, status: str) -> None:
+def test_stop_start_in_progress_continues_despite_other_messages(step: str, status: str) -> None:
     state = stopping(step, status, event_rules={"scheduledChange": {"action": "notify"}})
     assert decide_interruption(state, NOW).do == "stop"
     assert decide_interruption(stopping("failed", status), NOW).do == "drain"
@@ -323,7 +338,7 @@ def stopping(step: str, status: str, **fields: Any) -> NodeClaimState:
     return node_with_events(one, stop=stop, **fields)
 
 
-# --- what comes while a node is drained ---
+# --- events during a drain ---
 
 SPOT: EventKind = "spotInterruption"
 RECOMMENDED: dict[str, Any] = {**DRAIN_RECOMMENDED, "workloads": [ev.STATEFUL]}
@@ -345,7 +360,7 @@ OVERRIDE: dict[str, Any] = {"spotInterruption": {"doNotDisrupt": "override"}}
         ("instanceStatus", RECOMMENDED | {"instanceStatus": {"action": "notify"}}, True, None),
     ],
 )
-def test_what_overtakes_a_drain_that_aws_recommended(
+def test_event_that_supersedes_a_recommended_drain(
     later_kind: EventKind, event_rules: dict[str, Any], cancellable: bool, do: str | None
 ) -> None:
     drain = DrainState(defers_deletion=cancellable)
@@ -365,14 +380,14 @@ def test_what_overtakes_a_drain_that_aws_recommended(
 @pytest.mark.parametrize(
     ("kinds", "cancellable", "supersedes"), [((SPOT,), True, True), ((SPOT,), False, False), ((), True, False)]
 )
-def test_a_warning_ends_the_waiting_of_a_drain_that_is_nobody_s_but_tenure_s(
+def test_interruption_supersedes_a_voluntary_drain(
     kinds: tuple[EventKind, ...], cancellable: bool, supersedes: bool
 ) -> None:
     state = node_with_events(*map(interruption_message, kinds), drain=DrainState(defers_deletion=cancellable))
     assert (superseding_interruption(state, NOW) is not None) is supersedes
 
 
-# --- pods that leave later ---
+# --- pods that are drained later ---
 
 DEFERRED_CLASSES = [
     {"matchLabels": {"example.com/state": "kept"}, "action": "deferUntilEventStart", "lead": "72h"},
@@ -386,7 +401,7 @@ def blocked_pods(state: NodeClaimState, now: datetime = NOW) -> tuple[PodDrainRu
     return pods_blocked_by_event(state, event, now)
 
 
-def test_pods_that_wait_for_a_person_are_held_while_others_leave() -> None:
+def test_only_pods_that_wait_for_approval_are_blocked() -> None:
     state = ev.drained_for(IN_TWO_DAYS, event_rules={"workloads": [ev.STATEFUL]})
     assert decide_interruption(state, NOW).do == "drain"
     (blocked,) = blocked_pods(state)
@@ -399,25 +414,27 @@ def test_pods_that_wait_for_a_person_are_held_while_others_leave() -> None:
 @pytest.mark.parametrize(
     ("one", "workloads", "decision", "blocked"),
     [
-        pytest.param(IN_TWO_DAYS, [ev.STATEFUL], YES, [], id="a person approved"),
-        pytest.param(IN_TWO_DAYS, DEFERRED_CLASSES, None, [False, True], id="a class whose time has come counts first"),
-        pytest.param(interruption_message("spotInterruption"), [ev.STATEFUL], None, [], id="no time: spot"),
-        pytest.param(interruption_message("instanceTerminating"), [ev.STATEFUL], None, [], id="no time: termination"),
-        pytest.param(interruption_message("systemStatus"), [ev.STATEFUL], None, [], id="no time: check"),
+        pytest.param(IN_TWO_DAYS, [ev.STATEFUL], YES, [], id="approved"),
+        pytest.param(
+            IN_TWO_DAYS, DEFERRED_CLASSES, None, [False, True], id="workload class with reached lead precedes"
+        ),
+        pytest.param(interruption_message("spotInterruption"), [ev.STATEFUL], None, [], id="urgent: spot"),
+        pytest.param(interruption_message("instanceTerminating"), [ev.STATEFUL], None, [], id="urgent: termination"),
+        pytest.param(interruption_message("systemStatus"), [ev.STATEFUL], None, [], id="urgent: status check"),
     ],
 )
-def test_classes_of_pods_are_held_in_the_policy_s_order(
+def test_workload_classes_block_in_policy_order(
     one: InterruptionMessage, workloads: list[dict[str, Any]], decision: ApprovalDecision | None, blocked: list[bool]
 ) -> None:
     state = ev.drained_for(one, event_rules={"workloads": workloads}, decision=decision)
     assert [one.blocked for one in blocked_pods(state)] == blocked
 
 
-def test_what_aws_took_back_drains_nothing() -> None:
+def test_withdrawn_event_is_not_draining() -> None:
     assert draining_event(ev.drained_for(interruption_message(status="withdrawn"))) is None
 
 
-def test_do_not_disrupt_is_overridden_where_the_policy_of_the_kind_says_so() -> None:
+def test_do_not_disrupt_is_overridden_per_event_kind() -> None:
     event_rules = {"scheduledChange": {"doNotDisrupt": "override"}}
     assert overrides_do_not_disrupt(ev.drained_for(IN_TWO_DAYS, event_rules=event_rules))
     assert not overrides_do_not_disrupt(ev.drained_for(IN_TWO_DAYS))
@@ -436,21 +453,23 @@ def test_do_not_disrupt_is_overridden_where_the_policy_of_the_kind_says_so() -> 
         ({"workloads": [ev.STATEFUL], "scheduledChange": {"action": "notify"}}, 0),
     ],
 )
-def test_a_person_is_asked_only_where_a_policy_says_so(event_rules: dict[str, Any], expected: int) -> None:
+def test_event_is_approvable_only_with_a_matching_rule(event_rules: dict[str, Any], expected: int) -> None:
     assert len(approvable_events(node_with_events(IN_TWO_DAYS, event_rules=event_rules))) == expected
 
 
-# --- rules that nobody can read ---
+# --- unreadable rules ---
 
 WHY = "LifecyclePolicy p is invalid, so maintenance waits until it can: spec.interruption.scheduledChange: no"
 UNREAD = {"events_unread": WHY}
 
 
 @pytest.mark.parametrize("kind", get_args(EventKind))
-def test_what_can_wait_waits_while_nobody_can_read_what_follows_and_the_rest_does_not(kind: EventKind) -> None:
+def test_only_deferrable_events_wait_for_unreadable_rules(kind: EventKind) -> None:
     decision = decide_interruption(node_with_events(interruption_message(kind), observed=UNREAD), NOW)
     if kind not in ("scheduledChange", "instanceStatus", "systemStatus"):
-        assert decision.do == KARPENTERS[kind], "at once; of a recommendation nothing follows anyhow"
+        assert decision.do == KARPENTER_DEFAULTS[kind], (
+            "urgent kinds do not wait, and a recommendation has no action by default"
+        )
     else:
         assert (decision.do, decision.until, decision.what) == ("wait", None, WHY)
 
@@ -458,36 +477,36 @@ def test_what_can_wait_waits_while_nobody_can_read_what_follows_and_the_rest_doe
 @pytest.mark.parametrize(
     ("action", "do"), [("drain", "wait"), ("terminate", "wait"), ("stopStart", "wait"), ("notify", "nothing")]
 )
-def test_other_policies_do_not_end_the_wait(action: str, do: str) -> None:
+def test_other_policy_does_not_end_the_wait_for_unreadable_rules(action: str, do: str) -> None:
     state = node_with_events(IN_TWO_DAYS, event_rules={"scheduledChange": {"action": action}}, observed=UNREAD)
     assert decide_interruption(state, NOW).do == do
 
 
-def test_aws_does_not_wait_for_a_policy_to_be_mended() -> None:
+def test_wait_for_unreadable_rules_ends_in_time_for_the_event() -> None:
     state = node_with_events(IN_TWO_DAYS, observed=UNREAD)
     decision = decide_interruption(state, NOW)
-    last = after(hours=48) - timedelta(minutes=10)
-    assert (decision.do, decision.until) == ("wait", last)
-    assert decision.what == f"{WHY}; it is drained at {last.isoformat()} at the latest"
-    assert decide_interruption(state, last).do == "drain"
+    latest = after(hours=48) - timedelta(minutes=10)
+    assert (decision.do, decision.until) == ("wait", latest)
+    assert decision.what == f"{WHY}; it is drained at {latest.isoformat()} at the latest"
+    assert decide_interruption(state, latest).do == "drain"
 
 
-def test_what_its_own_entry_leaves_to_aws_stays_left_to_aws() -> None:
+def test_ignore_and_notify_rules_apply_despite_unreadable_rules() -> None:
     for kind, action in (("spotInterruption", "ignore"), ("scheduledChange", "ignore"), ("systemStatus", "notify")):
         state = node_with_events(interruption_message(kind), event_rules={kind: {"action": action}}, observed=UNREAD)  # type: ignore[arg-type]
         assert decide_interruption(state, NOW).do == "nothing", kind
 
 
 @pytest.mark.parametrize(("step", "do"), [("drain", "wait"), ("stop", "stop"), ("back", "stop"), ("failed", "drain")])
-def test_an_instance_that_is_being_stopped_and_started_is_brought_back(step: Any, do: str) -> None:
+def test_stop_start_continues_despite_unreadable_rules(step: Any, do: str) -> None:
     stop = InstanceStopStart(key=event_key(IN_TWO_DAYS), step=step, since=NOW)
     assert decide_interruption(node_with_events(IN_TWO_DAYS, observed=UNREAD, stop=stop), NOW).do == do
 
 
-def test_pods_that_a_class_holds_wait_on_while_nobody_can_read_the_rules() -> None:
+def test_blocked_pods_stay_blocked_while_rules_are_unreadable() -> None:
     early = DEFERRED_CLASSES[0]
     state = ev.drained_for(IN_TWO_DAYS, event_rules={"workloads": [early]}, observed=UNREAD)
-    assert blocked_pods(state) == (), "its time has come"
+    assert blocked_pods(state) == (), "its lead is reached"
     late = ev.drained_for(
         IN_TWO_DAYS, event_rules={"workloads": [{**early, "lead": "1h"}]}, decision=YES, observed=UNREAD
     )

@@ -1,4 +1,4 @@
-"""What is kept of an event for those who ask later: the policy, the action, and in words what was done."""
+"""Records of events for `tenure events`: policy, action, and a description of the outcome."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def record(state: NodeClaimState) -> EventRecord:
     return one
 
 
-def policies(state: NodeClaimState, **names: str) -> NodeClaimState:
+def with_event_policies(state: NodeClaimState, **names: str) -> NodeClaimState:
     return state.model_copy(update={"observed": state.observed.model_copy(update={"event_policies": names})})
 
 
@@ -28,17 +28,17 @@ MAINTENANCE = interruption_message(starts=after(hours=48), code="instance-stop")
 KEY = event_key(MAINTENANCE)
 
 
-def test_without_a_policy_karpenter_s_table_is_what_holds() -> None:
+def test_record_without_policy_has_the_default_action() -> None:
     one = record(node_with_events(SPOT))
     assert (one.policy, one.action, one.done) == ("", "drain", "the node is to be drained")
 
 
-def test_the_policy_that_speaks_of_the_kind_is_named() -> None:
-    state = policies(node_with_events(SPOT), spotInterruption="web, all", scheduledChange="databases")
+def test_record_names_the_policies_of_the_kind() -> None:
+    state = with_event_policies(node_with_events(SPOT), spotInterruption="web, all", scheduledChange="databases")
     assert record(state).policy == "web, all"
 
 
-def test_a_node_that_goes_for_the_event_is_told_from_one_that_goes_anyhow() -> None:
+def test_record_distinguishes_termination_for_the_event_from_other_reasons() -> None:
     assert record(draining_state(node_with_events(SPOT), "spotInterruption")).done == "the node is drained"
     assert record(draining_state(node_with_events(SPOT), "")).done == "the node terminates for another reason: Empty"
     forced = interruption_message("instanceStatus", source="status")
@@ -55,12 +55,12 @@ def test_a_node_that_goes_for_the_event_is_told_from_one_that_goes_anyhow() -> N
         ({"action": "stopStart"}, "the instance is stopped and started (drain)", True),
     ],
 )
-def test_what_follows_is_said_in_words(rules: dict[str, str], done: str, waits: bool) -> None:
+def test_record_describes_action_and_wait(rules: dict[str, str], done: str, waits: bool) -> None:
     one = record(node_with_events(MAINTENANCE, event_rules={"scheduledChange": rules}))
     assert one.done.startswith(done) and one.waits is waits and one.action == rules["action"]
 
 
-def test_what_was_done_and_the_node_kept_is_no_waiting() -> None:
+def test_completed_stop_start_is_recorded_as_done() -> None:
     state = node_with_events(MAINTENANCE, event_rules={"scheduledChange": {"action": "stopStart"}})
     stop = InstanceStopStart(key=KEY, step="done", since=NOW)
     stopped_and_started = state.model_copy(
@@ -72,7 +72,7 @@ def test_what_was_done_and_the_node_kept_is_no_waiting() -> None:
     )
 
 
-def test_since_is_when_it_began_to_be_so() -> None:
+def test_since_changes_only_with_the_outcome() -> None:
     state = node_with_events(MAINTENANCE, event_rules={"scheduledChange": {"action": "notify"}})
     before = event_records(state, (), NOW)
     assert event_records(state, before, after(hours=3)) == before
@@ -81,10 +81,10 @@ def test_since_is_when_it_began_to_be_so() -> None:
     assert later.since == after(hours=3) and later.received_at == before[0].received_at
 
 
-def test_an_event_that_asked_for_no_more_stays_as_it_was_when_the_node_goes_for_another_reason() -> None:
+def test_record_without_action_is_unchanged_by_an_unrelated_termination() -> None:
     notified = node_with_events(MAINTENANCE, event_rules={"scheduledChange": {"action": "notify"}})
     before = event_records(notified, (), NOW)
     assert event_records(draining_state(notified, ""), before, after(hours=3)) == before
-    waits = node_with_events(MAINTENANCE, event_rules={"scheduledChange": {"action": "waitForApproval"}})
-    [ended] = event_records(draining_state(waits, ""), event_records(waits, (), NOW), after(hours=3))
+    waiting = node_with_events(MAINTENANCE, event_rules={"scheduledChange": {"action": "waitForApproval"}})
+    [ended] = event_records(draining_state(waiting, ""), event_records(waiting, (), NOW), after(hours=3))
     assert ended.done == "the node terminates for another reason: Empty" and not ended.waits

@@ -1,4 +1,4 @@
-"""What is said of AWS's events: once for each change, with Karpenter's reasons."""
+"""Texts of Kubernetes events about AWS events: once per change, with Karpenter's reasons."""
 
 from typing import get_args
 
@@ -19,7 +19,7 @@ DEFER = {"scheduledChange": {"action": "deferUntilEventStart"}}
 
 
 def texts_published_once(state: NodeClaimState) -> list[EventText]:
-    """And not again."""
+    """The due texts of `state`, checked to be due only once."""
     texts = due_event_texts(state, NOW)
     assert due_event_texts(state.model_copy(update={"published_event_versions": versions_after(state, NOW)}), NOW) == {}
     return list(texts.values())
@@ -29,7 +29,7 @@ def versions_published_for(state: NodeClaimState) -> dict[str, str]:
     return versions_after(state, NOW)
 
 
-def test_the_reasons_are_karpenter_s() -> None:
+def test_event_reasons_are_those_of_karpenter() -> None:
     assert set(REASONS) == set(get_args(EventKind))
     assert set(REASONS.values()) == {
         "SpotInterrupted",
@@ -42,24 +42,24 @@ def test_the_reasons_are_karpenter_s() -> None:
 
 
 @pytest.mark.parametrize("kind", get_args(EventKind))
-def test_an_event_is_said_once(kind: EventKind) -> None:
+def test_event_is_published_once(kind: EventKind) -> None:
     (text,) = texts_published_once(node_with_events(interruption_message(kind)))
     assert text.reason == REASONS[kind] and text.message.startswith(kind)
     assert EVENT_REASONS[text.reason].warning is (kind != "rebalanceRecommendation")
 
 
-def test_what_follows_is_said_with_it() -> None:
+def test_event_text_contains_the_decision() -> None:
     (text,) = texts_published_once(node_with_events(IN_TWO_DAYS, event_rules=DEFER))
     assert "deferred until 2026-06-03T11:50:00+00:00 (Your instance will retire.)" in text.message
 
 
-def test_of_what_is_ignored_nothing_is_said() -> None:
+def test_ignored_event_is_not_published() -> None:
     assert (
         texts_published_once(node_with_events(IN_TWO_DAYS, event_rules={"scheduledChange": {"action": "ignore"}})) == []
     )
 
 
-def test_what_aws_moves_and_withdraws_is_said_each_time() -> None:
+def test_rescheduled_and_withdrawn_events_are_published() -> None:
     known = versions_published_for(node_with_events(IN_TWO_DAYS))
     moved = ev.tracked_interruptions(interruption_message(starts=after(hours=72)))
     state = node_with_events(
@@ -75,11 +75,11 @@ def test_what_aws_moves_and_withdraws_is_said_each_time() -> None:
     assert text.reason == "InterruptionWithdrawn" and "AWS withdrew it" in text.message
 
 
-def test_of_a_withdrawal_nobody_is_told_who_was_not_told_before() -> None:
+def test_withdrawal_of_an_unpublished_event_is_not_published() -> None:
     assert texts_published_once(node_with_events(interruption_message(status="withdrawn"))) == []
 
 
-def test_what_a_person_says_is_said() -> None:
+def test_rejection_is_published() -> None:
     approval = {"scheduledChange": {"action": "waitForApproval"}}
     known = versions_published_for(node_with_events(IN_TWO_DAYS, event_rules=approval))
     (text,) = texts_published_once(
@@ -88,6 +88,6 @@ def test_what_a_person_says_is_said() -> None:
     assert text.reason == "InterruptionRejected" and "rejected by bob: quarter's end" in text.message
 
 
-def test_that_the_node_goes_is_said() -> None:
+def test_termination_on_interruption_is_published() -> None:
     reasons = [text.reason for text in texts_published_once(ev.drained_for(interruption_message("spotInterruption")))]
     assert reasons == ["SpotInterrupted", "TerminatingOnInterruption"]

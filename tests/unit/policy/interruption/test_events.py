@@ -1,4 +1,4 @@
-"""Interruption messages of one node: repeats, changes, withdrawals, two sources of one event."""
+"""Interruption messages of one node: repeats, reschedules, withdrawals, and two sources of one event."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -31,12 +31,12 @@ def statuses(*messages: InterruptionMessage) -> list[str]:
     return [one.status for one in events_of(record_messages((), messages, NOW))]
 
 
-def test_the_same_notice_again_changes_nothing() -> None:
+def test_repeated_message_changes_nothing() -> None:
     known = record_messages((), (SOON,), NOW)
     assert record_messages(known, (SOON, SOON.model_copy(update={"at": NOW})), after(hours=1)) == known
 
 
-def test_one_maintenance_that_both_sources_tell_of_is_one_event() -> None:
+def test_maintenance_reported_by_both_sources_is_one_event() -> None:
     (event,) = events_of(record_messages((), (SOON, STATUS), NOW))
     assert event.reason == "event_status" and event.code == "instance-retirement"
 
@@ -61,7 +61,7 @@ EC2_WITHDRAWN = STATUS.model_copy(update={"status": "withdrawn", "at": NOW})
         ((SOON, WITHDRAWN, interruption_message(starts=after(hours=48), at=after(minutes=1))), "announced"),
     ],
 )
-def test_what_aws_withdrew_stays_so_until_it_is_announced_anew(
+def test_withdrawn_event_stays_withdrawn_until_announced_again(
     messages: tuple[InterruptionMessage, ...], last: str
 ) -> None:
     found = statuses(*messages)
@@ -69,7 +69,7 @@ def test_what_aws_withdrew_stays_so_until_it_is_announced_anew(
     assert len(found) == 1 or messages[0] == WITHDRAWN
 
 
-def test_an_event_that_aws_moves_is_another_and_remembers_when_it_was() -> None:
+def test_rescheduled_event_loses_its_decision_and_keeps_its_old_time() -> None:
     assert SOON.starts is not None
     key = "scheduledChange@" + SOON.starts.isoformat("T", "minutes")
     known = record_approval(record_messages((), (SOON,), NOW), [key], NO)
@@ -78,12 +78,12 @@ def test_an_event_that_aws_moves_is_another_and_remembers_when_it_was() -> None:
     assert (event.starts, event.moved_from, event.decision) == (MOVED.starts, SOON.starts, None)
 
 
-def test_an_older_word_does_not_move_it_back() -> None:
+def test_older_message_does_not_reschedule_the_event_back() -> None:
     (event,) = events_of(record_messages((), (MOVED, SOON), NOW))
     assert event.starts == MOVED.starts
 
 
-def test_a_node_that_is_ready_since_it_was_stopped_is_stopped_no_more() -> None:
+def test_stop_ends_when_the_node_is_ready_again() -> None:
     stopped = record_messages((), (interruption_message("instanceStopping"), SOON), NOW)
     assert end_stopping_events(stopped, None) == end_stopping_events(stopped, before(minutes=5)) == stopped
     back = end_stopping_events(stopped, before(minutes=4))
@@ -91,7 +91,7 @@ def test_a_node_that_is_ready_since_it_was_stopped_is_stopped_no_more() -> None:
     assert record_messages(back, (interruption_message("instanceStopping"),), NOW) == back, "a repeat changes nothing"
 
 
-def test_a_second_stop_is_counted_from_when_it_was_heard_of() -> None:
+def test_second_stop_starts_at_its_receipt() -> None:
     back = end_stopping_events(
         record_messages((), (interruption_message("instanceStopping"),), before(minutes=5)), before(minutes=4)
     )
@@ -101,7 +101,7 @@ def test_a_second_stop_is_counted_from_when_it_was_heard_of() -> None:
     assert (event.status, event.received_at) == ("announced", NOW)
 
 
-def test_a_check_that_fails_again_is_another_event() -> None:
+def test_check_that_fails_again_is_a_new_event() -> None:
     first = interruption_message("instanceStatus", source="status", at=before(hours=1))
     over = first.model_copy(update={"status": "over", "at": before(minutes=30)})
     second = first.model_copy(update={"at": NOW})
@@ -109,7 +109,7 @@ def test_a_check_that_fails_again_is_another_event() -> None:
     assert (event.status, event.received_at) == ("announced", NOW)
 
 
-def test_what_aws_took_back_is_forgotten_before_what_still_holds() -> None:
+def test_withdrawn_messages_are_dropped_before_announced_ones() -> None:
     known = record_messages((), (SOON, interruption_message(id="old", starts=after(hours=1), status="withdrawn")), NOW)
     many = [interruption_message(id=f"n-{number}", starts=after(days=number)) for number in range(3, MAX_TRACKED + 2)]
     retained = record_messages(known, many, NOW)
@@ -117,44 +117,44 @@ def test_what_aws_took_back_is_forgotten_before_what_still_holds() -> None:
     assert "old" not in {one.message.id for one in retained} and SOON in {one.message for one in retained}
 
 
-def test_of_announced_notices_the_oldest_is_forgotten_first() -> None:
+def test_oldest_announced_message_is_dropped_first() -> None:
     many = [interruption_message(id=f"n-{number}", starts=after(days=number)) for number in range(3, MAX_TRACKED + 5)]
     assert [one.message for one in record_messages((), many, NOW)] == many[-MAX_TRACKED:]
 
 
-def test_what_is_written_down_is_read_again_without_aws_s_prose() -> None:
+def test_annotation_restores_events_without_their_text() -> None:
     known = record_approval(record_messages((), (SOON.model_copy(update={"text": "Dear customer"}),), NOW), [], YES)
     assert "Dear" not in format_annotation(known)
     assert events_of(parse_annotation(format_annotation(known))) == events_of(record_messages((), (SOON,), NOW))
 
 
-def test_what_is_over_is_not_written_down() -> None:
+def test_withdrawn_event_is_not_written_to_the_annotation() -> None:
     assert format_annotation(record_messages((), (SOON, WITHDRAWN), NOW)) == ""
 
 
 @pytest.mark.parametrize("text", ["", "soon", "{}", '[{"message": 1}]'])
-def test_an_annotation_that_nobody_wrote_tells_of_nothing(text: str) -> None:
+def test_invalid_annotation_is_empty(text: str) -> None:
     assert parse_annotation(text) == ()
 
 
-def test_a_life_begun_anew_joins_what_was_written_with_what_it_heard_since() -> None:
-    before_ = record_messages((), (SOON,), before(hours=3))
-    (event,) = events_of(restore_messages(format_annotation(before_), record_messages((), (MOVED,), NOW)))
+def test_restored_workflow_merges_annotation_and_new_messages() -> None:
+    earlier = record_messages((), (SOON,), before(hours=3))
+    (event,) = events_of(restore_messages(format_annotation(earlier), record_messages((), (MOVED,), NOW)))
     assert (event.starts, event.received_at) == (MOVED.starts, before(hours=3))
 
 
-def test_a_withdrawal_without_a_time_is_of_the_time_that_was_known() -> None:
+def test_withdrawal_without_start_keeps_the_known_start() -> None:
     (event,) = events_of(record_messages(record_messages((), (SOON,), NOW), (WITHDRAWN,), NOW + timedelta(hours=1)))
     assert event.starts == SOON.starts
 
 
-# --- AWS moves an event, and one source says so before the other ---
+# --- AWS reschedules an event, and one source reports it before the other ---
 
 OLD, NEW, THIRD = after(hours=48), after(days=14), after(days=20)
 
 
 def health(starts: datetime | None = OLD, minutes: float = -5, **more: Any) -> InterruptionMessage:
-    """`minutes`: when AWS said it."""
+    """A message of AWS Health. `minutes` is its time relative to NOW."""
     return interruption_message(id="arn", at=after(minutes=minutes), starts=starts, **more)
 
 
@@ -165,60 +165,66 @@ def ec2(starts: datetime | None = OLD, minutes: float = -4, **more: Any) -> Inte
 
 
 MOVES: dict[str, tuple[tuple[InterruptionMessage, ...], dict[datetime, str]]] = {
-    "EC2 says so first": ((health(), ec2(), ec2(NEW, 1)), {NEW: "announced"}),
-    "Health says so first": ((health(), ec2(), health(NEW, 1)), {NEW: "announced"}),
+    "EC2 first": ((health(), ec2(), ec2(NEW, 1)), {NEW: "announced"}),
+    "Health first": ((health(), ec2(), health(NEW, 1)), {NEW: "announced"}),
     "to an earlier time": ((health(NEW), ec2(NEW), ec2(OLD, 1)), {OLD: "announced"}),
-    "EC2, and Health repeats itself": ((health(), ec2(), ec2(NEW, 1), health()), {NEW: "announced"}),
-    "EC2, and Health repeats itself later": ((health(), ec2(), ec2(NEW, 1), health(OLD, 9)), {NEW: "announced"}),
-    "the same in other words": ((health(), ec2(), ec2(NEW, 1), health(OLD, 9, text="!")), {NEW: "announced"}),
-    "Health, and EC2 still lists the old time": ((health(), ec2(), health(NEW, 1), ec2(OLD, 9)), {NEW: "announced"}),
-    "EC2, then Health too": ((health(), ec2(), ec2(NEW, 1), health(NEW, 9)), {NEW: "announced"}),
-    "EC2, then Health too, then Health again": (
+    "EC2, repeat of Health": ((health(), ec2(), ec2(NEW, 1), health()), {NEW: "announced"}),
+    "EC2, later repeat of Health": ((health(), ec2(), ec2(NEW, 1), health(OLD, 9)), {NEW: "announced"}),
+    "EC2, later repeat of Health with another text": (
+        (health(), ec2(), ec2(NEW, 1), health(OLD, 9, text="!")),
+        {NEW: "announced"},
+    ),
+    "Health, EC2 still lists the old time": ((health(), ec2(), health(NEW, 1), ec2(OLD, 9)), {NEW: "announced"}),
+    "EC2, then Health": ((health(), ec2(), ec2(NEW, 1), health(NEW, 9)), {NEW: "announced"}),
+    "EC2, then Health, then Health again": (
         (health(), ec2(), ec2(NEW, 1), health(NEW, 9), health(THIRD, 10)),
         {THIRD: "announced"},
     ),
-    "both, and one back again": ((health(), ec2(), ec2(NEW, 1), health(NEW, 9), ec2(OLD, 10)), {OLD: "announced"}),
-    "EC2 twice before Health does": ((health(), ec2(), ec2(NEW, 1), ec2(THIRD, 2)), {THIRD: "announced"}),
-    "each to another time: the later word": ((health(), ec2(), ec2(NEW, 1), health(THIRD, 2)), {THIRD: "announced"}),
-    "each to another time, the later word first": (
+    "both, then EC2 back to the old time": (
+        (health(), ec2(), ec2(NEW, 1), health(NEW, 9), ec2(OLD, 10)),
+        {OLD: "announced"},
+    ),
+    "EC2 twice before Health": ((health(), ec2(), ec2(NEW, 1), ec2(THIRD, 2)), {THIRD: "announced"}),
+    "different times, later message counts": ((health(), ec2(), ec2(NEW, 1), health(THIRD, 2)), {THIRD: "announced"}),
+    "different times, later message received first": (
         (health(), ec2(), ec2(NEW, 3), health(THIRD, 2)),
         {NEW: "announced"},
     ),
-    "EC2, and Health's first word comes late": ((ec2(), ec2(NEW, 1), health()), {NEW: "announced"}),
-    "EC2, and Health's first word is later": (
+    "EC2, first message of Health received late": ((ec2(), ec2(NEW, 1), health()), {NEW: "announced"}),
+    "EC2, first message of Health is later": (
         (ec2(), ec2(NEW, 1), health(OLD, 2)),
         {NEW: "announced", OLD: "announced"},
     ),
-    "Health before EC2 had the old time": (
+    "Health before EC2 reported the old time": (
         (health(), ec2(OLD, 3), health(NEW, 1)),
         {NEW: "announced", OLD: "announced"},
     ),
-    "what it was is closed": (
+    "old time withdrawn": (
         (health(), ec2(), ec2(NEW, 1), health(OLD, 9, status="withdrawn")),
         {NEW: "announced", OLD: "withdrawn"},
     ),
-    "what it was is not listed any more": (
+    "old time no longer listed": (
         (health(), ec2(), health(NEW, 1), ec2(None, 9, status="over")),
         {NEW: "announced", OLD: "over"},
     ),
-    "what it is now is withdrawn by who moved it": (
+    "new time withdrawn by the same source": (
         (health(), ec2(), ec2(NEW, 1), ec2(NEW, 9, status="withdrawn")),
         {NEW: "withdrawn"},
     ),
-    "what it is now is withdrawn by the other": (
+    "new time withdrawn by the other source": (
         (health(), ec2(), ec2(NEW, 1), health(NEW, 9, status="withdrawn")),
         {NEW: "withdrawn"},
     ),
-    "one of two at the same time": (
+    "one of two events at the same time": (
         (health(), ec2(), ec2().model_copy(update={"id": "instance-event-2"}), health(NEW, 1)),
         {NEW: "announced", OLD: "announced"},
     ),
-    "another at another time": ((health(THIRD), ec2(), ec2(NEW, 1)), {NEW: "announced", THIRD: "announced"}),
+    "another event at another time": ((health(THIRD), ec2(), ec2(NEW, 1)), {NEW: "announced", THIRD: "announced"}),
 }
 
 
 @pytest.mark.parametrize("case", MOVES)
-def test_what_one_source_says_of_another_time_holds_for_both(case: str) -> None:
+def test_reschedule_by_one_source_applies_to_both(case: str) -> None:
     messages, expected = MOVES[case]
     tracked = record_messages((), (), NOW)
     for one in messages:
@@ -228,7 +234,7 @@ def test_what_one_source_says_of_another_time_holds_for_both(case: str) -> None:
     assert record_messages(tracked, messages[-1:], after(hours=1)) == tracked
 
 
-def test_what_both_had_and_was_moved_is_not_approved_any_more() -> None:
+def test_approval_ends_with_a_reschedule() -> None:
     known = record_approval(
         record_messages((), (health(), ec2()), NOW), ["scheduledChange@" + OLD.isoformat("T", "minutes")], YES
     )
@@ -237,7 +243,7 @@ def test_what_both_had_and_was_moved_is_not_approved_any_more() -> None:
     assert (event.decision, event.moved_from) == (None, OLD)
 
 
-def test_a_life_begun_anew_still_knows_which_source_is_slow() -> None:
+def test_restored_workflow_ignores_the_old_time_of_the_slow_source() -> None:
     moved = record_messages((), (health(text="Dear customer"), ec2(), ec2(NEW, 1)), NOW)
     assert "Dear" not in format_annotation(moved)
     for restored in (
@@ -250,15 +256,15 @@ def test_a_life_begun_anew_still_knows_which_source_is_slow() -> None:
         }
 
 
-def test_when_it_was_moved_is_when_the_node_was_told_first_of_the_new_time() -> None:
+def test_moved_is_the_first_receipt_of_the_new_time() -> None:
     known = record_messages((), (health(), ec2()), before(minutes=4))
     moved = record_messages(known, (ec2(NEW, 1),), after(minutes=1))
-    for memory in (
+    for tracked in (
         moved,
         record_messages(moved, (health(NEW, 9), ec2(NEW, 9)), after(minutes=9)),
         restore_messages("", moved),
     ):
-        (event,) = events_of(memory)
+        (event,) = events_of(tracked)
         assert event.moved == after(minutes=1)
     (event,) = events_of(record_messages(moved, (health(THIRD, 10),), after(minutes=10)))
     assert (event.moved, event.moved_from, event.received_at) == (after(minutes=10), NEW, before(minutes=4))

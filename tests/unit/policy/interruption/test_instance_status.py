@@ -1,4 +1,4 @@
-"""What EC2 reports of an instance's status: when its node is told, and when it is over."""
+"""Instance status reported by EC2: when its node is signaled, and when the status is over."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -44,15 +44,15 @@ def decide(
     return decide_status(reports, open_messages=open_messages, failing_since=failing_since or {}, now=now)
 
 
-def opened(*reports: StatusReport) -> tuple[OpenInterruption, ...]:
-    """What is open after nodes were told of these."""
+def open_messages_after(*reports: StatusReport) -> tuple[OpenInterruption, ...]:
+    """The open messages after these reports."""
     open_messages: tuple[OpenInterruption, ...] = ()
     for instance, messages in decide(*reports).by_instance.items():
         open_messages = update_open_messages(open_messages, instance, messages)
     return open_messages
 
 
-def test_a_failing_check_counts_after_two_minutes() -> None:
+def test_failed_check_counts_after_two_minutes() -> None:
     assert decide(failing(seconds=119)).by_instance == {}
     (message,) = decide(failing(seconds=120)).by_instance[ONE]
     assert (message.kind, message.source, message.status, message.code) == (
@@ -64,8 +64,8 @@ def test_a_failing_check_counts_after_two_minutes() -> None:
     assert decide(failing(seconds=120, kind="systemStatus")).by_instance[ONE][0].kind == "systemStatus"
 
 
-def test_a_check_of_unknown_age_is_as_old_as_it_is_seen_to_fail() -> None:
-    """Karpenter takes it to have failed since the year one, and ends the node at once (Q9)."""
+def test_check_without_start_time_counts_from_its_first_report() -> None:
+    """Karpenter assumes that it failed since the year one and terminates the node at once (Q9)."""
     first = decide(failing(seconds=None))
     assert first.by_instance == {}
     second = decide(failing(seconds=None), failing_since=first.failing_since, now=at(119))
@@ -74,14 +74,14 @@ def test_a_check_of_unknown_age_is_as_old_as_it_is_seen_to_fail() -> None:
     assert last.by_instance[ONE][0].id == NOW.isoformat()
 
 
-def test_one_that_recovered_meanwhile_begins_anew() -> None:
+def test_recovered_check_restarts_its_age() -> None:
     first = decide(failing(seconds=None))
     well = decide(failing_since=first.failing_since, now=at(60))
     assert well.failing_since == {}
     assert decide(failing(seconds=None), failing_since=well.failing_since, now=at(180)).by_instance == {}
 
 
-def test_another_host_does_not_take_a_check_of_unknown_age_for_over() -> None:
+def test_open_check_without_start_time_is_not_over_after_a_failover() -> None:
     first = decide(failing(seconds=None))
     open_messages = update_open_messages(
         (), ONE, decide(failing(seconds=None), failing_since=first.failing_since, now=at(120)).by_instance[ONE]
@@ -91,34 +91,34 @@ def test_another_host_does_not_take_a_check_of_unknown_age_for_over() -> None:
     assert update_open_messages(open_messages, ONE, result.by_instance[ONE]) == open_messages
 
 
-def test_a_scheduled_event_counts_at_once_however_far_ahead() -> None:
+def test_scheduled_event_counts_at_once() -> None:
     (message,) = decide(event(starts=14 * 86400)).by_instance[ONE]
     assert message.starts == at(14 * 86400)
 
 
-def test_a_check_that_passes_again_is_over() -> None:
-    open_messages = opened(failing(seconds=200), failing(seconds=200, instance=OTHER))
+def test_check_that_passes_again_is_over() -> None:
+    open_messages = open_messages_after(failing(seconds=200), failing(seconds=200, instance=OTHER))
     result = decide(failing(seconds=260, instance=OTHER), open_messages=open_messages, now=at(60))
     (over,) = result.by_instance[ONE]
     assert (over.status, over.kind, over.at, over.id) == ("over", "instanceStatus", at(60), open_messages[0].message.id)
     assert update_open_messages(open_messages, ONE, result.by_instance[ONE]) == open_messages[1:]
 
 
-def test_an_event_that_is_done_or_called_off_is_open_no_more() -> None:
-    open_messages = opened(event())
+def test_completed_or_withdrawn_event_is_closed() -> None:
+    open_messages = open_messages_after(event())
     for status in ("over", "withdrawn"):
         result = decide(event(status), open_messages=open_messages)
         assert [one.status for one in result.by_instance[ONE]] == [status]
         assert update_open_messages(open_messages, ONE, result.by_instance[ONE]) == ()
 
 
-def test_an_event_that_is_listed_no_more_is_over() -> None:
-    assert [one.status for one in decide(open_messages=opened(event())).by_instance[ONE]] == ["over"]
+def test_event_that_is_no_longer_listed_is_over() -> None:
+    assert [one.status for one in decide(open_messages=open_messages_after(event())).by_instance[ONE]] == ["over"]
 
 
-def test_what_is_reported_again_leaves_what_is_open_as_it_was() -> None:
-    """Else a successor would have something to remember every minute."""
-    open_messages = opened(event(), failing(seconds=200, instance=OTHER))
+def test_repeated_report_keeps_open_messages() -> None:
+    """Otherwise the stored open messages would change every minute."""
+    open_messages = open_messages_after(event(), failing(seconds=200, instance=OTHER))
     result = decide(event(), failing(seconds=200, instance=OTHER), open_messages=open_messages, now=at(60))
     after = open_messages
     for instance, messages in result.by_instance.items():
@@ -126,7 +126,7 @@ def test_what_is_reported_again_leaves_what_is_open_as_it_was() -> None:
     assert after == open_messages
 
 
-def test_an_event_that_is_moved_is_open_at_its_new_time() -> None:
-    open_messages = opened(event())
+def test_rescheduled_event_is_open_at_its_new_time() -> None:
+    open_messages = open_messages_after(event())
     moved = decide(event(starts=3 * 86400), open_messages=open_messages).by_instance[ONE]
     assert [one.message.starts for one in update_open_messages(open_messages, ONE, moved)] == [at(3 * 86400)]

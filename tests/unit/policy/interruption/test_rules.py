@@ -1,4 +1,4 @@
-"""What LifecyclePolicies say of AWS's events and the API server cannot check."""
+"""Interruption rules of LifecyclePolicies that the API server cannot validate."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tenure.policy.interruption.rules import ignored_by_all, resolve_event_polic
 from tenure.policy.lifecycle.deadlines import flatten_rules, is_same_value, problem_of
 from tests.unit.policy.interruption_builders import STATEFUL, SUNDAYS
 
-OF_WINDOW: list[tuple[dict[str, Any], str]] = [
+WINDOW_PROBLEMS: list[tuple[dict[str, Any], str]] = [
     ({"schedule": "99 2 * * 0"}, "schedule '99 2 * * 0'"),
     ({"schedule": "0 0 30 2 *"}, "schedule '0 0 30 2 *' never fires"),
     ({"timeZone": "Europe/Atlantis"}, "timeZone 'Europe/Atlantis': unknown, expected a name of the IANA database"),
@@ -22,31 +22,31 @@ def problem(**interruption: Any) -> str:
     return problem_of(LifecycleRules.model_validate({"interruption": interruption}))
 
 
-def test_what_makes_sense_is_taken() -> None:
+def test_valid_rules_have_no_problem() -> None:
     assert problem(scheduledChange={"action": "window", "windows": [SUNDAYS]}, workloads=[STATEFUL]) == ""
 
 
-@pytest.mark.parametrize(("fields", "expected"), OF_WINDOW)
+@pytest.mark.parametrize(("fields", "expected"), WINDOW_PROBLEMS)
 @pytest.mark.parametrize("kind", ["scheduledChange", "rebalanceRecommendation", "instanceStatus", "systemStatus"])
-def test_a_window_that_cannot_be_read_is_named(kind: str, fields: dict[str, Any], expected: str) -> None:
+def test_invalid_window_is_reported(kind: str, fields: dict[str, Any], expected: str) -> None:
     message = problem(**{kind: {"action": "window", "windows": [SUNDAYS, SUNDAYS | fields]}})
     assert message.startswith(f"interruption.{kind}.windows[1].") and expected in message
 
 
-@pytest.mark.parametrize(("fields", "expected"), OF_WINDOW)
-def test_a_window_of_workloads_is_looked_at_too(fields: dict[str, Any], expected: str) -> None:
+@pytest.mark.parametrize(("fields", "expected"), WINDOW_PROBLEMS)
+def test_invalid_window_of_workloads_is_reported(fields: dict[str, Any], expected: str) -> None:
     message = problem(workloads=[STATEFUL | {"action": "window", "windows": [SUNDAYS | fields]}])
     assert message.startswith("interruption.workloads[0].windows[0].") and expected in message
 
 
-def test_no_time_for_a_person_is_refused() -> None:
+def test_zero_approval_deadline_is_reported() -> None:
     assert "invalid duration" in problem(scheduledChange={"action": "waitForApproval", "deadline": "0s"})
     assert "invalid duration" in problem(workloads=[STATEFUL | {"deadline": "0s"}])
 
 
 @pytest.mark.parametrize("action", ["terminate", "stopStart"])
-def test_an_action_that_asks_no_budget_is_not_voluntary(action: str) -> None:
-    """An object of before the API server had a rule for it."""
+def test_action_without_budget_cannot_be_voluntary(action: str) -> None:
+    """Such objects may exist from before the API server validated this."""
     assert problem(scheduledChange={"action": action, "voluntary": True}) == (
         f"interruption.scheduledChange.voluntary: action {action} asks no budget; write action: drain, or leave "
         "voluntary out"
@@ -65,35 +65,35 @@ def test_an_action_that_asks_no_budget_is_not_voluntary(action: str) -> None:
         ("scheduledChange", {"action": "window", "voluntary": True}, "window"),
     ],
 )
-def test_one_policy_s_budgets_count_more_than_another_s_action_that_asks_none(
-    kind: EventKind, fields: dict[str, Any], action: str
-) -> None:
-    """Each policy by itself is sound, so that nobody refuses them: a whole NodePool would go at once."""
+def test_voluntary_overrides_an_action_without_budget(kind: EventKind, fields: dict[str, Any], action: str) -> None:
+    """Each policy alone is valid. Otherwise a whole NodePool could be disrupted at once."""
     policy = resolve_event_policy(LifecycleRules.model_validate({"interruption": {kind: fields}}), kind)
     assert (policy.action, policy.voluntary) == (action, fields.get("voluntary", False))
 
 
-def test_a_class_that_never_counts_is_refused() -> None:
+def test_unreachable_workload_class_is_reported() -> None:
     precise = {**STATEFUL, "matchLabels": {**STATEFUL["matchLabels"], "app": "db"}}
     message = problem(workloads=[STATEFUL, precise])
     assert "interruption.workloads[1].matchLabels" in message and "write the more precise one first" in message
     assert problem(workloads=[precise, STATEFUL]) == ""
 
 
-def test_policies_are_merged_field_by_field() -> None:
-    below = LifecycleRules.model_validate(
+def test_interruption_rules_are_merged_by_field() -> None:
+    base = LifecycleRules.model_validate(
         {"interruption": {"scheduledChange": {"action": "waitForApproval", "lead": "1h"}, "workloads": [STATEFUL]}}
     )
-    above = LifecycleRules.model_validate({"interruption": {"scheduledChange": {"action": "drain"}, "workloads": []}})
-    merged = above.merged_over(below).interruption
+    override = LifecycleRules.model_validate(
+        {"interruption": {"scheduledChange": {"action": "drain"}, "workloads": []}}
+    )
+    merged = override.merged_over(base).interruption
     assert merged is not None and merged.scheduled_change is not None
     assert (merged.scheduled_change.action, merged.scheduled_change.lead, merged.workloads) == ("drain", "1h", ())
     assert is_same_value(
-        "interruption.scheduledChange.lead", "60m", flatten_rules(below)["interruption.scheduledChange.lead"]
+        "interruption.scheduledChange.lead", "60m", flatten_rules(base)["interruption.scheduledChange.lead"]
     )
 
 
-def test_a_kind_is_ignored_by_all_only_where_each_pool_ignores_it_and_waits_for_no_instance() -> None:
+def test_kind_is_ignored_by_all_only_if_each_nodepool_ignores_it_without_away() -> None:
     ignores = LifecycleRules.model_validate(
         {"interruption": {"spotInterruption": {"action": "ignore"}, "instanceStopping": {"action": "ignore"}}}
     )

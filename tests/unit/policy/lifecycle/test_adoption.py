@@ -1,4 +1,4 @@
-"""The phase and the hash of a NodeClaim that another controller ran."""
+"""The first phase and the hash of a NodeClaim adopted from another controller."""
 
 from typing import Any
 
@@ -21,12 +21,12 @@ from tests.unit.policy.drift_builders import claim
         ({"deleting": True}, Phase.TERMINATION),
     ],
 )
-def test_its_conditions_say_how_far_it_had_come(facts: dict[str, Any], phase: Phase) -> None:
+def test_first_phase_follows_the_conditions(facts: dict[str, Any], phase: Phase) -> None:
     assert decide_first_phase(claim(**facts)) is phase
 
 
 @pytest.mark.parametrize(
-    ("expected", "phase", "in_hand"),
+    ("expected", "phase", "is_taken_over"),
     [
         (Phase.READY, Phase.READY, True),
         (Phase.READY, Phase.LAUNCH, False),
@@ -36,10 +36,10 @@ def test_its_conditions_say_how_far_it_had_come(facts: dict[str, Any], phase: Ph
         (Phase.DRAIN, Phase.READY, False),
     ],
 )
-def test_a_workflow_has_it_in_hand_where_it_should_begin_or_further_on(
-    expected: Phase, phase: Phase, in_hand: bool
+def test_nodeclaim_is_taken_over_in_its_expected_or_a_later_phase(
+    expected: Phase, phase: Phase, is_taken_over: bool
 ) -> None:
-    assert decide_taken_over(expected, phase) is in_hand
+    assert decide_taken_over(expected, phase) is is_taken_over
 
 
 KEYS = {"key": "hash", "version": "hash-version"}
@@ -55,7 +55,9 @@ KEYS = {"key": "hash", "version": "hash-version"}
         ({"hash": "1"}, False, False, {}),
         ({}, False, False, {}),
     ],
-    ids=["of Karpenter", "drifted already", "going", "ours", "of no version", "never stamped"],
+    ids=["by Karpenter", "already drifted", "deleting", "current version", "no version", "no hash"],
 )
-def test_what_is_written(annotations: dict[str, str], drifted: bool, deleting: bool, written: dict[str, str]) -> None:
+def test_hash_annotations_written_on_adoption(
+    annotations: dict[str, str], drifted: bool, deleting: bool, written: dict[str, str]
+) -> None:
     assert decide_stamp(annotations, "9", drifted=drifted, deleting=deleting, **KEYS) == written

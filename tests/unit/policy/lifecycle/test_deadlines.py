@@ -1,4 +1,4 @@
-"""Deadlines and what follows them, by policies and settings; slow and overdue phases, and what blocks them."""
+"""Deadlines and their actions by policies and settings; slow and overdue phases, and their blockers."""
 
 from datetime import timedelta
 from typing import Any, get_args
@@ -38,29 +38,29 @@ def minutes(number: float) -> timedelta:
     return timedelta(minutes=number)
 
 
-def test_where_no_policy_says_anything_the_settings_hold() -> None:
+def test_settings_apply_without_a_policy() -> None:
     assert deadlines_of(None, DEFAULTS) == DEFAULTS == deadlines_of(rules(), DEFAULTS)
 
 
 @pytest.mark.parametrize("phase", ["registration", "initialization", "drain", "termination"])
-def test_each_deadline_is_the_policy_s_where_it_says_one(phase: str) -> None:
+def test_policy_overrides_each_deadline(phase: str) -> None:
     found = deadlines_of(rules(**{phase: {"deadline": "90m"}}), DEFAULTS)
     assert getattr(found, phase) == minutes(90)
     assert found.model_copy(update={phase: getattr(DEFAULTS, phase)}) == DEFAULTS
 
 
-def test_launch_has_no_longer_than_registration_since_both_count_from_birth() -> None:
+def test_launch_deadline_is_at_most_that_of_registration() -> None:
     assert deadlines_of(rules(launch={"deadline": "10m"}), DEFAULTS).launch == minutes(10)
     assert deadlines_of(rules(launch={"deadline": "20m"}), DEFAULTS).launch == minutes(15)
     assert deadlines_of(rules(registration={"deadline": "3m"}), DEFAULTS).launch == minutes(3)
 
 
-def test_a_value_that_cannot_be_read_leaves_the_setting() -> None:
+def test_unreadable_deadline_keeps_the_setting() -> None:
     assert deadlines_of(rules(drain={"deadline": "soon"}), DEFAULTS) == DEFAULTS
     assert deadlines_of(rules(drain={"deadline": "Never"}), DEFAULTS) == DEFAULTS
 
 
-def test_the_grace_is_the_policy_s() -> None:
+def test_policy_overrides_the_not_ready_grace() -> None:
     assert not_ready_grace_of(rules(notReadyGrace="12m"), minutes(5)) == minutes(12)
     assert not_ready_grace_of(rules(), minutes(5)) == not_ready_grace_of(None, minutes(5)) == minutes(5)
 
@@ -75,12 +75,12 @@ def test_the_grace_is_the_policy_s() -> None:
         (Phase.TERMINATION, "alarm"),
     ],
 )
-def test_what_follows_a_deadline_by_default_is_what_karpenter_does_or_an_alarm(phase: Phase, default: str) -> None:
+def test_default_action_when_overdue(phase: Phase, default: str) -> None:
     assert action_of(None, phase) == action_of(rules(), phase) == default
 
 
 @pytest.mark.parametrize("phase", [Phase.LAUNCH, Phase.REGISTRATION, Phase.INITIALIZATION])
-def test_what_follows_a_deadline_is_the_policy_s_where_it_says(phase: Phase) -> None:
+def test_policy_overrides_the_action_when_overdue(phase: Phase) -> None:
     for action in ("alarm", "replace", "terminate"):
         assert action_of(rules(**{phase.value.lower(): {"whenOverdue": action}}), phase) == action
     assert action_of(rules(**{phase.value.lower(): {"deadline": "1h"}}), phase) == action_of(None, phase)
@@ -100,31 +100,31 @@ def test_what_follows_a_deadline_is_the_policy_s_where_it_says(phase: Phase) -> 
         ({"repair": {"within": "x"}}, "repair.within: 'x': invalid duration"),
     ],
 )
-def test_rules_that_make_no_sense_are_named_with_what_to_write(fields: dict[str, Any], problem: str) -> None:
+def test_invalid_rules_are_reported_with_the_expected_form(fields: dict[str, Any], problem: str) -> None:
     assert problem_of(rules(**fields)).startswith(problem)
 
 
-def test_rules_that_make_sense_have_no_problem() -> None:
+def test_valid_rules_have_no_problem() -> None:
     assert not problem_of(rules())
     assert not problem_of(rules(launch={"deadline": "10m"}, registration={"deadline": "10m"}, notReadyGrace="0s"))
     assert not problem_of(rules(drain={"whenBlocked": "escalate", "blockedFor": "2h"}))
 
 
-def test_a_phase_s_deadline_follows_the_rules_that_its_workflow_was_told() -> None:
+def test_deadline_of_a_phase_follows_the_observed_rules() -> None:
     state = node({"rules": rules(initialization={"deadline": "7m"}, drain={"deadline": "9m"})}, phase=Phase.DRAIN)
     assert deadline_of(state, Phase.INITIALIZATION, NOW) == NOW + minutes(7)
     assert deadline_of(state, Phase.DRAIN, NOW) == NOW + minutes(9)
     assert deadline_of(state, Phase.TERMINATION, NOW) == NOW + DEFAULTS.termination
 
 
-def test_a_rule_of_disruption_that_cannot_be_read_is_named_with_its_field() -> None:
+def test_invalid_disruption_rule_is_reported_with_its_field() -> None:
     message = problem_of(rules(disruption={"windows": [{"schedule": "0 25 * * *", "duration": "1h"}]}))
     assert message.startswith("disruption.windows[0]: schedule '0 25 * * *': hour '25': expected 0 to 23")
     assert problem_of(rules(disruption={"windows": [{"schedule": "@daily", "duration": "4h"}]})) == ""
 
 
 AT_REST = (Phase.READY, Phase.DELETED)
-"""A ready node waits for nothing, and one that is gone is gone."""
+"""These phases wait for nothing."""
 WAITING = tuple(phase for phase in Phase if phase not in AT_REST)
 ACTIONS = ("", "alarm", "replace", "terminate")
 
@@ -137,7 +137,7 @@ def when_overdue(phase: Phase, action: str) -> LifecycleRules | None:
 
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("phase", WAITING)
-def test_every_phase_that_waits_has_a_deadline_and_past_it_an_end_or_a_person(phase: Phase, action: str) -> None:
+def test_waiting_phase_has_a_deadline_followed_by_its_end_or_an_alarm(phase: Phase, action: str) -> None:
     state = node({"rules": when_overdue(phase, action)}, phase=phase, since=NOW)
     assert deadline_of(state, phase, NOW) is not None
     late = state.model_copy(update={"overdue": True})
@@ -162,31 +162,29 @@ STATES = st.fixed_dictionaries(
 
 
 @given(STATES, st.sampled_from(ACTIONS), st.booleans())
-def test_no_state_waits_without_a_deadline_to_come_or_a_word_of_whom_it_waits_for(
-    drawn: dict[str, Any], action: str, there: bool
-) -> None:
-    """As the workflow keeps its state: a deadline from the phase's beginning, overdue once it has passed."""
+def test_waiting_state_has_a_future_deadline_or_a_blocker(drawn: dict[str, Any], action: str, has_node: bool) -> None:
+    """As in the workflow, the deadline counts from the start of the phase, which is overdue afterwards."""
     late = timedelta(minutes=drawn.pop("late"))
     phase = drawn["phase"]
     state = node(
-        {"rules": when_overdue(phase, action), "node_name": "node-a" if there else ""}, since=NOW - late, **drawn
+        {"rules": when_overdue(phase, action), "node_name": "node-a" if has_node else ""}, since=NOW - late, **drawn
     )
     deadline = deadline_of(state, phase, NOW - late)
     state = state.model_copy(update={"deadline": deadline, "overdue": deadline is not None and deadline <= NOW})
     text = describe_blocker(state)
     in_time = deadline is not None and deadline > NOW
-    lost = phase is Phase.READY and not there and bool(drawn["blocked_by"])
+    lost = phase is Phase.READY and not has_node and bool(drawn["blocked_by"])
     at_rest = phase in AT_REST and not lost
     assert in_time or at_rest or text.startswith(("waits for ", "needs attention: "))
     assert bool(blocker_code(state)) == bool(text)
 
 
 @pytest.mark.parametrize("phase", AT_REST)
-def test_what_waits_for_nothing_has_no_deadline(phase: Phase) -> None:
+def test_phase_at_rest_has_no_deadline(phase: Phase) -> None:
     assert deadline_of(node(phase=phase), phase, NOW) is None and f"{phase.value}Overdue" not in BLOCKERS
 
 
-def test_what_holds_it_up_stands_behind_who_is_waited_for() -> None:
+def test_blocker_description_ends_with_the_cause() -> None:
     late = node(phase=Phase.DRAIN, overdue=True, blocked_by="default/web: PodDisruptionBudget web")
     assert describe_blocker(late).endswith("; default/web: PodDisruptionBudget web")
 
@@ -206,12 +204,12 @@ BLOCKED = {"blocked_by": "PodDisruptionBudget web", "blocked_code": "PodDisrupti
         ({"phase": Phase.LAUNCH, "slow": True, "overdue": True}, "LaunchOverdue"),
     ],
 )
-def test_lists_show_a_code_of_the_registry(fields: dict[str, Any], code: str) -> None:
+def test_blocker_code_is_registered(fields: dict[str, Any], code: str) -> None:
     assert blocker_code(node({"node_name": "node-a"}, **fields)) == code
     assert not code or code in BLOCKERS
 
 
-def test_a_node_that_left_the_cluster_waits_for_a_person() -> None:
+def test_missing_node_needs_attention() -> None:
     lost = node({"node_name": ""}, blocked_by="NodeNotFound: the Node left", blocked_code="NodeNotFound")
     assert blocker_code(lost) == "NodeNotFound"
     assert describe_blocker(lost) == (
@@ -219,7 +217,7 @@ def test_a_node_that_left_the_cluster_waits_for_a_person() -> None:
     )
 
 
-def test_the_registry_has_every_cause() -> None:
+def test_registries_have_every_cause() -> None:
     assert INELIGIBILITIES.keys() == {*get_args(IneligibilityCause)}
     for cause in get_args(BlockerCause):
         blocker = EvictionBlocker(subject="default/web", cause=cause, what="held")
@@ -243,17 +241,19 @@ INSTANCE = LaunchedInstance(
 
 
 def starting(phase: Phase, **more: Any) -> Any:
-    return node(born=before(minutes=1), phase=phase, since=NOW, deadline=after(minutes=10), expected=KNOWN, **more)
+    return node(created=before(minutes=1), phase=phase, since=NOW, deadline=after(minutes=10), expected=KNOWN, **more)
 
 
-def test_slow_begins_where_such_nodes_are_through() -> None:
-    assert slow_at(starting(Phase.LAUNCH)) == NOW, "launch counts from birth"
+def test_phase_is_slow_after_its_expected_duration() -> None:
+    assert slow_at(starting(Phase.LAUNCH)) == NOW, "launch counts from creation"
     assert slow_at(starting(Phase.REGISTRATION)) == after(minutes=2)
     assert slow_at(starting(Phase.REGISTRATION, launched=INSTANCE)) == after(minutes=3)
-    assert slow_at(starting(Phase.INITIALIZATION, launched=INSTANCE)) == after(minutes=4), "the type's is not known"
+    assert slow_at(starting(Phase.INITIALIZATION, launched=INSTANCE)) == after(minutes=4), (
+        "the duration of the type is unknown"
+    )
 
 
-def test_nothing_is_slow_that_is_known_to_be_or_late_or_comes_back_or_of_which_nothing_is_expected() -> None:
+def test_slow_time_is_unset_for_slow_overdue_recovering_or_unknown_phases() -> None:
     for more in ({"slow": True}, {"overdue": True}, {"initialized": True}, {"expected": None}):
         state = starting(Phase.INITIALIZATION).model_copy(update=more)
         assert slow_at(state) is None
@@ -261,7 +261,7 @@ def test_nothing_is_slow_that_is_known_to_be_or_late_or_comes_back_or_of_which_n
     assert slow_at(starting(Phase.DRAIN)) is slow_at(starting(Phase.READY)) is None
 
 
-def test_slow_is_shown_with_what_holds_the_node_up_and_waits_for_nobody() -> None:
+def test_slow_phase_is_described_with_its_cause() -> None:
     state = starting(Phase.INITIALIZATION, slow=True, blocked_by="NodeNotReady: the kubelet")
     assert describe_blocker(state) == "slow: NodeNotReady: the kubelet"
     assert describe_blocker(state.model_copy(update={"overdue": True})).startswith("needs attention: ")

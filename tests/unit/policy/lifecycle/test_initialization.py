@@ -1,4 +1,4 @@
-"""What holds up initialization, what a Node lacks, and how long start-up is expected to take."""
+"""Blockers of initialization, missing resources of a Node, and expected startup durations."""
 
 from datetime import timedelta
 
@@ -57,11 +57,11 @@ def waiting(
         ),
     ],
 )
-def test_what_a_node_waits_for(found: tuple[str, ...], reasons: list[str]) -> None:
+def test_initialization_waits_for(found: tuple[str, ...], reasons: list[str]) -> None:
     assert [one.partition(": ")[0] for one in found] == reasons
 
 
-def test_what_is_waited_for_is_named() -> None:
+def test_blockers_of_initialization_are_named() -> None:
     assert waiting(STARTUP) == ("StartupTaintsExist: node.cilium.io/agent-not-ready:NoExecute",)
     missing = waiting(requests={"nvidia.com/gpu": 1, "vpc.amazonaws.com/pod-eni": 1, "cpu": 1})
     assert missing == ("ResourceNotRegistered: nvidia.com/gpu, vpc.amazonaws.com/pod-eni",)
@@ -72,7 +72,7 @@ EXPECTED = {"cpu": 4000, "memory": 16 * GI, "nvidia.com/gpu": 2}
 
 
 @pytest.mark.parametrize(
-    ("requests", "has", "lacking"),
+    ("requests", "capacity", "missing"),
     [
         ({"cpu": 1}, {"cpu": 4000}, ""),
         ({"cpu": 1}, {"cpu": 3600}, ""),
@@ -90,31 +90,31 @@ EXPECTED = {"cpu": 4000, "memory": 16 * GI, "nvidia.com/gpu": 2}
         ),
     ],
 )
-def test_only_what_was_asked_for_is_looked_at_and_nine_tenths_are_enough(
-    requests: dict[str, int], has: dict[str, int], lacking: str
+def test_requested_resources_need_ninety_percent_of_the_expected_capacity(
+    requests: dict[str, int], capacity: dict[str, int], missing: str
 ) -> None:
-    assert describe_missing_resources(requests, EXPECTED, has) == lacking
+    assert describe_missing_resources(requests, EXPECTED, capacity) == missing
 
 
-def test_times_are_summed_up_by_rank() -> None:
+def test_durations_are_summarized_by_rank() -> None:
     found = summary_of([5, 1, 3, 2, 4, 10, 9, 8, 7, 6, 100])
     assert (found.count, found.median, found.p90, found.longest) == (11, 6, 10, 100)
     with pytest.raises(ValueError, match="nothing"):
         summary_of([])
 
 
-def test_one_straggler_does_not_make_others_seem_quick() -> None:
+def test_single_slow_sample_does_not_change_the_expectation() -> None:
     assert decide_expected([40.0] * 20 + [600.0]) == timedelta(seconds=80)
 
 
-def test_where_many_take_long_that_is_what_is_expected() -> None:
+def test_many_slow_samples_raise_the_expectation() -> None:
     assert decide_expected([40.0] * 5 + [400.0] * 5) == timedelta(seconds=500)
 
 
-def test_too_few_say_nothing_and_a_share_of_the_deadline_stands_in() -> None:
+def test_too_few_samples_have_no_expectation() -> None:
     assert decide_expected([60.0, 60.0]) is None
     assert default_expected_duration(timedelta(minutes=30)) == timedelta(minutes=3)
 
 
-def test_what_takes_no_time_is_given_some() -> None:
+def test_expectation_is_at_least_ten_seconds() -> None:
     assert decide_expected([0.0, 0.0, 1.0]) == default_expected_duration(timedelta(seconds=1)) == timedelta(seconds=10)

@@ -1,4 +1,4 @@
-"""Pauses: what makes sense, and the annotation that a person can write."""
+"""Pauses: validation of requests, and the pause annotation."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -28,7 +28,7 @@ def pause(**fields: object) -> Pause:
     return Pause.model_validate({"by": "ann", "reason": "why", "until": NOW + timedelta(hours=1), **fields})
 
 
-def test_an_annotation_is_read_as_a_person_writes_it() -> None:
+def test_annotation_is_parsed_in_any_order() -> None:
     found = read_pause(TEXT)
     assert found == Pause(by="ann", reason="training runs, all of them", until=datetime(2026, 6, 1, 18, tzinfo=UTC))
     assert read_pause("by=ann,until=2026-06-01T20:00+02:00,reason=training runs, all of them") == found
@@ -49,7 +49,7 @@ def test_an_annotation_is_read_as_a_person_writes_it() -> None:
         ("until=2226-06-01T18:00:00Z, by=ann, reason=x", "too far in the future"),
     ],
 )
-def test_one_that_cannot_be_read_says_what_to_write_and_holds_without_an_end(text: str, named: str) -> None:
+def test_invalid_annotation_pauses_without_end_and_names_the_expected_form(text: str, named: str) -> None:
     with pytest.raises(ValueError, match="expected") as error:
         read_pause(text)
     assert named in str(error.value)
@@ -62,7 +62,7 @@ def test_one_that_cannot_be_read_says_what_to_write_and_holds_without_an_end(tex
     )
 
 
-def test_no_annotation_is_no_pause_and_one_that_is_over_holds_nothing() -> None:
+def test_absent_or_expired_annotation_does_not_pause() -> None:
     assert pause_from_annotation("") is None
     over = pause_from_annotation(TEXT)
     assert over is not None and not is_pause_active(over, over.until)
@@ -88,7 +88,7 @@ def test_no_annotation_is_no_pause_and_one_that_is_over_holds_nothing() -> None:
         ({}, ""),
     ],
 )
-def test_what_is_asked_for_is_checked_by_field_value_and_what_to_write(fields: dict[str, object], named: str) -> None:
+def test_invalid_pause_request_is_reported_with_the_expected_form(fields: dict[str, object], named: str) -> None:
     problem = problem_of(pause(**fields), NOW)
     assert named in problem and bool(problem) == bool(named)
 
@@ -99,9 +99,9 @@ def test_what_is_asked_for_is_checked_by_field_value_and_what_to_write(fields: d
     until=st.datetimes(min_value=datetime(2000, 1, 2), max_value=datetime(2099, 12, 30)),
     zone=st.sampled_from([UTC, timezone(timedelta(hours=-9, minutes=-30)), None]),
 )
-def test_whatever_is_paused_reads_from_its_annotation_as_it_was_written(
+def test_written_annotation_is_parsed_to_the_same_pause(
     by: str, reason: str, until: datetime, zone: timezone | None
 ) -> None:
-    meant = normalize_pause(Pause(by=by, reason=reason, until=until.replace(tzinfo=zone)))
-    assert pause_from_annotation(write_pause(meant)) == meant
-    assert meant.until >= until.replace(tzinfo=zone or UTC)
+    normalized = normalize_pause(Pause(by=by, reason=reason, until=until.replace(tzinfo=zone)))
+    assert pause_from_annotation(write_pause(normalized)) == normalized
+    assert normalized.until >= until.replace(tzinfo=zone or UTC)

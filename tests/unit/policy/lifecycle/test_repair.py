@@ -1,4 +1,4 @@
-"""Repair: what is tolerated for how long, what adds up, which step follows which, and the breaker."""
+"""Repair: tolerations, accumulated time, the order of steps, and the circuit breaker."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -30,7 +30,7 @@ READY, KERNEL = ("Ready", "False"), ("KernelReady", "False")
 
 
 class RepairHarness:
-    """A node under some rules: minute by minute the watch tells how it is, and time passes."""
+    """A node with repair rules, whose conditions and time the test controls."""
 
     def __init__(self, **repair: Any) -> None:
         rules = LifecycleRules.model_validate({"repair": repair}) if repair else None
@@ -55,7 +55,7 @@ class RepairHarness:
         self.state = self.state.model_copy(update={"health": health})
 
     def play(self, script: str) -> "RepairHarness":
-        """Steps and assertions in turn, such as `sees Ready; wait 30m; does replace`."""
+        """Run steps and assertions in order, such as `observes Ready; wait 30m; decides replace`."""
         for line in script.split("; "):
             name, _, argument = line.partition(" ")
             assert _STEPS[name](self, argument) is not False, f"{line!r} of {script!r}: {self.wait()}"
@@ -73,17 +73,17 @@ class RepairHarness:
     def _recover(self, _: str) -> None:
         self.set_health(after_recovery(self.state.health, self.now))
 
-    def _see(self, names: str, since: datetime | None = None) -> None:
+    def _observe_names(self, names: str, since: datetime | None = None) -> None:
         *conditions, boot = names.split() if "boot-" in names else [*names.split(), "boot-1"]
         self.observe(*(CONDITIONS[one] for one in conditions), boot_id=boot, since=since)
 
 
 CONDITIONS = {"Ready": READY, "Unknown": ("Ready", "Unknown"), "Kernel": KERNEL}
 _STEPS: dict[str, Callable[[RepairHarness, str], object]] = {
-    "sees": RepairHarness._see,
-    "sees_since_noon": lambda harness, names: harness._see(names, NOW),
+    "observes": RepairHarness._observe_names,
+    "observes_since_noon": lambda harness, names: harness._observe_names(names, NOW),
     "wait": lambda harness, span: harness.wait(seconds=(parse_duration(span) or timedelta()).total_seconds()) and None,
-    "does": lambda harness, action: harness.wait().do == action,
+    "decides": lambda harness, action: harness.wait().do == action,
     "nothing": lambda harness, _: harness.wait() == Repair(),
     "due": lambda harness, span: harness.wait().until == harness.now + (parse_duration(span) or timedelta()),
     "step": RepairHarness._take_step,
@@ -93,7 +93,7 @@ _STEPS: dict[str, Callable[[RepairHarness, str], object]] = {
 
 
 @pytest.mark.parametrize("condition", KARPENTERS, ids=lambda one: f"{one.type}={one.status}")
-def test_karpenters_seven_conditions_have_karpenters_tolerations(condition: Any) -> None:
+def test_default_conditions_have_karpenters_tolerations(condition: Any) -> None:
     minutes = 10 if condition.type == "AcceleratedHardwareReady" else 30
     harness = RepairHarness()
     harness.observe((condition.type, condition.status))
@@ -104,26 +104,26 @@ def test_karpenters_seven_conditions_have_karpenters_tolerations(condition: Any)
     assert harness.wait(minutes=0.1) == Repair(do="replace", condition=name)
 
 
-def test_a_healthy_node_remembers_nothing() -> None:
-    assert RepairHarness(within="1h").play("sees; wait 9h; nothing").state.health == Health()
+def test_healthy_node_records_nothing() -> None:
+    assert RepairHarness(within="1h").play("observes; wait 9h; nothing").state.health == Health()
 
 
-def test_the_condition_that_is_tolerated_least_long_counts() -> None:
+def test_condition_with_the_shortest_toleration_counts() -> None:
     harness = RepairHarness()
     harness.observe(KERNEL, ("AcceleratedHardwareReady", "False"))
     assert harness.wait(minutes=10).condition == "AcceleratedHardwareReady=False"
 
 
 @pytest.mark.parametrize("conditions", [(("KernelReady", "Unknown"),), (("MemoryPressure", "True"),)])
-def test_what_does_not_count_is_no_reason(conditions: tuple[tuple[str, str], ...]) -> None:
+def test_other_conditions_cause_no_repair(conditions: tuple[tuple[str, str], ...]) -> None:
     harness = RepairHarness()
     harness.observe(*conditions)
     assert harness.wait(hours=5) == Repair()
 
 
-def test_own_conditions_take_the_place_of_karpenters_and_no_condition_means_no_repair() -> None:
-    mine = {"type": "DiskWorn", "status": "True", "toleration": "5m"}
-    harness = RepairHarness(conditions=[mine])
+def test_custom_conditions_replace_the_defaults_and_empty_list_disables_repair() -> None:
+    custom_condition = {"type": "DiskWorn", "status": "True", "toleration": "5m"}
+    harness = RepairHarness(conditions=[custom_condition])
     harness.observe(("DiskWorn", "True"), READY)
     assert harness.wait(minutes=5).condition == "DiskWorn=True"
     nothing = LifecycleRules.model_validate({"repair": {"conditions": []}})
@@ -132,101 +132,101 @@ def test_own_conditions_take_the_place_of_karpenters_and_no_condition_means_no_r
     )
 
 
-FLAP = "sees Ready; wait 5m; does wait; sees; wait 5m; nothing; "
+FLAP = "observes Ready; wait 5m; decides wait; observes; wait 5m; nothing; "
 LADDER: dict[str, Any] = {"steps": ["reboot", "replace"]}
-REBOOTED = "sees Kernel; wait 30m; does reboot; step; "
+REBOOTED = "observes Kernel; wait 30m; decides reboot; step; "
 SCENARIOS: dict[str, tuple[dict[str, Any], str]] = {
-    "a flap starts Karpenter's clock again": ({}, "sees Ready; wait 20m; sees; wait 1m; " * 10 + "nothing"),
-    "within a span the time of all flaps adds up": (
+    "a flap restarts the toleration": ({}, "observes Ready; wait 20m; observes; wait 1m; " * 10 + "nothing"),
+    "within sums the time of all flaps": (
         {"within": "2h"},
-        FLAP * 5 + "sees Ready; due 5m; wait 5m; does replace",
+        FLAP * 5 + "observes Ready; due 5m; wait 5m; decides replace",
     ),
-    "what left the span counts no more": (
+    "time outside of within does not count": (
         {"within": "1h"},
-        "sees Ready; wait 25m; sees; wait 60m; sees Ready; due 30m",
+        "observes Ready; wait 25m; observes; wait 60m; observes Ready; due 30m",
     ),
-    "20 minutes are in the span; from minute 60 on they leave it as fast as new ones come": (
+    "time leaves within as fast as new time is added": (
         {"within": "1h"},
-        "sees Ready; wait 20m; sees; wait 35m; sees Ready; due 30m; wait 29m54s; does wait; wait 6s; does replace",
+        "observes Ready; wait 20m; observes; wait 35m; observes Ready; due 30m; wait 29m54s; decides wait; "
+        "wait 6s; decides replace",
     ),
-    "from False to Unknown it was unhealthy all along where time adds up": (
+    "False and Unknown add up with within": (
         {"within": "1h"},
-        "sees Ready; wait 20m; sees Unknown; wait 10m; does replace",
+        "observes Ready; wait 20m; observes Unknown; wait 10m; decides replace",
     ),
-    "from False to Unknown Karpenter's clock starts again": (
+    "change from False to Unknown restarts the toleration": (
         {},
-        "sees Ready; wait 20m; sees Unknown; wait 10m; due 20m",
+        "observes Ready; wait 20m; observes Unknown; wait 10m; due 20m",
     ),
-    "a transition that moves while nobody saw it well is one stretch": (
+    "changed transition time without recovery is one interval": (
         {"within": "1h"},
-        "sees Kernel; wait 20m; sees Kernel; wait 10m; does replace",
+        "observes Kernel; wait 20m; observes Kernel; wait 10m; decides replace",
     ),
-    "one that is well before its machine restarted is waited for": (
+    "healthy before the reboot happened": (
         LADDER,
-        REBOOTED + "sees; wait 9m; does wait; wait 1m; does recovered",
+        REBOOTED + "observes; wait 9m; decides wait; wait 1m; decides recovered",
     ),
-    "a reboot that may not be asked for is followed by the next step at once": (
+    "failed reboot request is followed by the next step": (
         LADDER,
-        "sees Kernel; wait 30m; step_fails; does replace",
+        "observes Kernel; wait 30m; step_fails; decides replace",
     ),
-    "a reboot that helps ends the matter": (
+    "successful reboot ends the repair": (
         LADDER,
-        REBOOTED + "wait 1m; does wait; sees_since_noon Kernel boot-2; does wait; sees boot-2; does recovered; "
+        REBOOTED
+        + "wait 1m; decides wait; observes_since_noon Kernel boot-2; decides wait; observes boot-2; decides recovered; "
         "recovers; wait 5h; nothing",
     ),
 }
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_repair_goes_by_its_rules(scenario: str) -> None:
+def test_repair_follows_its_rules(scenario: str) -> None:
     rules, script = SCENARIOS[scenario]
     RepairHarness(**rules).play(script)
 
 
 @pytest.mark.parametrize("within", ["40m", "1h", "2h", "5h"])
 @pytest.mark.parametrize("pattern", [(1, 9), (7, 3), (20, 35), (29, 1), (3, 3), (25, 60)])
-def test_the_moment_that_is_foretold_is_the_one_at_which_the_sum_is_reached(
-    within: str, pattern: tuple[int, int]
-) -> None:
-    """Against a clock that is counted minute by minute."""
+def test_predicted_time_is_when_the_accumulated_time_is_reached(within: str, pattern: tuple[int, int]) -> None:
+    """The expectation is counted minute by minute."""
     span = {"40m": 40, "1h": 60, "2h": 120, "5h": 300}[within]
-    harness, ill, minute = RepairHarness(within=within), list[bool](), 0
+    harness, history, minute = RepairHarness(within=within), list[bool](), 0
     while minute < 1000:
-        bad = minute % sum(pattern) < pattern[0]
-        if not ill or bad != ill[-1]:
-            harness.observe(*((READY,) if bad else ()))
-        assert (harness.wait().do == "replace") == (bad and sum(ill[-span:]) >= 30), minute
+        unhealthy_now = minute % sum(pattern) < pattern[0]
+        if not history or unhealthy_now != history[-1]:
+            harness.observe(*((READY,) if unhealthy_now else ()))
+        assert (harness.wait().do == "replace") == (unhealthy_now and sum(history[-span:]) >= 30), minute
         if harness.wait().do == "replace":
             return
-        ill.append(bad)
+        history.append(unhealthy_now)
         minute += 1
         harness.wait(minutes=1)
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    harness = RepairHarness(within="1000h").play("; ".join(["sees Ready; wait 1s; sees; wait 1s"] * 500))
+def test_recorded_intervals_are_limited() -> None:
+    harness = RepairHarness(within="1000h").play("; ".join(["observes Ready; wait 1s; observes; wait 1s"] * 500))
     assert len(harness.state.health.intervals) == 100
 
 
-def test_a_node_that_was_rebooted_says_for_what_it_waits() -> None:
+def test_rebooted_node_reports_its_blocker() -> None:
     assert RepairHarness(**LADDER).play(REBOOTED + "wait 1m").wait().blocked_by == "rebooted for KernelReady=False"
 
 
-def test_a_reboot_that_does_not_help_in_its_time_is_followed_by_the_next_step() -> None:
-    harness = RepairHarness(**LADDER, rebootFor="3m").play(REBOOTED + "wait 2m54s; does wait; wait 6s")
+def test_unsuccessful_reboot_is_followed_by_the_next_step() -> None:
+    harness = RepairHarness(**LADDER, rebootFor="3m").play(REBOOTED + "wait 2m54s; decides wait; wait 6s")
     assert harness.wait() == Repair(do="replace", condition="KernelReady=False", rung=1)
 
 
-def test_a_node_that_never_comes_back_from_its_reboot_is_replaced_whatever_conditions_count() -> None:
+def test_node_that_stays_notready_after_a_reboot_is_replaced() -> None:
     harness = RepairHarness(**LADDER, conditions=[{"type": "KernelReady", "status": "False", "toleration": "1m"}])
-    harness.play("sees Kernel; wait 1m; step; sees")
+    harness.play("observes Kernel; wait 1m; step; observes")
     harness.state = harness.state.model_copy(
         update={"observed": harness.state.observed.model_copy(update={"node_ready": False})}
     )
     assert harness.wait(minutes=10).do == "replace"
 
 
-RECOVERED = REBOOTED + "sees boot-2; recovers"
+RECOVERED = REBOOTED + "observes boot-2; recovers"
 
 
 @pytest.mark.parametrize(
@@ -238,19 +238,19 @@ RECOVERED = REBOOTED + "sees boot-2; recovers"
         ({"within": "3h"}, "3h", "reboot"),
     ],
 )
-def test_a_node_that_falls_ill_again_soon_goes_on_in_its_ladder(within: dict[str, str], span: str, step: str) -> None:
-    script = f"{RECOVERED}; wait {span}; sees Kernel boot-2; wait 29m54s; does wait; wait 6s; does {step}"
+def test_relapse_within_the_period_continues_with_the_next_step(within: dict[str, str], span: str, step: str) -> None:
+    script = f"{RECOVERED}; wait {span}; observes Kernel boot-2; wait 29m54s; decides wait; wait 6s; decides {step}"
     RepairHarness(**LADDER, **within).play(script)
 
 
-def test_where_no_step_is_left_it_is_said() -> None:
+def test_exhausted_steps_are_reported() -> None:
     assert RepairHarness(steps=["reboot"]).play(REBOOTED + "wait 1h").wait() == Repair(
         condition="KernelReady=False", blocked_by="unhealthy, KernelReady=False: reboot did not help"
     )
 
 
-def test_a_step_that_was_refused_is_tried_again_later() -> None:
-    harness = RepairHarness().play("sees Kernel; wait 30m")
+def test_blocked_repair_is_retried_later() -> None:
+    harness = RepairHarness().play("observes Kernel; wait 30m")
     harness.set_health(block_repair(harness.state.health, "3 of 4", after(minutes=35)))
     blocked = Repair(until=after(minutes=35), condition="KernelReady=False", blocked_by="3 of 4")
     assert harness.wait(minutes=4.9) == blocked
@@ -272,7 +272,7 @@ def test_a_step_that_was_refused_is_tried_again_later() -> None:
         (9, 9, "100%", False),
     ],
 )
-def test_the_breaker(unhealthy: int, total: int, limit: str, open_: bool) -> None:
+def test_breaker_opens_above_the_limit(unhealthy: int, total: int, limit: str, open_: bool) -> None:
     message = decide_breaker(unhealthy, total, limit, where="of NodePool default")
     assert bool(message) is open_
     if message:
@@ -281,7 +281,7 @@ def test_the_breaker(unhealthy: int, total: int, limit: str, open_: bool) -> Non
         )
 
 
-def test_a_condition_counts_by_type_and_status_also_while_it_is_tolerated() -> None:
+def test_node_is_unhealthy_by_condition_type_and_status() -> None:
     counting = [("Ready", "False"), ("Ready", "Unknown")]
     assert is_unhealthy([("Ready", "Unknown"), ("MemoryPressure", "False")], counting)
     assert not is_unhealthy([("Ready", "True"), ("KernelReady", "False")], counting)
@@ -296,10 +296,10 @@ def test_a_condition_counts_by_type_and_status_also_while_it_is_tolerated() -> N
         ({"drain": "graceful", "drainFor": "5m"}, timedelta(minutes=5)),
     ],
 )
-def test_pods_have_time_only_where_rules_say_so(repair: dict[str, Any] | None, time: timedelta | None) -> None:
+def test_drain_grace_of_a_repair_requires_a_rule(repair: dict[str, Any] | None, time: timedelta | None) -> None:
     assert drain_grace(LifecycleRules.model_validate({"repair": repair}) if repair else None) == time
 
 
-def test_a_state_with_its_health_survives_being_written_down() -> None:
+def test_state_with_health_survives_serialization() -> None:
     harness = RepairHarness(**LADDER, within="3h").play(RECOVERED)
     assert NodeClaimState.model_validate_json(harness.state.model_dump_json()) == harness.state

@@ -1,4 +1,4 @@
-"""The table of a node's life: every phase and every edge is mentioned here, and nothing else is allowed."""
+"""The table of phase transitions: exactly the edges listed here are allowed."""
 
 from datetime import timedelta
 
@@ -32,10 +32,10 @@ LIMITS = Deadlines(
     drain=timedelta(minutes=4),
     termination=timedelta(minutes=5),
 )
-BORN = before(seconds=30)
+CREATED = before(seconds=30)
 DEADLINES = {
-    Phase.LAUNCH: BORN + timedelta(minutes=1),
-    Phase.REGISTRATION: BORN + timedelta(minutes=2),
+    Phase.LAUNCH: CREATED + timedelta(minutes=1),
+    Phase.REGISTRATION: CREATED + timedelta(minutes=2),
     Phase.INITIALIZATION: after(minutes=3),
     Phase.READY: None,
     Phase.DRAIN: after(minutes=4),
@@ -44,51 +44,51 @@ DEADLINES = {
 }
 
 
-def test_the_table_has_every_phase_and_exactly_these_edges() -> None:
+def test_table_has_every_phase_and_exactly_these_edges() -> None:
     assert set(TRANSITIONS) == set(Phase)
     assert {(start, end) for start, ends in TRANSITIONS.items() for end in ends} == EDGES
 
 
 @pytest.mark.parametrize("start", Phase)
 @pytest.mark.parametrize("end", Phase)
-def test_a_phase_follows_another_only_by_the_table(start: Phase, end: Phase) -> None:
+def test_phase_may_follow_only_by_the_table(start: Phase, end: Phase) -> None:
     assert may_follow(start, end) is ((start, end) in EDGES)
 
 
-def test_every_edge_says_who_causes_it() -> None:
+def test_every_edge_describes_its_cause() -> None:
     assert [edge for ends in TRANSITIONS.values() for edge in ends.values() if len(edge) < 20] == []
 
 
-def test_every_phase_can_be_reached_from_launch_and_leads_to_the_end() -> None:
+def test_every_phase_is_reachable_from_launch_and_leads_to_deleted() -> None:
     for phase in Phase:
         assert phase in reachable(Phase.LAUNCH) and Phase.DELETED in reachable(phase)
 
 
-def test_every_phase_but_the_last_is_performed_and_all_say_what_comes_next() -> None:
+def test_every_phase_has_a_workflow_function_and_descriptions() -> None:
     assert set(PHASES) == set(Phase) - {Phase.DELETED}
     assert set(PHASE_ACTIVITY) == set(PHASE_WAITS_FOR) == set(PHASE_NEXT_STEP) == set(Phase)
 
 
 @pytest.mark.parametrize("phase", Phase)
-def test_deadlines_of_launch_and_registration_count_from_birth_and_the_others_from_entry(phase: Phase) -> None:
-    assert deadline_of(node(born=BORN, deadlines=LIMITS), phase, NOW) == DEADLINES[phase]
+def test_launch_and_registration_deadlines_count_from_creation_others_from_entry(phase: Phase) -> None:
+    assert deadline_of(node(created=CREATED, deadlines=LIMITS), phase, NOW) == DEADLINES[phase]
 
 
-def test_a_claim_that_launched_late_has_the_time_that_a_launch_in_its_last_minute_leaves() -> None:
-    late = node(born=before(hours=1), deadlines=LIMITS)
+def test_registration_after_a_late_launch_has_the_remaining_minimum_time() -> None:
+    late = node(created=before(hours=1), deadlines=LIMITS)
     assert deadline_of(late, Phase.REGISTRATION, NOW) == after(minutes=1)
 
 
-def test_the_default_deadlines_are_karpenters() -> None:
+def test_default_deadlines_are_those_of_karpenter() -> None:
     assert Deadlines().launch == timedelta(minutes=5)
     assert Deadlines().registration == timedelta(minutes=15)
 
 
 def reachable(start: Phase) -> set[Phase]:
-    found, open_ones = {start}, [start]
-    while open_ones:
-        for phase in TRANSITIONS[open_ones.pop()]:
+    found, pending = {start}, [start]
+    while pending:
+        for phase in TRANSITIONS[pending.pop()]:
             if phase not in found:
                 found.add(phase)
-                open_ones.append(phase)
+                pending.append(phase)
     return found

@@ -1,4 +1,4 @@
-"""A NodePool whose nodes drift, as far as a rollout sees it: nodes go with permits and new ones come."""
+"""A NodePool with drifted nodes as a rollout observes it: permits remove nodes, and new nodes appear."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,15 +32,15 @@ TARGETS = {"good": GOOD, "bad": BAD, "newer": GOOD.model_copy(update={"images": 
 GATE_RESULTS = {
     "passes": GateResult(outcome="passed", value=0),
     "fails": GateResult(outcome="failed", value=3, why="errors: 3 is not below 0.01"),
-    "is_silent": GateResult(outcome="unknown", why="no answer within 10s"),
+    "does_not_respond": GateResult(outcome="unknown", why="no answer within 10s"),
 }
 MAX_EVALUATIONS = 100
-"""At one moment: more are a loop without end."""
+"""Evaluations at one time; more are an endless loop."""
 
 
 @dataclass
 class FakeNodePool:
-    """`every()` looks and does what is said; time passes with `wait`."""
+    """A NodePool under rollout rules. `evaluate` applies one decision, `wait` advances the time."""
 
     rules: dict[str, Any] | None
     nodes: int = 10
@@ -48,37 +48,37 @@ class FakeNodePool:
     target: RolloutTarget | None = GOOD
     state: RolloutState = field(default_factory=RolloutState)
     budget: int = 1000
-    """How many may be on their way at once."""
+    """Maximum number of nodes that terminate at the same time."""
     replaced: bool = True
-    """Nodes that go leave new ones behind."""
-    well: bool = True
-    """New nodes are Ready."""
+    """Terminated nodes are replaced by new ones."""
+    healthy: bool = True
+    """Whether new nodes are Ready."""
     failed_starts: int = 0
     pods: tuple[int, int] = (0, 0)
     prometheus: dict[str, GateResult] = field(default_factory=dict)
-    """By name of the gate; passed where there is nothing."""
+    """Results by name of the gate; by default gates pass."""
     gate_queries: list[tuple[datetime, str]] = field(default_factory=list)
     old: dict[str, RolloutTarget] = field(default_factory=dict)
     new: int = 0
-    out: set[str] = field(default_factory=set)
-    went: int = 0
+    departing: set[str] = field(default_factory=set)
+    terminated: int = 0
     events: list[RolloutEvent] = field(default_factory=list)
     last: RolloutDecision | None = None
 
     def __post_init__(self) -> None:
-        """The pool stands, all of it is what is asked for, and it was looked at."""
+        """Evaluate once with all nodes on the current target."""
         self.new = self.nodes
         self.evaluate()
 
-    def towards(self, target: RolloutTarget) -> "FakeNodePool":
-        """The spec or the image is another now, and nodes have drifted from it."""
+    def set_target(self, target: RolloutTarget) -> "FakeNodePool":
+        """Change the target, so that nodes with another target drift."""
         assert self.target is not None
-        first = len(self.old) + self.went
+        first = len(self.old) + self.terminated
         self.old |= {f"n{first + number}": self.target for number in range(self.new)}
         self.target = target
         self.new = sum(one == target for one in self.old.values())
         self.old = {uid: one for uid, one in self.old.items() if one != target}
-        self.out &= self.old.keys()
+        self.departing &= self.old.keys()
         return self
 
     def observe(self, **more: Any) -> ObservedRollout:
@@ -88,9 +88,9 @@ class FakeNodePool:
                 "rules": None if self.rules is None else RolloutRules.model_validate(self.rules),
                 "target": self.target,
                 "drifted": tuple(self.old),
-                "departing": tuple(self.out),
+                "departing": tuple(self.departing),
                 "updated_nodes": self.new,
-                "ready": self.new if self.well else 0,
+                "ready": self.new if self.healthy else 0,
                 "failed_starts": self.failed_starts,
                 "is_requested": bool(self.old),
                 **ready,
@@ -99,7 +99,7 @@ class FakeNodePool:
         )
 
     def evaluate(self, **more: Any) -> RolloutDecision:
-        """Once, with Prometheus asked as often as it wants."""
+        """Evaluate once, and query Prometheus gates until none is due."""
         for _ in range(MAX_EVALUATIONS):
             found = evaluate_rollout("web", self.state, self.observe(**more), self.now)
             self.state, self.last = found.state, found
@@ -107,7 +107,7 @@ class FakeNodePool:
             if not found.gates_to_query:
                 return found
             self.state = record_gate_results(self.state, tuple(self._query_gate(gate) for gate in found.gates_to_query))
-        raise AssertionError(f"asks without end: {found}")
+        raise AssertionError(f"endless gate queries: {found}")
 
     def _query_gate(self, gate: HealthGate) -> GateResult:
         self.gate_queries.append((self.now, gate.name))
@@ -115,41 +115,41 @@ class FakeNodePool:
         return result.model_copy(update={"gate": gate.id, "at": self.now})
 
     def grant(self, most: int = 1000) -> int:
-        """Permits for as many as may go."""
+        """Grant permits within the headroom. Returns their number."""
         headroom = self.evaluate().headroom
-        free = [uid for uid in self.old if uid not in self.out]
-        chosen = free[: min(most, self.budget - len(self.out), len(free) if headroom is None else headroom)]
-        self.out |= {*chosen}
+        free = [uid for uid in self.old if uid not in self.departing]
+        chosen = free[: min(most, self.budget - len(self.departing), len(free) if headroom is None else headroom)]
+        self.departing |= {*chosen}
         self.state = record_grants(self.state, tuple(chosen), self.now)
         return len(chosen)
 
     def arrive(self) -> None:
-        """Those that go are gone."""
-        self.new += len(self.out) if self.replaced else 0
-        self.went += len(self.out)
-        self.old = {uid: one for uid, one in self.old.items() if uid not in self.out}
-        self.out.clear()
+        """Terminate departing nodes, which new nodes replace."""
+        self.new += len(self.departing) if self.replaced else 0
+        self.terminated += len(self.departing)
+        self.old = {uid: one for uid, one in self.old.items() if uid not in self.departing}
+        self.departing.clear()
 
     def step(self) -> int:
-        """What may go goes, and is gone."""
+        """Grant permits and terminate these nodes. Returns their number."""
         count = self.grant()
         self.arrive()
         self.evaluate()
         return count
 
     def wait(self, **span: float) -> RolloutDecision:
-        """A look at every moment that was asked for, and at the end."""
+        """Evaluate at every requested time and at the end."""
         end = self.now + timedelta(**span)
         found = self.evaluate()
         while found.next_check_at is not None and found.next_check_at < end:
-            assert found.next_check_at > self.now, f"looks again at once, for ever: {found}"
+            assert found.next_check_at > self.now, f"endless immediate checks: {found}"
             self.now = found.next_check_at
             found = self.evaluate()
         self.now = end
         return self.evaluate()
 
     def play(self, script: str) -> None:
-        """Steps and assertions in turn, each an entry of `_STEPS`, such as `step 1; wait 10m; room 7`."""
+        """Steps and assertions in turn, each an entry of `_STEPS`, such as `step 1; wait 10m; headroom 7`."""
         for line in script.split("; "):
             name, _, argument = line.partition(" ")
             assert _STEPS[name](self, argument) is not False, f"{line!r} of {script!r}: {self.last}"
@@ -162,7 +162,7 @@ class FakeNodePool:
 
     @property
     def plan(self) -> str:
-        """What a person would name now."""
+        """The plan that a person can approve or reject now."""
         return self.state.halted.plan if self.state.halted else self.state.plan.id if self.state.plan else ""
 
     def approve(self, by: str = "ann", plan: str = "") -> str:
@@ -187,22 +187,22 @@ _STEPS: dict[str, Callable[[FakeNodePool, str], object]] = {
     "grant": lambda pool, count: pool.grant(int(count)) == int(count),
     "arrive": lambda pool, _: pool.arrive(),
     "wait": _wait,
-    "sick": lambda pool, _: setattr(pool, "well", False),
-    "well": lambda pool, _: setattr(pool, "well", True),
+    "unhealthy": lambda pool, _: setattr(pool, "healthy", False),
+    "healthy": lambda pool, _: setattr(pool, "healthy", True),
     "failed_starts": lambda pool, count: setattr(pool, "failed_starts", int(count)),
     "gate": lambda pool, result: pool.prometheus.update({"errors": GATE_RESULTS[result]}),
-    "look": lambda pool, _: pool.evaluate() and None,
-    "towards": lambda pool, target: pool.towards(TARGETS[target]) and None,
+    "evaluate": lambda pool, _: pool.evaluate() and None,
+    "target": lambda pool, target: pool.set_target(TARGETS[target]) and None,
     "approve": lambda pool, by: pool.approve(by or "ann") == "",
     "reject": lambda pool, by: pool.reject(by or "ann") == "",
-    "room": lambda pool, count: str(pool.evaluate().headroom) == count,
+    "headroom": lambda pool, count: str(pool.evaluate().headroom) == count,
     "overdue": lambda pool, expected: str(pool.evaluate().overdue) == expected,
     "halted": lambda pool, expected: str(pool.state.halted is not None) == expected,
     "finished": lambda pool, _: pool.state.finished,
-    "says": lambda pool, text: pool.explains(text.replace("PLAN", pool.plan)),
+    "explains": lambda pool, text: pool.explains(text.replace("PLAN", pool.plan)),
 }
 
 
 def drifted(rules: dict[str, Any] | None = None, *, nodes: int = 10, **more: Any) -> FakeNodePool:
-    """A pool that ran well with GOOD, and is to run BAD."""
-    return FakeNodePool(WAVES if rules is None else rules, nodes, **more).towards(BAD)
+    """A NodePool that changes from target GOOD to BAD."""
+    return FakeNodePool(WAVES if rules is None else rules, nodes, **more).set_target(BAD)

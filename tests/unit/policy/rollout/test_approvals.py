@@ -1,4 +1,4 @@
-"""Plans that people approve or reject, that expire, and go stale when the world moves."""
+"""Approval and rejection of plans, their expiration, and stale plans."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from tests.unit.policy.rollout.rollout_builders import BAD, GOOD, WAVES, FakeNod
 WITH_APPROVAL = {**WAVES, "approval": {"required": True, "expires": "4h"}}
 
 
-def test_no_node_goes_before_the_plan_is_approved() -> None:
+def test_no_node_is_disrupted_before_the_plan_is_approved() -> None:
     pool = drifted(WITH_APPROVAL)
-    pool.play("step 0; says wave 1 of 3 of the rollout of the image")
+    pool.play("step 0; explains wave 1 of 3 of the rollout of the image")
     assert pool.explains(f"waits for approval until 2026-06-01T16:00Z: tenure approve {pool.plan}")
     pool.play("approve; step 1")
 
 
-def test_each_wave_has_a_plan_of_its_own() -> None:
+def test_each_wave_has_its_own_plan() -> None:
     pool = drifted(WITH_APPROVAL)
     pool.evaluate()
     first = pool.plan
@@ -28,7 +28,7 @@ def test_each_wave_has_a_plan_of_its_own() -> None:
     pool.play("approve; step 1")
 
 
-def test_a_plan_that_nobody_answers_is_made_anew_under_another_name() -> None:
+def test_expired_plan_is_replaced_by_a_plan_with_another_name() -> None:
     pool = drifted(WITH_APPROVAL)
     pool.evaluate()
     first = pool.plan
@@ -38,13 +38,13 @@ def test_a_plan_that_nobody_answers_is_made_anew_under_another_name() -> None:
     assert pool.event_reasons().count("RolloutWaits") == 2
 
 
-def test_an_approval_lasts_as_long_as_a_plan() -> None:
+def test_approval_expires_with_its_plan() -> None:
     pool = drifted(WITH_APPROVAL)
-    pool.play("wait 3h; approve; wait 3h; room 1; wait 1h; room 0")
+    pool.play("wait 3h; approve; wait 3h; headroom 1; wait 1h; headroom 0")
 
 
 @pytest.mark.parametrize(("nodes", "stale"), [(12, False), (13, True), (8, False), (7, True)])
-def test_a_plan_goes_stale_when_there_are_other_nodes_than_it_was_made_for(nodes: int, stale: bool) -> None:
+def test_plan_is_stale_after_the_node_count_changed(nodes: int, stale: bool) -> None:
     pool = drifted(WITH_APPROVAL)
     pool.evaluate()
     plan = pool.plan
@@ -54,27 +54,29 @@ def test_a_plan_goes_stale_when_there_are_other_nodes_than_it_was_made_for(nodes
     assert (pool.plan != plan) == stale
 
 
-def test_nodes_that_go_with_the_plan_do_not_make_it_stale() -> None:
+def test_nodes_disrupted_by_the_plan_do_not_make_it_stale() -> None:
     pool = drifted({"approval": {"required": True, "staleAfter": "0%"}})
-    pool.play("look; approve; grant 5; arrive; step 5")
+    pool.play("evaluate; approve; grant 5; arrive; step 5")
 
 
-def test_an_approval_of_one_target_is_none_of_another() -> None:
+def test_approval_applies_only_to_its_target() -> None:
     pool = drifted(WITH_APPROVAL)
     pool.evaluate()
     first = pool.plan
     pool.approve()
-    pool.towards(BAD.model_copy(update={"images": (Image(id="ami-other"),)}))
+    pool.set_target(BAD.model_copy(update={"images": (Image(id="ami-other"),)}))
     assert pool.evaluate().headroom == 0
     assert pool.approve(plan=first)
 
 
-def test_two_people_are_two_names() -> None:
+def test_two_approvals_need_two_names() -> None:
     pool = drifted({"approval": {"required": True, "approvers": 2}})
-    pool.play("look; approve ann; approve ann; says waits for 2 approvals (approved by ann); approve ben; room 10")
+    pool.play(
+        "evaluate; approve ann; approve ann; explains waits for 2 approvals (approved by ann); approve ben; headroom 10"
+    )
 
 
-def test_a_rejected_plan_waits_for_a_person_until_it_is_approved_after_all() -> None:
+def test_rejected_plan_waits_until_it_is_approved() -> None:
     pool = drifted(WITH_APPROVAL)
     pool.evaluate()
     plan = pool.plan
@@ -87,23 +89,23 @@ def test_a_rejected_plan_waits_for_a_person_until_it_is_approved_after_all() -> 
     assert pool.evaluate().headroom == 1
 
 
-def test_a_roll_out_that_asks_nobody_can_be_rejected_too() -> None:
+def test_rollout_without_approval_can_be_rejected() -> None:
     pool = drifted()
-    pool.play("step; reject; step 0; overdue True; approve; wait 10m; room 1")
+    pool.play("step; reject; step 0; overdue True; approve; wait 10m; headroom 1")
 
 
-def test_a_halted_one_goes_on_when_a_person_says_so_and_halts_again_under_another_name() -> None:
+def test_approved_halt_continues_and_a_second_halt_has_another_plan() -> None:
     pool = drifted()
-    pool.play("step; sick; wait 2m")
+    pool.play("step; unhealthy; wait 2m")
     first = pool.plan
     assert pool.approve() == ""
-    assert pool.state.counted_from == pool.now, "starts that failed before count no more"
+    assert pool.state.counted_from == pool.now, "earlier failed starts are no longer counted"
     pool.play("wait 1m; halted False; wait 2m; halted True")
     assert pool.plan != first
-    assert "outdated" in pool.approve(plan=first), "what was said of the first halt says nothing of the second"
+    assert "outdated" in pool.approve(plan=first), "a decision on the first halt does not apply to the second"
 
 
-def test_a_person_can_roll_back_where_there_is_a_way() -> None:
+def test_rejection_with_roll_back_requires_a_changed_image_only() -> None:
     pool = drifted()
     pool.step()
     assert pool.reject(roll_back=True) == ""
@@ -111,16 +113,16 @@ def test_a_person_can_roll_back_where_there_is_a_way() -> None:
     assert found.roll_back is not None
     assert found.roll_back.images == {"ami-bad": "ami-good"}
 
-    other = FakeNodePool(WAVES).towards(BAD.model_copy(update={"class_hash": "c2"}))
+    other = FakeNodePool(WAVES).set_target(BAD.model_copy(update={"class_hash": "c2"}))
     other.step()
     assert "cannot be rolled back: not the image alone has changed" in other.reject(roll_back=True)
 
 
-def test_what_is_said_of_nothing_or_by_nobody_is_refused() -> None:
+def test_decision_on_an_unknown_plan_or_without_name_is_rejected() -> None:
     pool = FakeNodePool(WAVES)
     rejection = pool.approve(plan="web-0")
     assert rejection.startswith("plan 'web-0' is unknown or outdated: no rollout is in progress; `tenure stuck`")
-    pool.play("towards bad; look")
+    pool.play("target bad; evaluate")
     assert rejection_reason(pool.state, ApproveRollout(plan=pool.plan, by=" "), pool.now).startswith("by: empty")
 
 
@@ -133,11 +135,11 @@ def test_what_is_said_of_nothing_or_by_nobody_is_refused() -> None:
         ({"class_hash": "c2", "images": BAD.images}, ("EC2NodeClass default", "the image")),
     ],
 )
-def test_what_is_rolled_out_is_named(changed: dict[str, Any], named: tuple[str, ...]) -> None:
+def test_changes_of_a_target_are_named(changed: dict[str, Any], named: tuple[str, ...]) -> None:
     assert GOOD.model_copy(update=changed).changed_from(GOOD) == named
 
 
-def test_the_same_state_has_the_same_plan() -> None:
+def test_equal_states_have_equal_plans() -> None:
     one, other = drifted(WITH_APPROVAL), drifted(WITH_APPROVAL)
     one.evaluate()
     other.evaluate()

@@ -1,4 +1,4 @@
-"""Whatever happens in whichever order: no wave is exceeded, nothing waits for nobody, and what is well ends."""
+"""Invariants under random events: no wave is exceeded, every wait can end, and healthy rollouts finish."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from tests.unit.policy.rollout.rollout_builders import BAD, GOOD, FakeNodePool
 
 GATE = {"queries": [{"name": "errors", "query": "sum(errors)", "below": "0.01"}]}
 FAILED = GateResult(outcome="failed", value=3, why="errors: 3 is not below 0.01")
-SILENT = GateResult(outcome="unknown", why="no answer within 10s")
+NO_RESPONSE = GateResult(outcome="unknown", why="no answer within 10s")
 
 COUNTS = st.lists(st.integers(1, 30), min_size=0, max_size=3, unique=True).map(sorted)
 SOAKS = st.sampled_from(["0s", "5m", "1h"])
@@ -19,19 +19,19 @@ EVENTS = st.sampled_from(
     [
         "grant",
         "arrive",
-        "give back",
+        "return permits",
         "wait",
         "long wait",
-        "sicken",
-        "heal",
-        "fail",
-        "mute",
-        "pass",
+        "become unhealthy",
+        "become healthy",
+        "gate fails",
+        "gate does not respond",
+        "gate passes",
         "approve",
         "reject",
-        "newer",
-        "older",
-        "lose",
+        "newer target",
+        "older target",
+        "lose node",
         "scale",
     ]
 )
@@ -46,45 +46,45 @@ def rollouts(draw: st.DrawFn) -> FakeNodePool:
         "onFailure": draw(st.sampled_from(["halt", "rollBack"])),
         "approval": {"required": draw(st.booleans())},
     }
-    return FakeNodePool(rules, draw(st.integers(1, 30)), budget=draw(st.integers(1, 10))).towards(BAD)
+    return FakeNodePool(rules, draw(st.integers(1, 30)), budget=draw(st.integers(1, 10))).set_target(BAD)
 
 
-def happen(pool: FakeNodePool, what: str, number: int) -> None:
-    match what:
+def apply_event(pool: FakeNodePool, event: str, number: int) -> None:
+    match event:
         case "grant":
             pool.grant(1 + number % 5)
         case "arrive":
             pool.arrive()
-        case "give back":
-            pool.out.clear()
+        case "return permits":
+            pool.departing.clear()
         case "wait" | "long wait":
-            pool.wait(minutes=3 if what == "wait" else 70)
-        case "sicken" | "heal":
-            pool.well = what == "heal"
-        case "fail" | "mute":
-            pool.prometheus["errors"] = FAILED if what == "fail" else SILENT
-        case "pass":
+            pool.wait(minutes=3 if event == "wait" else 70)
+        case "become unhealthy" | "become healthy":
+            pool.healthy = event == "become healthy"
+        case "gate fails" | "gate does not respond":
+            pool.prometheus["errors"] = FAILED if event == "gate fails" else NO_RESPONSE
+        case "gate passes":
             pool.prometheus.clear()
         case "approve":
             pool.approve()
         case "reject":
             pool.reject(roll_back=number % 2 == 1)
-        case "newer":
-            pool.towards(GOOD.model_copy(update={"images": (Image(id=f"ami-{number}"),)}))
-        case "older":
-            pool.towards(GOOD)
-        case "lose" if pool.old:
+        case "newer target":
+            pool.set_target(GOOD.model_copy(update={"images": (Image(id=f"ami-{number}"),)}))
+        case "older target":
+            pool.set_target(GOOD)
+        case "lose node" if pool.old:
             pool.old.pop(sorted(pool.old)[number % len(pool.old)])
-            pool.out &= pool.old.keys()
+            pool.departing &= pool.old.keys()
         case "scale":
             pool.new += number % 3
 
 
 @max_examples(150)
 @given(rollouts(), st.lists(st.tuples(EVENTS, st.integers(0, 9)), max_size=25))
-def test_no_wave_is_exceeded_and_nothing_waits_for_nobody(pool: FakeNodePool, events: list[tuple[str, int]]) -> None:
-    for what, number in events:
-        happen(pool, what, number)
+def test_no_wave_is_exceeded_and_every_wait_can_end(pool: FakeNodePool, events: list[tuple[str, int]]) -> None:
+    for event, number in events:
+        apply_event(pool, event, number)
         found = pool.evaluate()
         state = found.state
         if found.headroom is None:
@@ -102,10 +102,10 @@ def test_no_wave_is_exceeded_and_nothing_waits_for_nobody(pool: FakeNodePool, ev
 
 @max_examples(100)
 @given(rollouts(), st.lists(st.tuples(EVENTS, st.integers(0, 9)), max_size=15))
-def test_what_is_well_again_and_approved_comes_to_an_end(pool: FakeNodePool, events: list[tuple[str, int]]) -> None:
-    for what, number in events:
-        happen(pool, what, number)
-    pool.well = True
+def test_healthy_and_approved_rollout_finishes(pool: FakeNodePool, events: list[tuple[str, int]]) -> None:
+    for event, number in events:
+        apply_event(pool, event, number)
+    pool.healthy = True
     pool.prometheus.clear()
     end = pool.now + timedelta(days=10)
     while not pool.evaluate().state.finished and pool.now < end:
@@ -117,8 +117,8 @@ def test_what_is_well_again_and_approved_comes_to_an_end(pool: FakeNodePool, eve
 
 @max_examples(100)
 @given(rollouts(), st.integers(0, 60))
-def test_a_bad_image_reaches_no_more_than_the_first_wave(pool: FakeNodePool, minutes: int) -> None:
-    """It sickens at some time before its first soak is over, whatever is approved."""
+def test_bad_image_reaches_only_the_first_wave(pool: FakeNodePool, minutes: int) -> None:
+    """New nodes become unhealthy before the end of the first soak, and every plan is approved."""
     assert pool.rules is not None
     first = pool.rules["waves"][0]
     pool.rules = {**pool.rules, "waves": [{"nodes": first.get("nodes", "1"), "soak": "61m"}, {}]}
@@ -129,9 +129,9 @@ def test_a_bad_image_reaches_no_more_than_the_first_wave(pool: FakeNodePool, min
         pool.grant()
         pool.arrive()
     pool.wait(minutes=minutes)
-    pool.well = False
+    pool.healthy = False
     pool.wait(hours=5)
     pool.grant()
     pool.arrive()
-    assert pool.went == goal
+    assert pool.terminated == goal
     assert pool.state.halted is not None

@@ -1,4 +1,4 @@
-"""What may be written of rollouts, what is usual where nothing is, and what is wrong with the rest."""
+"""Rollout rules: defaults, all fields, and validation."""
 
 from datetime import timedelta
 from typing import Any
@@ -15,7 +15,7 @@ def rules(**fields: Any) -> RolloutRules:
     return RolloutRules.model_validate(fields)
 
 
-def test_what_is_usual() -> None:
+def test_default_rules() -> None:
     found = resolve_rules(rules())
     assert [(one.nodes, one.soak) for one in found.waves] == [(None, timedelta(0))]
     assert (found.nodes_ready, found.pods_ready, found.failed_starts, found.gates) == (90, None, 2, ())
@@ -23,7 +23,7 @@ def test_what_is_usual() -> None:
     assert (found.rolls_back, found.approvers) == (False, 0)
 
 
-def test_all_that_can_be_said() -> None:
+def test_all_fields_are_resolved() -> None:
     all_rules = rules(
         waves=[{"nodes": "1", "soak": "10m"}, {"nodes": "20%"}],
         health={
@@ -39,14 +39,16 @@ def test_all_that_can_be_said() -> None:
     )
     assert problems_of(all_rules) == ()
     found = resolve_rules(all_rules)
-    assert [(one.nodes, one.soak) for one in found.waves][-1] == (None, timedelta(0)), "the rest goes at last"
+    assert [(one.nodes, one.soak) for one in found.waves][-1] == (None, timedelta(0)), (
+        "a final wave for the remaining nodes is added"
+    )
     assert (found.nodes_ready, found.pods_ready, found.failed_starts, found.failing_for) == (100, 80, 1, timedelta(0))
     gates = [(one.name, one.below, one.above, one.timeout.seconds) for one in found.gates]
     assert gates == [("up", None, 0.5, 3), ("b", 0.001, None, 10)]
     assert (found.rolls_back, found.approvers, found.expires, found.stale_after) == (True, 2, timedelta(hours=1), "5%")
 
 
-def test_nobody_is_asked_unless_it_is_required() -> None:
+def test_approval_is_needed_only_if_required() -> None:
     assert resolve_rules(rules(approval={"approvers": 3})).approvers == 0
     assert resolve_rules(rules(approval={"required": True})).approvers == 1
 
@@ -55,7 +57,7 @@ def test_nobody_is_asked_unless_it_is_required() -> None:
     ("nodes", "size", "goal"),
     [("1", 10, 1), ("20%", 10, 2), ("20%", 11, 3), ("1%", 3, 1), ("15", 10, 10), (None, 7, 7), ("100%", 7, 7)],
 )
-def test_the_goal_of_a_wave(nodes: str | None, size: int, goal: int) -> None:
+def test_node_goal_of_a_wave(nodes: str | None, size: int, goal: int) -> None:
     (first, *_) = resolve_rules(rules(waves=[{"nodes": nodes} if nodes else {}])).waves
     assert first.node_goal(size) == goal
 
@@ -114,9 +116,9 @@ def test_the_goal_of_a_wave(nodes: str | None, size: int, goal: int) -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_is_named_with_what_to_write(fields: dict[str, Any], problem: str) -> None:
+def test_invalid_rules_are_reported_with_the_expected_form(fields: dict[str, Any], problem: str) -> None:
     assert problems_of(rules(**fields)) == (problem,)
 
 
-def test_numbers_and_shares_are_not_compared() -> None:
+def test_numbers_and_percentages_are_not_compared() -> None:
     assert problems_of(rules(waves=[{"nodes": "5"}, {"nodes": "1%"}, {"nodes": "2%"}, {}])) == ()

@@ -1,4 +1,4 @@
-"""A running cluster whose nodes can be disrupted: told in a few words, changed by the commands that are decided."""
+"""A running cluster whose nodes can be disrupted; decided commands can be applied to it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -30,7 +30,7 @@ def most_expensive(offered: Sequence[tuple[InstanceType, Offering]]) -> tuple[In
 
 
 def pool(name: str = "default", *requirements: str, **more: Any) -> NodePoolFact:
-    """One that consolidates at once, unless told."""
+    """A NodePool that consolidates at once by default."""
     defaults = {"consolidate_after": "0s", "consolidation_policy": "WhenEmptyOrUnderutilized"}
     return builders.pool(name, *requirements, **{**defaults, **more})
 
@@ -63,9 +63,9 @@ class Fleet:
         node: Mapping[str, Any] | None = None,
         **nodeclaim_fields: Any,
     ) -> "Fleet":
-        """An initialized node with these pods; `node` and `claim` are more of the facts."""
-        made = self.instance_types[instance_type]
-        node_labels = {key: values[0] for key, values in made.labels.items()} | {
+        """Add an initialized node with these pods. `node` and `nodeclaim_fields` override fields of the facts."""
+        found_type = self.instance_types[instance_type]
+        node_labels = {key: values[0] for key, values in found_type.labels.items()} | {
             NODEPOOL: of,
             INSTANCE_TYPE: instance_type,
             ZONE: zone,
@@ -78,13 +78,13 @@ class Fleet:
         fact = builders.node(
             name,
             labels=node_labels,
-            capacity=made.capacity,
-            allocatable=made.allocatable(),
+            capacity=found_type.capacity,
+            allocatable=found_type.allocatable(),
             **{"taints": taints, **(node or {})},
         )
         self.nodes[name] = fact
-        up = {"created": NOW - timedelta(hours=1), "initialized_at": NOW - timedelta(hours=1)}
-        fields = {"labels": node_labels, "taints": taints, **up, **nodeclaim_fields}
+        times = {"created": NOW - timedelta(hours=1), "initialized_at": NOW - timedelta(hours=1)}
+        fields = {"labels": node_labels, "taints": taints, **times, **nodeclaim_fields}
         self.nodeclaims[name] = builders.nodeclaim(name, of=of, on=fact, **fields)
         self.pods[name] = [
             one.model_copy(update={"node_name": name, "phase": "Running" if one.phase == "Pending" else one.phase})
@@ -93,7 +93,7 @@ class Fleet:
         return self
 
     def launch(self, planned: PlannedNodeClaim, pods: Sequence[PodFact], choose: Choose = cheapest) -> str:
-        """A planned claim as a node that is up."""
+        """Add an initialized node for a planned NodeClaim."""
         instance_type, offering = choose(self.possible_offerings(planned))
         name = f"n{next(_numbers):05}"
         self.node(
@@ -108,7 +108,7 @@ class Fleet:
         return name
 
     def possible_offerings(self, planned: PlannedNodeClaim) -> list[tuple[InstanceType, Offering]]:
-        """What EC2 may answer to the claim."""
+        """The offerings that EC2 may launch for the NodeClaim."""
         found = []
         for instance_type in self.instance_types.values():
             for one in instance_type.offerings:
@@ -139,7 +139,7 @@ class Fleet:
         )
 
     def apply(self, command: Command, choose: Choose = cheapest) -> None:
-        """What goes is gone, what comes is up, and each pod is where it was expected."""
+        """Remove the candidates, launch the replacements, and move each pod to its target."""
         moving = {pod.uid: pod for name in command.node_names for pod in self.pods[name]}
         for name in command.node_names:
             del self.nodes[name], self.nodeclaims[name], self.pods[name]
@@ -150,7 +150,7 @@ class Fleet:
             self.launch(planned, [moving[uid] for uid in planned.pods], choose)
 
     def build_plan_inputs(self, command: Command) -> PlanInputs:
-        """The world in which a command's moves are a plan: its nodes are not there any more."""
+        """The inputs for which the moves of a command are a plan: the cluster without the candidates."""
         used: dict[str, dict[str, int]] = {}
         for name, nodeclaim in self.nodeclaims.items():
             if name not in command.node_names:

@@ -1,4 +1,4 @@
-"""Whether some nodes would still go together, what people and failed moves keep, and room that nobody remembers."""
+"""Revalidation of commands, pauses, backoffs, and in-flight commands without recorded moves."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,24 +23,24 @@ def decide_for_command(fleet: Fleet, command: Command, **more: Any) -> Decision:
 
 
 def two_halves() -> Fleet:
-    """`a` and `b` fit on one cheaper node."""
+    """The pods of `a` and `b` fit on one cheaper node."""
     return Fleet().node("a", "m.2xlarge", *pods(1)).node("b", "m.2xlarge", *pods(2))
 
 
-def test_the_same_nodes_go_for_the_same_price_while_nothing_changed() -> None:
+def test_revalidation_of_an_unchanged_cluster_gives_the_same_command() -> None:
     fleet = two_halves()
     first = only_command(fleet.decide())
     found = only_command(decide_for_command(fleet, first))
     assert (found.node_names, found.kind, found.price_after) == (first.node_names, first.kind, first.price_after)
 
 
-def test_no_other_node_goes_when_one_is_asked_for() -> None:
+def test_only_requested_nodes_are_considered() -> None:
     fleet = Fleet().node("a", "m.2xlarge", pod()).node("b", "m.2xlarge", pod()).node("empty", "m.large")
     found = only_command(fleet.decide(only=("a",)))
     assert (found.node_names, found.kind) == (("a",), "single")
 
 
-def test_what_is_worth_it_no_more_says_why() -> None:
+def test_stale_command_is_rejected_with_a_reason() -> None:
     fleet = Fleet(instance_types=ONE_TYPE).node("other", "m.xlarge", *pods(1)).node("n", "m.xlarge", *pods(2))
     first = only_command(fleet.decide())
     fleet.pods["other" if first.node_names == ("n",) else "n"] += [
@@ -50,7 +50,7 @@ def test_what_is_worth_it_no_more_says_why() -> None:
     assert not stale.commands and "fits nowhere" in rejected(stale, first.node_names[0])
 
 
-def test_one_node_that_may_not_go_any_more_holds_the_others_too() -> None:
+def test_one_ineligible_candidate_rejects_the_command() -> None:
     fleet = two_halves()
     first = only_command(fleet.decide())
     assert len(first.node_names) == 2
@@ -62,14 +62,14 @@ def test_one_node_that_may_not_go_any_more_holds_the_others_too() -> None:
     assert [one.excluded[0].cause for one in stale.nodes if one.claim == first.node_names[0]] == ["PodDoNotDisrupt"]
 
 
-def test_a_drifted_node_goes_whatever_its_replacement_costs() -> None:
+def test_drifted_node_is_replaced_at_any_price() -> None:
     fleet = Fleet().node("n", "m.large", pod(), drifted="AMIDrift")
     found = only_command(decide_for_command(fleet, only_command(fleet.decide())))
     assert (found.reason, found.kind, len(found.replacements)) == ("Drifted", "drift", 1)
-    assert not fleet.decide(only=("n",), reason="Underutilized").commands, "nothing cheaper is to be had"
+    assert not fleet.decide(only=("n",), reason="Underutilized").commands, "no cheaper replacement exists"
 
 
-# --- what keeps nodes ---
+# --- pauses and backoffs ---
 
 
 def pause_exclusions(scope: Any, name: str = "", until: datetime | None = None) -> dict[str, tuple[Ineligibility, ...]]:
@@ -93,24 +93,24 @@ def pause_exclusions(scope: Any, name: str = "", until: datetime | None = None) 
         ("node", "node-c", set()),
     ],
 )
-def test_whom_a_pause_keeps(scope: str, name: str, expected: set[str]) -> None:
+def test_pause_excludes_nodes_of_its_scope(scope: str, name: str, expected: set[str]) -> None:
     assert pause_exclusions(scope, name).keys() == expected
 
 
-def test_a_pause_says_why_and_until_when_and_ends_by_itself() -> None:
+def test_pause_exclusion_has_reason_and_end() -> None:
     (exclusion,) = pause_exclusions("pool", "one", SOON)["a"]
     assert (exclusion.cause, exclusion.until) == ("Paused", SOON)
     assert exclusion.message == f"NodePool one is paused: audit, until {SOON.isoformat()}"
     assert not pause_exclusions("pool", "one", NOW)
 
 
-def test_a_paused_node_goes_for_no_reason_at_all() -> None:
+def test_paused_node_is_not_disrupted_for_any_reason() -> None:
     fleet = Fleet().node("n", "m.large", drifted="AMIDrift").node("other", "m.large")
     excluded = blocking_reasons(fleet.nodeclaims, {}, [ActivePause(scope="node", name="n", why="audit")], (), NOW)
     assert [one.node_names for one in fleet.decide(ineligible=excluded).commands] == [("other",)]
 
 
-def test_a_move_that_came_to_nothing_is_not_repeated_before_its_time_and_an_empty_node_still_goes() -> None:
+def test_node_in_backoff_is_disrupted_only_if_empty() -> None:
     fleet = Fleet().node("n", "m.2xlarge", pod())
     backoffs = (
         CommandBackoff(claims=("uid-n",), until=LATER, times=2, why="launch failed"),
@@ -126,7 +126,7 @@ def test_a_move_that_came_to_nothing_is_not_repeated_before_its_time_and_an_empt
     assert only_command(fleet.decide(ineligible=excluded)).reason == "Empty"
 
 
-def test_where_replacements_do_not_come_up_nodes_go_only_without() -> None:
+def test_nodepool_in_backoff_has_only_commands_without_replacements() -> None:
     closed = nodepools_in_backoff([CommandBackoff(pool="default", until=SOON, why="no Node joined")], NOW)
     large = Fleet().node("n", "m.2xlarge", pod())
     assert only_command(large.decide()).replacements
@@ -136,41 +136,41 @@ def test_where_replacements_do_not_come_up_nodes_go_only_without() -> None:
     assert only_command(joinable.decide(unsold=closed)).replacements == ()
     assert not nodepools_in_backoff([CommandBackoff(pool="default", until=NOW)], NOW)
     assert not nodepools_in_backoff([CommandBackoff(pool="default", claims=("uid-n",), until=SOON)], NOW), (
-        "that concerns some nodes alone"
+        "a backoff of nodes does not apply to the NodePool"
     )
 
 
-# --- commands under way that nobody remembers ---
+# --- in-flight commands without recorded moves ---
 
 
 def without_recorded_moves(command: Command, **more: Any) -> Command:
     return command.model_copy(update={"moves": (), "replacements": (), **more})
 
 
-def test_a_command_that_nobody_remembers_keeps_room_for_its_pods() -> None:
+def test_command_without_recorded_moves_reserves_capacity_for_its_pods() -> None:
     fleet = Fleet(instance_types=ONE_TYPE).node("other", "m.xlarge", pod("held", do_not_disrupt="true"))
     fleet.node("a", "m.xlarge", *pods(2)).node("b", "m.xlarge", *pods(2))
     first = only_command(fleet.decide())
     assert not fleet.decide(under_way=(without_recorded_moves(first),)).commands
 
 
-def test_the_pods_of_a_forgotten_command_count_on_its_replacement() -> None:
-    """Without the command `n` would be moved to the replacement."""
-    fleet = Fleet(instance_types=ONE_TYPE).node("leaving", "m.xlarge", *pods(3)).node("new", "m.xlarge")
+def test_pods_of_a_command_without_recorded_moves_count_on_its_replacement() -> None:
+    """Without the command, the pods of `n` would move to the replacement."""
+    fleet = Fleet(instance_types=ONE_TYPE).node("candidate", "m.xlarge", *pods(3)).node("new", "m.xlarge")
     fleet.node("n", "m.xlarge", *pods(1), initialized_at=NOW).node("full", "m.xlarge", *pods(3))
-    busy = Command(reason="Drifted", kind="drift", candidates=(command_candidate(fleet, "leaving"),), claims=("new",))
+    busy = Command(reason="Drifted", kind="drift", candidates=(command_candidate(fleet, "candidate"),), claims=("new",))
     found = fleet.decide(under_way=(busy,), nominated=("new",))
     assert not found.commands
     assert any("n" in one.node_names for one in fleet.decide(nominated=("new",)).commands)
 
 
-def test_what_fits_nowhere_holds_up_no_other_node() -> None:
+def test_command_whose_pods_fit_nowhere_does_not_block_other_nodes() -> None:
     fleet = (
         Fleet(pool(limits={"nodes": 2}), instance_types=ONE_TYPE)
-        .node("leaving", "m.xlarge", pod(cpu=100))
+        .node("candidate", "m.xlarge", pod(cpu=100))
         .node("n", "m.xlarge")
     )
-    busy = Command(reason="Drifted", kind="drift", candidates=(command_candidate(fleet, "leaving"),))
+    busy = Command(reason="Drifted", kind="drift", candidates=(command_candidate(fleet, "candidate"),))
     assert only_command(fleet.decide(under_way=(busy,))).node_names == ("n",)
 
 

@@ -1,4 +1,4 @@
-"""Which nodes could go, and every cause that keeps the others, in words."""
+"""Eligible nodes, and the causes and messages of ineligible ones."""
 
 from datetime import timedelta
 from typing import Any
@@ -24,18 +24,18 @@ def disrupted_nodes(found: Decision) -> set[str]:
     return {name for command in found.commands for name in command.node_names}
 
 
-def test_an_empty_node_of_ours_may_go() -> None:
+def test_empty_node_is_eligible() -> None:
     found = verdict(Fleet().node("n", "m.large"))
     assert found.eligible == ("Empty",) and not found.excluded
     assert (found.price, found.cost, found.pods) == (0.1, 1.0, 0)
 
 
-def test_daemonset_and_static_pods_do_not_make_a_node_busy() -> None:
+def test_daemonset_and_static_pods_do_not_occupy_a_node() -> None:
     fleet = Fleet().node("n", "m.large", pod(daemonset=True), pod(mirror=True), pod(phase="Succeeded"))
     assert verdict(fleet).eligible == ("Empty",)
 
 
-def test_a_node_with_pods_may_be_underutilized() -> None:
+def test_node_with_pods_is_eligible_as_underutilized() -> None:
     found = verdict(Fleet().node("n", "m.large", pod(), pod()))
     assert found.eligible == ("Underutilized",) and found.pods == 2 and found.cost == 3.0
 
@@ -48,28 +48,30 @@ def test_a_node_with_pods_may_be_underutilized() -> None:
         ({"initialized": False}, "NotInitialized", "its node is not initialized yet"),
     ],
 )
-def test_where_it_is_in_its_life(nodeclaim_fields: dict[str, Any], cause: str, message: str) -> None:
+def test_deleting_and_uninitialized_nodes_are_ineligible(
+    nodeclaim_fields: dict[str, Any], cause: str, message: str
+) -> None:
     found = verdict(Fleet().node("n", "m.large", **nodeclaim_fields))
     assert found.eligible == () and causes(found)[cause] == message
 
 
-def test_a_claim_without_node_says_so() -> None:
+def test_nodeclaim_without_node_is_ineligible() -> None:
     fleet = Fleet().node("n", "m.large")
     del fleet.nodes["n"], fleet.pods["n"]
     assert causes(verdict(fleet))["NoNode"] == "it has no Node yet"
 
 
-def test_a_node_that_pods_are_nominated_to_stays() -> None:
+def test_nominated_node_is_ineligible() -> None:
     found = verdict(Fleet().node("n", "m.large"), nominated=("n",))
     assert causes(found) == {"Nominated": "pending pods are nominated to it"}
 
 
-def test_a_node_that_waiting_pods_would_go_to_stays() -> None:
+def test_node_that_fits_pending_pods_is_ineligible() -> None:
     fleet = Fleet(facts=[pod("waiting")]).node("n", "m.large")
     assert causes(verdict(fleet)) == {"Nominated": "pod waiting is expected on it"}
 
 
-def test_a_node_of_a_command_under_way_stays() -> None:
+def test_node_of_an_in_flight_command_is_ineligible() -> None:
     candidate = CommandCandidate(node="n", claim="n", pool="default")
     busy = Command(reason="Drifted", kind="drift", candidates=(candidate,))
     found = verdict(Fleet().node("n", "m.large"), under_way=(busy,))
@@ -97,7 +99,7 @@ def test_do_not_disrupt_on_the_node(annotation: str, message: str) -> None:
         ("1h", 10, "2026-01-02T03:54:05+00:00"),
         ("1h", None, "2026-01-02T03:34:05+00:00"),
         ("5m", 10, ""),
-        ("when I say so", 10, ""),
+        ("invalid", 10, ""),
     ],
 )
 def test_do_not_disrupt_on_a_pod(annotation: str, started: int | None, until: str) -> None:
@@ -108,7 +110,7 @@ def test_do_not_disrupt_on_a_pod(annotation: str, started: int | None, until: st
     assert found == (f"pod default/p has the annotation {DO_NOT}: {annotation}{ends}" if until else "")
 
 
-def test_do_not_disrupt_holds_for_daemonset_pods_and_not_for_those_that_end() -> None:
+def test_do_not_disrupt_applies_to_daemonset_pods_but_not_to_terminating_pods() -> None:
     do_not_disrupt: dict[str, Any] = {"do_not_disrupt": "true"}
     assert "PodDoNotDisrupt" in causes(verdict(Fleet().node("n", "m.large", pod(daemonset=True, **do_not_disrupt))))
     assert not causes(
@@ -160,12 +162,12 @@ WEB: dict[str, Any] = {"labels": {"app": "web"}}
         ([pdb("a", "app In web")], WEB | {"tolerations": (toleration("karpenter.sh/disrupted"),)}, ""),
     ],
 )
-def test_pod_disruption_budgets(budgets: list[Any], pods: dict[str, Any], message: str) -> None:
+def test_pod_disruption_budget_makes_a_node_ineligible(budgets: list[Any], pods: dict[str, Any], message: str) -> None:
     found = causes(verdict(Fleet(facts=budgets).node("n", "m.large", pod("p", **pods))))
     assert found.get("PodDisruptionBudget", "") == message
 
 
-def test_all_causes_are_said_and_one_by_one_for_each_pod() -> None:
+def test_all_causes_are_listed_per_pod() -> None:
     fleet = Fleet(facts=[pdb("a", "app In web")])
     fleet.node(
         "n", "m.large", pod("p", **WEB), pod("q", do_not_disrupt="true", **WEB), node={"annotations": {DO_NOT: "true"}}
@@ -174,7 +176,7 @@ def test_all_causes_are_said_and_one_by_one_for_each_pod() -> None:
     assert found == ["Nominated", "NodeDoNotDisrupt", "PodDisruptionBudget", "PodDoNotDisrupt", "PodDisruptionBudget"]
 
 
-def test_with_a_grace_period_drift_takes_a_node_in_spite_of_its_pods() -> None:
+def test_drift_with_termination_grace_period_ignores_do_not_disrupt_pods() -> None:
     fleet = Fleet().node("n", "m.large", pod("p", do_not_disrupt="true"), drifted="NodePoolDrifted")
     assert verdict(fleet).eligible == ()
     fleet.nodeclaims["n"] = fleet.nodeclaims["n"].model_copy(update={"termination_grace_period": "1h"})
@@ -195,32 +197,34 @@ def test_with_a_grace_period_drift_takes_a_node_in_spite_of_its_pods() -> None:
         ({"static": True, "replicas": 1}, 0, (), "StaticPool"),
     ],
 )
-def test_what_the_pool_says(of: dict[str, Any], pods: int, eligible: tuple[str, ...], cause: str) -> None:
+def test_eligibility_by_consolidation_settings_of_the_nodepool(
+    of: dict[str, Any], pods: int, eligible: tuple[str, ...], cause: str
+) -> None:
     fleet = Fleet(pool(**of)).node("n", "m.large", *[pod() for _ in range(pods)])
     found = verdict(fleet)
     assert found.eligible == eligible
     assert set(causes(found)) == ({cause} if cause else set())
 
 
-def test_rest_counts_from_the_last_pod_that_came_or_left() -> None:
+def test_consolidate_after_counts_from_the_last_pod_event() -> None:
     fleet = Fleet(pool(consolidate_after="30m")).node("n", "m.large", last_pod_event=NOW - timedelta(minutes=10))
     (found,) = verdict(fleet).excluded
     assert found.until == NOW + timedelta(minutes=20)
     assert found.message == "consolidateAfter 30m of NodePool default ends at 2026-01-02T03:24:05+00:00"
 
 
-def test_drift_does_not_wait_for_rest() -> None:
+def test_drift_ignores_consolidate_after() -> None:
     fleet = Fleet(pool(consolidate_after="Never")).node("n", "m.large", pod(), drifted="NodePoolDrifted")
     assert verdict(fleet).eligible == ("Drifted",)
 
 
-def test_a_young_node_stays_until_it_is_old_enough() -> None:
+def test_node_younger_than_the_minimum_age_is_ineligible() -> None:
     young = DisruptionBudgets(youngest={"default": timedelta(hours=2)})
     (found,) = verdict(Fleet().node("n", "m.large"), allowed_disruptions=young).excluded
     assert (found.cause, found.until) == ("TooYoung", NOW + timedelta(hours=1))
 
 
-def test_a_pool_that_is_not_there_or_closed() -> None:
+def test_node_of_a_missing_or_closed_nodepool_is_ineligible() -> None:
     fleet = Fleet().node("n", "m.large")
     fleet.nodeclaims["n"] = fleet.nodeclaims["n"].model_copy(update={"pool": "gone"})
     assert "NoPool" in causes(verdict(fleet))
@@ -237,19 +241,19 @@ def test_a_pool_that_is_not_there_or_closed() -> None:
         ({"topology.kubernetes.io/zone": "elsewhere"}, "NoPrice"),
     ],
 )
-def test_what_has_to_be_known_to_compare_prices(labels: dict[str, str], cause: str) -> None:
+def test_node_without_known_price_is_eligible_only_if_empty(labels: dict[str, str], cause: str) -> None:
     assert set(causes(verdict(Fleet().node("n", "m.large", pod(), labels=labels)))) == {cause}
     assert verdict(Fleet().node("n", "m.large", labels=labels)).eligible == ("Empty",)
 
 
-def test_priority_and_deletion_cost_make_a_node_dearer_to_move() -> None:
+def test_priority_and_deletion_cost_raise_the_disruption_cost() -> None:
     fleet = Fleet().node(
         "n", "m.large", pod(priority=1 << 25), pod(deletion_cost=-(1 << 28)), pod(priority=2_000_000_000), pod()
     )
     assert verdict(fleet).cost == 1.0 + 2.0 + 0.0 + 10.0 + 1.0
 
 
-def test_a_reserved_node_has_the_price_of_its_reservation() -> None:
+def test_reserved_node_has_the_price_of_its_reservation() -> None:
     plain = instance_type("m.large", cpu=2, memory=8)
     reserved = plain.offerings[0].model_copy(
         update={"capacity_type": "reserved", "price": 0.01, "reservation_id": "cr-1", "reservation_type": "default"}
@@ -262,13 +266,13 @@ def test_a_reserved_node_has_the_price_of_its_reservation() -> None:
     assert verdict(fleet).price == 0.01
 
 
-def test_a_node_of_nobody_is_not_listed() -> None:
+def test_node_without_nodepool_is_not_listed() -> None:
     fleet = Fleet().node("n", "m.large")
     fleet.nodeclaims["n"] = fleet.nodeclaims["n"].model_copy(update={"pool": ""})
     assert fleet.decide().nodes == ()
 
 
-def test_an_excluded_node_may_still_take_pods() -> None:
-    """Room is 8 CPU on the one that may not go: both pods move there."""
+def test_ineligible_node_may_receive_pods() -> None:
+    """The ineligible node has 8 CPUs, so both pods move there."""
     fleet = Fleet().node("big", "m.2xlarge", pod(do_not_disrupt="true")).node("n", "m.xlarge", pod(), pod())
     assert disrupted_nodes(fleet.decide()) == {"n"}

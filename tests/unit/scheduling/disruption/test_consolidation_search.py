@@ -1,5 +1,4 @@
-"""The search for several nodes is never worse than Karpenter's binary search with the same simulations; costs; pods of
-buffers; and that nothing of the state is spent by deciding."""
+"""Multi-node search compared with Karpenter's binary search, scores, budgets, buffers, and absence of side effects."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,48 +23,50 @@ from tests.unit.scheduling.builders import COMMON, NOW, csi_node, instance_type,
 from tests.unit.scheduling.disruption.cluster_builder import Fleet, pool
 from tests.unit.scheduling.disruption.test_disruption_properties import some_fleets
 
-ON = DisruptionSettings(spot_to_spot=True)
+SPOT_TO_SPOT = DisruptionSettings(spot_to_spot=True)
 
 
 def longest_prefix_saving(snapshot: ClusterSnapshot, ordered: Sequence[Candidate]) -> float:
-    """What Karpenter's search would save."""
+    """The saving of Karpenter's binary search over prefixes, in $/h."""
     low, high, saved = 1, len(ordered) - 1, 0.0
     while low <= high:
         middle = (low + high) // 2
         removals = ordered[: middle + 1]
         before = sum(one.price for one in removals)
-        result = choose_replacement(simulate_removal(snapshot, removals, "Underutilized", ceiling=before), snapshot, ON)
-        good = not isinstance(result, RejectionReason) and len(result.nodeclaims) <= 1
-        if good and not isinstance(result, RejectionReason):
+        result = choose_replacement(
+            simulate_removal(snapshot, removals, "Underutilized", ceiling=before), snapshot, SPOT_TO_SPOT
+        )
+        accepted = not isinstance(result, RejectionReason) and len(result.nodeclaims) <= 1
+        if accepted and not isinstance(result, RejectionReason):
             saved = before - result.price
-        low, high = (middle + 1, high) if good else (low, middle - 1)
+        low, high = (middle + 1, high) if accepted else (low, middle - 1)
     return saved
 
 
 @max_examples(40)
 @given(some_fleets())
-def test_several_nodes_save_no_less_than_the_longest_prefix_would(fleet: Fleet) -> None:
+def test_multi_node_search_saves_at_least_as_much_as_the_prefix_search(fleet: Fleet) -> None:
     observed: list[tuple[ClusterSnapshot, list[Candidate]]] = []
     saved: list[float] = []
     search = Consolidation.find_multi_node
 
-    def watched(self: Consolidation, candidates: Any) -> Any:
+    def compare_with_prefixes(self: Consolidation, candidates: Any) -> Any:
         among = list(candidates)
         observed.append((self.snapshot, among))
         found = search(self, among)
         expected = longest_prefix_saving(self.snapshot, sorted(among, key=price_per_disruption_order))
-        # Savings that differ by a hundredth are alike.
+        # Savings that differ by less than one percent count as equal.
         assert (found.hourly_saving if found else 0.0) >= expected * 0.99 - 1e-9
         saved.append(expected)
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Consolidation, "find_multi_node", watched)
-        fleet.decide(settings=ON)
+        patch.setattr(Consolidation, "find_multi_node", compare_with_prefixes)
+        fleet.decide(settings=SPOT_TO_SPOT)
     assert observed
 
 
-def test_deciding_changes_nothing() -> None:
+def test_decision_has_no_side_effects() -> None:
     fleet = Fleet().node("a", "m.2xlarge", *pods(2)).node("b", "m.xlarge", pod()).node("c", "m.large")
     state = fleet.to_cluster().state
     before = state.provision(now=NOW)
@@ -77,12 +78,12 @@ def test_deciding_changes_nothing() -> None:
     ("saving", "cost", "score"),
     [(1.0, 10.0, 1.0), (1.0, 20.0, 0.5), (1.0, 21.0, 10 / 21), (0.0, 1.0, 0.0), (-1.0, 1.0, 0.0)],
 )
-def test_the_score_is_the_share_saved_for_the_share_disturbed(saving: float, cost: float, score: float) -> None:
+def test_balance_score_is_share_saved_per_share_disrupted(saving: float, cost: float, score: float) -> None:
     assert balance_score(saving, cost, Totals(price=10.0, cost=100.0)) == pytest.approx(score)
     assert balance_score(saving, cost, Totals()) == 0.0
 
 
-def test_an_empty_purse_says_whose_it_is() -> None:
+def test_exhausted_budget_is_named() -> None:
     fleet = Fleet().node("n", "m.large")
     found = fleet.decide(
         allowed_disruptions={"cluster": {"default": {"allowed": 0, "why": "clusterNodes 1 of 9 nodes"}}}
@@ -92,7 +93,7 @@ def test_an_empty_purse_says_whose_it_is() -> None:
     assert BudgetTracker(DisruptionRequest(now=NOW).allowed_disruptions)
 
 
-def test_reserved_capacity_replaces_what_is_paid_for() -> None:
+def test_reserved_capacity_replaces_on_demand() -> None:
     plain = instance_type("m.2xlarge", cpu=8, memory=32)
     reserved = plain.offerings[0].model_copy(
         update={"capacity_type": "reserved", "price": 0.0001, "reservation_id": "cr-1", "reservation_type": "default"}
@@ -108,14 +109,14 @@ def test_reserved_capacity_replaces_what_is_paid_for() -> None:
     assert not fleet.decide(reservations={}).commands
 
 
-def test_a_node_that_is_replaced_by_what_its_pods_chose_keeps_their_zone() -> None:
+def test_replacement_keeps_the_zone_of_its_pods() -> None:
     fleet = Fleet().node("n", "m.2xlarge", pod(selector={"topology.kubernetes.io/zone": "b"}), zone="b")
     (found,) = fleet.decide().commands
     requirements = {one.key: one.values for one in found.replacements[0].requirements}
     assert requirements["topology.kubernetes.io/zone"] == ("b",)
 
 
-def test_prices_of_a_catalogue_that_changes_count_at_once() -> None:
+def test_changed_prices_apply_at_once() -> None:
     fleet = Fleet(
         pool(), instance_types=(instance_type("a.large", cpu=4, price=0.2), instance_type("b.large", cpu=4, price=0.3))
     )
@@ -128,7 +129,7 @@ def test_prices_of_a_catalogue_that_changes_count_at_once() -> None:
     assert types_of(found.replacements[0]) == ("b.large",)
 
 
-def test_the_room_of_a_buffer_is_found_elsewhere_and_its_pods_are_told_nothing() -> None:
+def test_buffer_capacity_is_moved_without_nominations() -> None:
     buffer = BufferFact(uid="b", namespace="default", name="spare", replicas=2, pod=pod("template", cpu=1))
     fleet = Fleet(facts=[buffer], instance_types=(instance_type("m.xlarge", cpu=4), instance_type("m.2xlarge", cpu=8)))
     fleet.node("n", "m.2xlarge", pod("p"), drifted="NodePoolDrifted")
@@ -139,7 +140,7 @@ def test_the_room_of_a_buffer_is_found_elsewhere_and_its_pods_are_told_nothing()
     assert command.replacements[0].requests["cpu"] == 3000
 
 
-def test_a_node_that_only_keeps_room_for_a_buffer_stays() -> None:
+def test_node_needed_by_a_buffer_is_ineligible() -> None:
     buffer = BufferFact(uid="b", namespace="default", name="spare", replicas=2, pod=pod("template", cpu=1))
     found = Fleet(facts=[buffer]).node("n", "m.xlarge").decide()
     assert [one.message for one in found.nodes[0].excluded] == [
@@ -147,7 +148,7 @@ def test_a_node_that_only_keeps_room_for_a_buffer_stays() -> None:
     ]
 
 
-def test_two_moves_in_one_pass_do_not_attach_more_volumes_than_a_node_takes() -> None:
+def test_moves_of_one_pass_respect_the_volume_limit_of_a_node() -> None:
     storage: list[Fact] = [volume(name) for name in ("v1", "v2", "v3")]
     storage += [pvc(f"c{number}", volume=f"v{number}") for number in (1, 2, 3)]
     fleet = Fleet(pool(consolidate_after="Never"), facts=[*storage, csi_node("o", 2)], instance_types=COMMON)
@@ -158,20 +159,20 @@ def test_two_moves_in_one_pass_do_not_attach_more_volumes_than_a_node_takes() ->
     assert first.moves[0].target == "o" and second.moves[0].replacement == 0
 
 
-def test_a_fault_in_the_simulation_of_one_pool_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scenario 000-f: emptiness and the other pool go on."""
+def test_simulation_error_of_one_nodepool_does_not_affect_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scenario 000-f: emptiness and the other NodePool continue."""
     schedule_all = Packing.schedule_all
 
     def failing(self: Packing, classes: Any) -> None:
         among = list(classes)
-        if any(one.name == "poison" for of in among for one in of.pods):
-            raise ZeroDivisionError("bad luck")
+        if any(one.name == "failing" for of in among for one in of.pods):
+            raise ZeroDivisionError("injected")
         schedule_all(self, among)
 
-    fleet = Fleet(pool("a"), pool("b")).node("n", "m.2xlarge", pod("poison"), of="a")
+    fleet = Fleet(pool("a"), pool("b")).node("n", "m.2xlarge", pod("failing"), of="a")
     fleet.node("empty", "m.large", of="a").node("o", "m.2xlarge", pod(), of="b")
     monkeypatch.setattr(Packing, "schedule_all", failing)
     found = fleet.decide()
     assert {command.node_names for command in found.commands} == {("empty",), ("o",)}
     (message,) = next(one.rejected for one in found.nodes if one.claim == "n")
-    assert message == "cannot be disrupted: the simulation failed: ZeroDivisionError('bad luck')"
+    assert message == "cannot be disrupted: the simulation failed: ZeroDivisionError('injected')"

@@ -1,4 +1,4 @@
-"""What holds of every command, over random clusters: `tests/oracle/plan.py` judges where pods go."""
+"""Invariants of commands over random clusters; `tests/oracle/plan.py` checks the placement of pods."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ from tests.unit.scheduling.disruption.cluster_builder import Choose, Fleet, chea
 from tests.unit.scheduling.packing.test_packing_properties import some_topology_terms
 from tests.unit.scheduling.random_clusters import INSTANCE_TYPES, some_pods, some_pools
 
-_SPREADING: Any = some_topology_terms().map(lambda pod_fields: lambda name: {**pod_fields, "host_ports": ()})
-_LONELY: Any = st.just(lambda name: {"labels": {"app": "web"}})
+_TOPOLOGY_TERMS: Any = some_topology_terms().map(lambda pod_fields: lambda name: {**pod_fields, "host_ports": ()})
+_LABELS_ONLY: Any = st.just(lambda name: {"labels": {"app": "web"}})
 choices: st.SearchStrategy[Choose] = st.sampled_from([cheapest, most_expensive])
 some_budgets = st.lists(
     st.builds(
@@ -31,8 +31,8 @@ some_budgets = st.lists(
 
 
 @st.composite
-def some_fleets(draw: st.DrawFn, more: Any = _LONELY) -> Fleet:
-    """Nodes that were bought for random pods, most of which have gone since; some are dearer than they need be."""
+def some_fleets(draw: st.DrawFn, more: Any = _LABELS_ONLY) -> Fleet:
+    """Nodes launched for random pods, most of which are gone since; some nodes are more expensive than necessary."""
     pods: list[PodFact] = draw(some_pods(more))
     pools: list[NodePoolFact] = [
         one.model_copy(
@@ -64,7 +64,7 @@ def some_fleets(draw: st.DrawFn, more: Any = _LONELY) -> Fleet:
 
 
 def apply_decision(fleet: Fleet, decision: Decision, choose: Choose) -> list[str]:
-    """What is wrong with any of the commands when one after the other is carried out."""
+    """Apply the commands in order. Returns violations."""
     found: list[str] = []
     for command in decision.commands:
         nominated = {one.pod_uid: one.target for one in command.moves if one.target}
@@ -75,7 +75,7 @@ def apply_decision(fleet: Fleet, decision: Decision, choose: Choose) -> list[str
         before = fleet.price()
         fleet.apply(command, choose)
         if command.reason == "Underutilized" and fleet.price() >= before - 1e-12:
-            found.append(f"{command.node_names}: {before} became {fleet.price()}")
+            found.append(f"{command.node_names}: price changed from {before} to {fleet.price()}")
     return found
 
 
@@ -86,19 +86,19 @@ def _pods_not_moved(fleet: Fleet, command: Command) -> list[str]:
 
 @max_examples(100)
 @given(some_fleets(), choices)
-def test_every_command_leaves_each_pod_with_a_place_and_costs_less(fleet: Fleet, choose: Choose) -> None:
+def test_every_command_places_each_pod_and_saves_money(fleet: Fleet, choose: Choose) -> None:
     assert apply_decision(fleet, fleet.decide(), choose) == []
 
 
 @max_examples(100)
-@given(some_fleets(_SPREADING), choices)
-def test_so_it_is_where_pods_speak_of_each_other(fleet: Fleet, choose: Choose) -> None:
+@given(some_fleets(_TOPOLOGY_TERMS), choices)
+def test_every_command_with_topology_terms_places_each_pod_and_saves_money(fleet: Fleet, choose: Choose) -> None:
     assert apply_decision(fleet, fleet.decide(), choose) == []
 
 
 @max_examples(60)
 @given(some_fleets(), st.booleans())
-def test_an_excluded_node_is_never_touched(fleet: Fleet, spot_to_spot: bool) -> None:
+def test_ineligible_node_is_never_disrupted(fleet: Fleet, spot_to_spot: bool) -> None:
     decision = fleet.decide(settings=DisruptionSettings(spot_to_spot=spot_to_spot))
     eligible = {(one.node, method) for one in decision.nodes for method in one.eligible}
     assert all((name, command.reason) in eligible for command in decision.commands for name in command.node_names)
@@ -128,7 +128,7 @@ def test_unplannable_pod_keeps_its_node_out_of_every_command(fleet: Fleet, data:
 
 @max_examples(60)
 @given(some_fleets(), choices, st.sampled_from([0.0, 0.05]))
-def test_consolidation_comes_to_an_end(fleet: Fleet, choose: Choose, threshold: float) -> None:
+def test_consolidation_converges(fleet: Fleet, choose: Choose, threshold: float) -> None:
     disruption_settings = DisruptionSettings(spot_to_spot=True, threshold=threshold)
     for name, one in fleet.nodeclaims.items():
         fleet.nodeclaims[name] = one.model_copy(update={"drifted": ""})
@@ -140,12 +140,12 @@ def test_consolidation_comes_to_an_end(fleet: Fleet, choose: Choose, threshold: 
             assert command.price_before - command.price_at_most > threshold or command.reason != "Underutilized"
             fleet.apply(command, choose)
         assert fleet.price() < before
-    raise AssertionError(f"still going: {decision.commands}")
+    raise AssertionError(f"consolidation does not converge: {decision.commands}")
 
 
 @max_examples(60)
 @given(some_fleets(), st.integers(0, 3))
-def test_no_more_nodes_go_than_budgets_allow(fleet: Fleet, allowed: int) -> None:
+def test_commands_respect_budgets(fleet: Fleet, allowed: int) -> None:
     few: dict[Any, BudgetHeadroom] = dict.fromkeys(
         ("Empty", "Drifted", "Underutilized"), BudgetHeadroom(allowed=allowed)
     )
@@ -157,5 +157,5 @@ def test_no_more_nodes_go_than_budgets_allow(fleet: Fleet, allowed: int) -> None
 
 @max_examples(30)
 @given(some_fleets())
-def test_the_same_cluster_gives_the_same_commands(fleet: Fleet) -> None:
+def test_decision_is_deterministic(fleet: Fleet) -> None:
     assert fleet.decide() == fleet.decide()

@@ -1,4 +1,4 @@
-"""Drifted nodes: one command each, empty ones first, and none that cannot go holds up another."""
+"""Drifted nodes: one command each, empty ones first, and a blocked node does not block others."""
 
 from datetime import timedelta
 from typing import Any
@@ -9,16 +9,16 @@ from tenure.model.facts import PodFact, SpreadConstraint
 from tests.unit.scheduling.builders import NOW, expressions, instance_type, pod, pods, types_of
 from tests.unit.scheduling.disruption.cluster_builder import Fleet, pool
 
-OLD: dict[str, Any] = {"drifted": "NodePoolDrifted"}
+DRIFTED: dict[str, Any] = {"drifted": "NodePoolDrifted"}
 NEVER = {"consolidate_after": "Never"}
 
 
 def drifted_since(**ago: float) -> dict[str, Any]:
-    return {**OLD, "drifted_at": NOW - timedelta(**ago)}
+    return {**DRIFTED, "drifted_at": NOW - timedelta(**ago)}
 
 
 def web(number: int, *, spread: bool = True) -> PodFact:
-    """One of an app whose pods are spread over zones."""
+    """A pod of an app whose pods are spread over zones."""
     even = SpreadConstraint(key=ZONE, max_skew=1, selector=expressions("app In web"))
     return pod(f"web-{number}", labels={"app": "web"}, spreads=(even,) if spread else ())
 
@@ -34,29 +34,29 @@ def allow_drifted(nodes: int) -> DisruptionBudgets:
     )
 
 
-def test_a_drifted_node_is_replaced_whatever_that_costs() -> None:
-    (found,) = drift_commands(Fleet(pool(**NEVER)).node("n", "m.large", pod(), **OLD).decide())
+def test_drifted_node_is_replaced_at_any_price() -> None:
+    (found,) = drift_commands(Fleet(pool(**NEVER)).node("n", "m.large", pod(), **DRIFTED).decide())
     assert found.reason == "Drifted" and types_of(found.replacements[0])[0] == "m.large"
     assert found.hourly_saving == 0.0
 
 
-def test_or_removed_where_its_pods_have_room() -> None:
-    (found,) = drift_commands(Fleet(pool(**NEVER)).node("n", "m.large", pod(), **OLD).node("o", "m.large").decide())
+def test_drifted_node_is_removed_if_its_pods_fit_elsewhere() -> None:
+    (found,) = drift_commands(Fleet(pool(**NEVER)).node("n", "m.large", pod(), **DRIFTED).node("o", "m.large").decide())
     assert found.replacements == () and found.moves[0].target == "o"
 
 
-def test_it_gets_as_many_nodes_as_its_pods_need() -> None:
+def test_drifted_node_has_as_many_replacements_as_needed() -> None:
     small = (
         instance_type("m.large", cpu=3, memory=8),
         instance_type("gone.2xlarge", cpu=8, memory=32, available=False),
     )
     (found,) = drift_commands(
-        Fleet(pool(**NEVER), instance_types=small).node("n", "gone.2xlarge", *pods(3, cpu=2), **OLD).decide()
+        Fleet(pool(**NEVER), instance_types=small).node("n", "gone.2xlarge", *pods(3, cpu=2), **DRIFTED).decide()
     )
     assert len(found.replacements) == 3
 
 
-def test_empty_ones_go_first_then_the_oldest() -> None:
+def test_empty_drifted_nodes_precede_the_oldest() -> None:
     fleet = Fleet(pool(**NEVER)).node("young", "m.large", pod(), **drifted_since(hours=1))
     fleet.node("old", "m.large", pod(), **drifted_since(hours=5)).node("empty", "m.large", **drifted_since(minutes=1))
     assert [one.node_names for one in drift_commands(fleet.decide())] == [("empty",), ("old",), ("young",)]
@@ -66,7 +66,7 @@ def test_empty_ones_go_first_then_the_oldest() -> None:
     ]
 
 
-def test_one_that_cannot_go_holds_up_nobody() -> None:
+def test_blocked_drifted_node_does_not_block_others() -> None:
     picky = pod("picky", selector={"topology.kubernetes.io/zone": "nowhere"})
     fleet = Fleet(pool(**NEVER)).node("stuck", "m.large", picky, **drifted_since(hours=9))
     found = fleet.node("n", "m.large", pod(), **drifted_since(hours=1)).decide(allowed_disruptions=allow_drifted(1))
@@ -75,33 +75,35 @@ def test_one_that_cannot_go_holds_up_nobody() -> None:
     assert message.startswith("cannot be disrupted: pod default/picky fits nowhere")
 
 
-def test_what_the_budget_holds_says_so() -> None:
+def test_drifted_node_beyond_the_budget_is_rejected_with_a_reason() -> None:
     fleet = (
-        Fleet(pool(**NEVER)).node("a", "m.large", pod(), **drifted_since(hours=2)).node("b", "m.large", pod(), **OLD)
+        Fleet(pool(**NEVER))
+        .node("a", "m.large", pod(), **drifted_since(hours=2))
+        .node("b", "m.large", pod(), **DRIFTED)
     )
     found = fleet.decide(allowed_disruptions=allow_drifted(1))
     (message,) = next(one.rejected for one in found.nodes if one.claim == "b")
     assert message == "the budgets of NodePool default allow 1 disruptions (budget 1), and this pass takes 1"
 
 
-def test_pods_do_not_go_from_one_drifted_node_to_the_next() -> None:
+def test_pods_do_not_move_to_another_drifted_node() -> None:
     fleet = (
         Fleet(pool(**NEVER))
         .node("a", "m.2xlarge", pod(), **drifted_since(hours=2))
-        .node("b", "m.2xlarge", pod(), **OLD)
+        .node("b", "m.2xlarge", pod(), **DRIFTED)
     )
     found = drift_commands(fleet.decide(allowed_disruptions=allow_drifted(1)))
     assert len(found[0].replacements) == 1 and found[0].moves[0].target == ""
 
 
-def test_but_where_nothing_can_be_bought_they_do() -> None:
+def test_pods_move_to_another_drifted_node_if_no_launch_is_possible() -> None:
     full = pool(limits={"nodes": 1}, **NEVER)
-    fleet = Fleet(full).node("a", "m.2xlarge", pod(), **drifted_since(hours=2)).node("b", "m.2xlarge", pod(), **OLD)
+    fleet = Fleet(full).node("a", "m.2xlarge", pod(), **drifted_since(hours=2)).node("b", "m.2xlarge", pod(), **DRIFTED)
     (found,) = drift_commands(fleet.decide())
     assert found.moves[0].target == "b"
 
 
-def test_replacements_of_one_command_count_against_the_limit_for_the_next() -> None:
+def test_replacements_of_earlier_commands_count_against_the_limit() -> None:
     instance_types = (
         instance_type("m.large", cpu=3, memory=8),
         instance_type("gone.2xlarge", cpu=8, memory=32, available=False),
@@ -115,14 +117,14 @@ def test_replacements_of_one_command_count_against_the_limit_for_the_next() -> N
     assert found.node_names == ("a",) and len(found.replacements) == 2
 
 
-def test_two_commands_do_not_use_the_same_room() -> None:
+def test_two_commands_do_not_use_the_same_capacity() -> None:
     fleet = Fleet(pool(**NEVER), instance_types=(instance_type("m.large", cpu=2, memory=8),)).node("o", "m.large")
-    fleet.node("a", "m.large", pod(), **drifted_since(hours=2)).node("b", "m.large", pod(), **OLD)
+    fleet.node("a", "m.large", pod(), **drifted_since(hours=2)).node("b", "m.large", pod(), **DRIFTED)
     first, second = drift_commands(fleet.decide())
     assert first.moves[0].target == "o" and len(second.replacements) == 1
 
 
-def test_pods_are_spread_over_the_zones_of_nodes_that_are_still_to_be_bought_too() -> None:
+def test_spread_counts_pods_on_planned_replacements() -> None:
     fleet = Fleet(pool(**NEVER)).node("stays", "m.2xlarge", *(web(number) for number in range(3)), zone="a")
     fleet.node("old", "m.large", web(3), web(4), zone="b", **drifted_since(hours=2))
     fleet.node("young", "m.large", web(5), zone="b", **drifted_since(hours=1))
@@ -131,14 +133,14 @@ def test_pods_are_spread_over_the_zones_of_nodes_that_are_still_to_be_bought_too
     assert not [one for command in others for one in command.moves if one.target == "stays"]
 
 
-def test_a_zone_that_only_a_node_to_be_bought_is_in_is_one_to_spread_over() -> None:
+def test_spread_counts_the_zone_of_a_planned_replacement() -> None:
     fleet = Fleet(instance_types=(instance_type("m.large", cpu=4, memory=16),))
     fleet.node("old", "m.large", pod(cpu=3, selector={ZONE: "c"}), zone="c", **drifted_since(hours=2))
     fleet.node("one", "m.large", web(0), zone="a").node("other", "m.large", web(1), zone="b")
     assert [one.node_names for one in fleet.decide().commands] == [("old",)]
 
 
-def test_where_a_pod_that_counts_may_come_to_any_zone_those_that_count_it_wait() -> None:
+def test_spread_waits_for_the_unknown_zone_of_a_counted_pod() -> None:
     fleet = Fleet(pool(**NEVER)).node("old", "m.2xlarge", web(0, spread=False), zone="a", **drifted_since(hours=2))
     fleet.node("young", "m.2xlarge", web(1), web(2), zone="b", **drifted_since(hours=1))
     found = fleet.decide()
@@ -147,12 +149,12 @@ def test_where_a_pod_that_counts_may_come_to_any_zone_those_that_count_it_wait()
     assert "pod default/web-0 counts for these pods, and it is not known yet where its new node will be" in message
 
 
-def test_a_drifted_node_that_is_empty_goes_as_an_empty_one_where_the_pool_consolidates() -> None:
-    (found,) = Fleet().node("n", "m.large", **OLD).decide().commands
+def test_empty_drifted_node_is_removed_as_empty_if_the_nodepool_consolidates() -> None:
+    (found,) = Fleet().node("n", "m.large", **DRIFTED).decide().commands
     assert found.reason == "Empty"
 
 
-def test_empty_nodes_go_together_as_far_as_budgets_let_them() -> None:
+def test_empty_nodes_are_removed_together_within_budgets() -> None:
     fleet = Fleet().node("a", "m.large").node("b", "m.xlarge").node("c", "m.2xlarge")
     (found,) = fleet.decide().commands
     assert found.kind == "empty" and found.node_names == ("c", "b", "a")
@@ -161,17 +163,17 @@ def test_empty_nodes_go_together_as_far_as_budgets_let_them() -> None:
     assert fewer.node_names == ("c", "b")
 
 
-def test_zones_go_one_at_a_time() -> None:
+def test_zones_at_once_limits_the_disrupted_zones() -> None:
     fleet = Fleet().node("a", "m.2xlarge", zone="a").node("b", "m.large", zone="b").node("c", "m.large", zone="a")
     rule = DisruptionBudgets.model_validate({"zones_at_once": {"default": {"max_zones": 1}}})
     (found,) = fleet.decide(allowed_disruptions=rule).commands
     assert set(found.node_names) == {"a", "c"}
-    begun = DisruptionBudgets.model_validate({"zones_at_once": {"default": {"max_zones": 1, "active_zones": ["b"]}}})
-    (other,) = fleet.decide(allowed_disruptions=begun).commands
+    started = DisruptionBudgets.model_validate({"zones_at_once": {"default": {"max_zones": 1, "active_zones": ["b"]}}})
+    (other,) = fleet.decide(allowed_disruptions=started).commands
     assert other.node_names == ("b",)
 
 
-def test_zones_and_the_cluster_have_budgets() -> None:
+def test_zone_and_cluster_budgets_limit_commands() -> None:
     fleet = Fleet().node("a", "m.2xlarge", zone="a").node("b", "m.large", zone="b").node("c", "m.large", zone="a")
     by_zone = DisruptionBudgets.model_validate({"zones": {"default": {"a": {"allowed": 1}}}})
     (found,) = fleet.decide(allowed_disruptions=by_zone).commands

@@ -1,4 +1,4 @@
-"""What is bought for pods that fit nowhere: which pool, which types, how many nodes, and what the claim says."""
+"""New NodeClaims for unschedulable pods: NodePool, instance types, number of nodes, and fields."""
 
 from datetime import timedelta
 from typing import Any
@@ -41,7 +41,7 @@ from tests.unit.scheduling.builders import (
 FAMILY = "karpenter.k8s.aws/instance-family"
 
 
-def test_equal_pods_fill_nodes_of_the_largest_type_allowed() -> None:
+def test_equal_pods_fill_nodes_of_the_largest_type() -> None:
     plan = Cluster(pool(), *pods(100)).plan()
     assert sorted(len(one.pods) for one in plan.claims) == [2, *[7] * 14]
 
@@ -52,7 +52,7 @@ def test_a_thousand_pods_need_143_nodes_of_seven() -> None:
     assert not plan.unschedulable
 
 
-def test_types_are_named_from_the_cheapest_on() -> None:
+def test_types_are_listed_cheapest_first() -> None:
     expensive, cheap = instance_type("a.large", cpu=2, price=0.9), instance_type("z.large", cpu=2, price=0.1)
     assert types_of(Cluster(pool(), pod(), instance_types=(expensive, cheap)).plan().claims[0]) == (
         "z.large",
@@ -60,7 +60,7 @@ def test_types_are_named_from_the_cheapest_on() -> None:
     )
 
 
-def test_only_types_with_room_for_every_pod_remain() -> None:
+def test_only_types_that_fit_every_pod_remain() -> None:
     [nodeclaim] = Cluster(pool(), *pods(3)).plan().claims
     assert types_of(nodeclaim) == ("m.xlarge", "m.2xlarge")
     assert nodeclaim.capacity_bound["cpu"] == 8000
@@ -71,43 +71,43 @@ def test_small_pods_join_the_nodes_planned_for_large_ones() -> None:
     assert sorted(len(one.pods) for one in plan.claims) == [3, 3]
 
 
-def test_the_heavier_pool_wins_and_between_equals_the_later_name() -> None:
+def test_nodepool_with_higher_weight_or_later_name_is_used() -> None:
     assert Cluster(pool("a", weight=1), pool("b"), pod()).plan().claims[0].pool == "a"
     assert Cluster(pool("a"), pool("b"), pod()).plan().claims[0].pool == "b"
 
 
-def test_a_lighter_pool_takes_what_the_heavier_cannot() -> None:
+def test_nodepool_of_lower_weight_is_used_if_the_first_cannot() -> None:
     heavy = pool("heavy", f"{INSTANCE_TYPE} In m.large", weight=9)
     plan = Cluster(heavy, pool("light"), pod(cpu=1), pod(cpu=6)).plan()
     assert sorted((one.pool, len(one.pods)) for one in plan.claims) == [("light", 2)]
     assert [one.pool for one in Cluster(heavy, pool("light"), pod(cpu=1)).plan().claims] == ["heavy"]
 
 
-def test_pools_that_are_not_ready_or_going_or_static_make_no_nodes() -> None:
-    for unfit in (pool(ready=False), pool(deleting=True), pool(static=True)):
-        plan = Cluster(unfit, pod()).plan()
+def test_unready_deleting_and_static_nodepools_launch_no_nodes() -> None:
+    for unusable in (pool(ready=False), pool(deleting=True), pool(static=True)):
+        plan = Cluster(unusable, pod()).plan()
         assert not plan.claims
         assert "no NodePool is ready" in reasons(plan)[0]
 
 
-def test_a_pod_that_does_not_tolerate_the_pools_taint_is_not_placed_on_it() -> None:
+def test_untolerated_taint_of_the_nodepool_excludes_the_pod() -> None:
     tainted = pool(taints=(taint("gpu", "yes"),))
     assert reasons(Cluster(tainted, pod()).plan()) == ["pool default: taint gpu=yes:NoSchedule is not tolerated"]
     assert Cluster(tainted, pod(tolerations=(toleration("gpu"),))).plan().claims[0].taints == (taint("gpu", "yes"),)
 
 
-def test_startup_taints_keep_no_pod_away() -> None:
+def test_startup_taints_exclude_no_pod() -> None:
     [nodeclaim] = Cluster(pool(startup_taints=(taint("agent"),)), pod()).plan().claims
     assert nodeclaim.startup_taints == (taint("agent"),)
 
 
-def test_a_pool_that_prefers_no_pods_is_used_when_nothing_else_will_do() -> None:
+def test_nodepool_with_prefer_no_schedule_taint_is_the_last_choice() -> None:
     soft = pool("soft", taints=(taint("soft", effect="PreferNoSchedule"),), weight=9)
     assert Cluster(soft, pool("plain"), pod()).plan().claims[0].pool == "plain"
     assert Cluster(soft, pod()).plan().claims[0].pool == "soft"
 
 
-def test_selectors_narrow_the_claim() -> None:
+def test_node_selector_restricts_the_nodeclaim() -> None:
     [nodeclaim] = Cluster(pool(), pod(selector={ZONE: "b"})).plan().claims
     assert values_of(nodeclaim, ZONE) == ("b",)
 
@@ -117,12 +117,12 @@ def test_pods_for_different_zones_do_not_share_a_node() -> None:
     assert sorted(values_of(one, ZONE) for one in plan.claims) == [("a",), ("b",)]
 
 
-def test_a_zone_that_the_pool_does_not_allow_is_refused() -> None:
+def test_zone_excluded_by_the_nodepool_is_the_reason() -> None:
     plan = Cluster(pool("p", f"{ZONE} In a"), pod(selector={ZONE: "b"})).plan()
     assert reasons(plan) == [f"pool p: {ZONE} In [b] is asked for, {ZONE} In [a] is offered"]
 
 
-def test_operators_on_instance_labels_choose_types() -> None:
+def test_operators_on_instance_labels_select_types() -> None:
     instance_types = (*COMMON, instance_type("c.large", cpu=2, memory=4), instance_type("c.4xlarge", cpu=16))
     expected = {
         "karpenter.k8s.aws/instance-cpu Gt 4": {"m.2xlarge", "c.4xlarge"},
@@ -142,7 +142,7 @@ def test_operators_on_instance_labels_choose_types() -> None:
     assert "no instance type satisfies" in reasons(plan)[0]
 
 
-def test_a_custom_label_comes_from_the_pool_and_becomes_a_label_of_the_node() -> None:
+def test_custom_label_of_the_nodepool_becomes_a_node_label() -> None:
     red = pool("p", "team In red blue", template_labels={"site": "x"})
     [nodeclaim] = Cluster(red, pod(selector={"team": "red", "site": "x"})).plan().claims
     assert nodeclaim.labels["team"] == "red"
@@ -150,26 +150,26 @@ def test_a_custom_label_comes_from_the_pool_and_becomes_a_label_of_the_node() ->
     assert "nothing defines that label" in reasons(Cluster(pool("p"), pod(selector={"team": "red"})).plan())[0]
 
 
-def test_terms_of_required_affinity_are_alternatives() -> None:
+def test_required_affinity_terms_are_alternatives() -> None:
     either = (expressions("team In red"), expressions(f"{ZONE} In c"))
     [nodeclaim] = Cluster(pool(), pod(terms=either)).plan().claims
     assert values_of(nodeclaim, ZONE) == ("c",)
 
 
-def test_a_preference_is_kept_where_it_can_be_and_dropped_where_not() -> None:
+def test_preference_is_kept_if_possible() -> None:
     [nodeclaim] = Cluster(pool(), pod(preferred={f"{ZONE} In c": 1})).plan().claims
     assert values_of(nodeclaim, ZONE) == ("c",)
     [nodeclaim] = Cluster(pool(), pod(preferred={f"{ZONE} In nowhere": 1})).plan().claims
     assert values_of(nodeclaim, ZONE) == ()
 
 
-def test_preferences_are_not_looked_at_when_told_so() -> None:
+def test_preference_policy_ignore_drops_preferences() -> None:
     settings = PlanSettings(preference_policy="Ignore")
     [nodeclaim] = Cluster(pool(), pod(preferred={f"{ZONE} In c": 1}), settings=settings).plan().claims
     assert values_of(nodeclaim, ZONE) == ()
 
 
-def test_daemonsets_take_their_share_of_every_new_node() -> None:
+def test_daemonsets_reserve_resources_of_every_new_node() -> None:
     agent = daemonset("agent", pod("agent", cpu=2, memory=1, daemonset=True))
     plan = Cluster(pool(), agent, *pods(10)).plan()
     assert sorted(len(one.pods) for one in plan.claims) == [5, 5]
@@ -177,19 +177,19 @@ def test_daemonsets_take_their_share_of_every_new_node() -> None:
     assert plan.claims[0].requests["pods"] == 6
 
 
-def test_a_daemonset_counts_only_where_it_will_run() -> None:
+def test_daemonset_counts_only_on_nodes_where_it_runs() -> None:
     elsewhere = daemonset("elsewhere", pod("e", cpu=2, daemonset=True, selector={"team": "red"}))
-    afraid = daemonset("afraid", pod("f", cpu=2, daemonset=True))
+    intolerant = daemonset("intolerant", pod("f", cpu=2, daemonset=True))
     late = daemonset("late", pod("l", cpu=1, daemonset=True, selector={"karpenter.sh/initialized": "true"}))
     tainted = pool(taints=(taint("gpu"),))
     tolerant = (toleration("gpu"),)
-    [nodeclaim] = Cluster(tainted, elsewhere, afraid, pod(tolerations=tolerant)).plan().claims
+    [nodeclaim] = Cluster(tainted, elsewhere, intolerant, pod(tolerations=tolerant)).plan().claims
     assert nodeclaim.requests["cpu"] == 1000
     [nodeclaim] = Cluster(pool(), late, pod()).plan().claims
     assert nodeclaim.requests["cpu"] == 2000
 
 
-def test_newest_pod_of_a_daemonset_shows_what_the_daemonset_requests() -> None:
+def test_newest_pod_of_a_daemonset_determines_its_requests() -> None:
     """A LimitRange, a resize or an admission webhook changes pods and not the template."""
     agent = daemonset("agent", pod("agent", cpu=0.1, daemonset=True))
 
@@ -212,7 +212,7 @@ def test_newest_pod_of_a_daemonset_shows_what_the_daemonset_requests() -> None:
     assert requested_cpu() == 1100
 
 
-def test_host_port_of_the_newest_daemonset_pod_is_taken_on_new_nodes() -> None:
+def test_host_port_of_the_newest_daemonset_pod_is_occupied_on_new_nodes() -> None:
     port = (HostPort(port=8080),)
     agent = daemonset("agent", pod("agent", daemonset=True))
     cluster = Cluster(pool(), agent, pod("p", host_ports=port))
@@ -221,7 +221,7 @@ def test_host_port_of_the_newest_daemonset_pod_is_taken_on_new_nodes() -> None:
     assert not cluster.plan().claims and "8080" in reasons(cluster.plan())[0]
 
 
-def test_daemonset_takes_nothing_on_types_without_its_device() -> None:
+def test_daemonset_reserves_nothing_on_types_without_its_device() -> None:
     gpu = instance_type("g.xlarge", cpu=4, memory=16, price=0.01, extra={"nvidia.com/gpu": 1})
     device = daemonset("device", pod("d", cpu=2, daemonset=True, extra={"nvidia.com/gpu": 1}))
     types = (*COMMON, gpu)
@@ -232,27 +232,27 @@ def test_daemonset_takes_nothing_on_types_without_its_device() -> None:
 
 
 @pytest.mark.parametrize(("has_device", "placed"), [(True, False), (False, True)])
-def test_existing_node_without_the_device_has_room_for_pods(has_device: bool, placed: bool) -> None:
+def test_daemonset_reserves_nothing_on_existing_nodes_without_its_device(has_device: bool, placed: bool) -> None:
     device = daemonset("device", pod("d", cpu=3, daemonset=True, extra={"nvidia.com/gpu": 1}))
     allocatable = {"cpu": 4000, "memory": 8 << 30, "pods": 58} | ({"nvidia.com/gpu": 1} if has_device else {})
-    there = node("n", allocatable=allocatable)
-    assert Cluster(device, pod("p", cpu=2), there).plan().nominations == ({"p": "n"} if placed else {})
+    existing = node("n", allocatable=allocatable)
+    assert Cluster(device, pod("p", cpu=2), existing).plan().nominations == ({"p": "n"} if placed else {})
 
 
-def test_a_daemonset_that_asks_for_a_resource_no_type_has_takes_nothing() -> None:
+def test_daemonset_with_an_unavailable_resource_reserves_nothing() -> None:
     device = daemonset("device", pod("d", cpu=2, daemonset=True, extra={"example.com/device": 1}))
     [nodeclaim] = Cluster(pool(), device, pod()).plan().claims
     assert nodeclaim.requests["cpu"] == 1000
 
 
-def test_a_daemonset_for_some_types_takes_nothing_from_the_others() -> None:
+def test_daemonset_of_some_types_reserves_nothing_on_others() -> None:
     big_only = daemonset("big", pod("b", cpu=3, daemonset=True, selector={INSTANCE_TYPE: "m.2xlarge"}))
     [nodeclaim] = Cluster(pool(), big_only, *pods(3)).plan().claims
     assert set(types_of(nodeclaim)) == {"m.xlarge", "m.2xlarge"}
     assert nodeclaim.requests["cpu"] == 3000
 
 
-def test_extended_resources_are_found_or_named_as_missing() -> None:
+def test_missing_extended_resource_is_the_reason() -> None:
     gpu = instance_type("g.xlarge", cpu=4, memory=16, extra={"nvidia.com/gpu": 1})
     [nodeclaim] = Cluster(pool(), pod(extra={"nvidia.com/gpu": 1}), instance_types=(*COMMON, gpu)).plan().claims
     assert types_of(nodeclaim) == ("g.xlarge",)
@@ -261,12 +261,12 @@ def test_extended_resources_are_found_or_named_as_missing() -> None:
     assert "no instance type has amd.com/gpu" in reasons(Cluster(pool(), pod(extra={"amd.com/gpu": 1})).plan())[0]
 
 
-def test_a_pod_larger_than_any_type_is_told_the_nearest_miss() -> None:
+def test_pod_larger_than_any_type_has_the_largest_type_in_its_reason() -> None:
     messages = reasons(Cluster(pool("p"), pod(cpu=20)).plan())
     assert messages == ["pool p: needs 20 cpu; the largest allowed instance type has 7900m after DaemonSet overhead"]
 
 
-def test_a_pod_that_needs_two_types_at_once_is_told_so() -> None:
+def test_pod_without_a_type_for_all_resources_has_a_reason() -> None:
     instance_types = (instance_type("cpu", cpu=8, memory=4), instance_type("mem", cpu=2, memory=64))
     assert (
         "no allowed instance type has"
@@ -274,7 +274,7 @@ def test_a_pod_that_needs_two_types_at_once_is_told_so() -> None:
     )
 
 
-def test_capacity_that_ec2_does_not_have_is_not_planned_until_the_mark_ends() -> None:
+def test_unavailable_offering_is_not_planned_until_it_expires() -> None:
     unavailable_offering = UnavailableOffering(
         instance_type="m.2xlarge", zone="*", capacity_type="on-demand", until=NOW + timedelta(minutes=3)
     )
@@ -284,18 +284,18 @@ def test_capacity_that_ec2_does_not_have_is_not_planned_until_the_mark_ends() ->
     assert cluster.plan(after=181, unavailable=[unavailable_offering]).claims
 
 
-def test_when_every_offering_is_marked_the_reason_says_so() -> None:
+def test_unavailability_of_every_offering_is_the_reason() -> None:
     mark = UnavailableOffering(instance_type="*", zone="*", capacity_type="on-demand", until=NOW + timedelta(minutes=3))
     assert "EC2 has no capacity" in reasons(Cluster(pool(), pod()).plan(unavailable=[mark]))[0]
 
 
-def test_one_zone_marked_leaves_the_others() -> None:
+def test_unavailable_zone_leaves_other_zones() -> None:
     mark = UnavailableOffering(instance_type="*", zone="a", capacity_type="on-demand", until=NOW + timedelta(minutes=3))
     assert Cluster(pool(), pod()).plan(unavailable=[mark]).claims
     assert not Cluster(pool(), pod(selector={ZONE: "a"})).plan(unavailable=[mark]).claims
 
 
-def test_a_claim_names_the_capacity_types_that_can_be_had() -> None:
+def test_nodeclaim_lists_the_available_capacity_types() -> None:
     both = (instance_type("m.large", cpu=2, capacity_types=("spot", "on-demand")),)
     [nodeclaim] = Cluster(pool(), pod(), instance_types=both).plan().claims
     assert values_of(nodeclaim, CAPACITY_TYPE) == ("on-demand", "spot")
@@ -304,7 +304,7 @@ def test_a_claim_names_the_capacity_types_that_can_be_had() -> None:
     assert values_of(nodeclaim, CAPACITY_TYPE) == ("on-demand",)
 
 
-def test_spot_counts_in_the_order_of_prices() -> None:
+def test_types_are_sorted_by_their_cheapest_capacity_type() -> None:
     instance_types = (
         instance_type("spotty", cpu=4, capacity_types=("spot", "on-demand")),
         instance_type("plain", cpu=3, memory=16),
@@ -314,13 +314,13 @@ def test_spot_counts_in_the_order_of_prices() -> None:
     assert types_of(Cluster(only, pod(), instance_types=instance_types).plan().claims[0]) == ("plain", "spotty")
 
 
-def test_at_most_six_hundred_types_and_the_cheapest_of_them() -> None:
+def test_nodeclaim_lists_at_most_the_600_cheapest_types() -> None:
     instance_types = tuple(instance_type(f"t{number:04}", cpu=4, price=1 + number) for number in range(700))
     names = types_of(Cluster(pool(), pod(), instance_types=instance_types).plan().claims[0])
     assert names == tuple(f"t{number:04}" for number in range(600))
 
 
-def test_min_values_keeps_enough_variety_and_fills_less() -> None:
+def test_min_values_reduces_the_pods_per_node() -> None:
     instance_types = (
         instance_type("a.large", cpu=2),
         instance_type("b.xlarge", cpu=4),
@@ -333,7 +333,7 @@ def test_min_values_keeps_enough_variety_and_fills_less() -> None:
     assert next(one.min_values for one in plan.claims[0].requirements if one.key == FAMILY) == 2
 
 
-def test_min_values_that_cannot_be_kept_refuse_or_relax_by_policy() -> None:
+def test_unsatisfiable_min_values_reject_or_relax_by_policy() -> None:
     varied = pool("p", f"{FAMILY} Exists minValues=3")
     strict = Cluster(varied, pod()).plan()
     assert "minValues cannot be kept" in reasons(strict)[0]
@@ -342,8 +342,8 @@ def test_min_values_that_cannot_be_kept_refuse_or_relax_by_policy() -> None:
     assert next(one.min_values for one in nodeclaim.requirements if one.key == FAMILY) == 1
 
 
-def test_a_claim_carries_what_its_pool_says() -> None:
-    made = pool(
+def test_nodeclaim_has_the_fields_of_its_nodepool() -> None:
+    nodepool = pool(
         "p",
         f"{ZONE} In a b",
         template_labels={"site": "x"},
@@ -353,7 +353,7 @@ def test_a_claim_carries_what_its_pool_says() -> None:
         hash="42",
     )
     one = pod("only")
-    [nodeclaim] = Cluster(made, one).plan().claims
+    [nodeclaim] = Cluster(nodepool, one).plan().claims
     assert nodeclaim.pods == ("only",)
     assert nodeclaim.labels == {"site": "x", NODEPOOL: "p", "karpenter.k8s.aws/ec2nodeclass": "default"}
     assert nodeclaim.annotations["note"] == "y"
@@ -365,28 +365,28 @@ def test_a_claim_carries_what_its_pool_says() -> None:
     assert "karpenter.sh/initialized" not in keys
 
 
-def test_a_pool_with_broken_requirements_does_not_hold_up_another() -> None:
+def test_invalid_nodepool_does_not_block_another() -> None:
     plan = Cluster(pool("broken", "team Near red", weight=9), pool("fine"), pod(), pod(cpu=50)).plan()
     assert [one.pool for one in plan.claims] == ["fine"]
     assert "pool broken: its requirements are not valid" in reasons(plan)[0]
 
 
-def test_a_pool_whose_types_are_not_known_yet_says_so() -> None:
+def test_unknown_instance_types_are_the_reason() -> None:
     plan = Cluster(pool(node_class="other"), pod()).plan()
     assert reasons(plan) == ["pool default: EC2NodeClass other has no instance types yet"]
 
 
-def test_a_changed_pool_or_catalogue_counts_in_the_next_plan() -> None:
+def test_changed_nodepool_applies_to_the_next_plan() -> None:
     cluster = Cluster(pool(), pod(selector={"team": "red"}))
     assert not cluster.plan().claims
     cluster.add(pool("default", "team In red"))
     assert cluster.plan().claims
 
 
-def test_pods_that_are_invalid_or_shun_pools_buy_nothing() -> None:
+def test_invalid_pods_and_pods_excluding_nodepools_launch_nothing() -> None:
     odd = pod("odd", terms=((Expression(key=NODE_NAME_FIELD, operator="In", values=("gone",)),),))
-    shy = pod("shy", terms=(expressions(f"{NODEPOOL} DoesNotExist"),))
-    plan = Cluster(pool(), odd, shy).plan()
+    excluding = pod("excluding", terms=(expressions(f"{NODEPOOL} DoesNotExist"),))
+    plan = Cluster(pool(), odd, excluding).plan()
     assert not plan.claims
     assert [(one.name, NODE_NAME_FIELD in one.reason) for one in plan.unschedulable] == [("odd", True)]
 
@@ -406,7 +406,7 @@ def test_node_name_field_selects_existing_nodes(term: tuple[Expression, ...], no
 
 @pytest.mark.parametrize("policy", ["Respect", "Ignore"])
 def test_new_node_serves_pods_that_exclude_node_names(policy: Any) -> None:
-    """A preference never makes a pod unschedulable, be it valid or not."""
+    """A preference never makes a pod unschedulable, whether it is valid or not."""
     preferred = (
         PreferredTerm(weight=1, expressions=on_node("In", "n1")),
         PreferredTerm(weight=2, expressions=expressions("team Near red")),

@@ -1,4 +1,4 @@
-"""What holds of every plan by worth, over random worlds, as judged by `tests/oracle/plan.py`."""
+"""Invariants of plans over random clusters, checked by `tests/oracle/plan.py`."""
 
 from typing import Any
 
@@ -52,20 +52,20 @@ ports = st.sampled_from([(), (), (HostPort(port=80),), (HostPort(port=80, addres
 
 @st.composite
 def some_topology_terms(draw: st.DrawFn) -> dict[str, Any]:
-    """What a pod says of others; most say nothing."""
+    """Topology terms of a pod; most pods have none."""
     labels = draw(st.sampled_from([{}, {"app": "web"}, {"app": "db"}]))
-    rule = draw(st.sampled_from(["", "", "spread", "together", "apart", "all"]))
+    rule = draw(st.sampled_from(["", "", "spread", "affinity", "anti-affinity", "all"]))
     return {
         "labels": labels,
         "spreads": draw(spreads) if rule in ("spread", "all") else (),
-        "affinity": draw(affinity_terms) if rule in ("together", "all") else (),
-        "anti_affinity": draw(affinity_terms) if rule in ("apart", "all") else (),
+        "affinity": draw(affinity_terms) if rule in ("affinity", "all") else (),
+        "anti_affinity": draw(affinity_terms) if rule in ("anti-affinity", "all") else (),
         "host_ports": draw(ports),
     }
 
 
 def storage() -> list[StorageFact]:
-    """Claims of every kind: `own-` ones bound in a zone or waiting, which no two pods share, and two that they do."""
+    """Volume claims of every kind per pod, claims shared by all pods, and broken claims."""
     shapes = ["bound-a", "bound-c", "waits", "picky", "local", "either"]
     terms_by_shape: dict[str, tuple[str | Term, ...]] = {
         "bound-a": (f"{ZONE} In a",),
@@ -91,7 +91,7 @@ CLAIMS = st.sampled_from(["", "", "", "bound-a", "bound-c", "waits", "picky", "l
 
 @st.composite
 def some_volumes(draw: st.DrawFn) -> tuple[list[str], bool]:
-    """What claims pods of a shape have, up to two; most have none. And whether all of them use the same ones."""
+    """Up to two kinds of volume claims of a pod shape, mostly none, and whether all pods share the claims."""
     found = draw(st.lists(CLAIMS, max_size=2, unique=True))
     broken = draw(st.sampled_from([[], [], [], [], ["lost"], ["unbound"], ["missing"]]))
     return [one for one in found if one] + broken, draw(st.booleans())
@@ -117,7 +117,7 @@ def some_topology_terms_and_volumes(draw: st.DrawFn) -> More:
 
 @st.composite
 def some_running(draw: st.DrawFn, nodes: list[NodeFact]) -> list[PodFact]:
-    """Small pods on the nodes that there are."""
+    """Small pods on the existing nodes."""
     found = []
     for one in nodes:
         for number in range(draw(st.integers(0, 2))):
@@ -167,7 +167,7 @@ def test_every_plan_is_valid(drawn: Drawn) -> None:
 
 @settings(max_examples(50), derandomize=True)
 @given(random_clusters(), st.randoms(use_true_random=False))
-def test_the_same_world_gives_the_same_plan_in_whatever_order_it_is_told(drawn: Drawn, order: st.DataObject) -> None:
+def test_plan_is_independent_of_the_order_of_facts(drawn: Drawn, order: st.DataObject) -> None:
     _, plan, _ = plan_with_inputs(drawn)
     shuffled: Drawn = tuple(list(facts) for facts in drawn)  # type: ignore[assignment]
     for facts in shuffled:
@@ -193,17 +193,17 @@ def test_unplannable_pod_changes_no_plan(drawn: Drawn, data: st.DataObject) -> N
 
 @settings(max_examples(50), derandomize=True)
 @given(random_clusters())
-def test_a_second_pass_over_its_own_result_buys_nothing(drawn: Drawn) -> None:
+def test_second_plan_after_commit_launches_nothing(drawn: Drawn) -> None:
     cluster, plan, _ = plan_with_inputs(drawn)
     cluster.commit(plan)
     replanned = cluster.plan(after=1)
-    bought = {uid for one in plan.claims for uid in one.pods}
-    assert bought <= replanned.nominations.keys()
+    placed_on_new_nodes = {uid for one in plan.claims for uid in one.pods}
+    assert placed_on_new_nodes <= replanned.nominations.keys()
     assert not replanned.claims
 
 
 @settings(max_examples(50), derandomize=True)
 @given(random_clusters())
-def test_what_is_not_placed_has_a_reason(drawn: Drawn) -> None:
+def test_unschedulable_pod_has_a_reason(drawn: Drawn) -> None:
     _, plan, _ = plan_with_inputs(drawn)
     assert all(one.reason for one in plan.unschedulable)

@@ -1,4 +1,4 @@
-"""Pods as classes with readings: which are alike, what comes first, and in which order preferences are given up."""
+"""Pod classes: grouping, order, and constraint alternatives in the order in which preferences are dropped."""
 
 import pytest
 
@@ -17,15 +17,20 @@ def constraint_alternatives(one: PodFact, policy: str = RESPECT) -> list[Constra
 
 
 def describe_alternatives(one: PodFact, policy: str = RESPECT) -> list[str]:
-    return [str(reading.variant.requirements) for reading in constraint_alternatives(one, policy)]
+    return [str(alternative.variant.requirements) for alternative in constraint_alternatives(one, policy)]
 
 
-def test_pods_that_differ_only_in_name_are_one_class_and_large_ones_come_first() -> None:
-    small, old_small, large, roomy = pod("b", cpu=1), pod("a", cpu=1, age=9), pod("c", cpu=4), pod("d", cpu=1, memory=9)
-    found = build_pod_classes(
-        [(build_pod_shape(one), one) for one in (small, old_small, large, roomy)], TopologyGroups(), RESPECT
+def test_equal_pods_form_one_class_and_large_pods_come_first() -> None:
+    small, old_small, large, large_memory = (
+        pod("b", cpu=1),
+        pod("a", cpu=1, age=9),
+        pod("c", cpu=4),
+        pod("d", cpu=1, memory=9),
     )
-    assert [[one.name for one in alike.pods] for alike in found] == [["c"], ["d"], ["a", "b"]]
+    found = build_pod_classes(
+        [(build_pod_shape(one), one) for one in (small, old_small, large, large_memory)], TopologyGroups(), RESPECT
+    )
+    assert [[one.name for one in pod_class.pods] for pod_class in found] == [["c"], ["d"], ["a", "b"]]
 
 
 @pytest.mark.parametrize(
@@ -39,24 +44,24 @@ def test_pods_that_differ_only_in_name_are_one_class_and_large_ones_come_first()
         pod(extra={"nvidia.com/gpu": 1}),
     ],
 )
-def test_pods_that_ask_for_different_things_are_not_alike(other: PodFact) -> None:
+def test_pods_with_different_constraints_have_different_shapes(other: PodFact) -> None:
     assert build_pod_shape(other) != build_pod_shape(pod())
 
 
-def test_a_higher_priority_comes_before_a_larger_pod() -> None:
+def test_higher_priority_precedes_larger_pod() -> None:
     found = build_pod_classes(
         [(build_pod_shape(one), one) for one in (pod("a", cpu=4), pod("b", priority=5))], TopologyGroups(), RESPECT
     )
-    assert [alike.pods[0].name for alike in found] == ["b", "a"]
+    assert [pod_class.pods[0].name for pod_class in found] == ["b", "a"]
 
 
-def test_the_grain_is_the_size_of_the_small_pods_that_matter() -> None:
+def test_granularity_is_the_size_of_the_relevant_small_pods() -> None:
     load = [*(pod(cpu=4) for _ in range(10)), *(pod(cpu=0.5) for _ in range(4)), pod(cpu=0.1)]
     found = build_pod_classes([(build_pod_shape(one), one) for one in load], TopologyGroups(), RESPECT)
     assert (pod_granularity(found, "cpu"), pod_granularity(found, "nvidia.com/gpu")) == (500, 0)
 
 
-def test_the_heaviest_preference_goes_last_to_first_and_alternatives_before_it() -> None:
+def test_preferences_are_dropped_by_weight_after_all_alternatives() -> None:
     one = pod(
         selector={"os": "x"},
         terms=(expressions("zone In a"), expressions("zone In b")),
@@ -72,7 +77,7 @@ def test_the_heaviest_preference_goes_last_to_first_and_alternatives_before_it()
         "os In [x], zone In [a]",
         "os In [x], zone In [b]",
     ]
-    assert [reading.variant.tolerate_preferences for reading in constraint_alternatives(one)] == [False] * 6 + [
+    assert [alternative.variant.tolerate_preferences for alternative in constraint_alternatives(one)] == [False] * 6 + [
         True,
         True,
     ]
@@ -83,7 +88,7 @@ def test_preferences_can_be_ignored_from_the_start() -> None:
     assert describe_alternatives(one, IGNORE) == ["", ""]
 
 
-def test_a_preference_with_several_expressions_holds_as_a_whole() -> None:
+def test_preference_with_several_expressions_applies_as_a_whole() -> None:
     term = PreferredTerm(weight=1, expressions=expressions("disk In ssd", "cpu Gt 4"))
     one = pod(preferred_terms=(term,))
     assert describe_alternatives(one)[0] == "cpu Gte [5], disk In [ssd]"

@@ -1,4 +1,4 @@
-"""Pods that may go anywhere share new nodes, of the pools whose turn it is."""
+"""Pods without constraints share new nodes of the NodePool with the highest weight."""
 
 from tenure.apis.labels import INSTANCE_TYPE
 from tests.unit.scheduling.builders import Cluster, instance_type, pod, pool, types_of
@@ -10,14 +10,14 @@ INSTANCE_TYPES = tuple(
 LARGE, SMALL = f"{INSTANCE_TYPE} In m.2xlarge", f"{INSTANCE_TYPE} In m.large"
 
 
-def test_what_is_left_of_a_mix_does_not_go_to_a_pool_of_less_weight() -> None:
-    """Two such pods fill the small type, and half a dozen of them leave much of the large one unused."""
+def test_rest_of_a_mix_stays_in_the_nodepool_of_higher_weight() -> None:
+    """Two pods fill the small type, while six pods leave much of the large type unused."""
     pods = [pod(f"p-{number}", cpu=0.94, memory=3.7) for number in range(326)]
     plan = Cluster(pool("first", LARGE, weight=10), pool("second", SMALL), *pods, instance_types=INSTANCE_TYPES).plan()
     assert {one.pool for one in plan.claims} == {"first"}
 
 
-def test_a_pool_of_less_weight_sells_what_the_first_may_not() -> None:
+def test_nodepool_of_lower_weight_is_used_beyond_the_limits_of_the_first() -> None:
     pods = [pod(f"p-{number}", cpu=0.94, memory=3.7) for number in range(326)]
     limited = pool("first", LARGE, weight=10, limits={"nodes": 3})
     plan = Cluster(limited, pool("second", SMALL), *pods, instance_types=INSTANCE_TYPES).plan()

@@ -1,4 +1,4 @@
-"""Topology spread, pod affinity and anti-affinity, host ports: where pods go because of other pods."""
+"""Topology spread, pod affinity, anti-affinity and host ports."""
 
 from collections import Counter
 from typing import Any
@@ -49,7 +49,7 @@ def term(key: str = ZONE, selector: str = "app In web", **more: object) -> tuple
 
 
 def by_zone(plan: Plan) -> Counter[str]:
-    """Pods by the zone of the claim they are for; an open zone is empty."""
+    """Number of pods by zone of their NodeClaim; the key is empty without a single zone."""
     found: Counter[str] = Counter()
     for one in plan.claims:
         zones = values_of(one, ZONE)
@@ -69,19 +69,19 @@ def test_pods_are_spread_evenly_over_zones() -> None:
     assert sorted(by_zone(plan).values()) == [3, 3, 4] and not plan.unschedulable
 
 
-def test_pods_that_run_already_are_counted() -> None:
-    there = node("n", labels={ZONE: "a"}, cpu=4)
-    plan = build_cluster(pool(), there, *web(3, node="n"), *web(6, spreads=spread())).plan()
+def test_spread_counts_running_pods() -> None:
+    existing = node("n", labels={ZONE: "a"}, cpu=4)
+    plan = build_cluster(pool(), existing, *web(3, node="n"), *web(6, spreads=spread())).plan()
     assert by_zone(plan) == {"b": 3, "c": 3} and not plan.nominations
 
 
-def test_a_larger_skew_lets_a_zone_run_ahead() -> None:
-    there = node("n", labels={ZONE: "a"}, cpu=8)
-    plan = build_cluster(pool(f"{''}default", f"{ZONE} In a b"), there, *web(2, spreads=spread(max_skew=2))).plan()
+def test_larger_max_skew_allows_uneven_zones() -> None:
+    existing = node("n", labels={ZONE: "a"}, cpu=8)
+    plan = build_cluster(pool("default", f"{ZONE} In a b"), existing, *web(2, spreads=spread(max_skew=2))).plan()
     assert len(plan.nominations) + sum(len(one.pods) for one in plan.claims) == 2
 
 
-def test_a_zone_that_cannot_be_had_holds_the_others_back_only_while_it_counts() -> None:
+def test_zone_without_offerings_does_not_limit_the_spread() -> None:
     only_ab = instance_type("m.2xlarge", cpu=8, memory=32, zones=("a", "b"))
     plan = build_cluster(pool(), *web(6, spreads=spread()), instance_types=(only_ab,)).plan()
     assert by_zone(plan) == {"a": 3, "b": 3}
@@ -100,7 +100,7 @@ def test_pods_spread_over_zones_get_the_cheapest_nodes_in_each_zone() -> None:
 
 
 @pytest.mark.parametrize("limits", [{"nodes": 5}, {"cpu": 10_000}])
-def test_a_limit_that_ends_a_zone_leaves_no_zone_ahead(limits: dict[str, int]) -> None:
+def test_spread_stays_even_when_a_limit_is_reached(limits: dict[str, int]) -> None:
     small = instance_type("m.large", cpu=2, memory=8)
     plan = build_cluster(pool(limits=limits), *web(9, spreads=spread()), instance_types=(small,)).plan()
     counts = by_zone(plan)
@@ -108,18 +108,18 @@ def test_a_limit_that_ends_a_zone_leaves_no_zone_ahead(limits: dict[str, int]) -
     assert sum(counts.values()) == 5 and len(plan.unschedulable) == 4
 
 
-def test_a_hostname_spread_allows_so_many_on_a_node() -> None:
+def test_hostname_spread_limits_pods_per_node() -> None:
     plan = build_cluster(pool(), *web(9, spreads=spread(HOSTNAME, max_skew=3))).plan()
     assert sizes(plan) == [3, 3, 3]
 
 
-def test_zone_and_hostname_together() -> None:
+def test_zone_and_hostname_spread_combine() -> None:
     both = spread() + spread(HOSTNAME)
     plan = build_cluster(pool(), *web(6, spreads=both)).plan()
     assert sizes(plan) == [1] * 6 and set(by_zone(plan).values()) == {2}
 
 
-def test_capacity_types_can_be_spread_over() -> None:
+def test_pods_are_spread_over_capacity_types() -> None:
     types = (instance_type("m.2xlarge", cpu=8, memory=32, capacity_types=("spot", "on-demand")),)
     plan = build_cluster(pool(), *web(4, spreads=spread(CAPACITY_TYPE)), instance_types=types).plan()
     found: Counter[tuple[str, ...]] = Counter()
@@ -128,7 +128,7 @@ def test_capacity_types_can_be_spread_over() -> None:
     assert found == {("spot",): 2, ("on-demand",): 2}
 
 
-def test_a_custom_label_can_be_spread_over() -> None:
+def test_pods_are_spread_over_a_custom_label() -> None:
     racks = pool("default", "example.com/rack In r1 r2")
     plan = build_cluster(racks, *web(4, spreads=spread("example.com/rack"))).plan()
     assert sorted(sum(len(c.pods) for c in plan.claims if c.labels["example.com/rack"] == r) for r in ("r1", "r2")) == [
@@ -137,7 +137,7 @@ def test_a_custom_label_can_be_spread_over() -> None:
     ]
 
 
-def test_min_domains_that_are_missing_count_as_empty() -> None:
+def test_missing_min_domains_count_as_empty() -> None:
     one_zone = instance_type("m.2xlarge", cpu=8, memory=32, zones=("a",))
     plan = build_cluster(pool(), *web(3, spreads=spread(min_domains=2)), instance_types=(one_zone,)).plan()
     assert sum(by_zone(plan).values()) == 1 and len(plan.unschedulable) == 2
@@ -145,19 +145,17 @@ def test_min_domains_that_are_missing_count_as_empty() -> None:
 
 
 @pytest.mark.parametrize(("honor", "zones"), [(True, {"a": 2, "b": 2}), (False, {"a": 1, "b": 1})])
-def test_zones_that_the_pod_itself_excludes_count_only_if_the_policy_says_so(
-    honor: bool, zones: dict[str, int]
-) -> None:
-    there = node("n", labels={ZONE: "c"}, cpu=1)
-    picky = web(4, spreads=spread(honor_affinity=honor), terms=(expressions(f"{ZONE} In a b"),))
-    plan = build_cluster(pool(), there, *picky).plan()
+def test_zones_excluded_by_the_pod_count_by_node_affinity_policy(honor: bool, zones: dict[str, int]) -> None:
+    existing = node("n", labels={ZONE: "c"}, cpu=1)
+    restricted = web(4, spreads=spread(honor_affinity=honor), terms=(expressions(f"{ZONE} In a b"),))
+    plan = build_cluster(pool(), existing, *restricted).plan()
     if honor:
         assert by_zone(plan) == zones
     else:
         assert sum(by_zone(plan).values()) >= 2
 
 
-def test_a_spread_that_is_only_wished_for_is_given_up() -> None:
+def test_schedule_anyway_spread_is_dropped_if_necessary() -> None:
     one_zone = instance_type("m.2xlarge", cpu=8, memory=32, zones=("a",))
     plan = build_cluster(pool(), *web(4, spreads=spread(hard=False, min_domains=3)), instance_types=(one_zone,)).plan()
     assert not plan.unschedulable and by_zone(plan)["a"] + by_zone(plan)[""] == 4
@@ -172,13 +170,13 @@ def test_preferences_can_be_ignored() -> None:
 # --- affinity ---
 
 
-def test_pods_that_want_to_be_together_choose_one_zone() -> None:
+def test_pods_with_zone_affinity_share_one_zone() -> None:
     plan = build_cluster(pool(), *web(20, affinity=term())).plan()
     assert len(by_zone(plan)) == 1 and "" not in by_zone(plan) and not plan.unschedulable
 
 
 def test_hundreds_of_equal_pods_in_one_zone_fill_the_cheaper_type() -> None:
-    """By memory a c.8xlarge takes 31 of them; by CPU an m.8xlarge takes 35."""
+    """A c.8xlarge fits 31 pods by memory, an m.8xlarge fits 35 by CPU."""
     instance_types = (
         instance_type("c.8xlarge", cpu=32, memory=64, price=1.53),
         instance_type("m.8xlarge", cpu=32, memory=128, price=1.45),
@@ -188,32 +186,32 @@ def test_hundreds_of_equal_pods_in_one_zone_fill_the_cheaper_type() -> None:
     assert sizes(plan) == [30, 35, 35, 35, 35, 35, 35]
 
 
-def test_pods_join_those_that_run() -> None:
-    there = node("n", labels={ZONE: "b"}, cpu=1)
-    plan = build_cluster(pool(), there, *web(1, node="n"), pod(affinity=term())).plan()
+def test_pod_with_affinity_joins_the_zone_of_running_pods() -> None:
+    existing = node("n", labels={ZONE: "b"}, cpu=1)
+    plan = build_cluster(pool(), existing, *web(1, node="n"), pod(affinity=term())).plan()
     assert by_zone(plan) == {"b": 1}
 
 
-def test_pods_that_need_others_wait_for_them_in_the_same_plan() -> None:
-    """The follower is larger, so that it is looked at first."""
+def test_affinity_is_satisfied_by_a_pod_of_the_same_plan() -> None:
+    """The follower is larger and therefore comes first in the order."""
     plan = build_cluster(pool(), pod("leader", labels=APP), pod("follower", cpu=4, affinity=term())).plan()
     assert not plan.unschedulable
     assert len(by_zone(plan)) == 1 and "" not in by_zone(plan)
 
 
-def test_pods_that_need_what_is_not_there_say_so() -> None:
+def test_unsatisfiable_affinity_is_the_reason() -> None:
     plan = build_cluster(pool(), pod(affinity=term())).plan()
     assert "pod affinity on topology.kubernetes.io/zone" in reasons(plan)[0]
 
 
-def test_a_node_for_all_of_them_takes_as_many_as_it_can() -> None:
+def test_hostname_affinity_fills_one_node() -> None:
     plan = build_cluster(pool(), *web(5, affinity=term(HOSTNAME))).plan()
     assert sizes(plan) == [5]
     plan = build_cluster(pool(), *web(9, affinity=term(HOSTNAME))).plan()
     assert sizes(plan) == [7] and len(plan.unschedulable) == 2
 
 
-def test_a_preferred_company_is_kept_where_it_can_be_and_given_up_where_not() -> None:
+def test_preferred_affinity_is_dropped_if_necessary() -> None:
     plan = build_cluster(pool(), *web(9, affinity=term(HOSTNAME, weight=1))).plan()
     assert sum(sizes(plan)) == 9 and not plan.unschedulable
 
@@ -221,44 +219,44 @@ def test_a_preferred_company_is_kept_where_it_can_be_and_given_up_where_not() ->
 # --- anti-affinity ---
 
 
-def test_pods_that_keep_each_other_off_get_a_node_each() -> None:
+def test_hostname_anti_affinity_gives_each_pod_a_node() -> None:
     assert sizes(build_cluster(pool(), *web(4, anti_affinity=term(HOSTNAME))).plan()) == [1, 1, 1, 1]
 
 
-def test_pods_that_keep_each_other_out_of_a_zone_are_as_many_as_zones() -> None:
+def test_zone_anti_affinity_allows_one_pod_per_zone() -> None:
     plan = build_cluster(pool(), *web(4, anti_affinity=term())).plan()
     assert set(by_zone(plan).values()) == {1} and len(plan.unschedulable) == 1
     assert "pod anti-affinity on topology.kubernetes.io/zone" in reasons(plan)[0]
 
 
-def test_a_pod_that_runs_keeps_others_away_too() -> None:
-    there = node("n", labels={ZONE: "a"}, cpu=8)
+def test_anti_affinity_of_a_running_pod_excludes_others() -> None:
+    existing = node("n", labels={ZONE: "a"}, cpu=8)
     guard = pod("guard", node="n", anti_affinity=term(HOSTNAME))
-    plan = build_cluster(pool(), there, guard, *web(1)).plan()
+    plan = build_cluster(pool(), existing, guard, *web(1)).plan()
     assert not plan.nominations and len(plan.claims) == 1
 
 
-def test_one_that_is_bought_for_keeps_others_away_in_the_same_plan() -> None:
+def test_anti_affinity_of_a_planned_pod_excludes_others() -> None:
     plan = build_cluster(pool(), pod("guard", cpu=4, anti_affinity=term()), *web(2)).plan()
     guarded = next(values_of(one, ZONE) for one in plan.claims if "guard" in one.pods)
     others = {values_of(one, ZONE) for one in plan.claims if "guard" not in one.pods}
     assert len(guarded) == 1 and all(guarded != zones and len(zones) == 1 for zones in others)
 
 
-def test_namespaces_tell_who_is_meant() -> None:
-    there = node("n", labels={ZONE: "a"}, cpu=8)
-    stranger = pod("s", node="n", namespace="other", labels=APP)
-    assert build_cluster(pool(), there, stranger, pod(anti_affinity=term(HOSTNAME))).plan().nominations
-    meant = pod(anti_affinity=term(HOSTNAME, namespaces=("other",)))
-    assert not build_cluster(pool(), there, stranger, meant).plan().nominations
-    everyone = pod(anti_affinity=term(HOSTNAME, namespace_selector=()))
-    assert not build_cluster(pool(), there, stranger, everyone).plan().nominations
+def test_affinity_term_applies_to_its_namespaces() -> None:
+    existing = node("n", labels={ZONE: "a"}, cpu=8)
+    other_namespace_pod = pod("s", node="n", namespace="other", labels=APP)
+    assert build_cluster(pool(), existing, other_namespace_pod, pod(anti_affinity=term(HOSTNAME))).plan().nominations
+    listed_namespace = pod(anti_affinity=term(HOSTNAME, namespaces=("other",)))
+    assert not build_cluster(pool(), existing, other_namespace_pod, listed_namespace).plan().nominations
+    all_namespaces = pod(anti_affinity=term(HOSTNAME, namespace_selector=()))
+    assert not build_cluster(pool(), existing, other_namespace_pod, all_namespaces).plan().nominations
 
 
-# --- ports ---
+# --- host ports ---
 
 
-def test_pods_with_one_host_port_get_a_node_each() -> None:
+def test_pods_with_the_same_host_port_have_a_node_each() -> None:
     port = (HostPort(port=80),)
     assert sizes(build_cluster(pool(), *(pod(host_ports=port) for _ in range(3))).plan()) == [1, 1, 1]
 
@@ -272,11 +270,11 @@ def test_pods_with_one_host_port_get_a_node_each() -> None:
         (HostPort(port=80, address="10.0.0.1"), HostPort(port=80), 2),
     ],
 )
-def test_ports_clash_by_address_port_and_protocol(first: HostPort, second: HostPort, nodes: int) -> None:
+def test_host_ports_conflict_by_address_port_and_protocol(first: HostPort, second: HostPort, nodes: int) -> None:
     assert len(build_cluster(pool(), pod(host_ports=(first,)), pod(host_ports=(second,))).plan().claims) == nodes
 
 
-def test_a_port_that_a_running_pod_holds_is_taken() -> None:
+def test_host_port_of_a_running_pod_is_occupied() -> None:
     port = (HostPort(port=80),)
     plan = build_cluster(pool(), node("n"), pod(node="n", host_ports=port), pod(host_ports=port)).plan()
     assert not plan.nominations and len(plan.claims) == 1
@@ -295,25 +293,25 @@ def test_a_port_that_a_running_pod_holds_is_taken() -> None:
         ("app DoesNotExist", {"app": "x"}, False),
     ],
 )
-def test_selectors_are_read_as_the_api_reads_them(selector: str, labels: dict[str, str], selected: bool) -> None:
+def test_selector_matches_as_in_the_api(selector: str, labels: dict[str, str], selected: bool) -> None:
     assert TopologyIndex(ZONE, None, expressions(selector)).selects("any", labels) is selected
 
 
-def test_no_selector_selects_nothing_and_an_empty_one_everything() -> None:
+def test_absent_selector_selects_nothing_and_an_empty_one_everything() -> None:
     assert not TopologyIndex(ZONE, None, None).selects("any", {"app": "web"})
     assert TopologyIndex(ZONE, None, ()).selects("any", {})
 
 
-def test_taints_may_decide_which_nodes_are_counted() -> None:
+def test_node_taints_policy_decides_which_nodes_count() -> None:
     tainted = node("n", labels={ZONE: "a"}, cpu=4, taints=[{"key": "k", "effect": "NoSchedule"}])
-    there = web(2, node="n", tolerations=(toleration("k"),))
-    ignoring = build_cluster(pool(), tainted, *there, *web(4, spreads=spread())).plan()
+    running = web(2, node="n", tolerations=(toleration("k"),))
+    ignoring = build_cluster(pool(), tainted, *running, *web(4, spreads=spread())).plan()
     assert by_zone(ignoring) == {"b": 2, "c": 2}
-    honoring = build_cluster(pool(), tainted, *there, *web(3, spreads=spread(honor_taints=True))).plan()
+    honoring = build_cluster(pool(), tainted, *running, *web(3, spreads=spread(honor_taints=True))).plan()
     assert by_zone(honoring) == {"a": 1, "b": 1, "c": 1}
 
 
-def test_a_port_of_a_daemonset_is_taken_on_every_new_node() -> None:
+def test_host_port_of_a_daemonset_is_occupied_on_every_new_node() -> None:
     agent = daemonset("agent", pod(host_ports=(HostPort(port=80),)))
     plan = build_cluster(
         pool(), agent, pod(host_ports=(HostPort(port=80),)), pod(host_ports=(HostPort(port=81),))

@@ -1,4 +1,4 @@
-"""Which nodes count for topology spread, and how far pods may run ahead of a domain that takes no more."""
+"""Nodes that count for topology spread, and the skew towards domains without capacity."""
 
 from collections import Counter
 
@@ -28,15 +28,13 @@ def zones_of(nominations: dict[str, str]) -> Counter[str]:
     return Counter(nominations.values())
 
 
-def test_a_preferred_zone_does_not_hide_the_others_from_the_spread() -> None:
+def test_preferred_zone_does_not_reduce_the_spread_domains() -> None:
     plan = build_cluster(pool(), *web(6, spreads=spread(), preferred={f"{ZONE} In a": 9})).plan()
     assert by_zone(plan) == {"a": 2, "b": 2, "c": 2}
 
 
 @pytest.mark.parametrize(("honor", "expected"), [(True, 6), (False, 3)])
-def test_a_zone_with_nodes_that_the_pods_cannot_use_counts_only_where_affinity_is_ignored(
-    honor: bool, expected: int
-) -> None:
+def test_zone_with_unusable_nodes_counts_only_if_affinity_is_ignored(honor: bool, expected: int) -> None:
     elsewhere = node("n", labels={ZONE: "d", TEAM: "x"})
     plan = build_cluster(
         pool(template_labels={TEAM: "y"}),
@@ -47,13 +45,13 @@ def test_a_zone_with_nodes_that_the_pods_cannot_use_counts_only_where_affinity_i
 
 
 @pytest.mark.parametrize(("honor", "expected"), [(False, 3), (True, 6)])
-def test_a_zone_with_tainted_nodes_counts_unless_taints_are_honoured(honor: bool, expected: int) -> None:
+def test_zone_with_tainted_nodes_counts_unless_taints_are_honored(honor: bool, expected: int) -> None:
     tainted = node("n", labels={ZONE: "d"}, taints=(taint("dedicated"),))
     plan = build_cluster(pool(), tainted, *web(6, spreads=spread(honor_taints=honor))).plan()
     assert sum(by_zone(plan).values()) == expected
 
 
-def test_pods_on_new_nodes_that_a_spread_does_not_notice_are_not_counted() -> None:
+def test_spread_ignores_pods_on_nodes_outside_of_its_affinity() -> None:
     large = [pod(labels=APP, cpu=3, selector={TEAM: "x", ZONE: "a"}) for _ in range(3)]
     plan = build_cluster(
         pool("x", template_labels={TEAM: "x"}),
@@ -68,21 +66,21 @@ def test_pods_on_new_nodes_that_a_spread_does_not_notice_are_not_counted() -> No
     assert found == {"a": 2, "b": 2, "c": 2}
 
 
-def test_pods_do_not_run_ahead_of_a_zone_whose_nodes_are_full() -> None:
+def test_spread_is_limited_by_a_zone_with_full_nodes() -> None:
     nodes = [node(name, labels={ZONE: name}, cpu=cpu) for name, cpu in (("a", 9), ("b", 9), ("c", 1.5))]
     plan = build_cluster(*nodes, *web(12, spreads=spread())).plan()
     assert zones_of(plan.nominations) == {"a": 2, "b": 2, "c": 1}
     assert len(plan.unschedulable) == 7 and "topology spread" in reasons(plan)[0]
 
 
-def test_new_nodes_do_not_run_ahead_of_a_zone_where_none_can_be_bought() -> None:
-    there = node("n", labels={ZONE: "z"}, cpu=3.5)
-    plan = build_cluster(pool(), there, *web(40, spreads=spread())).plan()
+def test_spread_is_limited_by_a_zone_without_offerings() -> None:
+    existing = node("n", labels={ZONE: "z"}, cpu=3.5)
+    plan = build_cluster(pool(), existing, *web(40, spreads=spread())).plan()
     assert zones_of(plan.nominations) == {"n": 3}
     assert by_zone(plan) == {"a": 4, "b": 4, "c": 4} and len(plan.unschedulable) == 25
 
 
-def test_new_nodes_do_not_run_ahead_of_a_zone_that_sells_no_type_large_enough() -> None:
+def test_spread_is_limited_by_a_zone_without_a_fitting_type() -> None:
     instance_types = (
         instance_type("m.large", cpu=2, memory=8),
         instance_type("g.large", extra={"nvidia.com/gpu": 4}, zones=("a", "b")),
@@ -93,7 +91,7 @@ def test_new_nodes_do_not_run_ahead_of_a_zone_that_sells_no_type_large_enough() 
     assert by_zone(plan) == {"a": 1, "b": 1} and len(plan.unschedulable) == 7
 
 
-def test_enough_domains_are_counted_over_what_the_pods_may_use() -> None:
+def test_min_domains_counts_only_usable_domains() -> None:
     elsewhere = node("n", labels={ZONE: "d", TEAM: "x"})
     plan = build_cluster(
         pool(template_labels={TEAM: "y"}),
@@ -104,8 +102,8 @@ def test_enough_domains_are_counted_over_what_the_pods_may_use() -> None:
     assert "a has 1, b has 1, c has 1, fewer than minDomains 4, so the minimum is 0" in reasons(plan)[0]
 
 
-def test_pods_spread_over_the_values_that_they_choose_themselves() -> None:
-    """A pool lets its pods say which team a node is of."""
+def test_pods_are_spread_over_label_values_of_their_own_affinity() -> None:
+    """The NodePool accepts any value of the label."""
     plan = build_cluster(
         pool("default", f"{TEAM} Exists"), *web(4, spreads=spread(TEAM), terms=(expressions(f"{TEAM} In r g"),))
     ).plan()
@@ -114,7 +112,7 @@ def test_pods_spread_over_the_values_that_they_choose_themselves() -> None:
 
 
 @pytest.mark.parametrize("key", [CAPACITY_TYPE, "topology.k8s.aws/zone-id"])
-def test_other_labels_of_offerings_are_spread_over(key: str) -> None:
+def test_pods_are_spread_over_other_labels_of_offerings(key: str) -> None:
     instance_types = (instance_type("m.large", cpu=4, capacity_types=("spot", "on-demand")),)
     plan = build_cluster(pool(), *web(6, spreads=spread(key)), instance_types=instance_types).plan()
     found: Counter[str] = Counter()
@@ -124,7 +122,7 @@ def test_other_labels_of_offerings_are_spread_over(key: str) -> None:
     assert sorted(found.values()) == ([3, 3] if key == CAPACITY_TYPE else [2, 2, 2])
 
 
-def test_the_reason_says_where_those_are_that_a_pod_keeps_away_from() -> None:
+def test_reason_names_the_domains_of_the_conflicting_pods() -> None:
     plan = build_cluster(pool(), *web(4, anti_affinity=term())).plan()
     assert reasons(plan) == [f"pod anti-affinity on {ZONE}: selected pods are in each of a, b, c"]
     plan = build_cluster(pool(), pod(affinity=term(ZONE, "app In none"))).plan()
@@ -147,38 +145,38 @@ def on_arm() -> PodFact:
     return pod("agent", cpu=0.1, host_ports=PORTS, selector={ARCH: "arm64"}, tolerations=(toleration(),))
 
 
-def test_a_daemonsets_port_is_taken_only_on_the_types_that_it_runs_on() -> None:
+def test_host_port_of_a_daemonset_is_occupied_only_on_its_types() -> None:
     plan = build_cluster(
         pool(), daemonset("agent", on_arm()), pod("p", host_ports=PORTS), instance_types=INSTANCE_TYPES
     ).plan()
-    (bought,) = plan.claims
-    assert types_of(bought) == ("amd.large",)
+    (planned,) = plan.claims
+    assert types_of(planned) == ("amd.large",)
 
 
-def test_a_port_joins_a_node_only_where_no_type_has_it_taken() -> None:
-    """The larger pod makes the node; the one with the port may join, and then the types with the DaemonSet are out."""
-    there = pod("large", cpu=2, selector={ARCH: "amd64"})
+def test_pod_with_host_port_excludes_types_of_the_daemonset() -> None:
+    """The larger pod needs a new node. The pod with the port may join, which excludes the types of the DaemonSet."""
+    large_pod = pod("large", cpu=2, selector={ARCH: "amd64"})
     plan = build_cluster(
-        pool(), daemonset("agent", on_arm()), there, pod("p", host_ports=PORTS), instance_types=INSTANCE_TYPES
+        pool(), daemonset("agent", on_arm()), large_pod, pod("p", host_ports=PORTS), instance_types=INSTANCE_TYPES
     ).plan()
-    (bought,) = plan.claims
-    assert types_of(bought) == ("amd.large",) and len(bought.pods) == 2
+    (planned,) = plan.claims
+    assert types_of(planned) == ("amd.large",) and len(planned.pods) == 2
 
 
-def test_a_port_that_a_daemonset_takes_everywhere_is_named() -> None:
-    everywhere = pod("agent", cpu=0.1, host_ports=PORTS, tolerations=(toleration(),))
+def test_host_port_of_a_daemonset_on_all_types_is_the_reason() -> None:
+    unrestricted = pod("agent", cpu=0.1, host_ports=PORTS, tolerations=(toleration(),))
     plan = build_cluster(
-        pool(), daemonset("agent", everywhere), pod("p", host_ports=PORTS), instance_types=INSTANCE_TYPES
+        pool(), daemonset("agent", unrestricted), pod("p", host_ports=PORTS), instance_types=INSTANCE_TYPES
     ).plan()
     assert "host port 9100" in reasons(plan)[0]
 
 
-def test_hostname_spread_needs_no_other_node_to_be_full() -> None:
+def test_hostname_spread_is_not_limited_by_a_full_node() -> None:
     plan = build_cluster(pool(), node("n", cpu=0.5), *web(3, spreads=spread(HOSTNAME))).plan()
     assert len(plan.claims) == 3 and not plan.unschedulable
 
 
-# --- pods that have to join a node of this plan ---
+# --- pods that must join a node of this plan ---
 
 
 def follower(number: int, key: str = HOSTNAME) -> list[PodFact]:
@@ -186,24 +184,24 @@ def follower(number: int, key: str = HOSTNAME) -> list[PodFact]:
     return [pod(f"f{n}", labels={"app": "f"}, affinity=terms) for n in range(number)]
 
 
-def test_a_new_node_grows_with_the_pods_that_must_be_on_it() -> None:
+def test_new_node_grows_with_the_pods_that_must_join_it() -> None:
     plan = build_cluster(pool(), pod("db", labels={"app": "db"}, cpu=1.5), *follower(4)).plan()
-    (bought,) = plan.claims
-    assert types_of(bought) == ("m.2xlarge",) and len(bought.pods) == 5 and not plan.unschedulable
+    (planned,) = plan.claims
+    assert types_of(planned) == ("m.2xlarge",) and len(planned.pods) == 5 and not plan.unschedulable
 
 
-def test_a_new_node_grows_as_far_as_types_go_and_the_rest_is_told() -> None:
+def test_new_node_grows_up_to_the_largest_type() -> None:
     plan = build_cluster(pool(), pod("db", labels={"app": "db"}, cpu=1.5), *follower(9)).plan()
     assert sizes(plan) == [7] and "affinity" in reasons(plan)[0] and len(plan.unschedulable) == 3
 
 
 @pytest.mark.parametrize(("limit", "pod_count"), [(8000, 5), (7999, 3), (3000, 1)])
-def test_a_new_node_grows_no_further_than_the_limits(limit: int, pod_count: int) -> None:
+def test_new_node_grows_within_limits(limit: int, pod_count: int) -> None:
     plan = build_cluster(pool(limits={"cpu": limit}), pod("db", labels={"app": "db"}, cpu=1.5), *follower(4)).plan()
     assert sizes(plan) == [pod_count]
 
 
-def test_a_new_node_that_grows_keeps_its_variety() -> None:
+def test_new_node_that_grows_keeps_min_values() -> None:
     needed = "node.kubernetes.io/instance-type Exists minValues=2"
     plan = build_cluster(pool("default", needed), pod("db", labels={"app": "db"}, cpu=1.5), *follower(4)).plan()
     assert sizes(plan) == [3] and len(types_of(plan.claims[0])) == 2
@@ -212,8 +210,8 @@ def test_a_new_node_that_grows_keeps_its_variety() -> None:
 # --- limits ---
 
 
-def test_nodes_of_a_pool_without_a_claim_count_against_its_limits() -> None:
-    """As where only Nodes are known: reference 2.11 counts every node of the pool."""
-    there = node("n", cpu=8, labels={"karpenter.sh/nodepool": "default"}, taints=(taint("full"),))
-    plan = build_cluster(pool(limits={"cpu": 9000}), there, pod("p", cpu=1)).plan()
+def test_nodes_without_nodeclaim_count_against_limits() -> None:
+    """Reference 2.11 counts every node of the NodePool."""
+    existing = node("n", cpu=8, labels={"karpenter.sh/nodepool": "default"}, taints=(taint("full"),))
+    plan = build_cluster(pool(limits={"cpu": 9000}), existing, pod("p", cpu=1)).plan()
     assert "limit cpu" in reasons(plan)[0]

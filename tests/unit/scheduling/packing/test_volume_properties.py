@@ -1,4 +1,4 @@
-"""What holds of plans in small worlds full of volumes, as judged by `tests/oracle/plan.py`."""
+"""Invariants of plans in small clusters with many volumes, checked by `tests/oracle/plan.py`."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ shapes = st.sets(st.sampled_from(["bound-a", "bound-c", "waits", "picky", "eithe
 
 @st.composite
 def some_pods(draw: st.DrawFn) -> list[PodFact]:
-    """Small ones of up to five shapes, most with claims, some of them shared."""
+    """Small pods of up to five shapes, most with volume claims, some of which are shared."""
     found: list[PodFact] = []
     skew = draw(st.integers(1, 2))
     for shape in range(draw(st.integers(1, 5))):
@@ -68,8 +68,8 @@ def test_every_plan_is_valid(drawn: Drawn) -> None:
 
 @settings(max_examples(150), derandomize=True)
 @given(random_clusters())
-def test_whoever_finds_no_place_fits_no_node_alone(drawn: Drawn) -> None:
-    """What is left over could be put nowhere by hand either, unless rules about other pods are in the way."""
+def test_unschedulable_pod_fits_no_existing_node(drawn: Drawn) -> None:
+    """No unschedulable pod fits an existing node. Pods with topology spread are skipped."""
     _, plan, known = plan_with_inputs(drawn)
     for one in plan.unschedulable:
         if known.pods[one.pod_uid].spreads:
@@ -81,4 +81,4 @@ def test_whoever_finds_no_place_fits_no_node_alone(drawn: Drawn) -> None:
                     "unschedulable": tuple(other for other in plan.unschedulable if other is not one),
                 }
             )
-            assert find_violations(moved, known), f"{one.name} could go to {name}, and is told: {one.reason}"
+            assert find_violations(moved, known), f"{one.name} fits {name}, but is unschedulable: {one.reason}"
