@@ -98,7 +98,7 @@ def _validation_aliases(field: str) -> AliasChoices:
 
 
 class Settings(BaseSettings):
-    """docs/settings.md shows the descriptions with their links; `plain_text` removes the links."""
+    """docs/reference/settings.md shows the descriptions with their links; `plain_text` removes the links."""
 
     model_config = SettingsConfigDict(
         alias_generator=AliasGenerator(validation_alias=_validation_aliases),
@@ -127,11 +127,11 @@ class Settings(BaseSettings):
     )
     interruption_queue: str = Field(
         "",
-        description="name of the SQS queue with [EC2's events](interruptions.md); if empty, only the instance status "
-        "reports interruptions",
+        description="name of the SQS queue with [EC2's events](../disruption/interruptions.md); if empty, only the "
+        "instance status reports interruptions",
     )
     isolated_vpc: bool = Field(
-        False, description="the VPC cannot reach the Pricing API: use [price estimates](prices.md)"
+        False, description="the VPC cannot reach the Pricing API: use [price estimates](../provisioning/prices.md)"
     )
     enable_zonal_shift: bool = Field(
         False,
@@ -170,24 +170,24 @@ class Settings(BaseSettings):
         0.002,
         ge=0,
         description="penalty per node in US dollars per hour, added to its price [when instance types are "
-        "chosen](decisions/instance-type-selection.md); higher values favor fewer, larger nodes",
+        "chosen](../decisions/instance-type-selection.md); higher values favor fewer, larger nodes",
     )
     nominate_pods: bool = Field(
         False,
         description="set `nominatedNodeName` of [pods with pod affinity, topology spread or host "
-        "ports](decisions/nominated-pods.md) for kube-scheduler; needs `patch` on `pods/status` "
-        "([optional rights](security.md#optional-permissions))",
+        "ports](../decisions/nominated-pods.md) for kube-scheduler; needs `patch` on `pods/status` "
+        "([optional rights](../operating/security.md#optional-permissions))",
     )
     surge_single_replicas: bool = Field(
         False,
         description="restart the rollout of Deployments with one replica where a LifecyclePolicy sets "
-        "[`surgeSingleReplicas`](drains.md); needs `patch` on Deployments "
-        "([optional rights](security.md#optional-permissions))",
+        "[`surgeSingleReplicas`](../disruption/drains.md); needs `patch` on Deployments "
+        "([optional rights](../operating/security.md#optional-permissions))",
     )
     hook_local_addresses: bool = Field(
         False,
-        description="allow [hooks](hooks.md#http-calls) to call loopback and link-local addresses, such as the "
-        "instance metadata service",
+        description="allow [hooks](../disruption/hooks.md#http-calls) to call loopback and link-local addresses, such "
+        "as the instance metadata service",
     )
     batch_max_duration: Duration = Field(
         timedelta(seconds=10), description="maximum time for which pending pods are batched before they are planned"
@@ -200,7 +200,8 @@ class Settings(BaseSettings):
     system_namespace: str = Field(
         "tenure",
         min_length=1,
-        description="namespace of the worker; its annotation `tenure.sh/pause` [pauses the whole cluster](pause.md)",
+        description="namespace of the worker; its annotation `tenure.sh/pause` [pauses the whole "
+        "cluster](../disruption/pause.md)",
     )
     leader_election_name: str = Field(
         "karpenter-leader-election",
@@ -232,13 +233,13 @@ class Settings(BaseSettings):
     )
     temporal_worker_build_id: str = Field(
         "",
-        description="build ID for [Worker Versioning](install.md#upgrading): all tasks go to the build that started "
-        "last; the chart sets it",
+        description="build ID for [Worker Versioning](../getting-started/install.md#upgrading): all tasks go to the "
+        "build that started last; the chart sets it",
     )
     temporal_payload_keys_path: str = Field(
         "",
         description="file with payload encryption keys; with it, payloads in Temporal are "
-        "[encrypted](security.md#encryption)",
+        "[encrypted](../operating/security.md#encryption)",
     )
     launch_timeout: Duration = Field(
         timedelta(minutes=5),
@@ -263,11 +264,11 @@ class Settings(BaseSettings):
     not_ready_grace: DurationOrNone = Field(
         timedelta(minutes=5),
         description="how long a node that becomes NotReady [still counts as capacity for pending "
-        "pods](node-startup.md#notready-nodes)",
+        "pods](../provisioning/node-startup.md#notready-nodes)",
     )
     prometheus_url: str = Field(
         "",
-        description="Prometheus that the health gates of [rollouts](rollouts.md) query, such as "
+        description="Prometheus that the health gates of [rollouts](../disruption/rollouts.md) query, such as "
         "`http://prometheus.monitoring:9090`; without it, rollouts whose gates have queries wait",
     )
     activity_slots: int = Field(

@@ -61,8 +61,9 @@ def files(suffix: str) -> Iterator[Path]:
 
 
 def large_folders() -> Iterator[str]:
+    """Folders of modules or pages with too many entries."""
     entries: dict[Path, set[str]] = {}
-    for path in files(".py"):
+    for path in (*files(".py"), *files(".md")):
         for folder in path.parents:
             if folder == ROOT:
                 break

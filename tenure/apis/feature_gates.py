@@ -1,4 +1,4 @@
-"""The feature gates: source of the settings, docs/settings.md, the chart's schema and `tenure adopt`.
+"""The feature gates: source of the settings, docs/reference/settings.md, the chart's schema and `tenure adopt`.
 
 Names and defaults are Karpenter's (reference 1.14).
 """
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class FeatureGate(StrEnum):
-    """The value is the gate's name. `description` is Markdown with links relative to docs/."""
+    """The value is the gate's name. `description` is Markdown with links relative to docs/reference/."""
 
     default: bool
     description: str
@@ -28,16 +28,16 @@ class FeatureGate(StrEnum):
         """The setting that enables the gate."""
         return f"{self.variable}={self.value}=true"
 
-    NODE_REPAIR = "NodeRepair", False, "[replace nodes that stay unhealthy](repair.md)"
-    RESERVED_CAPACITY = "ReservedCapacity", True, "[launch into capacity reservations](reservations.md)"
+    NODE_REPAIR = "NodeRepair", False, "[replace nodes that stay unhealthy](../disruption/repair.md)"
+    RESERVED_CAPACITY = "ReservedCapacity", True, "[launch into capacity reservations](../provisioning/reservations.md)"
     SPOT_TO_SPOT = "SpotToSpotConsolidation", False, "replace a spot node by a cheaper spot node"
-    NODE_OVERLAY = "NodeOverlay", False, "[adjust prices and capacity of instance types](overlays.md)"
-    STATIC_CAPACITY = "StaticCapacity", False, "[NodePools of a fixed size](static-pools.md)"
-    CAPACITY_BUFFER = "CapacityBuffer", False, "[keep room for pods that do not exist yet](buffers.md)"
+    NODE_OVERLAY = "NodeOverlay", False, "[adjust prices and capacity of instance types](../provisioning/overlays.md)"
+    STATIC_CAPACITY = "StaticCapacity", False, "[NodePools of a fixed size](../provisioning/static-pools.md)"
+    CAPACITY_BUFFER = "CapacityBuffer", False, "[keep room for pods that do not exist yet](../provisioning/buffers.md)"
     NODECLASS_CEL = (
         "NodeClassCEL",
         False,
-        "[kubelet amounts by instance type](node-classes.md#amounts-by-instance-type)",
+        "[kubelet amounts by instance type](../provisioning/node-classes.md#amounts-by-instance-type)",
         "AWS_FEATURE_GATES",
     )
 

@@ -93,8 +93,8 @@ async def test_node_removed_manually_as_documented_is_replaced(
 
 
 async def _instances_found_by_documented_filters(product: DedicatedProduct) -> list[str]:
-    """By the filters of the command in docs/install.md, for users without a running worker."""
-    page = (ROOT / "docs" / "install.md").read_text()
+    """By the filters of the command in docs/getting-started/install.md, for users without a running worker."""
+    page = (ROOT / "docs" / "getting-started" / "install.md").read_text()
     written = re.findall(r"Name=([^,\s]+),Values=(\S+)", page.replace("CLUSTER", product.own_sandbox.plan.cluster_name))
     filters = [{"Name": name, "Values": values.split(",")} for name, values in written]
     assert len(filters) == 3

@@ -14,22 +14,23 @@ Row = tuple[str, Schema, bool]
 """Path, schema, and whether the field is required."""
 GUIDES: Final = {
     "NodePool": "Karpenter's kind, with its names and meanings: [its documentation]"
-    "(https://karpenter.sh/docs/concepts/nodepools/). Tenure: [voluntary disruption](../../disruption.md), "
-    "[expiration](../../expiry.md), [static NodePools](../../static-pools.md).",
+    "(https://karpenter.sh/docs/concepts/nodepools/). Tenure: "
+    "[voluntary disruption](../../disruption/voluntary-disruption.md), "
+    "[expiration](../../disruption/expiry.md), [static NodePools](../../provisioning/static-pools.md).",
     "NodeClaim": "Karpenter's kind, with its names and meanings: [its documentation]"
-    "(https://karpenter.sh/docs/concepts/nodeclaims/). Tenure: [node lifecycle](../../concepts.md#node-lifecycle)."
-    "",
+    "(https://karpenter.sh/docs/concepts/nodeclaims/). Tenure: "
+    "[node lifecycle](../../concepts/overview.md#node-lifecycle).",
     "EC2NodeClass": "Karpenter's kind, with its names and meanings: [its documentation]"
     "(https://karpenter.sh/docs/concepts/nodeclasses/). Tenure: "
-    "[EC2NodeClass readiness](../../node-classes.md).",
+    "[EC2NodeClass readiness](../../provisioning/node-classes.md).",
     "NodeOverlay": "Karpenter's kind, with its names and meanings: [its documentation]"
-    "(https://karpenter.sh/docs/concepts/nodeoverlays/). Tenure: [NodeOverlay](../../overlays.md).",
-    "LifecyclePolicy": "Tenure's own kind. [LifecyclePolicy](../../lifecycle-policy.md) describes its use and "
-    "[precedence](../../lifecycle-policy.md#precedence). An unset field falls to a less precise policy, then to "
-    "the [settings](../../settings.md).",
+    "(https://karpenter.sh/docs/concepts/nodeoverlays/). Tenure: [NodeOverlay](../../provisioning/overlays.md).",
+    "LifecyclePolicy": "Tenure's own kind. [LifecyclePolicy](../../concepts/lifecycle-policy.md) describes its use and "
+    "[precedence](../../concepts/lifecycle-policy.md#precedence). An unset field falls to a less precise policy, then "
+    "to the [settings](../settings.md).",
     "CapacityBuffer": "The kind of Kubernetes' autoscaling group, with its names and meanings: [its proposal]"
     "(https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/proposals/buffers.md). Tenure: "
-    "[CapacityBuffer](../../buffers.md).",
+    "[CapacityBuffer](../../provisioning/buffers.md).",
 }
 """Introduction of each page, with links to explanations."""
 _PATTERNS: Final[Mapping[str, str]] = {

@@ -30,9 +30,9 @@ _INDENTED_CODE: Final = re.compile(
 _SEARCH_BOOSTS: Final = {
     "source/": 0.2,
     "decisions/": 0.2,
-    "testing": 0.2,
-    "chaos": 0.1,
-    "runbooks/": 2.0,
+    "contributing/testing": 0.2,
+    "contributing/chaos": 0.1,
+    "operating/runbooks/": 2.0,
     "reference/": 0.7,
 }
 """By prefix of the page's path: pages for users rank before pages for contributors."""

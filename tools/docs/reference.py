@@ -105,10 +105,10 @@ def _metrics_page() -> str:
     absent = "\n".join(f"- {one}" for one in KARPENTER_ONLY)
     return (
         WRITTEN.format(source="tenure/metrics.py")
-        + "# Metrics\n\nEvery worker serves `/metrics` on `METRICS_PORT` ([settings](../settings.md)). "
-        "The chart [exposes](../security.md#connections) the port only if a value requests it. Metrics with the prefix "
-        "`karpenter_` have Karpenter's meaning. Only the worker that hosts the watch reports gauges of nodes and "
-        "pools; others report 0 or nothing, so use `max` over workers. Alerts are in "
+        + "# Metrics\n\nEvery worker serves `/metrics` on `METRICS_PORT` ([settings](settings.md)). "
+        "The chart [exposes](../operating/security.md#connections) the port only if a value requests it. "
+        "Metrics with the prefix `karpenter_` have Karpenter's meaning. Only the worker that hosts the watch reports "
+        "gauges of nodes and pools; others report 0 or nothing, so use `max` over workers. Alerts are in "
         "[deploy/alerts](../../deploy/alerts/tenure.yaml), a Grafana dashboard in "
         "[deploy/dashboards/tenure.json](../../deploy/dashboards/tenure.json). Tests check the dashboard's fields and "
         "queries, also with promtool. It has not been loaded into Grafana."
@@ -205,8 +205,8 @@ def _annotations_page() -> str:
     return (
         WRITTEN.format(source="tenure/apis/labels.py")
         + "# Annotations and labels\n\nKarpenter's annotations and labels have the meaning of its documentation. "
-        "Of Tenure's own, only `tenure.sh/pause` is for users ([Pausing disruption](../pause.md)). JSON examples are "
-        f"shortened.\n\n{rows}"
+        "Of Tenure's own, only `tenure.sh/pause` is for users ([Pausing disruption](../disruption/pause.md)). "
+        f"JSON examples are shortened.\n\n{rows}"
     )
 
 

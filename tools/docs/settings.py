@@ -1,4 +1,4 @@
-"""Render from `tenure/settings.py`: docs/settings.md, and the schema of the settings in the chart's values.schema.json.
+"""Render docs/reference/settings.md, and the settings in the chart's values.schema.json, from `tenure/settings.py`.
 
 Helm validates values with the schema before it installs anything, so a misspelt name or an invalid value is an error.
 """
@@ -16,7 +16,7 @@ from tenure.cli.adopt.karpenter_settings import KARPENTER_VARIABLES, is_shared
 from tenure.settings import CLUSTER_NAME, Settings, format_default, plain_text
 from tools.docs.reference import WRITTEN, markdown_table
 
-FILE: Final = Path(__file__).parents[2] / "docs" / "settings.md"
+FILE: Final = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 OURS: Final = frozenset(
     {
         "node_cost",
@@ -63,9 +63,9 @@ def karpenter_page() -> str:
     shared = [
         (
             f"`{name.upper()}`",
-            re.sub(r"\]\((?=[a-z-]+\.md|decisions/)", "](../", field.description or ""),
+            field.description or "",
             "the same setting",
-            _format_default(field).replace("(#", "(../settings.md#"),
+            _format_default(field).replace("(#", "(settings.md#"),
             "0.1.0",
         )
         for name, field in Settings.model_fields.items()
@@ -77,7 +77,7 @@ def karpenter_page() -> str:
     return f"""{WRITTEN.format(source="tenure/settings.py and tenure/cli/adopt/karpenter_settings.py")}
 # Karpenter's settings
 
-`tenure adopt` compares both Deployments by this table ([Migration from Karpenter](../adoption.md)).
+`tenure adopt` compares both Deployments by this table ([Migration from Karpenter](../getting-started/adoption.md)).
 
 {markdown_table(("Variable", "Meaning", "With Tenure", "Example", "Since"), sorted([*shared, *others]))}"""
 

@@ -85,7 +85,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Overdue by phase",
-                "Runbook: docs/runbooks/node-overdue.md.",
+                "Runbook: docs/operating/runbooks/node-overdue.md.",
                 ((f"max by (phase, nodepool) (tenure_nodeclaims_overdue{{{_POOL}}})", "{{phase}} {{nodepool}}"),),
             ),
             Panel(
@@ -125,7 +125,8 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Pods not bound to their node",
-                "Pods that kube-scheduler does not bind to their node. Runbook: docs/runbooks/pods-not-bound.md.",
+                "Pods that kube-scheduler does not bind to their node. "
+                "Runbook: docs/operating/runbooks/pods-not-bound.md.",
                 ((f"max by (nodepool) (tenure_pods_not_bound{{{_POOL}}})", "{{nodepool}}"),),
             ),
             Panel(
@@ -163,7 +164,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Blocked drains",
-                "Runbook: docs/runbooks/drain-blocked.md.",
+                "Runbook: docs/operating/runbooks/drain-blocked.md.",
                 ((f"max by (nodepool) (tenure_nodeclaims_drain_waiting{{{_POOL}}})", "{{nodepool}}"),),
             ),
             Panel(

@@ -1,4 +1,4 @@
-"""`python -m tools.screenshots`: take the screenshots of Temporal's UI for docs/temporal-ui.md.
+"""`python -m tools.screenshots`: take the screenshots of Temporal's UI for docs/concepts/temporal-ui.md.
 
 They show the time of this machine, so each run writes different files with the same content otherwise.
 """

@@ -151,7 +151,7 @@ def _compare_variable(name: str, value: str, tenure: DeploymentState | None) -> 
     meant = _read(name, expected)
     if meant is None:
         return SettingComparison(
-            name, value, "", "wrong", f"set another value of {name} for Tenure, see docs/settings.md"
+            name, value, "", "wrong", f"set another value of {name} for Tenure, see docs/reference/settings.md"
         )
     if tenure is None:
         return SettingComparison(name, value, expected, "set", f"set {name} for the worker")

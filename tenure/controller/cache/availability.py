@@ -49,7 +49,7 @@ class ActivePauses:
         self._cache, self._cluster_pause = cache, cluster_pause
 
     def __call__(self, now: datetime) -> tuple[ActivePause, ...]:
-        """The pauses active at `now`. An unreadable pause is active too (docs/pause.md)."""
+        """The pauses active at `now`. An unreadable pause is active too (docs/disruption/pause.md)."""
         return tuple(one for one in self._iter_pauses(now) if one is not None)
 
     def _iter_pauses(self, now: datetime) -> Iterator[ActivePause | None]:

@@ -1,7 +1,7 @@
 """A self-hosted Temporal server: built from its Go module, with PostgreSQL and mTLS.
 
 The dev server creates schema, certificates, namespace and search attributes itself. Here they are created like an
-operator would. Tests use backup, restore and loss of the database (`docs/operations.md#temporal-service`).
+operator would. Tests use backup, restore and loss of the database (`docs/operating/operations.md#temporal-service`).
 """
 
 import asyncio
@@ -33,7 +33,7 @@ SCHEMAS: Final = {"temporal": "postgresql/v12/temporal", "temporal_visibility": 
 SHARDS: Final = 4
 """History shards for one machine. `deploy/charts/temporal-values.yaml` has the number for a cluster."""
 RETENTION: Final = "30d"
-"""As recommended in docs/install.md."""
+"""As recommended in docs/getting-started/install.md."""
 SERVICES: Final = ("frontend", "history", "matching", "worker")
 
 
@@ -157,7 +157,7 @@ class TemporalServer:
         self._run_tool(command, {"SQL_PASSWORD": self.store.password}, "temporal-schema.log")
 
     def _make_namespace(self) -> None:
-        """Run the command of docs/operations.md#temporal-service."""
+        """Run the command of docs/operating/operations.md#temporal-service."""
         command = ["operator", "namespace", "create", "--namespace", self._namespace, "--retention", RETENTION]
         way = {"TEMPORAL_ADDRESS": self.address, **self.security.to_environment()}
         self._run_tool([str(temporal_binary()), *command], way, "temporal-namespace.log", unless="already exists")

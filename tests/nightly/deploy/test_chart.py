@@ -36,7 +36,7 @@ pytestmark = pytest.mark.timeout(BUILD_SECONDS)
 UNMANAGED = {"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}
 HELM_LABELS = ("helm.sh/", "app.kubernetes.io/")
 RIGHTS = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount", "Namespace")
-INSTALL = (ROOT / "docs" / "install.md").read_text()
+INSTALL = (ROOT / "docs" / "getting-started" / "install.md").read_text()
 WORKERS_PER_PROCESS = 3
 """Workers that one process stops in sequence, each within GRACE: launches, drains, all others."""
 

@@ -43,10 +43,10 @@ def serve(folder: Path) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("query", "page"),
     [
-        ("pause", "pause.html"),
-        ("PDB", "drains.html"),
-        ("spot interruption", "interruptions.html"),
-        ("stuck node", "runbooks/node-overdue.html"),
+        ("pause", "disruption/pause.html"),
+        ("PDB", "disruption/drains.html"),
+        ("spot interruption", "disruption/interruptions.html"),
+        ("stuck node", "operating/runbooks/node-overdue.html"),
     ],
 )
 async def test_search_lists_the_page_first(site: Path, query: str, page: str) -> None:
@@ -66,7 +66,7 @@ async def test_search_lists_the_page_first(site: Path, query: str, page: str) ->
 def test_site_builds_in_strict_mode(site: Path) -> None:
     assert (site / "source/deploy/alerts/tenure.yaml").exists()
     assert "<title>EC2NodeClass - Tenure</title>" in (site / "reference/kinds/ec2nodeclass.html").read_text()
-    assert '<span class="nt">apiVersion</span>' in (site / "lifecycle-policy.html").read_text(), (
+    assert '<span class="nt">apiVersion</span>' in (site / "concepts/lifecycle-policy.html").read_text(), (
         "YAML is not highlighted"
     )
 

@@ -11,7 +11,7 @@ from tests.support.cli.temporal_server import running_workflows, temporal_server
 from tests.support.paths import ROOT
 from tools.docs.reference import QUERIES
 
-PAGE = ROOT / "docs" / "temporal-ui.md"
+PAGE = ROOT / "docs" / "concepts" / "temporal-ui.md"
 
 
 @pytest.fixture(scope="module")
