@@ -1,4 +1,4 @@
-# Every target sets up what it needs by itself; a second call starts at once. ARGS goes to the command behind the target.
+# Every target installs its requirements; a second call starts at once. ARGS is passed to the command of the target.
 .DEFAULT_GOAL := help
 .PHONY: help setup controlplane tools docs pictures demo unit test test-integration test-killed test-replay test-nightly \
     test-chaos test-all check audit sbom bench scenarios chaos postgres clean
@@ -6,10 +6,10 @@ BIN := .venv/bin
 ARGS ?=
 KILLS ?= 100
 export TENURE_PYTHON
-# The same modules are imported by many processes, so their byte code is kept.
+# Many processes import the same modules, so their byte code is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-help: ## What can be made
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
 
 setup:
@@ -18,13 +18,13 @@ setup:
 controlplane: setup
 	@$(BIN)/python -c 'from tenure.sandbox.controlplane import find_or_build; find_or_build()'
 
-docs: setup ## The documents as a site, in build/site; every link is checked
+docs: setup ## Build the documentation site in build/site, and check every link
 	@$(BIN)/mkdocs build --strict
 
-pictures: controlplane ## The screenshots of Temporal's UI in docs/pictures, taken anew by headless Chromium
+pictures: controlplane ## Take the screenshots of the Temporal UI in docs/pictures with headless Chromium
 	@$(BIN)/python -m tools.screenshots $(ARGS)
 
-demo: controlplane ## See nodes come and go on this machine (ARGS=--keep leaves all running)
+demo: controlplane ## Watch nodes launch and terminate on this machine (ARGS=--keep leaves everything running)
 	@$(BIN)/tenure demo $(ARGS)
 
 tools: setup
@@ -58,7 +58,7 @@ test-nightly: controlplane tools ## Run chart, image, price and month tests, and
 test-chaos: controlplane ## Run the chaos tests, which kill workers, stop services and replace builds
 	@$(PYTEST) -n 3 tests/chaos $(ARGS)
 
-test-all: ## Run every tier, the others too when one fails
+test-all: ## Run every tier; if one fails, the others still run
 	@failed=0; \
 	for tier in test test-integration test-killed test-replay test-nightly test-chaos; do \
 	    $(MAKE) --no-print-directory $$tier || failed=1; \
@@ -77,32 +77,32 @@ build/audit: requirements/audit.txt | setup
 	@$(BIN)/python -m venv --clear $@
 	@$@/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $< || { rm -rf $@; exit 1; }
 
-audit: setup build/audit ## Known weaknesses of the packages that are locked; asks PyPI's own service
+audit: setup build/audit ## List known vulnerabilities of the locked packages, from PyPI's advisories
 	@$(BIN)/python -m tools.audit $(ARGS)
 
-sbom: build/audit ## What the worker is made of, as CycloneDX: build/sbom.json
+sbom: build/audit ## Write the worker's bill of materials (CycloneDX) to build/sbom.json
 	@build/audit/bin/cyclonedx-py requirements requirements/worker.txt --output-reproducible -o build/sbom.json
 	@echo build/sbom.json
 
-bench: controlplane ## Measure plans, then end to end: seconds, prices, nodes, AWS calls, events, CPU, memory
+bench: controlplane ## Measure plans and whole runs: seconds, prices, nodes, AWS calls, events, CPU, memory
 	@$(BIN)/python -m benchmarks.planner
 	@$(BIN)/python -m benchmarks.consolidation
 	@$(BIN)/python -m benchmarks.scale $(ARGS)
 
-scenarios: controlplane ## The promises, row by row: kept, broken, or no test yet (ROW=001-b TIMES=20: one, again and again)
+scenarios: controlplane ## Run the rows of the promises: kept, broken or without a test (ROW=001-b TIMES=20 repeats one)
 	@$(BIN)/python -m tests.scenarios.table $(if $(ROW),--row $(ROW)) $(if $(TIMES),--times $(TIMES)) $(ARGS)
 
-chaos: controlplane ## A node's life survives anything: 100 kills, outages, 300 nodes in a lossy cloud (KILLS=20: fewer)
+chaos: controlplane ## Run the long chaos tests: 100 kills, outages, 300 nodes with lost AWS responses (KILLS=20: fewer)
 	@TENURE_KILLS=$(KILLS) TENURE_CHURN=50 TENURE_APART=400 TENURE_OUTAGE=120 TENURE_LOSSY=300 $(BIN)/python -m pytest -s \
 	    tests/chaos/test_killed_anywhere.py tests/chaos/test_outages.py tests/chaos/test_lossy_cloud.py $(ARGS)
 
 POSTGRES := $(addprefix tests/,chaos/test_on_postgres.py chaos/test_temporal_upgrade.py chaos/test_rebuild.py chaos/test_outages.py \
     chaos/test_killed_during_drain.py scenarios/provisioning/test_001_killed.py scenarios/provisioning/test_001_one_node.py integration/disruption/test_drain.py)
 
-postgres: controlplane ## The main scenarios with a Temporal server on PostgreSQL, with mTLS and encryption
+postgres: controlplane ## Run the main scenarios with a Temporal server on PostgreSQL, mTLS and encryption
 	@$(BIN)/python -c 'from tenure.sandbox.controlplane.tools import TEMPORALS, temporal_server as build; [build(one) for one in TEMPORALS]'
 	@$(BIN)/python -m pytest --temporal=postgres --encrypted $(POSTGRES) $(ARGS)
 
-clean: ## Remove .venv and everything else that was made here
+clean: ## Remove .venv and all built files
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
