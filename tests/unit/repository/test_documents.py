@@ -111,6 +111,13 @@ def test_every_python_name_in_the_documentation_exists() -> None:
     assert len(found) >= 3 and {one for one in found if pydoc.locate(one) is None} == set()
 
 
+def test_the_runbook_lists_every_alert() -> None:
+    rules = yaml.safe_load((ROOT / "deploy" / "alerts" / "tenure.yaml").read_text())
+    alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
+    rows = re.findall(r"^\| `(\w+)`", (DOCS / "operating" / "runbooks" / "alerts.md").read_text(), flags=re.M)
+    assert len(alerts) >= 8 and set(rows) == alerts
+
+
 def test_no_page_has_a_conflict_marker() -> None:
     found = [page.name for page in PAGES if re.search(r"^(?:<{7}|>{7}) ", page.read_text(), flags=re.MULTILINE)]
     assert found == []
