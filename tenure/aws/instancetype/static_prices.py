@@ -1,7 +1,7 @@
 """Approximate prices, for GovCloud, isolated VPCs, and while the price list cannot be read.
 
-Based on public on-demand prices of us-east-1 in autumn 2026 (docs/provisioning/prices.md). `tools/aws_data.py` generates
-`prices_per_large.txt`.
+Based on public on-demand prices of us-east-1 in autumn 2026 (docs/provisioning/prices.md).
+`tools/aws_data.py` generates `prices_per_large.txt`.
 """
 
 import re
