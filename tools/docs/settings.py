@@ -38,7 +38,7 @@ OURS: Final = frozenset(
 
 
 def text() -> str:
-    """docs/settings.md."""
+    """docs/reference/settings.md."""
     settings = markdown_table(("Variable", "Default", "", "Meaning"), list(_setting_rows()))
     gates = [
         (f"`{gate}`", "on" if gate.default else "off", gate.description, gate.since, f"`{gate.example}`")
