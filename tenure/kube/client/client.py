@@ -19,11 +19,11 @@ import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
-from pydantic_core import from_json
 
 from tenure.clock import CLOCK, Clock
 from tenure.endpoints import Endpoints
 from tenure.kube.client.errors import CONNECTION_ERRORS, Json, fault_of, fault_of_connection
+from tenure.kube.client.json_reader import parse_json
 from tenure.kube.client.rate_limiter import RateLimiter
 from tenure.model.errors import BadInput, Fault, NotFound, Throttled
 
@@ -55,7 +55,7 @@ class Response:
         return 200 <= self.code < 300
 
     def parse_json(self) -> Json:
-        parsed: Json = from_json(self.body) if self.body else {}
+        parsed: Json = parse_json(self.body) if self.body else {}
         return parsed
 
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 import aiohttp
-from pydantic_core import from_json
 
+from tenure.kube.client.json_reader import parse_json
 from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
 
 Json = dict[str, Any]
@@ -27,7 +27,7 @@ _BY_STATUS: dict[int, type[Fault]] = {
 def status_of(body: bytes) -> Json:
     """The Status object of a refused request; empty when the answer is something else, as from a proxy."""
     try:
-        parsed = from_json(body)
+        parsed = parse_json(body)
     except ValueError:
         return {}
     return parsed if isinstance(parsed, dict) and parsed.get("kind") == "Status" else {}

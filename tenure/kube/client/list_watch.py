@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
-from pydantic_core import from_json
 
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
+from tenure.kube.client.json_reader import parse_json
 from tenure.kube.client.resources import Resource
 from tenure.model.errors import Fault, Forbidden, TryLater
 
@@ -137,7 +137,7 @@ class ListWatch:
         async with self.client.stream_lines(self.resource.path(), params=params, silence=self.silence) as lines:
             self.cut_since = None
             async for line in lines:
-                self._handle_event(from_json(line))
+                self._handle_event(parse_json(line))
 
     def _handle_event(self, event: dict[str, Any]) -> None:
         kind, item = event["type"], event["object"]
