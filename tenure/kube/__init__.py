@@ -1,1 +1,1 @@
-"""Kubernetes adapters on `kubernetes.aio`: they satisfy ports and raise `model.faults`."""
+"""Kubernetes adapters on `kubernetes.aio`. They implement the ports and raise the faults of `model/errors.py`."""

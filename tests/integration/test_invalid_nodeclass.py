@@ -117,7 +117,7 @@ MISTAKES = {
         {"kubelet": {"maxPods": 20, "maxPod": None}},
         "ValidationSucceeded",
         "InvalidKubeletConfiguration",
-        ("spec.kubelet", "maxPod ", "write maxPods"),
+        ("spec.kubelet", "maxPod ", "did you mean maxPods?"),
     ),
     "kubelet-expression": Mistake(
         {"kubelet": {"maxPods": "vcpus * 10"}},

@@ -1,6 +1,6 @@
-"""Validation of `spec.kubelet`: by its schema, by Karpenter's rules (reference 1.3) and by image family.
+"""Validates `spec.kubelet` by its schema, by Karpenter's rules (reference 1.3) and by image family.
 
-Expressions are seen here as texts; `cel_expression.py` reads them.
+Expressions are only text here; `cel_expression.py` compiles them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,28 +12,28 @@ from tenure.aws.kubelet.schema import RESERVED_FIELDS, find_schema_error
 
 
 def why_malformed(raw: Mapping[str, Any]) -> str:
-    """The first thing that no kubelet would take, led by its field; empty when there is none."""
+    """The first problem for any kubelet, starting with the field; empty if valid."""
     if "registerWithTaints" in raw:
-        return "registerWithTaints belongs to the NodePool: write spec.template.spec.taints there"
+        return "registerWithTaints is not supported, use spec.template.spec.taints of the NodePool"
     return find_schema_error(dict(raw)) or _check_soft_evictions(raw) or _check_image_gc(raw)
 
 
 def why_unsupported(raw: Mapping[str, Any], family: Family) -> str:
-    """Fields that the family's nodes ignore; Custom images are not checked."""
+    """The first field that the family's images do not support; empty if none. Custom images are not checked."""
     if family is CUSTOM:
         return ""
     foreign = sorted(set(raw) - MANAGED)
     if foreign and not family.any_kubelet_key:
-        return f"{family.name} images take no {foreign[0]}; use AL2023, or write it in userData"
+        return f"{family.name} images do not support {foreign[0]}; use AL2023, or set it in userData"
     if "podsPerCore" in raw and not family.pods_per_core:
-        return f"{family.name} images take no podsPerCore; write maxPods"
+        return f"{family.name} images do not support podsPerCore; use maxPods"
     if len(raw.get("clusterDNS") or ()) > 1 and not family.many_dns:
-        return f"{family.name} images take one clusterDNS address"
+        return f"{family.name} images support only one clusterDNS address"
     return ""
 
 
 def expressions_of(raw: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """(field, key, text) of each value that is computed per instance type: any text that is no quantity."""
+    """(field, key, text) of each expression: any text that is not a quantity. `key` is empty for maxPods."""
     if isinstance(raw.get("maxPods"), str):
         yield "maxPods", "", raw["maxPods"]
     for field in RESERVED_FIELDS:
@@ -47,7 +47,7 @@ def _check_soft_evictions(raw: Mapping[str, Any]) -> str:
     differing = (raw.get("evictionSoft") or {}).keys() ^ (raw.get("evictionSoftGracePeriod") or {}).keys()
     if differing:
         only = min(differing)
-        return f"evictionSoft and evictionSoftGracePeriod must have the same keys; {only} is in one of them only"
+        return f"evictionSoft and evictionSoftGracePeriod must have the same keys; {only} is only in one of them"
     return ""
 
 

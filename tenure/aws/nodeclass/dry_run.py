@@ -1,6 +1,6 @@
-"""Asks EC2 by DryRun whether a launch with an EC2NodeClass would be allowed and make sense.
+"""Validates with DryRun calls that EC2 would launch instances of an EC2NodeClass.
 
-Throttling, server errors and insufficient capacity say nothing about the EC2NodeClass.
+Throttling, server errors and insufficient capacity are no problem of the EC2NodeClass.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ class Rejected(Value):
     reason: str
     message: str
     cacheable: bool = True
-    """Whether it may be remembered."""
+    """Whether the result may be cached."""
 
 
 class Undecided(Value):
     message: str
     retry_after: timedelta | None = None
-    """Where it will be known very soon."""
+    """Set if a retry is likely to succeed soon."""
 
 
 DryRunResult = Rejected | Undecided | None
@@ -63,12 +63,12 @@ _FIELDS: Final = (
     ("InvalidPlacementGroup", "spec.placementGroupSelector"),
     ("InvalidUserData", "spec.userData"),
 )
-_OF_THE_CALL: Final = frozenset({"Unauthorized", LAUNCH_FAILED})
-"""Reasons that say no more than which call failed."""
+_GENERIC_REASONS: Final = frozenset({"Unauthorized", LAUNCH_FAILED})
+"""Reasons that are less specific than the name of the failed call."""
 
 
 def classify_fault(fault: Fault, node_class: EC2NodeClass, forbidden: str) -> DryRunResult:
-    """`forbidden`: the reason where the call itself is not allowed."""
+    """`forbidden`: the reason if the call itself is not allowed."""
     if fault.code == DRY_RUN or fault.code in INSUFFICIENT:
         return None
     if isinstance(fault, Throttled | TryLater) or fault.code in _CREDENTIALS:
@@ -79,20 +79,20 @@ def classify_fault(fault: Fault, node_class: EC2NodeClass, forbidden: str) -> Dr
         return _profile_result(fault, node_class)
     known, remedy = create_error_reason(fault.code, fault.message), error_remedy(fault.code, fault.message)
     message = f"{_format_fault(fault)}; {remedy}" if remedy else _format_fault(fault)
-    if isinstance(fault, Forbidden) and known in _OF_THE_CALL:
+    if isinstance(fault, Forbidden) and known in _GENERIC_REASONS:
         return Rejected(reason=forbidden, message=message)
-    reason = labels.DRY_RUN_FAILED if known in _OF_THE_CALL else known
-    return Rejected(reason=reason, message=f"{_invalid_field(fault)}: EC2 would not launch with it: {message}")
+    reason = labels.DRY_RUN_FAILED if known in _GENERIC_REASONS else known
+    return Rejected(reason=reason, message=f"{_invalid_field(fault)}: EC2 rejected the dry run: {message}")
 
 
 def _profile_result(fault: Fault, node_class: EC2NodeClass) -> DryRunResult:
-    """IAM's own answer that it is there comes some seconds before EC2 knows of it."""
+    """A created profile is undecided at first, because EC2 knows it only some seconds after IAM does."""
     profile_name = node_class.spec.instance_profile
     if not profile_name:
         return Undecided(message=f"EC2 does not know the new instance profile yet: {fault.message}", retry_after=SOON)
     missing = names_missing_profile(fault)
     problem = (
-        f"there is no instance profile {profile_name!r}"
+        f"instance profile {profile_name!r} does not exist"
         if missing
         else f"instance profile {profile_name!r} has no role"
     )
@@ -112,7 +112,7 @@ _log = structlog.get_logger(__name__)
 
 _GOOD_SECONDS: Final = 30 * 60.0
 _REJECTED_SECONDS: Final = 50.0
-"""Shorter than the pause until a class that is not ready is looked at again: a right that is granted counts soon."""
+"""Shorter than the check interval of a class that is not ready, so that a granted permission takes effect soon."""
 _OWN: Final = frozenset({labels.NODECLASS_HASH, labels.NODECLASS_HASH_VERSION})
 
 
@@ -124,12 +124,12 @@ class Trial:
 
     @property
     def subnets(self) -> Sequence[ResolvedSubnet]:
-        """Those where the type is offered; all where that is not known."""
+        """The subnets in zones that offer the type; all subnets if the zones are unknown."""
         found = self.node_class.status.subnets
         return [one for one in found if one.zone in self.choice.zones] or found
 
     def key(self) -> str:
-        """Of everything that a new result depends on. Lists are sorted, since free addresses reorder them."""
+        """Cache key of everything that the result depends on. Lists are sorted, as free addresses reorder them."""
         one, status = self.node_class, self.node_class.status
         dependencies: list[Any] = [
             one.name,
@@ -155,10 +155,10 @@ class DryRuns:
         self._clients = clients
         self._results: TLRUCache[str, tuple[str, Rejected | None]] = TLRUCache(MAX_ENTRIES, _expiry_of, time.monotonic)
         self._undeleted_templates: set[str] = set()
-        """Names of launch templates that could not be deleted; the next look at any class tries again."""
+        """Names of launch templates that could not be deleted; the next validation of any class retries."""
 
     async def get_result(self, trial: Trial) -> DryRunResult:
-        """None when nothing speaks against a launch."""
+        """None if the launch would succeed."""
         await asyncio.gather(*map(self._delete, self._undeleted_templates))
         uid, key = trial.node_class.uid, trial.key()
         cached = self._results.get(uid)
@@ -175,17 +175,17 @@ class DryRuns:
     async def _run_trial(self, trial: Trial) -> DryRunResult:
         template = trial_template(trial.template)
         reason = labels.CREATE_LAUNCH_TEMPLATE_AUTH_CHECK_FAILED
-        made = asyncio.ensure_future(self._result_of_call(trial, reason, lambda: self._create_template(template)))
+        creation = asyncio.ensure_future(self._result_of_call(trial, reason, lambda: self._create_template(template)))
         try:
-            result = await asyncio.shield(made)
+            result = await asyncio.shield(creation)
             return result if result is not None else await self._try_launch(trial, template)
         finally:
-            # Also when this activity is cancelled: it has to be gone before that is.
-            await asyncio.shield(self._clean_up_template(template, made))
+            # Also if the activity is cancelled: the template must be deleted before the activity ends.
+            await asyncio.shield(self._clean_up_template(template, creation))
 
-    async def _clean_up_template(self, template: LaunchTemplate, made: Awaitable[DryRunResult]) -> None:
-        """A call without an answer may have succeeded; a running call is not cancelled."""
-        if not isinstance(await made, Rejected):
+    async def _clean_up_template(self, template: LaunchTemplate, creation: Awaitable[DryRunResult]) -> None:
+        """Delete the template unless its creation was rejected: a call without a response may have succeeded."""
+        if not isinstance(await creation, Rejected):
             await self._delete(template.name)
 
     async def _try_launch(self, trial: Trial, template: LaunchTemplate) -> DryRunResult:
@@ -196,7 +196,7 @@ class DryRuns:
         return result if result is not None else await self._run(trial, template)
 
     async def _run(self, trial: Trial, template: LaunchTemplate) -> DryRunResult:
-        """One subnet that works is enough; where none does, the first says why."""
+        """Succeeds if one subnet succeeds; otherwise the result of the first subnet."""
         first: DryRunResult = None
         for subnet in trial.subnets:
             request = run_instances(template, trial.choice, subnet)
@@ -215,7 +215,7 @@ class DryRuns:
         return None
 
     async def _create_template(self, template: LaunchTemplate) -> None:
-        """An existing template has the same content: a worker that died left it, or another creates it concurrently."""
+        """An existing template has the same content: it is from a crashed or a concurrent worker."""
         try:
             create = self._clients.ec2_without_retries.create_launch_template
             await self._clients.call(create, **template.create_request())
@@ -224,11 +224,11 @@ class DryRuns:
                 raise
 
     async def _delete(self, name: str) -> None:
-        """One that stays although the worker ends is deleted with the class."""
+        """Delete the template, or remember it for a retry. Templates of a crashed worker are deleted with the class."""
         try:
             with suppress(NotFound):
                 await self._clients.call(self._clients.ec2.delete_launch_template, LaunchTemplateName=name)
             self._undeleted_templates.discard(name)
         except Fault as fault:
             self._undeleted_templates.add(name)
-            _log.warning("launch template of a trial is left", name=name, reason=fault.message)
+            _log.warning("failed to delete dry-run launch template", name=name, reason=fault.message)

@@ -1,7 +1,7 @@
-"""The instance type of a dry-run launch, and its three requests (reference 2.4, 7.2).
+"""The instance type of a dry-run launch, and the requests of its calls (reference 2.4, 7.2).
 
-Karpenter's choice: a type the pool allows with the plain image, else a common type, else any type with an image.
-Common types of the pool come first: most images support them, and the other types need no check.
+As in Karpenter: a type that a pool allows and that boots a plain image, else a common type, else any type that boots an
+image. Common types are checked first, because most images support them and the check of other types is then not needed.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,17 +31,17 @@ class Choice:
     instance_type: InstanceType
     tenancy: str
     pool: str
-    """Whose tags it bears; the class's own name where no pool uses the class."""
+    """The NodePool for the tags; the name of the class if no pool uses it."""
     zones: frozenset[str]
-    """Where the type is offered and the class has a subnet."""
+    """Zones that offer the type and have a subnet."""
     kubelet: Mapping[str, Any] | None
-    """spec.kubelet with amounts in the place of expressions, where it has any."""
+    """spec.kubelet with the values of its expressions; None without expressions."""
 
 
 def choose_launch(
     region: Region, node_class: EC2NodeClass, settings: AwsSettings, pools: Sequence[NodePool]
 ) -> Choice | None:
-    """None when no instance type has an image."""
+    """None if no instance type has an image."""
     pool_requirements = [one for pool in pools if (one := _parse_pool_requirements(pool)) is not None]
     found = _find_fitting_type(region, node_class, settings, pool_requirements)
     if found is None:
@@ -59,7 +59,7 @@ def choose_launch(
 def _find_fitting_type(
     region: Region, node_class: EC2NodeClass, settings: AwsSettings, pool_requirements: Sequence[Requirements]
 ) -> tuple[ResolvedTypes, InstanceType] | None:
-    """The first that a pool could get, else the first common one, else the first of all."""
+    """The first type that a pool can launch, else the first common type, else the first type."""
     plain = {image.id for image in node_class.status.amis if not _is_special(image)}
     fits_none = family_of(node_class).os == "windows" or not pool_requirements
     fallback: tuple[ResolvedTypes, InstanceType] | None = None
@@ -78,7 +78,7 @@ def _find_fitting_type(
 
 
 def _type_batches(names: Iterable[str], named: Collection[str]) -> Iterator[Sequence[str]]:
-    """The common ones one by one, in their order; then those that pools name; then the rest, by name."""
+    """The common types one by one, then the types that pools name, then the rest, by name."""
     known = set(names)
     yield from ([name] for name in COMMON if name in known)
     rest = iter(sorted(known - set(COMMON), key=lambda name: (name not in named, name)))
@@ -96,12 +96,12 @@ def _with_types_only(region: Region, names: Iterable[str]) -> Region:
 
 
 def _is_special(image: ResolvedAmi) -> bool:
-    """For accelerators alone. A plain image names these keys too, to say that there must be none."""
+    """Whether the image requires accelerators. Plain images have these keys too, with DoesNotExist."""
     return any(one.key in _SPECIAL and one.operator == "Exists" for one in image.requirements)
 
 
 def _parse_pool_requirements(pool: NodePool) -> Requirements | None:
-    """Requirements of its nodes; None if they are invalid, which the pool's own status reports."""
+    """Requirements of the pool's nodes; None if they are invalid, which the pool's status reports."""
     try:
         return Requirements.from_expressions(
             Expression(key=one.key, operator=one.operator, values=one.values)
@@ -119,12 +119,12 @@ _TRIAL: Final = "validation/"
 
 
 def trial_template(template: LaunchTemplate) -> LaunchTemplate:
-    """Under a name that no launch uses, so that deleting it takes nothing from one."""
+    """The template under a name that no launch uses, so that it can be deleted."""
     return template.model_copy(update={"name": template.name.replace(NAME_PREFIX, NAME_PREFIX + _TRIAL, 1)})
 
 
 def create_fleet(template: LaunchTemplate, choice: Choice, subnets: Sequence[ResolvedSubnet]) -> dict[str, Any]:
-    """On-demand, with every subnet."""
+    """An on-demand request with all subnets."""
     return {
         "DryRun": True,
         "Type": "instant",
@@ -149,7 +149,7 @@ def create_fleet(template: LaunchTemplate, choice: Choice, subnets: Sequence[Res
 
 
 def run_instances(template: LaunchTemplate, choice: Choice, subnet: ResolvedSubnet) -> dict[str, Any]:
-    """Interfaces are repeated with the subnet: without it EC2 looks at the default VPC and refuses the groups."""
+    """The interfaces are repeated with the subnet: without it, EC2 uses the default VPC and rejects the groups."""
     return {
         "DryRun": True,
         "MinCount": 1,

@@ -1,7 +1,7 @@
-"""The instance profile that gives nodes their role: the user's own, or one that Tenure makes for the role.
+"""The instance profile of nodes: an existing one that the class names, or one that Tenure creates for the role.
 
-A made profile's name is a hash of region, class and role: a class that changes its role gets a new one, and running
-instances keep theirs until the class is cleaned up.
+The name of a created profile contains a hash of region, class and role. A class with a new role gets a new profile, and
+running instances keep theirs until the class is deleted.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _FRESH_SECONDS: Final = 15 * 60.0
 _NAME_LIMIT: Final = 128
 _HASH_LENGTH: Final = 20
 _MISSING_SECONDS: Final = 50.0
-"""Shorter than the pause until a class that is not ready is looked at again."""
+"""Shorter than the check interval of a class that is not ready."""
 _NAME: Final = re.compile(r"[\w+=,.@-]{1,128}", re.ASCII)
 _FNV_OFFSET: Final = 0xCBF29CE484222325
 _FNV_PRIME: Final = 0x100000001B3
@@ -35,7 +35,7 @@ _FNV_PRIME: Final = 0x100000001B3
 class ProfileInUse(Value):
     name: str
     there: bool
-    """False: it would be made."""
+    """Whether the profile exists; otherwise it would be created."""
     whose: Literal["the class's own", "Karpenter's", "Tenure's"]
 
 
@@ -48,7 +48,7 @@ class Profiles:
         self._missing: TTLCache[str, bool] = TTLCache(MAX_ENTRIES, _MISSING_SECONDS)
 
     async def resolve(self, node_class: EC2NodeClass) -> str:
-        """The profile's name; made when it is not there. Raises NotFound for the role."""
+        """The name of the profile, which is created if missing. Raises NotFound if the role does not exist."""
         if node_class.spec.instance_profile:
             return node_class.spec.instance_profile
         role = _role_of(node_class)
@@ -64,7 +64,7 @@ class Profiles:
         return name
 
     async def in_use(self, node_class: EC2NodeClass) -> ProfileInUse:
-        """As `resolve`, from reads alone: one that is not there is not made. Raises NotFound where none is named."""
+        """Like `resolve`, but without creating it. Raises NotFound if the class has neither role nor profile."""
         if own := node_class.spec.instance_profile:
             return ProfileInUse(name=own, there=await self._get_profile(own) is not None, whose="the class's own")
         role = _role_of(node_class)
@@ -74,7 +74,7 @@ class Profiles:
         return ProfileInUse(name=name, there=await self._get_profile(name) is not None, whose="Tenure's")
 
     async def _is_usable(self, node_class: EC2NodeClass, role: str) -> bool:
-        """The profile that the status names is this class's, maybe by another controller, and holds the role."""
+        """Whether the status has a profile of another controller for this class that contains the role."""
         name = node_class.status.instance_profile
         if not name or name == self.name_of(node_class, role):
             return False
@@ -100,7 +100,7 @@ class Profiles:
             await self.delete(profile["InstanceProfileName"], _role_names(profile))
 
     async def _find_legacy(self, node_class: EC2NodeClass) -> Mapping[str, Any] | None:
-        """A profile that Karpenter created for the class before profiles had paths; the class's tags identify it."""
+        """A profile that Karpenter created for the class before it used paths; its tags identify the class."""
         name = legacy_name(self._settings.cluster_name, self._settings.region, node_class.name)
         found = await self._get_profile(name) if _NAME.fullmatch(name) else None
         ours = profile_tags(self._settings, node_class)
@@ -112,17 +112,17 @@ class Profiles:
         )
 
     async def delete(self, name: str, roles: Sequence[str]) -> None:
-        """Delete one, with the roles that it was listed with taken out of it first."""
+        """Remove the listed roles from the profile, then delete it."""
         try:
             for role in roles:
                 await self._remove_role(name, role)
             with suppress(NotFound):
                 await self._clients.call(self._clients.iam.delete_instance_profile, InstanceProfileName=name)
         except Forbidden:
-            # The answer of an earlier attempt was lost: a policy with tag conditions denies a missing resource.
+            # A policy with tag conditions denies a missing resource, as after a lost response of an earlier attempt.
             if await self._roles_of(name) is not None:
                 raise
-        # Kept by class and role, not by name.
+        # The cache is keyed by class and role, not by name.
         self.forget()
 
     def forget(self) -> None:
@@ -140,7 +140,7 @@ class Profiles:
         await self._add_role(name, role)
 
     async def _roles_of(self, name: str) -> list[str] | None:
-        """None when there is no such profile."""
+        """None if the profile does not exist."""
         found = await self._get_profile(name)
         return None if found is None else _role_names(found)
 
@@ -173,18 +173,18 @@ class Profiles:
             self._missing[role] = True
             raise _no_role(role, fault.code) from fault
         except Forbidden as fault:
-            # IAM says so too of a role that does not exist, where the policy names those that may be passed on.
+            # IAM also denies a role that does not exist, if the policy lists the roles that may be passed.
             raise Forbidden(f"role {role!r} (spec.role): {fault.message}", code=fault.code) from fault
         except Conflict as fault:
-            # Another worker was first, or a role is in it that must not be.
+            # Another worker was faster, or the profile has another role.
             if role not in (await self._roles_of(name) or []):
-                raise Conflict(f"instance profile {name} holds another role than {role}", code=fault.code) from fault
+                raise Conflict(f"instance profile {name} has another role than {role}", code=fault.code) from fault
 
     async def _forget_empty(self, name: str) -> None:
         try:
             await self._clients.call(self._clients.iam.delete_instance_profile, InstanceProfileName=name)
         except Fault:
-            # It carries the class's path and is deleted with the class.
+            # The profile has the class's path and is deleted with the class.
             return
 
     async def _remove_role(self, name: str, role: str) -> None:
@@ -197,7 +197,7 @@ class Profiles:
 
 
 def legacy_name(cluster: str, region: str, node_class: str) -> str:
-    """By the hash that Karpenter used, FNV-1 of 64 bits; a long name makes one that IAM cannot have."""
+    """The name with Karpenter's former hash, 64-bit FNV-1. For a long cluster name it exceeds IAM's limit."""
     found = _FNV_OFFSET
     for byte in f"{region}{node_class}".encode():
         found = (found * _FNV_PRIME % 2**64) ^ byte
@@ -205,10 +205,10 @@ def legacy_name(cluster: str, region: str, node_class: str) -> str:
 
 
 def _role_of(node_class: EC2NodeClass) -> str:
-    """IAM names a role without its path. Raises NotFound where there is none."""
+    """The role without its path, as IAM expects it. Raises NotFound if the class has no role."""
     role = node_class.spec.role.rpartition("/")[2]
     if not role:
-        raise NotFound("spec.role and spec.instanceProfile are both empty: write one of them")
+        raise NotFound("spec.role and spec.instanceProfile are both empty, expected one of them")
     return role
 
 

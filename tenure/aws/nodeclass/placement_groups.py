@@ -1,4 +1,4 @@
-"""The placement group that an EC2NodeClass selects: its instances are launched into it, where EC2 has room."""
+"""The placement group that an EC2NodeClass selects for its instances."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
@@ -21,9 +21,9 @@ _AVAILABLE: Final[list[Any]] = [{"Name": "state", "Values": ["available"]}]
 class PlacementGroup(Value):
     id: str
     strategy: str
-    """cluster, spread or partition: types support some of them only."""
+    """cluster, spread or partition. Instance types may not support all of them."""
     partitions: int = 0
-    """How many, where that is its strategy."""
+    """Number of partitions; zero for other strategies."""
 
     def labels(self) -> dict[str, tuple[str, ...]]:
         """Labels of nodes in this group."""
@@ -31,7 +31,7 @@ class PlacementGroup(Value):
         return found | ({labels.PLACEMENT_GROUP_PARTITION: self._partition_numbers()} if self.partitions else {})
 
     def spread_over_partitions(self, offerings: Iterable[Offering]) -> list[Offering]:
-        """Each offering once for each partition: one may be full while another has room."""
+        """Repeat each offering for each partition, because partitions have separate capacity."""
         if not self.partitions:
             return list(offerings)
         return [
@@ -43,7 +43,7 @@ class PlacementGroup(Value):
 
 
 class PlacementGroups:
-    """Answers are used again for a minute, and for a day while EC2 gives no other. Raises model.faults."""
+    """Responses are cached for a minute, or up to a day while queries fail. Raises model.faults."""
 
     def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
@@ -51,7 +51,7 @@ class PlacementGroups:
         self._last: TTLCache[Hashable, PlacementGroup] = TTLCache(MAX_ENTRIES, _LAST_SECONDS)
 
     async def resolve(self, node_class: EC2NodeClass) -> PlacementGroup | None:
-        """None when the class asks for none; NotFound when the one that it asks for is not there."""
+        """None if the class selects no group. Raises NotFound if the group does not exist."""
         selector = node_class.spec.placement_group_selector
         if selector is None:
             return None
@@ -60,7 +60,7 @@ class PlacementGroups:
         return await get_or_load(self._cache, key, lambda: self._find_or_last(key, query, selector.id or selector.name))
 
     async def _find_or_last(self, key: Hashable, query: Mapping[str, Any], identifier: str) -> PlacementGroup:
-        """A group that EC2 reports as deleted is gone; while EC2 does not answer, the last state holds."""
+        """Find the group. If the query fails, return the last result; if EC2 reports the group missing, forget it."""
         try:
             found = await self._find_group(query, identifier)
         except NotFound:
@@ -82,4 +82,4 @@ class PlacementGroups:
             return PlacementGroup(
                 id=group.get("GroupId", ""), strategy=strategy, partitions=count if strategy == "partition" else 0
             )
-        raise NotFound(f"no available placement group is {identifier!r} (spec.placementGroupSelector)")
+        raise NotFound(f"no available placement group {identifier!r} (spec.placementGroupSelector)")

@@ -1,7 +1,7 @@
-"""The port `NodeClassResolver`: resolved selectors of an EC2NodeClass, and its conditions with Karpenter's reasons.
+"""The port `NodeClassResolver`: resolves the selectors of an EC2NodeClass, with conditions and Karpenter's reasons.
 
-The parts are independent: one that cannot be read keeps its last value and condition, and does not prevent writing the
-others. Only an empty answer makes a class not ready.
+The parts are independent. A part that cannot be read keeps its last value and condition, and does not affect other
+parts. Only an empty result makes a class not ready.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from tenure.model.rollout import ImagePin, active_image_pin
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Absent fields keep their value on the object."""
+    """Result of a part. Missing fields keep their value on the object."""
 
     status: Mapping[str, Any] = field(default_factory=dict)
     conditions: tuple[ConditionPatch, ...] = ()
@@ -58,7 +58,7 @@ class Parts:
     async def _apply_pin(
         self, node_class: EC2NodeClass, found: Sequence[ResolvedAmi]
     ) -> tuple[Sequence[ResolvedAmi], tuple[ConditionPatch, ...]]:
-        """Where a rollout was rolled back the last good images take the place of those that failed."""
+        """After the rollback of a rollout, replace its images with the last good images."""
         pin = active_image_pin(node_class, utc_now())
         if pin is None or not any(one.id in pin.images for one in found):
             had_condition = node_class.condition(labels.IMAGES_PINNED) is not None
@@ -79,21 +79,21 @@ class Parts:
         )
 
     async def resolve_profile(self, node_class: EC2NodeClass) -> Part:
-        """A role or a permission that is missing may come: the condition is unknown until it does."""
+        """The condition is Unknown while a role or a permission is missing, because it may be created soon."""
         try:
             name = await self.profiles.resolve(node_class)
         except (NotFound, Forbidden, Conflict, BadInput) as fault:
-            waits = ConditionPatch(
+            unknown = ConditionPatch(
                 type=labels.INSTANCE_PROFILE_READY,
                 status="Unknown",
                 reason=labels.AWAITING_RECONCILIATION,
                 message=fault.message,
             )
-            return Part(conditions=(waits,))
+            return Part(conditions=(unknown,))
         return Part({"instanceProfile": name}, (true_condition(labels.INSTANCE_PROFILE_READY),))
 
     async def resolve_reservations(self, node_class: EC2NodeClass) -> Part:
-        """Without the gate there is no condition, and an earlier status is cleared."""
+        """Without the gate, the condition and the status field are removed."""
         if not self.reservations.enabled:
             had_condition = node_class.condition(labels.CAPACITY_RESERVATIONS_READY) is not None
             off = (ConditionPatch(type=labels.CAPACITY_RESERVATIONS_READY, status=""),) if had_condition else ()
@@ -127,10 +127,10 @@ def _images_pinned(pin: ImagePin, found: Sequence[ResolvedAmi], missing: Sequenc
         if one.id in pin.images and pin.images[one.id] not in missing
     )
     rollback = f"rolled back by {pin.by} at {pin.since.isoformat(timespec='minutes')}: {pin.reason}" if pairs else ""
-    lost = f"{', '.join(missing)} would be used instead and is no longer there" if missing else ""
+    lost = f"replacement {', '.join(missing)} no longer exists" if missing else ""
     until = (
         f"until {pin.until.isoformat(timespec='minutes')}, another image, other amiSelectorTerms, or the annotation "
-        f"{labels.IMAGE_PIN} is taken away"
+        f"{labels.IMAGE_PIN} is removed"
     )
     message = "; ".join(part for part in (pairs, rollback, lost, until) if part)
     reason = labels.ROLLED_BACK if pairs else labels.IMAGE_DELETED
@@ -151,19 +151,19 @@ _SOON: Final = timedelta(minutes=1)
 @dataclass(frozen=True, slots=True)
 class _NoResponse:
     what: str
-    """The condition that does not change."""
+    """The condition that stays unchanged."""
     why: str
     kind: str
 
 
 class AwsNodeClasses:
-    """Raises model.faults only from `clean_up`: `resolve` reports an AWS failure in its result."""
+    """`resolve` and `preview` report AWS errors in their results; other methods raise model.faults."""
 
     def __init__(self, *, parts: Parts, validation: Validation, templates: LaunchTemplates, clusters: Clusters) -> None:
         self._parts, self._validation, self._templates, self._clusters = parts, validation, templates, clusters
 
     async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> ResolvedNodeClass:
-        """The parts in Karpenter's order, which is also that of the conditions."""
+        """Conditions are in Karpenter's order."""
         profile = _resolve_part(labels.INSTANCE_PROFILE_READY, self._parts.resolve_profile(node_class))
         status, conditions, silent = await _gather_parts(*self._resolve_selectors(node_class), profile)
         validated, more = await self._validate(
@@ -171,7 +171,7 @@ class AwsNodeClasses:
         )
         silent += more
         if validated.retry_after is not None:
-            # EC2 misses what IAM was said to have: the next look asks IAM too.
+            # EC2 does not know a profile that IAM had: the next resolution queries IAM again.
             self._parts.profiles.forget()
         if validated.condition is not None:
             conditions.append(validated.condition)
@@ -186,7 +186,7 @@ class AwsNodeClasses:
         )
 
     async def preview(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
-        """The selectors resolved as `resolve` does, by reads alone."""
+        """Like `resolve`, but with reads only and without profile and validation."""
         status, conditions, silent = await _gather_parts(*self._resolve_selectors(node_class))
         return ResolvedNodeClass(
             status=status,
@@ -231,8 +231,7 @@ class AwsNodeClasses:
 
     @staticmethod
     def _may_change(node_class: EC2NodeClass) -> bool:
-        """No event announces that reservations fill or end, that their gate changes, or that placement groups are
-        recreated."""
+        """Whether to check again soon: no event announces changes of reservations or placement groups."""
         spec = node_class.spec
         return bool(spec.capacity_reservation_selector_terms or spec.placement_group_selector)
 
@@ -256,13 +255,13 @@ async def _gather_parts(
 
 
 def _with_status(node_class: EC2NodeClass, status: Mapping[str, object]) -> EC2NodeClass:
-    """As the object will be once this is written."""
+    """The object with the new status."""
     raw = node_class.to_object()
     return EC2NodeClass.from_object({**raw, "status": {**(raw.get("status") or {}), **status}})
 
 
 def _dependency_statuses(node_class: EC2NodeClass, conditions: Iterable[ConditionPatch]) -> dict[str, str]:
-    """Status by condition: just determined, or reported for this generation."""
+    """Status by condition: the new one, else the one reported for this generation, else Unknown."""
     generation = node_class.metadata.generation
     before = {one.type: one.status for one in node_class.conditions if one.observed_generation == generation}
     now = {one.type: one.status for one in conditions}
@@ -270,9 +269,9 @@ def _dependency_statuses(node_class: EC2NodeClass, conditions: Iterable[Conditio
 
 
 def _aws_response_condition(node_class: EC2NodeClass, silent: Sequence[_NoResponse]) -> list[ConditionPatch]:
-    """A condition that `Ready` ignores: present while AWS cannot be queried."""
+    """Condition while AWS cannot be queried; `Ready` does not depend on it."""
     if not silent:
         there = node_class.condition(labels.AWS_REACHABLE) is not None
         return [ConditionPatch(type=labels.AWS_REACHABLE, status="")] if there else []
-    message = "; ".join(f"{one.what} stands as it was: {one.why}" for one in silent)
+    message = "; ".join(f"{one.what} is unchanged: {one.why}" for one in silent)
     return [ConditionPatch(type=labels.AWS_REACHABLE, status="False", reason=silent[0].kind, message=message)]

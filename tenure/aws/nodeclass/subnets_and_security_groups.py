@@ -14,7 +14,7 @@ from tenure.model.base import Value
 
 _PAGE: Final = {"PaginationConfig": {"PageSize": 500}}
 _FREE_BEYOND_SECONDS: Final = 240.0
-"""So much longer than subnets are a count of free addresses is good for: a class may be looked at late."""
+"""Additional lifetime of free address counts, beyond that of cached subnets, because a class may be checked late."""
 
 
 class FoundSubnet(Value):
@@ -29,7 +29,7 @@ class FoundSubnet(Value):
 
 
 class FreeAddresses:
-    """Free addresses per subnet: EC2's count less later launches. An estimate only."""
+    """Estimated free addresses per subnet: EC2's count minus later launches."""
 
     def __init__(self, refresh_seconds: float = 60) -> None:
         self._free: TTLCache[str, int] = TTLCache(MAX_ENTRIES, refresh_seconds + _FREE_BEYOND_SECONDS)
@@ -47,7 +47,7 @@ class FreeAddresses:
         self._free[subnet_id] = 0
 
     def choose_subnets(self, subnets: Sequence[ResolvedSubnet]) -> dict[str, str]:
-        """Per zone the subnet with most free addresses; where nothing is known, the first. Full ones are left out."""
+        """The subnet per zone with the most free addresses, or the first if unknown. Full subnets are left out."""
         chosen: dict[str, tuple[int, str]] = {}
         for index, subnet in enumerate(subnets):
             free = self._free.get(subnet.id)
@@ -58,7 +58,7 @@ class FreeAddresses:
 
 
 class Networks:
-    """Answers are cached for a while; a new generation of a class queries again. Raises model.faults."""
+    """Results are cached per generation of the class. Raises model.faults."""
 
     def __init__(self, clients: AwsClients, free: FreeAddresses, *, refresh_seconds: float = 60) -> None:
         self._clients, self._free = clients, free
@@ -66,7 +66,7 @@ class Networks:
         self._groups: TTLCache[Hashable, Sequence[ResolvedSecurityGroup]] = TTLCache(MAX_ENTRIES, refresh_seconds)
 
     async def find_subnets(self, node_class: EC2NodeClass) -> Sequence[FoundSubnet]:
-        """Those with most free addresses first."""
+        """The subnets, most free addresses first."""
         return await get_or_load(self._subnets, _cache_key(node_class), lambda: self._find_subnets(node_class))
 
     async def find_security_groups(self, node_class: EC2NodeClass) -> Sequence[ResolvedSecurityGroup]:
@@ -107,7 +107,7 @@ class Networks:
 
 
 def _queries(named: Mapping[str, list[str]], tags: Sequence[Mapping[str, str]]) -> list[list[Any]]:
-    """One query for all ids, one for all names, one for each set of tags: terms are alternatives."""
+    """One query for all IDs, one for all names, and one per set of tags, because terms are ORed."""
     by_name = [[{"Name": name, "Values": sorted(set(values))}] for name, values in named.items() if values]
     return by_name + [tag_filters(one) for one in tags]
 

@@ -1,4 +1,4 @@
-"""All Kubernetes adapters on one client; `worker.py` makes them and hands them to activities and the watch."""
+"""Constructs the Kubernetes adapters with a shared client, for the activities and the controller."""
 
 from tenure.endpoints import Endpoints
 from tenure.kube.adapters.cluster import KubeLeases, KubeNamespaces
@@ -36,7 +36,7 @@ class KubeAdapters:
         self.jobs = KubeJobs(client)
 
     async def close(self) -> None:
-        """Send queued events for a short time, then close the session."""
+        """Send queued events for a limited time, then close the session."""
         await self.events.close()
         await self.client.close()
 
@@ -48,5 +48,5 @@ async def connect_all(
     rate_limiter: RateLimiter | None = None,
     endpoints: Endpoints | None = None,
 ) -> KubeAdapters:
-    """Connect and build. Raises BadInput when no cluster is configured."""
+    """Raises BadInput if no cluster is configured."""
     return KubeAdapters(await connect(kubeconfig, context, rate_limiter=rate_limiter, endpoints=endpoints))

@@ -1,4 +1,4 @@
-"""Leader Leases, the worker's own namespace, which carries a pause of the whole cluster, and the address of its DNS."""
+"""Leader Leases, the worker's namespace, whose annotation pauses the whole cluster, and the cluster's DNS address."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _DEFAULT_SECONDS: Final = 15
 
 
 class ObservedLease(Value):
-    """A leader's lease, renewed or not."""
+    """A leader's Lease, active or expired."""
 
     namespace: str
     holder: str
@@ -35,11 +35,11 @@ class KubeLeases:
         self._client = client
 
     async def find_holder(self, namespace: str, name: str, *, now: datetime) -> str:
-        """The current holder of this lease; empty if it is not renewed. An empty namespace searches all."""
+        """The holder of the active Lease; empty without one. An empty namespace searches all namespaces."""
         return next((one.holder for one in await self.list_leases(namespace, name) if one.is_active(now)), "")
 
     async def list_leases(self, namespace: str, name: str) -> Sequence[ObservedLease]:
-        """All of this name that were ever renewed."""
+        """All Leases with this name that were ever renewed."""
         params = {"fieldSelector": f"metadata.name={name}"}
         response = await self._client.request("GET", LEASES.path(namespace=namespace), params=params)
         return [_parse_lease(one) for one in response.get("items") or () if (one.get("spec") or {}).get("renewTime")]
@@ -66,20 +66,18 @@ _TRIES: Final = 5
 
 
 async def dns_address(client: KubeClient, *, pause: float = 1.0) -> str:
-    """Of the Service kube-dns; empty when there is none, and then nodes work it out from the range of Services.
+    """Cluster IP of the Service kube-dns; if empty, nodes derive it from the Service CIDR.
 
-    Tried a few times, since an answer that is missed at the start is missed until the next one.
+    Retried several times, because the worker reads it only once, at startup.
     """
     for remaining_tries in reversed(range(_TRIES)):
         try:
             service = await client.request("GET", SERVICES.path("kube-dns", namespace="kube-system"))
         except (NotFound, Forbidden) as fault:
-            _log.info("no address of the cluster's DNS", reason=fault.message)
+            _log.info("cluster DNS address not found", reason=fault.message)
             return ""
         except Fault as fault:
-            _log.warning(
-                "the address of the cluster's DNS could not be read", reason=fault.message, tries_left=remaining_tries
-            )
+            _log.warning("failed to read cluster DNS address", reason=fault.message, tries_left=remaining_tries)
             await asyncio.sleep(pause if remaining_tries else 0)
             continue
         address = str((service.get("spec") or {}).get("clusterIP") or "")

@@ -1,6 +1,6 @@
 """Objects and Node Leases for garbage collection.
 
-Only fields that a task decides on are parsed, so an object that the models would refuse is listed like any other.
+Only the used fields are parsed, so that objects with other invalid fields are listed too.
 """
 
 from collections.abc import Sequence
@@ -118,7 +118,7 @@ def to_inventory_lease(lease: Json) -> InventoryLease:
 
 
 def _lease_expiry(created: str, spec: Json) -> datetime:
-    """After the duration that the holder wrote, and after a minute at least: the Node may be about to be created.
+    """A Lease expires after its duration, at least a minute, because its Node may not be created yet.
 
     A Lease whose times are outside the range of `datetime` does not expire."""
     duration = timedelta(seconds=spec.get("leaseDurationSeconds") or _LEASE_SECONDS)

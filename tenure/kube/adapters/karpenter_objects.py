@@ -35,14 +35,14 @@ class _StatusWriter(AnnotationPatcher):
         annotations: Mapping[str, str] | None = None,
         now: datetime,
     ) -> bool:
-        """False when the object is gone."""
+        """False if the object is gone."""
         if annotations and await self._objects.patch_metadata(name, annotations=annotations) is None:
             return False
         return await self._objects.patch_status(name, status=status, conditions=conditions, now=now) is not None
 
 
 class KubeNodePools(_StatusWriter):
-    """Satisfies `activities.ports.Pools`; the NodePool workflow keeps their status here."""
+    """Implements the port `Pools`; the NodePool workflow writes the status."""
 
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
         super().__init__(StatusObjects(client, NODE_POOLS, events))
@@ -56,7 +56,7 @@ class KubeNodePools(_StatusWriter):
 
 
 class KubeNodeClasses(_StatusWriter):
-    """Satisfies `activities.ports.NodeClasses`; the NodeClass workflow keeps their status here."""
+    """Implements the port `NodeClasses`; the NodeClass workflow writes the status."""
 
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
         super().__init__(StatusObjects(client, EC2_NODE_CLASSES, events))
@@ -80,7 +80,7 @@ class KubeNodeOverlays:
         self._overlays = StatusObjects(client, NODE_OVERLAYS, events)
 
     async def list_accepted(self) -> Sequence[OverlayFact]:
-        """All but those that make no sense, and those whose status says of the present spec that they are refused."""
+        """All overlays except invalid ones, and ones whose status rejects the current generation."""
         items = await self._overlays.list()
         facts = [overlay_fact(item) for item in items if not _is_rejected(NodeOverlay.from_object(item))]
         return [one for one in facts if not find_overlay_problem(one)]
@@ -88,7 +88,7 @@ class KubeNodeOverlays:
     async def write_validation(
         self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime
     ) -> bool:
-        """An empty reason: valid. False if the object is gone."""
+        """An empty reason means valid. False if the object is gone."""
         status = "False" if reason else "True"
         validation = ConditionPatch(type=VALIDATION_SUCCEEDED, status=status, reason=reason, message=message)
         return await self._overlays.patch_status(name, uid=uid, conditions=[validation], now=now) is not None
@@ -119,9 +119,9 @@ class KubeCapacityBuffers:
         conditions: Sequence[ConditionPatch],
         now: datetime,
     ) -> bool:
-        """Set these fields of the status (None removes one) and conditions; no write where nothing changes.
+        """Set fields of the status (None removes a field) and conditions; writes only changes.
 
-        False when the buffer is gone."""
+        False if the buffer is gone."""
         objects = self._by_namespace.setdefault(namespace, Objects(self._client, CAPACITY_BUFFERS, namespace))
 
         def build_patch(item: Json) -> Json | None:
@@ -137,7 +137,7 @@ class KubeCapacityBuffers:
 def _merge_conditions(
     current: Sequence[Json], desired: Sequence[ConditionPatch], generation: int, now: datetime
 ) -> list[Json]:
-    """In the order in which they stand; none of them feeds another. The time moves with the status alone."""
+    """Merge conditions, without a `Ready`. Only a new status changes the transition time."""
     found = {one["type"]: one for one in current}
     for one in desired:
         before = found.get(one.type, {})

@@ -1,4 +1,4 @@
-"""LifecyclePolicies: read for the watch, and their validation results written."""
+"""Reads LifecyclePolicies and writes their validation results."""
 
 from contextlib import suppress
 from datetime import datetime
@@ -26,12 +26,14 @@ class KubeLifecyclePolicies:
         self._policies, self._events = StatusObjects(client, LIFECYCLE_POLICIES, events), events
 
     async def list_facts(self) -> list[PolicyFact]:
-        """All of them, as the watch would read them."""
+        """All LifecyclePolicies, parsed as in the watch."""
         return [policy_fact(one) for one in await self._policies.list()]
 
     async def write_validation(self, name: str, uid: str, validation: PolicyValidation, *, now: datetime) -> bool:
-        """Conditions and the NodePools for which it counts; nothing is written where nothing changes, and a refusal is
-        an event too. False when it is gone."""
+        """Write the condition and the selected NodePools, and publish an event if there is a reason.
+
+        Only changes are written. False if the policy is gone.
+        """
         status = "False" if validation.rejected else "True"
         condition = ConditionPatch(
             type=VALIDATION_SUCCEEDED, status=status, reason=validation.reason, message=validation.message
@@ -51,7 +53,7 @@ class KubeLifecyclePolicies:
 
 
 def policy_fact(policy: Json) -> PolicyFact:
-    """Invalid fields are recorded in the fact, since the user is notified on the object."""
+    """Parse a policy. Problems are recorded in the fact, so that they can be reported on the object."""
     metadata, spec = policy["metadata"], policy.get("spec")
     metadata_fields = {
         "name": metadata["name"],
@@ -69,8 +71,7 @@ def policy_fact(policy: Json) -> PolicyFact:
     found = {**metadata_fields, **_selector_fields(selector), "rules": typed.rules}
     if selector is not None and bool(selector.names) == bool(selector.match_labels):
         found["problem"] = (
-            "spec.nodePoolSelector: it chooses by one of the two; write 'names' or 'matchLabels', or leave it out for "
-            "every NodePool"
+            "spec.nodePoolSelector: expected either 'names' or 'matchLabels'; to select every NodePool, remove it"
         )
     return PolicyFact.model_validate(found)
 
@@ -80,7 +81,7 @@ def _selector_fields(selector: PoolSelector | None) -> dict[str, Any]:
 
 
 def _readable_fields(spec: Any) -> dict[str, Any]:
-    """Of an invalid spec: its selection, and the valid sections. An invalid selector selects no NodePool."""
+    """The selection and the valid sections of an invalid spec. An invalid selector selects no NodePool."""
     sections = spec if isinstance(spec, dict) else {}
     try:
         selector = LifecyclePolicy.from_object(
@@ -103,7 +104,7 @@ def _readable_fields(spec: Any) -> dict[str, Any]:
 
 
 def _readable_event_rules(events: Any) -> Json:
-    """The entries of `interruption` that can be read by themselves."""
+    """The valid entries of `interruption`."""
     found: dict[str, Any] = {}
     for kind, rules in events.items() if isinstance(events, dict) else ():
         with suppress(ValidationError):

@@ -1,4 +1,4 @@
-"""NodeClaims. Satisfies `activities.ports.Claims`; the lifecycle phases write their progress here."""
+"""NodeClaims: implements the port `Claims`."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -25,7 +25,7 @@ class KubeNodeClaims(AnnotationPatcher):
         return _read(await self._claims.get(name))
 
     async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeClaim]:
-        """One that cannot be read has its identity and conditions alone, and is protected from disruption."""
+        """An invalid NodeClaim has only its identity and conditions, and is protected from disruption."""
         return await self._claims.read_each(NodeClaim.from_object, _read_identity, labels)
 
     async def create(self, claim: NodeClaim) -> NodeClaim:

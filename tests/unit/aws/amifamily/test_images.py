@@ -430,7 +430,7 @@ async def test_missing_pinned_image_is_reported() -> None:
     assert [one["id"] for one in part.status["amis"]] == ["ami-3", "ami-2", "ami-1", "ami-0"]
     condition = part.conditions[-1]
     assert (condition.status, condition.reason) == ("False", "ImageGone")
-    assert condition.message.startswith("ami-old would be used instead and is no longer there; until ")
+    assert condition.message.startswith("replacement ami-old no longer exists; until ")
 
 
 async def test_pin_ends_when_selectors_find_other_images() -> None:

@@ -232,7 +232,7 @@ def test_rejection_has_reason_and_names_field(code: str, message: str, reason: s
 @pytest.mark.parametrize(
     ("message", "reason", "expected"),
     [
-        (PROFILE, "InstanceProfileNotFound", "there is no instance profile 'mine'"),
+        (PROFILE, "InstanceProfileNotFound", "instance profile 'mine' does not exist"),
         ("instance-profile/mine has no associated IAM Roles", "DryRunFailed", "instance profile 'mine' has no role"),
     ],
 )

@@ -25,7 +25,7 @@ def test_selector_is_read_apart_from_the_rules() -> None:
     [
         ({"launch": {"whenOverdue": "explode"}}, "spec.launch.whenOverdue: 'explode' cannot be read: Input should be"),
         ({"launch": {"deadline": 5}}, "spec.launch.deadline: 5 cannot be read"),
-        ({"nodePoolSelector": {}}, "spec.nodePoolSelector: it chooses by one of the two; write 'names' or"),
+        ({"nodePoolSelector": {}}, "spec.nodePoolSelector: expected either 'names' or"),
     ],
 )
 def test_invalid_field_is_reported_as_problem_of_the_policy(spec: dict[str, Any], problem: str) -> None:
