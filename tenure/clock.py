@@ -16,9 +16,9 @@ log = structlog.get_logger(__name__)
 MAX_OFFSET: Final = timedelta(seconds=30)
 """A smaller difference is not corrected: a response may take half of that, and its time is in whole seconds."""
 _HALF_SECOND: Final = timedelta(seconds=0.5)
-"""What the header cuts off, on average."""
+"""The average fraction that the header truncates."""
 _SAME: Final = timedelta(seconds=5)
-"""Two measurements that differ by less agree."""
+"""Two measurements agree if they differ by less."""
 
 
 def _system_now() -> datetime:
@@ -32,7 +32,7 @@ class Clock:
         self._last_measured: timedelta | None = None
         self._last_number = 0
         self.offset = timedelta()
-        """By how much the system's clock is ahead of the API server's; zero where that is below `MAX_OFFSET`."""
+        """How far the system clock is ahead of the API server's clock; zero below `MAX_OFFSET`."""
 
     def now(self) -> datetime:
         return self._system_now() - self.offset
@@ -44,11 +44,11 @@ class Clock:
         return self._last_number
 
     def subscribe(self, handler: Callable[[timedelta], None]) -> None:
-        """Called with every new offset."""
+        """`handler` is called with every new offset."""
         self._subscribers.append(handler)
 
     def observe_date(self, header: str | None) -> None:
-        """The `Date` of a response that just began. Two that agree are corrected for."""
+        """Measure the offset with the `Date` header of a response that just began. Two equal measurements set it."""
         try:
             server_now = parsedate_to_datetime(header or "").astimezone(UTC) + _HALF_SECOND
         except (ValueError, TypeError):
@@ -61,7 +61,7 @@ class Clock:
             self._set_offset(timedelta(seconds=round(measured.total_seconds())))
 
     def describe_offset(self) -> str:
-        """The problem and its remedy; empty where the clock is right."""
+        """The problem and its remedy; empty without an offset."""
         if not self.offset:
             return ""
         seconds = self.offset.total_seconds()
@@ -84,7 +84,7 @@ class Clock:
 
 
 CLOCK: Final = Clock()
-"""A process has one clock. Code that decides takes its time from here, or from a parameter."""
+"""The clock of the process. Decisions use its time, or a time parameter."""
 
 
 def utc_now() -> datetime:

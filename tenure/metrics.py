@@ -1,7 +1,7 @@
-"""Every metric of the worker, declared once: docs/reference/metrics.md is generated from it.
+"""Declares every metric of the worker; docs/reference/metrics.md is generated from it.
 
-A name that begins with `karpenter_` is Karpenter's and means the same (reference 5.1). Code records through
-`Metric.record` or `Metric.bind`, which refuse other labels than the declared ones.
+Metrics with the prefix `karpenter_` have the meaning of Karpenter's metrics (reference 5.1). Code records values with
+`Metric.record` or `Metric.bind`, which reject undeclared labels.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Protocol
 
 
 class Meter(Protocol):
-    """`temporalio.common.MetricMeter` satisfies it."""
+    """The used part of `temporalio.common.MetricMeter`."""
 
     def create_counter(self, name: str, description: str | None = None, unit: str | None = None) -> Any: ...
 
@@ -20,7 +20,7 @@ class Meter(Protocol):
 
 
 class Recorder:
-    """One metric on one meter."""
+    """A metric of a meter."""
 
     def __init__(self, metric: "Metric", meter: Meter) -> None:
         self._labels = set(metric.labels)
@@ -36,9 +36,9 @@ class Recorder:
                 self._record = meter.create_histogram_float(metric.name, metric.description, unit).record
 
     def record(self, value: float = 1, /, **labels: str) -> None:
-        """Adds `value` to a counter, sets a gauge, or adds to a histogram.
+        """Add `value` to a counter or histogram, or set a gauge.
 
-        A negative value, such as a limit that a user wrote, counts as 0, since the SDK refuses it."""
+        A negative value, such as a limit that a user wrote, counts as 0, because the SDK rejects it."""
         if labels.keys() != self._labels:
             raise ValueError(f"labels {sorted(labels)} are not {sorted(self._labels)}")
         self._record(max(value, 0), labels)
@@ -51,7 +51,7 @@ class Metric:
     labels: tuple[str, ...]
     description: str
     buckets: tuple[float, ...] = ()
-    """Upper ends of a histogram's buckets, in seconds."""
+    """Upper bounds of a histogram's buckets, in seconds."""
 
     def bind(self, meter: Meter) -> Recorder:
         return Recorder(self, meter)
@@ -61,16 +61,16 @@ class Metric:
 
 
 class GaugeFamily:
-    """A gauge of which only changes are recorded, and 0 for label values that are gone.
+    """Records only changes of a gauge, and 0 for label values that disappear.
 
-    `records_zero`: a first value of 0 is recorded too."""
+    `records_zero`: also record a first value of 0."""
 
     def __init__(self, metric: Metric, meter: Meter, *, records_zero: bool = False) -> None:
         self._names, self._recorder, self._unset = metric.labels, metric.bind(meter), None if records_zero else 0
         self._recorded: Mapping[tuple[str, ...], float] = {}
 
     def record(self, now: Mapping[tuple[str, ...], float]) -> None:
-        """By label values, in the order of the declared labels."""
+        """`now`: values by label values, in the order of the declared labels."""
         for label_values in now.keys() | self._recorded.keys():
             value = now.get(label_values, 0)
             if value != self._recorded.get(label_values, self._unset):
@@ -93,30 +93,30 @@ def _histogram(name: str, labels: str, description: str, buckets: tuple[float, .
 _DECISION: Final = "decision reason consolidation_type"
 _OFFERING: Final = "instance_type capacity_type zone"
 _TERMINATION_BUCKETS: Final = tuple(float(2**power) for power in range(12))
-"""As Karpenter's of NodeClaims."""
+"""The buckets of Karpenter's metric of NodeClaims."""
 _CALL_BUCKETS: Final = (0.001, 0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 CLOUDPROVIDER_INSTANCE_LAUNCH_FAILURES = _counter(
     "karpenter_cloudprovider_instance_launch_failures_total",
     "zone zone_id capacity_type reason",
-    "errors in CreateFleet's answers; the reason is EC2's code",
+    "errors in CreateFleet responses; the reason is EC2's code",
 )
 CLOUDPROVIDER_INSTANCE_TYPE_CPU_CORES = _gauge(
     "karpenter_cloudprovider_instance_type_cpu_cores", "instance_type", "vCPUs of a type"
 )
 CLOUDPROVIDER_INSTANCE_TYPE_MEMORY_BYTES = _gauge(
-    "karpenter_cloudprovider_instance_type_memory_bytes", "instance_type", "memory, as planned with"
+    "karpenter_cloudprovider_instance_type_memory_bytes", "instance_type", "memory that planning uses"
 )
 CLOUDPROVIDER_INSTANCE_TYPE_OFFERING_AVAILABLE = _gauge(
     "karpenter_cloudprovider_instance_type_offering_available",
     _OFFERING,
-    "1 where some EC2NodeClass can be launched so",
+    "1 if an EC2NodeClass can launch the offering",
 )
 CLOUDPROVIDER_INSTANCE_TYPE_OFFERING_PRICE_ESTIMATE = _gauge(
-    "karpenter_cloudprovider_instance_type_offering_price_estimate", _OFFERING, "US dollars an hour"
+    "karpenter_cloudprovider_instance_type_offering_price_estimate", _OFFERING, "US dollars per hour"
 )
 EC2NODECLASSES_USERDATA_BYTES = _gauge(
-    "karpenter_ec2nodeclasses_userdata_bytes", "nodeclass", "bytes of user data; EC2 takes 16384"
+    "karpenter_ec2nodeclasses_userdata_bytes", "nodeclass", "bytes of user data; EC2 accepts 16384"
 )
 INTERRUPTION_DELETED_MESSAGES = _counter("karpenter_interruption_deleted_messages_total", "", "messages deleted")
 INTERRUPTION_INSTANCE_STATUS_UNHEALTHY = _counter(
@@ -125,7 +125,7 @@ INTERRUPTION_INSTANCE_STATUS_UNHEALTHY = _counter(
 INTERRUPTION_MESSAGE_QUEUE_DURATION = _histogram(
     "karpenter_interruption_message_queue_duration_seconds",
     "",
-    "from an event to its handling",
+    "time from an event to its processing",
     (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 86400.0),
 )
 INTERRUPTION_RECEIVED_MESSAGES = _counter(
@@ -147,14 +147,14 @@ NODECLAIMS_TERMINATED = _counter(
 NODECLAIMS_TERMINATION_DURATION = _histogram(
     "karpenter_nodeclaims_termination_duration_seconds",
     "nodepool",
-    "termination time of NodeClaims, drain included",
+    "termination time of NodeClaims, including the drain",
     _TERMINATION_BUCKETS,
 )
 NODEPOOLS_ALLOWED_DISRUPTIONS = _gauge(
     "karpenter_nodepools_allowed_disruptions", "nodepool reason", "disruptions that budgets allow now"
 )
 NODEPOOLS_COST_TOTAL = _gauge(
-    "karpenter_nodepools_cost_total", "nodepool", "US dollars an hour of a pool's launched instances"
+    "karpenter_nodepools_cost_total", "nodepool", "US dollars per hour for a pool's launched instances"
 )
 NODEPOOLS_LIMIT = _gauge("karpenter_nodepools_limit", "nodepool resource_type", "limits of a pool")
 NODEPOOLS_NODES_CONSUMING_BUDGETS = _gauge(
@@ -164,7 +164,7 @@ NODEPOOLS_USAGE = _gauge(
     "karpenter_nodepools_usage", "nodepool resource_type", "capacity of a pool's nodes: cores, bytes, counts"
 )
 NODES_CREATED = _counter("karpenter_nodes_created_total", "nodepool zone", "Nodes that registered, or were adopted")
-NODES_DRAINED = _counter("karpenter_nodes_drained_total", "nodepool", "nodes whose pods and volumes have left")
+NODES_DRAINED = _counter("karpenter_nodes_drained_total", "nodepool", "nodes without remaining pods and volumes")
 NODES_TERMINATED = _counter("karpenter_nodes_terminated_total", "nodepool zone", "terminated Nodes")
 NODES_TERMINATION_DURATION = _histogram(
     "karpenter_nodes_termination_duration_seconds",
@@ -186,7 +186,7 @@ SCHEDULER_UNSCHEDULABLE_PODS_COUNT = _gauge(
     "karpenter_scheduler_unschedulable_pods_count", "controller", "pods without a node in the last plan"
 )
 VOLUNTARY_DISRUPTION_DECISIONS_BY_NODEPOOL = _counter(
-    "karpenter_voluntary_disruption_decisions_by_nodepool_total", f"nodepool {_DECISION}", "the same by NodePool"
+    "karpenter_voluntary_disruption_decisions_by_nodepool_total", f"nodepool {_DECISION}", "decisions by NodePool"
 )
 VOLUNTARY_DISRUPTION_DECISIONS = _counter(
     "karpenter_voluntary_disruption_decisions_total", _DECISION, "disruption commands started, and empty nodes"
@@ -231,10 +231,10 @@ GARBAGE_COLLECTION_FAULTS = _counter(
 CLOCK_OFFSET = _gauge(
     "tenure_clock_offset_seconds",
     "",
-    "seconds by which the worker's clock is ahead of the API server's; 0 below 30 s, which needs no correction",
+    "seconds by which the worker's clock is ahead of the API server's; 0 below 30 s, which is not corrected",
 )
 ENDPOINT_UNREACHABLE = _gauge(
-    "tenure_endpoint_unreachable", "endpoint", "1 while the last calls to an API had no answer, such as without DNS"
+    "tenure_endpoint_unreachable", "endpoint", "1 while calls to an API get no response, e.g. without DNS"
 )
 HOOKS = _counter("tenure_hooks_total", "point outcome nodepool", "finished hooks by outcome")
 INTERRUPTION_LAST_READ = _gauge(
@@ -260,7 +260,7 @@ NODECLAIMS_DRAIN_WAITING = _gauge(
 NODECLAIMS_OVERDUE = _gauge(
     "tenure_nodeclaims_overdue", "phase nodepool", "NodeClaims past the deadline of their phase"
 )
-OVERDUE = _counter("tenure_overdue_total", "phase nodepool", "passed deadlines")
+OVERDUE = _counter("tenure_overdue_total", "phase nodepool", "phases that passed their deadline")
 PAUSES = _gauge("tenure_pauses", "kind", "paused objects: `Cluster`, `NodePool`, `NodeClaim`")
 PODS_NOT_BOUND = _gauge(
     "tenure_pods_not_bound",

@@ -1,6 +1,6 @@
-"""Checks of the cluster: its version, the kinds, the worker's rights, and pools and classes that are not ready.
+"""Checks of the cluster: version, CRDs, the worker's permissions, and NodePools and EC2NodeClasses that are not Ready.
 
-Reads only; rights are asked with access reviews, which the API server answers and stores nowhere.
+The checks only read. They use access reviews for permissions, which the API server does not store.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _MAX_CONCURRENT_REVIEWS: Final = 16
 
 
 class AccessRight(Value):
-    """One verb on one resource; an empty namespace means all of them."""
+    """A verb on a resource; an empty namespace means all namespaces."""
 
     group: str
     resource: str
@@ -53,7 +53,7 @@ async def check_kinds(client: KubeClient) -> list[Finding]:
             found.append(problem_finding(AREA, subject, "the kind is not installed", "kubectl apply -f deploy/crds"))
         elif not response.is_success:
             found.append(
-                unknown_finding(AREA, subject, f"it cannot be listed (HTTP {response.code})", "use other credentials")
+                unknown_finding(AREA, subject, f"cannot be listed (HTTP {response.code})", "use other credentials")
             )
         else:
             found.append(ok_finding(AREA, subject, f"served as {resource.api_version.rpartition('/')[2]}"))
@@ -63,8 +63,10 @@ async def check_kinds(client: KubeClient) -> list[Finding]:
 async def check_rights(
     client: KubeClient, rights: Sequence[AccessRight], *, account: tuple[str, str], todo: str
 ) -> list[Finding]:
-    """Permissions of the worker (service account namespace, name), or of the caller if that review is denied. `todo`:
-    how to grant them."""
+    """Check permissions of the worker's service account, or of the caller if that review is forbidden.
+
+    `account`: namespace and name of the service account. `todo`: how to grant permissions.
+    """
     user = f"system:serviceaccount:{account[0]}:{account[1]}"
     try:
         denied = await _find_denied(client, rights, user)
@@ -72,31 +74,31 @@ async def check_rights(
         user, denied = "these credentials", await _find_denied(client, rights, "")
     if denied:
         return [problem_finding(RIGHTS, user, f"may not {one.describe()}", todo) for one in denied]
-    return [ok_finding(RIGHTS, user, f"may do all {len(rights)} things that deploy/rbac lists")]
+    return [ok_finding(RIGHTS, user, f"has all {len(rights)} permissions in deploy/rbac")]
 
 
 async def check_objects(
     cluster: KubeAdapters, lease: str, now: datetime
 ) -> tuple[list[Finding], list[NodePool], list[EC2NodeClass]]:
-    """Status of pools and classes, other active controllers, and the objects themselves."""
+    """Findings about NodePools, EC2NodeClasses and other active controllers, and the objects themselves."""
     pools, classes = await cluster.pools.list(), await cluster.node_classes.list()
     names = {one.name for one in classes}
     found = [one for pool in pools for one in _of_pool(pool, names)]
     found += [one for node_class in classes for one in _check_conditions(f"EC2NodeClass {node_class.name}", node_class)]
     if not pools:
-        found.append(advice_finding(AREA, "NodePools", "there is none", "kubectl apply -f examples"))
+        found.append(advice_finding(AREA, "NodePools", "no NodePool exists", "kubectl apply -f examples"))
     holder = await cluster.leases.find_holder("", lease, now=now) if lease else ""
     if holder:
-        todo = f"stop it before the worker starts: two controllers of one kind fight (lease {lease})"
-        found.append(problem_finding(AREA, "another controller", f"{holder} is at work", todo))
+        todo = f"stop it before the worker starts: two controllers would manage the same nodes (lease {lease})"
+        found.append(problem_finding(AREA, "another controller", f"{holder} is active", todo))
     return found, list(pools), list(classes)
 
 
 def _of_pool(pool: NodePool, classes: Iterable[str]) -> list[Finding]:
     subject, name = f"NodePool {pool.name}", pool.spec.template.spec.node_class_ref.name
     if name not in classes:
-        todo = "make it, or correct spec.template.spec.nodeClassRef.name"
-        return [problem_finding(AREA, subject, f"its EC2NodeClass {name} is not there", todo)]
+        todo = "create it, or correct spec.template.spec.nodeClassRef.name"
+        return [problem_finding(AREA, subject, f"its EC2NodeClass {name} does not exist", todo)]
     return _check_conditions(subject, pool)
 
 
@@ -104,7 +106,7 @@ def _check_conditions(subject: str, owner: NodePool | EC2NodeClass) -> list[Find
     conditions = {one.type: one for one in owner.status.conditions}
     ready = conditions.get(labels.READY)
     if ready is None:
-        return [advice_finding(AREA, subject, "nothing is known of it yet", "start the worker")]
+        return [advice_finding(AREA, subject, "no Ready condition yet", "start the worker")]
     if ready.is_true:
         return [ok_finding(AREA, subject, "Ready")]
     descriptions = [
@@ -115,7 +117,7 @@ def _check_conditions(subject: str, owner: NodePool | EC2NodeClass) -> list[Find
             AREA,
             subject,
             f"not Ready: {'; '.join(descriptions) or _describe_condition(ready)}",
-            "fix the problems that the conditions name",
+            "fix the problems in the conditions",
         )
     ]
 
@@ -153,7 +155,7 @@ async def _review_access(client: KubeClient, right: AccessRight, user: str) -> b
 
 
 def rights_of(documents: Iterable[Mapping[str, Any]]) -> list[AccessRight]:
-    """Permissions that the shipped ClusterRole and Roles give the worker; user roles are excluded."""
+    """Permissions of the worker in the shipped ClusterRoles and Roles, without the roles for users."""
     return [
         AccessRight(
             group=group,

@@ -1,7 +1,7 @@
-"""Nodes: registration, marks, deletion, and their load.
+"""Nodes: registration, taints and labels, deletion, and the pods on them.
 
-Every list on a Node (taints, finalizers, owners) is written whole, so each such patch carries the resourceVersion and
-is decided again when the kubelet wrote in between.
+A patch replaces whole lists of a Node (taints, finalizers, owners). Therefore such a patch has the resourceVersion, and
+is built again if the kubelet has changed the Node in between.
 """
 
 import asyncio
@@ -42,17 +42,17 @@ class KubeNodes(AnnotationPatcher):
         return node_state(node) if node else None
 
     async def find_by_provider_id(self, provider_id: str) -> Sequence[NodeState]:
-        """From a live list, which callers at the same time share; the API server has no selector for it."""
+        """From a live list, which concurrent callers share, because the API server has no selector for provider IDs."""
         return [
             node_state(node) for node in await self._read_all_nodes() if node["spec"].get("providerID") == provider_id
         ]
 
     async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeState]:
-        """One that cannot be read has its identity alone: it is not Ready, and is protected from disruption."""
+        """An invalid Node has only its identity, is not Ready, and is protected from disruption."""
         return await self._nodes.read_each(node_state, _node_identity, labels)
 
     async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
-        """Once: a Node with the registered label is left alone, since users may have changed it since."""
+        """Register the Node once: a Node with the registered label is unchanged, because users may have changed it."""
         node = await self._nodes.patch_with_retry(name, lambda item: _registration_patch(item, claim))
         return node_state(node) if node else None
 
@@ -76,7 +76,7 @@ class KubeNodes(AnnotationPatcher):
         response = await self._client.send("PATCH", NODES.path(name), body=patch, content_type=JSON_PATCH)
         if response.is_success or response.code == HTTPStatus.NOT_FOUND:
             return response.is_success
-        # It is not as it was known: another one, tainted by now, or not any more.
+        # The Node is not in the expected state: another UID, or its taints were added or removed meanwhile.
         return (
             await self._nodes.patch_with_retry(name, lambda node: _early_eviction_patch(node, stamp), uid=uid)
             is not None
@@ -177,7 +177,7 @@ def _is_disrupted(taint: Json) -> bool:
 
 
 def _early_eviction_json_patch(uid: str, *, tainted: bool, stamp: str) -> list[Json]:
-    """The API server rejects the patch if the Node has changed. Testing for null means that the field is absent."""
+    """The API server rejects the patch if the Node has changed. A test for null means that the field is absent."""
     label, annotation = (one.replace("/", "~1") for one in (_LB, labels.EARLY_EVICTED_AT))
     create_taint_list = [
         {"op": "test", "path": _TAINTS, "value": None},
@@ -229,7 +229,7 @@ class KubeNodeLoads:
         self._client = client
 
     async def on_nodes(self, names: Collection[str], *, now: datetime) -> Mapping[str, NodeLoad]:
-        """From live lists, one for each node."""
+        """From live lists, one per node."""
         semaphore = asyncio.Semaphore(MAX_CONCURRENT_LISTS)
 
         async def on_node(name: str) -> NodeLoad:
@@ -243,7 +243,7 @@ class KubeNodeLoads:
 
 
 def node_load(pods: Collection[Json], now: datetime) -> NodeLoad:
-    """Of the pods on one node; those of DaemonSets can protect it, and do not need another place."""
+    """Load of a node by its pods. DaemonSet pods can protect the node, but are not rescheduled."""
     moved_pods, protected = [], False
     for pod in pods:
         fact = read_pod(pod)

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: read live where an eviction was refused, and watched for voluntary disruption."""
+"""PodDisruptionBudgets: read live after a rejected eviction, and watched for voluntary disruption."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,7 +41,7 @@ def budget_fact(budget: Json) -> EvictionBudget:
 
 
 def pod_budget_fact(budget: Json) -> PodDisruptionBudgetFact:
-    """The same, pruned to whether it allows disruptions: an outdated status allows none."""
+    """The facts for voluntary disruption. A budget with an outdated status allows no disruptions."""
     fact = budget_fact(budget)
     return PodDisruptionBudgetFact(
         namespace=fact.namespace,

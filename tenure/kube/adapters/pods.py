@@ -1,4 +1,4 @@
-"""Pods on a node and their way out: the Eviction API, forced deletion, and the volumes that have to follow."""
+"""Pods of a drain: eviction, forced deletion, nomination, and attached volumes."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from tenure.model.facts import PodFact
 from tenure.model.provider_results import DrainPod, Eviction
 
 _POD_DELETED_CODES: Final = (404, 409)
-"""No such pod, or another one under its name."""
+"""The pod does not exist, or another pod has its name."""
 _MULTIPLE_BUDGETS: Final = "more than one PodDisruptionBudget"
 
 
@@ -51,7 +51,7 @@ class KubePods:
         raise fault_of(response.code, response.body, what=f"evicting {pod_key}", retry_after=response.retry_after)
 
     async def force_delete(self, pod: DrainPod, *, grace_seconds: int) -> bool:
-        """Past budgets and annotations. False when it is gone."""
+        """Delete the pod regardless of budgets and annotations. False if the pod is gone."""
         path = PODS.path(pod.name, namespace=pod.namespace)
         body = {"gracePeriodSeconds": grace_seconds, "preconditions": {"uid": pod.uid}}
         response = await self._client.send("DELETE", path, body=body)
@@ -63,7 +63,7 @@ class KubePods:
         raise fault_of(response.code, response.body, what=what, retry_after=response.retry_after)
 
     async def nominate(self, pod: PodFact, node: str, *, now: datetime) -> bool:
-        """Write where it is expected, for kube-scheduler to look there first. False when it is gone."""
+        """Set `nominatedNodeName`, which kube-scheduler tries first, and a condition. False if the pod is gone."""
         path = PODS.path(pod.name, namespace=pod.namespace, sub="status")
         stamp = now.isoformat(timespec="seconds").replace("+00:00", "Z")
         condition = {"type": NOMINATED, "status": "True", "reason": "Planned", "message": node}
@@ -78,7 +78,7 @@ class KubePods:
         raise fault_of(response.code, response.body, what=what, retry_after=response.retry_after)
 
     async def attached_volumes(self, node_name: str) -> Sequence[str]:
-        """Attachments whose volume a drainable pod used; those of pods that stay to the end go with the machine."""
+        """VolumeAttachments to wait for. Volumes of pods that the drain does not wait for detach with the instance."""
         here = [
             one for one in await self._attachments() if one["spec"].get("nodeName") == node_name and _volume_name(one)
         ]
@@ -111,7 +111,7 @@ class KubePods:
 
 
 def stays_until_termination(pod: Json, now: datetime) -> bool:
-    """Not finished, and not one that the drain waits for: one that is stuck keeps its volumes to the end, too."""
+    """Whether the pod runs and the drain does not wait for it. A stuck pod keeps its volumes until termination too."""
     phase = (pod.get("status") or {}).get("phase")
     return phase not in ("Succeeded", "Failed") and not drain_pod(pod, now).waits
 
@@ -122,7 +122,7 @@ def _volume_name(attachment: Json) -> str:
 
 
 def _is_uid_mismatch(response: Response) -> bool:
-    """Where a patch names a UID, the API server does not answer with a conflict as for deletions: it says immutable."""
+    """For a patch with another UID, the API server reports an immutable field, and not a conflict as for deletions."""
     causes = (status_of(response.body).get("details") or {}).get("causes") or ()
     return response.code == HTTPStatus.UNPROCESSABLE_ENTITY and any(
         one.get("field") == "metadata.uid" for one in causes
@@ -130,7 +130,7 @@ def _is_uid_mismatch(response: Response) -> bool:
 
 
 def _blocking_budget_message(response: Response) -> str:
-    """The API server's message about the blocking budget; empty for another reason."""
+    """The API server's message about the blocking budget; empty for other errors."""
     status = status_of(response.body)
     causes = (status.get("details") or {}).get("causes") or ()
     cause_messages = "; ".join(one.get("message", "") for one in causes if one.get("reason") == "DisruptionBudget")

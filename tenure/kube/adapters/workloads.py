@@ -1,4 +1,4 @@
-"""Deployments that `tenure adopt` scales with the user's permissions, Deployments of pods, and hook Jobs."""
+"""Deployments that `tenure adopt` scales with the user's permissions, rollouts of pods' Deployments, and hook Jobs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,15 +25,15 @@ class DeploymentState(Value):
     namespace: str
     name: str
     replicas: int
-    """Asked for."""
+    """Desired replicas."""
     running: int = 0
     replicas_before: int = 0
     """Replicas before it was scaled to zero; 0 if not recorded."""
     image: str = ""
     environment: dict[str, str] = {}
-    """Values by variable; flags override them, as in Karpenter."""
+    """Values by variable; command-line flags override them, as in Karpenter."""
     external_variables: tuple[str, ...] = ()
-    """Variables whose value is in another object, and objects that contain some."""
+    """Variables with `valueFrom`, and the objects of `envFrom`."""
 
     @property
     def qualified_name(self) -> str:
@@ -51,12 +51,12 @@ class KubeDeployments:
         return deployment_state(found) if found else None
 
     async def list_by_name_label(self, name: str) -> Sequence[DeploymentState]:
-        """In any namespace, by the label that Helm charts put on."""
+        """Deployments of all namespaces with the name label of Helm charts."""
         found = await Objects(self._client, WORKLOADS["Deployment"]).list({_NAME_LABEL: name})
         return [deployment_state(one) for one in found]
 
     async def stop(self, namespace: str, name: str) -> bool:
-        """Scale to zero, and write down how many there were. False when it is gone."""
+        """Scale to zero and record the replicas in an annotation. False if the Deployment is gone."""
 
         def build_stop_patch(item: Json) -> Json | None:
             replicas = item["spec"].get("replicas", 1)
@@ -67,8 +67,10 @@ class KubeDeployments:
         return await self._deployments_in(namespace).patch_with_retry(name, build_stop_patch) is not None
 
     async def start(self, namespace: str, name: str, *, default_replicas: int) -> bool:
-        """Restore the earlier replicas, or `default_replicas` if unknown; a running Deployment is left alone. False if
-        it is gone."""
+        """Restore the recorded replicas, or `default_replicas`, unless the Deployment is already scaled up.
+
+        False if the Deployment is gone.
+        """
 
         def build_start_patch(item: Json) -> Json | None:
             if item["spec"].get("replicas", 1):
@@ -105,7 +107,7 @@ def deployment_state(deployment: Json) -> DeploymentState:
 
 
 def _parse_flags(arguments: Sequence[str]) -> dict[str, str]:
-    """`--batch-idle-duration=2s` as the variable of that name; a flag by itself is a switch."""
+    """Flags by the name of their variable: `--batch-idle-duration=2s` is BATCH_IDLE_DURATION. No value means true."""
     found: dict[str, str] = {}
     for number, one in enumerate(arguments):
         if not one.startswith("-"):
@@ -132,7 +134,7 @@ class KubeRollouts:
         self._client = client
 
     async def find_for_pod(self, pod: DrainPod) -> DeploymentRollout | None:
-        """None for a pod that belongs to no Deployment."""
+        """None for a pod without a Deployment."""
         if pod.owner_kind != "ReplicaSet":
             return None
         replica_set = await self._client.get(WORKLOADS["ReplicaSet"].path(pod.owner_name, namespace=pod.namespace))
@@ -174,8 +176,10 @@ def rollout_of_deployment(deployment: Json) -> DeploymentRollout:
 
 
 def _is_surge_first(spec: Json, replicas: int) -> bool:
-    """Percentages of surge round up, and those of unavailability down, as the Deployment's controller has them; the
-    old pod stays until the new one is Ready only where none may be unavailable."""
+    """Whether the old pod stays until the new pod is Ready, which requires that no pod may be unavailable.
+
+    As in the Deployment controller, percentages of maxSurge round up and those of maxUnavailable round down.
+    """
     strategy = spec.get("strategy") or {}
     if spec.get("paused") or strategy.get("type", "RollingUpdate") != "RollingUpdate":
         return False
@@ -190,7 +194,7 @@ def _resolve_int_or_percent(value: Any, replicas: int, rounding: Any) -> int:
 
 
 TTL_SECONDS_AFTER_FINISHED: Final = 86_400
-"""Seconds after its end until Kubernetes removes a Job: long enough for a worker that was away to see how it ended."""
+"""Kubernetes deletes a finished Job after this time, so that a worker can read the result after an outage."""
 _DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 
 
@@ -208,7 +212,7 @@ class KubeJobs:
 
 
 def build_job(desired: DesiredJob) -> Json:
-    """The Job to create: the template unchanged, with labels of its owner."""
+    """The Job with the hook's pod template, extended by labels, environment and a default restartPolicy."""
     template: Json = dict(desired.template)
     metadata: Json = dict(template.get("metadata") or {})
     spec: Json = {"restartPolicy": "Never", **_mapping_or_empty(template.get("spec"))}
@@ -247,7 +251,7 @@ def job_fact(found: Json) -> JobFact:
 
 
 def _with_environment(container: Mapping[str, Any], env: Mapping[str, str]) -> Json:
-    """The container's own values win."""
+    """Add variables; the container's own values take precedence."""
     own = list(container.get("env") or ())
     names = {one.get("name") for one in own}
     return {**container, "env": [*({"name": key, "value": env[key]} for key in env if key not in names), *own]}

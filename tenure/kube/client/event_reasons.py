@@ -10,15 +10,15 @@ from tenure.model.base import Value
 class EventReason(Value):
     warning: bool = False
     repeat_after_seconds: float = 120
-    """The same event about the same object is not repeated within this time."""
+    """An event with the same object, reason and message is not repeated within this time."""
     objects: str = ""
-    """Kinds that it is published about."""
+    """Kinds of its objects."""
     description: str = ""
     todo: str = "nothing"
     """The remedy, in Markdown with links relative to docs/reference/."""
     since: str = "0.1.0"
     example: str = ""
-    """A message."""
+    """Example of a message."""
 
 
 EVENT_REASONS: Final = {
@@ -26,4 +26,4 @@ EVENT_REASONS: Final = {
     for name, entry in tomllib.loads(files(__package__).joinpath("event_reasons.toml").read_text()).items()
 }
 UNLISTED: Final = EventReason()
-"""Reasons that come from elsewhere: types of conditions, and reasons of drift."""
+"""For reasons that are not in the table: condition types, and reasons of drift."""

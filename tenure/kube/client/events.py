@@ -1,6 +1,6 @@
-"""Kubernetes events, deduplicated and sent in the background, never failing the caller (reference 5.2).
+"""Publishes Kubernetes events in the background, deduplicated (reference 5.2). Publishing never fails.
 
-An event lost in a crash is lost, and so is one that the API server does not take for a minute.
+Queued events are lost in a crash, and an event is dropped if the API server does not accept it for a minute.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ log = structlog.get_logger(__name__)
 
 COMPONENT: Final = "karpenter"
 _CHANGED_MESSAGE_SECONDS: Final = 10.0
-"""Seconds between two events of one reason about one object that say different things."""
+"""Minimum interval between events with the same object and reason, but another message."""
 _NOMINATED: Final = "Nominated"
 _NOMINATED_RATE: Final = 5.0
 _NOMINATED_BURST: Final = 10.0
 _MAX_QUEUED: Final = 5000
-"""A storm of 500 nodes says some five things of each."""
+"""An interruption burst of 500 nodes publishes about five events per node."""
 _SENDERS: Final = 4
 _RETRY_PAUSES: Final = (1.0, 4.0, 15.0, 40.0)
-"""Seconds before each further try of one that the API server did not take."""
+"""Seconds before each retry."""
 _MESSAGE_LIMIT: Final = 1024
 _API_VERSIONS: Final = {
     one.kind: one.api_version
@@ -61,7 +61,7 @@ _API_VERSIONS: Final = {
 
 
 class KubeEvents:
-    """`publish` deduplicates and queues; a few tasks send. `close` sends the queue for a short time."""
+    """`publish` deduplicates and queues events, and background tasks send them. `close` sends for a limited time."""
 
     def __init__(
         self,
@@ -99,14 +99,14 @@ class KubeEvents:
             log.debug("event dropped", reason=reason, object=name)
 
     async def flush(self) -> None:
-        """Until all that was published so far is sent."""
+        """Wait until all events that were published so far are sent."""
         await self._queue.join()
 
     async def close(self) -> None:
         try:
             await asyncio.wait_for(self.flush(), timeout=2.0)
         except TimeoutError:
-            log.debug("events dropped at the end", count=self._queue.qsize())
+            log.debug("events dropped at shutdown", count=self._queue.qsize())
         for sender in self._senders:
             sender.cancel()
         await asyncio.gather(*self._senders, return_exceptions=True)
@@ -154,14 +154,14 @@ class KubeEvents:
             try:
                 await self._post_with_retries(event)
             except Conflict:
-                pass  # A try before was cut off and had arrived: no other event has its name.
+                pass  # An earlier attempt succeeded without a response; names of events are unique.
             except Fault as fault:
-                log.warning("event lost", reason=event["reason"], fault=str(fault))
+                log.warning("failed to publish event", reason=event["reason"], fault=str(fault))
             finally:
                 self._queue.task_done()
 
     async def _post_with_retries(self, event: Json) -> None:
-        """Raises the fault of the last try."""
+        """Raises the fault of the last attempt."""
         path = EVENTS.path(namespace=event["metadata"]["namespace"])
         for pause in (*_RETRY_PAUSES, None):
             try:

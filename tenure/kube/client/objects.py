@@ -1,8 +1,7 @@
-"""Objects of one kind: read, list, change, delete, with as few calls as can be.
+"""Reads, lists, patches and deletes objects of one kind, with few calls.
 
-A change starts from the object as this process last saw it, and is sent with that resourceVersion: on a conflict it is
-decided again on a fresh read. The cache saves a read and never decides anything: before concluding that nothing is to
-be written, the object is read.
+A patch is built from the cached object and sent with its resourceVersion. After a conflict, it is built again from a
+new read. The cache only saves reads: before the result "nothing to change", the object is read.
 """
 
 import asyncio
@@ -23,23 +22,23 @@ T = TypeVar("T")
 
 CACHE_SIZE: Final = 256
 CACHE_TTL_SECONDS: Final = 60.0
-"""Seconds, twice that at most: a change follows a read soon or never, and a Node takes 30 KB as Python objects."""
+"""Minimum lifetime of an entry; at most twice as long. A patch follows a read soon, and a Node takes 30 KB."""
 TRIES: Final = 6
 _PAGE: Final = 250
 
 BuildPatch = Callable[[Json], Json | None]
-"""A function from the live object to a merge patch without resourceVersion; None if nothing changes."""
+"""Builds a merge patch without resourceVersion from an object; None if nothing changes."""
 
 
 class Objects:
-    """The objects of one kind; of a namespaced one those in one namespace."""
+    """The objects of one kind, in one namespace if namespaced."""
 
     def __init__(self, client: KubeClient, resource: Resource, namespace: str = "") -> None:
         self.client = client
         self.resource = resource
         self._namespace = namespace
         self._cache: OrderedDict[str, tuple[float, Json]] = OrderedDict()
-        """Each with when it was seen, on the event loop's clock; the oldest first."""
+        """(time of the read on the event loop's clock, object) by name, oldest first."""
         self._expiry_timer: asyncio.TimerHandle | None = None
 
     async def get(self, name: str) -> Json | None:
@@ -47,7 +46,7 @@ class Objects:
         return self._store_in_cache(name, found)
 
     async def iterate(self, labels: Mapping[str, str] | None = None) -> AsyncIterator[Json]:
-        """All of them, from a consistent read, of which one page at a time is held."""
+        """All objects of a consistent list, with one page in memory at a time."""
         params = {"limit": str(_PAGE)}
         if labels:
             params["labelSelector"] = ",".join(f"{key}={value}" for key, value in labels.items())
@@ -62,7 +61,7 @@ class Objects:
     async def read_each(
         self, read: Callable[[Json], T], read_identity: Callable[[Json], T], labels: Mapping[str, str] | None = None
     ) -> list[T]:
-        """All of them. `read_identity` is the reading of one for which `read` raises an error, which is logged."""
+        """Parse all objects with `read`. If it raises, log the error and use `read_identity`."""
         found: list[T] = []
         invalid = InvalidObjects()
         async for item in self.iterate(labels):
@@ -76,11 +75,11 @@ class Objects:
         return found
 
     async def list(self, labels: Mapping[str, str] | None = None) -> list[Json]:
-        """All of them at once, for kinds of which there are few."""
+        """All objects in memory, for kinds with few objects."""
         return [item async for item in self.iterate(labels)]
 
     async def create(self, body: Json) -> Json:
-        """The object that has this name now: ours, or the one that an earlier try made."""
+        """Create the object. If it exists, return the existing one, which may be from an earlier attempt."""
         manifest = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, **body}
         name = body["metadata"]["name"]
         try:
@@ -96,7 +95,10 @@ class Objects:
     async def patch_with_retry(
         self, name: str, build_patch: BuildPatch, *, uid: str = "", sub: str = ""
     ) -> Json | None:
-        """The object after the change; None when it, or the one with this UID, is gone. Raises Conflict in the end."""
+        """The object after the patch; None if it, or the one with this UID, is gone.
+
+        Raises Conflict after TRIES conflicts.
+        """
         _, base = self._cache.get(name, (0.0, None))
         is_fresh = base is None or (uid != "" and base["metadata"]["uid"] != uid)
         if is_fresh:
@@ -119,7 +121,7 @@ class Objects:
         return base
 
     async def delete(self, name: str, *, uid: str = "") -> bool:
-        """Ask for deletion; False when it, or the one with this UID, is gone. Conflict is raised if it is not."""
+        """Delete the object; False if it, or the one with this UID, is gone. Raises Conflict if it still exists."""
         body = {"preconditions": {"uid": uid}} if uid else None
         try:
             deleted_object = await self.client.request("DELETE", self._object_path(name), body=body)
@@ -135,7 +137,7 @@ class Objects:
         return True
 
     async def drop_finalizer(self, name: str, finalizer: str, *, uid: str = "") -> bool:
-        """False when the object is gone; True also when the finalizer was off already."""
+        """False if the object is gone; True also if it does not have the finalizer."""
 
         def build_patch(item: Json) -> Json | None:
             finalizers = item["metadata"].get("finalizers") or []
@@ -148,7 +150,7 @@ class Objects:
         return updated is not None
 
     async def add_finalizer(self, name: str, finalizer: str, *, uid: str = "") -> bool:
-        """False when the object is gone, or is going and so takes none any more."""
+        """Whether the object has the finalizer now. False if it is gone, or deleting without the finalizer."""
 
         def build_patch(item: Json) -> Json | None:
             finalizers = item["metadata"].get("finalizers") or []
@@ -171,8 +173,10 @@ class Objects:
         default_labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
     ) -> Json | None:
-        """The object with these labels (None takes one off), those of `default_labels` that it has not, and these
-        annotations; None when it is gone."""
+        """Set labels (None removes one), `default_labels` that the object lacks, and annotations.
+
+        Returns the object; None if it is gone.
+        """
 
         def build_patch(item: Json) -> Json | None:
             metadata = item["metadata"]
@@ -209,7 +213,7 @@ class Objects:
 
 
 def merge_patch(old: Json, desired: Mapping[str, object]) -> Json:
-    """The patch that gives each key of `desired` exactly its value; None removes a key. Empty: no change."""
+    """The patch that sets each key of `desired` to exactly its value; None removes a key. Empty if nothing changes."""
     patch: Json = {}
     for key, value in desired.items():
         current = old.get(key)
@@ -224,7 +228,7 @@ def merge_patch(old: Json, desired: Mapping[str, object]) -> Json:
 
 
 class SharedRead(Generic[T]):
-    """Callers that come while a read is running share the next one, which starts after they asked."""
+    """Deduplicates concurrent reads: calls during a read share the next one, which starts after they were made."""
 
     def __init__(self, read: Callable[[], Awaitable[T]]) -> None:
         self._read = read
@@ -232,10 +236,10 @@ class SharedRead(Generic[T]):
         self._next: asyncio.Task[T] | None = None
 
     async def __call__(self) -> T:
-        """The result of a read that started no earlier than this call; raises the read's error."""
+        """The result of a read that starts after this call. Raises the error of the read."""
         if self._next is None:
             self._next = asyncio.create_task(self._read_after(self._running))
-        # Shielded: one caller that is cancelled must not take the answer from the others.
+        # Shielded, so that a cancelled caller does not cancel the read of others.
         return await asyncio.shield(self._next)
 
     async def _read_after(self, previous: "asyncio.Task[T] | None") -> T:

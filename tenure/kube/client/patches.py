@@ -1,4 +1,4 @@
-"""Changes to objects: metadata, status and conditions, at most one call each and none where nothing changes."""
+"""Patches annotations, status and conditions of objects, without calls if nothing changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from tenure.model.provider_results import ConditionPatch
 def apply_condition_patches(
     item: Mapping[str, Any], patches: Sequence[ConditionPatch], *, dependents: Sequence[str], now: datetime
 ) -> list[Json]:
-    """The complete list after these patches; the same object if nothing changes."""
+    """The complete list of conditions after these patches; equal to the stored list if nothing changes."""
     metadata = item["metadata"]
     stored = (item.get("status") or {}).get("conditions") or []
     before = tuple(Condition.from_object(one) for one in stored)
@@ -35,7 +35,7 @@ def apply_condition_patches(
             after = clear_condition(after, subject, patch.type)
             continue
         status = cast(Literal["True", "False", "Unknown"], patch.status)
-        # False may not stand without a reason; the type's name is the least that can be said.
+        # False requires a reason; the default is the name of the type.
         reason = patch.reason or (patch.type if status == "False" else "")
         after = set_condition(after, subject, patch.type, status, now=now, reason=reason, message=patch.message)
     return list(stored) if after == before else [one.to_object() for one in after]
@@ -59,8 +59,8 @@ class ConditionTransition:
 def condition_transitions(
     before: Sequence[Json], after: Sequence[Json], *, dependents: Sequence[str]
 ) -> list[ConditionTransition]:
-    """Conditions with a new status. Those that `Ready` depends on start as Unknown; others are reported when first
-    written."""
+    """Conditions with a new status. `Ready` and its dependents start as Unknown; other conditions need a previous
+    status."""
     status_by_type = dict.fromkeys((*dependents, READY), "Unknown") | {one["type"]: one["status"] for one in before}
     return [
         ConditionTransition(one, status_by_type[one["type"]])
@@ -70,7 +70,7 @@ def condition_transitions(
 
 
 class AnnotationPatcher:
-    """An adapter whose objects carry annotations. Implements `Annotated` of `activities.ports`."""
+    """Implements the port `Annotated`."""
 
     def __init__(self, annotated: Objects) -> None:
         self._annotated = annotated
@@ -83,8 +83,10 @@ class AnnotationPatcher:
         uid: str = "",
         only: Mapping[str, str] | None = None,
     ) -> str:
-        """Set annotations, and take off those that are None, where the object's are as `only` has them. Its UID, empty
-        when it is gone."""
+        """Set annotations (None removes one), if the current annotations match `only`.
+
+        Returns the UID of the object; empty if it is gone.
+        """
 
         def build_patch(item: Json) -> Json | None:
             current = item["metadata"].get("annotations") or {}
@@ -113,7 +115,7 @@ class StatusObjects(Objects):
         conditions: Sequence[ConditionPatch] = (),
         now: datetime,
     ) -> Json | None:
-        """The object with these status fields (each replaced whole; None removes one) and conditions; None if gone."""
+        """Replace status fields (None removes one) and patch conditions. Returns the object; None if it is gone."""
         transitions: list[ConditionTransition] = []
         dependents = DEPENDENTS[self.resource.kind]
 

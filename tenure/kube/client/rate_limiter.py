@@ -1,7 +1,7 @@
-"""The rate of requests to the API server: `KUBE_CLIENT_QPS` in the long run, `KUBE_CLIENT_BURST` at once.
+"""Rate limit of requests to the API server: `KUBE_CLIENT_QPS`, with bursts of `KUBE_CLIENT_BURST`.
 
-Callers that come by the hundred, such as the drains of a storm, wait among themselves: every other turn is for the
-rest (`tenure/model/base.py`).
+Mass requests, such as the drains of an interruption burst, have their own queue. The queues take turns, so that mass
+requests get at most every other slot while others wait (`tenure/model/base.py`).
 """
 
 import asyncio
@@ -19,20 +19,20 @@ BURST = 300
 
 
 class RateLimiter:
-    """Each lane serves its requests in order; waiting lanes take turns."""
+    """Each priority has a queue, served in order; waiting queues take turns."""
 
     def __init__(
         self, qps: float = QPS, burst: int = BURST, *, observe_wait: Callable[[float], None] = lambda seconds: None
     ) -> None:
-        """`observe_wait` receives the wait for each turn, in seconds."""
+        """`observe_wait` receives the wait of each request, in seconds."""
         self._limiter = AsyncLimiter(burst, burst / qps)
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
-        """Waiting lanes, the next one first."""
+        """Queues with waiting requests by priority, the next one first."""
         self._serving: asyncio.Task[None] | None = None
         self._observe_wait = observe_wait
 
     async def acquire(self) -> None:
-        """At once while there are tokens; else when the one that is due has come in."""
+        """Return at once while tokens are available and nothing waits; else wait in the queue of the priority."""
         if not self._queues and self._limiter.has_capacity():
             await self._limiter.acquire()
             self._observe_wait(0.0)
@@ -53,7 +53,7 @@ class RateLimiter:
                 pass
 
     def _serve_next(self) -> bool:
-        """Whether the next in turn still waited."""
+        """Release the next request; False if it was cancelled."""
         priority = next(iter(self._queues))
         queue = self._queues.pop(priority)
         future = queue.popleft()

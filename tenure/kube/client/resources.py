@@ -1,4 +1,4 @@
-"""Where each kind lives in the API: the one table of paths."""
+"""API paths of the kinds."""
 
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -8,7 +8,7 @@ from tenure.apis import labels
 
 @dataclass(frozen=True)
 class Resource:
-    """A kind's group/version and plural; an empty group is the core one."""
+    """Group/version, plural and kind; without a group for the core API."""
 
     api_version: str
     plural: str
@@ -16,7 +16,7 @@ class Resource:
     namespaced: bool = False
 
     def path(self, name: str = "", *, namespace: str = "", sub: str = "") -> str:
-        """The URL path of a collection, an object, or a subresource of it."""
+        """The URL path of a collection, an object or a subresource."""
         root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
         if namespace:
             root += f"/namespaces/{quote(namespace, safe='')}"
@@ -54,7 +54,7 @@ WORKLOADS = {
     "StatefulSet": Resource("apps/v1", "statefulsets", "StatefulSet", namespaced=True),
     "ReplicaSet": Resource("apps/v1", "replicasets", "ReplicaSet", namespaced=True),
 }
-"""Those whose pods a CapacityBuffer's may be like."""
+"""Kinds that a CapacityBuffer can reference."""
 KINDS = {
     one.plural: one.kind
     for one in (
@@ -76,4 +76,4 @@ KINDS = {
         POD_TEMPLATES,
     )
 }
-"""Kinds by plural, of the resources that the controller watches."""
+"""Kinds of the watched resources, by plural."""

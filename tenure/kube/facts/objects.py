@@ -1,4 +1,4 @@
-"""Nodes, NodeClaims, NodePools and NodeOverlays, pruned to the fields that planning and digests read."""
+"""Parses Nodes, NodeClaims, NodePools and NodeOverlays into facts with the fields that the controller uses."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -47,9 +47,9 @@ def node_fact(node: Json) -> NodeFact:
 
 
 def check_durations(claim: Json) -> None:
-    """Raises DurationError for a NodeClaim that the API server admits and whose durations have too many digits.
+    """Raises DurationError for durations with too many digits, which the CRD accepts.
 
-    Such a NodeClaim is used: it never expires, and its drain is never forced.
+    Such a NodeClaim is still used. It never expires, or its drain is never forced.
     """
     for field in ("expireAfter", "terminationGracePeriod"):
         try:
@@ -107,7 +107,7 @@ def nodeclaim_fact(claim: Json) -> NodeClaimFact:
 
 
 def nodepool_fact(pool: Json) -> NodePoolFact:
-    """Raises QuantityError. `hash` is the pool's annotation, empty before it was first written."""
+    """Raises QuantityError. `hash`: the pool's annotation, empty before its first write."""
     metadata, spec = pool["metadata"], pool["spec"]
     template_metadata, template = spec["template"].get("metadata") or {}, spec["template"]["spec"]
     reference, disruption = template["nodeClassRef"], spec.get("disruption") or {}
@@ -146,7 +146,7 @@ def namespace_fact(namespace: Json) -> NamespaceFact:
 
 
 def overlay_fact(overlay: Json) -> OverlayFact:
-    """Errors are recorded in the fact, since the user is notified on the object."""
+    """An invalid capacity is recorded as the problem of the fact, so that it can be reported on the object."""
     metadata, spec = overlay["metadata"], overlay["spec"]
     try:
         capacity, problem = parse_resources(spec.get("capacity")), ""
@@ -168,12 +168,12 @@ def overlay_fact(overlay: Json) -> OverlayFact:
 
 
 def is_ours(reference: Json) -> bool:
-    """Whether this nodeClassRef names the kind of NodeClass that Tenure launches from; others are left alone."""
+    """Whether the nodeClassRef is an EC2NodeClass. Tenure ignores NodePools and NodeClaims with other kinds."""
     return reference.get("group") == labels.AWS_GROUP and reference.get("kind") == "EC2NodeClass"
 
 
 def condition_of(status: Json, condition_type: str) -> Json:
-    """Empty when there is none of this type."""
+    """The condition of this type; empty if missing."""
     return next((one for one in status.get("conditions") or () if one.get("type") == condition_type), {})
 
 
@@ -183,7 +183,7 @@ def _is_waiting(status: Json, type_: str) -> bool:
 
 
 def true_condition(status: Json, condition_type: str) -> Json:
-    """Empty where it is not True."""
+    """The condition of this type; empty unless it is True."""
     found = condition_of(status, condition_type)
     return found if found.get("status") == "True" else {}
 
@@ -193,7 +193,7 @@ def is_condition_true(status: Json, condition_type: str) -> bool:
 
 
 def _node_taints(spec: Json) -> list[dict[str, str]]:
-    """A cordoned node gets its taint a moment later; kube-scheduler reads the field."""
+    """Add the taint of a cordoned node, which appears later than the field. kube-scheduler reads the field."""
     taints = _taint_fields(spec.get("taints"))
     if spec.get("unschedulable") and not any(one["key"] == labels.UNSCHEDULABLE_TAINT_KEY for one in taints):
         taints.append({"key": labels.UNSCHEDULABLE_TAINT_KEY, "value": "", "effect": labels.NO_SCHEDULE})

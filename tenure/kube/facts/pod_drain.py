@@ -12,13 +12,13 @@ from tenure.model.facts import PodFact, Toleration
 from tenure.model.provider_results import DrainPod
 
 STUCK_AFTER: Final = timedelta(seconds=60)
-"""A pod this long past its end is not waited for."""
+"""A drain does not wait for a pod that is this long past its deletion deadline."""
 CRITICAL: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 _DEFAULT_GRACE: Final = 30
 
 
 def is_tolerated(tolerations: tuple[Toleration, ...], key: str, value: str, effect: str) -> bool:
-    """Kubernetes' rule; an empty key with Exists tolerates everything, an empty effect every effect."""
+    """As in Kubernetes: an empty key with Exists tolerates every taint, and an empty effect every effect."""
     for one in tolerations:
         if one.effect and one.effect != effect:
             continue
@@ -37,9 +37,9 @@ def must_wait_for(pod: PodFact, now: datetime) -> bool:
 
 
 def is_reschedulable(pod: PodFact) -> bool:
-    """Whether the pod needs a place elsewhere: with such a pod the node is not empty.
+    """Whether the pod must be rescheduled elsewhere. A node with such a pod is not empty.
 
-    A terminating pod of a StatefulSet counts, since its successor follows.
+    A terminating pod of a StatefulSet counts, because it is replaced only after it is gone.
     """
     if pod.daemonset or pod.mirror or pod.is_finished:
         return False
@@ -47,7 +47,7 @@ def is_reschedulable(pod: PodFact) -> bool:
 
 
 def is_protected(value: str, started: datetime | None, now: datetime) -> bool:
-    """Whether a do-not-disrupt annotation holds now: `true`, or a duration since the pod's start."""
+    """Whether a do-not-disrupt annotation is effective now: `true`, or a duration from the start of the pod."""
     if value == "true":
         return True
     duration = _protection_duration(value)
@@ -55,7 +55,7 @@ def is_protected(value: str, started: datetime | None, now: datetime) -> bool:
 
 
 def _protection_duration(value: str) -> timedelta | None:
-    """How long the annotation protects from the pod's start on; None where it says no such time."""
+    """How long the annotation protects the pod from its start on; None for other values."""
     duration = parse_duration_or_none(value)
     return duration if duration is not None and duration > timedelta() else None
 
@@ -66,7 +66,7 @@ def _protection_end(value: str, started: datetime | None) -> datetime | None:
 
 
 def drain_pod(pod: Mapping[str, Any], now: datetime) -> DrainPod:
-    """A live pod as a drain sees it."""
+    """The facts of a live pod for a drain."""
     fact = read_pod(pod)
     status = pod.get("status") or {}
     start_time = status.get("startTime")
@@ -96,7 +96,7 @@ def drain_pod(pod: Mapping[str, Any], now: datetime) -> DrainPod:
 
 
 def first_eviction_batch(pods: Iterable[PodFact], now: datetime) -> tuple[DrainPod, ...]:
-    """Of the pods of a node those that a drain evicts at its first look, as far as the caches tell."""
+    """The pods of a node that a drain evicts in its first pass, from cached facts."""
     waited = [pod for pod in pods if must_wait_for(pod, now)]
     first = min((_eviction_group(pod) for pod in waited), default=0)
     return tuple(

@@ -1,7 +1,7 @@
-"""A pod's rules for other pods, host ports and volumes, as fields of a fact.
+"""Parses a pod's topology spread, pod affinity, host ports and volumes into fields of a fact.
 
-`matchLabelKeys` and `mismatchLabelKeys` become expressions on the pod's own labels, so that planning sees plain
-selectors only.
+`matchLabelKeys` and `mismatchLabelKeys` become expressions with the values of the pod, so that planning needs only
+selectors.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def topology_terms(metadata: Json, spec: Json) -> dict[str, Any]:
-    """Labels, spread constraints, pod affinity and anti-affinity, host ports and claims. Empty ones are left out."""
+    """Labels, spread constraints, pod affinity and anti-affinity, host ports and claims. Empty fields are left out."""
     labels = metadata.get("labels") or {}
     affinity = spec.get("affinity") or {}
     found = {
@@ -31,7 +31,7 @@ def topology_terms(metadata: Json, spec: Json) -> dict[str, Any]:
 
 
 def match_expressions(expressions: Iterable[Json] | None) -> list[dict[str, Any]]:
-    """As facts have them."""
+    """Expressions in the form of facts."""
     return [
         {"key": one["key"], "operator": one["operator"], "values": one.get("values") or ()} for one in expressions or ()
     ]
@@ -46,7 +46,7 @@ def node_selector_term(term: Json | None) -> list[dict[str, Any]]:
 
 
 def selector_expressions(raw: Json | None) -> list[dict[str, Any]] | None:
-    """Expressions that all hold; None where there is no selector, which selects nothing."""
+    """The ANDed expressions of a label selector; None for a missing selector, which selects nothing."""
     if raw is None:
         return None
     exact = [{"key": key, "operator": "In", "values": [value]} for key, value in (raw.get("matchLabels") or {}).items()]
@@ -85,15 +85,17 @@ def _affinity_term(one: Json, labels: Json, weight: int) -> dict[str, Any]:
 def _with_keys(
     found: list[dict[str, Any]] | None, keys: Iterable[str] | None, operator: str, labels: Json
 ) -> list[dict[str, Any]] | None:
-    """A key that the pod itself has not is ignored, as the API server does it."""
+    """Add expressions for label keys. As in the API server, keys that the pod lacks are ignored."""
     if found is None:
         return None
     return found + [{"key": key, "operator": operator, "values": [labels[key]]} for key in keys or () if key in labels]
 
 
 def host_ports(spec: Json) -> list[dict[str, Any]]:
-    """Of containers and sidecars; an unset address, or one of all zeros, means every address. With hostNetwork the API
-    server takes every containerPort for a hostPort, on pods but not in templates."""
+    """Host ports of containers and sidecars. An unset or all-zero address means every address.
+
+    With hostNetwork, every containerPort is a hostPort. The API server sets it in pods, but not in templates.
+    """
     number = "containerPort" if spec.get("hostNetwork") else "hostPort"
     containers = [*(spec.get("containers") or ())]
     containers += [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
@@ -110,7 +112,7 @@ def host_ports(spec: Json) -> list[dict[str, Any]]:
 
 
 def claim_names(metadata: Json, spec: Json) -> list[str]:
-    """Names of claims; that of an ephemeral volume is made from the pod's."""
+    """Names of PersistentVolumeClaims. The claim of an ephemeral volume is named after pod and volume."""
     found = []
     for volume in spec.get("volumes") or ():
         claim = volume.get("persistentVolumeClaim")

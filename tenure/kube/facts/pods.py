@@ -1,7 +1,6 @@
-"""Pods and DaemonSets, pruned to the fields that planning and drains read, and their requests by kube-scheduler's
-arithmetic (reference 2.10).
+"""Parses pods and DaemonSets into facts for planning and drains, with requests as in kube-scheduler (reference 2.10).
 
-Called for every pod event, so it builds one plain dict and lets pydantic read it once.
+It runs for every pod event. Therefore it builds one plain dict, which pydantic validates once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,10 +19,10 @@ Json = Mapping[str, Any]
 
 
 def pod_requests(spec: Json, status: Json | None = None, *, limits_too: bool = False) -> dict[str, int]:
-    """Containers and sidecars together, or the largest init step if that is more; overhead; one of `pods`.
+    """Requests of containers and sidecars, or of the largest init step if larger, plus overhead and one of `pods`.
 
-    Pod-level amounts override those of its containers. During a resize the larger of request and allocation counts;
-    the allocation alone where the node can never grant the request (reference 10.3). Raises QuantityError.
+    Pod-level amounts override those of containers. During a resize, the larger of request and allocation counts, but
+    only the allocation if the resize is infeasible (reference 10.3). Raises QuantityError.
     """
     status = status or {}
     allocated, is_infeasible = _allocated_by_container(status), _is_resize_infeasible(status)
@@ -67,7 +66,7 @@ def _resized_requests(
 
 
 def _is_resize_infeasible(status: Json) -> bool:
-    """The requested amounts never fit its node. A deferred resize may fit later, so it counts."""
+    """Whether the requested amounts never fit the node. A deferred resize may fit later, so it is not infeasible."""
     pending = true_condition(status, "PodResizePending")
     return pending.get("reason") == "Infeasible"
 
@@ -80,7 +79,7 @@ def _declared_requests(declared: Json, limits_too: bool) -> dict[str, int]:
 
 
 def _allocated_by_container(status: Json) -> dict[str, dict[str, int]]:
-    """Only containers that report allocated or actual resources."""
+    """Allocated resources by container, for containers that report allocated or actual resources."""
     by_container = {one["name"]: _allocated_resources(one) for one in _container_statuses(status)}
     return {name: amounts for name, amounts in by_container.items() if amounts}
 
@@ -94,7 +93,7 @@ def _allocated_resources(status: Json) -> dict[str, int]:
 
 
 def _oversized_request(spec: Json) -> str:
-    """The first request that no node can hold, as `field: amount`; empty where there is none. Raises QuantityError."""
+    """The first request that no node can satisfy, as `field: amount`; empty if none. Raises QuantityError."""
     for path, requests in _request_lists(spec):
         for resource, text in requests.items():
             if parse_amount(resource, text) >= MAX_AMOUNT:
@@ -124,7 +123,7 @@ _TOLERATION: Final = {name: name for name in ("key", "operator", "value", "effec
 
 
 def pod_fact(pod: Json) -> PodFact:
-    """Raises QuantityError for a request that no API server would have let in."""
+    """Raises QuantityError for an invalid request, which API servers do not admit."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     annotations = metadata.get("annotations") or {}
     owners = metadata.get("ownerReferences") or ()
@@ -166,8 +165,8 @@ def read_protection(
 ) -> tuple[str, str]:
     """The value of do-not-disrupt, and the problem with it; both empty without the annotation.
 
-    As in Karpenter, a value that is neither `true` nor a duration has no effect. A value that is too long to read may
-    be a duration: it protects the objects named in `protects`, on a Node none.
+    As in Karpenter, a value that is neither `true` nor a duration has no effect. A value that is too long to parse may
+    be a duration, so it protects the objects in `protects`; with an empty `protects` it has no effect either.
     """
     value = str(annotations.get(labels.DO_NOT_DISRUPT, ""))
     if value in ("", "true", "false"):
@@ -182,7 +181,7 @@ def read_protection(
 
 
 class AnnotationError(ValueError):
-    """An annotation that cannot be read; the message says its effect. The object is used without it."""
+    """An invalid annotation. The message has its effect; the object is used otherwise."""
 
 
 def format_error(error: Exception) -> str:
@@ -190,9 +189,9 @@ def format_error(error: Exception) -> str:
 
 
 def read_pod(pod: Json, report: Callable[[Exception], str] = format_error) -> PodFact:
-    """The pod; in the safest reading if it is invalid. Raises KeyError for an object without identity.
+    """Parse a pod; an invalid pod gets safe defaults. Raises KeyError for an object without identity.
 
-    `report` receives the error, and returns one sentence about it.
+    `report` receives the error, and returns a sentence about it.
     """
     try:
         _, problem = read_protection(pod["metadata"].get("annotations") or {})
@@ -204,7 +203,7 @@ def read_pod(pod: Json, report: Callable[[Exception], str] = format_error) -> Po
 
 
 def _unreadable_pod_fact(pod: Json, why: str) -> PodFact:
-    """The safest reading: no plan is made for the pod, and it protects its node from voluntary disruption."""
+    """Safe defaults for an invalid pod: it is not planned, and it protects its node from voluntary disruption."""
     metadata = pod["metadata"]
     spec = pod.get("spec") if isinstance(pod.get("spec"), Mapping) else {}
     status = pod.get("status") if isinstance(pod.get("status"), Mapping) else {}
@@ -233,7 +232,7 @@ def _explain_oversized(spec: Json, requests: Mapping[str, int]) -> str:
 
 
 def daemonset_fact(daemonset: Json) -> DaemonSetFact:
-    """The pod it puts on a node, from its template: limits stand in for missing requests, as admission does it."""
+    """The pod of a DaemonSet, from its template. As at admission, limits replace missing requests."""
     metadata, spec = daemonset["metadata"], daemonset["spec"]["template"]["spec"]
     template = daemonset["spec"]["template"].get("metadata") or {}
     named = {"uid": metadata["uid"], "namespace": metadata["namespace"], "name": metadata["name"]}
@@ -256,7 +255,7 @@ def daemonset_fact(daemonset: Json) -> DaemonSetFact:
 
 
 def virtual_pod_fact(buffer: Json, template: Json) -> PodFact:
-    """A pod for which a CapacityBuffer keeps room: as in the template, but for its volumes (reference 2.20).
+    """A virtual pod of a CapacityBuffer: the template without its volumes (reference 2.20).
 
     `template` has the pod's metadata and spec. Raises QuantityError and ValidationError."""
     metadata, pod = buffer["metadata"], template.get("metadata") or {}
@@ -296,7 +295,7 @@ def _placement_fields(spec: Json) -> dict[str, Any]:
 
 
 def _node_selector(spec: Json) -> Json:
-    """The kubelet rejects a pod whose `os` is not that of its node."""
+    """The node selector with the pod's `os`, because a kubelet rejects pods of another OS."""
     selector, os = spec.get("nodeSelector") or {}, spec.get("os")
     return {labels.OS: os["name"], **selector} if os else selector
 
@@ -310,30 +309,30 @@ def _parse_toleration(one: Json) -> Toleration | dict[str, Any]:
 
 @lru_cache(maxsize=1024)
 def _cached_toleration(*set_fields: tuple[str, str | int]) -> Toleration:
-    """Nearly all pods have the same two: they are kept once."""
+    """Share tolerations between pods, because almost all pods have the same two."""
     return Toleration.model_validate(dict(set_fields))
 
 
 def controller_owner(owners: Iterable[Json]) -> Json:
-    """The owner that manages the object; empty where there is none."""
+    """The owner that manages the object; empty if none."""
     return next((one for one in owners if one.get("controller")), {})
 
 
 def _nomination_fields(status: Json) -> dict[str, str]:
-    """kube-scheduler nominates by preemption and says nothing else; ours comes with a condition that names the node."""
+    """Distinguish Tenure's nominations, which have a condition with the node, from kube-scheduler's by preemption."""
     node = status.get("nominatedNodeName", "")
     ours = condition_of(status, labels.NOMINATED)
     return {"expected_on": node} if ours and ours.get("message") == node else {"nominated_node": node}
 
 
 def _ready_status(status: Json) -> bool | None:
-    """None before the first status of its kubelet."""
+    """None before the kubelet's first status."""
     condition = condition_of(status, labels.READY)
     return condition.get("status") == "True" if condition else None
 
 
 def _deletion_cost(annotations: Json) -> int:
-    """Zero where the annotation is not a whole number, as for Kubernetes."""
+    """Zero if the annotation is not an integer, as in Kubernetes."""
     try:
         return int(annotations.get(labels.POD_DELETION_COST, "0"))
     except ValueError:

@@ -1,6 +1,6 @@
-"""PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes as facts.
+"""Parses PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes into facts.
 
-In-tree volumes and provisioners are handled by CSI drivers today, so they get the drivers' names.
+CSI drivers have replaced in-tree volumes and provisioners, so these get the names of the drivers.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _PROVISIONERS: Final[Mapping[str, str]] = {
     "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
     "kubernetes.io/portworx-volume": "pxd.portworx.com",
 }
-"""Provisioners of the tree, and the drivers that do their work."""
+"""CSI drivers by in-tree provisioner."""
 _SOURCES: Final[Mapping[str, str]] = {
     "awsElasticBlockStore": "kubernetes.io/aws-ebs",
     "gcePersistentDisk": "kubernetes.io/gce-pd",
@@ -32,7 +32,7 @@ _SOURCES: Final[Mapping[str, str]] = {
     "vsphereVolume": "kubernetes.io/vsphere-volume",
     "portworxVolume": "kubernetes.io/portworx-volume",
 }
-"""Fields of a PersistentVolume, and the provisioners that make such."""
+"""In-tree provisioners by volume source of a PersistentVolume."""
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _ZONE_KEYS: Final = (
     labels.ZONE,
