@@ -181,7 +181,7 @@ def read_protection(
 
 
 class AnnotationError(ValueError):
-    """An invalid annotation. The message has its effect; the object is used otherwise."""
+    """An invalid annotation; the message has its effect. The rest of the object is used."""
 
 
 def format_error(error: Exception) -> str:

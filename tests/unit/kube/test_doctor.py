@@ -23,8 +23,8 @@ class Api:
     [
         (200, "ok", "served as v1"),
         (404, "problem", "the kind is not installed"),
-        (403, "unknown", "it cannot be listed (HTTP 403)"),
-        (500, "unknown", "it cannot be listed (HTTP 500)"),
+        (403, "unknown", "cannot be listed (HTTP 403)"),
+        (500, "unknown", "cannot be listed (HTTP 500)"),
     ],
 )
 async def test_kind_is_reported_as_not_installed_only_after_404(code: int, level: str, message: str) -> None:
