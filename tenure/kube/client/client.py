@@ -1,7 +1,7 @@
-"""Raw JSON requests to the API server over one shared session.
+"""JSON requests to the API server over one shared session.
 
-`kubernetes.aio` loads credentials and authorities (kubeconfig or in-cluster, tokens re-read as they change). The
-requests are our own, since typed models drop unknown fields and cost much. Every failure is one of `model.errors`.
+`kubernetes.aio` loads credentials and CA certificates (kubeconfig or in-cluster, with token refresh). Its typed models
+are not used, because they drop unknown fields and are slow. Every failure is a fault of `model/errors.py`.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ from tenure.model.errors import BadInput, Fault, NotFound, Throttled
 
 ENDPOINT = "Kubernetes API"
 CONNECTIONS = 100
-"""At most this many connections at a time; watches hold one each."""
+"""Maximum number of connections; each watch holds one."""
 TIMEOUT = 15.0
-"""Seconds for one request, its answer read; below every start-to-close of an activity that calls."""
+"""Seconds for a request and its response; shorter than the start-to-close timeout of every calling activity."""
 MAX_CONCURRENT_REQUESTS = 32
-"""Concurrent requests without watches: an API server rejects larger bursts."""
+"""Without watches. An API server rejects larger bursts."""
 THROTTLED_TRIES = 5
 _CONNECT_TIMEOUT = 5.0
 _TOKEN_CHECK = 60.0
@@ -44,7 +44,7 @@ JSON_PATCH = "application/json-patch+json"
 
 @dataclass(frozen=True)
 class Response:
-    """The server's answer, success or error."""
+    """A response of the API server, success or error."""
 
     code: int
     body: bytes
@@ -60,7 +60,7 @@ class Response:
 
 
 class KubeClient:
-    """One session to one API server. `connect` makes it, `close` ends it."""
+    """A session with one API server; `connect` creates it."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class KubeClient:
         content_type: str = "application/json",
         timeout: float = TIMEOUT,
     ) -> Response:
-        """The server's answer whatever its code; raises TryLater when there was none."""
+        """The response with any status code. Raises TryLater if there was no response."""
         headers = await self._auth_headers()
         data = None
         if body is not None:
@@ -131,9 +131,9 @@ class KubeClient:
             raise self._connection_fault(error, f"{method} {path}") from error
 
     async def request(self, method: str, path: str, **options: Any) -> Json:
-        """The answer's JSON; raises the fault that fits any code other than 2xx.
+        """The JSON of the response. Raises the fault of any status code other than 2xx.
 
-        A 429 was not acted upon, so any call may be repeated after the pause that the server asks for.
+        A request with a 429 response was not executed, so every method is retried, after the Retry-After of the server.
         """
         for attempt in range(THROTTLED_TRIES):
             response = await self.send(method, path, **options)
@@ -146,21 +146,21 @@ class KubeClient:
         raise fault
 
     async def get(self, path: str, **options: Any) -> Json | None:
-        """The object, or None when it is not there."""
+        """The object; None if it does not exist."""
         try:
             return await self.request("GET", path, **options)
         except NotFound:
             return None
 
     async def merge(self, path: str, patch: object) -> Json:
-        """A JSON merge patch; returns the resulting object."""
+        """Send a JSON merge patch. Returns the patched object."""
         return await self.request("PATCH", path, body=patch, content_type=MERGE_PATCH)
 
     @asynccontextmanager
     async def stream_lines(
         self, path: str, *, params: Mapping[str, str], silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The lines of an endless answer. Raises TryLater when nothing comes for `silence` seconds."""
+        """The lines of a streaming response. Raises TryLater after `silence` seconds without data."""
         await self._rate_limiter.acquire()
         self.calls += 1
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=silence)
@@ -203,12 +203,12 @@ async def connect(
     rate_limiter: RateLimiter | None = None,
     endpoints: Endpoints | None = None,
 ) -> KubeClient:
-    """A client for this kubeconfig (several paths parted by `:`), else the default one, else the pod's own account.
+    """Connect with this kubeconfig (paths separated by `:`), else the default one, else the pod's service account.
 
-    Raises BadInput, naming where it looked, when there is none to be had.
+    Raises BadInput with the searched locations if none is usable.
     """
     if kubeconfig and not _any_path_exists(kubeconfig):
-        raise BadInput(f"no such file as {kubeconfig}; name a kubeconfig that is there")
+        raise BadInput(f"kubeconfig {kubeconfig}: no such file, expected an existing kubeconfig")
     configuration = Configuration()
     refresh = None
     try:
@@ -226,12 +226,12 @@ async def connect(
             config.load_incluster_config(client_configuration=configuration)
     except config.ConfigException as error:
         searched_locations = kubeconfig or "KUBECONFIG, ~/.kube/config and the pod's service account"
-        raise BadInput(f"no way to a Kubernetes cluster from {searched_locations}: {error}") from error
+        raise BadInput(f"no Kubernetes cluster configured in {searched_locations}: {error}") from error
     return KubeClient(configuration, refresh=refresh, rate_limiter=rate_limiter, endpoints=endpoints)
 
 
 def _any_path_exists(paths: str) -> bool:
-    """As kubectl has it, one of several is enough."""
+    """As in kubectl, one existing path is enough."""
     return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep))
 
 
@@ -248,7 +248,7 @@ def _ssl_context(configuration: Any) -> ssl.SSLContext | bool:
 
 
 async def _split_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Whole lines of any length; `readline` of aiohttp gives up on long ones."""
+    """Lines of any length; aiohttp's `readline` fails for long lines."""
     rest = b""
     async for chunk in content.iter_any():
         *complete_lines, rest = (rest + chunk).split(b"\n")

@@ -1,4 +1,4 @@
-"""The API server's answers and a connection's failures as `model.faults`: the one mapping of this package."""
+"""Maps error responses of the API server and connection errors to faults of the model."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ _BY_STATUS: dict[int, type[Fault]] = {
 
 
 def status_of(body: bytes) -> Json:
-    """The Status object of a refused request; empty when the answer is something else, as from a proxy."""
+    """The Status object of an error response; empty for other bodies, for example from a proxy."""
     try:
         parsed = parse_json(body)
     except ValueError:
@@ -34,7 +34,7 @@ def status_of(body: bytes) -> Json:
 
 
 def fault_of(code: int, body: bytes, *, what: str, retry_after: str | None) -> Fault:
-    """The fault for an answer other than 2xx; `what` is the request, for the message."""
+    """The fault of a response other than 2xx. `what`: the request, for the message."""
     status = status_of(body)
     message = status.get("message") or body[:200].decode(errors="replace") or "no message"
     kind = _BY_STATUS.get(code, TryLater)
@@ -44,7 +44,7 @@ def fault_of(code: int, body: bytes, *, what: str, retry_after: str | None) -> F
 
 
 def fault_of_connection(error: Exception, *, what: str) -> TryLater:
-    """For a name that is not resolved, a time-out, a refused or a cut connection."""
+    """The fault of a failed name resolution, a timeout, or a refused or broken connection."""
     reason = "timed out" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
     return TryLater(f"{what}: {reason}", code=type(error).__name__, is_unreachable=True)
 

@@ -1,7 +1,7 @@
-"""One list-watch loop per kind: every object once, then every change, until it is cancelled.
+"""List-watch loop of one kind: delivers every object, then every change, until it is cancelled.
 
-A list is paged; a watch resumes by resourceVersion with bookmarks. A lost version leads to a new list, whose
-difference to the last is delivered.
+Lists are paged. A watch resumes at its resourceVersion, which bookmarks advance. If the version has expired, the loop
+lists again and delivers the difference.
 """
 
 import asyncio
@@ -22,33 +22,33 @@ log = structlog.get_logger(__name__)
 
 PAGE: Final = 500
 WATCH_SECONDS: Final = 290
-"""The server ends a watch after this time, and the client resumes it."""
+"""The server closes a watch after this time, and the client resumes it."""
 SILENCE: Final = 75.0
-"""Seconds without a byte after which a connection counts as dead; bookmarks come about every minute."""
+"""A connection without data for this time counts as broken; bookmarks arrive about every minute."""
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 15.0
 _FORBIDDEN_PAUSE: Final = 15.0
 _MIN_CONNECTION_SECONDS: Final = 1.0
-"""Seconds; a shorter connection counts as a failure, which prevents reconnecting in a hot loop."""
+"""A shorter connection counts as a failure, which prevents reconnecting in a hot loop."""
 _EXPIRED_REASONS: Final = ("Expired", "Gone", "410")
-"""The reasons of a 410: on the request itself, or for the token of a page that is too old."""
+"""Reasons of a 410 response: for the resourceVersion, or for an expired continue token."""
 
 
 @dataclass(frozen=True)
 class Delta:
-    """A change: the current object, or its last state with `is_deleted`."""
+    """A change: the current object, or the last known state of a deleted object."""
 
     object: Json
     is_deleted: bool = False
 
 
 class VersionLost(Exception):
-    """The server no longer knows our resourceVersion."""
+    """The resourceVersion of the watch has expired."""
 
 
 @dataclass
 class ListWatch:
-    """Run it in a task. `on_deltas` gets deltas in order, never two calls at once, and must not block."""
+    """`on_deltas` receives deltas in order, without concurrent calls, and must not block."""
 
     client: KubeClient
     resource: Resource
@@ -56,18 +56,18 @@ class ListWatch:
     now: Callable[[], float]
     """A monotonic clock, in seconds."""
     params: Mapping[str, str] = field(default_factory=dict)
-    """Selectors."""
+    """Query parameters, such as selectors."""
     silence: float = SILENCE
     synced: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set after the first whole list."""
+    """Set after the first complete list."""
     cut_since: float | None = None
-    """When the last connection ended; None while one is open. Delivered objects are as old as that."""
+    """When the last connection ended; None while one is open. Delivered objects are current up to this time."""
     relists: int = 0
     _version: str = ""
     _known: dict[str, Json] = field(default_factory=dict)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         failures = 0
         while True:
             started = self.now()
@@ -82,11 +82,11 @@ class ListWatch:
                 await asyncio.sleep(_pause(fault, failures))
 
     def is_fresh(self, within: float) -> bool:
-        """Whether every object is known with a state at most `within` seconds old."""
+        """Whether the delivered objects are at most `within` seconds old."""
         return self.synced.is_set() and (self.cut_since is None or self.now() - self.cut_since <= within)
 
     async def _list_and_watch(self) -> Fault | None:
-        """List where needed and watch until the connection ends; None when the server ended it in good order."""
+        """List if needed, and watch until the connection ends. None if the server closed it normally."""
         try:
             if not self._version:
                 await self._list()
@@ -105,7 +105,7 @@ class ListWatch:
         while True:
             response = await self.client.request("GET", self.resource.path(), params=page, timeout=60.0)
             for item in response.get("items") or ():
-                # Half of what a pod takes as Python objects, and all of a kind is held until the last page is there.
+                # managedFields are half of a pod's memory, and all objects are held until the last page has arrived.
                 item["metadata"].pop("managedFields", None)
                 objects[item["metadata"]["uid"]] = item
             metadata = response["metadata"]
@@ -155,7 +155,7 @@ class ListWatch:
 
 
 def _pause(fault: Fault | None, failures: int) -> float:
-    """Seconds, with jitter; the server's Retry-After if it sent one."""
+    """Seconds until the next connection: the server's Retry-After, else exponential; with jitter."""
     if fault is not None and fault.retry_after is not None:
         return fault.retry_after + random.uniform(0, 0.5)
     first = _FORBIDDEN_PAUSE if isinstance(fault, Forbidden) else _FIRST_PAUSE
@@ -168,7 +168,7 @@ def _version_of(item: Json) -> str:
 
 
 def _identity_stub(item: Json) -> Json:
-    """Identity of an object whose deletion a later list reveals: names and version."""
+    """The identity and version of an object, for the delta of a deletion that a later list reveals."""
     metadata = item["metadata"]
     retained_keys = ("uid", "name", "namespace", "resourceVersion")
     return {"metadata": {key: metadata[key] for key in retained_keys if key in metadata}}
