@@ -26,13 +26,14 @@ class _CompactModel(BaseModel):
 class Value(_CompactModel):
     """A frozen value; an unknown field name is an error at construction."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    # Without `ser_json_inf_nan`, an infinite number is stored as null, and the workflow that reads it stops.
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, ser_json_inf_nan="strings")
 
 
 class Message(_CompactModel):
     """A value stored in workflow histories. Unknown fields, which another version may have written, are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, ser_json_inf_nan="strings")
 
 
 ClusterName = NewType("ClusterName", str)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from tenure.apis.durations import quote
 from tenure.apis.labels import INSTANCE_TYPE, MEMORY, NODEPOOL, WELL_KNOWN, WELL_KNOWN_RESOURCES
 from tenure.apis.nodeoverlay import ADJUSTMENT, PRICE
 from tenure.apis.quantity import MAX_AMOUNT
@@ -48,6 +49,10 @@ class OverlayFact(Value):
         return max(0.0, price + change)
 
 
+MAX_PRICE: Final = 1e6
+"""US dollars an hour, or percent. Far above every offering; a larger number may be infinite as a float."""
+
+
 def find_overlay_problem(overlay: OverlayFact) -> str:
     """The problem of a single overlay and its remedy; empty if it is valid."""
     if overlay.problem:
@@ -63,6 +68,9 @@ def find_overlay_problem(overlay: OverlayFact) -> str:
         return f"spec.price: {overlay.price!r}: invalid price, expected US dollars an hour, e.g. '0.25'"
     if overlay.adjustment and not re.search(ADJUSTMENT, overlay.adjustment):
         return f"spec.priceAdjustment: {overlay.adjustment!r} is none; write such as '+0.05', '-0.1', '+10%' or '-25%'"
+    for field, amount in (("price", overlay.price), ("priceAdjustment", overlay.adjustment)):
+        if amount and not abs(float(amount.rstrip("%"))) <= MAX_PRICE:
+            return f"spec.{field}: {quote(amount)}: too large, expected at most {MAX_PRICE:.0f}"
     if overlay.price and overlay.adjustment:
         return "spec.price and spec.priceAdjustment: write one of them"
     oversized = next((key for key, amount in overlay.capacity.items() if amount >= MAX_AMOUNT), "")
