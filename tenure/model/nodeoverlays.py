@@ -63,21 +63,21 @@ def find_overlay_problem(overlay: OverlayFact) -> str:
         return f"spec.requirements: {error}"
     for key in WELL_KNOWN_RESOURCES:
         if key in overlay.capacity:
-            return f"spec.capacity: {key} is what the instance type has; write extended resources alone"
+            return f"spec.capacity.{key}: set by the instance type, expected extended resources only"
     if overlay.price and not re.search(PRICE, overlay.price):
         return f"spec.price: {overlay.price!r}: invalid price, expected US dollars an hour, e.g. '0.25'"
     if overlay.adjustment and not re.search(ADJUSTMENT, overlay.adjustment):
-        return f"spec.priceAdjustment: {overlay.adjustment!r} is none; write such as '+0.05', '-0.1', '+10%' or '-25%'"
+        return f"spec.priceAdjustment: {overlay.adjustment!r}: invalid, expected e.g. '+0.05', '-0.1', '+10%' or '-25%'"
     for field, amount in (("price", overlay.price), ("priceAdjustment", overlay.adjustment)):
         if amount and not abs(float(amount.rstrip("%"))) <= MAX_PRICE:
             return f"spec.{field}: {quote(amount)}: too large, expected at most {MAX_PRICE:.0f}"
     if overlay.price and overlay.adjustment:
-        return "spec.price and spec.priceAdjustment: write one of them"
+        return "spec.price: mutually exclusive with spec.priceAdjustment: remove one of them"
     oversized = next((key for key, amount in overlay.capacity.items() if amount >= MAX_AMOUNT), "")
     if oversized:
         return f"spec.capacity.{oversized}: too large, expected less than {MAX_AMOUNT}"
     negative = next((key for key, amount in overlay.capacity.items() if amount < 0), "")
-    return f"spec.capacity: {negative} is below nothing; write how much a node has" if negative else ""
+    return f"spec.capacity.{negative}: negative, expected the amount of a node" if negative else ""
 
 
 def sort_by_precedence(overlays: Iterable[OverlayFact]) -> list[OverlayFact]:

@@ -58,7 +58,7 @@ def decide_conditions(unresolved: Unresolved | None, replicas: int, fitting: int
         )
     ready = _new_condition(READY_FOR_PROVISIONING, True, RESOLVED, "")
     if not replicas:
-        return ready, _new_condition(PROVISIONING, False, BUFFER_EMPTY, "there is to be room for no pod")
+        return ready, _new_condition(PROVISIONING, False, BUFFER_EMPTY, "the buffer has no replicas")
     if fitting < replicas:
         return ready, _new_condition(
             PROVISIONING,

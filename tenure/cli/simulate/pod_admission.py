@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from tenure.apis.quantity import QuantityError, parse_amount
+from tenure.kube.facts.pod_requests import pod_requests
 from tenure.kube.facts.pod_topology import PREFERRED, REQUIRED
-from tenure.kube.facts.pods import pod_requests
 from tenure.model.facts import AffinityTerm, Expression, PodFact, Selector, Toleration
 from tenure.model.requirements import RequirementError, Requirements
 

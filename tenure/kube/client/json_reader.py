@@ -24,7 +24,7 @@ def parse_json(body: bytes) -> Any:
 
 def _cut_deep_values(body: bytes) -> bytes:
     """Linear and without recursion. The body itself if no value is too deep."""
-    parts, depth, kept_until, cut_from = [], 0, 0, -1
+    parts, depth, copied_until, cut_from = [], 0, 0, -1
     for token in _TOKEN.finditer(body):
         character = token[0][:1]
         if character in b"[{":
@@ -33,7 +33,7 @@ def _cut_deep_values(body: bytes) -> bytes:
                 cut_from = token.start()
         elif character in b"]}":
             if depth == MAX_DEPTH + 1:
-                parts += [body[kept_until:cut_from], b"null"]
-                kept_until = token.end()
+                parts += [body[copied_until:cut_from], b"null"]
+                copied_until = token.end()
             depth -= 1
-    return b"".join([*parts, body[kept_until:]]) if parts else body
+    return b"".join([*parts, body[copied_until:]]) if parts else body

@@ -3,119 +3,19 @@
 It runs for every pod event. Therefore it builds one plain dict, which pydantic validates once.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 from tenure.apis import labels, resources
 from tenure.apis.durations import MAX_LENGTH, DurationError, parse_duration
-from tenure.apis.quantity import MAX_AMOUNT, parse_amount, parse_resources
 from tenure.kube.facts.objects import condition_of, true_condition
+from tenure.kube.facts.pod_requests import explain_oversized, pod_requests
 from tenure.kube.facts.pod_topology import host_ports, intern_string, node_selector_term, topology_terms
-from tenure.kube.facts.scheduling_fields import find_refused_field
+from tenure.kube.facts.scheduling_fields import find_rejected_field
 from tenure.model.facts import DaemonSetFact, PodFact, Toleration
 
 Json = Mapping[str, Any]
-
-
-def pod_requests(spec: Json, status: Json | None = None, *, limits_too: bool = False) -> dict[str, int]:
-    """Requests of containers and sidecars, or of the largest init step if larger, plus overhead and one of `pods`.
-
-    Pod-level amounts override those of containers. During a resize, the larger of request and allocation counts, but
-    only the allocation if the resize is infeasible (reference 10.3). Raises QuantityError.
-    """
-    status = status or {}
-    allocated, is_infeasible = _allocated_by_container(status), _is_resize_infeasible(status)
-
-    def of_container(container: Json) -> dict[str, int]:
-        declared = _declared_requests(container.get("resources") or {}, limits_too)
-        return _resized_requests(declared, allocated.get(container["name"]), is_infeasible)
-
-    running = resources.sum_resources(of_container(container) for container in spec.get("containers") or ())
-    sidecars: dict[str, int] = {}
-    init_peak: dict[str, int] = {}
-    for container in spec.get("initContainers") or ():
-        container_requests = of_container(container)
-        if container.get("restartPolicy") == "Always":
-            sidecars = resources.add(sidecars, container_requests)
-            init_peak = resources.elementwise_max(init_peak, sidecars)
-        else:
-            init_peak = resources.elementwise_max(init_peak, resources.add(sidecars, container_requests))
-    requested = (
-        resources.elementwise_max(resources.add(running, sidecars), init_peak)
-        if spec.get("initContainers")
-        else running
-    )
-    pod_level = spec.get("resources")
-    if pod_level:
-        declared = _declared_requests(pod_level, limits_too)
-        requested.update(_resized_requests(declared, _allocated_resources(status), is_infeasible))
-    overhead = spec.get("overhead")
-    if overhead:
-        requested = resources.add(requested, parse_resources(overhead))
-    requested[resources.PODS] = requested.get(resources.PODS, 0) + 1
-    return requested
-
-
-def _resized_requests(
-    declared: dict[str, int], allocated: dict[str, int] | None, is_infeasible: bool
-) -> dict[str, int]:
-    if not allocated:
-        return declared
-    return allocated if is_infeasible else resources.elementwise_max(declared, allocated)
-
-
-def _is_resize_infeasible(status: Json) -> bool:
-    """Whether the requested amounts never fit the node. A deferred resize may fit later, so it is not infeasible."""
-    pending = true_condition(status, "PodResizePending")
-    return pending.get("reason") == "Infeasible"
-
-
-def _declared_requests(declared: Json, limits_too: bool) -> dict[str, int]:
-    requests = declared.get("requests") or {}
-    if limits_too:
-        requests = {**(declared.get("limits") or {}), **requests}
-    return parse_resources(requests)
-
-
-def _allocated_by_container(status: Json) -> dict[str, dict[str, int]]:
-    """Allocated resources by container, for containers that report allocated or actual resources."""
-    by_container = {one["name"]: _allocated_resources(one) for one in _container_statuses(status)}
-    return {name: amounts for name, amounts in by_container.items() if amounts}
-
-
-def _allocated_resources(status: Json) -> dict[str, int]:
-    """The larger of allocated and actual resources of a container or a pod; empty if neither is reported."""
-    allocated, actual = status.get("allocatedResources"), (status.get("resources") or {}).get("requests")
-    if not (allocated or actual):
-        return {}
-    return resources.elementwise_max(parse_resources(allocated), parse_resources(actual))
-
-
-def _oversized_request(spec: Json) -> str:
-    """The first request that no node can satisfy, as `field: amount`; empty if none. Raises QuantityError."""
-    for path, requests in _request_lists(spec):
-        for resource, text in requests.items():
-            if parse_amount(resource, text) >= MAX_AMOUNT:
-                return f"{path}.{resource}: {text}"
-    return ""
-
-
-def _request_lists(spec: Json) -> Iterator[tuple[str, Json]]:
-    for kind in ("containers", "initContainers"):
-        for container in spec.get(kind) or ():
-            yield f"spec.{kind}[{container['name']}].resources.requests", _requests_of(container)
-    yield "spec.resources.requests", _requests_of(spec)
-    yield "spec.overhead", spec.get("overhead") or {}
-
-
-def _requests_of(declaring: Json) -> Json:
-    return (declaring.get("resources") or {}).get("requests") or {}
-
-
-def _container_statuses(status: Json) -> Iterable[Json]:
-    yield from status.get("containerStatuses") or ()
-    yield from status.get("initContainerStatuses") or ()
 
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
@@ -136,7 +36,7 @@ def pod_fact(pod: Json) -> PodFact:
             "namespace": intern_string(metadata["namespace"]),
             "name": metadata["name"],
             "requests": requests,
-            "unplannable": find_refused_field(spec, status, requests) or _explain_oversized(spec, requests),
+            "unplannable": find_rejected_field(spec, status, requests) or explain_oversized(spec, requests),
             "created": metadata["creationTimestamp"],
             "node_name": intern_string(spec.get("nodeName", "")),
             **_nomination_fields(status),
@@ -225,12 +125,6 @@ def _unreadable_pod_fact(pod: Json, why: str) -> PodFact:
     )
 
 
-def _explain_oversized(spec: Json, requests: Mapping[str, int]) -> str:
-    if max(requests.values()) < MAX_AMOUNT:
-        return ""
-    return f"{_oversized_request(spec)} is more than any instance type has"
-
-
 def daemonset_fact(daemonset: Json) -> DaemonSetFact:
     """The pod of a DaemonSet, from its template. As at admission, limits replace missing requests."""
     metadata, spec = daemonset["metadata"], daemonset["spec"]["template"]["spec"]
@@ -266,7 +160,7 @@ def virtual_pod_fact(buffer: Json, template: Json) -> PodFact:
             "namespace": metadata["namespace"],
             "name": metadata["name"],
             "requests": (requests := pod_requests(spec, limits_too=True)),
-            "unplannable": find_refused_field(spec, {}, requests),
+            "unplannable": find_rejected_field(spec, {}, requests),
             "created": metadata["creationTimestamp"],
             **_placement_fields(spec),
             **topology_terms(pod, {**spec, "volumes": ()}),

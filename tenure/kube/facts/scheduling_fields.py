@@ -1,8 +1,8 @@
 """Every field of a pod, a PersistentVolume, a StorageClass and a Node, by its effect on scheduling.
 
-A pod with a refused field, or with a field that is not listed, is not planned, and its node is not disrupted
+A pod with a rejected field, or with a field that is not listed, is not planned, and its node is not disrupted
 voluntarily. `tests/adapters/kube/test_scheduling_fields.py` compares the lists with the OpenAPI of the API server.
-The lists are those of Kubernetes 1.37 (reference 10.9), and refused fields of earlier versions.
+The lists are those of Kubernetes 1.37 (reference 10.9), and rejected fields of earlier versions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ class Struct:
     implemented: frozenset[str] = frozenset()
     irrelevant: frozenset[str] = frozenset()
     """They do not decide where a pod runs."""
-    refused: Mapping[str, str] = field(default_factory=dict)
+    rejected: Mapping[str, str] = field(default_factory=dict)
     """The reason, by field."""
     nested: Mapping[str, str] = field(default_factory=dict)
     """The type of the value or of its items, by field. Its fields are listed too."""
@@ -36,10 +36,10 @@ class Struct:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "accepted", self.implemented | self.irrelevant | self.nested.keys())
-        object.__setattr__(self, "fields", self.accepted | self.refused.keys())
+        object.__setattr__(self, "fields", self.accepted | self.rejected.keys())
 
 
-def _words(text: str) -> frozenset[str]:
+def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
@@ -51,15 +51,15 @@ _POD_TERMS: Final = {
     "requiredDuringSchedulingIgnoredDuringExecution": "PodAffinityTerm",
     "preferredDuringSchedulingIgnoredDuringExecution": "WeightedPodAffinityTerm",
 }
-_EXPRESSION: Final = Struct(_words("key operator values"))
+_EXPRESSION: Final = Struct(_names("key operator values"))
 
 STRUCTS: Final[Mapping[str, Struct]] = {
     "PodSpec": Struct(
-        _words(
+        _names(
             "hostNetwork hostUsers nodeName nodeSelector os overhead priority priorityClassName runtimeClassName"
             " schedulerName schedulingGates terminationGracePeriodSeconds"
         ),
-        _words(
+        _names(
             "activeDeadlineSeconds automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks"
             " ephemeralContainers evictionResponders hostAliases hostIPC hostPID hostname hostnameOverride"
             " imagePullSecrets preemptionPolicy readinessGates restartPolicy securityContext serviceAccount"
@@ -77,8 +77,8 @@ STRUCTS: Final[Mapping[str, Struct]] = {
         },
     ),
     "Container": Struct(
-        _words("name ports restartPolicy"),
-        _words(
+        _names("name ports restartPolicy"),
+        _names(
             "args command env envFrom image imagePullPolicy lifecycle livenessProbe readinessProbe resizePolicy"
             " securityContext startupProbe stdin stdinOnce terminationMessagePath terminationMessagePolicy tty"
             " volumeDevices workingDir"
@@ -90,16 +90,16 @@ STRUCTS: Final[Mapping[str, Struct]] = {
             "volumeMounts": "VolumeMount",
         },
     ),
-    "ResourceRequirements": Struct(_words("limits requests"), refused={"claims": _DRA}),
-    "ContainerRestartRule": Struct(_words("action"), nested={"exitCodes": "ContainerRestartRuleOnExitCodes"}),
-    "ContainerRestartRuleOnExitCodes": Struct(irrelevant=_words("operator values")),
+    "ResourceRequirements": Struct(_names("limits requests"), rejected={"claims": _DRA}),
+    "ContainerRestartRule": Struct(_names("action"), nested={"exitCodes": "ContainerRestartRuleOnExitCodes"}),
+    "ContainerRestartRuleOnExitCodes": Struct(irrelevant=_names("operator values")),
     "VolumeMount": Struct(
-        irrelevant=_words("mountPath mountPropagation name readOnly recursiveReadOnly subPath subPathExpr"),
-        refused={"bindMountOptions": "only nodes that declare this feature support it"},
+        irrelevant=_names("mountPath mountPropagation name readOnly recursiveReadOnly subPath subPathExpr"),
+        rejected={"bindMountOptions": "only nodes that declare this feature support it"},
     ),
     "Volume": Struct(
-        _words("ephemeral name persistentVolumeClaim"),
-        _words(
+        _names("ephemeral name persistentVolumeClaim"),
+        _names(
             "cephfs configMap csi downwardAPI emptyDir fc flexVolume flocker gitRepo glusterfs hostPath image nfs"
             " photonPersistentDisk projected quobyte scaleIO secret storageos"
         ),
@@ -127,27 +127,27 @@ STRUCTS: Final[Mapping[str, Struct]] = {
         nested={"matchExpressions": "NodeSelectorRequirement", "matchFields": "NodeSelectorRequirement"}
     ),
     "NodeSelectorRequirement": _EXPRESSION,
-    "PreferredSchedulingTerm": Struct(_words("weight"), nested={"preference": "NodeSelectorTerm"}),
+    "PreferredSchedulingTerm": Struct(_names("weight"), nested={"preference": "NodeSelectorTerm"}),
     "PodAffinity": Struct(nested=_POD_TERMS),
     "PodAntiAffinity": Struct(nested=_POD_TERMS),
-    "WeightedPodAffinityTerm": Struct(_words("weight"), nested={"podAffinityTerm": "PodAffinityTerm"}),
+    "WeightedPodAffinityTerm": Struct(_names("weight"), nested={"podAffinityTerm": "PodAffinityTerm"}),
     "PodAffinityTerm": Struct(
-        _words("matchLabelKeys mismatchLabelKeys namespaces topologyKey"),
+        _names("matchLabelKeys mismatchLabelKeys namespaces topologyKey"),
         nested={"labelSelector": "LabelSelector", "namespaceSelector": "LabelSelector"},
     ),
-    "LabelSelector": Struct(_words("matchLabels"), nested={"matchExpressions": "LabelSelectorRequirement"}),
+    "LabelSelector": Struct(_names("matchLabels"), nested={"matchExpressions": "LabelSelectorRequirement"}),
     "LabelSelectorRequirement": _EXPRESSION,
     "TopologySpreadConstraint": Struct(
-        _words("matchLabelKeys maxSkew minDomains nodeAffinityPolicy nodeTaintsPolicy topologyKey whenUnsatisfiable"),
+        _names("matchLabelKeys maxSkew minDomains nodeAffinityPolicy nodeTaintsPolicy topologyKey whenUnsatisfiable"),
         nested={"labelSelector": "LabelSelector"},
     ),
-    "Toleration": Struct(_words("effect key operator tolerationSeconds value")),
+    "Toleration": Struct(_names("effect key operator tolerationSeconds value")),
     "PersistentVolumeSpec": Struct(
-        _words(
+        _names(
             "awsElasticBlockStore azureDisk azureFile cinder csi gcePersistentDisk hostPath local portworxVolume"
             " vsphereVolume"
         ),
-        _words(
+        _names(
             "accessModes capacity cephfs claimRef fc flexVolume flocker glusterfs iscsi mountOptions nfs"
             " persistentVolumeReclaimPolicy photonPersistentDisk quobyte rbd scaleIO storageClassName storageos"
             " volumeAttributesClassName volumeMode"
@@ -156,14 +156,14 @@ STRUCTS: Final[Mapping[str, Struct]] = {
     ),
     "VolumeNodeAffinity": Struct(nested={"required": "NodeSelector"}),
     "StorageClass": Struct(
-        _words("allowedTopologies metadata provisioner volumeBindingMode"),
-        _words("allowVolumeExpansion apiVersion kind mountOptions parameters reclaimPolicy"),
+        _names("allowedTopologies metadata provisioner volumeBindingMode"),
+        _names("allowVolumeExpansion apiVersion kind mountOptions parameters reclaimPolicy"),
     ),
-    "NodeSpec": Struct(_words("providerID taints unschedulable"), _words("configSource externalID podCIDR podCIDRs")),
+    "NodeSpec": Struct(_names("providerID taints unschedulable"), _names("configSource externalID podCIDR podCIDRs")),
 }
 
 
-def find_refused_field(spec: Json, status: Json, requests: Iterable[str]) -> str:
+def find_rejected_field(spec: Json, status: Json, requests: Iterable[str]) -> str:
     """The first field of a pod that Tenure does not plan for, as `field: reason`; empty if there is none.
 
     `requests`: resource names.
@@ -181,9 +181,9 @@ def find_refused_field(spec: Json, status: Json, requests: Iterable[str]) -> str
 
 
 def find_unknown_field(value: Json, name: str, path: str) -> str:
-    """The first field that is refused or that the lists do not have, in a value of type `name`; empty if there is
+    """The first field that is rejected or that the lists do not have, in a value of type `name`; empty if there is
     none."""
-    return "" if _is_accepted(value, STRUCTS[name]) else next(_refused_fields(value, name, path), "")
+    return "" if _is_accepted(value, STRUCTS[name]) else next(_rejected_fields(value, name, path), "")
 
 
 def _is_accepted(value: Json, struct: Struct) -> bool:
@@ -200,25 +200,25 @@ def _is_accepted(value: Json, struct: Struct) -> bool:
     return True
 
 
-def _refused_fields(value: Json, name: str, path: str) -> Iterator[str]:
+def _rejected_fields(value: Json, name: str, path: str) -> Iterator[str]:
     struct = STRUCTS[name]
     if not struct.accepted.issuperset(value):
         yield from _explain_fields(value, struct, path)
     for key, nested in struct.nested.items():
         if content := value.get(key):
             for at, item in _items(content, f"{path}{key}"):
-                yield from _refused_fields(item, nested, f"{at}.")
+                yield from _rejected_fields(item, nested, f"{at}.")
     if value.get("action", _RESTART) != _RESTART:
         yield f"{path}action: {value.get('action')} is supported only by nodes that declare this feature"
 
 
 def _explain_fields(value: Json, struct: Struct, path: str) -> Iterator[str]:
-    """An empty value of a refused field has no effect. An unknown field may have one in any case."""
+    """An empty value of a rejected field has no effect. An unknown field may have one in any case."""
     for key in sorted(value.keys() - struct.accepted):
-        if key not in struct.refused:
+        if key not in struct.rejected:
             yield f"{path}{key}: Tenure does not know this field, which may decide where a pod runs"
         elif value[key] not in (None, "", [], {}):
-            yield f"{path}{key}: {struct.refused[key]}"
+            yield f"{path}{key}: {struct.rejected[key]}"
 
 
 def _items(content: Any, path: str) -> Iterator[tuple[str, Json]]:

@@ -148,14 +148,14 @@ def test_rejected_overlay_causes_no_conflict() -> None:
     (
         (overlay("o", "team Gt many"), "spec.requirements: team Gt needs exactly one integer"),
         (overlay("o", "team In"), "team In needs at least one value"),
-        (overlay("o", capacity={"cpu": 1}), "write extended resources alone"),
-        (overlay("o", capacity={FUSE: -1}), "spec.capacity: example.com/fuse is below nothing"),
-        (overlay("o", price="1", adjustment="+1"), "write one of them"),
+        (overlay("o", capacity={"cpu": 1}), "expected extended resources only"),
+        (overlay("o", capacity={FUSE: -1}), "spec.capacity.example.com/fuse: negative"),
+        (overlay("o", price="1", adjustment="+1"), "mutually exclusive"),
         (overlay("o", price="cheap"), "spec.price: 'cheap': invalid price, expected US dollars"),
         (overlay("o", price="9" * 4301), "spec.price: '9999999999999999999999999999999999999999...': too large"),
         (overlay("o", adjustment="+" + "9" * 400 + "%"), "spec.priceAdjustment: '+999"),
         (overlay("o", adjustment="+1000001"), "spec.priceAdjustment: '+1000001': too large"),
-        (overlay("o", adjustment="10%"), "spec.priceAdjustment: '10%' is none; write such as"),
+        (overlay("o", adjustment="10%"), "spec.priceAdjustment: '10%': invalid, expected e.g."),
         (overlay("o", problem="spec.capacity: no"), "spec.capacity: no"),
     ),
 )

@@ -8,7 +8,8 @@ from pydantic import ValidationError
 
 from tenure.apis.labels import NODE_NAME_FIELD
 from tenure.kube.facts.objects import is_ours, node_fact, nodeclaim_fact, nodepool_fact
-from tenure.kube.facts.pods import daemonset_fact, pod_fact, pod_requests
+from tenure.kube.facts.pod_requests import pod_requests
+from tenure.kube.facts.pods import daemonset_fact, pod_fact
 from tenure.model.facts import Expression, Taint, Toleration
 from tests.support.kube.builders import claim_json, node_json, pod_json, pool_json
 

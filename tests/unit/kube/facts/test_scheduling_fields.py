@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.kube.facts.pods import pod_fact, virtual_pod_fact
-from tenure.kube.facts.scheduling_fields import STRUCTS, find_refused_field
+from tenure.kube.facts.scheduling_fields import STRUCTS, find_rejected_field
 from tenure.kube.facts.volumes import storage_class_fact, volume_fact
 from tests.support.kube.builders import pod_json
 from tests.support.properties import max_examples
@@ -111,7 +111,7 @@ def _nest(path: tuple[str, ...], value: Json) -> Json:
 @given(st.sampled_from(PATHS), st.text("abcdefgXYZ", min_size=1), st.none() | st.integers() | st.text() | st.just([1]))
 def test_unknown_field_anywhere_in_a_pod_makes_it_unplannable(path: tuple[str, ...], key: str, value: object) -> None:
     spec = _nest(path, {"unknown" + key: value})
-    found = find_refused_field(spec, {}, ())
+    found = find_rejected_field(spec, {}, ())
     assert found.startswith("spec.") and f"unknown{key}: " in found, spec
 
 
@@ -122,7 +122,8 @@ def test_known_fields_anywhere_in_a_pod_are_accepted(path: tuple[str, ...]) -> N
         struct = STRUCTS[struct.nested[key]]
     leaves = dict.fromkeys(struct.implemented | struct.irrelevant, True)
     assert (
-        find_refused_field(_nest(path, {**leaves, "action": "Restart"} if "action" in leaves else leaves), {}, ()) == ""
+        find_rejected_field(_nest(path, {**leaves, "action": "Restart"} if "action" in leaves else leaves), {}, ())
+        == ""
     )
 
 
