@@ -36,14 +36,7 @@ class Message(_CompactModel):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, ser_json_inf_nan="strings")
 
 
-ClusterName = NewType("ClusterName", str)
-NodeClaimName = NewType("NodeClaimName", str)
-NodePoolName = NewType("NodePoolName", str)
-NodeClassName = NewType("NodeClassName", str)
-NodeName = NewType("NodeName", str)
 InstanceId = NewType("InstanceId", str)
-ProviderId = NewType("ProviderId", str)
-Uid = NewType("Uid", str)
 
 
 def parse_instance_id(provider_id: str) -> InstanceId:

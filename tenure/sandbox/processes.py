@@ -185,17 +185,6 @@ def http_ok(url: str, *, token: str | None = None) -> HealthCheck:
     return check
 
 
-def port_check(port: int) -> HealthCheck:
-    """Healthy if the port accepts connections."""
-
-    async def check() -> str | None:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.close()
-        return None
-
-    return check
-
-
 def _unverified_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

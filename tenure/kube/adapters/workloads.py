@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tenure.apis.labels import REPLICAS_BEFORE
-from tenure.kube.client.client import KubeClient
+from tenure.kube.client.client import STRATEGIC_MERGE, KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.objects import Objects
 from tenure.kube.client.resources import JOBS, WORKLOADS
@@ -126,7 +126,6 @@ def _describe_env_source(one: Mapping[str, Any]) -> str:
 
 
 RESTARTED_AT: Final = "kubectl.kubernetes.io/restartedAt"
-STRATEGIC = "application/strategic-merge-patch+json"
 
 
 class KubeRollouts:
@@ -155,7 +154,7 @@ class KubeRollouts:
             "spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: stamp}}}},
         }
         try:
-            await self._client.request("PATCH", path, body=patch, content_type=STRATEGIC)
+            await self._client.request("PATCH", path, body=patch, content_type=STRATEGIC_MERGE)
         except NotFound:
             return False
         return True
