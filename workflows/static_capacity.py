@@ -25,7 +25,7 @@ CONFIRM_AFTER = timedelta(seconds=30)
 
 
 class ReplicaController:
-    """`state` and `update_state` are of the NodePool. `blocked_by`: why no node may be deleted now, and until when."""
+    """`state` and `update_state` are of the NodePool. `blocked_by`: why and how long no node may be deleted."""
 
     def __init__(
         self,

@@ -200,7 +200,7 @@ class _JobHook:
                 found, why = None, fault.message
             else:
                 if found is None:
-                    return self._failed_result("is gone, and nobody saw how it ended")
+                    return self._failed_result("is gone, and its result is unknown")
                 if found.key != self._request.key:
                     return self._failed_result(
                         "is there already and belongs to somebody else; delete it, or rename the hook"

@@ -74,7 +74,7 @@ class DrainStatus(Message):
     pods: int = 0
     pods_in_later_groups: int = 0
     blocked_since: datetime | None = None
-    """Since when one of BLOCKING_CAUSES holds; at the earliest since the last pod left."""
+    """The time since which one of BLOCKING_CAUSES holds; at the earliest since the last pod left."""
     progress: datetime | None = None
     deadline: datetime | None = None
     """The end of the termination grace period, which also ends the drain."""

@@ -1,4 +1,4 @@
-"""The next step of a drain: pods to delete, the action when it is blocked, and since when it is blocked.
+"""The next step of a drain: pods to delete, the action when it is blocked, and the start of the block.
 
 `activities/nodeclaim/drain_pass.py` applies the rules to pods, `workflows/phases/drain.py` to the whole drain. The
 module also has the accessors for a LifecyclePolicy's drain rules, with their defaults.

@@ -159,8 +159,9 @@ def _new_decision(event: Event, do: EventAction, until: datetime | None = None, 
 
 
 def retained_until(state: NodeClaimState, event: Event) -> datetime | None:
-    """Until when a node with a stopped instance is kept; None if the instance runs or the node is not kept. A stopped
-    spot instance does not restart."""
+    """The time until which a node with a stopped instance stays; None if the instance runs or the node is not kept.
+
+    A stopped spot instance does not restart."""
     max_downtime = resolve_event_policy(state.observed.rules, event.kind).max_downtime
     since = _stopped_since(state, event) if max_downtime else None
     spot = state.launched is not None and state.launched.capacity_type == SPOT

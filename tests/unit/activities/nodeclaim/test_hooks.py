@@ -54,7 +54,7 @@ async def test_lost_job_is_not_created_again_by_new_worker(cluster: FakeCluster)
 
 async def test_lost_job_is_not_created_again_after_changed_hook(cluster: FakeCluster) -> None:
     result = await run_hook(cluster, earlier_starts=1)
-    assert "nobody saw how it ended" in result.why and cluster.jobs.created == []
+    assert "its result is unknown" in result.why and cluster.jobs.created == []
 
 
 async def test_calls_of_killed_worker_count_as_attempts(cluster: FakeCluster) -> None:

@@ -172,9 +172,7 @@ async def test_deleted_job_is_not_created_again(fake: WorkerHarness) -> None:
     await wait_until(lambda: has_created_jobs(fake))
     fake.jobs.found.clear()
     await handle.result()
-    assert (
-        len(fake.jobs.created) == 1 and "is gone, and nobody saw how it ended" in event_messages(fake, "HookFailed")[0]
-    )
+    assert len(fake.jobs.created) == 1 and "is gone, and its result is unknown" in event_messages(fake, "HookFailed")[0]
 
 
 UNAVAILABLE = CallResult(status=503)
