@@ -66,16 +66,11 @@ class ClusterState:
     def apply(self, changes: Iterable[Change]) -> None:
         """Apply changes in the order in which they happened. Raises TypeError for a fact of the wrong kind."""
         for change in filter(None, map(self.guard.check, changes)):
-            demand_before = self._daemon_demand(change)
+            daemon_revision = self._facts.daemon_pods.revision
             self._facts.apply(change)
             self._invalidate(change)
-            if self._daemon_demand(change) != demand_before:
+            if self._facts.daemon_pods.revision != daemon_revision:
                 self._offerings.invalidate_templates()
-
-    def _daemon_demand(self, change: Change) -> object:
-        """The DaemonSet requests and host ports in templates that this change may affect; None for other changes."""
-        pod = change.fact if isinstance(change.fact, PodFact) else self._facts.pods.get(change.key)
-        return self._facts.daemon_demand(pod.owner_uid) if change.kind == "pod" and pod and pod.daemonset else None
 
     def set_catalogue(self, catalogue: Catalogue) -> None:
         """Replace the instance types and prices of every EC2NodeClass."""

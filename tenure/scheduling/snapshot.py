@@ -29,6 +29,7 @@ from tenure.model.facts import (
 )
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.plan import PlannedNodeClaim
+from tenure.scheduling.daemon_pods import DaemonPods
 
 # How long plans count a created claim that the caches do not show.
 UNOBSERVED_TTL: Final = timedelta(seconds=60)
@@ -157,8 +158,7 @@ class ClusterFacts:
         self.nodeclaims: dict[str, NodeClaimFact] = {}
         self.pools: dict[str, NodePoolFact] = {}
         self._daemonsets: dict[str, DaemonSetFact] = {}
-        self._newest_daemon_pods: dict[str, PodFact] = {}
-        """By UID of the DaemonSet."""
+        self.daemon_pods = DaemonPods()
         self.namespaces: dict[str, NamespaceFact] = {}
         self.storage = Storage()
         self.overlays: dict[str, OverlayFact] = {}
@@ -199,32 +199,7 @@ class ClusterFacts:
     def daemons(self) -> tuple[DaemonSetFact, ...]:
         """DaemonSets with the requests and host ports of their newest pod, since admission and resizes change them. A
         DaemonSet without a pod has those of its template."""
-        return tuple(self._with_live_requests(one) for one in self._daemonsets.values())
-
-    def daemon_demand(self, daemonset_uid: str) -> tuple[object, object] | None:
-        """The requests and host ports of its newest pod; None if it has no pod."""
-        newest = self._newest_daemon_pods.get(daemonset_uid)
-        return (newest.requests, newest.host_ports) if newest else None
-
-    def _with_live_requests(self, daemonset: DaemonSetFact) -> DaemonSetFact:
-        newest = self._newest_daemon_pods.get(daemonset.uid)
-        if newest is None or newest.unplannable:
-            return daemonset
-        live = {"requests": newest.requests, "host_ports": newest.host_ports}
-        return daemonset.model_copy(update={"pod": daemonset.pod.model_copy(update=live)})
-
-    def _update_newest_daemon_pod(self, uid: str, before: PodFact | None, pod: PodFact | None) -> None:
-        if pod is not None and pod.daemonset and not (pod.deleting or pod.is_finished):
-            newest = self._newest_daemon_pods.get(pod.owner_uid)
-            if newest is None or newest.uid == uid or _age_key(newest) < _age_key(pod):
-                self._newest_daemon_pods[pod.owner_uid] = pod
-        elif before is not None and getattr(self._newest_daemon_pods.get(before.owner_uid), "uid", "") == uid:
-            others = (one for one in self.pods.values() if one.owner_uid == before.owner_uid and one.daemonset)
-            alive = [one for one in others if one.uid != uid and not (one.deleting or one.is_finished)]
-            if alive:
-                self._newest_daemon_pods[before.owner_uid] = max(alive, key=_age_key)
-            else:
-                del self._newest_daemon_pods[before.owner_uid]
+        return tuple(self.daemon_pods.apply_requests(one) for one in self._daemonsets.values())
 
     def bound_to(self, node_name: str) -> Iterable[PodFact]:
         """Unfinished pods that are bound to this node."""
@@ -242,7 +217,7 @@ class ClusterFacts:
         self.unbound_pods.pop(uid, None)
         _set_or_delete(self.pods, uid, pod)
         if (known := pod or before) is not None and known.daemonset:
-            self._update_newest_daemon_pod(uid, before, pod)
+            self.daemon_pods.update(known.owner_uid, uid, pod)
         if pod is None or pod.is_finished:
             return
         if pod.node_name:
@@ -263,10 +238,6 @@ class ClusterFacts:
         _set_or_delete(self.nodes, name, node)
         if node is not None and node.provider_id:
             self._by_provider[node.provider_id] = name
-
-
-def _age_key(pod: PodFact) -> tuple[datetime, str]:
-    return pod.created, pod.uid
 
 
 def _set_or_delete(table: dict[str, T], key: str, fact: T | None) -> None:

@@ -14,8 +14,6 @@ Json = Mapping[str, Any]
 _DRA: Final = "Dynamic Resource Allocation is not supported"
 _GROUPS: Final = "pod groups are not supported"
 _INLINE: Final = "inline volumes of this type are not supported, use a PersistentVolumeClaim"
-_RESTART: Final = "Restart"
-"""The only `action` of a ContainerRestartRule that every node supports."""
 DRA_RESOURCE_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 """Extended resources of this prefix are devices of a DeviceClass."""
 
@@ -31,11 +29,15 @@ class Struct:
     """The reason, by field."""
     nested: Mapping[str, str] = field(default_factory=dict)
     """The type of the value or of its items, by field. Its fields are listed too."""
+    accepted_values: Mapping[str, str] = field(default_factory=dict)
+    """The only value that every node supports, by field."""
     accepted: frozenset[str] = field(init=False)
     fields: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "accepted", self.implemented | self.irrelevant | self.nested.keys())
+        object.__setattr__(
+            self, "accepted", self.implemented | self.irrelevant | self.nested.keys() | self.accepted_values.keys()
+        )
         object.__setattr__(self, "fields", self.accepted | self.rejected.keys())
 
 
@@ -91,8 +93,7 @@ STRUCTS: Final[Mapping[str, Struct]] = {
         },
     ),
     "ResourceRequirements": Struct(_names("limits requests"), rejected={"claims": _DRA}),
-    "ContainerRestartRule": Struct(_names("action"), nested={"exitCodes": "ContainerRestartRuleOnExitCodes"}),
-    "ContainerRestartRuleOnExitCodes": Struct(irrelevant=_names("operator values")),
+    "ContainerRestartRule": Struct(irrelevant=_names("exitCodes"), accepted_values={"action": "Restart"}),
     "VolumeMount": Struct(
         irrelevant=_names("mountPath mountPropagation name readOnly recursiveReadOnly subPath subPathExpr"),
         rejected={"bindMountOptions": "only nodes that declare this feature support it"},
@@ -188,14 +189,17 @@ def find_unknown_field(value: Json, name: str, path: str) -> str:
 
 def _is_accepted(value: Json, struct: Struct) -> bool:
     """The fast path, since every pod event takes it."""
-    if not struct.accepted.issuperset(value) or value.get("action", _RESTART) != _RESTART:
+    if not struct.accepted.issuperset(value):
         return False
+    for key, accepted in struct.accepted_values.items():
+        if value.get(key, accepted) != accepted:
+            return False
     for key, name in struct.nested.items():
         content = value.get(key)
         if content:
             nested = STRUCTS[name]
             for item in (content,) if isinstance(content, dict) else content:
-                if not (_is_accepted(item, nested) if nested.nested else nested.accepted.issuperset(item)):
+                if not _is_accepted(item, nested):
                     return False
     return True
 
@@ -208,8 +212,9 @@ def _rejected_fields(value: Json, name: str, path: str) -> Iterator[str]:
         if content := value.get(key):
             for at, item in _items(content, f"{path}{key}"):
                 yield from _rejected_fields(item, nested, f"{at}.")
-    if value.get("action", _RESTART) != _RESTART:
-        yield f"{path}action: {value.get('action')} is supported only by nodes that declare this feature"
+    for key, accepted in struct.accepted_values.items():
+        if value.get(key, accepted) != accepted:
+            yield f"{path}{key}: {value[key]} is supported only by nodes that declare this feature"
 
 
 def _explain_fields(value: Json, struct: Struct, path: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ import yaml
 
 from tenure.aws.amifamily.user_data.config import Bootstrap, UserDataError, join_pairs
 from tenure.aws.amifamily.user_data.documents import load_yaml
-from tenure.aws.amifamily.user_data.mime import SHELL_TYPE, is_mime, join_parts, make_part, parts_of
+from tenure.aws.amifamily.user_data.mime import SHELL_TYPE, decode_part, is_mime, join_parts, make_part, parts_of
 
 NODE_CONFIG_TYPE: Final = "application/node.eks.aws"
 _API_VERSION: Final = "node.eks.aws/v1alpha1"
@@ -49,11 +49,10 @@ def _kubelet_config(bootstrap: Bootstrap, has_own_dns: bool) -> dict[str, Any]:
 
 
 def _sets_cluster_dns(part: Message) -> bool:
-    body = part.get_payload(decode=True)
-    if part.get_content_type() != NODE_CONFIG_TYPE or not isinstance(body, bytes):
+    if part.get_content_type() != NODE_CONFIG_TYPE:
         return False
     try:
-        found = load_yaml(body.decode(errors="replace"))
+        found = load_yaml(decode_part(part))
     except UserDataError:
         return False
     for key in ("spec", "kubelet", "config"):

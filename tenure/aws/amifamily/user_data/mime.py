@@ -37,6 +37,12 @@ def parts_of(text: str) -> list[Message]:
     return [leaf for leaf in parsed.walk() if not leaf.is_multipart()]
 
 
+def decode_part(part: Message) -> str:
+    """The content of a leaf; empty if it cannot be decoded."""
+    body = part.get_payload(decode=True)
+    return body.decode(errors="replace") if isinstance(body, bytes) else ""
+
+
 def join_parts(parts: Iterable[Message]) -> str:
     """Join parts into a multipart message without carriage returns.
 

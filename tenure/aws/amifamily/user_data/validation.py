@@ -11,7 +11,7 @@ from tenure.aws.amifamily.families import CUSTOM, Family
 from tenure.aws.amifamily.user_data.bottlerocket import dropped_settings
 from tenure.aws.amifamily.user_data.config import LIMIT, UserDataError
 from tenure.aws.amifamily.user_data.documents import load_toml, load_yaml
-from tenure.aws.amifamily.user_data.mime import is_mime
+from tenure.aws.amifamily.user_data.mime import decode_part, is_mime
 
 FIELD: Final = "spec.userData"
 _NEAR: Final = 0.9
@@ -85,9 +85,7 @@ def _why_no_mime(text: str, family: Family) -> str:
     if not parsed.is_multipart():
         return "MIME, but not a multipart message; check its boundary lines"
     for number, part in enumerate((one for one in parsed.walk() if not one.is_multipart()), 1):
-        body = part.get_payload(decode=True)
-        content = body.decode(errors="replace") if isinstance(body, bytes) else ""
-        problem = _why_no_node_config(content, family) if _NODE_CONFIG in part.get_content_type() else ""
+        problem = _why_no_node_config(decode_part(part), family) if _NODE_CONFIG in part.get_content_type() else ""
         if problem:
             return f"MIME part {number}: {problem}"
     return ""

@@ -60,8 +60,8 @@ async def test_preview_of_a_pod_shows_its_move_or_why_there_is_none(harness: Dis
     harness.apply_objects("pods", pod("waits"), pod("elsewhere", on="strange"))
     assert (await preview(harness, "waits")).messages == ("it has no node yet",)
     assert (await preview(harness, "elsewhere")).messages == ("it runs on strange, which is no node of a NodePool",)
-    assert (await preview(harness, "nobody")).messages == ("no NodeClaim, Node or pod has the name nobody",)
-    assert not (await preview(harness, "nobody")).pod
+    assert (await preview(harness, "missing")).messages == ("no NodeClaim, Node or pod has the name missing",)
+    assert not (await preview(harness, "missing")).pod
 
 
 async def test_preview_reports_why_it_is_blocked(harness: DisruptionHarness) -> None:
