@@ -62,7 +62,7 @@ async def test_deselected_reservation_is_drift(product: InstalledProduct) -> Non
     async with reservation_scope(product, "003-d") as reservation:
         claim = await reservation.start()
         await reservation.assert_reserved(claim)
-        await reservation.select_reservations({"tags": {"tests.tenure.sh/of": "nobody"}})
+        await reservation.select_reservations({"tags": {"tests.tenure.sh/of": "missing"}})
         await wait_until(partial(reservation.assert_drifted, claim, labels.CAPACITY_RESERVATION_DRIFT))
 
 
