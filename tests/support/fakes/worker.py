@@ -26,7 +26,7 @@ from tests.support.fakes.permit_granter import PermitGranterWorkflow
 from tests.support.fakes.permit_requester import PermitRequesterWorkflow
 from tests.support.fakes.planner_host import FakeHost
 from tests.support.fakes.ports import FakePorts
-from tests.support.workflows.eventually import wait_until_idle
+from tests.support.workflows.eventually import wait_until_idle, wait_until_tasks_complete
 from workflows import ids
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.runner import WORKFLOWS, OrderedWorkflowRunner
@@ -54,6 +54,7 @@ class WorkerHarness(FakePorts):
     max_cached_workflows: int = 1000
     """Size of the worker's workflow cache; 0 if the server must not wait for a stopped worker."""
     runner: WorkflowRunner = field(default_factory=OrderedWorkflowRunner)
+    running_workers: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,9 +68,11 @@ class WorkerHarness(FakePorts):
         return await self.environment.get_current_time()
 
     async def sleep(self, duration: timedelta = timedelta(0), **parts: float) -> None:
-        """Skip a duration, or one given in parts such as `hours=1`."""
+        """Skip a duration, or one given in parts such as `hours=1`, and wait for the workflow tasks of its timers."""
         assert self.environment
         await self.environment.sleep(duration + timedelta(**parts))
+        if self.running_workers:
+            await wait_until_tasks_complete(self.client, f"{self.cluster}/")
 
     @classmethod
     def on(cls, environment: WorkflowEnvironment, **fields: Any) -> "WorkerHarness":
@@ -148,7 +151,11 @@ class WorkerHarness(FakePorts):
                 max_heartbeat_throttle_interval=HEARTBEAT_INTERVAL,
             ),
         ):
-            yield self
+            self.running_workers += 1
+            try:
+                yield self
+            finally:
+                self.running_workers -= 1
 
     @asynccontextmanager
     async def running_planner(self) -> AsyncIterator["WorkerHarness"]:

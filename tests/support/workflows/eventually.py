@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest, ListOpenWorkflowExecutionsRequest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 
@@ -20,6 +20,17 @@ MAX_ATTEMPTS = 200
 TIMEOUT_SECONDS = 120.0
 """Real seconds; other tests may use both processors."""
 POLL_INTERVAL_SECONDS = 0.05
+TASK_TIMEOUT_SECONDS = 20.0
+PENDING_TASK_EVENTS = (
+    EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED,
+)
+TASK_EVENTS = (
+    *PENDING_TASK_EVENTS,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT,
+)
 Handle = WorkflowHandle[NodeClaimWorkflow, Any]
 Condition = Callable[[], bool | Awaitable[bool]]
 
@@ -80,6 +91,27 @@ async def wait_until_idle(handle: WorkflowHandle[Any, Any], *, timeout: float = 
         if not description.HasField("pending_workflow_task"):
             return
         await asyncio.sleep(POLL_INTERVAL_SECONDS)
+
+
+async def wait_until_tasks_complete(client: Client, id_prefix: str) -> None:
+    """Wait until the open workflows with this ID prefix have no workflow task that is scheduled or started, as far as
+    their histories show. Needed after a time skip: the server returns while the task of the last timer still runs.
+    """
+    request = ListOpenWorkflowExecutionsRequest(namespace=client.namespace, maximum_page_size=1000)
+    deadline = time.monotonic() + TASK_TIMEOUT_SECONDS
+    for one in (await client.workflow_service.list_open_workflow_executions(request)).executions:
+        if one.execution.workflow_id.startswith(id_prefix):
+            handle = client.get_workflow_handle(one.execution.workflow_id, run_id=one.execution.run_id)
+            while await _has_pending_task(handle):
+                if time.monotonic() > deadline:
+                    return
+                await asyncio.sleep(POLL_INTERVAL_SECONDS)
+
+
+async def _has_pending_task(handle: WorkflowHandle[Any, Any]) -> bool:
+    events = (await handle.fetch_history()).events
+    tasks = (event.event_type for event in reversed(events) if event.event_type in TASK_EVENTS)
+    return next(tasks, None) in PENDING_TASK_EVENTS
 
 
 async def wait_until_phase(handle: Handle, phase: Phase) -> None:

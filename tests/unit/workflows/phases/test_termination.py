@@ -9,7 +9,6 @@ from tests.support.workflows.eventually import (
     is_blocked_by,
     is_in_phase,
     is_overdue,
-    query_state,
     wait_until,
     wait_until_phase,
     wait_until_skipping_time,
@@ -56,8 +55,8 @@ async def test_failing_drain_is_overdue_after_deadline_and_retried(fake: WorkerH
     await delete_nodeclaim(fake, handle)
     await wait_until_phase(handle, Phase.DRAIN)
     await fake.sleep(minutes=61)
-    state = await query_state(handle)
-    assert state.phase is Phase.DRAIN and state.overdue
+    await wait_until(lambda: is_overdue(handle))
+    assert await is_in_phase(handle, Phase.DRAIN)
     assert fake.instances.terminated == []
     await handle.result()
     assert fake.pods.evicted == ["web"]
