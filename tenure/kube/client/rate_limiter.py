@@ -5,7 +5,6 @@ requests get at most every other slot while others wait (`tenure/model/base.py`)
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 
@@ -37,13 +36,13 @@ class RateLimiter:
             await self._limiter.acquire()
             self._observe_wait(0.0)
             return
-        requested_at = time.monotonic()
-        future = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        requested_at, future = loop.time(), loop.create_future()
         self._queues.setdefault(REQUEST_PRIORITY.get(), deque()).append(future)
         if self._serving is None or self._serving.done():
             self._serving = asyncio.create_task(self._serve(), name="kube-pace")
         await future
-        self._observe_wait(time.monotonic() - requested_at)
+        self._observe_wait(loop.time() - requested_at)
 
     async def _serve(self) -> None:
         """Runs until no request waits."""
