@@ -30,7 +30,8 @@ SERIAL_FIXTURES = ("endpoint", "shared_kit", "cluster")
 
 # The duration of an example depends on how busy the machine is, so no profile has a deadline.
 SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("fast", SHARED, max_examples=25)
+# The default examples are fixed, so that a change is not blamed for a fault that it did not cause.
+settings.register_profile("fast", SHARED, max_examples=25, derandomize=True)
 settings.register_profile("full", SHARED, max_examples=100)
 
 
