@@ -29,7 +29,7 @@ from tenure.controller.drift import DriftDetector
 from tenure.controller.lifecycle_policies import LifecyclePolicies
 from tenure.controller.planning.planner_process import PlannerClient
 from tenure.controller.settings import ControllerSettings
-from tenure.controller.watched_cluster import WATCHED, WatchedCluster
+from tenure.controller.watched_cluster import OPTIONAL_KINDS, WATCHED, WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.garbage_collection import to_inventory_nodeclaim
 from tenure.kube.client import resources
@@ -38,7 +38,7 @@ from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.objects import Objects
 from tenure.kube.client.resources import Resource
 from tenure.model.base import first_validation_error
-from tenure.model.errors import Fault, NotFound
+from tenure.model.errors import Fault, Forbidden, NotFound
 from tenure.model.facts import NodeClaimFact, NodeFact, PodFact
 from tenure.model.instance_types import InstanceType
 from tenure.model.nodeclaim.state import Phase
@@ -224,7 +224,7 @@ class AdoptionPreviewer:
 
     async def _read(self) -> dict[str, list[Json]]:
         """A kind that is not installed has no objects."""
-        kinds: Sequence[Resource] = (*WATCHED, *settings.gated_kinds(self._settings.gates))
+        kinds: Sequence[Resource] = (*WATCHED, *OPTIONAL_KINDS, *settings.gated_kinds(self._settings.gates))
         found = await asyncio.gather(*(self._list(kind) for kind in kinds))
         return {kind.plural: objects for kind, objects in zip(kinds, found, strict=True)}
 
@@ -232,6 +232,10 @@ class AdoptionPreviewer:
         try:
             return await Objects(self._kube.client, kind).list()
         except NotFound:
+            return []
+        except Forbidden:
+            if kind not in OPTIONAL_KINDS:
+                raise
             return []
 
     async def _evaluate(

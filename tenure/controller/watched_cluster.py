@@ -38,6 +38,8 @@ WATCHED: Final = (
     resources.CSI_NODES,
     resources.POD_DISRUPTION_BUDGETS,
 )
+OPTIONAL_KINDS: Final = (resources.LIMIT_RANGES, resources.RUNTIME_CLASSES, resources.DEVICE_CLASSES)
+"""Kinds that refine plans. The cluster may lack a kind or its permission; everything else works without it."""
 _BUFFER_KINDS: Final = frozenset(one.plural for one in gates.gated_kinds((FeatureGate.CAPACITY_BUFFER,)))
 
 
@@ -62,10 +64,16 @@ class WatchedCluster:
             one.plural: ListWatch(kube.client, one, functools.partial(self.on_deltas, one.plural), time.monotonic)
             for one in (*WATCHED, *gates.gated_kinds(settings.gates))
         }
+        self._optional_watches = {
+            one.plural: ListWatch(
+                kube.client, one, functools.partial(self.on_deltas, one.plural), time.monotonic, is_optional=True
+            )
+            for one in OPTIONAL_KINDS
+        }
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for name, watch in self._watches.items():
+            for name, watch in {**self._watches, **self._optional_watches}.items():
                 group.create_task(watch.run(), name=f"watch-{name}")
                 group.create_task(self._requeue_pods_once_synced(watch), name=f"watch-{name}-synced")
             group.create_task(self.policies.run(), name="watch-policies")
@@ -73,9 +81,11 @@ class WatchedCluster:
                 group.create_task(self._run_buffers(self.buffers), name="watch-buffers")
 
     async def wait_until_synced(self) -> None:
-        """Wait for every kind, since a plan needs all of them."""
+        """Wait for every kind, since a plan needs all of them. Optional kinds may be missing."""
         for watch in self._watches.values():
             await watch.synced.wait()
+        for watch in self._optional_watches.values():
+            await watch.attempted.wait()
 
     def is_synced(self, *kinds: resources.Resource) -> bool:
         return all(self._watches[one.plural].synced.is_set() for one in kinds)

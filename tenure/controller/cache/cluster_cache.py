@@ -12,7 +12,9 @@ import structlog
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.labels import NODECLASS_HASH_VERSION
-from tenure.controller.cache import decoders
+from tenure.controller.cache import daemon_templates, decoders
+from tenure.controller.cache.daemon_templates import DaemonTemplates
+from tenure.controller.cache.device_classes import DeviceClasses
 from tenure.controller.cache.dirty import (
     CacheChanged,
     CacheEvent,
@@ -66,6 +68,8 @@ class ClusterCache:
         self.nodepools: dict[str, NodePoolView] = {}
         self.nodeclasses: dict[str, EC2NodeClass] = {}
         self.daemonsets: dict[str, DaemonSetFact] = {}
+        self._daemon_templates = DaemonTemplates()
+        self._device_classes = DeviceClasses()
         self.namespaces: dict[str, NamespaceFact] = {}
         self.storage = Storage()
         self.overlays: dict[str, OverlayFact] = {}
@@ -136,8 +140,9 @@ class ClusterCache:
         self.publish(CacheChanged())
 
     def _on_pod(self, delta: Delta) -> None:
-        uid = delta.object["metadata"]["uid"]
-        new = None if delta.is_deleted else self._read_pod(delta.object)
+        self._store_pod(delta.object["metadata"]["uid"], None if delta.is_deleted else self._read_pod(delta.object))
+
+    def _store_pod(self, uid: str, new: PodFact | None) -> None:
         old = self.pods.get(uid)
         if new == old:
             return
@@ -158,7 +163,14 @@ class ClusterCache:
         self.planner_changes.record("pod", uid, new, affects_disruption=changes_disruption(old, new))
 
     def _read_pod(self, pod: Json) -> PodFact:
-        return read_pod(pod, lambda error: self.invalid_objects.record(object_key(pod, PODS.kind), error))
+        found = read_pod(pod, lambda error: self.invalid_objects.record(object_key(pod, PODS.kind), error))
+        return self._device_classes.check_pod(found)
+
+    def _on_device_class(self, delta: Delta) -> None:
+        changed = self._device_classes.update(delta)
+        for uid, pod in tuple(self.pods.items()) if changed else ():
+            if not changed.isdisjoint(pod.requests):
+                self._store_pod(uid, self._device_classes.check_pod(pod))
 
     def _report_annotation(self, kind: str, delta: Delta) -> None:
         problem = "" if delta.is_deleted else decoders.find_annotation_problem(kind, delta.object)
@@ -264,6 +276,10 @@ class ClusterCache:
         self._changes.nodepools |= {pool for pool, view in self.nodepools.items() if view.fact.node_class == name}
 
     def _on_other(self, plural: str, delta: Delta) -> None:
+        if plural in daemon_templates.KINDS:
+            for uid, daemonset in self._daemon_templates.update(plural, delta):
+                self._replace_fact(self.daemonsets, "daemonset", uid, daemonset)
+            return
         if plural in decoders.KINDS:
             kind, key, fact = decoders.decode_object(plural, delta)
             self._changes.pods |= self._replace_fact(self._plain[kind], kind, key, fact) and kind == "overlay"
@@ -281,6 +297,7 @@ class ClusterCache:
         "nodeclaims": _on_nodeclaim,
         "nodepools": _on_nodepool,
         "ec2nodeclasses": _on_nodeclass,
+        "deviceclasses": _on_device_class,
     }
 
     # --- changes by this process ---

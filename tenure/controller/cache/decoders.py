@@ -9,13 +9,9 @@ from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.facts import volumes
 from tenure.kube.facts.objects import namespace_fact, overlay_fact
-from tenure.kube.facts.pods import daemonset_fact, read_protection
+from tenure.kube.facts.pods import read_protection
 from tenure.model.facts import StorageFact
 from tenure.scheduling.snapshot import Fact, FactKind, StorageKind
-
-
-def _uid_key(metadata: Json) -> str:
-    return str(metadata["uid"])
 
 
 def _name_key(metadata: Json) -> str:
@@ -27,7 +23,6 @@ def _namespaced_key(metadata: Json) -> str:
 
 
 _READERS: Final[Mapping[str, tuple[FactKind, Callable[[Json], str], Callable[[Json], Fact]]]] = {
-    resources.DAEMON_SETS.plural: ("daemonset", _uid_key, daemonset_fact),
     resources.NAMESPACES.plural: ("namespace", _name_key, namespace_fact),
     resources.NODE_OVERLAYS.plural: ("overlay", _name_key, overlay_fact),
     resources.POD_DISRUPTION_BUDGETS.plural: ("pod_budget", _namespaced_key, pod_budget_fact),

@@ -84,7 +84,7 @@ def _disruption_state(pod: PodFact | None) -> object:
     if pod is None or ((pod.daemonset or pod.mirror) and not pod.do_not_disrupt):
         return None
     status = (pod.node_name, pod.is_finished, pod.deleting, pod.do_not_disrupt, pod.priority, pod.deletion_cost)
-    return status, pod.requests, pod.labels
+    return status, pod.requests, pod.labels, pod.unplannable
 
 
 @dataclass(frozen=True)
@@ -220,10 +220,11 @@ def _healthy_at(pool: NodePool) -> tuple[int, int] | None:
     return condition.observed_generation, pool.status.node_class_observed_generation
 
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
-def set_or_remove(table: dict[str, T], key: str, value: T | None) -> None:
+def set_or_remove(table: dict[K, T], key: K, value: T | None) -> None:
     """None removes the key."""
     if value is None:
         table.pop(key, None)

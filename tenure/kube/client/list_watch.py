@@ -16,7 +16,7 @@ from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.json_reader import parse_json
 from tenure.kube.client.resources import Resource
-from tenure.model.errors import Fault, Forbidden, TryLater
+from tenure.model.errors import Fault, Forbidden, NotFound, TryLater
 
 log = structlog.get_logger(__name__)
 
@@ -28,6 +28,7 @@ SILENCE: Final = 75.0
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 15.0
 _FORBIDDEN_PAUSE: Final = 15.0
+_OPTIONAL_PAUSE: Final = 300.0
 _MIN_CONNECTION_SECONDS: Final = 1.0
 """A shorter connection counts as a failure, which prevents reconnecting in a hot loop."""
 _EXPIRED_REASONS: Final = ("Expired", "Gone", "410")
@@ -58,8 +59,12 @@ class ListWatch:
     params: Mapping[str, str] = field(default_factory=dict)
     """Query parameters, such as selectors."""
     silence: float = SILENCE
+    is_optional: bool = False
+    """The cluster may lack the kind, or the permission to read it."""
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     """Set after the first complete list."""
+    attempted: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set after the first list, whether it succeeded or failed."""
     cut_since: float | None = None
     """When the last connection ended; None while one is open. Delivered objects are current up to this time."""
     relists: int = 0
@@ -72,8 +77,13 @@ class ListWatch:
         while True:
             started = self.now()
             fault = await self._list_and_watch()
+            self.attempted.set()
             if self.cut_since is None:
                 self.cut_since = self.now()
+            if self.is_optional and isinstance(fault, (Forbidden, NotFound)):
+                log.info("optional kind skipped", kind=self.resource.kind, fault=str(fault))
+                await asyncio.sleep(_OPTIONAL_PAUSE)
+                continue
             failures = failures + 1 if self.now() - started < _MIN_CONNECTION_SECONDS else int(fault is not None)
             if failures:
                 is_unreachable = fault is not None and fault.is_unreachable  # `Endpoints` logs this.
@@ -116,6 +126,7 @@ class ListWatch:
         self._version = metadata["resourceVersion"]
         self.relists += 1
         self.synced.set()
+        self.attempted.set()
 
     def _replace_known(self, objects: dict[str, Json]) -> None:
         deletions = [Delta(old, is_deleted=True) for uid, old in self._known.items() if uid not in objects]

@@ -48,6 +48,9 @@ SERVICES = Resource("v1", "services", "Service", namespaced=True)
 LEASES = Resource("coordination.k8s.io/v1", "leases", "Lease", namespaced=True)
 POD_DISRUPTION_BUDGETS = Resource("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)
 JOBS = Resource("batch/v1", "jobs", "Job", namespaced=True)
+LIMIT_RANGES = Resource("v1", "limitranges", "LimitRange", namespaced=True)
+RUNTIME_CLASSES = Resource("node.k8s.io/v1", "runtimeclasses", "RuntimeClass")
+DEVICE_CLASSES = Resource("resource.k8s.io/v1", "deviceclasses", "DeviceClass")
 POD_TEMPLATES = Resource("v1", "podtemplates", "PodTemplate", namespaced=True)
 WORKLOADS = {
     "Deployment": Resource("apps/v1", "deployments", "Deployment", namespaced=True),
@@ -74,6 +77,9 @@ KINDS = {
         CSI_NODES,
         POD_DISRUPTION_BUDGETS,
         POD_TEMPLATES,
+        LIMIT_RANGES,
+        RUNTIME_CLASSES,
+        DEVICE_CLASSES,
     )
 }
 """Kinds of the watched resources, by plural."""

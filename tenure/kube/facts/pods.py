@@ -125,9 +125,12 @@ def _unreadable_pod_fact(pod: Json, why: str) -> PodFact:
     )
 
 
-def daemonset_fact(daemonset: Json) -> DaemonSetFact:
-    """The pod of a DaemonSet, from its template. As at admission, limits replace missing requests."""
-    metadata, spec = daemonset["metadata"], daemonset["spec"]["template"]["spec"]
+def daemonset_fact(daemonset: Json, admitted_spec: Json | None = None) -> DaemonSetFact:
+    """The pod of a DaemonSet, from its template. As at admission, limits replace missing requests.
+
+    `admitted_spec`: the pod spec of the template after admission, if it is known.
+    """
+    metadata, spec = daemonset["metadata"], admitted_spec or daemonset["spec"]["template"]["spec"]
     template = daemonset["spec"]["template"].get("metadata") or {}
     named = {"uid": metadata["uid"], "namespace": metadata["namespace"], "name": metadata["name"]}
     return DaemonSetFact.model_validate(

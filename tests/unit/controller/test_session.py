@@ -12,9 +12,12 @@ import pytest
 from tenure.apis.feature_gates import FeatureGate
 from tenure.controller.session import ControllerSession
 from tenure.controller.settings import ControllerSettings
+from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.client import list_watch
 from tenure.kube.client.client import KubeClient
 from tenure.model.disruption.commands import DisruptionDecisionRequest
+from tenure.model.errors import Fault, Forbidden, NotFound
 from tenure.model.operator_requests import DisruptionPreviewRequest
 from tenure.model.plan import PlanRequest
 from tests.support.controller.builders import NOW, Json, claim, node, node_class, pod, pool
@@ -30,12 +33,16 @@ class StubKubeClient:
 
     def __init__(self, **objects: list[Json]) -> None:
         self._objects = objects
+        self.faults: dict[str, Fault] = {}
+        """By plural: raised by a list."""
         for one in chain(*objects.values()):
             one["metadata"]["resourceVersion"] = "1"
 
     async def request(self, method: str, path: str, *, body: Json | None = None, **_: Any) -> Json:
         kind = path.rpartition("/")[2]
         if method == "GET":
+            if kind in self.faults:
+                raise self.faults[kind]
             return {"items": self._objects.get(kind, []), "metadata": {"resourceVersion": "1"}}
         return body or {}
 
@@ -103,3 +110,39 @@ async def test_session_signals_workflows_and_plans(kube_client: StubKubeClient, 
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await session.close()
+
+
+async def test_unreadable_optional_kinds_stop_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ClusterRole may be older than the worker, and older clusters have no DeviceClasses."""
+    monkeypatch.setattr(list_watch, "_OPTIONAL_PAUSE", 0.01)
+    agent = {"name": "agent", "namespace": "kube-system", "uid": "uid-agent", "creationTimestamp": NOW.isoformat()}
+    template = {"spec": {"containers": [{"name": "main", "image": "none"}]}}
+    limits = [{"type": "Container", "defaultRequest": {"cpu": "1"}}]
+    client = StubKubeClient(
+        daemonsets=[{"metadata": agent, "spec": {"template": template}}],
+        limitranges=[
+            {"metadata": {"name": "l", "namespace": "kube-system", "uid": "uid-l"}, "spec": {"limits": limits}}
+        ],
+    )
+    client.faults = {
+        "limitranges": Forbidden("no"),
+        "runtimeclasses": Forbidden("no"),
+        "deviceclasses": NotFound("no"),
+    }
+    cluster = WatchedCluster(
+        ControllerSettings(cluster="demo", task_queue="demo"), KubeAdapters(cast(KubeClient, client)), lambda: NOW
+    )
+    task = asyncio.create_task(cluster.run())
+
+    async def assert_requested(cpu: int) -> None:
+        assert cluster.cache.daemonsets["uid-agent"].pod.requests.get("cpu", 0) == cpu
+
+    try:
+        await asyncio.wait_for(cluster.wait_until_synced(), 5)
+        assert cluster.stale_kinds(1.0) == [] and not cluster.is_disconnected()
+        await assert_requested(0)
+        del client.faults["limitranges"]
+        await wait_until(lambda: assert_requested(1000), seconds=5, poll_interval=0.01)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from deploy.resources import OPTIONAL_RBAC, rbac_documents
-from tenure.controller.watched_cluster import WATCHED
+from tenure.controller.watched_cluster import OPTIONAL_KINDS, WATCHED
 from tenure.model.hooks import NAMESPACE
 from tenure.settings import Settings
 from tests.support.paths import ROOT
@@ -44,8 +44,13 @@ KARPENTER_VERBS = {
     ("apps", "replicasets"): READ,
     ("apps", "statefulsets"): READ,
     ("policy", "poddisruptionbudgets"): READ,
+    ("resource.k8s.io", "deviceclasses"): READ,
     ("", "services"): frozenset({"get"}),
 }
+
+
+_ADMISSION = (("", "limitranges"), ("node.k8s.io", "runtimeclasses"))
+"""Kinds that change the pods of a DaemonSet's template."""
 
 
 def documents(*kinds: str) -> list[dict[str, Any]]:
@@ -82,9 +87,10 @@ def test_only_documented_rules_exceed_karpenter_permissions() -> None:
     policies = {("tenure.sh", "lifecyclepolicies", verb) for verb in READ}
     policies |= {("tenure.sh", "lifecyclepolicies/status", verb) for verb in ("update", "patch")}
     jobs = {("batch", "jobs", verb) for verb in ("get", "create")}
-    assert beyond == leases | policies | {("", "namespaces", "patch")} | jobs
+    admission = {(group, name, verb) for group, name in _ADMISSION for verb in READ}
+    assert beyond == leases | policies | {("", "namespaces", "patch")} | jobs | admission
     comment_count = sum(file.read_text().count("# BEYOND: ") for file in FOLDER.glob("*.yaml"))
-    assert comment_count == 5
+    assert comment_count == 6
 
 
 def test_optional_permissions_are_not_in_base_roles() -> None:
@@ -162,7 +168,7 @@ def test_every_role_is_bound_to_the_service_account() -> None:
 
 def test_every_watched_kind_may_be_listed_and_watched() -> None:
     rights = worker_rights()
-    groups = {one.plural: one.api_version.rpartition("/")[0] for one in WATCHED}
+    groups = {one.plural: one.api_version.rpartition("/")[0] for one in (*WATCHED, *OPTIONAL_KINDS)}
     missing = {(name, verb) for name, group in groups.items() for verb in ("list", "watch")} - {
         (name, verb) for group, name, verb in rights if groups.get(name) == group
     }

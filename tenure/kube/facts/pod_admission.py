@@ -1,0 +1,83 @@
+"""Admission of a pod template, as by the API server's plugins LimitRanger and RuntimeClass.
+
+A DaemonSet without a live pod shows only its template, which these plugins do not change.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenure.apis.quantity import parse_resources
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ContainerDefaults:
+    """Amounts, as text, for containers that do not declare them; from a LimitRange of the pod's namespace."""
+
+    requests: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RuntimeClassDefaults:
+    """Additions to its pods; amounts as text."""
+
+    overhead: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Json, ...] = ()
+
+
+def container_defaults(limit_range: Json) -> ContainerDefaults:
+    """The item of type Container. A missing default limit is the maximum; a missing default request is the default
+    limit or the minimum, as in the defaults of the API. Raises QuantityError."""
+    limits: dict[str, str] = {}
+    requests: dict[str, str] = {}
+    for one in limit_range["spec"].get("limits") or ():
+        if one.get("type") == "Container":
+            limits = {**(one.get("max") or {}), **(one.get("default") or {})}
+            requests = {**(one.get("min") or {}), **limits, **(one.get("defaultRequest") or {})}
+    parse_resources(limits)
+    parse_resources(requests)
+    return ContainerDefaults(requests, limits)
+
+
+def runtime_class_defaults(runtime_class: Json) -> RuntimeClassDefaults:
+    """Raises QuantityError."""
+    overhead = (runtime_class.get("overhead") or {}).get("podFixed") or {}
+    parse_resources(overhead)
+    scheduling = runtime_class.get("scheduling") or {}
+    return RuntimeClassDefaults(
+        overhead, scheduling.get("nodeSelector") or {}, tuple(scheduling.get("tolerations") or ())
+    )
+
+
+def admit_pod_spec(
+    spec: Json, defaults: Iterable[ContainerDefaults], runtime_classes: Mapping[str, RuntimeClassDefaults]
+) -> Json:
+    """The spec with these defaults, and with the overhead, node selector and tolerations of its RuntimeClass.
+
+    An unknown RuntimeClass changes nothing.
+    """
+    admitted = dict(spec)
+    for one in defaults:
+        for key in ("containers", "initContainers"):
+            if admitted.get(key):
+                admitted[key] = [_with_defaults(container, one) for container in admitted[key]]
+    runtime_class = runtime_classes.get(spec.get("runtimeClassName") or "")
+    if runtime_class is None:
+        return admitted
+    return admitted | {
+        "overhead": spec.get("overhead") or runtime_class.overhead,
+        "nodeSelector": {**runtime_class.node_selector, **(spec.get("nodeSelector") or {})},
+        "tolerations": [*(spec.get("tolerations") or ()), *runtime_class.tolerations],
+    }
+
+
+def _with_defaults(container: Json, defaults: ContainerDefaults) -> Json:
+    """A declared limit is also the request, since the API server sets it before LimitRanger runs."""
+    declared = container.get("resources") or {}
+    limits = declared.get("limits") or {}
+    requests = {**defaults.requests, **limits, **(declared.get("requests") or {})}
+    return {**container, "resources": {**declared, "limits": {**defaults.limits, **limits}, "requests": requests}}
