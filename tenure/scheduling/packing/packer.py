@@ -15,6 +15,7 @@ from tenure.scheduling.nodepool_template import Offer, RejectionReason
 from tenure.scheduling.packing.instance_selection import InstanceSelector
 from tenure.scheduling.packing.node_requests import InstanceChoice, NodeRequest
 from tenure.scheduling.packing.nodes import NodeArrays, distribute_pods
+from tenure.scheduling.packing.patterns import pods_per_row
 from tenure.scheduling.packing.pod_classes import PodClass
 from tenure.scheduling.packing.pod_requirements import pin_label
 from tenure.scheduling.packing.shared_nodes import SharedNodePacker, add_new_node, group_by_variant, is_unconstrained
@@ -140,11 +141,10 @@ class Packing:
     def _chunk_size(self, one: PodClass, rules: Sequence[Rule], domains: Domains, count: int) -> int:
         """All pods at once, unless a domain may run out of capacity: then other domains must not get ahead of it."""
         skews = [rule.max_skew for rule in rules if isinstance(rule, SpreadRule)]
-        if not skews or not (
-            domains.blocked or any(_may_reach_limit(offer, one) for offer in self.instance_selector.offers)
-        ):
+        offers, domain_count = self.instance_selector.offers, len(domains.order)
+        if not skews or not (domains.blocked or any(_may_reach_limit(offer, one, domain_count) for offer in offers)):
             return count
-        return min(count, max(1, min(skews) * len(domains.order)))
+        return min(count, max(1, min(skews) * domain_count))
 
     def _domain_headroom(
         self, one: PodClass, alternative: ConstraintAlternative, key: str, names: Iterable[str]
@@ -349,13 +349,24 @@ def unscheduled_pod(pod: PodFact, reason: str) -> UnschedulablePod:
     return UnschedulablePod(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=reason)
 
 
-def _may_reach_limit(offer: Offer, one: PodClass) -> bool:
-    """Whether these pods could reach the pool's limits, even in the worst packing."""
-    for key in offer.remaining_limits.limits:
-        requested = len(one.pods) if key == NODES else one.requests.get(key, 0) * len(one.pods)
-        if (offer.remaining_limits.remaining(key) or 0) < requested * _WORST_PACKING_FACTOR:
-            return True
-    return False
+def _may_reach_limit(offer: Offer, one: PodClass, domains: int) -> bool:
+    """Whether nodes for these pods could reach the pool's limits, even in the worst packing. Each domain has a node."""
+    vector = offer.table.to_vector(one.requests) if offer.has_limits else None
+    if vector is None:
+        return False
+    pods_per_node = pods_per_row(offer.template.headroom, vector)
+    fitting = pods_per_node > 0
+    if not fitting.any():
+        return False
+    nodes = np.maximum(-(-len(one.pods) // pods_per_node[fitting]), domains)
+    least_amounts = {
+        key: (nodes * offer.table.capacity[fitting, column]).min() for key, column in offer.table.columns.items()
+    }
+    least_amounts[NODES] = len(one.pods)
+    return any(
+        (offer.remaining_limits.remaining(key) or 0) < int(least_amounts.get(key, 0)) * _WORST_PACKING_FACTOR
+        for key in offer.remaining_limits.limits
+    )
 
 
 def _starts_affinity_group(rules: Iterable[Rule]) -> bool:

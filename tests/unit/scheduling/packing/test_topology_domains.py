@@ -215,3 +215,17 @@ def test_nodes_without_nodeclaim_count_against_limits() -> None:
     existing = node("n", cpu=8, labels={"karpenter.sh/nodepool": "default"}, taints=(taint("full"),))
     plan = build_cluster(pool(limits={"cpu": 9000}), existing, pod("p", cpu=1)).plan()
     assert "limit cpu" in reasons(plan)[0]
+
+
+@pytest.mark.parametrize("limits", [{"cpu": 0}, {"cpu": 2000}, {"cpu": 4000}, {"memory": 8 << 30}, {"nodes": 1}])
+@pytest.mark.parametrize("requests", [(0, 0), (0, 4), (0.001, 4), (1, 0)])
+def test_skew_holds_when_nodes_reach_a_limit_that_the_requests_do_not(
+    limits: dict[str, int], requests: tuple[float, float]
+) -> None:
+    """Whole nodes count against a limit, also for pods with small requests or none."""
+    cpu, memory = requests
+    pools = (pool("open", f"{ZONE} In a b"), pool("limited", f"{ZONE} In c", limits=limits))
+    found = by_zone(build_cluster(*pools, *web(10, spreads=spread(), cpu=cpu, memory=memory)).plan())
+    counts = [found[zone] for zone in "abc"]
+    assert max(counts) - min(counts) <= 1, counts
+    assert sum(counts) == 10 or counts[2] == min(counts)
