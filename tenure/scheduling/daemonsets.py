@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from tenure.apis.resources import sum_resources
 from tenure.model.facts import DaemonSetFact, HostPort, PodFact, Taint
 from tenure.model.requirements import Requirements
 from tenure.scheduling.instance_type_table import Amounts, InstanceTypeTable, Mask
@@ -43,19 +42,19 @@ def daemon_host_ports(
     )
 
 
-def pending_daemon_requests(
+def pending_daemon_pods(
     daemons: Iterable[DaemonSetFact],
     present: frozenset[str],
     labels: Requirements,
     taints: Sequence[Taint],
     allocatable: Mapping[str, int],
-) -> dict[str, int]:
-    """Requests of the DaemonSets that will run on a node and are not in `present` (UIDs).
+) -> list[PodFact]:
+    """The pods of DaemonSets that will run on a node, except the DaemonSets in `present` (UIDs).
 
-    `allocatable`: a DaemonSet takes nothing on a node that lacks a resource that it requests. Empty if it is not known.
+    `allocatable`: a DaemonSet does not run on a node that lacks a resource that it requests. Empty if it is not known.
     """
-    return sum_resources(
-        daemon.pod.requests
+    return [
+        daemon.pod
         for daemon in daemons
         if daemon.uid not in present
         and (not allocatable or all(allocatable.get(key) for key, amount in daemon.pod.requests.items() if amount))
@@ -64,7 +63,7 @@ def pending_daemon_requests(
             labels.is_strictly_compatible(requirements)
             for requirements in node_requirement_alternatives(constraints_of(daemon.pod))
         )
-    )
+    ]
 
 
 def _tolerates_taints(pod: PodFact, taints: Sequence[Taint]) -> bool:

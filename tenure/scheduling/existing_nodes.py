@@ -10,10 +10,10 @@ import numpy as np
 
 from tenure.apis.labels import HOSTNAME, INITIALIZED, NODE_NAME_FIELD, NODEPOOL, REGISTERED
 from tenure.apis.resources import subtract, sum_resources
-from tenure.model.facts import DaemonSetFact, NodeClaimFact, NodeFact, PodFact, Taint, Toleration
+from tenure.model.facts import DaemonSetFact, HostPort, NodeClaimFact, NodeFact, PodFact, Taint, Toleration
 from tenure.model.invalid_objects import Guard, no_guard
 from tenure.model.requirements import Requirement, Requirements
-from tenure.scheduling.daemonsets import pending_daemon_requests
+from tenure.scheduling.daemonsets import pending_daemon_pods
 from tenure.scheduling.instance_type_table import Amounts, Mask
 from tenure.scheduling.not_ready_grace import NodePresence, NotReadyGrace
 from tenure.scheduling.pods import Variant
@@ -42,6 +42,8 @@ class ExistingNode:
     """False: not launched, so it offers only capacity that every launch outcome has."""
     nodeclaim: str = ""
     """The NodeClaim behind it, if there is one."""
+    pending_ports: tuple[HostPort, ...] = ()
+    """Host ports of the DaemonSet pods that it awaits."""
 
     def satisfies(self, variant: Variant) -> bool:
         """Whether the labels satisfy the pod. Taints and headroom are checked separately."""
@@ -265,19 +267,25 @@ def _build_present_node(
     pods = tuple(facts.bound_to(node.name))
     present = frozenset(pod.owner_uid for pod in pods if pod.daemonset)
     requirements = node_requirements(node.name, labels)
-    pending_daemons = pending_daemon_requests(daemons, present, requirements, taints, allocatable)
-    headroom = subtract(allocatable, sum_resources((_bound_requests(pods), pending_daemons)))
-    return ExistingNode(node.name, requirements, taints, headroom, initialized)
+    pending_daemons = pending_daemon_pods(daemons, present, requirements, taints, allocatable)
+    headroom = subtract(allocatable, _sum_requests((*pods, *pending_daemons)))
+    ports = _host_ports(pending_daemons)
+    return ExistingNode(node.name, requirements, taints, headroom, initialized, pending_ports=ports)
 
 
 def _build_launched_node(nodeclaim: NodeClaimFact, daemons: Sequence[DaemonSetFact]) -> ExistingNode:
     """A launched NodeClaim without a Node. Until its capacity is known, it offers the requested amounts."""
     requirements = Requirements.from_labels(_initialized_labels(nodeclaim.labels))
-    pending_daemons = pending_daemon_requests(
-        daemons, frozenset(), requirements, nodeclaim.taints, nodeclaim.allocatable
+    pending_daemons = pending_daemon_pods(daemons, frozenset(), requirements, nodeclaim.taints, nodeclaim.allocatable)
+    headroom = subtract(nodeclaim.allocatable or nodeclaim.requests, _sum_requests(pending_daemons))
+    return ExistingNode(
+        nodeclaim.name,
+        requirements,
+        nodeclaim.taints,
+        headroom,
+        nodeclaim=nodeclaim.name,
+        pending_ports=_host_ports(pending_daemons),
     )
-    headroom = subtract(nodeclaim.allocatable or nodeclaim.requests, pending_daemons)
-    return ExistingNode(nodeclaim.name, requirements, nodeclaim.taints, headroom, nodeclaim=nodeclaim.name)
 
 
 def _build_unlaunched_node(nodeclaim: NodeClaimFact, overhead: Mapping[str, Mapping[str, int]]) -> ExistingNode:
@@ -296,5 +304,9 @@ def _initialized_labels(labels: Mapping[str, str]) -> dict[str, str]:
     return {**labels, REGISTERED: "true", INITIALIZED: "true"}
 
 
-def _bound_requests(pods: Iterable[PodFact]) -> dict[str, int]:
+def _sum_requests(pods: Iterable[PodFact]) -> dict[str, int]:
     return sum_resources(pod.requests for pod in pods)
+
+
+def _host_ports(pods: Iterable[PodFact]) -> tuple[HostPort, ...]:
+    return tuple(port for pod in pods for port in pod.host_ports)

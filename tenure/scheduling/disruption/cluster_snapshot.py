@@ -81,6 +81,8 @@ class ClusterSnapshot:
         self.worst_prices: dict[tuple[str, Requirements, str], Prices] = {}
         """The highest price of each type, by pool, requirements and reservation."""
         for node_index, node in enumerate(self.existing_nodes.nodes):
+            if node.pending_ports:
+                self._ports.append((node_index, node.pending_ports))
             for pod in self.facts.bound_to(node.name):
                 self._count_pod(pod, node_index)
 

@@ -194,9 +194,11 @@ def _build_topology_groups(facts: ClusterFacts, shapes: Iterable[PodShape]) -> T
 def _count_running_pods(
     facts: ClusterFacts, topology_groups: TopologyGroups, packing: Packing, moving_uids: set[str]
 ) -> None:
-    """Count running pods on remaining nodes, with their host ports, before any pod is placed."""
+    """Count running pods on remaining nodes, with their host ports, before any pod is placed. The ports of awaited
+    DaemonSet pods count too."""
     counting = any(True for _ in topology_groups.groups)
     for node_index, node in enumerate(packing.node_arrays.existing_nodes.nodes):
+        packing.node_arrays.reserve_ports(node_index, node.pending_ports)
         for pod in facts.bound_to(node.name):
             packing.node_arrays.reserve_ports(node_index, pod.host_ports)
             if counting and not pod.deleting and pod.uid not in moving_uids:

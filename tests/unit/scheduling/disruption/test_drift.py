@@ -3,14 +3,19 @@
 from datetime import timedelta
 from typing import Any
 
-from tenure.apis.labels import ZONE
+from tenure.apis.labels import NODE_NAME_FIELD, ZONE
 from tenure.model.disruption.decision import Command, Decision, DisruptionBudgets
-from tenure.model.facts import PodFact, SpreadConstraint
+from tenure.model.facts import Expression, PodFact, SpreadConstraint
 from tests.unit.scheduling.builders import NOW, expressions, instance_type, pod, pods, types_of
 from tests.unit.scheduling.disruption.cluster_builder import Fleet, pool
 
 DRIFTED: dict[str, Any] = {"drifted": "NodePoolDrifted"}
 NEVER = {"consolidate_after": "Never"}
+
+
+def pinned(node: str, **more: Any) -> PodFact:
+    on_node = Expression(key=NODE_NAME_FIELD, operator="In", values=(node,))
+    return pod(terms=((on_node,),), **more)
 
 
 def drifted_since(**ago: float) -> dict[str, Any]:
@@ -181,3 +186,19 @@ def test_zone_and_cluster_budgets_limit_commands() -> None:
     cluster_wide = DisruptionBudgets.model_validate({"cluster": {"default": {"allowed": 1}}})
     (first,) = fleet.decide(allowed_disruptions=cluster_wide).commands
     assert first.node_names == ("a",)
+
+
+def test_pod_that_is_pinned_to_its_node_does_not_block_drift() -> None:
+    """The pod ends with its node, and needs no place elsewhere."""
+    fleet = Fleet(pool(**NEVER)).node("only", "m.large", pinned("only"), **DRIFTED)
+    (found,) = drift_commands(fleet.node("both", "m.2xlarge", pinned("both", cpu=4), pod("p"), **DRIFTED).decide())[:1]
+    assert (found.node_names, found.replacements) == (("only",), ())
+    both = Fleet(pool(**NEVER)).node("both", "m.2xlarge", pinned("both", cpu=4), pod("p"), **DRIFTED)
+    (found,) = drift_commands(both.decide())
+    assert [one.pods for one in found.replacements] == [("p",)] and types_of(found.replacements[0])[0] == "m.large"
+
+
+def test_pod_that_is_pinned_to_its_node_does_not_block_consolidation() -> None:
+    fleet = Fleet().node("n", "m.large", pinned("n", cpu=0.1), pod("p", cpu=0.5)).node("other", "m.2xlarge", pod(cpu=4))
+    (found,) = fleet.decide().commands
+    assert (found.node_names, found.replacements) == (("n",), ()) and [one.pod_uid for one in found.moves] == ["p"]
