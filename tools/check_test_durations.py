@@ -42,30 +42,24 @@ def rerun_in_isolation(tests: list[str]) -> dict[str, float]:
         return read_durations(report)
 
 
-def find_outdated(reasons: dict[str, str]) -> list[str]:
-    """Listed tests that no longer exist."""
-    found = []
-    for test in reasons:
-        file, _, name = test.partition("::")
-        path = ROOT / file
-        if not path.exists() or f"def {name}(" not in path.read_text():
-            found.append(f"{LIST}: {test} does not exist; remove it")
-    return found
+def is_defined(function: str) -> bool:
+    """Whether the file defines the function, `FILE::NAME`. A report may be older than the rename of a test."""
+    file, _, name = function.partition("::")
+    path = ROOT / file
+    return path.exists() and f"def {name}(" in path.read_text()
 
 
 def main(reports: list[str]) -> int:
     reasons: dict[str, str] = tomllib.loads((ROOT / LIST).read_text())["slow"]
-    problems = find_outdated(reasons)
+    problems = [f"{LIST}: {test} does not exist; remove it" for test in reasons if not is_defined(test)]
     paths = [path for path in (ROOT / report for report in reports or REPORTS) if path.exists()]
     if not paths:
         print("no report of unit tests in build/: run `make unit` to measure durations")
     newest = max(paths, key=lambda path: path.stat().st_mtime, default=None)
     measured = read_durations(newest) if newest else {}
-    unlisted = [
-        test for test, seconds in measured.items() if seconds > LIMIT_SECONDS and test.split("[")[0] not in reasons
-    ]
-    if existing := [test for test in unlisted if (ROOT / test.partition("::")[0]).exists()]:
-        for test, seconds in sorted(rerun_in_isolation(existing).items(), key=lambda item: -item[1]):
+    slow = list(dict.fromkeys(test.split("[")[0] for test, seconds in measured.items() if seconds > LIMIT_SECONDS))
+    if unlisted := [test for test in slow if test not in reasons and is_defined(test)]:
+        for test, seconds in sorted(rerun_in_isolation(unlisted).items(), key=lambda item: -item[1]):
             if seconds > LIMIT_SECONDS:
                 problems.append(f"{test} takes {seconds:.1f} s: make it faster, or list it in {LIST} with the reason")
     print(*problems, sep="\n", end="\n" if problems else "")
