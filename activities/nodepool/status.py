@@ -113,7 +113,7 @@ def _build_conditions(pool: NodePool, node_class: EC2NodeClass | None, *, gate_o
         message="; ".join(errors)[:1000],
     )
     status, reason, message = decide_nodeclass_ready(pool.spec.template.spec.node_class_ref.name, node_class)
-    return (valid, ConditionPatch(type=labels.NODECLASS_READY, status=status, reason=reason, message=message))
+    return (valid, ConditionPatch(type=labels.NODECLASS_READY, status=status, reason=reason, message=message[:1000]))
 
 
 def _health_condition(registrations: Registrations) -> ConditionPatch:

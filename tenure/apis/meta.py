@@ -4,8 +4,9 @@ The models parse leniently, because the API server validates objects and an obje
 still parse. Unknown fields are kept, and absent fields are not written.
 """
 
+import re
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 from pydantic.alias_generators import to_camel
@@ -14,6 +15,13 @@ from tenure.apis.crd_schema import ATOMIC, INT64, QUALIFIED_NAME, Crd, not_empty
 
 Quantities = dict[str, str | int]
 """A Kubernetes ResourceList as written; `tenure.apis.quantity.parse_resources` converts it to integers."""
+
+_OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def is_object_name(name: str) -> bool:
+    """Whether the API server may have an object with this name. It rejects reads of other names with an error."""
+    return _OBJECT_NAME.fullmatch(name) is not None
 
 
 class KubeModel(BaseModel):

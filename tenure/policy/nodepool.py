@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import Final, Literal
 
 from tenure.apis import labels
-from tenure.apis.durations import NEVER, DurationError, parse_duration
+from tenure.apis.durations import NEVER, DurationError, parse_duration, quote
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.feature_gates import FeatureGate
+from tenure.apis.meta import is_object_name
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.model.nodeclaim.state import Phase
@@ -44,7 +45,15 @@ def validate_nodepool(pool: NodePool) -> tuple[str, ...]:
                 f"spec.template.spec: {taint.key}:{taint.effect} is in taints and in startupTaints; remove one of them"
             )
         pairs.add((taint.key, taint.effect))
-    return (*errors, *_duration_errors(pool))
+    return (*errors, *_nodeclass_errors(pool), *_duration_errors(pool))
+
+
+def _nodeclass_errors(pool: NodePool) -> Iterator[str]:
+    """The CRD only requires a name that is not empty."""
+    name = pool.spec.template.spec.node_class_ref.name
+    if name and not is_object_name(name):
+        field = "spec.template.spec.nodeClassRef.name"
+        yield f"{field}: no object can be named {quote(name)}; write the name of an EC2NodeClass, e.g. default"
 
 
 def _duration_errors(pool: NodePool) -> Iterator[str]:

@@ -8,6 +8,7 @@ from tenure.apis.labels import (
     NODECLASS_TERMINATION_FINALIZER,
     VALIDATION_SUCCEEDED,
 )
+from tenure.apis.meta import is_object_name
 from tenure.apis.nodeoverlay import NodeOverlay
 from tenure.apis.nodepool import NodePool
 from tenure.kube.client.client import KubeClient
@@ -62,7 +63,8 @@ class KubeNodeClasses(_StatusWriter):
         super().__init__(StatusObjects(client, EC2_NODE_CLASSES, events))
 
     async def get(self, name: str) -> EC2NodeClass | None:
-        item = await self._objects.get(name)
+        """None also for a name that no object can have: users write it in a nodeClassRef."""
+        item = await self._objects.get(name) if is_object_name(name) else None
         return EC2NodeClass.from_object(item) if item else None
 
     async def list(self) -> Sequence[EC2NodeClass]:

@@ -40,6 +40,7 @@ TAINT = {"key": "team", "effect": "NoSchedule", "value": "ml"}
     [
         pool(),
         pool({"team": "ml"}),
+        pool(nodeClassRef={"name": "team-a.default"}),
         pool(**requirement("karpenter.sh/capacity-type", "In", "spot", "on-demand")),
         pool(**requirement("karpenter.sh/capacity-type", "In", "spot", "unknown-type")),
         pool(**requirement("kubernetes.io/arch", "NotIn", "arm64")),
@@ -66,6 +67,8 @@ def test_valid_nodepool_has_no_errors(valid: NodePool) -> None:
         ),
         (pool(taints=[TAINT, {**TAINT, "value": "web"}]), "team:NoSchedule is in taints and in startupTaints"),
         (pool(taints=[TAINT], startupTaints=[TAINT]), "remove one of them"),
+        (pool(nodeClassRef={"name": " \t\n" * 5_000}), "nodeClassRef.name: no object can be named ' \\t\\n "),
+        (pool(nodeClassRef={"name": ".."}), "write the name of an EC2NodeClass"),
         (pool(expireAfter="9" * 65 + "h"), "expireAfter: '999"),
         (pool(terminationGracePeriod="9" * 65 + "h"), "terminationGracePeriod: '999"),
     ],
