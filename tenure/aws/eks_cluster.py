@@ -1,4 +1,4 @@
-"""The cluster facts that nodes need to join, from the settings or from eks:DescribeCluster."""
+"""Reads the facts about the cluster that nodes need to join, from the settings or from eks:DescribeCluster."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,26 +7,10 @@ from cachetools import TTLCache
 
 from tenure.aws.client.cache import MAX_ENTRIES, get_or_load
 from tenure.aws.client.client import AwsClients
+from tenure.aws.cluster_facts import ClusterFacts
 from tenure.aws.settings import AwsSettings
-from tenure.model.base import Value
 
 _FRESH_SECONDS: Final = 300.0
-
-
-class ClusterFacts(Value):
-    name: str
-    version: str = ""
-    """Major and minor."""
-    endpoint: str = ""
-    ca_bundle: str = ""
-    cidr: str = ""
-    dns: str = ""
-
-    @property
-    def minor(self) -> int:
-        """Zero when the version is not known."""
-        digits = self.version.partition(".")[2]
-        return int(digits) if digits.isdigit() else 0
 
 
 class Clusters:

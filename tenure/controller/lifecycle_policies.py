@@ -13,9 +13,9 @@ import structlog
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import CacheChanged, ChangeSet, set_or_remove
-from tenure.kube.adapters.lifecycle_policies import policy_fact
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.resources import LIFECYCLE_POLICIES
+from tenure.kube.facts.lifecycle_policies import policy_fact
 from tenure.model.errors import Fault
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules, PolicyFact, PolicyValidation

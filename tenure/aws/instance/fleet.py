@@ -15,7 +15,8 @@ from tenure.aws.amifamily.families import family_of
 from tenure.aws.amifamily.user_data import UserDataError, render
 from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
 from tenure.aws.client.client import AwsClients
-from tenure.aws.eks_cluster import ClusterFacts, Clusters
+from tenure.aws.cluster_facts import ClusterFacts
+from tenure.aws.eks_cluster import Clusters
 from tenure.aws.instance.create_fleet import FleetCalls
 from tenure.aws.instance.filter import ALL_TYPES_UNAVAILABLE, Candidate, Selection, select_offerings
 from tenure.aws.instance.instances import AwsInstances

@@ -6,7 +6,7 @@ The CRD's schema covers the checks of the API server.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
@@ -16,25 +16,23 @@ from tenure.apis.nodepool import NodePool
 from tenure.aws.amifamily.families import AL2023, Family, family_of
 from tenure.aws.amifamily.user_data import UserDataError, UserDataTooLarge, render
 from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
-from tenure.aws.amifamily.user_data.validation import why_near_limit, why_settings_dropped, why_unreadable
+from tenure.aws.amifamily.user_data.validation import why_near_limit, why_settings_dropped
 from tenure.aws.client.client import AwsClients
-from tenure.aws.eks_cluster import ClusterFacts, Clusters
+from tenure.aws.cluster_facts import ClusterFacts
+from tenure.aws.eks_cluster import Clusters
 from tenure.aws.instance.launch_templates import Placement, launch_template
 from tenure.aws.instancetype.capacity import Machine
 from tenure.aws.instancetype.info import TypeInfo
 from tenure.aws.instancetype.provider import AwsOfferings
 from tenure.aws.kubelet.config import Kubelet
-from tenure.aws.kubelet.expressions import ComputedKubelet, ExpressionError, compile_expression
-from tenure.aws.kubelet.validation import expressions_of, why_malformed, why_unsupported
+from tenure.aws.kubelet.expressions import ComputedKubelet, ExpressionError
 from tenure.aws.nodeclass.dry_run import DryRunResult, DryRuns, Rejected, Trial
 from tenure.aws.nodeclass.dry_run_request import Choice, choose_launch
+from tenure.aws.nodeclass.spec_validation import Problem, find_spec_problem
 from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import TAG_LAUNCH_GROUP, TAG_LAUNCH_TOKEN, node_tags
 from tenure.model.errors import BadInput, Forbidden, NotFound
 from tenure.model.provider_results import ConditionPatch
-
-Problem = tuple[str, str]
-"""Reason and message."""
 
 _TAG_KEYS = frozenset({labels.TAG_EKS_CLUSTER_NAME, labels.TAG_NODEPOOL, labels.TAG_NODECLAIM, labels.TAG_NODECLASS})
 
@@ -47,14 +45,7 @@ def why_invalid(
     node_class: EC2NodeClass, family: Family, cluster: ClusterFacts, *, expressions: bool = False
 ) -> Problem | None:
     """The first problem of the spec. `expressions`: the gate NodeClassCEL is enabled."""
-    raw = node_class.spec.kubelet or {}
-    return (
-        _why_no_service_cidr(family, cluster)
-        or _kubelet_problem(labels.INVALID_KUBELET_CONFIGURATION, why_malformed(raw))
-        or (_why_expression_invalid(raw) if expressions else _why_expressions_disabled(raw))
-        or _kubelet_problem(labels.UNSUPPORTED_KUBELET_CONFIGURATION, why_unsupported(raw, family))
-        or _user_data(node_class, family)
-    )
+    return _why_no_service_cidr(family, cluster) or find_spec_problem(node_class, family, expressions=expressions)
 
 
 def why_not_evaluated(
@@ -92,35 +83,6 @@ def _why_no_service_cidr(family: Family, cluster: ClusterFacts) -> Problem | Non
     if family is not AL2023 or cluster.cidr:
         return None
     return labels.CLUSTER_CIDR_RESOLUTION_FAILED, "the cluster's Service CIDR is unknown"
-
-
-def _why_expressions_disabled(raw: Mapping[str, Any]) -> Problem | None:
-    for field, key, _ in expressions_of(raw):
-        message = f"spec.kubelet.{_field_name(field, key)}: expressions are disabled, expected an amount"
-        return labels.KUBELET_EXPRESSIONS_DISABLED, f"{message}; or set {FeatureGate.NODECLASS_CEL.example}"
-    return None
-
-
-def _why_expression_invalid(raw: Mapping[str, Any]) -> Problem | None:
-    for field, key, text in expressions_of(raw):
-        try:
-            compile_expression(text)
-        except ExpressionError as error:
-            return labels.KUBELET_EXPRESSION_INVALID, f"spec.kubelet.{_field_name(field, key)}: {error}"
-    return None
-
-
-def _user_data(node_class: EC2NodeClass, family: Family) -> Problem | None:
-    problem = why_unreadable(node_class.spec.user_data or "", family)
-    return (labels.INVALID_USER_DATA, problem) if problem else None
-
-
-def _kubelet_problem(reason: str, problem: str) -> Problem | None:
-    return (reason, f"spec.kubelet: {problem}") if problem else None
-
-
-def _field_name(field: str, key: str) -> str:
-    return f"{field}.{key}" if key else field
 
 
 DEPENDENCIES: Final = (

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tenure.kube.adapters.pod_disruption_budgets import pod_budget_fact
 from tenure.kube.client import resources
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.facts import volumes
 from tenure.kube.facts.objects import namespace_fact, overlay_fact
+from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
 from tenure.kube.facts.pods import read_protection
 from tenure.model.facts import StorageFact
 from tenure.scheduling.snapshot import Fact, FactKind, StorageKind

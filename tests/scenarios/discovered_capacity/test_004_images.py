@@ -14,7 +14,7 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import ResolvedAmi
 from tenure.aws.amifamily.families import FAMILIES, parameters_of
 from tenure.aws.amifamily.images import ImageMap, Images, requirements_of
-from tenure.aws.eks_cluster import ClusterFacts
+from tenure.aws.cluster_facts import ClusterFacts
 from tenure.aws.instancetype.info import type_labels
 from tenure.model.requirements import Requirements
 from tenure.sandbox.aws.ec2.catalog.instance_types import all_types

@@ -7,7 +7,7 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.aws.amifamily.families import FAMILIES
-from tenure.aws.eks_cluster import ClusterFacts
+from tenure.aws.cluster_facts import ClusterFacts
 from tenure.aws.instancetype.capacity import Machine
 from tenure.aws.instancetype.info import TypeInfo
 from tenure.aws.instancetype.prices import PriceTable

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.kube.adapters.lifecycle_policies import policy_fact
+from tenure.kube.facts.lifecycle_policies import policy_fact
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import PolicyFact
 from tenure.policy.interruption.decision import drains_immediately

@@ -9,7 +9,7 @@ import yaml
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
-from tenure.kube.adapters.lifecycle_policies import policy_fact
+from tenure.kube.facts.lifecycle_policies import policy_fact
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.policy.lifecycle_policy import resolve_policies
 from tests.support.paths import ROOT

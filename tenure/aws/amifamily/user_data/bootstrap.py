@@ -16,7 +16,7 @@ from tenure.aws.amifamily.user_data.al2023 import render_al2023
 from tenure.aws.amifamily.user_data.bottlerocket import render_bottlerocket
 from tenure.aws.amifamily.user_data.config import LIMIT, Bootstrap, UserDataError, UserDataTooLarge
 from tenure.aws.amifamily.user_data.windows import render_windows
-from tenure.aws.eks_cluster import ClusterFacts
+from tenure.aws.cluster_facts import ClusterFacts
 from tenure.aws.kubelet.config import Kubelet
 
 __all__ = ["Bootstrap", "UserDataError", "UserDataTooLarge", "bootstrap_of", "node_labels", "render"]

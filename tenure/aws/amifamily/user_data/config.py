@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tenure.apis.meta import Taint
-from tenure.aws.eks_cluster import ClusterFacts
+from tenure.aws.cluster_facts import ClusterFacts
 from tenure.aws.kubelet.config import Kubelet
 from tenure.model.base import Value
 

@@ -10,7 +10,7 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedAmi
 from tenure.aws.amifamily.families import AliasError, parameters_of
 from tenure.aws.amifamily.images import Images
-from tenure.aws.eks_cluster import ClusterFacts
+from tenure.aws.cluster_facts import ClusterFacts
 from tenure.aws.nodeclass.status import Parts
 from tenure.model.errors import BadInput, Fault, Forbidden, NotFound, Throttled, TryLater
 from tenure.model.rollout import ImagePin, ami_selector_digest

@@ -14,7 +14,7 @@ from tenure.apis import labels
 from tenure.aws.amifamily.families import FAMILIES
 from tenure.aws.amifamily.user_data import Bootstrap, UserDataError, render
 from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of, kubelet_may_set
-from tenure.aws.eks_cluster import ClusterFacts
+from tenure.aws.cluster_facts import ClusterFacts
 from tenure.sandbox.nodes.userdata import read_user_data
 from tests.support.aws.builders import CLUSTER, build_nodeclaim, build_nodeclass
 

@@ -11,7 +11,8 @@ import pytest
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.feature_gates import FeatureGate
 from tenure.aws.client.client import AwsClients
-from tenure.aws.eks_cluster import ClusterFacts, Clusters
+from tenure.aws.cluster_facts import ClusterFacts
+from tenure.aws.eks_cluster import Clusters
 from tenure.aws.instancetype.provider import AwsOfferings
 from tenure.aws.instancetype.resolver import Region
 from tenure.aws.nodeclass.validation import DEPENDENCIES, Validated, Validation

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tenure.kube.adapters.lifecycle_policies import policy_fact
+from tenure.kube.facts.lifecycle_policies import policy_fact
 
 METADATA = {"name": "p", "uid": "u", "generation": 3, "creationTimestamp": "2026-01-01T00:00:00Z"}
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tenure.kube.adapters.pod_disruption_budgets import budget_fact, pod_budget_fact
 from tenure.kube.adapters.workloads import rollout_of_deployment
+from tenure.kube.facts.pod_disruption_budgets import budget_fact, pod_budget_fact
 from tenure.model.facts import Expression
 from tenure.policy.drain.decision import creates_pod_first
 

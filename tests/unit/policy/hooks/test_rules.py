@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.kube.adapters.lifecycle_policies import policy_fact
+from tenure.kube.facts.lifecycle_policies import policy_fact
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.policy.hooks.rules import MAX_TEMPLATE_BYTES, can_hook_cancel_drain
 from tenure.policy.lifecycle.deadlines import flatten_rules, problem_of

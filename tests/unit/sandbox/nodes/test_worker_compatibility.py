@@ -12,7 +12,7 @@ from tenure.apis.meta import Taint
 from tenure.apis.quantity import parse_resources
 from tenure.aws.amifamily.families import FAMILIES, Family
 from tenure.aws.amifamily.user_data import Bootstrap, render
-from tenure.aws.eks_cluster import ClusterFacts
+from tenure.aws.cluster_facts import ClusterFacts
 from tenure.aws.instancetype.capacity import Machine, capacity_of, overhead_of
 from tenure.aws.instancetype.info import TypeInfo
 from tenure.aws.kubelet.config import Kubelet

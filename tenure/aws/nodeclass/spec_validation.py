@@ -1,0 +1,58 @@
+"""Problems of an EC2NodeClass that its spec alone shows, with Karpenter's checks, order and reasons (reference 7.2).
+
+They need no call to AWS. The CRD's schema covers the checks of the API server.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.feature_gates import FeatureGate
+from tenure.aws.amifamily.families import Family
+from tenure.aws.amifamily.user_data.validation import why_unreadable
+from tenure.aws.kubelet.expressions import ExpressionError, compile_expression
+from tenure.aws.kubelet.validation import expressions_of, why_malformed, why_unsupported
+
+Problem = tuple[str, str]
+"""Reason and message."""
+
+
+def find_spec_problem(node_class: EC2NodeClass, family: Family, *, expressions: bool = False) -> Problem | None:
+    """The first problem of kubelet settings and user data. `expressions`: the gate NodeClassCEL is enabled."""
+    raw = node_class.spec.kubelet or {}
+    return (
+        _kubelet_problem(labels.INVALID_KUBELET_CONFIGURATION, why_malformed(raw))
+        or (_why_expression_invalid(raw) if expressions else _why_expressions_disabled(raw))
+        or _kubelet_problem(labels.UNSUPPORTED_KUBELET_CONFIGURATION, why_unsupported(raw, family))
+        or _user_data(node_class, family)
+    )
+
+
+def _why_expressions_disabled(raw: Mapping[str, Any]) -> Problem | None:
+    for field, key, _ in expressions_of(raw):
+        message = f"spec.kubelet.{_field_name(field, key)}: expressions are disabled, expected an amount"
+        return labels.KUBELET_EXPRESSIONS_DISABLED, f"{message}; or set {FeatureGate.NODECLASS_CEL.example}"
+    return None
+
+
+def _why_expression_invalid(raw: Mapping[str, Any]) -> Problem | None:
+    for field, key, text in expressions_of(raw):
+        try:
+            compile_expression(text)
+        except ExpressionError as error:
+            return labels.KUBELET_EXPRESSION_INVALID, f"spec.kubelet.{_field_name(field, key)}: {error}"
+    return None
+
+
+def _user_data(node_class: EC2NodeClass, family: Family) -> Problem | None:
+    problem = why_unreadable(node_class.spec.user_data or "", family)
+    return (labels.INVALID_USER_DATA, problem) if problem else None
+
+
+def _kubelet_problem(reason: str, problem: str) -> Problem | None:
+    return (reason, f"spec.kubelet: {problem}") if problem else None
+
+
+def _field_name(field: str, key: str) -> str:
+    return f"{field}.{key}" if key else field
