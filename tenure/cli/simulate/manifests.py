@@ -100,6 +100,11 @@ def of_kind(path: Path, objects: Iterable[Object], *kinds: str) -> list[Object]:
     return chosen
 
 
+def format_kinds(kinds: Counter[str]) -> str:
+    """`2 Service, 1 ConfigMap`."""
+    return ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
+
+
 def parse_object(path: Path, one: Object, read: Callable[[Mapping[str, Any]], T]) -> T:
     """Call `read` with the object and the metadata that an API server would set."""
     metadata = {"namespace": "default", "creationTimestamp": CREATED, **one["metadata"]}

@@ -1,0 +1,150 @@
+"""OpenAPI schemas of CustomResourceDefinitions, applied to objects as by the API server.
+
+Unknown fields are errors, as with `kubectl apply`. Keywords are those of JSON Schema, except for the patterns in RE2,
+the formats, and Kubernetes' keyword for lists without duplicates.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from datetime import date
+from difflib import get_close_matches
+from typing import Any, Final
+
+from jsonschema import Draft202012Validator, FormatChecker, ValidationError
+from jsonschema.validators import extend
+
+from tenure.apis import crd_schema
+from tenure.cli.validate.cel_rules import matches_pattern
+from tenure.cli.validate.findings import Finding, Path, make_finding
+
+Schema = Mapping[str, Any]
+_PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+_LIST_TYPE: Final = "x-kubernetes-list-type"
+_MAX_EXACT: Final = 2**53
+"""Larger floating-point numbers are not integers in JSON."""
+_TIME: Final = re.compile(r"(\d{2}):(\d{2}):(\d{2})(\.\d+)?(z|[+-]\d{2}:\d{2})", re.ASCII)
+EXPECTED_FORMS: Final = {
+    crd_schema.QUANTITY_PATTERN: "a quantity, e.g. 500m or 2Gi",
+    crd_schema.QUALIFIED_NAME: "a qualified name, e.g. example.com/team",
+    crd_schema.LABEL_VALUE: "a label value of letters, digits, '-', '_' and '.'",
+    crd_schema.DURATION: "a duration in h, m and s, e.g. 1h30m",
+    crd_schema.DURATION_OR_NEVER: "a duration in h, m and s, e.g. 1h30m, or Never",
+    crd_schema.CRON: "five cron fields or a macro, e.g. '0 9 * * 1-5' or '@daily'",
+    r"^((100|[0-9]{1,2})%|[0-9]+)$": "a number of nodes or a percentage of 0% to 100%, e.g. 10%",
+    r"^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$": "a duration of hours and minutes, e.g. 1h30m",
+}
+"""Expected forms by pattern."""
+
+
+def apply_defaults(schema: Schema, value: Any, path: Path = ()) -> Iterator[Finding]:
+    """Remove null fields and set defaults in `value`; yields the unknown fields."""
+    if isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from apply_defaults(schema.get("items", {}), one, (*path, index))
+    elif isinstance(value, dict):
+        fields = schema.get("properties", {})
+        others = schema.get("additionalProperties", {} if schema.get(_PRESERVE) else None)
+        for key in [key for key, one in value.items() if one is None and (key in fields or others)]:
+            del value[key]
+        for key, one in fields.items():
+            if "default" in one and key not in value:
+                value[key] = deepcopy(one["default"])
+        for key, one in value.items():
+            if key in fields or others:
+                yield from apply_defaults(fields.get(key, others), one, (*path, key))
+            elif others is None:
+                near = next(iter(get_close_matches(key, fields, n=1, cutoff=0.75)), "")
+                remedy = f"did you mean {near}?" if near else "remove it"
+                yield make_finding((*path, key), one, "unknown field", remedy)
+
+
+def check_schema(schema: Schema, value: Any) -> Iterator[Finding]:
+    """All violations, in the order of their paths."""
+    errors = _Validator(schema, format_checker=_FORMATS).iter_errors(value)
+    for one in sorted(errors, key=lambda error: [str(part) for part in error.absolute_path]):
+        yield _to_finding(one)
+
+
+def _is_integer(_: Any, value: object) -> bool:
+    if isinstance(value, float):
+        return value.is_integer() and abs(value) <= _MAX_EXACT
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def _check_pattern(_: Any, pattern: str, value: object, schema: Schema) -> Iterator[ValidationError]:
+    if isinstance(value, str) and not matches_pattern(value, pattern):
+        yield ValidationError("")
+
+
+def _check_list_type(_: Any, list_type: str, value: object, schema: Schema) -> Iterator[ValidationError]:
+    if list_type == "set" and isinstance(value, list) and any(one in value[:index] for index, one in enumerate(value)):
+        yield ValidationError("")
+
+
+_Validator: Final = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator,
+    {"pattern": _check_pattern, _LIST_TYPE: _check_list_type},
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
+)
+_FORMATS: Final = FormatChecker(formats=())
+
+
+@_FORMATS.checks("int32")
+def _is_int32(value: object) -> bool:
+    return not isinstance(value, int | float) or -(2**31) <= value < 2**31
+
+
+@_FORMATS.checks("date-time", raises=ValueError)
+def _is_time(value: object) -> bool:
+    """The form of Go's strfmt, which accepts no leap second."""
+    if not isinstance(value, str):
+        return True
+    day, _, time = value.lower().partition("t")
+    date.fromisoformat(day)
+    found = _TIME.fullmatch(time)
+    return len(day) == len("2026-01-01") and bool(found and found[1] <= "23" and found[2] <= "59" and found[3] <= "59")
+
+
+def _to_finding(error: ValidationError) -> Finding:
+    expected: Any = error.validator_value
+    path = tuple(error.absolute_path)
+    value: Any = error.instance
+    schema: Any = error.schema
+    match str(error.validator):
+        case "required":
+            missing = next(one for one in expected if one not in value and f"'{one}'" in error.message)
+            return make_finding((*path, missing), None, "required field is missing", "add it")
+        case "type":
+            return make_finding(path, value, "wrong type", f"expected {_article(str(expected))}")
+        case "anyOf":
+            return make_finding(path, value, "wrong type", "expected an integer or a string")
+        case "enum":
+            return make_finding(path, value, "unsupported value", f"expected one of {', '.join(expected)}")
+        case "pattern":
+            form = schema.get("title") or EXPECTED_FORMS.get(expected, f"text that matches {expected}")
+            return make_finding(path, value, "invalid value", f"expected {form}")
+        case "format":
+            form = "a time, e.g. 2026-06-01T18:00:00Z" if expected == "date-time" else "a 32-bit integer"
+            return make_finding(path, value, "invalid value", f"expected {form}")
+        case "x-kubernetes-list-type":
+            return make_finding(path, value, "duplicate value", "remove the duplicate")
+    limit, _, unit = _LIMITS[str(error.validator)].partition(" ")
+    problem = "too small" if limit == "least" else "too large"
+    return make_finding(path, value, problem, f"expected at {limit} {expected} {unit}".rstrip())
+
+
+_LIMITS: Final = {
+    "minimum": "least",
+    "maximum": "most",
+    "minLength": "least characters",
+    "maxLength": "most characters",
+    "minItems": "least items",
+    "maxItems": "most items",
+    "minProperties": "least keys",
+    "maxProperties": "most keys",
+}
+
+
+def _article(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aio' else 'a'} {'list' if kind == 'array' else kind}".replace("an list", "a list")

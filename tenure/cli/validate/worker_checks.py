@@ -1,0 +1,97 @@
+"""Checks of the worker in addition to those of the API server. The worker reports their problems in conditions."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodepool import NodePool
+from tenure.aws.amifamily.families import family_of
+from tenure.aws.nodeclass.spec_validation import find_spec_problem
+from tenure.cli.validate.findings import Finding, from_message
+from tenure.kube.facts.lifecycle_policies import policy_fact
+from tenure.kube.facts.objects import check_durations, nodepool_fact, overlay_fact
+from tenure.model.base import first_validation_error
+from tenure.model.nodeoverlays import find_overlay_problem
+from tenure.model.requirements import Requirements
+from tenure.model.workflow_states import NodePoolCount
+from tenure.policy.disruption.budgets import decide_allowed_disruptions
+from tenure.policy.lifecycle_policy import problem_in
+from tenure.policy.nodepool import validate_nodepool
+
+Json = Mapping[str, Any]
+_PART: Final = re.compile(r"[^.\[\]]+")
+_ANY_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
+_REQUIREMENTS: Final = "spec.template.spec.requirements"
+_METADATA: Final = {"namespace": "default", "creationTimestamp": "2000-01-01T00:00:00Z", "uid": "file"}
+
+
+def check_as_worker(found: Json) -> Iterator[Finding]:
+    """The problems of an object that the API server accepts."""
+    problems = _PROBLEMS.get(found["kind"])
+    filled = {**found, "metadata": {**_METADATA, **found["metadata"]}}
+    try:
+        messages = list(problems(filled)) if problems else []
+    except ValidationError as error:
+        field, problem, value = first_validation_error(error)
+        yield Finding(field=field, value=value, problem=problem, remedy="expected a value that the worker can read")
+    except ValueError as error:
+        messages = [str(error)]
+    for message in messages:
+        field, separator, text = message.partition(": ")
+        yield from_message(field, value_at(found, field), text) if separator else from_message("", None, message)
+
+
+def value_at(found: Any, field: str) -> Any:
+    """The value of a field such as `spec.budgets[0]`; None if it is missing, or if a key has dots."""
+    for part in _PART.findall(field):
+        if isinstance(found, list):
+            found = found[int(part)] if part.isdigit() and int(part) < len(found) else None
+        else:
+            found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _nodepool_problems(found: Json) -> Iterator[str]:
+    pool = NodePool.from_object(found)
+    yield from validate_nodepool(pool)
+    for number, one in enumerate(pool.spec.disruption.budgets):
+        allowed = decide_allowed_disruptions([one], NodePoolCount(), reason="", now=_ANY_TIME)
+        if allowed.unreadable:
+            yield f"spec.disruption.budgets[{number}]: {allowed.why}"
+    for key, requirement in Requirements.from_expressions(nodepool_fact(found).requirements).items():
+        if requirement.present and not requirement.complement and not requirement.values:
+            yield f"{_REQUIREMENTS}: the requirements for {key} exclude each other; remove one of them"
+
+
+def _nodeclass_problems(found: Json) -> Iterator[str]:
+    node_class = EC2NodeClass.from_object(found)
+    if problem := find_spec_problem(node_class, family_of(node_class), expressions=True):
+        yield problem[1]
+
+
+def _overlay_problems(found: Json) -> Iterator[str]:
+    if problem := find_overlay_problem(overlay_fact(found)):
+        yield problem
+
+
+def _policy_problems(found: Json) -> Iterator[str]:
+    if problem := problem_in(policy_fact(found)):
+        yield problem
+
+
+def _nodeclaim_problems(found: Json) -> Iterator[str]:
+    check_durations(found)
+    yield from ()
+
+
+_PROBLEMS: Final[Mapping[str, Callable[[Json], Iterator[str]]]] = {
+    "NodePool": _nodepool_problems,
+    "EC2NodeClass": _nodeclass_problems,
+    "NodeOverlay": _overlay_problems,
+    "LifecyclePolicy": _policy_problems,
+    "NodeClaim": _nodeclaim_problems,
+}
