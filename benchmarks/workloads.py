@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from benchmarks.instance_type_generator import ZONES, catalogue
 from tenure.apis import labels
+from tenure.cli.simulate.admission_objects import AdmissionObjects
 from tenure.cli.simulate.workloads import pods_of
 from tenure.kube.facts.objects import nodepool_fact
 from tenure.kube.facts.pods import daemonset_fact, pod_fact
@@ -60,7 +61,7 @@ class Scenario:
     types: tuple[InstanceType, ...]
 
     def pod_facts(self) -> list[PodFact]:
-        return [_unschedulable_pod(one) for one in pods_of(Path(self.name), self.pods)]
+        return [_unschedulable_pod(one) for one in pods_of(Path(self.name), self.pods, AdmissionObjects())]
 
     def pool_facts(self) -> list[NodePoolFact]:
         return [nodepool_fact(_with_defaults(one)).model_copy(update={"ready": True}) for one in self.pools]

@@ -10,8 +10,10 @@ from typing import Annotated, Final, Literal
 import typer
 
 from tenure.cli.command import command
+from tenure.cli.exit_codes import UsageError
 from tenure.cli.output import Result
-from tenure.cli.simulate.inputs import SimulationInputs, check_nodepools_satisfiable, read_inputs
+from tenure.cli.simulate.inputs import SimulationInputs, find_unsatisfiable_pools, read_inputs
+from tenure.cli.simulate.manifests import format_kinds
 from tenure.cli.simulate.portable_types import read_types
 from tenure.cli.simulate.results import Simulation, as_json, build_simulation, format_simulation
 from tenure.model.instance_types import Catalogue, ReservationHeadroom
@@ -54,9 +56,19 @@ def simulate(
     )
     types, reservations = read_types(instance_types)
     inputs = read_inputs(nodepools, pods, types, daemonsets, nodes)
-    check_nodepools_satisfiable(nodepools, inputs.pools, instance_types, types)
+    unsatisfiable = find_unsatisfiable_pools(inputs, instance_types)
+    if len(unsatisfiable) == len(inputs.pools):
+        pool, reason = next(iter(unsatisfiable.items()))
+        raise UsageError(f"{nodepools}: NodePool {pool}: {reason}")
+    if inputs.skipped:
+        typer.echo(f"skipped kinds that do not affect the plan: {format_kinds(inputs.skipped)}", err=True)
     found = plan_simulation(inputs, settings, reservations)
-    return Result(as_json(found), format_simulation(found))
+    notes = {"unsatisfiableNodePools": unsatisfiable, "withoutReplicas": inputs.unscaled}
+    lines = [
+        *(f"NodePool {pool} launches no nodes: {reason}" for pool, reason in unsatisfiable.items()),
+        *(f"{one} has no replicas" for one in inputs.unscaled),
+    ]
+    return Result(as_json(found) | notes, [*format_simulation(found), *lines])
 
 
 def plan_simulation(inputs: SimulationInputs, settings: PlanSettings, reservations: Mapping[str, int]) -> Simulation:
@@ -73,6 +85,7 @@ def plan_simulation(inputs: SimulationInputs, settings: PlanSettings, reservatio
             *(Change(kind="claim", key=one.name, fact=one) for one in inputs.claims),
             *(Change(kind="daemonset", key=one.uid, fact=one) for one in inputs.daemons),
             *(Change(kind="namespace", key=one.name, fact=one) for one in inputs.list_namespaces()),
+            *(Change(kind="pod_budget", key=one.key, fact=one) for one in inputs.pod_budgets),
             *(Change(kind="pod", key=one.uid, fact=one) for one in inputs.pods),
         ]
     )

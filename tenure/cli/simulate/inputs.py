@@ -1,40 +1,55 @@
 """The inputs of a simulation: manifests as facts for the planner, validated as by an API server."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from tenure.apis.nodepool import NodePool
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.simulate import workloads
-from tenure.cli.simulate.manifests import Object, of_kind, parse_object, read_objects
-from tenure.cli.simulate.pod_admission import EFFECTS, admit_pod_spec, check_pod
-from tenure.cli.simulate.workloads import KINDS, StorageObjects, claims_of_sets, ephemeral_claims, pods_of
-from tenure.kube.facts.objects import node_fact, nodeclaim_fact, nodepool_fact, overlay_fact
+from tenure.cli.simulate.admission_objects import ADMISSION_KINDS, AdmissionObjects
+from tenure.cli.simulate.manifest_files import ManifestFiles, read_files
+from tenure.cli.simulate.manifests import Object, describe_object, parse_object, raising_usage_error
+from tenure.cli.simulate.pod_admission import EFFECTS, check_pod
+from tenure.cli.simulate.workloads import StorageObjects
+from tenure.kube.facts.objects import namespace_fact, node_fact, nodeclaim_fact, nodepool_fact, overlay_fact
+from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
 from tenure.kube.facts.pods import daemonset_fact, pod_fact
-from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, NodePoolFact, PodFact, Taint
+from tenure.model.facts import (
+    DaemonSetFact,
+    NamespaceFact,
+    NodeClaimFact,
+    NodeFact,
+    NodePoolFact,
+    PodDisruptionBudgetFact,
+    PodFact,
+    Taint,
+)
 from tenure.model.instance_types import InstanceType
 from tenure.model.nodeoverlays import OverlayFact, apply_overlays
-from tenure.model.requirements import BOUNDS, IN, Requirements
-from tenure.policy.nodepool import validate_nodepool
+from tenure.model.requirements import Requirements
 from tenure.scheduling.instance_type_table import InstanceTypeTable
 from tenure.scheduling.nodeoverlays import OverlayTarget, evaluate_overlays, nodepool_labels
 
 T = TypeVar("T")
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 _REQUIREMENTS: Final = "spec.template.spec.requirements"
-_CONTEXT_KINDS: Final = ("Namespace", "PriorityClass")
 _BUILT_IN: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_EXISTING_KINDS: Final = ("Node", "NodeClaim", "Pod", *_CONTEXT_KINDS)
+_POD_KINDS: Final = (*workloads.KINDS, *workloads.BUFFERS_KINDS)
+_EXISTING_KINDS: Final = ("Node", "NodeClaim", "Pod")
 
 
 @dataclass
 class SimulationInputs:
-    pools: list[NodePoolFact]
-    pods: list[PodFact]
     types: tuple[InstanceType, ...]
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Number of objects of kinds that do not affect a plan."""
+    pools: list[NodePoolFact] = field(default_factory=list)
+    pods: list[PodFact] = field(default_factory=list)
+    unscaled: list[str] = field(default_factory=list)
+    """Workloads without replicas."""
     daemons: list[DaemonSetFact] = field(default_factory=list)
     nodes: list[NodeFact] = field(default_factory=list)
     claims: list[NodeClaimFact] = field(default_factory=list)
@@ -44,6 +59,8 @@ class SimulationInputs:
     """Values by PriorityClass; the empty name is the default class."""
     overlays: tuple[OverlayFact, ...] = ()
     volumes: StorageObjects = field(default_factory=StorageObjects)
+    admission: AdmissionObjects = field(default_factory=AdmissionObjects)
+    pod_budgets: list[PodDisruptionBudgetFact] = field(default_factory=list)
 
     def types_offered_to(self, pool: NodePoolFact) -> Iterable[InstanceType]:
         """Instance types with the NodeOverlays of `pool` applied."""
@@ -54,114 +71,105 @@ class SimulationInputs:
         for name in sorted({*self.labels, *(pod.namespace for pod in self.pods)}):
             yield NamespaceFact(name=name, labels={_NAMESPACE_NAME: name, **self.labels.get(name, {})})
 
+    def read_pod(self, raw: Mapping[str, Any]) -> PodFact:
+        """An unbound pod without scheduling gates is unschedulable. Raises ValueError."""
+        found = pod_fact(raw)
+        check_pod(found)
+        if not raw.get("status") and (missing := self.admission.missing_runtime_class(raw["spec"])):
+            found = found.model_copy(update={"unplannable": missing})
+        waits = not found.node_name and not raw["spec"].get("schedulingGates")
+        return found.model_copy(update={"unschedulable": True}) if waits else found
+
+    def read_daemonset(self, raw: Mapping[str, Any]) -> DaemonSetFact:
+        """Raises ValueError."""
+        template, where = raw["spec"]["template"], "spec.template.spec"
+        if missing := self.admission.missing_runtime_class(template["spec"], where):
+            raise ValueError(missing)
+        spec = self.admission.admit(template["spec"], raw["metadata"]["namespace"], where)
+        found = daemonset_fact(raw, spec)
+        check_pod(found.pod)
+        return found
+
 
 def read_inputs(
     nodepools: Path, pods: Path, types: tuple[InstanceType, ...], daemonsets: Path | None, nodes: Path | None
 ) -> SimulationInputs:
-    volumes = StorageObjects()
-    objects = _read(volumes, nodepools, "NodePool", "NodeOverlay")
-    chosen = of_kind(nodepools, [one for one in objects if one["kind"] == "NodePool"], "NodePool")
-    found = SimulationInputs(
-        pools=_parse_facts(nodepools, chosen, read_nodepool), pods=[], types=types, volumes=volumes
-    )
-    found.overlays = _accepted_overlays(nodepools, [one for one in objects if one["kind"] == "NodeOverlay"], found)
-    pod_objects = _read(volumes, pods, *KINDS, *_CONTEXT_KINDS, *workloads.BUFFERS_KINDS)
-    _add_objects(found, pods, [one for one in pod_objects if one["kind"] not in workloads.BUFFERS_KINDS])
-    found.pods += workloads.read_buffer_pods(pods, pod_objects)
-    if daemonsets:
-        found.daemons = _parse_facts(daemonsets, _read(volumes, daemonsets, "DaemonSet"), _read_daemonset)
-    if nodes:
-        _add_objects(found, nodes, _read(volumes, nodes, *_EXISTING_KINDS))
+    """All files are one set of objects. Raises `UsageError` for invalid objects."""
+    expected = ((nodepools, ("NodePool",)), (pods, _POD_KINDS), (daemonsets, ("DaemonSet",)), (nodes, _EXISTING_KINDS))
+    files = read_files([(path, kinds) for path, kinds in expected if path])
+    found = SimulationInputs(types=types, skipped=files.skipped)
+    found.pools = _parse_facts(files.of_kind("NodePool"), _read_nodepool)
+    found.overlays = _accepted_overlays(files.of_kind("NodeOverlay"), found)
+    _add_context(found, files)
+    found.daemons = _parse_facts(files.of_kind("DaemonSet"), found.read_daemonset)
+    for path, objects in files.by_path.items():
+        _add_pods(found, path, objects)
     found.pods = [one if one.priority else _with_priority(one, found.priorities) for one in found.pods]
     return found
 
 
-def read_nodepool(raw: Mapping[str, Any]) -> NodePoolFact:
-    """Ready by default. Raises ValueError for an object that an API server or the worker would reject."""
+def _read_nodepool(raw: Mapping[str, Any]) -> NodePoolFact:
+    """Ready by default. Raises ValueError for values that only the planner rejects."""
     found = nodepool_fact(raw).model_copy(update={"ready": True})
-    requirements = Requirements.from_expressions(found.requirements)
-    for one in found.requirements:
-        if one.operator in BOUNDS and int(one.values[0]) < 0:
-            raise ValueError(f"{_REQUIREMENTS}: {one.key} {one.operator}: {one.values[0]!r}; write 0 or more")
-        if one.min_values is not None and not 1 <= one.min_values <= 50:
-            raise ValueError(f"{_REQUIREMENTS}: {one.key}: minValues: {one.min_values}; write 1 to 50")
-        if one.min_values is not None and one.operator == IN and len(one.values) < one.min_values:
-            raise ValueError(
-                f"{_REQUIREMENTS}: {one.key}: minValues: {one.min_values} of {len(one.values)} values; list more"
-            )
-    for key, met in requirements.items():
-        if met.present and not met.complement and not met.values:
-            raise ValueError(
-                f"{_REQUIREMENTS}: the requirements for {key} exclude each other, so no node satisfies them"
-            )
     for name, amount in found.limits.items():
         if amount < 0:
             raise ValueError(f"spec.limits.{name}: {raw['spec']['limits'][name]!r} is negative; write 0 or more")
-    if not 0 <= found.weight <= 100:
-        raise ValueError(f"spec.weight: {found.weight}; write 1 to 100")
-    _check_taints((*found.taints, *found.startup_taints), "spec.template.spec")
-    violations = validate_nodepool(NodePool.from_object(raw))
-    if violations:
-        raise ValueError("; ".join(violations))
     return found
 
 
-def check_nodepools_satisfiable(
-    path: Path, pools: Iterable[NodePoolFact], source: Path, types: tuple[InstanceType, ...]
-) -> None:
-    """Raises `UsageError` for a NodePool without a compatible instance type."""
-    table = InstanceTypeTable(types)
-    for one in pools:
+def find_unsatisfiable_pools(inputs: SimulationInputs, source: Path) -> dict[str, str]:
+    """NodePools without a compatible instance type in the file `source`, with the reason."""
+    table = InstanceTypeTable(inputs.types)
+    reasons = {}
+    for one in inputs.pools:
         requirements = Requirements.from_expressions(one.requirements)
         fitting = table.types_with(requirements)
         if not (fitting & table.rows_of(table.offerings_with(requirements))).any():
-            raise UsageError(
-                f"{path}: NodePool {one.name}: {_REQUIREMENTS}: no instance type in {source} satisfies {requirements}"
-            )
+            reasons[one.name] = f"{_REQUIREMENTS}: no instance type in {source} satisfies {requirements}"
+    return reasons
 
 
-def _accepted_overlays(path: Path, objects: list[Object], found: SimulationInputs) -> tuple[OverlayFact, ...]:
+def _accepted_overlays(objects: list[tuple[Path, Object]], found: SimulationInputs) -> tuple[OverlayFact, ...]:
     """Raises `UsageError` for overlays that a worker would report as invalid on the object."""
     evaluation = evaluate_overlays(
-        _parse_facts(path, objects, overlay_fact),
+        _parse_facts(objects, overlay_fact),
         [OverlayTarget(nodepool_labels(one), found.types) for one in found.pools],
     )
+    paths = {one["metadata"]["name"]: path for path, one in objects}
     for name, validation in evaluation.validations.items():
         if validation.reason:
-            raise UsageError(f"{path}: NodeOverlay {name}: {validation.message}")
+            raise UsageError(f"{paths[name]}: NodeOverlay {name}: {validation.message}")
     return evaluation.accepted
 
 
-def _add_objects(found: SimulationInputs, path: Path, objects: list[Object]) -> None:
-    """Add pods and the objects that exist alongside them."""
-    by_kind: dict[str, list[Object]] = {}
-    for one in objects:
-        by_kind.setdefault(one["kind"], []).append(one)
-    found.nodes += _parse_facts(path, by_kind.pop("Node", []), _read_node)
-    found.claims += _parse_facts(path, by_kind.pop("NodeClaim", []), nodeclaim_fact)
-    for fact in _parse_facts(path, by_kind.pop("Namespace", []), _read_namespace):
-        found.labels[fact.name] = fact.labels
-    for name, value, default in _parse_facts(path, by_kind.pop("PriorityClass", []), _read_priority_class):
+def _add_context(found: SimulationInputs, files: ManifestFiles) -> None:
+    """Add all objects except pods and their owners. They may be in any file."""
+    for path, objects in files.by_path.items():
+        found.volumes.add_objects(path, objects)
+    for path, one in files.of_kind(*ADMISSION_KINDS):
+        with raising_usage_error(f"{path}: {describe_object(one)}"):
+            found.admission.add_object(one)
+    found.nodes = _parse_facts(files.of_kind("Node"), _read_node)
+    found.claims = _parse_facts(files.of_kind("NodeClaim"), nodeclaim_fact)
+    found.pod_budgets = _parse_facts(files.of_kind("PodDisruptionBudget"), pod_budget_fact)
+    found.labels = {one.name: one.labels for one in _parse_facts(files.of_kind("Namespace"), namespace_fact)}
+    for name, value, default in _parse_facts(files.of_kind("PriorityClass"), _read_priority_class):
         found.priorities |= {name: value, "": value} if default else {name: value}
-    others = [one for kind in by_kind.values() for one in kind]
-    pods = list(pods_of(path, others))
-    found.pods += _parse_facts(path, pods, _read_pod)
-    found.volumes.add_generated_claims(path, chain(claims_of_sets(others), ephemeral_claims(pods)))
 
 
-def _read(volumes: StorageObjects, path: Path, *kinds: str) -> list[Object]:
-    return of_kind(path, volumes.split_off_storage(path, read_objects(path)), *kinds)
+def _add_pods(found: SimulationInputs, path: Path, objects: Sequence[Object]) -> None:
+    """Add the pods and the pods of workloads and CapacityBuffers of one file."""
+    owners = [one for one in objects if one["kind"] in workloads.KINDS]
+    pods = list(workloads.pods_of(path, owners, found.admission))
+    found.pods += _parse_facts([(path, one) for one in pods], found.read_pod)
+    found.pods += workloads.read_buffer_pods(path, objects)
+    found.unscaled += workloads.workloads_without_replicas(owners)
+    claims = chain(workloads.claims_of_sets(owners), workloads.ephemeral_claims(pods))
+    found.volumes.add_generated_claims(path, claims)
 
 
-def _parse_facts(path: Path, objects: Iterable[Object], read: Callable[[Mapping[str, Any]], T]) -> list[T]:
-    return [parse_object(path, one, read) for one in objects]
-
-
-def _read_daemonset(raw: Mapping[str, Any]) -> DaemonSetFact:
-    admit_pod_spec(raw["spec"]["template"]["spec"], "spec.template.spec")
-    found = daemonset_fact(raw)
-    check_pod(found.pod)
-    return found
+def _parse_facts(objects: Iterable[tuple[Path, Object]], read: Callable[[Mapping[str, Any]], T]) -> list[T]:
+    return [parse_object(path, one, read) for path, one in objects]
 
 
 def _read_node(raw: Mapping[str, Any]) -> NodeFact:
@@ -169,19 +177,6 @@ def _read_node(raw: Mapping[str, Any]) -> NodeFact:
     _check_taints(found.taints, "spec")
     conditions = (raw.get("status") or {}).get("conditions")
     return found if conditions else found.model_copy(update={"ready": True})
-
-
-def _read_namespace(raw: Mapping[str, Any]) -> NamespaceFact:
-    metadata = raw["metadata"]
-    return NamespaceFact(name=metadata["name"], labels=metadata.get("labels", {}))
-
-
-def _read_pod(raw: Mapping[str, Any]) -> PodFact:
-    """An unbound pod without scheduling gates is unschedulable."""
-    found = pod_fact(raw)
-    check_pod(found)
-    waits = not found.node_name and not raw["spec"].get("schedulingGates")
-    return found.model_copy(update={"unschedulable": True}) if waits else found
 
 
 def _read_priority_class(raw: Mapping[str, Any]) -> tuple[str, int, bool]:

@@ -5,7 +5,7 @@ Errors are `UsageError`, one line that names file, object, field and value.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -81,23 +81,17 @@ def count_values(document: Any) -> int:
     return count(document)
 
 
-def of_kind(path: Path, objects: Iterable[Object], *kinds: str) -> list[Object]:
-    """Requires these kinds, unique names, and at least one object."""
-    chosen = list(objects)
-    for one in chosen:
-        if one.get("kind") not in kinds:
-            raise UsageError(f"{path}: {describe_object(one)}: kind {one.get('kind')!r}; write {' or '.join(kinds)}")
+def check_metadata(path: Path, objects: Sequence[Object]) -> None:
+    """Requires names that are unique in the file."""
+    for one in objects:
         if not isinstance(one.get("metadata", {}), dict):
             raise UsageError(f"{path}: {describe_object(one)}: metadata: {one['metadata']!r:.60} is not an object")
         if not (one.get("metadata") or {}).get("name"):
             raise UsageError(f"{path}: {describe_object(one)}: metadata.name is missing; give it a name")
-    if not chosen:
-        raise UsageError(f"{path}: no objects found; expected {' or '.join(kinds)}")
-    named = Counter((one["kind"], namespace_of(one), str(one["metadata"]["name"])) for one in chosen)
+    named = Counter((one["kind"], namespace_of(one), str(one["metadata"]["name"])) for one in objects)
     for (kind, _, name), times in named.items():
         if times > 1:
             raise UsageError(f"{path}: {kind} {name}: metadata.name occurs {times} times, expected unique names")
-    return chosen
 
 
 def format_kinds(kinds: Counter[str]) -> str:

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from tenure.apis.capacitybuffer import CapacityBuffer
+from tenure.cli.simulate.admission_objects import AdmissionObjects
 from tenure.cli.simulate.manifests import (
     Object,
     describe_object,
     namespace_of,
-    of_kind,
     parse_object,
     raising_usage_error,
 )
-from tenure.cli.simulate.pod_admission import admit_pod_spec
 from tenure.kube.facts.pods import virtual_pod_fact
 from tenure.kube.facts.volumes import csi_node_fact, storage_class_fact, volume_claim_fact, volume_fact
 from tenure.model.extra_capacity import BufferFact, build_virtual_pods
@@ -32,6 +31,7 @@ _READERS: Final[Mapping[str, tuple[StorageKind, Callable[[Mapping[str, Any]], St
     "StorageClass": ("storage_class", storage_class_fact),
     "CSINode": ("csi_node", csi_node_fact),
 }
+STORAGE_KINDS: Final = tuple(_READERS)
 
 
 @dataclass
@@ -42,13 +42,11 @@ class StorageObjects:
     _unnamed: set[str] = field(default_factory=set)
     """Keys of PersistentVolumeClaims that name no StorageClass."""
 
-    def split_off_storage(self, path: Path, objects: Iterable[Object]) -> list[Object]:
-        """Add the storage objects; returns the other objects."""
-        every = list(objects)
-        storage = [one for one in every if one.get("kind") in _READERS]
-        for one in of_kind(path, storage, *_READERS) if storage else ():
-            self._add_object(path, one)
-        return [one for one in every if one.get("kind") not in _READERS]
+    def add_objects(self, path: Path, objects: Iterable[Object]) -> None:
+        """Add the storage objects among these objects."""
+        for one in objects:
+            if one["kind"] in STORAGE_KINDS:
+                self._add_object(path, one)
 
     def add_generated_claims(self, path: Path, claims: Iterable[Object]) -> None:
         """Add generated PersistentVolumeClaims, except those that the files contain."""
@@ -125,18 +123,40 @@ _COUNTS: Final[Mapping[str, str]] = {
 KINDS: Final = ("Pod", *_COUNTS)
 
 
-def pods_of(path: Path, objects: list[Object]) -> Iterator[Object]:
-    """Raises `UsageError` for pods that an API server would reject."""
+def pods_of(path: Path, objects: Sequence[Object], admission: AdmissionObjects) -> Iterator[Object]:
+    """Raises `UsageError` for pods that an API server would reject.
+
+    A workload whose pods or ReplicaSet are in the file, as in the output of `kubectl get all`, has no other pods."""
+    owners = {key for one in objects for key in _controllers(one)}
     for one in objects:
         if one["kind"] == "Pod":
             with raising_usage_error(f"{path}: {describe_object(one)}"):
-                spec = admit_pod_spec(one.get("spec", {}))
+                spec = admission.admit_pod(one)
             yield {**one, "spec": spec}
-        else:
-            yield from _expand_replicas(path, one)
+        elif _owner_key(one["kind"], namespace_of(one), one["metadata"]) not in owners:
+            yield from _expand_replicas(path, one, admission)
 
 
-def _expand_replicas(path: Path, one: Object) -> Iterator[Object]:
+def workloads_without_replicas(objects: Iterable[Object]) -> list[str]:
+    """Workloads that are scaled to zero, e.g. `Deployment web`."""
+    return [
+        describe_object(one)
+        for one in objects
+        if one["kind"] in _COUNTS and _nested_object(one, "spec").get(_COUNTS[one["kind"]]) == 0
+    ]
+
+
+def _controllers(one: Object) -> Iterator[tuple[str, str, str]]:
+    for owner in one["metadata"].get("ownerReferences", ()):
+        if owner.get("controller"):
+            yield _owner_key(owner.get("kind"), namespace_of(one), owner)
+
+
+def _owner_key(kind: Any, namespace: str, named: Mapping[str, Any]) -> tuple[str, str, str]:
+    return str(kind), namespace, str(named.get("name"))
+
+
+def _expand_replicas(path: Path, one: Object, admission: AdmissionObjects) -> Iterator[Object]:
     """Pods are named like those of a StatefulSet; the UID distinguishes kinds."""
     with raising_usage_error(f"{path}: {describe_object(one)}"):
         field, spec = "spec", _require_object(one, "spec", "spec")
@@ -147,7 +167,8 @@ def _expand_replicas(path: Path, one: Object) -> Iterator[Object]:
         if "completions" in spec and _COUNTS[one["kind"]] == "parallelism":
             number = min(number, _require_count(spec, "completions", field))
         template = _require_object(spec, "template", f"{field}.template")
-        pod = admit_pod_spec(_require_object(template, "spec", f"{field}.template.spec"), f"{field}.template.spec")
+        pod = _require_object(template, "spec", f"{field}.template.spec")
+        pod = admission.admit(pod, namespace_of(one), f"{field}.template.spec")
         metadata = _require_object({"metadata": {}, **template}, "metadata", f"{field}.template.metadata")
         claims = list(_claim_templates(spec)) if one["kind"] == "StatefulSet" else []
     namespace, name = namespace_of(one), one["metadata"]["name"]

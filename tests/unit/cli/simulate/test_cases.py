@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from _pytest.capture import CaptureFixture
 
 from tenure.cli import main as cli_main
@@ -47,12 +48,19 @@ def files(case: str) -> list[str | Path]:
             },
             [],
         ),
+        (
+            "runtimeclass-name-only",
+            {"isolated": "spec.runtimeClassName: 'kata': no file has this RuntimeClass; add it to the files"},
+            [],
+        ),
+        ("simulate-other-kinds", {}, ["web-0", "web-1"]),
+        ("simulate-replicas-zero", {}, []),
     ),
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_plan(capsys: CaptureFixture[str], case: str, unschedulable: dict[str, str], planned: list[str]) -> None:
     exit_code, found, err = simulate(capsys, *files(case))
-    assert (exit_code, err) == (0, "")
+    assert exit_code == 0, err
     assert found["unschedulable"] == unschedulable
     assert [pod for node in found["nodes"] for pod in node["pods"]] == planned
 
@@ -63,9 +71,33 @@ def test_plan(capsys: CaptureFixture[str], case: str, unschedulable: dict[str, s
         ("nodeoverlay-huge-capacity", "NodeOverlay huge: spec.capacity.example.com/device: too large"),
         ("simulate-alias-bomb", "its aliases expand to more than 2,000,000 values"),
         ("simulate-list-as-kind", "kind: ['Node']: invalid kind"),
+        ("simulate-unvalidated-pool", "spec.disruption.budgets[1].nodes: '120%': invalid value"),
     ),
 )
 def test_invalid_input_is_one_line_that_names_file(capsys: CaptureFixture[str], case: str, message: str) -> None:
     exit_code, _, err = simulate(capsys, *files(case))
     assert exit_code == 2
     assert case in err and message in err and err.count("\n") == 1, err
+
+
+def test_skipped_kinds_are_counted_in_one_line(capsys: CaptureFixture[str]) -> None:
+    _, _, err = simulate(capsys, *files("simulate-other-kinds"))
+    assert err == "skipped kinds that do not affect the plan: 1 ServiceAccount, 1 ConfigMap, 1 Service\n"
+
+
+def test_workload_without_replicas_is_named(capsys: CaptureFixture[str]) -> None:
+    _, found, _ = simulate(capsys, *files("simulate-replicas-zero"))
+    assert found["withoutReplicas"] == ["Deployment inflate"]
+
+
+def test_runtime_class_adds_its_overhead_and_node_selector(capsys: CaptureFixture[str], tmp_path: Path) -> None:
+    pool = yaml.safe_load((CASES / "pool.yaml").read_text())
+    pool["spec"]["template"]["metadata"] = {"labels": {"runtime": "kata"}}
+    (tmp_path / "pool.yaml").write_text(yaml.safe_dump_all([pool, unlabelled(pool)]))
+    _, found, _ = simulate(capsys, "--nodepools", tmp_path / "pool.yaml", "--pods", CASES / "runtimeclass.pods.yaml")
+    (node,) = found["nodes"]
+    assert (node["nodePool"], node["instanceTypes"][0]) == ("general", "c6a.xlarge")
+
+
+def unlabelled(pool: dict[str, Any]) -> dict[str, Any]:
+    return {**pool, "metadata": {"name": "other"}, "spec": {"template": {"spec": pool["spec"]["template"]["spec"]}}}

@@ -59,7 +59,7 @@ def test_table_is_readable(files: Files) -> None:
     ("name", "content", "expected"),
     [
         ("pods.yaml", [pod("one", cpu="1.5.2")], ("pods.yaml", "Pod one", "1.5.2")),
-        ("pods.yaml", [pool()], ("pods.yaml", "NodePool general", "Pod")),
+        ("pods.yaml", [pool()], ("pods.yaml", "expected Pod or", "found 1 NodePool")),
         ("pods.yaml", [], ("pods.yaml", "no object")),
         ("pods.yaml", [{**deployment(1), "spec": {"replicas": -1}}], ("Deployment web", "spec.replicas", "-1")),
         ("pools.yaml", [pool({"key": "team", "operator": "Near", "values": ["x"]})], ("NodePool general", "Near")),
@@ -68,7 +68,16 @@ def test_table_is_readable(files: Files) -> None:
             [pool({"key": "kubernetes.io/arch", "operator": "In", "values": ["riscv64"]})],
             ("NodePool general", "spec.template.spec.requirements", "riscv64"),
         ),
-        ("pools.yaml", [{"kind": "NodePool", "metadata": {"name": "x"}}], ("NodePool x", "'spec'", "missing")),
+        (
+            "pools.yaml",
+            [{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "x"}}],
+            ("NodePool x", "spec: required field is missing"),
+        ),
+        (
+            "pools.yaml",
+            [{**pool(), "apiVersion": "karpenter.sh/v1beta1"}],
+            ("NodePool general", "karpenter.sh/v1beta1"),
+        ),
     ],
 )
 def test_invalid_manifests_are_named(files: Files, name: str, content: list[Json], expected: tuple[str, ...]) -> None:
@@ -108,7 +117,10 @@ def test_node_overlays_change_selected_types_and_prices(files: Files) -> None:
     ("overlays", "expected"),
     (
         ([overlay("a", price="1"), overlay("b", price="2")], "NodeOverlay a: NodeOverlay b has the same weight 0"),
-        ([overlay("a", capacity={"example.com/fuse": "1 MB"})], "NodeOverlay a: spec.capacity: example.com/fuse"),
+        (
+            [overlay("a", capacity={"example.com/fuse": "1 MB"})],
+            "NodeOverlay a: spec.capacity[example.com/fuse]: '1",
+        ),
         ([overlay("a", price="cheap")], "NodeOverlay a: spec.price: 'cheap'"),
     ),
 )

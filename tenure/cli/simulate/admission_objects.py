@@ -1,0 +1,62 @@
+"""LimitRanges and RuntimeClasses of the files, applied to pods as by the admission plugins of the API server.
+
+A pod with a status is not changed, because an API server has admitted it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tenure.cli.simulate.manifests import Object, namespace_of
+from tenure.cli.simulate.pod_admission import admit_pod_spec
+from tenure.kube.facts import pod_admission
+from tenure.kube.facts.pod_admission import ContainerDefaults, RuntimeClassDefaults
+
+ADMISSION_KINDS: Final = ("LimitRange", "RuntimeClass")
+
+
+@dataclass
+class AdmissionObjects:
+    _container_defaults: dict[str, list[ContainerDefaults]] = field(default_factory=dict)
+    """By namespace."""
+    _runtime_classes: dict[str, RuntimeClassDefaults] = field(default_factory=dict)
+
+    def add_object(self, one: Object) -> None:
+        """Raises ValueError."""
+        if one["kind"] == "RuntimeClass":
+            self._runtime_classes[one["metadata"]["name"]] = pod_admission.runtime_class_defaults(one)
+        else:
+            defaults = pod_admission.container_defaults(one)
+            self._container_defaults.setdefault(namespace_of(one), []).append(defaults)
+
+    def admit_pod(self, pod: Object) -> Object:
+        """The spec of the pod. Raises ValueError."""
+        spec = pod.get("spec", {})
+        return admit_pod_spec(spec) if pod.get("status") else self.admit(spec, namespace_of(pod))
+
+    def admit(self, spec: Any, namespace: str, where: str = "spec") -> Object:
+        """Raises ValueError for a pod that an API server would reject, except for an unknown RuntimeClass."""
+        admitted = admit_pod_spec(spec, where)
+        runtime_class = self._runtime_classes.get(str(admitted.get("runtimeClassName")))
+        if runtime_class is not None:
+            _check_runtime_class(admitted, runtime_class, where)
+        defaults = self._container_defaults.get(namespace, ())
+        return admit_pod_spec(pod_admission.admit_pod_spec(admitted, defaults, self._runtime_classes), where)
+
+    def missing_runtime_class(self, spec: Mapping[str, Any], where: str = "spec") -> str:
+        """Names the RuntimeClass that no file has; empty if there is none."""
+        name = spec.get("runtimeClassName")
+        if not name or name in self._runtime_classes:
+            return ""
+        return f"{where}.runtimeClassName: {name!r}: no file has this RuntimeClass; add it to the files"
+
+
+def _check_runtime_class(spec: Object, runtime_class: RuntimeClassDefaults, where: str) -> None:
+    name, selector = spec["runtimeClassName"], runtime_class.node_selector
+    if spec.get("overhead", runtime_class.overhead) != runtime_class.overhead:
+        raise ValueError(f"{where}.overhead: {spec['overhead']!r}: differs from RuntimeClass {name}; leave it out")
+    for key, value in spec.get("nodeSelector", {}).items():
+        if value != selector.get(key, value):
+            raise ValueError(
+                f"{where}.nodeSelector.{key}: {value!r}: RuntimeClass {name} requires {selector[key]!r}; remove it"
+            )

@@ -1,0 +1,119 @@
+"""The files of a simulation as one set of objects. Kinds that do not affect a plan are counted and left out.
+
+Objects of Tenure's kinds are validated and get their defaults.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tenure.apis.labels import AWS_GROUP, KARPENTER_GROUP, TENURE_GROUP
+from tenure.cli.exit_codes import UsageError
+from tenure.cli.simulate.manifests import (
+    Object,
+    check_metadata,
+    describe_object,
+    format_kinds,
+    namespace_of,
+    read_objects,
+)
+from tenure.cli.validate.objects import validate_object
+
+_MAX_SHOWN: Final = 3
+"""Problems of an object in one error."""
+_VALIDATED_KINDS: Final = {
+    "EC2NodeClass": AWS_GROUP,
+    "LifecyclePolicy": TENURE_GROUP,
+    "NodeOverlay": KARPENTER_GROUP,
+    "NodePool": KARPENTER_GROUP,
+}
+_GROUPS: Final[Mapping[str, str]] = {
+    **_VALIDATED_KINDS,
+    "CSINode": "storage.k8s.io",
+    "CapacityBuffer": "autoscaling.x-k8s.io",
+    "CronJob": "batch",
+    "DaemonSet": "apps",
+    "Deployment": "apps",
+    "Job": "batch",
+    "LimitRange": "",
+    "Namespace": "",
+    "Node": "",
+    "NodeClaim": KARPENTER_GROUP,
+    "PersistentVolume": "",
+    "PersistentVolumeClaim": "",
+    "Pod": "",
+    "PodDisruptionBudget": "policy",
+    "PodTemplate": "",
+    "PriorityClass": "scheduling.k8s.io",
+    "ReplicaSet": "apps",
+    "ReplicationController": "",
+    "RuntimeClass": "node.k8s.io",
+    "StatefulSet": "apps",
+    "StorageClass": "storage.k8s.io",
+}
+"""API groups of the kinds that affect a plan."""
+
+
+@dataclass(frozen=True)
+class ManifestFiles:
+    by_path: Mapping[Path, Sequence[Object]]
+    """Without objects that an earlier file has."""
+    skipped: Counter[str]
+    """Number of objects by kind."""
+
+    def of_kind(self, *kinds: str) -> list[tuple[Path, Object]]:
+        return [(path, one) for path, objects in self.by_path.items() for one in objects if one["kind"] in kinds]
+
+
+def read_files(expected: Iterable[tuple[Path, Sequence[str]]]) -> ManifestFiles:
+    """`expected`: the kinds of which a file must have at least one object. Raises `UsageError`."""
+    by_path: dict[Path, list[Object]] = {}
+    kinds_of: dict[Path, Counter[str]] = {}
+    skipped: Counter[str] = Counter()
+    known: set[tuple[str, str, str]] = set()
+    for path, kinds in expected:
+        if path not in by_path:
+            every = read_objects(path)
+            objects = [one for one in every if _affects_plan(one)]
+            check_metadata(path, objects)
+            by_path[path] = [_validate(path, one) for one in objects if _key(one) not in known]
+            known |= {_key(one) for one in objects}
+            kinds_of[path] = _count_kinds(every)
+            skipped += kinds_of[path] - _count_kinds(objects)
+        if not kinds_of[path].keys() & set(kinds):
+            found = format_kinds(kinds_of[path]) or "none"
+            raise UsageError(f"{path}: no objects found; expected {' or '.join(kinds)}, found {found}")
+    return ManifestFiles(by_path, skipped)
+
+
+def _count_kinds(objects: Iterable[Object]) -> Counter[str]:
+    return Counter(str(one.get("kind", "object")) for one in objects)
+
+
+def _affects_plan(one: Object) -> bool:
+    """False also for a kind of the same name in another API group."""
+    group, _, version = str(one.get("apiVersion", "")).rpartition("/")
+    expected = _GROUPS.get(str(one.get("kind")))
+    return expected is not None and (not version or group == expected)
+
+
+def _validate(path: Path, one: Object) -> Object:
+    """The object with its defaults. Raises `UsageError` for one that the API server or the worker would reject.
+
+    The status of a live object may be that of another version of Karpenter, and is left out."""
+    spec_only = {key: value for key, value in one.items() if key != "status"}
+    validated = validate_object(spec_only) if one["kind"] in _VALIDATED_KINDS else None
+    if validated is None:
+        return one
+    stored, findings = validated
+    if findings:
+        problems = [str(finding) for finding in findings]
+        more = f"; `tenure validate` lists all {len(problems)} problems" if len(problems) > _MAX_SHOWN else ""
+        raise UsageError(f"{path}: {describe_object(one)}: {'; '.join(problems[:_MAX_SHOWN])}{more}")
+    return stored
+
+
+def _key(one: Object) -> tuple[str, str, str]:
+    return one["kind"], namespace_of(one), str(one["metadata"]["name"])
