@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from tenure.apis.durations import DurationError, format_duration, parse_duration
 from tenure.apis.feature_gates import gate_defaults
 from tenure.model.nodeclaim.state import Deadlines
+from tenure.scheduling.settings import DEFAULT_NODE_COST
 
 GATES = gate_defaults("FEATURE_GATES")
 AWS_GATES = gate_defaults("AWS_FEATURE_GATES")
@@ -167,10 +168,11 @@ class Settings(BaseSettings):
         "Strict", description="`Strict` or `BestEffort` for minValues of requirements"
     )
     node_cost: float = Field(
-        0.002,
+        DEFAULT_NODE_COST,
         ge=0,
-        description="penalty per node in US dollars per hour, added to its price [when instance types are "
-        "chosen](../decisions/instance-type-selection.md); higher values favor fewer, larger nodes",
+        description="[cost of a node](../provisioning/node-cost.md) in US dollars per hour beyond its instance, such "
+        "as volumes and licenses per host. It is added to the price when instance types are chosen; higher values "
+        "favor fewer, larger nodes",
     )
     nominate_pods: bool = Field(
         False,

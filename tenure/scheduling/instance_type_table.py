@@ -15,10 +15,11 @@ from tenure.apis.labels import (
     RESERVED,
     WELL_KNOWN,
 )
-from tenure.apis.resources import MEMORY
+from tenure.apis.resources import CPU, MEMORY
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.instance_types import OFFERING_KEYS, InstanceType, Offering, UnavailableOffering
 from tenure.model.requirements import Requirement, Requirements
+from tenure.scheduling.burstable_types import baseline_millicores
 
 Mask = npt.NDArray[np.bool_]
 Amounts = npt.NDArray[np.int64]
@@ -63,6 +64,15 @@ class InstanceTypeTable:
         self.columns = {key: number for number, key in enumerate(self.resources)}
         self.capacity = self._build_amounts([one.capacity for one in self.types])
         self.allocatable = self._build_amounts([one.allocatable() for one in self.types])
+        baselines = [baseline_millicores(one.name) for one in self.types]
+        self.burstable: Mask = np.array([one is not None for one in baselines], dtype=bool)
+        self.cpu_above_baseline: Amounts = np.array(
+            [
+                0 if baseline is None else max(0, one.capacity.get(CPU, 0) - baseline)
+                for one, baseline in zip(self.types, baselines, strict=True)
+            ],
+            dtype=np.int64,
+        )
         self._estimated_memory: Amounts = np.array([one.capacity.get(MEMORY, 0) for one in self.types], dtype=np.int64)
         self._memory_overhead: Amounts = np.array([one.overhead.get(MEMORY, 0) for one in self.types], dtype=np.int64)
         self._offerings = [

@@ -174,7 +174,7 @@ def _format_pod_names(pods: Sequence[PodFact]) -> str:
 
 def _format_utilization(draft: NodeClaimDraft, row: int) -> str:
     """Percent of the capacity without DaemonSet overhead."""
-    table, headroom = draft.offer.table, draft.offer.template.headroom[row]
+    table, headroom = draft.offer.table, draft.option.headroom[row]
     requested = [(key, column) for key, column in table.columns.items() if draft.used[column] and key != PODS]
     shares = [f"{round(100 * int(draft.used[column]) / int(headroom[column]))} % {key}" for key, column in requested]
     return f"filled to {', '.join(shares)}" if shares else "for pods without requests"

@@ -19,11 +19,12 @@ from tenure.apis.labels import (
     nodeclass_label,
 )
 from tenure.apis.quantity import format_amount
-from tenure.apis.resources import NODES, Resources
+from tenure.apis.resources import CPU, NODES, Resources
 from tenure.model.facts import DaemonSetFact, HostPort, NodeClaimFact, NodePoolFact
 from tenure.model.instance_types import ReservationHeadroom, UnavailableOffering
 from tenure.model.launch import UNAVAILABLE_FOR
 from tenure.model.requirements import Requirements, one_of
+from tenure.scheduling.burstable_types import names_burstable_types
 from tenure.scheduling.daemonsets import compute_daemon_overhead, daemon_host_ports
 from tenure.scheduling.instance_type_table import Amounts, Indices, InstanceTypeTable, Mask, Prices
 from tenure.scheduling.pods import Variant
@@ -93,6 +94,15 @@ class NodePoolTemplate:
         self.overhead = compute_daemon_overhead(table, daemons, self.requirements, pool.taints)
         self._daemon_ports = daemon_host_ports(table, daemons, self.requirements, pool.taints)
         self.headroom = table.allocatable - self.overhead
+        self._sustained_headroom = self.headroom.copy()
+        if CPU in table.columns:
+            self._sustained_headroom[:, table.columns[CPU]] -= table.cpu_above_baseline
+
+    def headroom_for(self, requirements: Requirements, types: Mask) -> Amounts:
+        """Headroom of all rows. Burstable types count with their baseline CPU if the requirements neither name them
+        nor exclude all other `types`."""
+        full = names_burstable_types(requirements) or not (types & ~self.table.burstable).any()
+        return self.headroom if full else self._sustained_headroom
 
     def explain_overhead(self, resource: str) -> str:
         """The message for a resource that DaemonSets use up on every instance type; it names the largest DaemonSet."""
@@ -121,6 +131,8 @@ class Option:
     requirements: Requirements
     types: Mask
     offerings: Mask
+    headroom: Amounts
+    """Of all types of the table."""
     reservation: str = ""
     """The capacity reservation of its nodes; empty for capacity that is not reserved."""
 
@@ -272,7 +284,8 @@ class Offer:
             return RejectionReason(
                 _no_offering_message(int(fitting.sum()), bool((possible & fitting[self.table.offering_rows]).any()))
             )
-        return Option(requirements, types, offerings, reservation)
+        headroom = self.template.headroom_for(requirements, fitting)
+        return Option(requirements, types, offerings, headroom, reservation)
 
     def _own_keys(self) -> tuple[str, ...]:
         return (

@@ -5,6 +5,8 @@ from typing import Final, Literal
 from tenure.model.base import Value
 
 MAX_INSTANCE_TYPES: Final = 600
+DEFAULT_NODE_COST: Final = 0.025
+"""Root volume, image pulls and a monitoring license per host (docs/provisioning/node-cost.md)."""
 
 
 class PlanSettings(Value):
@@ -13,5 +15,5 @@ class PlanSettings(Value):
     preference_policy: Literal["Respect", "Ignore"] = "Respect"
     min_values_policy: Literal["Strict", "BestEffort"] = "Strict"
     most_instance_types: int = MAX_INSTANCE_TYPES
-    node_cost: float = 0.002
-    """US dollars per hour added to the price of each node; higher values favour fewer, larger nodes."""
+    node_cost: float = DEFAULT_NODE_COST
+    """US dollars per hour added to the price of each node; higher values favor fewer, larger nodes."""

@@ -36,7 +36,7 @@ MinValues = Annotated[
     Literal["Strict", "BestEffort"],
     typer.Option(envvar="MIN_VALUES_POLICY", help="Whether minValues of requirements are binding."),
 ]
-NodeCost = Annotated[float, typer.Option(envvar="NODE_COST", min=0, help="Penalty per node in USD/h.")]
+NodeCost = Annotated[float, typer.Option(envvar="NODE_COST", min=0, help="USD/h added to the price of each node.")]
 
 
 @command

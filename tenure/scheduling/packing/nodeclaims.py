@@ -85,7 +85,7 @@ class PlannedNodeClaims:
     def _fitting_types(self, slot: NodeSlot, new_node: NewNode, used: Amounts) -> Mask:
         table = slot.offer.table
         template = slot.offer.template
-        fitting: Mask = np.all(template.headroom >= used, axis=1) & template.types_with_free_ports(new_node.ports)
+        fitting: Mask = np.all(slot.option.headroom >= used, axis=1) & template.types_with_free_ports(new_node.ports)
         for key in slot.offer.remaining_limits.limits:
             if key in table.columns:
                 # No larger than the capacity counted against the limit at launch.

@@ -255,7 +255,7 @@ def _can_launch_for(one: PodClass, offers: Iterable[Offer], headroom_by_option: 
             if isinstance(option, RejectionReason):
                 continue
             if option not in headroom_by_option:
-                headroom = offer.template.headroom[option.types]
+                headroom = option.headroom[option.types]
                 headroom_by_option[option] = headroom[
                     np.argsort(-(headroom / np.maximum(headroom.max(axis=0), 1)).sum(axis=1))
                 ]

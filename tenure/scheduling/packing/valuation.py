@@ -36,7 +36,7 @@ class CapacityValuation:
     """Of all pods to place; the packing updates its counts."""
     least_nodes: int = 0
     node_cost: float = 0.0
-    """US dollars per hour added to the price of each node; higher values favour fewer, larger nodes."""
+    """US dollars per hour added to the price of each node; higher values favor fewer, larger nodes."""
     _type_options: dict[tuple[int, Option], TypeOptions] = field(default_factory=dict)
     _shadow_prices: dict[int, ShadowPrices] = field(default_factory=dict)
     _pattern_solutions: dict[int, PatternSolution | None] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class CapacityValuation:
             headroom = np.zeros((len(rows), len(columns)), dtype=np.int64)
             for number, column in enumerate(columns):
                 if column >= 0:
-                    headroom[:, number] = offer.template.headroom[rows, column]
+                    headroom[:, number] = option.headroom[rows, column]
             known = self._type_options[key] = TypeOptions(
                 rows, headroom, self._useful_headroom(headroom), offer.cheapest_prices(option)[rows]
             )

@@ -51,6 +51,13 @@ def test_oversized_node_is_replaced_by_a_cheaper_one() -> None:
     assert (found.price_before, found.price_after, found.price_at_most) == (0.4, 0.1, 0.2)
 
 
+@pytest.mark.parametrize(("cpu", "cheapest"), [(0.5, "t3.large"), (0.6, "m.large")])
+def test_burstable_type_replaces_a_node_whose_pods_fit_its_baseline(cpu: float, cheapest: str) -> None:
+    types = (instance_type("t3.large", cpu=2, memory=8, price=0.05, capacity_types=BOTH), *MIXED)
+    found = only_command(Fleet(instance_types=types).node("n", "m.2xlarge", pod(cpu=cpu)).decide())
+    assert types_of(found.replacements[0])[0] == cheapest
+
+
 def test_well_utilized_node_is_rejected_with_a_reason() -> None:
     found = Fleet().node("n", "m.xlarge", *pods(3)).decide()
     assert found.commands == ()
