@@ -62,6 +62,16 @@ def volume_attachments(pod: PodFact, storage: Storage) -> frozenset[Attachment]:
     return frozenset(found)
 
 
+def find_unknown_volume_field(pod: PodFact, storage: Storage) -> str:
+    """The first field of its PersistentVolumes that Tenure does not know, with the reason; empty if there is none."""
+    for name in pod.volumes:
+        claim = storage.claims.get(f"{pod.namespace}/{name}")
+        volume = storage.volumes.get(claim.volume) if claim else None
+        if volume is not None and volume.unknown_field:
+            return f"PersistentVolume {volume.name}: {volume.unknown_field}"
+    return ""
+
+
 def merge_alternatives(alternatives: Iterable[Requirements]) -> tuple[Requirements, ...]:
     """Merge alternatives that differ only in the values of one label into one with the values of both."""
     found = list(dict.fromkeys(alternatives))

@@ -116,7 +116,7 @@ class CandidateEvaluator:
             ),
             lambda: eligibility.consolidate_after_exclusions(nodeclaim, pool, now),
             lambda: eligibility.do_not_disrupt_exclusions(node, now),
-            lambda: eligibility.pod_exclusions(nodeclaim, bound, self.pod_budgets, now),
+            lambda: eligibility.pod_exclusions(nodeclaim, bound, self.pod_budgets, facts.storage, now),
             lambda: eligibility.capacity_buffer_exclusions([one for one in expected if one.uid in self.virtual]),
             lambda: eligibility.price_exclusions(labels, instance_type, offering_price(labels, instance_type)),
         ]

@@ -17,7 +17,9 @@ from tenure.scheduling.disruption.blocked_nodes import format_timestamp
 from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason
 from tenure.scheduling.packing.topology import TopologyIndex
 from tenure.scheduling.pods import do_not_disrupt_until, is_do_not_disrupt
+from tenure.scheduling.snapshot import Storage
 from tenure.scheduling.taints import first_untolerated
+from tenure.scheduling.volumes import find_unknown_volume_field
 
 _DISRUPTED_TAINT: Final = Taint(key=DISRUPTED_TAINT_KEY, effect=NO_SCHEDULE)
 
@@ -165,7 +167,7 @@ def do_not_disrupt_exclusions(node: NodeFact | None, now: datetime) -> Iterator[
 
 
 def pod_exclusions(
-    nodeclaim: NodeClaimFact, bound: Iterable[PodFact], budgets: PodDisruptionBudgets, now: datetime
+    nodeclaim: NodeClaimFact, bound: Iterable[PodFact], budgets: PodDisruptionBudgets, storage: Storage, now: datetime
 ) -> Iterator[Ineligibility]:
     """Pods that may not be evicted, and pods that Tenure cannot plan. The former do not block drift of a NodeClaim with
     a terminationGracePeriod, after which they are deleted (reference 3.15)."""
@@ -174,8 +176,9 @@ def pod_exclusions(
     )
     for pod in sorted(bound, key=lambda one: (one.namespace, one.name)):
         is_running = not (pod.deleting or pod.is_finished)
-        if pod.unplannable and is_running and not (pod.daemonset or pod.mirror):
-            yield _build_exclusion("PodUnplannable", f"pod {pod.namespace}/{pod.name}: {pod.unplannable}")
+        unplannable = pod.unplannable or find_unknown_volume_field(pod, storage)
+        if unplannable and is_running and not (pod.daemonset or pod.mirror):
+            yield _build_exclusion("PodUnplannable", f"pod {pod.namespace}/{pod.name}: {unplannable}")
         elif is_running and is_do_not_disrupt(pod, now):
             until = do_not_disrupt_until(pod)
             message = f"pod {pod.namespace}/{pod.name} has the annotation {DO_NOT_DISRUPT}: {pod.do_not_disrupt}"

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tenure.model.disruption.decision import Command, CommandCandidate, Decision, DisruptionBudgets, NodeVerdict
-from tests.unit.scheduling.builders import NOW, instance_type, pod, toleration
+from tenure.model.facts import StorageFact
+from tests.unit.scheduling.builders import NOW, instance_type, pod, pvc, toleration, volume
 from tests.unit.scheduling.disruption.cluster_builder import Fleet, pdb, pool
 
 DO_NOT = "karpenter.sh/do-not-disrupt"
@@ -135,6 +136,13 @@ def test_pod_that_cannot_be_planned_excludes_its_node(more: dict[str, Any], is_e
     found = verdict(Fleet().node("n", "m.large", busy, **drifted))
     assert causes(found) == ({"PodUnplannable": f"pod default/p: {UNPLANNABLE}"} if is_excluded else {})
     assert ("Drifted" in found.eligible) is not is_excluded
+
+
+def test_pod_whose_volume_has_an_unknown_field_excludes_its_node() -> None:
+    reason = "spec.rackAffinity: Tenure does not know this field"
+    storage: list[StorageFact] = [pvc("data", volume="v"), volume("v", unknown_field=reason)]
+    found = causes(verdict(Fleet(facts=storage).node("n", "m.large", pod("p", volumes=("data",)))))
+    assert found == {"PodUnplannable": f"pod default/p: PersistentVolume v: {reason}"}
 
 
 WEB: dict[str, Any] = {"labels": {"app": "web"}}

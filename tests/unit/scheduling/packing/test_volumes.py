@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from tenure.apis.labels import HOSTNAME, ZONE
 from tenure.model.facts import PodFact, StorageFact
 from tenure.model.plan import Plan
@@ -36,6 +38,29 @@ def disks(number: int, *, of: str = "gp3") -> tuple[list[StorageFact], list[PodF
     """Unbound claims, and one pod per claim."""
     names = [f"d{index}" for index in range(number)]
     return [pvc(name, of=of) for name in names], [pod(f"p{name}", cpu=0.1, volumes=(name,)) for name in names]
+
+
+UNKNOWN = "spec.rackAffinity: Tenure does not know this field"
+
+
+@pytest.mark.parametrize(
+    ("storage", "subject"),
+    [
+        (
+            [pvc("data", volume="v"), volume("v", unknown_field=UNKNOWN)],
+            "PersistentVolumeClaim default/data names PersistentVolume v",
+        ),
+        (
+            [pvc("data", of="gp3"), WAITS.model_copy(update={"unknown_field": UNKNOWN})],
+            "PersistentVolumeClaim default/data: StorageClass gp3",
+        ),
+    ],
+    ids=["PersistentVolume", "StorageClass"],
+)
+def test_unknown_field_of_a_volume_or_class_makes_its_pod_unplannable(storage: list[StorageFact], subject: str) -> None:
+    plan = build_cluster(pool(), node("n"), *storage, pod("p", volumes=("data",)), pod("other")).plan()
+    assert plan.nominations == {"other": "n"} and not plan.claims
+    assert reasons(plan) == [f"{subject}: {UNKNOWN}"]
 
 
 # --- zones ---
