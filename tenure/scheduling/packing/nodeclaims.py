@@ -13,7 +13,8 @@ from tenure.scheduling.nodeclaim_builder import (
     describe_launch_reason,
     sort_rows_by_price,
 )
-from tenure.scheduling.nodepool_template import RejectionReason
+from tenure.scheduling.nodepool_template import Offer, RejectionReason
+from tenure.scheduling.packing.limit_caps import NodeTypes, capacity_caps
 from tenure.scheduling.packing.nodes import NewNode, NodeArrays, NodeSlot
 
 
@@ -27,6 +28,8 @@ class PlannedNodeClaims:
         self._min_values_policy, self._max_types = min_values_policy, max_types
         self._cached: dict[tuple[int, bytes], tuple[PlannedNodeClaim, Amounts] | RejectionReason] = {}
         self._sorted_rows: dict[int, Indices] = {}
+        self._limited_rows: dict[int, Indices] = {}
+        """By number of a new node whose NodePool has limits; empty until the first is requested."""
 
     def build(self, number: int) -> PlannedNodeClaim | RejectionReason:
         """The NodeClaim for a new node, or why it is not possible."""
@@ -56,9 +59,8 @@ class PlannedNodeClaims:
         """The pods and types of a new node, cheapest type first."""
         new_node = self._node_arrays.new_nodes[number]
         slot = self._node_arrays.slots[new_node.slot]
-        used = self._used_amounts(slot, number)
-        rows = self._rows_by_price(new_node.slot)
-        return NodeClaimDraft(slot.offer, slot.option, used, rows[self._fitting_types(slot, new_node, used)[rows]])
+        rows = self._rows_within_limits(slot.offer, number) if slot.offer.has_limits else self._fitting_rows(number)
+        return NodeClaimDraft(slot.offer, slot.option, self._used_amounts(slot, number), rows)
 
     def _build_shared(self, draft: NodeClaimDraft) -> tuple[PlannedNodeClaim, Amounts] | RejectionReason:
         """The NodeClaim, with the smallest DaemonSet overhead of any of its types (reference 2.9)."""
@@ -82,13 +84,26 @@ class PlannedNodeClaims:
         used = self._node_arrays.used_amounts(number)
         return used[[self._node_arrays.columns[key] for key in slot.offer.table.resources]]
 
+    def _fitting_rows(self, number: int) -> Indices:
+        """The types with room for the pods of a new node, cheapest first."""
+        new_node = self._node_arrays.new_nodes[number]
+        slot = self._node_arrays.slots[new_node.slot]
+        rows = self._rows_by_price(new_node.slot)
+        return rows[self._fitting_types(slot, new_node, self._used_amounts(slot, number))[rows]]
+
     def _fitting_types(self, slot: NodeSlot, new_node: NewNode, used: Amounts) -> Mask:
-        table = slot.offer.table
         template = slot.offer.template
         fitting: Mask = np.all(slot.option.headroom >= used, axis=1) & template.types_with_free_ports(new_node.ports)
-        for key in slot.offer.remaining_limits.limits:
-            if key in table.columns:
-                # No larger than the capacity counted against the limit at launch.
-                column = table.capacity[:, table.columns[key]]
-                fitting &= column <= column[new_node.rows].max()
         return fitting
+
+    def _rows_within_limits(self, offer: Offer, number: int) -> Indices:
+        """The fitting types that the limits leave room for on this node and all other new nodes of the NodePool."""
+        if number not in self._limited_rows:
+            nodes = {
+                other: NodeTypes(new_node.rows, self._fitting_rows(other))
+                for other, new_node in enumerate(self._node_arrays.new_nodes)
+                if self._node_arrays.slots[new_node.slot].offer is offer
+            }
+            caps = capacity_caps(offer, list(nodes.values()), self._max_types)
+            self._limited_rows |= {other: types.rows_within(offer, caps) for other, types in nodes.items()}
+        return self._limited_rows[number]
