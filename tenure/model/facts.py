@@ -280,6 +280,8 @@ class PodDisruptionBudgetFact(Value):
     """unhealthyPodEvictionPolicy AlwaysAllow: a pod that is not Ready may be evicted regardless of the budget."""
     never: bool = False
     """maxUnavailable is 0 or 0%, or minAvailable is 100%: the budget never allows an eviction."""
+    needs_all: bool = False
+    """It needs as many healthy pods as there are: it allows no eviction until the workload is scaled up."""
 
     @property
     def key(self) -> str:

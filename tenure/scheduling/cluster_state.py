@@ -26,7 +26,8 @@ from tenure.scheduling.packing.packer import unscheduled_pod
 from tenure.scheduling.packing.planning_pass import PassInputs, PassSettings, plan_pods
 from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape
 from tenure.scheduling.planner_guard import PlannerGuard
-from tenure.scheduling.pods import excludes_nodepools, is_reschedulable, provisionable_pods, validation_error
+from tenure.scheduling.pods import excludes_nodepools, validation_error
+from tenure.scheduling.pods_to_place import pods_to_place
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change, ClusterFacts, CommittedNodeClaims, with_discovered_memory
 
@@ -155,7 +156,7 @@ class ClusterState:
     def _shape_pending_pods(
         self, now: datetime, rejected: list[UnschedulablePod]
     ) -> Iterator[tuple[PodShape, PodFact]]:
-        for pod in self._pending_pods(now):
+        for pod in pods_to_place(self._facts, now):
             if excludes_nodepools(pod):
                 continue
             reason = validation_error(pod)
@@ -163,20 +164,6 @@ class ClusterState:
                 rejected.append(unscheduled_pod(pod, reason))
             else:
                 yield self._get_shape(pod), pod
-
-    def _pending_pods(self, now: datetime) -> Iterator[PodFact]:
-        yield from provisionable_pods(self._facts.unbound_pods.values())
-        for name in self._terminating_node_names():
-            yield from (pod for pod in self._facts.bound_to(name) if is_reschedulable(pod, now))
-        for pods in self._facts.virtual.values():
-            yield from pods
-
-    def _terminating_node_names(self) -> list[str]:
-        names = {node.name for node in self._facts.nodes.values() if node.deleting}
-        for nodeclaim in self._facts.nodeclaims.values():
-            node = self._facts.node_of(nodeclaim) if nodeclaim.deleting or nodeclaim.instance_terminating else None
-            names |= {node.name} if node else set()
-        return sorted(names)
 
     def _build_pass_inputs(
         self,

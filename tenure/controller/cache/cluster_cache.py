@@ -403,7 +403,8 @@ class ClusterCache:
     def planner_fact(self, name: str) -> NodeClaimFact:
         claim = self.nodeclaims[name]
         found = with_last_pod_event(claim, self.occupancy.last_pod_event(node.name for node in self.nodes_of(claim)))
-        return found.model_copy(update={"deleting": True}) if name in self.interrupted else found
+        ending = {"deleting": True, "instance_terminating": True}
+        return found.model_copy(update=ending) if name in self.interrupted else found
 
     def _replace_fact(self, table: dict[str, F], kind: FactKind, key: str, new: F | None) -> bool:
         """False if the fact is unchanged."""

@@ -12,6 +12,7 @@ from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import Nominations
 from tenure.model.facts import PodFact
 from tenure.model.observations import ObservedDemand
+from tenure.scheduling.pod_disruption_budgets import PodDisruptionBudgets
 from tenure.scheduling.pods import excludes_nodepools, is_reschedulable, provisionable_pods
 
 MIN_SIGNAL_INTERVAL: Final = timedelta(milliseconds=400)
@@ -130,8 +131,14 @@ def classify_pods(
 
 def pods_needing_nodes(cache: ClusterCache, now: datetime) -> Iterator[PodFact]:
     yield from (pod for pod in provisionable_pods(cache.pending.values()) if not excludes_nodepools(pod))
-    for node in terminating_nodes(cache):
-        yield from (pod for pod in cache.occupancy.pods_on(node).values() if is_reschedulable(pod, now))
+    terminating = list(terminating_nodes(cache))
+    budgets = PodDisruptionBudgets(cache.pod_budgets.values() if terminating else ())
+    for node in terminating:
+        nodeclaim = cache.nodeclaims.get(cache.nodeclaim_name_of(node))
+        is_interrupted = nodeclaim is not None and nodeclaim.name in cache.interrupted
+        for pod in cache.occupancy.pods_on(node).values():
+            if is_reschedulable(pod, now) and (is_interrupted or not budgets.hold_on_node(pod, nodeclaim)):
+                yield pod
 
 
 def needs_plan(cache: ClusterCache, now: datetime) -> bool:

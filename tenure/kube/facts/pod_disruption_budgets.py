@@ -31,7 +31,7 @@ def budget_fact(budget: Json) -> EvictionBudget:
 
 
 def pod_budget_fact(budget: Json) -> PodDisruptionBudgetFact:
-    """The facts for voluntary disruption. A budget with an outdated status allows no disruptions."""
+    """The facts for planning. A budget with an outdated status allows no disruptions."""
     fact = budget_fact(budget)
     return PodDisruptionBudgetFact(
         namespace=fact.namespace,
@@ -40,6 +40,7 @@ def pod_budget_fact(budget: Json) -> PodDisruptionBudgetFact:
         disruptions_allowed=fact.allowed if fact.counted and not fact.sync_failed else 0,
         always_allow_unhealthy=fact.always_unhealthy,
         never=fact.max_unavailable in ("0", "0%") or fact.min_available == "100%",
+        needs_all=fact.counted and not fact.sync_failed and 0 < fact.expected <= fact.desired,
     )
 
 

@@ -18,8 +18,8 @@ from tenure.model.instance_types import InstanceType
 from tenure.model.invalid_objects import Guard, no_guard
 from tenure.scheduling.disruption import eligibility
 from tenure.scheduling.disruption.cost import disruption_cost_of, offering_price
-from tenure.scheduling.disruption.eligibility import PodDisruptionBudgets
 from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason
+from tenure.scheduling.pod_disruption_budgets import PodDisruptionBudgets
 from tenure.scheduling.pods import is_reschedulable
 from tenure.scheduling.snapshot import ClusterFacts
 

@@ -8,62 +8,17 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tenure.apis.durations import DurationError, format_duration, parse_duration
-from tenure.apis.labels import CAPACITY_TYPE, DISRUPTED_TAINT_KEY, DO_NOT_DISRUPT, INSTANCE_TYPE, NO_SCHEDULE, ZONE
+from tenure.apis.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, ZONE
 from tenure.model.disruption.decision import Cause, Ineligibility, Method
 from tenure.model.extra_capacity import VIRTUAL_PREFIX
-from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodDisruptionBudgetFact, PodFact, Taint
+from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodFact
 from tenure.model.instance_types import InstanceType
 from tenure.scheduling.disruption.blocked_nodes import format_timestamp
 from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason
-from tenure.scheduling.packing.topology import TopologyIndex
+from tenure.scheduling.pod_disruption_budgets import PodDisruptionBudgets
 from tenure.scheduling.pods import do_not_disrupt_until, is_do_not_disrupt
 from tenure.scheduling.snapshot import Storage
-from tenure.scheduling.taints import first_untolerated
 from tenure.scheduling.volumes import find_unknown_volume_field
-
-_DISRUPTED_TAINT: Final = Taint(key=DISRUPTED_TAINT_KEY, effect=NO_SCHEDULE)
-
-
-class PodDisruptionBudgets:
-    """All PodDisruptionBudgets, by namespace."""
-
-    def __init__(self, budgets: Iterable[PodDisruptionBudgetFact]) -> None:
-        self._by_namespace: dict[str, list[tuple[TopologyIndex, PodDisruptionBudgetFact]]] = {}
-        for one in sorted(budgets, key=lambda one: one.key):
-            selector = TopologyIndex("", frozenset({one.namespace}), one.selector)
-            self._by_namespace.setdefault(one.namespace, []).append((selector, one))
-
-    def selecting_budgets(self, pod: PodFact) -> tuple[PodDisruptionBudgetFact, ...]:
-        known = self._by_namespace.get(pod.namespace, ())
-        return tuple(one for selector, one in known if selector.selects(pod.namespace, pod.labels))
-
-    def never_allows_eviction(self, pod: PodFact) -> bool:
-        """Whether a budget will not allow eviction at any time (reference 2.2)."""
-        return pod.namespace in self._by_namespace and any(one.never for one in self.selecting_budgets(pod))
-
-    def rejection_reason(self, pod: PodFact) -> str:
-        """Why this pod cannot be evicted now; empty if it can be evicted, or need not be (reference 4.2)."""
-        if pod.namespace not in self._by_namespace or not _is_evicted(pod):
-            return ""
-        found = self.selecting_budgets(pod)
-        subject = f"pod {pod.namespace}/{pod.name}"
-        if len(found) > 1:
-            names = ", ".join(one.name for one in found)
-            return (
-                f"{subject} is selected by {len(found)} PodDisruptionBudgets ({names}), and then nothing may evict it"
-            )
-        for one in found:
-            if one.disruptions_allowed <= 0 and not (one.always_allow_unhealthy and pod.ready is False):
-                return f"{subject}: PodDisruptionBudget {one.key} allows no disruption now"
-        return ""
-
-
-def _is_evicted(pod: PodFact) -> bool:
-    """False for static pods, pods that tolerate the disruption taint, and pods that have finished or terminate."""
-    if pod.mirror or pod.is_finished or pod.deleting:
-        return False
-    return first_untolerated(pod.tolerations, (_DISRUPTED_TAINT,)) is not None
-
 
 _CONSOLIDATION_METHODS: Final[tuple[Method, ...]] = ("Empty", "Underutilized")
 _GRACEFUL_METHODS: Final = _CONSOLIDATION_METHODS

@@ -11,6 +11,7 @@ from tenure.controller.cache.nominations import Nominations
 from tenure.controller.interruption import BURST_SIZE, INTERRUPTION_WINDOW, RENOTIFY_AFTER, InterruptedCapacity
 from tenure.controller.signals.pending_pods import classify_pods, list_pending_pods
 from tenure.controller.signals.provisioning_trigger import ProvisioningTrigger
+from tenure.model.facts import NodeClaimFact
 from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.launch import UNAVAILABLE_FOR
 from tenure.model.observations import ObservedDemand, ObservedUnavailableOfferings
@@ -195,7 +196,8 @@ def test_update_of_an_interrupted_nodeclaim_keeps_the_interruption(harness: Inte
     harness.cache.drain_planner_changes()
     harness.apply_objects("nodeclaims", claim("a", phase="Initialized", labels=labels(), annotations={"other": "news"}))
     assert harness.terminating_nodeclaims() == ["a"]
-    assert next(one.fact for one in harness.cache.snapshot_changes() if one.kind == "claim").deleting  # type: ignore[union-attr]
+    (fact,) = (one.fact for one in harness.cache.snapshot_changes() if one.kind == "claim")
+    assert isinstance(fact, NodeClaimFact) and fact.deleting and fact.instance_terminating
 
 
 def test_nomination_to_an_interrupted_node_does_not_count(harness: InterruptedCapacityHarness) -> None:

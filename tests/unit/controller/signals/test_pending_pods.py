@@ -56,6 +56,17 @@ def test_pods_of_a_deleting_node_are_demand(harness: CacheHarness) -> None:
     assert pending_names(harness, Nominations()) == ["moves"]
 
 
+def test_pods_that_their_budget_never_releases_are_no_demand(harness: CacheHarness) -> None:
+    """Else the batch stays open for them as long as the drain waits."""
+    budget = {"metadata": {"name": "all", "namespace": "default"}, "spec": {"maxUnavailable": 0, "selector": {}}}
+    harness.apply_objects("pods", pod("database", on="n-up"))
+    harness.apply_objects("poddisruptionbudgets", budget)
+    harness.apply_objects("nodeclaims", claim("up", phase="Initialized", deleting=True))
+    assert pending_names(harness, Nominations()) == []
+    harness.cache.set_interrupted("up", interrupted=True)
+    assert pending_names(harness, Nominations()) == ["database"], "EC2 ends the instance without asking the budget"
+
+
 def test_first_plan_is_needed_for_unscheduled_and_displaced_pods(harness: CacheHarness) -> None:
     harness.apply_objects("pods", pod("stays", on="n-up"))
     assert not needs_plan(harness.cache, at(0))

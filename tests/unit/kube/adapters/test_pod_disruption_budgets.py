@@ -61,6 +61,22 @@ def test_disruptions_allowed_by_budget(spec: Json, status: Json, allowed: int, n
 
 
 @pytest.mark.parametrize(
+    ("status", "needs_all"),
+    [
+        ({"expectedPods": 3, "desiredHealthy": 3, "currentHealthy": 2}, True),
+        ({"expectedPods": 1, "desiredHealthy": 2}, True),
+        ({"expectedPods": 3, "desiredHealthy": 2, "currentHealthy": 2}, False),
+        ({"expectedPods": 0, "desiredHealthy": 0}, False),
+        ({"expectedPods": 3, "desiredHealthy": 3, "observedGeneration": 1}, False),
+    ],
+)
+def test_budget_needs_all_pods_if_none_may_be_missing(status: Json, needs_all: bool) -> None:
+    status = {"observedGeneration": 2, **status}
+    found = pod_budget_fact({"metadata": meta(), "spec": {"minAvailable": 3}, "status": status})
+    assert found.needs_all is needs_all and not found.never
+
+
+@pytest.mark.parametrize(
     ("spec", "surges"),
     [
         ({}, True),

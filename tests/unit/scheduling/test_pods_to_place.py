@@ -1,0 +1,99 @@
+"""Pods on terminating nodes: which of them get a new node before they leave."""
+
+from typing import Any
+
+import pytest
+
+from tenure.apis.labels import DISRUPTED_TAINT_KEY
+from tenure.model.facts import NodeFact, PodDisruptionBudgetFact, PodFact
+from tenure.model.plan import Plan
+from tests.unit.scheduling.builders import Cluster, expressions, node, nodeclaim, pod, pool, toleration
+
+LEAVING = node("leaving", cpu=2, memory=4, deleting=True)
+DATABASE = pod("database", node="leaving", cpu=1.5, labels={"app": "database"}, ready=True)
+
+
+def budget(name: str = "database", **more: Any) -> PodDisruptionBudgetFact:
+    fields = {"namespace": "default", "name": name, "selector": expressions("app In database"), **more}
+    return PodDisruptionBudgetFact.model_validate(fields)
+
+
+def placed_pods(plan: Plan) -> list[str]:
+    return sorted(uid for one in plan.claims for uid in one.pods)
+
+
+def plan_drain(*budgets: PodDisruptionBudgetFact, database: PodFact = DATABASE, leaving: NodeFact = LEAVING) -> Plan:
+    return Cluster(pool(), leaving, database, pod("app"), *budgets).plan()
+
+
+@pytest.mark.parametrize(
+    "budgets",
+    [
+        pytest.param([budget(never=True)], id="pdb-blocked-pod"),
+        pytest.param([budget(disruptions_allowed=1), budget("other", disruptions_allowed=1)], id="two budgets"),
+        pytest.param([budget(needs_all=True)], id="needs all pods"),
+        pytest.param([budget(selector=(), never=True)], id="selects every pod"),
+    ],
+)
+def test_no_node_is_planned_for_a_pod_that_no_budget_releases(budgets: list[PodDisruptionBudgetFact]) -> None:
+    """`pdb-blocked-pod`: its node would stay empty as long as the drain waits."""
+    plan = plan_drain(*budgets)
+    assert placed_pods(plan) == ["app"] and not plan.unschedulable
+
+
+@pytest.mark.parametrize(
+    "budgets",
+    [
+        [],
+        [budget(disruptions_allowed=0)],
+        [budget(selector=expressions("app In web"), never=True)],
+        [budget(namespace="other", never=True)],
+        [budget(selector=None, never=True)],
+        [budget("one", disruptions_allowed=0), budget("two", selector=expressions("app In web"))],
+    ],
+)
+def test_pod_is_planned_if_its_budget_may_allow_an_eviction(budgets: list[PodDisruptionBudgetFact]) -> None:
+    """A budget without disruptions now may allow one once other pods have moved."""
+    assert placed_pods(plan_drain(*budgets)) == ["app", "database"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"deleting": True, "owner_kind": "StatefulSet"},
+        {"phase": "Pending"},
+        {"tolerations": (toleration(DISRUPTED_TAINT_KEY),)},
+    ],
+)
+def test_pod_that_needs_no_permission_of_its_budget_is_planned(changed: dict[str, Any]) -> None:
+    database = DATABASE.model_copy(update=changed)
+    assert placed_pods(plan_drain(budget(never=True), database=database)) == ["app", "database"]
+
+
+@pytest.mark.parametrize(
+    ("ready", "always_allow", "planned"), [(False, True, True), (False, False, False), (True, True, False)]
+)
+def test_unready_pod_is_planned_if_its_budget_allows_its_eviction(
+    ready: bool, always_allow: bool, planned: bool
+) -> None:
+    database = DATABASE.model_copy(update={"ready": ready})
+    plan = plan_drain(budget(never=True, always_allow_unhealthy=always_allow), database=database)
+    assert ("database" in placed_pods(plan)) is planned
+
+
+@pytest.mark.parametrize(
+    ("blocker", "fields", "planned"),
+    [
+        ({"never": True}, {"instance_terminating": True}, True),
+        ({"needs_all": True}, {"instance_terminating": True}, True),
+        ({"never": True}, {"deleting": True}, False),
+        ({"needs_all": True}, {"deleting": True}, False),
+        ({"never": True}, {"deleting": True, "termination_grace_period": "1h"}, False),
+        ({"needs_all": True}, {"deleting": True, "termination_grace_period": "1h"}, True),
+    ],
+)
+def test_pod_leaves_with_its_instance(blocker: dict[str, Any], fields: dict[str, Any], planned: bool) -> None:
+    running = LEAVING.model_copy(update={"deleting": False})
+    claim = nodeclaim("claim", on=running, **fields)
+    plan = Cluster(pool(), running, claim, DATABASE, budget(**blocker)).plan()
+    assert (placed_pods(plan) == ["database"]) is planned
