@@ -19,9 +19,8 @@ from tenure.scheduling.nodepool_template import (
     Offer,
     RejectionReason,
     ReservationTracker,
-    sort_by_weight,
 )
-from tenure.scheduling.offerings import Offerings, largest_capacity, least_overhead
+from tenure.scheduling.offerings import Offerings, largest_capacity, least_overhead, prefer_linux, sort_by_weight
 from tenure.scheduling.packing.packer import unscheduled_pod
 from tenure.scheduling.packing.planning_pass import PassInputs, PassSettings, plan_pods
 from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape
@@ -209,7 +208,9 @@ class ClusterState:
             else:
                 closed[pool.name] = offer
         existing_nodes = ExistingNodes(nodes)
-        return PassInputs(self._facts, existing_nodes, offers, closed, self._nodes_by_promised_pod(existing_nodes))
+        return PassInputs(
+            self._facts, existing_nodes, prefer_linux(offers), closed, self._nodes_by_promised_pod(existing_nodes)
+        )
 
     def overlay_validations(self) -> Mapping[str, OverlayValidation]:
         """The validation of each NodeOverlay, by name; plans use the valid ones from now on."""

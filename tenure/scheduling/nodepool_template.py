@@ -14,6 +14,7 @@ from tenure.apis.labels import (
     CAPACITY_TYPE,
     INITIALIZED,
     NODEPOOL,
+    OS,
     REGISTERED,
     RESERVED,
     nodeclass_label,
@@ -97,6 +98,8 @@ class NodePoolTemplate:
         self._sustained_headroom = self.headroom.copy()
         if CPU in table.columns:
             self._sustained_headroom[:, table.columns[CPU]] -= table.cpu_above_baseline
+        linux = self.requirements.intersection(Requirements((one_of(OS, "linux"),)))
+        self.runs_linux = bool(table.types_with(linux).any())
 
     def headroom_for(self, requirements: Requirements, types: Mask) -> Amounts:
         """Headroom of all rows. Burstable types count with their baseline CPU if the requirements neither name them
@@ -214,6 +217,11 @@ class Offer:
         ids = set(self.table.reservations[self.available & self.table.reserved])
         return sorted(one for one in ids if self.reservation_tracker.remaining(one) > 0)
 
+    def launchable_options(self, variant: Variant) -> list[Option]:
+        """The template for such pods: with capacity that is not reserved, and with each available reservation."""
+        options = (self.restrict(None, variant, one) for one in ("", *self.available_reservations()))
+        return [one for one in options if not isinstance(one, RejectionReason)]
+
     def cheapest_prices(self, option: Option) -> Prices:
         """The lowest price of each type among the option's offerings."""
         known = self._prices.get(option)
@@ -306,12 +314,6 @@ def column_maximum(amounts: Amounts, rows: Indices) -> Amounts:
 def without_internal_labels(requirements: Requirements) -> Requirements:
     """Requirements of the NodeClaim, without those that only DaemonSets need (reference 2.8)."""
     return requirements.without(*INTERNAL_LABELS)
-
-
-def sort_by_weight(pools: Iterable[NodePoolFact]) -> list[NodePoolFact]:
-    """The pools that can launch nodes for pods, by weight, then name, both descending (reference 2.3)."""
-    usable = [pool for pool in pools if pool.ready and not pool.deleting and not pool.static]
-    return sorted(usable, key=lambda pool: (pool.weight, pool.name), reverse=True)
 
 
 def _no_offering_message(types: int, known: bool) -> str:

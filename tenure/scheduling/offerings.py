@@ -177,6 +177,18 @@ def _table_key_of(pool: NodePoolFact, overlays: Iterable[OverlayFact]) -> _Table
     )
 
 
+def sort_by_weight(pools: Iterable[NodePoolFact]) -> list[NodePoolFact]:
+    """The pools that can launch nodes for pods, by weight, then name, both descending (reference 2.3)."""
+    usable = [pool for pool in pools if pool.ready and not pool.deleting and not pool.static]
+    return sorted(usable, key=lambda pool: (pool.weight, pool.name), reverse=True)
+
+
+def prefer_linux(offers: Iterable[Offer]) -> list[Offer]:
+    """Offers sorted by weight, with NodePools that run Linux first among equal weights. Of equal prices, the first is
+    chosen, and images of pods that name no operating system are for Linux as a rule."""
+    return sorted(offers, key=lambda one: (-one.template.pool.weight, not one.template.runs_linux))
+
+
 def largest_capacity(template: NodePoolTemplate, nodeclaim: NodeClaimFact) -> dict[str, int]:
     """The largest capacity that an unlaunched NodeClaim may get."""
     rows = _possible_rows(template, nodeclaim)

@@ -97,8 +97,7 @@ class InstanceSelector:
     def can_launch(self, variant: Variant, vector: Amounts, ports: Sequence[HostPort] = ()) -> bool:
         """Whether any pool has a type that fits such a pod, without regard to limits."""
         for offer in self.offers:
-            option = offer.restrict(None, variant)
-            if not isinstance(option, RejectionReason):
+            for option in offer.launchable_options(variant):
                 type_options = self.valuation.type_options(offer, option)
                 if (
                     (type_options.headroom >= vector).all(axis=1)

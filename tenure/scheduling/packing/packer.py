@@ -142,7 +142,7 @@ class Packing:
         """All pods at once, unless a domain may run out of capacity: then other domains must not get ahead of it."""
         skews = [rule.max_skew for rule in rules if isinstance(rule, SpreadRule)]
         offers, domain_count = self.instance_selector.offers, len(domains.order)
-        if not skews or not (domains.blocked or any(_may_reach_limit(offer, one, domain_count) for offer in offers)):
+        if not skews or not (domains.blocked or any(_may_run_out(offer, one, domain_count) for offer in offers)):
             return count
         return min(count, max(1, min(skews) * domain_count))
 
@@ -349,8 +349,11 @@ def unscheduled_pod(pod: PodFact, reason: str) -> UnschedulablePod:
     return UnschedulablePod(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=reason)
 
 
-def _may_reach_limit(offer: Offer, one: PodClass, domains: int) -> bool:
-    """Whether nodes for these pods could reach the pool's limits, even in the worst packing. Each domain has a node."""
+def _may_run_out(offer: Offer, one: PodClass, domains: int) -> bool:
+    """Whether nodes for these pods could use up a reservation, or reach the pool's limits, even in the worst packing.
+    Each domain has a node."""
+    if offer.available_reservations():
+        return True
     vector = offer.table.to_vector(one.requests) if offer.has_limits else None
     if vector is None:
         return False

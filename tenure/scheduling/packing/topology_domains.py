@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tenure.apis.labels import CAPACITY_TYPE, ZONE, ZONE_ID
 from tenure.model.requirements import Requirement, Requirements
 from tenure.scheduling.instance_type_table import Mask
-from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
+from tenure.scheduling.nodepool_template import Offer, Option
 from tenure.scheduling.packing.nodes import NodeArrays
 from tenure.scheduling.packing.pod_requirements import pin_label
 from tenure.scheduling.packing.topology import SpreadRule, TopologyGroup
@@ -86,8 +86,7 @@ class Universe:
     def _offered_domains(self, variant: Variant, key: str) -> set[str]:
         found: set[str] = set()
         for offer in self.offers:
-            option = offer.restrict(None, variant)
-            if not isinstance(option, RejectionReason):
+            for option in offer.launchable_options(variant):
                 found |= _offered_values(offer, option.requirements.get(key), option, key)
         return found
 
@@ -95,7 +94,7 @@ class Universe:
         prices = [
             float(offer.cheapest_prices(option)[option.types].min())
             for offer in self.offers
-            if not isinstance(option := offer.restrict(None, pin_label(variant, key, value)), RejectionReason)
+            for option in offer.launchable_options(pin_label(variant, key, value))
         ]
         return min(prices, default=float("inf"))
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.apis.labels import CAPACITY_RESERVATION_ID, CAPACITY_RESERVATION_INTERRUPTIBLE, CAPACITY_TYPE
+from tenure.apis.labels import CAPACITY_RESERVATION_ID, CAPACITY_RESERVATION_INTERRUPTIBLE, CAPACITY_TYPE, ZONE
+from tenure.model.facts import AffinityTerm, SpreadConstraint
 from tenure.model.instance_types import InstanceType, Offering, ReservationHeadroom, UnavailableOffering
 from tenure.model.launch import UNAVAILABLE_FOR
 from tenure.model.plan import Plan
@@ -15,6 +16,7 @@ from tests.unit.scheduling.builders import (
     COMMON,
     NOW,
     Cluster,
+    expressions,
     instance_type,
     launched_nodeclaim,
     nodeclaim,
@@ -213,3 +215,48 @@ def test_pending_nodeclaim_with_reservation_label_counts() -> None:
         pool("default", ALL_CAPACITY_TYPES), pending, pod(cpu=1.8), instance_types=(with_reservations(LARGE, "cr-1"),)
     )
     assert planned_offerings(cluster.plan(**reservation_counts(cr_1=1))) == [("on-demand", ())]
+
+
+JOB = expressions("app In job")
+BY_ZONE = {
+    "affinity": (AffinityTerm(key=ZONE, selector=JOB),),
+    "spreads": (SpreadConstraint.model_validate({"key": ZONE, "max_skew": 1, "selector": JOB}),),
+}
+
+
+@pytest.mark.parametrize("capacity_types", ["reserved", "on-demand reserved"])
+@pytest.mark.parametrize(
+    "term",
+    [pytest.param("affinity", id="reserved-zone-term"), pytest.param("spreads", id="reserved-zone-spread")],
+)
+def test_zone_terms_are_satisfied_in_capacity_that_is_only_reserved(capacity_types: str, term: str) -> None:
+    """A training job in a capacity block has such terms."""
+    jobs = pods(2, cpu=1.5, labels={"app": "job"}, selector={CAPACITY_TYPE: "reserved"}, **{term: BY_ZONE[term]})
+    instance_types = (with_reservations(LARGE, "cr-1"),)
+    plan = Cluster(pool("default", f"{CAPACITY_TYPE} In {capacity_types}"), *jobs, instance_types=instance_types).plan(
+        **reservation_counts(cr_1=4)
+    )
+    assert planned_offerings(plan) == [("reserved", ("cr-1",))] * 2 and not plan.unschedulable
+    assert {values_of(one, ZONE) for one in plan.claims} == {("a",)}
+
+
+@pytest.mark.parametrize(("in_a", "in_b", "placed"), [(1, 4, 3), (4, 1, 3), (2, 2, 4), (4, 4, 6)])
+def test_spread_over_zones_stays_even_when_a_reservation_is_used_up(in_a: int, in_b: int, placed: int) -> None:
+    jobs = pods(6, cpu=1.5, labels={"app": "job"}, selector={CAPACITY_TYPE: "reserved"}, spreads=BY_ZONE["spreads"])
+    two_zones = with_reservations(with_reservations(LARGE, "cr-a"), "cr-b", zone="b")
+    described = {**two_zones.labels, CAPACITY_RESERVATION_ID: ("cr-a", "cr-b")}
+    instance_types = (two_zones.model_copy(update={"labels": described}),)
+    plan = Cluster(pool("default", ALL_CAPACITY_TYPES), *jobs, instance_types=instance_types).plan(
+        **reservation_counts(cr_a=in_a, cr_b=in_b)
+    )
+    zones = [values_of(one, ZONE) for one in plan.claims]
+    assert len(zones) == placed and len(plan.unschedulable) == 6 - placed
+    assert abs(zones.count(("a",)) - zones.count(("b",))) <= 1
+
+
+def test_zone_without_reserved_instances_left_is_no_domain() -> None:
+    jobs = pods(2, cpu=1.5, labels={"app": "job"}, selector={CAPACITY_TYPE: "reserved"}, spreads=BY_ZONE["spreads"])
+    plan = Cluster(pool("default", ALL_CAPACITY_TYPES), *jobs, instance_types=(with_reservations(LARGE, "cr-1"),)).plan(
+        **reservation_counts(cr_1=0)
+    )
+    assert not plan.claims and len(plan.unschedulable) == 2
