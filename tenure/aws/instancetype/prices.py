@@ -1,13 +1,14 @@
 """Prices per hour in US dollars (in China: yuan): on-demand prices from the price list, spot prices from the history.
 
 Without a price list, static estimates apply. Without a spot history, spot has the on-demand price. A type that the
-price list lacks, such as a type in preview, has no price and cannot be launched.
+price list lacks, such as a type in preview, has no price and cannot be launched. A Windows price includes the license.
+If AWS lists none, it is the Linux price plus `static_prices.estimate_windows_license`.
 """
 
 import asyncio
 import json
-from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -22,55 +23,91 @@ from tenure.model.errors import Fault
 _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+_SpotRow = tuple[bool, tuple[str, str], datetime, float]
+"""Whether it is for Windows, (instance type, zone), time and price."""
 
 _PRODUCTS: Final = (("Shared", "Compute Instance"), ("Dedicated", "Compute Instance (bare metal)"))
 _COMMON: Final = {
     "serviceCode": "AmazonEC2",
     "preInstalledSw": "NA",
-    "operatingSystem": "Linux",
     "capacitystatus": "Used",
     "marketoption": "OnDemand",
 }
-_SPOT_PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
+LINUX: Final = {"operatingSystem": "Linux"}
+WINDOWS: Final = {"operatingSystem": "Windows", "licenseModel": "No License required"}
+"""Filters of the price list. The license model excludes prices for licenses that the user brings."""
+_SPOT_PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)", "Windows", "Windows (Amazon VPC)")
 
 
 @dataclass(frozen=True, slots=True)
-class PriceTable:
-    """Empty maps: not read yet, or not available."""
+class ListedPrices:
+    """Prices of one operating system as AWS lists them. Empty maps: not read yet, or not available."""
 
     on_demand: Mapping[str, float] = field(default_factory=dict)
     spot: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """(instance type, zone) to the latest price."""
-    estimates: Mapping[str, float] = field(default_factory=dict)
 
-    def price(self, instance_type: str, zone: str, capacity_type: str) -> float | None:
+    def merge(self, read: "ListedPrices") -> "ListedPrices":
+        """Update prices; a price that was not read keeps its last value."""
+        return ListedPrices({**self.on_demand, **read.on_demand}, {**self.spot, **read.spot})
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTable:
+    linux: ListedPrices = field(default_factory=ListedPrices)
+    windows: ListedPrices = field(default_factory=ListedPrices)
+    estimates: Mapping[str, float] = field(default_factory=dict)
+    """On-demand prices of Linux."""
+    windows_licenses: Mapping[str, float] = field(default_factory=dict)
+    """Estimates, in the same unit."""
+
+    def price(self, instance_type: str, zone: str, capacity_type: str, os: str = "linux") -> float | None:
         """None if unknown: such an offering is not launched."""
-        if capacity_type == labels.SPOT and self.spot:
-            return self.spot.get((instance_type, zone))
-        return (self.on_demand or self.estimates).get(instance_type)
+        if os == "windows":
+            return self._windows_price(instance_type, zone, capacity_type)
+        if capacity_type == labels.SPOT and self.linux.spot:
+            return self.linux.spot.get((instance_type, zone))
+        return (self.linux.on_demand or self.estimates).get(instance_type)
+
+    def _windows_price(self, instance_type: str, zone: str, capacity_type: str) -> float | None:
+        listed = (
+            self.windows.spot.get((instance_type, zone))
+            if capacity_type == labels.SPOT
+            else self.windows.on_demand.get(instance_type)
+        )
+        if listed is not None:
+            return listed
+        linux = self.price(instance_type, zone, capacity_type)
+        return None if linux is None else linux + self.windows_licenses.get(instance_type, 0.0)
 
     def merge(self, read: "PricesRead") -> "PriceTable":
         """Update prices; a price that was not read keeps its last value."""
-        return PriceTable({**self.on_demand, **read.on_demand}, {**self.spot, **read.spot}, self.estimates)
+        return replace(self, linux=self.linux.merge(read.linux), windows=self.windows.merge(read.windows))
 
 
 @dataclass(frozen=True, slots=True)
 class PricesRead:
-    """Result of a refresh; incomplete if a query failed or returned no on-demand price."""
+    """Result of a refresh; incomplete if a query failed or returned no on-demand price of Linux."""
 
-    on_demand: Mapping[str, float]
-    spot: Mapping[tuple[str, str], float]
+    linux: ListedPrices
+    windows: ListedPrices
     complete: bool
 
 
 async def read_prices(clients: AwsClients, settings: AwsSettings) -> PricesRead:
-    """Read both kinds concurrently. A fault of one is logged and does not affect the other."""
+    """Read all kinds concurrently. A fault of one is logged and does not affect the others."""
     has_price_list = price_list_is_there(settings)
-    on_demand, spot = await asyncio.gather(
-        _or_none(read_on_demand(clients, settings.region)) if has_price_list else _no_prices(),
+    linux, windows, spot = await asyncio.gather(
+        _or_none(read_on_demand(clients, settings.region, LINUX)) if has_price_list else _no_prices(),
+        _or_none(read_on_demand(clients, settings.region, WINDOWS)) if has_price_list else _no_prices(),
         _or_none(read_spot(clients)),
     )
-    return PricesRead(on_demand or {}, spot or {}, complete=bool(on_demand or not has_price_list) and spot is not None)
+    linux_spot, windows_spot = spot or ({}, {})
+    return PricesRead(
+        ListedPrices(linux or {}, linux_spot),
+        ListedPrices(windows or {}, windows_spot),
+        complete=bool(linux or not has_price_list) and windows is not None and spot is not None,
+    )
 
 
 def price_list_is_there(settings: AwsSettings) -> bool:
@@ -78,12 +115,12 @@ def price_list_is_there(settings: AwsSettings) -> bool:
     return not settings.isolated_vpc and not settings.region.startswith("us-gov")
 
 
-async def read_on_demand(clients: AwsClients, region: str) -> dict[str, float]:
-    """pricing:GetProducts, for shared tenancy and bare metal. Raises model.faults."""
+async def read_on_demand(clients: AwsClients, region: str, product: Mapping[str, str]) -> dict[str, float]:
+    """pricing:GetProducts, for shared tenancy and bare metal. `product`: LINUX or WINDOWS. Raises model.faults."""
     currency = "CNY" if region.startswith("cn-") else "USD"
     found: dict[str, float] = {}
     for tenancy, family in _PRODUCTS:
-        filters = _COMMON | {"regionCode": region, "tenancy": tenancy, "productFamily": family}
+        filters = {**_COMMON, **product, "regionCode": region, "tenancy": tenancy, "productFamily": family}
         rows = await clients.paginate(
             clients.pricing.get_products,
             "PriceList",
@@ -96,8 +133,11 @@ async def read_on_demand(clients: AwsClients, region: str) -> dict[str, float]:
     return found
 
 
-async def read_spot(clients: AwsClients, now: datetime | None = None) -> dict[tuple[str, str], float]:
-    """ec2:DescribeSpotPriceHistory: the current price of each type and zone. Raises model.faults."""
+async def read_spot(
+    clients: AwsClients, now: datetime | None = None
+) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float]]:
+    """ec2:DescribeSpotPriceHistory: the current prices of each type and zone, of Linux and of Windows. Raises
+    model.faults."""
     rows = await clients.paginate(
         clients.ec2.describe_spot_price_history,
         "SpotPriceHistory",
@@ -106,9 +146,13 @@ async def read_spot(clients: AwsClients, now: datetime | None = None) -> dict[tu
         StartTime=now or utc_now(),
         PaginationConfig={"PageSize": 1000},
     )
+    return _latest_prices(rows, windows=False), _latest_prices(rows, windows=True)
+
+
+def _latest_prices(rows: Iterable[_SpotRow], *, windows: bool) -> dict[tuple[str, str], float]:
     latest: dict[tuple[str, str], tuple[datetime, float]] = {}
-    for offering_key, at, price in rows:
-        if price and (offering_key not in latest or latest[offering_key][0] < at):
+    for is_windows, offering_key, at, price in rows:
+        if price and is_windows == windows and (offering_key not in latest or latest[offering_key][0] < at):
             latest[offering_key] = (at, price)
     return {offering_key: price for offering_key, (_, price) in latest.items()}
 
@@ -125,8 +169,9 @@ async def _no_prices() -> dict[str, float]:
     return {}
 
 
-def _spot_row(row: Mapping[str, Any]) -> tuple[tuple[str, str], datetime, float]:
-    return (row["InstanceType"], row["AvailabilityZone"]), row["Timestamp"], float(row["SpotPrice"])
+def _spot_row(row: Mapping[str, Any]) -> _SpotRow:
+    is_windows = str(row["ProductDescription"]).startswith("Windows")
+    return is_windows, (row["InstanceType"], row["AvailabilityZone"]), row["Timestamp"], float(row["SpotPrice"])
 
 
 def _parse_product(product: Any, currency: str) -> tuple[str, float]:

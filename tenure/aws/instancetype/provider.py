@@ -18,7 +18,7 @@ from tenure.aws.instancetype.capacity_reservations import Reservations
 from tenure.aws.instancetype.info import TypeInfo
 from tenure.aws.instancetype.prices import PriceTable, read_prices
 from tenure.aws.instancetype.resolver import Region, ResolvedTypes, resolve_types
-from tenure.aws.instancetype.static_prices import estimate_price
+from tenure.aws.instancetype.static_prices import estimate_price, estimate_windows_license
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.aws.nodeclass.placement_groups import PlacementGroup, PlacementGroups
 from tenure.aws.settings import AwsSettings
@@ -193,7 +193,10 @@ class AwsOfferings:
             types={info.name: info for info in sorted(infos, key=lambda info: info.name)},
             zones_of={name: frozenset(zones) for name, zones in zones_of.items()},
             zones=tuple(sorted({zone for _, zone in rows})),
-            prices=PriceTable(estimates={info.name: estimate_price(info, self._settings.region) for info in infos}),
+            prices=PriceTable(
+                estimates={info.name: estimate_price(info, self._settings.region) for info in infos},
+                windows_licenses={info.name: estimate_windows_license(info, self._settings.region) for info in infos},
+            ),
         )
 
 

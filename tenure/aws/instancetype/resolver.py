@@ -89,7 +89,8 @@ class Region:
 
     def with_prices(self, prices: PriceTable) -> "Region":
         """Replace AWS's prices and keep the estimates."""
-        return replace(self, prices=replace(prices, estimates=self.prices.estimates))
+        estimates, licenses = self.prices.estimates, self.prices.windows_licenses
+        return replace(self, prices=replace(prices, estimates=estimates, windows_licenses=licenses))
 
 
 class ResolvedTypes:
@@ -234,5 +235,5 @@ class _Resolver:
             for zone in self._region.zones
             for capacity_type in (labels.ON_DEMAND, labels.SPOT)
             if capacity_type in info.usage_classes
-            and (price := self._region.prices.price(info.name, zone, capacity_type)) is not None
+            and (price := self._region.prices.price(info.name, zone, capacity_type, self._family.os)) is not None
         ]

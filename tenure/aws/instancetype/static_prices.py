@@ -38,14 +38,24 @@ _DEVICES: Final = {
     "trainium": 0.95,
 }
 _PER_DEVICE_GIB: Final = 0.05
+_WINDOWS_LICENSE_PER_VCPU: Final = 0.046
+"""US dollars per hour: the difference between AWS's Windows and Linux prices, except for burstable types."""
 # GovCloud is about 20 % more expensive; prices in China are in yuan.
 _REGIONS: Final = {"us-gov-": 1.2, "cn-": 10.0}
 
 
 def estimate_price(info: TypeInfo, region: str = "") -> float:
     """US dollars (in China: yuan) per hour."""
-    share = next((factor for prefix, factor in _REGIONS.items() if region.startswith(prefix)), 1.0)
-    return round((_by_family(info) or _by_parts(info)) * share, 5)
+    return round((_by_family(info) or _by_parts(info)) * _regional_factor(region), 5)
+
+
+def estimate_windows_license(info: TypeInfo, region: str = "") -> float:
+    """US dollars (in China: yuan) per hour, which a Windows instance costs in addition."""
+    return round(info.vcpus * _WINDOWS_LICENSE_PER_VCPU * _regional_factor(region), 5)
+
+
+def _regional_factor(region: str) -> float:
+    return next((factor for prefix, factor in _REGIONS.items() if region.startswith(prefix)), 1.0)
 
 
 def larges_in(size: str) -> float:

@@ -10,7 +10,7 @@ from tenure.aws.amifamily.families import FAMILIES
 from tenure.aws.cluster_facts import ClusterFacts
 from tenure.aws.instancetype.capacity import Machine
 from tenure.aws.instancetype.info import TypeInfo
-from tenure.aws.instancetype.prices import PriceTable
+from tenure.aws.instancetype.prices import ListedPrices, PriceTable
 from tenure.aws.instancetype.resolver import Region
 from tenure.aws.instancetype.static_prices import estimate_price
 from tenure.aws.kubelet.config import Kubelet
@@ -100,7 +100,7 @@ def region(*names: str, spot: float = 0.3, on_demand: Mapping[str, float] | None
     prices = dict(on_demand or {name: estimate_price(one) for name, one in types.items()})
     spots = {(name, zone): price * spot for name, price in prices.items() for zone in ZONES}
     offered = {name: frozenset(ZONES) for name in types}
-    return Region(types=types, zones_of=offered, zones=ZONES, prices=PriceTable(prices, spots))
+    return Region(types=types, zones_of=offered, zones=ZONES, prices=PriceTable(ListedPrices(prices, spots)))
 
 
 def launch_group(members: int = 1, capacity_type: str = "on-demand", attempt: int = 1) -> LaunchGroup:

@@ -42,15 +42,19 @@ def _products(region: str) -> tuple[Product, ...]:
     for name in all_types():
         price = prices.on_demand_price(name)
         if price is not None:
+            license_price = prices.windows_license(name)
             for tenancy, factor in (("Shared", 1.0), ("Dedicated", DEDICATED_FACTOR)):
-                metal = ".metal" in name
-                made.append(_make_product(region, name, tenancy, price if metal else round(price * factor, 5)))
+                linux = price if ".metal" in name else round(price * factor, 5)
+                made.append(_make_product(region, name, tenancy, "Linux", linux))
+                if license_price is not None:
+                    made.append(_make_product(region, name, tenancy, "Windows", round(linux + license_price, 5)))
     return tuple(sorted(made, key=lambda product: product[0]["sku"]))
 
 
-def _make_product(region: str, name: str, tenancy: str, price: float) -> Product:
+def _make_product(region: str, name: str, tenancy: str, os: str, price: float) -> Product:
     facts = all_types()[name]
-    sku = f"{zlib.crc32(f'{region}/{name}/{tenancy}'.encode()):08X}{len(name):02X}{zlib.crc32(name.encode()):08X}"
+    offer = f"{region}/{name}/{tenancy}" + ("" if os == "Linux" else f"/{os}")
+    sku = f"{zlib.crc32(offer.encode()):08X}{len(name):02X}{zlib.crc32(name.encode()):08X}"
     attributes = {
         "sku": sku,
         "servicecode": "AmazonEC2",
@@ -65,8 +69,8 @@ def _make_product(region: str, name: str, tenancy: str, price: float) -> Product
         "vcpu": str(facts["VCpuInfo"]["DefaultVCpus"]),
         "memory": f"{facts['MemoryInfo']['SizeInMiB'] / 1024:g} GiB",
         "tenancy": tenancy,
-        "operatingSystem": "Linux",
-        "operation": "RunInstances",
+        "operatingSystem": os,
+        "operation": "RunInstances" if os == "Linux" else "RunInstances:0002",
         "preInstalledSw": "NA",
         "licenseModel": "No License required",
         "capacitystatus": "Used",
@@ -99,7 +103,10 @@ def _product_document(sku: str, attributes: dict[str, str], region: str, price: 
                             "unit": "Hrs",
                             "beginRange": "0",
                             "endRange": "Inf",
-                            "description": f"${price} per On Demand Linux {attributes['instanceType']} Instance Hour",
+                            "description": (
+                                f"${price} per On Demand {attributes['operatingSystem']} "
+                                f"{attributes['instanceType']} Instance Hour"
+                            ),
                             "appliesTo": [],
                             "pricePerUnit": {currency: f"{price:.10f}"},
                         }

@@ -1,6 +1,8 @@
 """When instance types and prices are read again, and which values remain after a failed read."""
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,12 +11,13 @@ import pytest
 from tenure.apis import labels
 from tenure.aws.client.client import AwsClients
 from tenure.aws.instancetype.capacity_reservations import Reservations
-from tenure.aws.instancetype.prices import PricesRead, PriceTable, read_on_demand, read_spot
+from tenure.aws.instancetype.prices import LINUX, ListedPrices, PricesRead, PriceTable, read_on_demand, read_spot
 from tenure.aws.instancetype.provider import AwsOfferings
-from tenure.aws.instancetype.static_prices import estimate_price
+from tenure.aws.instancetype.resolver import resolve_types
+from tenure.aws.instancetype.static_prices import estimate_price, estimate_windows_license
 from tenure.aws.settings import AwsSettings
 from tenure.model.errors import TryLater
-from tests.support.aws.builders import SETTINGS, ZONES, build_nodeclass, build_type_info, resolved_status
+from tests.support.aws.builders import SETTINGS, ZONES, build_nodeclass, build_type_info, region, resolved_status
 from tests.unit.aws.fakes import FakeClients, FakeClock, NoPlacementGroups, NoZonalShifts, all_responses, product
 
 HOUR = 3600.0
@@ -35,6 +38,12 @@ def build_offerings(clients: FakeClients, clock: FakeClock, settings: AwsSetting
 async def run_pending_tasks() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+def read_prices(
+    *, spot: Mapping[tuple[str, str], float] | None = None, windows: ListedPrices | None = None
+) -> PricesRead:
+    return PricesRead(ListedPrices(spot=spot or {}), windows or ListedPrices(), complete=True)
 
 
 async def prices_of(one: AwsOfferings, **status: Any) -> dict[str, float]:
@@ -99,13 +108,67 @@ async def test_nodeclass_is_resolved_once_until_it_changes() -> None:
 
 
 def test_spot_price_without_history_is_on_demand_price() -> None:
-    prices = PriceTable({"m5.large": 0.1})
+    prices = PriceTable(ListedPrices({"m5.large": 0.1}))
     assert prices.price("m5.large", "us-west-2a", "spot") == 0.1
-    known = prices.merge(PricesRead({}, {("m5.large", "us-west-2a"): 0.03}, complete=True))
+    known = prices.merge(read_prices(spot={("m5.large", "us-west-2a"): 0.03}))
     assert known.price("m5.large", "us-west-2a", "spot") == 0.03
     assert known.price("m5.large", "us-west-2b", "spot") is None
     assert known.price("m5.large", "us-west-2b", "on-demand") == 0.1
     assert known.price("x1.huge", "us-west-2b", "on-demand") is None
+
+
+@pytest.mark.parametrize(
+    ("windows", "on_demand", "spot"),
+    [
+        (ListedPrices({"m5.large": 0.188}, {("m5.large", A): 0.125}), 0.188, 0.125),
+        (ListedPrices({"m5.large": 0.188}), 0.188, 0.03 + 2 * 0.046),
+        (ListedPrices(), 0.1 + 2 * 0.046, 0.03 + 2 * 0.046),
+    ],
+)
+def test_windows_price_includes_the_license(windows: ListedPrices, on_demand: float, spot: float) -> None:
+    """`windows-price`: AWS's price if there is one, else the Linux price and a license by vCPU."""
+    licenses = {"m5.large": estimate_windows_license(build_type_info("m5.large"))}
+    linux = ListedPrices({"m5.large": 0.1}, {("m5.large", A): 0.03})
+    prices = PriceTable(linux, windows_licenses=licenses).merge(read_prices(windows=windows))
+    assert prices.price("m5.large", A, "on-demand", "windows") == pytest.approx(on_demand)
+    assert prices.price("m5.large", A, "spot", "windows") == pytest.approx(spot)
+    assert prices.price("m5.large", B, "spot", "windows") is None, "EC2 offers no spot capacity there"
+    assert (prices.price("m5.large", A, "on-demand"), prices.price("m5.large", A, "spot")) == (0.1, 0.03)
+
+
+def test_windows_price_of_an_estimate_includes_the_license() -> None:
+    prices = PriceTable(estimates={"m5.large": 0.1}, windows_licenses={"m5.large": 0.092})
+    assert prices.price("m5.large", A, "on-demand", "windows") == pytest.approx(0.192)
+    assert prices.price("x1.huge", A, "on-demand", "windows") is None
+
+
+@pytest.mark.parametrize(("family", "price"), [("Windows2022", 0.188), ("AL2023", 0.1), ("Custom", 0.1)])
+def test_offerings_have_the_price_of_the_operating_system(family: str, price: float) -> None:
+    of_region = region("m5.large", on_demand={"m5.large": 0.1})
+    of_region = replace(of_region, prices=replace(of_region.prices, windows=ListedPrices({"m5.large": 0.188})))
+    node_class = build_nodeclass(resolved_status(), amiFamily=family)
+    (found,) = resolve_types(of_region, node_class, SETTINGS).types
+    assert {one.price for one in found.offerings if one.capacity_type == labels.ON_DEMAND} == {price}
+
+
+async def test_windows_prices_are_read_without_licenses_that_users_bring() -> None:
+    clients = FakeClients(all_responses("m5.large", price=0.5))
+    requested = list[dict[str, str]]()
+    paginate = clients.paginate
+
+    async def record(method: str, *arguments: Any, **request: Any) -> list[Any]:
+        if method == "get_products":
+            requested.append({one["Field"]: one["Value"] for one in request["Filters"]})
+        return await paginate(method, *arguments, **request)
+
+    clients.paginate = record  # type: ignore[method-assign]
+    await build_offerings(clients, FakeClock()).region()
+    read = {(one["operatingSystem"], one.get("licenseModel"), one["tenancy"]) for one in requested}
+    assert read == {
+        (os, license_model, tenancy)
+        for os, license_model in (("Linux", None), ("Windows", "No License required"))
+        for tenancy in ("Shared", "Dedicated")
+    }
 
 
 async def test_new_price_is_in_next_catalogue() -> None:
@@ -164,7 +227,7 @@ async def test_govcloud_reads_no_price_list(region: str) -> None:
 async def test_china_prices_are_in_yuan() -> None:
     clients = FakeClients({"get_products": [product("m5.large", 0.9, "CNY"), product("m5.xlarge", 0.1, "USD")]})
     settings = SETTINGS.model_copy(update={"region": "cn-north-1"})
-    assert await read_on_demand(clients, settings.region) == {"m5.large": 0.9}  # type: ignore[arg-type]
+    assert await read_on_demand(clients, settings.region, LINUX) == {"m5.large": 0.9}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -190,18 +253,19 @@ async def test_empty_price_list_is_read_again_soon() -> None:
 
 
 async def test_latest_spot_price_per_zone_counts() -> None:
-    def row(zone: str, hour: int, price: str) -> dict[str, Any]:
-        at = datetime(2026, 1, 1, hour, tzinfo=UTC)
-        return {"InstanceType": "m5.large", "AvailabilityZone": zone, "Timestamp": at, "SpotPrice": price}
+    def row(zone: str, hour: int, price: str, product: str = "Linux/UNIX") -> dict[str, Any]:
+        found = {"InstanceType": "m5.large", "AvailabilityZone": zone, "SpotPrice": price}
+        return {**found, "Timestamp": datetime(2026, 1, 1, hour, tzinfo=UTC), "ProductDescription": product}
 
     rows = [row(A, 1, "0.02"), row(A, 3, "0.03"), row(A, 2, "0.01"), row(B, 1, "0")]
-    clients = FakeClients({"describe_spot_price_history": rows})
-    assert await read_spot(clients) == {("m5.large", A): 0.03}  # type: ignore[arg-type]
+    windows = [row(A, 4, "0.11", "Windows (Amazon VPC)"), row(A, 3, "0.12", "Windows")]
+    clients = FakeClients({"describe_spot_price_history": [*rows, *windows]})
+    assert await read_spot(clients) == ({("m5.large", A): 0.03}, {("m5.large", A): 0.11})  # type: ignore[arg-type]
 
 
 def test_zone_missing_in_later_history_keeps_its_price() -> None:
-    prices = PriceTable().merge(PricesRead({}, {("m5.large", A): 0.03, ("m5.large", B): 0.04}, complete=True))
-    later = prices.merge(PricesRead({}, {("m5.large", A): 0.05}, complete=True))
+    prices = PriceTable().merge(read_prices(spot={("m5.large", A): 0.03, ("m5.large", B): 0.04}))
+    later = prices.merge(read_prices(spot={("m5.large", A): 0.05}))
     assert (later.price("m5.large", A, "spot"), later.price("m5.large", B, "spot")) == (0.05, 0.04)
 
 

@@ -118,5 +118,16 @@ def test_spot_is_cheaper_than_on_demand_and_differs_by_zone(kit: FakeAwsClient) 
 
 
 def test_spot_history_is_filtered_by_type_and_zone(kit: FakeAwsClient) -> None:
-    rows = kit.ec2.describe_spot_price_history(InstanceTypes=["m5.large"], AvailabilityZone="us-west-2b")
+    rows = kit.ec2.describe_spot_price_history(
+        InstanceTypes=["m5.large"], AvailabilityZone="us-west-2b", ProductDescriptions=["Linux/UNIX"]
+    )
     assert [row["AvailabilityZone"] for row in rows["SpotPriceHistory"]] == ["us-west-2b"]
+
+
+def test_windows_costs_its_license_in_addition(kit: FakeAwsClient) -> None:
+    windows = {"operatingSystem": "Windows", "licenseModel": "No License required"}
+    assert prices(kit, instanceType="m5.large", **SHARED, **windows) == {"m5.large": pytest.approx(0.188)}
+    assert prices(kit, instanceType="m6g.large", **SHARED, **windows) == {}, "no Windows image supports arm64"
+    rows = kit.ec2.describe_spot_price_history(InstanceTypes=["m5.large"], AvailabilityZone="us-west-2b")
+    spot = {row["ProductDescription"]: float(row["SpotPrice"]) for row in rows["SpotPriceHistory"]}
+    assert spot["Windows"] - spot["Linux/UNIX"] == pytest.approx(0.092)
