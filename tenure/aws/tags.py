@@ -13,6 +13,8 @@ from tenure.aws.settings import AwsSettings
 OWNED: Final = "owned"
 TAG_LAUNCH_GROUP: Final = "tenure.sh/launch-group"
 TAG_LAUNCH_TOKEN: Final = "tenure.sh/launch-token"
+LAUNCH_TAGGED: Final = ("fleet", "instance", "volume")
+"""Resources with `instance_tags`."""
 
 
 def cluster_tag(settings: AwsSettings) -> str:
@@ -22,6 +24,16 @@ def cluster_tag(settings: AwsSettings) -> str:
 def node_tags(settings: AwsSettings, node_class: EC2NodeClass, pool: str) -> dict[str, str]:
     """Tags of fleets, instances, volumes, network interfaces, spot requests and launch templates."""
     return _class_tags(settings, node_class) | {labels.TAG_NODEPOOL: pool}
+
+
+def instance_tags(node: Mapping[str, str], group_id: str, client_token: str, nodeclaim: str = "") -> dict[str, str]:
+    """Tags of the fleet, the instances and the volumes of a launch.
+
+    `node`: `node_tags`. The token finds instances of a lost response. `nodeclaim` is set in a launch of one instance;
+    instances of a larger group get it after their launch.
+    """
+    tags = {**node, TAG_LAUNCH_GROUP: group_id, TAG_LAUNCH_TOKEN: client_token}
+    return tags | ({labels.TAG_NODECLAIM: nodeclaim} if nodeclaim else {})
 
 
 def profile_tags(settings: AwsSettings, node_class: EC2NodeClass) -> dict[str, str]:

@@ -22,7 +22,7 @@ from tenure.aws.instance.launch_templates import LaunchTemplates
 from tenure.aws.instancetype.capacity_reservations import ReservationCounts
 from tenure.aws.instancetype.unavailable_offerings import UnavailableOfferings
 from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses
-from tenure.aws.tags import TAG_LAUNCH_GROUP, TAG_LAUNCH_TOKEN, tag_specifications
+from tenure.aws.tags import LAUNCH_TAGGED, TAG_LAUNCH_TOKEN, instance_tags, tag_specifications
 from tenure.clock import utc_now
 from tenure.model.errors import BadInput, Fault, Forbidden, NotFound, Throttled
 from tenure.model.launch import (
@@ -36,7 +36,6 @@ from tenure.model.launch import (
 )
 from tenure.model.provider_results import InstanceFacts
 
-_TAGGED: Final = ("fleet", "instance", "volume")
 _TARGETS: Final[dict[str, str]] = {
     "default": "on-demand",
     "capacity-block": "capacity-block",
@@ -56,7 +55,7 @@ def create_fleet_request(group: LaunchGroup) -> dict[str, Any]:
             "DefaultTargetCapacityType": _TARGETS.get(request.market, request.capacity_type),
             "TotalTargetCapacity": len(group.members),
         },
-        "TagSpecifications": tag_specifications(_TAGGED, _instance_tags(group)),
+        "TagSpecifications": tag_specifications(LAUNCH_TAGGED, _instance_tags(group)),
     }
     found |= _allocation_options(request)
     return found | ({"Context": request.context} if request.context else {})
@@ -138,11 +137,8 @@ def _override_request(one: LaunchOverride) -> dict[str, Any]:
 
 
 def _instance_tags(group: LaunchGroup) -> dict[str, str]:
-    """Tags of the instances. The token finds instances of a lost response; a single claim is tagged at launch."""
-    tags = {**group.request.tags, TAG_LAUNCH_GROUP: group.group_id, TAG_LAUNCH_TOKEN: group.client_token()}
-    if len(group.members) == 1:
-        tags[labels.TAG_NODECLAIM] = group.members[0].name
-    return tags
+    nodeclaim = group.members[0].name if len(group.members) == 1 else ""
+    return instance_tags(group.request.tags, group.group_id, group.client_token(), nodeclaim)
 
 
 def _parse_instance(request: LaunchRequest, item: Mapping[str, Any], instance_id: str) -> FleetInstance:

@@ -16,7 +16,7 @@ from tenure.aws.amifamily.families import family_of
 from tenure.aws.instance.launch_templates import NAME_PREFIX, LaunchTemplate
 from tenure.aws.instancetype.resolver import Region, ResolvedTypes, resolve_types
 from tenure.aws.settings import AwsSettings
-from tenure.aws.tags import tag_specifications
+from tenure.aws.tags import LAUNCH_TAGGED, instance_tags, tag_specifications
 from tenure.model.facts import Expression
 from tenure.model.instance_types import InstanceType
 from tenure.model.requirements import RequirementError, Requirements
@@ -123,6 +123,11 @@ def trial_template(template: LaunchTemplate) -> LaunchTemplate:
     return template.model_copy(update={"name": template.name.replace(NAME_PREFIX, NAME_PREFIX + _TRIAL, 1)})
 
 
+def _trial_tags(template: LaunchTemplate) -> dict[str, str]:
+    """As many tags as a launch of one instance has."""
+    return instance_tags(template.tags, template.name, template.name, nodeclaim=template.name)
+
+
 def create_fleet(template: LaunchTemplate, choice: Choice, subnets: Sequence[ResolvedSubnet]) -> dict[str, Any]:
     """An on-demand request with all subnets."""
     return {
@@ -144,7 +149,7 @@ def create_fleet(template: LaunchTemplate, choice: Choice, subnets: Sequence[Res
         ],
         "TargetCapacitySpecification": {"DefaultTargetCapacityType": "on-demand", "TotalTargetCapacity": 1},
         "OnDemandOptions": {"AllocationStrategy": "lowest-price"},
-        "TagSpecifications": tag_specifications(("fleet", "instance", "volume"), template.tags),
+        "TagSpecifications": tag_specifications(LAUNCH_TAGGED, _trial_tags(template)),
     }
 
 
@@ -157,5 +162,8 @@ def run_instances(template: LaunchTemplate, choice: Choice, subnet: ResolvedSubn
         "InstanceType": choice.instance_type.name,
         "LaunchTemplate": {"LaunchTemplateName": template.name, "Version": "$Latest"},
         "NetworkInterfaces": [{**one, "SubnetId": subnet.id} for one in template.data["NetworkInterfaces"]],
-        "TagSpecifications": tag_specifications(("instance", "volume", "network-interface"), template.tags),
+        "TagSpecifications": [
+            *tag_specifications(("instance", "volume"), _trial_tags(template)),
+            *tag_specifications(("network-interface",), template.tags),
+        ],
     }

@@ -30,15 +30,15 @@ from tenure.aws.nodeclass.dry_run import DryRunResult, DryRuns, Rejected, Trial
 from tenure.aws.nodeclass.dry_run_request import Choice, choose_launch
 from tenure.aws.nodeclass.spec_validation import Problem, find_spec_problem
 from tenure.aws.settings import AwsSettings
-from tenure.aws.tags import TAG_LAUNCH_GROUP, TAG_LAUNCH_TOKEN, node_tags
+from tenure.aws.tags import instance_tags, node_tags
 from tenure.model.errors import BadInput, Forbidden, NotFound
 from tenure.model.provider_results import ConditionPatch
 
 _TAG_KEYS = frozenset({labels.TAG_EKS_CLUSTER_NAME, labels.TAG_NODEPOOL, labels.TAG_NODECLAIM, labels.TAG_NODECLASS})
 
-_INSTANCE_TAG_KEYS: Final = _TAG_KEYS | {TAG_LAUNCH_GROUP, TAG_LAUNCH_TOKEN, labels.TAG_NAME}
-"""Keys that a launch and the Node's registration add, apart from the cluster's."""
 _MAX_TAGS: Final = 50
+_ANY: Final = "any"
+"""A value, where only the keys count."""
 
 
 def why_invalid(
@@ -65,16 +65,20 @@ def why_not_evaluated(
     return labels.KUBELET_EXPRESSION_EVALUATION_FAILED, f"spec.kubelet.{first}{more}"
 
 
-def why_tags(node_class: EC2NodeClass) -> Problem | None:
-    """Reject tags that the controller uses to find its resources."""
+def why_tags(node_class: EC2NodeClass, settings: AwsSettings) -> Problem | None:
+    """Reject tags that the controller uses to find its resources, and more tags than EC2 allows for an instance.
+
+    An instance has the tags of its launch, and `Name` once its Node has registered.
+    """
     for key in sorted(node_class.spec.tags):
         if key in _TAG_KEYS or key.startswith(labels.TAG_CLUSTER_PREFIX.rstrip("/")):
             return labels.TAG_VALIDATION_FAILED, f"spec.tags: {key} is set by the controller; remove it"
-    added = _INSTANCE_TAG_KEYS - node_class.spec.tags.keys()
-    most = _MAX_TAGS - 1 - len(added)
+    launched = instance_tags(node_tags(settings, node_class, _ANY), _ANY, _ANY, nodeclaim=_ANY)
+    added = {*launched, labels.TAG_NAME} - node_class.spec.tags.keys()
+    most = _MAX_TAGS - len(added)
     if len(node_class.spec.tags) > most:
         message = f"spec.tags: {len(node_class.spec.tags)} tags, expected at most {most}"
-        added_by = f"EC2 allows {_MAX_TAGS} for an instance, and Tenure adds {1 + len(added)}"
+        added_by = f"EC2 allows {_MAX_TAGS} for an instance, and Tenure adds {len(added)}"
         return labels.TAG_VALIDATION_FAILED, f"{message}: {added_by}"
     return None
 
@@ -132,7 +136,7 @@ class Validation:
         waiting = _waiting_condition(dependencies)
         if waiting is not None:
             return Validated(waiting)
-        problem = await self._not_evaluated(node_class, family) or why_tags(node_class)
+        problem = await self._not_evaluated(node_class, family) or why_tags(node_class, self._settings)
         return _invalid(problem) if problem else await self._run_dry_run(node_class, family, cluster, pools)
 
     def forget(self, node_class: EC2NodeClass) -> None:

@@ -14,7 +14,7 @@ from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
 from tenure.aws.amifamily.user_data.validation import why_settings_dropped, why_unreadable
 from tenure.aws.instancetype.capacity import capacity_of
 from tenure.aws.nodeclass.validation import why_tags
-from tests.support.aws.builders import CLUSTER, build_nodeclaim, build_nodeclass, machine
+from tests.support.aws.builders import CLUSTER, SETTINGS, build_nodeclaim, build_nodeclass, machine
 from tests.support.paths import ROOT
 
 CASES = ROOT / "tests" / "cases"
@@ -41,7 +41,7 @@ def bottlerocket_settings(case: str) -> dict[str, Any]:
 
 def test_many_tags() -> None:
     expected = "spec.tags: 45 tags, expected at most 42: EC2 allows 50 for an instance, and Tenure adds 8"
-    assert (why_tags(nodeclass_of("many-tags")) or ("", ""))[1] == expected
+    assert (why_tags(nodeclass_of("many-tags"), SETTINGS) or ("", ""))[1] == expected
 
 
 @pytest.mark.parametrize("name", ["d2.xlarge", "i2.xlarge", "m3.large"])

@@ -18,6 +18,7 @@ from tenure.aws.nodeclass.dry_run_request import (
     run_instances,
     trial_template,
 )
+from tenure.aws.tags import instance_tags
 from tenure.model.errors import BadInput, Fault, Forbidden, Throttled, TryLater
 from tests.support.aws.builders import SETTINGS, build_nodeclass, region, resolved_status
 
@@ -142,7 +143,8 @@ def test_create_fleet_dry_run_has_all_subnets_and_tags() -> None:
     assert [one["SubnetId"] for one in config["Overrides"]] == [subnet.id for subnet in subnets]
     assert {one["InstanceType"] for one in config["Overrides"]} == {"m5.large"}
     assert {one["ResourceType"] for one in request["TagSpecifications"]} == {"fleet", "instance", "volume"}
-    assert all({tag["Key"] for tag in one["Tags"]} == set(TAGS) for one in request["TagSpecifications"])
+    launched = set(instance_tags(TAGS, "group", "token", nodeclaim="claim"))
+    assert all({tag["Key"] for tag in one["Tags"]} == launched for one in request["TagSpecifications"])
 
 
 def test_run_instances_dry_run_sets_subnet_and_groups_per_interface() -> None:
@@ -154,8 +156,9 @@ def test_run_instances_dry_run_sets_subnet_and_groups_per_interface() -> None:
     request = run_instances(template(networkInterfaces=cards), choice(), subnet)
     assert request["DryRun"] is True and (request["MinCount"], request["MaxCount"]) == (1, 1)
     assert [(one["SubnetId"], one["Groups"]) for one in request["NetworkInterfaces"]] == [(subnet.id, ["sg-1"])] * 2
-    kinds = {one["ResourceType"] for one in request["TagSpecifications"]}
-    assert kinds == {"instance", "volume", "network-interface"}
+    counts = {one["ResourceType"]: len(one["Tags"]) for one in request["TagSpecifications"]}
+    launched = len(instance_tags(TAGS, "group", "token", nodeclaim="claim"))
+    assert counts == {"instance": launched, "volume": launched, "network-interface": len(TAGS)}
     assert "SubnetId" not in request and "SecurityGroupIds" not in request
 
 

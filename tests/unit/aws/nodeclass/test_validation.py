@@ -7,7 +7,7 @@ import pytest
 from tenure.apis import labels
 from tenure.aws.amifamily.families import FAMILIES, AliasError, parameters_of
 from tenure.aws.nodeclass.validation import why_invalid, why_tags
-from tests.support.aws.builders import CLUSTER, build_nodeclass
+from tests.support.aws.builders import CLUSTER, SETTINGS, build_nodeclass
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_valid_kubelet_settings_are_accepted(kubelet: dict[str, Any], family: st
 
 
 def test_reserved_tags_and_missing_cidr_are_reported() -> None:
-    problem = why_tags(build_nodeclass(tags={"kubernetes.io/cluster/other": "owned"}))
+    problem = why_tags(build_nodeclass(tags={"kubernetes.io/cluster/other": "owned"}), SETTINGS)
     assert problem is not None and problem[0] == labels.TAG_VALIDATION_FAILED
     without = CLUSTER.model_copy(update={"cidr": ""})
     problem = why_invalid(build_nodeclass(), FAMILIES["AL2023"], without)
@@ -82,5 +82,5 @@ def test_unsupported_alias_names_alternative(alias: str, expected: str) -> None:
 def test_tags_of_a_launch_fit_into_the_limit_of_ec2(keys: int, named: bool, problem: str) -> None:
     """With the tags of a NodeClaim that launches individually, and `Name`, which is added when the Node registers."""
     tags = {f"key-{number}": "" for number in range(keys - named)} | ({"Name": "mine"} if named else {})
-    found = why_tags(build_nodeclass(tags=tags))
+    found = why_tags(build_nodeclass(tags=tags), SETTINGS)
     assert (found[1] if found else "") == problem
