@@ -71,6 +71,9 @@ class Batcher:
         """Signal these pods again as if they were new, since something changed for them."""
         self._notified -= set(uids)
 
+    def renotify_all(self) -> None:
+        self._notified.clear()
+
     def _defer_repeated(self, lost: Collection[str], now: datetime) -> None:
         """Defer pods that repeatedly lose their nomination. The delay before they are pending again grows each time."""
         for uid in lost:

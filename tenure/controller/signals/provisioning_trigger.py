@@ -1,6 +1,6 @@
 """Signals pods that need a node to the Provisioning workflow, after changes or when they are due."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from tenure.clock import CLOCK
@@ -28,6 +28,8 @@ class ProvisioningTrigger:
         self._notify, self._batcher = notify, Batcher()
         self._next_expiry: datetime | None = None
         """When the next nomination expires."""
+        self._unlaunched: set[str] = set()
+        """NodeClaims that count against the limits of their NodePool as the largest of their types."""
 
     @property
     def wake_times(self) -> list[datetime]:
@@ -37,8 +39,25 @@ class ProvisioningTrigger:
     def update(self, changes: ChangeSet, now: datetime, *, known: bool) -> None:
         """`known`: whether pods are synced."""
         self._batcher.renotify(waiting_for(self._cache, changes.volume_claims))
-        if known and (changes.pods or any(one <= now for one in self.wake_times)):
+        deleted = (one.name for one in changes.deleted_nodeclaims.values())
+        released = self._release_limits({*changes.nodeclaims, *deleted})
+        if released:
+            self._batcher.renotify_all()
+        if known and (changes.pods or released or any(one <= now for one in self.wake_times)):
             self._notify_if_due(now)
+
+    def _release_limits(self, changed: Iterable[str]) -> bool:
+        """Whether a launch or a deletion leaves more of a NodePool's limits, so that pending pods may fit."""
+        released = False
+        for name in changed:
+            claim = self._cache.nodeclaims.get(name)
+            nodepool = self._cache.nodepools.get(claim.pool) if claim else None
+            if claim and not (claim.launched or claim.deleting) and nodepool and nodepool.fact.limits:
+                self._unlaunched.add(name)
+            elif name in self._unlaunched:
+                self._unlaunched.remove(name)
+                released = True
+        return released
 
     def _notify_if_due(self, now: datetime) -> None:
         classified = classify_pods(self._cache, self._nominations, self._not_ready, now)

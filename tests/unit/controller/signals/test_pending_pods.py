@@ -12,8 +12,10 @@ from tenure.controller.signals.pending_pods import (
     list_pending_pods,
     needs_plan,
 )
+from tenure.controller.signals.provisioning_trigger import ProvisioningTrigger
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.facts import PodFact
+from tenure.model.observations import ObservedDemand
 from tests.support.controller import builders
 from tests.support.controller.builders import CacheHarness, at, claim, node, not_ready_tracker, pod
 
@@ -177,6 +179,35 @@ def test_other_arrivals_do_not_change_nominations(arrived: str, target: str, sec
 
 
 # --- when the workflow is signaled ---
+
+
+@pytest.mark.parametrize(
+    ("limits", "change", "signals"),
+    [
+        ({"cpu": "16"}, claim("new", phase="Launched"), 2),
+        ({"cpu": "16"}, claim("new", deleting=True), 2),
+        ({"cpu": "16"}, None, 2),
+        ({"cpu": "16"}, claim("new", annotations={"a": "b"}), 1),
+        ({}, claim("new", phase="Launched"), 1),
+    ],
+    ids=["launched", "deleting", "removed", "changed", "no limits"],
+)
+def test_pending_pods_are_signaled_again_when_a_launch_releases_limits(
+    harness: CacheHarness, limits: dict[str, str], change: builders.Json | None, signals: int
+) -> None:
+    """Until its launch, a NodeClaim counts as the largest of its types."""
+    notified: list[ObservedDemand] = []
+    trigger = ProvisioningTrigger(harness.cache, Nominations(), not_ready_tracker(harness), None, notified.append)
+    harness.apply_objects("nodepools", builders.pool(limits=limits))
+    harness.apply_objects("nodeclaims", claim("new"))
+    harness.apply_objects("pods", pod("p"))
+    trigger.update(harness.cache.drain_changes(), at(0), known=True)
+    if change is None:
+        harness.delete_objects("nodeclaims", claim("new"))
+    else:
+        harness.apply_objects("nodeclaims", change)
+    trigger.update(harness.cache.drain_changes(), at(2), known=True)
+    assert len(notified) == signals
 
 
 def facts(*uids: str) -> list[PodFact]:
