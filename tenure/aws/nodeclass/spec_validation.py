@@ -4,7 +4,7 @@ They need no call to AWS. The CRD's schema covers the checks of the API server.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
@@ -13,9 +13,17 @@ from tenure.aws.amifamily.families import Family
 from tenure.aws.amifamily.user_data.validation import why_unreadable
 from tenure.aws.kubelet.expressions import ExpressionError, compile_expression
 from tenure.aws.kubelet.validation import expressions_of, why_malformed, why_unsupported
+from tenure.aws.settings import AwsSettings
+from tenure.aws.tags import instance_tags, node_tags
 
 Problem = tuple[str, str]
 """Reason and message."""
+
+_TAG_KEYS = frozenset({labels.TAG_EKS_CLUSTER_NAME, labels.TAG_NODEPOOL, labels.TAG_NODECLAIM, labels.TAG_NODECLASS})
+
+_MAX_TAGS: Final = 50
+_ANY: Final = "any"
+"""A value, where only the keys count."""
 
 
 def find_spec_problem(node_class: EC2NodeClass, family: Family, *, expressions: bool = False) -> Problem | None:
@@ -27,6 +35,24 @@ def find_spec_problem(node_class: EC2NodeClass, family: Family, *, expressions: 
         or _kubelet_problem(labels.UNSUPPORTED_KUBELET_CONFIGURATION, why_unsupported(raw, family))
         or _user_data(node_class, family)
     )
+
+
+def why_tags(node_class: EC2NodeClass, settings: AwsSettings) -> Problem | None:
+    """Reject tags that the controller uses to find its resources, and more tags than EC2 allows for an instance.
+
+    An instance has the tags of its launch, and `Name` once its Node has registered.
+    """
+    for key in sorted(node_class.spec.tags):
+        if key in _TAG_KEYS or key.startswith(labels.TAG_CLUSTER_PREFIX.rstrip("/")):
+            return labels.TAG_VALIDATION_FAILED, f"spec.tags: {key} is set by the controller; remove it"
+    launched = instance_tags(node_tags(settings, node_class, _ANY), _ANY, _ANY, nodeclaim=_ANY)
+    added = {*launched, labels.TAG_NAME} - node_class.spec.tags.keys()
+    most = _MAX_TAGS - len(added)
+    if len(node_class.spec.tags) > most:
+        message = f"spec.tags: {len(node_class.spec.tags)} tags, expected at most {most}"
+        added_by = f"EC2 allows {_MAX_TAGS} for an instance, and Tenure adds {len(added)}"
+        return labels.TAG_VALIDATION_FAILED, f"{message}: {added_by}"
+    return None
 
 
 def _why_expressions_disabled(raw: Mapping[str, Any]) -> Problem | None:

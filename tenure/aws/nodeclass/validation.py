@@ -28,17 +28,11 @@ from tenure.aws.kubelet.config import Kubelet
 from tenure.aws.kubelet.expressions import ComputedKubelet, ExpressionError
 from tenure.aws.nodeclass.dry_run import DryRunResult, DryRuns, Rejected, Trial
 from tenure.aws.nodeclass.dry_run_request import Choice, choose_launch
-from tenure.aws.nodeclass.spec_validation import Problem, find_spec_problem
+from tenure.aws.nodeclass.spec_validation import Problem, find_spec_problem, why_tags
 from tenure.aws.settings import AwsSettings
-from tenure.aws.tags import instance_tags, node_tags
+from tenure.aws.tags import node_tags
 from tenure.model.errors import BadInput, Forbidden, NotFound
 from tenure.model.provider_results import ConditionPatch
-
-_TAG_KEYS = frozenset({labels.TAG_EKS_CLUSTER_NAME, labels.TAG_NODEPOOL, labels.TAG_NODECLAIM, labels.TAG_NODECLASS})
-
-_MAX_TAGS: Final = 50
-_ANY: Final = "any"
-"""A value, where only the keys count."""
 
 
 def why_invalid(
@@ -63,24 +57,6 @@ def why_not_evaluated(
         return None
     more = f" (and for {len(failed) - 1} more types)" if len(failed) > 1 else ""
     return labels.KUBELET_EXPRESSION_EVALUATION_FAILED, f"spec.kubelet.{first}{more}"
-
-
-def why_tags(node_class: EC2NodeClass, settings: AwsSettings) -> Problem | None:
-    """Reject tags that the controller uses to find its resources, and more tags than EC2 allows for an instance.
-
-    An instance has the tags of its launch, and `Name` once its Node has registered.
-    """
-    for key in sorted(node_class.spec.tags):
-        if key in _TAG_KEYS or key.startswith(labels.TAG_CLUSTER_PREFIX.rstrip("/")):
-            return labels.TAG_VALIDATION_FAILED, f"spec.tags: {key} is set by the controller; remove it"
-    launched = instance_tags(node_tags(settings, node_class, _ANY), _ANY, _ANY, nodeclaim=_ANY)
-    added = {*launched, labels.TAG_NAME} - node_class.spec.tags.keys()
-    most = _MAX_TAGS - len(added)
-    if len(node_class.spec.tags) > most:
-        message = f"spec.tags: {len(node_class.spec.tags)} tags, expected at most {most}"
-        added_by = f"EC2 allows {_MAX_TAGS} for an instance, and Tenure adds {len(added)}"
-        return labels.TAG_VALIDATION_FAILED, f"{message}: {added_by}"
-    return None
 
 
 def _why_no_service_cidr(family: Family, cluster: ClusterFacts) -> Problem | None:

@@ -25,8 +25,15 @@ _NAME: Final = r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]"
 _KEY: Final = {"title": "a qualified name, e.g. example.com/team", "pattern": rf"^({_SUBDOMAIN}/)?{_NAME}$"}
 _ANY_CASE_KEY: Final = {**_KEY, "pattern": rf"^((?i:{_SUBDOMAIN})/)?{_NAME}$"}
 _LABEL_VALUE: Final = "at most 63 letters, digits, '-', '_' and '.'"
-_TEXTS: Final = {"type": "array", "items": {"type": "string"}}
 _ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
+_OWNER: Final = {
+    "type": "object",
+    "required": ["apiVersion", "kind", "name", "uid"],
+    "properties": {
+        **{key: {"type": "string", "minLength": 1} for key in ("apiVersion", "kind", "name", "uid")},
+        **{key: {"type": "boolean"} for key in ("controller", "blockOwnerDeletion")},
+    },
+}
 METADATA: Final[Mapping[str, Any]] = {
     "type": "object",
     "required": ["name"],
@@ -47,8 +54,8 @@ METADATA: Final[Mapping[str, Any]] = {
             "propertyNames": _ANY_CASE_KEY,
             "additionalProperties": {"type": "string"},
         },
-        "finalizers": _TEXTS,
-        "ownerReferences": {"type": "array", "items": {"type": "object", **_ANYTHING}},
+        "finalizers": {"type": "array", "items": {"type": "string", **_KEY}},
+        "ownerReferences": {"type": "array", "items": _OWNER},
         "managedFields": {"type": "array", "items": {"type": "object", **_ANYTHING}},
         **{key: {"type": "string"} for key in ("generateName", "namespace", "selfLink", "uid", "resourceVersion")},
         **{key: {"type": "string", "format": "date-time"} for key in ("creationTimestamp", "deletionTimestamp")},

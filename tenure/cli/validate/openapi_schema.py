@@ -1,7 +1,7 @@
 """OpenAPI schemas of CustomResourceDefinitions, applied to objects as by the API server.
 
-Unknown fields are errors, as with `kubectl apply`. Keywords are those of JSON Schema, except for the patterns in RE2,
-the formats, and Kubernetes' keyword for lists without duplicates.
+Unknown fields are errors, as with `kubectl apply`. Keywords are those of JSON Schema, except for the patterns in RE2
+and Kubernetes' keyword for lists without duplicates. Of the formats, only `date-time` is binding.
 """
 
 import re
@@ -90,11 +90,6 @@ _Validator: Final = extend(  # type: ignore[no-untyped-call]
 _FORMATS: Final = FormatChecker(formats=())
 
 
-@_FORMATS.checks("int32")
-def _is_int32(value: object) -> bool:
-    return not isinstance(value, int | float) or -(2**31) <= value < 2**31
-
-
 @_FORMATS.checks("date-time", raises=ValueError)
 def _is_time(value: object) -> bool:
     """The form of Go's strfmt, which accepts no leap second."""
@@ -125,8 +120,7 @@ def _to_finding(error: ValidationError) -> Finding:
             form = schema.get("title") or EXPECTED_FORMS.get(expected, f"text that matches {expected}")
             return make_finding(path, value, "invalid value", f"expected {form}")
         case "format":
-            form = "a time, e.g. 2026-06-01T18:00:00Z" if expected == "date-time" else "a 32-bit integer"
-            return make_finding(path, value, "invalid value", f"expected {form}")
+            return make_finding(path, value, "invalid value", "expected a time, e.g. 2026-06-01T18:00:00Z")
         case "x-kubernetes-list-type":
             return make_finding(path, value, "duplicate value", "remove the duplicate")
     limit, _, unit = _LIMITS[str(error.validator)].partition(" ")

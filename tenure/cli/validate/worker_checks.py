@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
 from tenure.aws.amifamily.families import family_of
-from tenure.aws.nodeclass.spec_validation import find_spec_problem
+from tenure.aws.nodeclass.spec_validation import find_spec_problem, why_tags
+from tenure.aws.settings import AwsSettings
 from tenure.cli.validate.findings import Finding, from_message
 from tenure.kube.facts.lifecycle_policies import policy_fact
 from tenure.kube.facts.objects import check_durations, nodepool_fact, overlay_fact
@@ -24,6 +25,8 @@ from tenure.policy.nodepool import validate_nodepool
 
 Json = Mapping[str, Any]
 _PART: Final = re.compile(r"[^.\[\]]+")
+_ANY_CLUSTER: Final = AwsSettings(cluster_name="any", region="any")
+"""Their values do not change the number of tags."""
 _ANY_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _REQUIREMENTS: Final = "spec.template.spec.requirements"
 _METADATA: Final = {"namespace": "default", "creationTimestamp": "2000-01-01T00:00:00Z", "uid": "file"}
@@ -69,8 +72,12 @@ def _nodepool_problems(found: Json) -> Iterator[str]:
 
 def _nodeclass_problems(found: Json) -> Iterator[str]:
     node_class = EC2NodeClass.from_object(found)
-    if problem := find_spec_problem(node_class, family_of(node_class), expressions=True):
-        yield problem[1]
+    for problem in (
+        find_spec_problem(node_class, family_of(node_class), expressions=True),
+        why_tags(node_class, _ANY_CLUSTER),
+    ):
+        if problem:
+            yield problem[1]
 
 
 def _overlay_problems(found: Json) -> Iterator[str]:

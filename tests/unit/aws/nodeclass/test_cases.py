@@ -13,7 +13,7 @@ from tenure.aws.amifamily.user_data import render
 from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
 from tenure.aws.amifamily.user_data.validation import why_settings_dropped, why_unreadable
 from tenure.aws.instancetype.capacity import capacity_of
-from tenure.aws.nodeclass.validation import why_tags
+from tenure.aws.nodeclass.spec_validation import why_tags
 from tests.support.aws.builders import CLUSTER, SETTINGS, build_nodeclaim, build_nodeclass, machine
 from tests.support.paths import ROOT
 

@@ -6,7 +6,8 @@ import pytest
 
 from tenure.apis import labels
 from tenure.aws.amifamily.families import FAMILIES, AliasError, parameters_of
-from tenure.aws.nodeclass.validation import why_invalid, why_tags
+from tenure.aws.nodeclass.spec_validation import why_tags
+from tenure.aws.nodeclass.validation import why_invalid
 from tests.support.aws.builders import CLUSTER, SETTINGS, build_nodeclass
 
 

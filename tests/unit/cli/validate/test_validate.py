@@ -80,6 +80,7 @@ def test_lists_of_kubectl_are_validated(run: Run) -> None:
         ),
         (NODECLASS, {"kubelet": {"evictionSoft": {"memory.available": "5%"}}}, "spec.kubelet"),
         (NODECLASS, {"userData": "kind: NodeConfig\napiVersion: node.eks.aws/v1alpha1\nspec: ["}, "spec.userData"),
+        (NODECLASS, {"tags": {f"key-{number}": "a" for number in range(45)}}, "spec.tags"),
         (NODEOVERLAY, {"capacity": {"example.com/fuse": "9000000E"}}, "spec.capacity.example.com/fuse"),
         (
             LIFECYCLEPOLICY,
@@ -87,7 +88,7 @@ def test_lists_of_kubectl_are_validated(run: Run) -> None:
             "spec.disruption.windows[0]",
         ),
     ],
-    ids=("schedule", "duration", "requirements", "kubelet", "user data", "overlay", "policy"),
+    ids=("schedule", "duration", "requirements", "kubelet", "user data", "tags", "overlay", "policy"),
 )
 def test_checks_of_the_worker_are_included(run: Run, base: Object, patch: Object, field: str) -> None:
     """The API server accepts these objects."""
