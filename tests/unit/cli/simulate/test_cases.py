@@ -101,3 +101,12 @@ def test_runtime_class_adds_its_overhead_and_node_selector(capsys: CaptureFixtur
 
 def unlabelled(pool: dict[str, Any]) -> dict[str, Any]:
     return {**pool, "metadata": {"name": "other"}, "spec": {"template": {"spec": pool["spec"]["template"]["spec"]}}}
+
+
+def test_pdb_blocked_pod(capsys: CaptureFixture[str], tmp_path: Path) -> None:
+    """The budget may be in any file."""
+    nodes = (CASES / "pdb-blocked-pod.nodes.yaml").read_text()
+    for budget, planned in (("", ["app", "database"]), ((CASES / "pdb-blocked-pod.budget.yaml").read_text(), ["app"])):
+        (tmp_path / "nodes.yaml").write_text(f"{nodes}\n---\n{budget}")
+        _, found, _ = simulate(capsys, *files("pdb-blocked-pod")[:4], "--nodes", tmp_path / "nodes.yaml")
+        assert sorted(pod for node in found["nodes"] for pod in node["pods"]) == planned
