@@ -54,7 +54,10 @@ def build_planned_nodeclaim(
         pool=pool.name,
         pool_uid=pool.uid,
         node_class=pool.node_class,
-        labels={**without_internal_labels(requirements).custom_labels(), **draft.offer.template.labels},
+        labels={
+            **without_internal_labels(requirements).without(NODE_NAME_FIELD).custom_labels(),
+            **draft.offer.template.labels,
+        },
         annotations=_nodeclaim_annotations(pool.template_annotations, pool.hash, relaxed=bool(missing))
         | _overlay_annotations(draft, rows),
         requirements=_nodeclaim_requirements(draft, requirements, rows),

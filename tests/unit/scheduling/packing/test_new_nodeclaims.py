@@ -418,3 +418,4 @@ def test_new_node_serves_pods_that_exclude_node_names(policy: Any) -> None:
     plan = Cluster(pool(), *pods, settings=PlanSettings(preference_policy=policy)).plan()
     assert sorted(name for planned in plan.claims for name in planned.pods) == ["excludes", "prefers"]
     assert NODE_NAME_FIELD not in {one.key for planned in plan.claims for one in planned.requirements}
+    assert all(NODE_NAME_FIELD not in planned.labels for planned in plan.claims)
