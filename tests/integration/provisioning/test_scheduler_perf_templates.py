@@ -1,0 +1,84 @@
+"""Plans for the pod templates of Kubernetes' own scheduler benchmark, from the Go module of the control plane."""
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from benchmarks.workloads import Scenario, make_scenario
+from tenure.model.plan import Plan
+from tenure.sandbox.controlplane.golang import ensure_golang, golang_environment
+from tenure.sandbox.controlplane.progress import LineProgress
+from tenure.sandbox.controlplane.versions import KUBERNETES
+from tenure.scheduling.cluster_state import Change
+from tests.oracle.cluster_plan import NOW
+
+PODS_PER_TEMPLATE = 3
+COUNT = 10
+"""The number of objects that templates divide by."""
+REASONS = (
+    "Dynamic Resource Allocation is not supported",
+    "no instance type has ",
+    "no instance type satisfies ",
+    "is asked for and nothing defines that label",
+    "no launchable node and no existing node has the label topology",
+    "no node with the pods that its affinity selects has room",
+    "pod affinity on topology.kubernetes.io/zone: none of the selected pods",
+    "PersistentVolumeClaim ",
+    "metadata.name (field) In [scheduler-perf-node]",
+    "].NodeAffinityPolicy: Tenure does not know this field",
+)
+"""Templates need objects of their test cases, such as labeled nodes, claims and other pods. One spells
+`nodeAffinityPolicy` in a way that API servers drop."""
+
+
+@pytest.fixture(scope="module")
+def templates() -> Mapping[str, str]:
+    """Pod templates by path."""
+    command = [str(ensure_golang(LineProgress())), "mod", "download", "-json", f"k8s.io/kubernetes@v{KUBERNETES}"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, env=golang_environment())
+    folder = Path(json.loads(result.stdout)["Dir"], "test", "integration", "scheduler_perf")
+    found = {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("templates/**/*.yaml"))}
+    return {name: text for name, text in found.items() if "\nkind: Pod\n" in text}
+
+
+def test_pod_templates_are_planned_without_an_error(templates: Mapping[str, str]) -> None:
+    assert len(templates) > 50
+    scenario, unexpected = make_scenario("plain", 0), dict[str, list[str]]()
+    for name, text in templates.items():
+        pods = [_fill_template(text, index) for index in range(PODS_PER_TEMPLATE)]
+        plan = _plan(replace(scenario, pods=pods))
+        answered = sum(len(claim.pods) for claim in plan.claims) + len(plan.unschedulable)
+        assert answered == (0 if "nodeName" in pods[0]["spec"] else PODS_PER_TEMPLATE), name
+        reasons = [one.reason for one in plan.unschedulable if not any(known in one.reason for known in REASONS)]
+        unexpected |= {name: reasons} if reasons else {}
+    assert unexpected == {}
+
+
+def _fill_template(text: str, index: int) -> dict[str, Any]:
+    """The pod of a Go template with `.Index`, `.Count`, `div` and `mod`."""
+    values = {".Index": str(index), ".Count": str(COUNT)}
+
+    def evaluate(match: re.Match[str]) -> str:
+        words = [values.get(word, word) for word in match[1].split()]
+        if words[0] == "div":
+            return str(int(words[1]) // int(words[2]))
+        if words[0] == "mod":
+            return str(int(words[1]) % int(words[2]))
+        return words[0]
+
+    pod: dict[str, Any] = yaml.safe_load(re.sub(r"\{\{(.*?)\}\}", evaluate, text))
+    pod["metadata"]["name"] = f"pod-{index}"
+    return pod
+
+
+def _plan(scenario: Scenario) -> Plan:
+    state = scenario.cluster_state()
+    state.apply(Change(kind="pod", key=one.uid, fact=one) for one in scenario.pod_facts())
+    return state.provision(now=NOW)
