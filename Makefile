@@ -1,10 +1,11 @@
 # Every target installs its requirements; a second call starts at once. ARGS is passed to the command of the target.
 .DEFAULT_GOAL := help
 .PHONY: help setup controlplane tools docs pictures demo unit test test-integration test-killed test-replay test-nightly \
-    test-chaos test-all check audit sbom bench scenarios chaos postgres clean
+    test-chaos test-all check audit sbom bench scenarios chaos compare postgres clean
 BIN := .venv/bin
 ARGS ?=
 KILLS ?= 100
+CLUSTERS ?= 5000
 export TENURE_PYTHON
 # Many processes import the same modules, so their byte code is kept.
 unexport PYTHONDONTWRITEBYTECODE
@@ -95,6 +96,10 @@ scenarios: controlplane ## Run the rows of the promises: kept, broken or without
 chaos: controlplane ## Run the long chaos tests: 100 kills, outages, 300 nodes with lost AWS responses (KILLS=20: fewer)
 	@TENURE_KILLS=$(KILLS) TENURE_CHURN=50 TENURE_APART=400 TENURE_OUTAGE=120 TENURE_LOSSY=300 $(BIN)/python -m pytest -s \
 	    tests/chaos/test_killed_anywhere.py tests/chaos/test_outages.py tests/chaos/test_lossy_cloud.py $(ARGS)
+
+compare: controlplane ## Compare the plans of 5,000 random clusters with kube-scheduler (CLUSTERS=1000: fewer)
+	@$(BIN)/python -m pytest -s --random-clusters=$(CLUSTERS) -k random_clusters \
+	    tests/integration/sandbox/test_planned_nodes.py $(ARGS)
 
 POSTGRES := $(addprefix tests/,chaos/test_on_postgres.py chaos/test_temporal_upgrade.py chaos/test_rebuild.py chaos/test_outages.py \
     chaos/test_killed_during_drain.py scenarios/provisioning/test_001_killed.py scenarios/provisioning/test_001_one_node.py integration/disruption/test_drain.py)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from tenure.apis.labels import NODE_NAME_FIELD
 from tenure.model.facts import DaemonSetFact, Expression, NodeFact, NodePoolFact, PodFact, Taint, Toleration
 from tenure.model.instance_types import InstanceType, Offering
 from tenure.model.plan import Plan, PlannedNodeClaim
@@ -59,21 +60,23 @@ def _build_spots(plan: Plan, inputs: PlanInputs) -> list[Spot]:
         pods = [*inputs.bound.get(name, ()), *planned.get(name, ())]
         spots.append(Spot(name, labels, node.taints, pods, frozenset(pod.uid for pod in planned.get(name, ()))))
     for number, nodeclaim in enumerate(plan.claims):
-        outcomes = [
-            labels
-            for instance_type in (inputs.types[name] for name in _instance_type_names(nodeclaim))
-            for labels in (
-                _outcome_labels(nodeclaim, instance_type, offering)
-                for offering in instance_type.offerings
-                if offering.available
-            )
-            if all(matches_expression(labels, one) for one in _launch_requirements(nodeclaim, labels))
-        ]
+        outcomes = [labels for _, _, labels in launch_outcomes(nodeclaim, inputs.types)]
         pods = [inputs.pods[uid] for uid in nodeclaim.pods if uid in inputs.pods]
         spots.append(
             Spot(f"claim {number}", one_value(outcomes), nodeclaim.taints, pods, frozenset(pod.uid for pod in pods))
         )
     return spots
+
+
+def launch_outcomes(
+    nodeclaim: PlannedNodeClaim, types: Mapping[str, InstanceType]
+) -> Iterator[tuple[InstanceType, Offering, Mapping[str, str]]]:
+    """The instance types and offerings with which a NodeClaim may launch, and the labels of its node then."""
+    for instance_type in (types[name] for name in _instance_type_names(nodeclaim)):
+        for offering in filter(lambda one: one.available, instance_type.offerings):
+            labels = _outcome_labels(nodeclaim, instance_type, offering)
+            if all(matches_expression(labels, one) for one in _launch_requirements(nodeclaim, labels)):
+                yield instance_type, offering, labels
 
 
 def _admits_pod(pod: PodFact, spot: Spot) -> bool:
@@ -178,18 +181,11 @@ def _nodeclaim_violations(nodeclaim: PlannedNodeClaim, inputs: PlanInputs) -> It
     yield from (
         f"{pod.name} does not tolerate its taints" for pod in pods if not tolerates_taints(pod, nodeclaim.taints)
     )
+    labels_by_type: dict[str, list[Mapping[str, str]]] = defaultdict(list)
+    for instance_type, _, labels in launch_outcomes(nodeclaim, inputs.types):
+        labels_by_type[instance_type.name].append(labels)
     for name in _instance_type_names(nodeclaim):
-        instance_type = inputs.types[name]
-        outcomes = [
-            _outcome_labels(nodeclaim, instance_type, offering)
-            for offering in instance_type.offerings
-            if offering.available
-        ]
-        possible = [
-            labels
-            for labels in outcomes
-            if all(matches_expression(labels, one) for one in _launch_requirements(nodeclaim, labels))
-        ]
+        instance_type, possible = inputs.types[name], labels_by_type[name]
         if not possible:
             yield f"{name} cannot be had"
         for labels in possible:
@@ -209,10 +205,10 @@ def _outcome_violations(
     for pod in pods:
         unreachable = unreachable_claims(pod, labels, inputs.disks, matches_expression)
         yield from (f"{pod.name} does not reach {one} on {instance_type.name} with {labels}" for one in unreachable)
-    with_daemons = [*pods, *_daemon_pods(inputs, labels, nodeclaim.taints, frozenset())]
+    allocatable = instance_type.allocatable()
+    with_daemons = [*pods, *_daemon_pods(inputs, labels, nodeclaim.taints, frozenset(), allocatable)]
     yield from (
-        f"{instance_type.name} has not enough {key}"
-        for key in _insufficient_resources(instance_type.allocatable(), with_daemons)
+        f"{instance_type.name} has not enough {key}" for key in _insufficient_resources(allocatable, with_daemons)
     )
 
 
@@ -249,10 +245,10 @@ def _node_violations(name: str, pods: list[PodFact], inputs: PlanInputs) -> Iter
     if node is None or node.deleting:
         yield "is not there, or goes"
         return
-    labels = {"kubernetes.io/hostname": name, **node.labels}
+    labels = {"kubernetes.io/hostname": name, **node.labels, NODE_NAME_FIELD: name}
     bound = inputs.bound.get(name, ())
     present = frozenset(pod.owner_uid for pod in bound if pod.daemonset)
-    everything = [*pods, *bound, *_daemon_pods(inputs, labels, node.taints, present)]
+    everything = [*pods, *bound, *_daemon_pods(inputs, labels, node.taints, present, node.allocatable)]
     yield from (f"{pod.name} does not tolerate its taints" for pod in pods if not tolerates_taints(pod, node.taints))
     yield from (f"{pod.name} may not run on it" for pod in pods if not selects_node(pod, labels))
     yield from (f"it has not enough {key}" for key in _insufficient_resources(node.allocatable, everything))
@@ -266,10 +262,21 @@ def _node_violations(name: str, pods: list[PodFact], inputs: PlanInputs) -> Iter
 
 
 def _daemon_pods(
-    inputs: PlanInputs, labels: Mapping[str, str], taints: Iterable[Taint], present: frozenset[str]
+    inputs: PlanInputs,
+    labels: Mapping[str, str],
+    taints: Iterable[Taint],
+    present: frozenset[str],
+    allocatable: Mapping[str, int],
 ) -> list[PodFact]:
-    missing = [daemon.pod for daemon in inputs.daemons if daemon.uid not in present]
-    return [pod for pod in missing if selects_node(pod, labels) and tolerates_taints(pod, taints)]
+    """Pods of DaemonSets that will run on the node. One that lacks a requested device keeps its pod Pending."""
+    return [
+        daemon.pod
+        for daemon in inputs.daemons
+        if daemon.uid not in present
+        and selects_node(daemon.pod, labels)
+        and tolerates_taints(daemon.pod, taints)
+        and all(allocatable.get(key) for key, amount in daemon.pod.requests.items() if amount)
+    ]
 
 
 def _insufficient_resources(allocatable: Mapping[str, int], pods: Iterable[PodFact]) -> list[str]:

@@ -7,36 +7,42 @@ created, which takes longer on a busy machine: it would fill the first nodes wit
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import pytest
 
 from benchmarks.workloads import Scenario, make_scenario
-from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, ZONE, ZONE_ID
+from tenure.apis.labels import ON_DEMAND
 from tenure.kube.adapters.pods import KubePods
 from tenure.kube.client.client import connect
 from tenure.kube.facts.objects import node_fact
 from tenure.kube.facts.pods import pod_fact
-from tenure.model.instance_types import Catalogue, InstanceType, Offering
-from tenure.model.plan import Plan, PlannedNodeClaim
+from tenure.model.instance_types import Catalogue, InstanceType
+from tenure.model.plan import Plan
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.kube_client import KubeApi
 from tenure.scheduling.cluster_state import Change, ClusterState
 from tests.integration.sandbox.builders import PODS
+from tests.integration.sandbox.planned_nodes import SCHEDULER, PlannedNodes, gather_limited
+from tests.oracle.cluster_plan import NOW
+from tests.oracle.manifests import node_manifest
+from tests.oracle.plan import launch_outcomes
+from tests.oracle.random_cluster import generate_cluster
 from tests.support.product.eventually import TIMEOUT_SECONDS
 
 Object = dict[str, Any]
 NominatePods = Callable[[Sequence[Object]], Awaitable[None]]
-NOW = datetime(2100, 1, 1, tzinfo=UTC)
 POD_COUNT = 300
 MAX_UNBOUND_SHARE = 0.02
 """Share of pods not bound in the first round: 0 to 4 of 300 in 19 runs, and 15 without nominations."""
 ROUNDS = 2
-SCHEDULER = "kube-scheduler"
+NODES = "/api/v1/nodes"
+BATCH = 50
+"""Random clusters that share the API server at a time."""
+MIN_BOUND_SHARE = 0.999
 QUIET_SECONDS = 20.0
 """Seconds without a new binding after which kube-scheduler has tried all pods; its backoff ends at ten."""
 
@@ -53,8 +59,8 @@ async def test_kube_scheduler_binds_planned_pods(cluster: Sandbox, api: KubeApi,
     types = {one.name: one for one in inputs.types}
     for number, zone in enumerate(("us-west-2a", "us-west-2b")):
         offering = next(o for o in types["m7i.2xlarge"].offerings if (o.zone, o.capacity_type) == (zone, ON_DEMAND))
-        await _create(api, f"standing-{number}", types["m7i.2xlarge"], offering, {})
-    await _gather_limited(api.request("POST", PODS, one) for one in inputs.pods)
+        await api.request("POST", NODES, node_manifest(f"standing-{number}", types["m7i.2xlarge"], offering, {}, []))
+    await gather_limited(api.request("POST", PODS, one) for one in inputs.pods)
     await _wait_for_unbound_pods(api)
 
     price, nodes, unbound_by_round, target_nodes = 0.0, list[int](), list[list[str]](), dict[str, str]()
@@ -79,6 +85,30 @@ async def test_kube_scheduler_binds_planned_pods(cluster: Sandbox, api: KubeApi,
     assert unbound_by_round[-1] == [], found
 
 
+@pytest.mark.timeout(4 * 3600)
+async def test_kube_scheduler_binds_planned_pods_of_random_clusters(
+    cluster: Sandbox, api: KubeApi, pods: KubePods, pytestconfig: pytest.Config
+) -> None:
+    """`--random-clusters` and `--first-seed` select the clusters."""
+    first, count = pytestconfig.getoption("--first-seed"), pytestconfig.getoption("--random-clusters")
+    if not count:
+        pytest.skip("make compare")
+    seeds = range(first, first + count)
+    planned_nodes = PlannedNodes(cluster, api, pods)
+    await planned_nodes.create_shared_objects()
+    planned, elsewhere, stuck, faults = 0, 0, 0, list[int]()
+    for batch in (seeds[start : start + BATCH] for start in range(0, len(seeds), BATCH)):
+        for one in await planned_nodes.compare([generate_cluster(seed, slot) for slot, seed in enumerate(batch)]):
+            planned, elsewhere, stuck = planned + one.planned, elsewhere + one.elsewhere, stuck + len(one.stuck)
+            faults += [one.cluster.seed] if one.faults else []
+            if one.stuck or one.unplanned:
+                print(one.describe())
+    found = f"{len(seeds)} clusters, {planned} planned pods, {elsewhere} bound elsewhere, {stuck} not bound"
+    print(found)
+    assert not faults, f"{found}; the plan is invalid for seeds {faults}"
+    assert planned - stuck >= MIN_BOUND_SHARE * planned > 0, found
+
+
 async def _plan(api: KubeApi, inputs: Scenario) -> Plan:
     """Plan for the nodes and pods of the API server."""
     state = ClusterState()
@@ -96,53 +126,13 @@ async def _carry_out(
     """Create a Node of the cheapest type and offering for each NodeClaim, and nominate pods with pod-dependent
     constraints. Returns the total price of the nodes in USD/h.
     """
-    chosen = [_cheapest(claim, types) for claim in plan.claims]
-    await _gather_limited(
-        _create(api, f"{name}-{number}", kind, offering, claim.labels)
-        for number, (claim, (kind, offering)) in enumerate(zip(plan.claims, chosen, strict=True))
+    chosen = [min(launch_outcomes(claim, types), key=lambda outcome: outcome[1].price) for claim in plan.claims]
+    await gather_limited(
+        api.request("POST", NODES, node_manifest(f"{name}-{number}", kind, offering, node_labels, []))
+        for number, (kind, offering, node_labels) in enumerate(chosen)
     )
     await nominate(await _items(api, PODS))
-    return sum(offering.price for _, offering in chosen)
-
-
-def _cheapest(claim: PlannedNodeClaim, types: Mapping[str, InstanceType]) -> tuple[InstanceType, Offering]:
-    allowed = {one.key: one.values for one in claim.requirements if one.operator == "In"}
-    found = [
-        (kind, offering)
-        for kind in (types[name] for name in allowed[INSTANCE_TYPE])
-        for offering in kind.offerings
-        if offering.zone in allowed.get(ZONE, (offering.zone,))
-        and offering.capacity_type in allowed.get(CAPACITY_TYPE, (offering.capacity_type,))
-    ]
-    return min(found, key=lambda one: one[1].price)
-
-
-async def _create(
-    api: KubeApi,
-    name: str,
-    kind: InstanceType,
-    offering: Offering,
-    labels: Mapping[str, str],
-) -> None:
-    type_labels = {key: values[0] for key, values in kind.labels.items()}
-    node_labels = {
-        HOSTNAME: name,
-        INSTANCE_TYPE: kind.name,
-        ZONE: offering.zone,
-        ZONE_ID: offering.zone_id,
-        CAPACITY_TYPE: offering.capacity_type,
-    }
-    amounts = {key: f"{amount}m" if key == "cpu" else str(amount) for key, amount in kind.allocatable().items()}
-    status = {
-        "capacity": amounts,
-        "allocatable": amounts,
-        "conditions": [{"type": "Ready", "status": "True"}],
-        "addresses": [{"type": "InternalIP", "address": "10.1.2.3"}],
-    }
-    metadata = {"name": name, "labels": {**type_labels, **labels, **node_labels}}
-    spec = {"providerID": f"aws:///{offering.zone}/{name}"}
-    body = {"metadata": metadata, "spec": spec, "status": status}
-    await api.request("POST", "/api/v1/nodes", body)
+    return sum(offering.price for _, offering, _ in chosen)
 
 
 async def _nominate_pods(pods: KubePods, target_nodes: Mapping[str, str], found: Sequence[Object]) -> None:
@@ -153,7 +143,7 @@ async def _nominate_pods(pods: KubePods, target_nodes: Mapping[str, str], found:
         for one in facts
         if one.has_pod_dependent_constraints and one.uid in target_nodes and not (one.expected_on or one.nominated_node)
     ]
-    await _gather_limited(pods.nominate(one, target_nodes[one.uid], now=NOW) for one in due)
+    await gather_limited(pods.nominate(one, target_nodes[one.uid], now=NOW) for one in due)
 
 
 @asynccontextmanager
@@ -202,14 +192,3 @@ def _unschedulable(pod: Object) -> bool:
 async def _items(api: KubeApi, path: str) -> list[Object]:
     found: list[Object] = (await api.request("GET", path))["items"]
     return found
-
-
-async def _gather_limited(calls: Iterable[Coroutine[Any, Any, object]]) -> None:
-    """Await up to 20 at a time."""
-    gate = asyncio.Semaphore(20)
-
-    async def one(call: Coroutine[Any, Any, object]) -> None:
-        async with gate:
-            await call
-
-    await asyncio.gather(*(one(call) for call in calls))

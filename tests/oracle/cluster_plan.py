@@ -1,0 +1,182 @@
+"""Plans a random cluster from the objects that an API server returns, and compares bound pods with the plan."""
+
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from tenure.kube.facts.objects import namespace_fact, node_fact, nodepool_fact
+from tenure.kube.facts.pods import daemonset_fact, pod_fact
+from tenure.kube.facts.volumes import csi_node_fact, storage_class_fact, volume_claim_fact, volume_fact
+from tenure.model.instance_types import Catalogue
+from tenure.scheduling.cluster_state import Change, ClusterState
+from tenure.scheduling.snapshot import Fact, FactKind
+from tests.oracle.manifests import node_manifest
+from tests.oracle.plan import launch_outcomes
+from tests.oracle.random_cluster import RandomCluster
+from tests.oracle.random_pods import CLUSTER, Object
+
+NOW: Final = datetime(2100, 1, 1, tzinfo=UTC)
+ObjectLists = Mapping[str, list[Object]]
+"""Objects of all clusters by kind, as the API server returns them."""
+_FACTS: Final[Mapping[str, tuple[FactKind, Callable[[Object], Fact]]]] = {
+    "Namespace": ("namespace", namespace_fact),
+    "StorageClass": ("storage_class", storage_class_fact),
+    "PersistentVolume": ("volume", volume_fact),
+    "PersistentVolumeClaim": ("volume_claim", volume_claim_fact),
+    "CSINode": ("csi_node", csi_node_fact),
+    "DaemonSet": ("daemonset", daemonset_fact),
+    "Node": ("node", node_fact),
+    "Pod": ("pod", lambda pod: _unschedulable_pod(pod)),
+}
+KINDS: Final = tuple(_FACTS)
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """The plan of a cluster, with one of the possible launches of each NodeClaim."""
+
+    cluster: RandomCluster
+    nodes: Mapping[str, Object]
+    """Planned nodes by name."""
+    targets: Mapping[str, str]
+    """Existing or planned node by pod name."""
+    rejected: frozenset[str]
+    """Names of the pods that the plan does not place."""
+
+    def is_expected(self, pod: Object) -> bool:
+        """Whether kube-scheduler must be able to bind this pod: it has a target, or is a DaemonSet's on a new node."""
+        node = self.nodes.get(_node_of_daemon_pod(pod))
+        if node is None:
+            return pod["metadata"]["name"] in self.targets
+        requests = [one.get("resources", {}).get("requests", {}) for one in pod["spec"]["containers"]]
+        return all(key in node["status"]["allocatable"] for amounts in requests for key in amounts)
+
+
+@dataclass(frozen=True)
+class StuckPod:
+    """A pod that kube-scheduler does not bind although the plan has a node for it."""
+
+    name: str
+    target: str
+    message: str
+    """Of kube-scheduler."""
+    depends_on_order: bool = False
+    """kube-scheduler binds the pod once all others are in their planned places."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The places that kube-scheduler found for the pods of one cluster."""
+
+    cluster: RandomCluster
+    planned: int
+    """Pods with a node in the plan."""
+    elsewhere: int
+    """Pods that are bound to another node than planned, which is as valid."""
+    stuck: tuple[StuckPod, ...]
+    unplanned: tuple[str, ...] = ()
+    """Pods that the plan rejects and kube-scheduler binds after all others."""
+
+    @property
+    def faults(self) -> tuple[StuckPod, ...]:
+        """Pods for which the plan is invalid by kube-scheduler's rules."""
+        return tuple(one for one in self.stuck if not one.depends_on_order)
+
+    def describe(self) -> str:
+        """The seed and the disagreements, with all objects if the plan is invalid."""
+        lines = [f"seed {self.cluster.seed}: {len(self.stuck)} of {self.planned} planned pods are not bound"]
+        for one in self.stuck:
+            cause = "the order differs" if one.depends_on_order else "the plan is invalid"
+            lines.append(f"  {one.name}, planned on {one.target}, {cause}: {one.message}")
+        lines += [f"  {name} is bound without a plan" for name in self.unplanned]
+        if self.faults:
+            lines += [json.dumps(one) for one in (*self.cluster.pools, *self.cluster.objects)]
+        return "\n".join(lines)
+
+
+def plan_cluster(cluster: RandomCluster, lists: ObjectLists) -> ClusterPlan:
+    """Plan, and choose a random instance type and offering for each NodeClaim."""
+    plan = build_cluster_state(cluster, lists).provision(now=NOW)
+    names = {one["metadata"]["uid"]: one["metadata"]["name"] for one in lists["Pod"]}
+    targets = {names[uid]: node for uid, node in plan.nominations.items()}
+    dice, types, nodes = random.Random(cluster.seed), {one.name: one for one in cluster.types}, {}
+    for number, claim in enumerate(plan.claims):
+        kind, offering, labels = dice.choice(list(launch_outcomes(claim, types)))
+        name = f"c{cluster.seed}-planned-{number}"
+        nodes[name] = node_manifest(name, kind, offering, labels, [one.model_dump() for one in claim.taints])
+        targets |= {names[uid]: name for uid in claim.pods}
+    return ClusterPlan(cluster, nodes, targets, frozenset(one.name for one in plan.unschedulable))
+
+
+def build_cluster_state(cluster: RandomCluster, lists: ObjectLists) -> ClusterState:
+    """The planner's state with the NodePools of a cluster and its objects among those of all clusters."""
+    state = ClusterState()
+    state.set_catalogue(Catalogue(by_node_class={"default": cluster.types}))
+    for pool in cluster.pools:
+        fact = nodepool_fact({**pool, "metadata": {**pool["metadata"], "uid": "1"}}).model_copy(update={"ready": True})
+        state.apply([Change(kind="pool", key=fact.name, fact=fact)])
+    state.apply(_changes_of(cluster, lists))
+    return state
+
+
+def compare_places(plan: ClusterPlan, pods: Mapping[str, Object]) -> Comparison:
+    """`pods`: the cluster's pods by name."""
+    bound = bound_nodes(pods)
+    expected = {name: plan.targets.get(name, "") for name, pod in pods.items() if plan.is_expected(pod)}
+    expected |= plan.targets
+    stuck = [
+        StuckPod(name, node or "a new node", scheduler_message(pods[name]) if name in pods else "the pod is gone")
+        for name, node in expected.items()
+        if name not in bound
+    ]
+    elsewhere = sum(bound.get(name, node) != node for name, node in plan.targets.items())
+    return Comparison(plan.cluster, len(plan.targets), elsewhere, tuple(stuck))
+
+
+def bound_nodes(pods: Mapping[str, Object]) -> dict[str, str]:
+    """Node by pod name."""
+    return {name: pod["spec"]["nodeName"] for name, pod in pods.items() if pod["spec"].get("nodeName")}
+
+
+def scheduler_message(pod: Object) -> str:
+    """Why kube-scheduler did not bind the pod in its last attempt; empty before the first."""
+    conditions = pod["status"].get("conditions") or ()
+    return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled"), "")
+
+
+def label_of(one: Object, key: str) -> str:
+    found: str = (one["metadata"].get("labels") or {}).get(key, "")
+    return found
+
+
+def _changes_of(cluster: RandomCluster, lists: ObjectLists) -> Iterator[Change]:
+    for kind, (fact_kind, build_fact) in _FACTS.items():
+        for one in lists[kind]:
+            metadata = one["metadata"]
+            if kind == "StorageClass" or _is_part(cluster, one):
+                name = metadata["uid"] if kind in ("Pod", "DaemonSet") else metadata["name"]
+                key = f"{metadata['namespace']}/{name}" if kind == "PersistentVolumeClaim" else name
+                yield Change(kind=fact_kind, key=key, fact=build_fact(one))
+
+
+def _is_part(cluster: RandomCluster, one: Object) -> bool:
+    metadata, site = one["metadata"], cluster.site
+    named: Iterable[Any] = (metadata.get("namespace"), metadata["name"])
+    return label_of(one, CLUSTER) == site.cluster or any(name in (*site.namespaces, *site.nodes) for name in named)
+
+
+def _unschedulable_pod(pod: Object) -> Fact:
+    fact = pod_fact(pod)
+    return fact.model_copy(update={"unschedulable": not fact.node_name})
+
+
+def _node_of_daemon_pod(pod: Object) -> str:
+    """The node that the DaemonSet controller created the pod for; empty for other pods."""
+    if not any(one["kind"] == "DaemonSet" for one in pod["metadata"].get("ownerReferences") or ()):
+        return ""
+    required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    found: str = required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
+    return found

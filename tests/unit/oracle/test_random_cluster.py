@@ -1,0 +1,132 @@
+"""Random clusters: a seed determines them, they have every implemented field, and their plans keep all constraints."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from tenure.apis.labels import PV_BIND_COMPLETED
+from tenure.kube.facts.scheduling_fields import find_rejected_field
+from tenure.scheduling.cluster_state import ClusterState
+from tests.oracle.cluster_plan import NOW, ClusterPlan, ObjectLists, build_cluster_state, compare_places
+from tests.oracle.plan import PlanInputs, find_violations
+from tests.oracle.random_cluster import RandomCluster, generate_cluster, shared_objects
+from tests.oracle.random_pods import GPU, Object
+from tests.oracle.volumes import StorageInputs
+
+FIELDS = """
+nodeSelector nodeAffinity podAffinity podAntiAffinity topologySpreadConstraints matchFields namespaceSelector
+matchLabelKeys mismatchLabelKeys minDomains nodeAffinityPolicy nodeTaintsPolicy hostPort hostNetwork hostIP
+priorityClassName runtimeClassName initContainers persistentVolumeClaim tolerations unschedulable
+allocatedResources PodResizePending allocatable limits nvidia.com/gpu ephemeral-storage
+"""
+_OVERHEAD: Final = {"cpu": "250m", "memory": "120Mi"}
+
+
+def served(cluster: RandomCluster) -> ObjectLists:
+    """The objects with the fields that an API server and its controllers add."""
+    lists: dict[str, list[Object]] = defaultdict(list)
+    for one in (*shared_objects(), *cluster.objects):
+        metadata = {"uid": one["metadata"]["name"], "creationTimestamp": "2000-01-01T00:00:00Z", **one["metadata"]}
+        added: dict[str, Any] = {"metadata": metadata}
+        if one["kind"] == "PersistentVolumeClaim" and "volumeName" in one["spec"]:
+            metadata["annotations"] = {PV_BIND_COMPLETED: "yes"}
+        if one["kind"] == "Pod" and "runtimeClassName" in one["spec"]:
+            added["spec"] = one["spec"] | {"overhead": _OVERHEAD}
+        lists[one["kind"]].append(one | added)
+    return lists
+
+
+def plan_inputs(cluster: RandomCluster, state: ClusterState) -> PlanInputs:
+    facts = state._facts
+    storage = facts.storage
+    return PlanInputs(
+        pods=facts.unbound_pods,
+        pools=facts.pools,
+        types={one.name: one for one in cluster.types},
+        nodes=facts.nodes,
+        bound={name: list(facts.bound_to(name)) for name in facts.nodes},
+        daemons=facts.daemons,
+        namespaces={name: one.labels for name, one in facts.namespaces.items()},
+        disks=StorageInputs(
+            claims=storage.claims, volumes=storage.volumes, classes=storage.classes, csi_nodes=storage.csi_nodes
+        ),
+    )
+
+
+def test_seed_determines_the_cluster() -> None:
+    assert generate_cluster(7) == generate_cluster(7)
+    assert generate_cluster(7).pods != generate_cluster(8).pods
+
+
+def test_clusters_have_every_implemented_field() -> None:
+    text = json.dumps([generate_cluster(seed).objects for seed in range(100)])
+    assert [one for one in FIELDS.split() if f'"{one}"' not in text] == []
+
+
+def test_tenure_supports_every_generated_field() -> None:
+    pods = [pod for seed in range(50) for pod in generate_cluster(seed).pods]
+    assert [found for pod in pods if (found := find_rejected_field(pod["spec"], {}, ()))] == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_plans_of_random_clusters_keep_all_constraints(seed: int) -> None:
+    cluster = generate_cluster(seed)
+    lists = served(cluster)
+    state = build_cluster_state(cluster, lists)
+    plan = state.provision(now=NOW)
+    assert plan.claims
+    assert find_violations(plan, plan_inputs(cluster, state)) == []
+
+
+def test_pod_is_compared_with_its_planned_node() -> None:
+    plan = two_pod_plan()
+    pods = {"first": bound_pod("first", "new"), "second": bound_pod("second", "other")}
+    found = compare_places(plan, pods)
+    assert (found.planned, found.elsewhere, found.stuck) == (2, 1, ())
+
+
+def test_stuck_pod_is_reported_with_the_message_of_kube_scheduler() -> None:
+    pods = {"first": bound_pod("first", "new"), "second": stuck_pod("second", "0/1 nodes are available")}
+    (stuck,) = compare_places(two_pod_plan(), pods).stuck
+    assert (stuck.name, stuck.target, stuck.message) == ("second", "old", "0/1 nodes are available")
+
+
+def test_deleted_pod_is_reported() -> None:
+    found = compare_places(two_pod_plan(), {"first": bound_pod("first", "new")})
+    assert [one.message for one in found.stuck] == ["the pod is gone"]
+
+
+@pytest.mark.parametrize(
+    ("node", "requests", "is_stuck"),
+    [("new", {"cpu": "1"}, True), ("new", {GPU: "1"}, False), ("old", {"cpu": "1"}, False)],
+    ids=["new node", "new node without the device", "existing node"],
+)
+def test_daemonset_pod_must_fit_on_a_new_node(node: str, requests: Mapping[str, str], is_stuck: bool) -> None:
+    pods = {name: bound_pod(name, "new") for name in ("first", "second")}
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    pods["agent"] = stuck_pod("agent", "Insufficient cpu")
+    pods["agent"]["metadata"]["ownerReferences"] = [{"kind": "DaemonSet"}]
+    pods["agent"]["spec"] |= {"affinity": affinity, "containers": [{"resources": {"requests": requests}}]}
+    assert [one.name for one in compare_places(two_pod_plan(), pods).stuck] == ["agent"] * is_stuck
+
+
+def two_pod_plan() -> ClusterPlan:
+    new = {"status": {"allocatable": {"cpu": "2"}}}
+    targets = {"first": "new", "second": "old"}
+    return ClusterPlan(generate_cluster(0), {"new": new}, targets, frozenset({"rejected"}))
+
+
+def bound_pod(name: str, node: str) -> Object:
+    return {"metadata": {"name": name}, "spec": {"nodeName": node}, "status": {}}
+
+
+def stuck_pod(name: str, message: str) -> Object:
+    return {
+        "metadata": {"name": name},
+        "spec": {},
+        "status": {"conditions": [{"type": "PodScheduled", "message": message}]},
+    }
