@@ -328,5 +328,11 @@ class Requirements(Mapping[str, Requirement]):
     def _suggest_label(self, key: str) -> str:
         if key in WELL_KNOWN or len(key) > _MAX_KEY:
             return ""
-        near = get_close_matches(key, sorted(WELL_KNOWN | set(self)), n=1, cutoff=0.85)
-        return f" (is {near[0]} meant?)" if near else ""
+        near = _find_similar(key, WELL_KNOWN.union(self))
+        return f" (is {near} meant?)" if near else ""
+
+
+@lru_cache(maxsize=1 << 10)
+def _find_similar(key: str, known: frozenset[str]) -> str:
+    """The most similar known key; empty if none is similar."""
+    return next(iter(get_close_matches(key, sorted(known), n=1, cutoff=0.85)), "")

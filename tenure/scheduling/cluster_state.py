@@ -23,8 +23,9 @@ from tenure.scheduling.nodepool_template import (
 from tenure.scheduling.offerings import Offerings, largest_capacity, least_overhead, prefer_linux, sort_by_weight
 from tenure.scheduling.packing.packer import unscheduled_pod
 from tenure.scheduling.packing.planning_pass import PassInputs, PassSettings, plan_pods
-from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape
+from tenure.scheduling.packing.pod_requirements import PodShape
 from tenure.scheduling.planner_guard import PlannerGuard
+from tenure.scheduling.pod_shape_cache import PodShapeCache
 from tenure.scheduling.pods import excludes_nodepools, validation_error
 from tenure.scheduling.pods_to_place import pods_to_place
 from tenure.scheduling.settings import PlanSettings
@@ -58,10 +59,10 @@ class ClusterState:
     def __init__(self, settings: PlanSettings | None = None) -> None:
         self.settings = settings or PlanSettings()
         self._facts = ClusterFacts()
-        self.guard = PlannerGuard()
+        self._pod_shapes = PodShapeCache()
+        self.guard = PlannerGuard(self._pod_shapes)
         self._offerings = Offerings(self.guard.of)
         self._committed_nodeclaims = CommittedNodeClaims()
-        self._pod_shapes: dict[str, PodShape] = {}
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Apply changes in the order in which they happened. Raises TypeError for a fact of the wrong kind."""
@@ -119,7 +120,7 @@ class ClusterState:
                 inputs,
                 self._pass_settings(),
                 self._build_templates(),
-                self._get_shape,
+                self._pod_shapes.shape,
                 plan_result,
                 waiting,
                 virtual,
@@ -158,11 +159,11 @@ class ClusterState:
         for pod in pods_to_place(self._facts, now):
             if excludes_nodepools(pod):
                 continue
-            reason = validation_error(pod)
+            reason = self._pod_shapes.validation_error(pod)
             if reason:
                 rejected.append(unscheduled_pod(pod, reason))
             else:
-                yield self._get_shape(pod), pod
+                yield self._pod_shapes.shape(pod), pod
 
     def _build_pass_inputs(
         self,
@@ -259,18 +260,11 @@ class ClusterState:
             if nodeclaim in by_nodeclaim
         }
 
-    def _get_shape(self, pod: PodFact) -> PodShape:
-        known = self._pod_shapes.get(pod.uid)
-        if known is None:
-            known = self._pod_shapes[pod.uid] = build_pod_shape(pod)
-        return known
-
     def _invalidate(self, change: Change) -> None:
         if change.kind in ("pool", "daemonset", "overlay"):
             self.guard.retry_faulty_pods()
         match change.kind:
             case "pod":
-                self._pod_shapes.pop(change.key, None)
                 if not isinstance(change.fact, PodFact) or change.fact.node_name or change.fact.is_finished:
                     self._committed_nodeclaims.forget_pod(change.key)
             case "claim":
@@ -283,8 +277,6 @@ class ClusterState:
             case "daemonset":
                 self._offerings.invalidate_templates()
             case "buffer":
-                removed_uids = [uid for uid in self._pod_shapes if uid.startswith(f"{change.key}-")]
-                for uid in removed_uids:
-                    del self._pod_shapes[uid]
+                self._pod_shapes.discard_prefix(f"{change.key}-")
             case "overlay":
                 self._offerings.invalidate_overlays()

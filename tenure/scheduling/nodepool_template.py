@@ -262,9 +262,8 @@ class Offer:
         if taint is not None:
             return RejectionReason(f"taint {format_taint(taint)} is not tolerated")
         before = option.requirements if option else self.template.requirements
-        incompatibility = before.explain_incompatibility(variant.requirements)
-        if incompatibility:
-            return RejectionReason(incompatibility)
+        if not before.is_compatible(variant.requirements):
+            return RejectionReason("" if option else before.explain_incompatibility(variant.requirements))
         requirements = before.intersection(variant.requirements)
         if not reservation:
             return self._get_option(requirements, self.available & ~self.table.reserved, reservation)

@@ -10,6 +10,7 @@ from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.plan import Plan, UnschedulablePod
 from tenure.scheduling.packing.packer import unscheduled_pod
 from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape
+from tenure.scheduling.pod_shape_cache import PodShapeCache
 from tenure.scheduling.pods import constraints_of, node_requirement_alternatives
 from tenure.scheduling.snapshot import Change, FactKind
 
@@ -30,7 +31,8 @@ ShapedPods = Sequence[tuple[PodShape, PodFact]]
 
 
 class PlannerGuard:
-    def __init__(self) -> None:
+    def __init__(self, pod_shapes: PodShapeCache) -> None:
+        self._pod_shapes = pod_shapes
         self.invalid_objects = InvalidObjects()
         self._faulty_pods: dict[str, str] = {}
         """The error of each pod that made planning fail, by UID."""
@@ -43,13 +45,18 @@ class PlannerGuard:
         """The change in a form that planning can use; None keeps the last known form."""
         if change.fact is None:
             self._forget(change)
+        if change.kind == "pod":
+            self._pod_shapes.discard(change.key)
         match change.fact:
             case PodFact() as pod:
                 self._faulty_pods.pop(change.key, None)
                 with self.of(pod):
-                    if pod.anti_affinity or not pod.node_name:
+                    if not pod.node_name:
+                        self._pod_shapes.shape(pod)
+                    elif pod.anti_affinity:
                         hash(build_pod_shape(pod))
                     return change
+                self._pod_shapes.discard(change.key)
                 return change.model_copy(update={"fact": _unplannable_pod(pod)})
             case DaemonSetFact() as daemonset:
                 with self.of(daemonset):
