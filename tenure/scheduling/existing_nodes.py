@@ -77,6 +77,10 @@ class ExistingNodes:
         self.present: Sequence[int] = range(len(self.nodes))
         """Indices of the remaining nodes; removed nodes provide no topology domains."""
 
+    @property
+    def taints(self) -> set[Taint]:
+        return {taint for taints in self._taint_ids[0] for taint in taints}
+
     def without(self, removed: Mask, closed: Mask) -> "ExistingNodes":
         """The same nodes under the same indices, with some removed and some closed to new pods.
 
@@ -129,6 +133,8 @@ class ExistingNodes:
     def _label_matching(self, variant: Variant) -> Mask:
         mask: Mask = self._launched.copy()
         for requirement in variant.requirements.values():
+            if not mask.any():
+                break
             mask &= self._satisfying_requirement(requirement)
         for number in np.flatnonzero(~self._launched):
             mask[number] = self.nodes[number].satisfies(variant)

@@ -52,8 +52,8 @@ class Packing:
     nominations: dict[str, str] = field(default_factory=dict)
     unscheduled: list[UnschedulablePod] = field(default_factory=list)
     universe: Universe = field(init=False)
-    _undetermined: dict[int, list[tuple[TopologyGroup, int]]] = field(default_factory=dict)
-    """By index of a new node with an undetermined domain, the counts to add once the domain is known."""
+    _undetermined: dict[int, dict[str, list[tuple[TopologyGroup, int]]]] = field(default_factory=dict)
+    """By index of a new node and key of its undetermined domain, the counts to add once the domain is known."""
 
     def __post_init__(self) -> None:
         self.universe = Universe(self.node_arrays, self.instance_selector.offers)
@@ -97,7 +97,9 @@ class Packing:
                 self._join_nodes(
                     one, alternative, alternative.variant, self.node_arrays.to_vector(one.requests), len(one.pods)
                 )
-            SharedNodePacker(self.node_arrays, self.instance_selector, self._assign_pods, alike).add_nodes()
+            remaining = [one for one in alike if one.pods]
+            if remaining:
+                SharedNodePacker(self.node_arrays, self.instance_selector, self._assign_pods, remaining).add_nodes()
         return reasons | {id(one): self.schedule_class(one) for one in free if one.pods}
 
     def schedule_class(self, one: PodClass) -> str:
@@ -293,28 +295,23 @@ class Packing:
         self._count_pods(one.counting_groups, node_index, share)
 
     def _count_pods(self, counted: Iterable[TopologyGroup], node_index: int, share: int) -> None:
+        undetermined = self._undetermined.setdefault(node_index, {})
         for group in counted:
             if not self.universe.is_counted(group, node_index):
                 continue
             if group.hostname:
                 group.counts_by_node(self.node_arrays.count)[node_index] += share
-            elif (domain := self.node_arrays.domain_at(node_index, group.topology_index.key)) is not None:
-                group.add_to_domain(domain, share)
             else:
-                self._undetermined.setdefault(node_index, []).append((group, share))
-        if node_index in self._undetermined:
-            self._count_undetermined(node_index)
+                undetermined.setdefault(group.topology_index.key, []).append((group, share))
+        self._count_determined(node_index, undetermined)
 
-    def _count_undetermined(self, node_index: int) -> None:
-        """Count earlier pods on a new node whose domain a later pod determined."""
-        undetermined = []
-        for group, share in self._undetermined[node_index]:
-            domain = self.node_arrays.domain_at(node_index, group.topology_index.key)
-            if domain is None:
-                undetermined.append((group, share))
-            else:
-                group.add_to_domain(domain, share)
-        self._undetermined[node_index] = undetermined
+    def _count_determined(self, node_index: int, counts: dict[str, list[tuple[TopologyGroup, int]]]) -> None:
+        """Add the counts whose domain is known by now, also those of earlier pods."""
+        for key in [*counts]:
+            domain = self.node_arrays.domain_at(node_index, key)
+            if domain is not None:
+                for group, share in counts.pop(key):
+                    group.add_to_domain(domain, share)
 
     def _retain_pod(self, one: PodClass, pod: PodFact, node_index: int) -> bool:
         vector = self.node_arrays.to_vector(one.requests)

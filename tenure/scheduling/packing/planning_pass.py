@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tenure.model.facts import PodFact
+from tenure.apis.labels import PREFER_NO_SCHEDULE
+from tenure.model.facts import PodFact, Taint
 from tenure.model.plan import Plan, PlannedNodeClaim, UnschedulablePod
 from tenure.scheduling.existing_nodes import ExistingNodes
 from tenure.scheduling.instance_type_table import Amounts
@@ -25,6 +26,7 @@ from tenure.scheduling.packing.pod_classes import (
     PodClass,
     build_pod_classes,
     max_amount_per_node,
+    merge_equal_shapes,
     min_node_count,
     number_sizes,
     pod_granularity,
@@ -88,6 +90,11 @@ class PassInputs:
     promised: Mapping[str, str]
     """Pod UID to the existing node that was launched for the pod."""
 
+    @property
+    def taints(self) -> set[Taint]:
+        """Of the existing and of all possible new nodes."""
+        return self.existing_nodes.taints.union(*(offer.template.pool.taints for offer in self.offers))
+
     def fork(self) -> "PassInputs":
         """A copy with its own limits and reservations, which an attempt uses up."""
         trackers = {id(offer.reservation_tracker): deepcopy(offer.reservation_tracker) for offer in self.offers}
@@ -118,7 +125,8 @@ def plan_pods(shaped_pods: Sequence[tuple[PodShape, PodFact]], inputs: PassInput
         if any(pod.volumes for _, pod in shaped_pods)
         else ({}, {})
     )
-    plannable = list(resolve_volume_requirements(shaped_pods, inputs.facts, attached.values(), rejected))
+    resolved = resolve_volume_requirements(shaped_pods, inputs.facts, attached.values(), rejected)
+    plannable = list(merge_equal_shapes(resolved, inputs.taints))
     options_to_try = _OPTIONS if len(plannable) <= _MAX_FEW_PODS else _OPTIONS[:1]
     attempts: list[PackingAttempt] = []
     for options in options_to_try:
@@ -137,7 +145,7 @@ def _run_attempt(
     options: PackingOptions,
     attached: VolumeAttachments,
 ) -> PackingAttempt:
-    topology_groups = _build_topology_groups(inputs.facts, (shape for shape, _ in shaped_pods))
+    topology_groups = _build_topology_groups(inputs, (shape for shape, _ in shaped_pods))
     classes = build_pod_classes(shaped_pods, topology_groups, pass_settings.preference_policy)
     packing = _create_packing(
         inputs, classes, pass_settings, options, AttachmentLimits(len(inputs.existing_nodes.nodes), *attached)
@@ -181,8 +189,12 @@ def resolve_volume_requirements(
             yield shape, pod
 
 
-def _build_topology_groups(facts: ClusterFacts, shapes: Iterable[PodShape]) -> TopologyGroups:
-    topology_groups = TopologyGroups({name: one.labels for name, one in facts.namespaces.items()})
+def _build_topology_groups(inputs: PassInputs, shapes: Iterable[PodShape]) -> TopologyGroups:
+    facts = inputs.facts
+    topology_groups = TopologyGroups(
+        {name: one.labels for name, one in facts.namespaces.items()},
+        prefer_no_schedule=any(taint.effect == PREFER_NO_SCHEDULE for taint in inputs.taints),
+    )
     topology_groups.add_shapes(shapes)
     for node in facts.nodes:
         for pod in facts.bound_to(node):

@@ -1,17 +1,19 @@
 """Classes of interchangeable pods, in the order in which they are placed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 
 from tenure.apis.resources import CPU, MEMORY
-from tenure.model.facts import HostPort, PodFact
+from tenure.model.facts import HostPort, PodFact, Taint
 from tenure.scheduling.packing.patterns import Sizes
 from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS, PodShape, VolumeTerms
 from tenure.scheduling.packing.topology import UNLIMITED, TopologyGroup, new_node_cap
 from tenure.scheduling.packing.topology_rules import ConstraintAlternative, TopologyGroups
+from tenure.scheduling.pods import Constraints
+from tenure.scheduling.taints import tolerates
 
 
 @dataclass(slots=True, eq=False)
@@ -28,13 +30,37 @@ class PodClass:
     """The index of its requests in `CapacityValuation.sizes`; -1 without one."""
 
 
+def merge_equal_shapes(
+    shaped_pods: Iterable[tuple[PodShape, PodFact]], taints: Iterable[Taint]
+) -> Iterator[tuple[PodShape, PodFact]]:
+    """The pods with one object for equal shapes. Tolerations that match none of the `taints` have no effect and are
+    left out."""
+    known_taints, merged = tuple(taints), dict[PodShape, PodShape]()
+    by_id: dict[int, tuple[PodShape, PodShape]] = {}
+    """The original keeps its ID in use."""
+    for shape, pod in shaped_pods:
+        if id(shape) not in by_id:
+            simple = shape._replace(constraints=_with_relevant_tolerations(shape.constraints, known_taints))
+            by_id[id(shape)] = shape, merged.setdefault(simple, simple)
+        yield by_id[id(shape)][1], pod
+
+
+def _with_relevant_tolerations(constraints: Constraints, taints: Iterable[Taint]) -> Constraints:
+    if not constraints.tolerations:
+        return constraints
+    relevant = tuple(one for one in constraints.tolerations if any(tolerates(one, taint) for taint in taints))
+    return constraints._replace(tolerations=relevant)
+
+
 def build_pod_classes(
     pods: Iterable[tuple[PodShape, PodFact]], topology_groups: TopologyGroups, policy: str
 ) -> list[PodClass]:
     """Sorted by priority, CPU, memory, age and UID (reference 2.4)."""
     pods_by_key: dict[tuple[PodShape, tuple[TopologyGroup, ...], int], list[PodFact]] = {}
     for shape, pod in pods:
-        pods_by_key.setdefault((shape, topology_groups.counting_groups(pod), pod.priority), []).append(pod)
+        pods_by_key.setdefault(
+            (shape, topology_groups.counting_groups(pod, shape.topology_terms), pod.priority), []
+        ).append(pod)
     found = [
         PodClass(
             pods=sorted(members, key=_age_order),

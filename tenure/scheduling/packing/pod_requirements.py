@@ -53,13 +53,13 @@ class PodShape(NamedTuple):
 
 def build_pod_shape(pod: PodFact, volumes: VolumeTerms = NO_VOLUME_TERMS) -> PodShape:
     requests = tuple(sorted([one for one in pod.requests.items() if one[1] > 0]))
-    has_terms = pod.spreads or pod.affinity or pod.anti_affinity
-    topology_terms = (
-        _intern_topology_terms(pod.namespace, pod.spreads, pod.affinity, pod.anti_affinity)
-        if has_terms
-        else NO_TOPOLOGY_TERMS
-    )
-    return PodShape(requests, constraints_of(pod), topology_terms, pod.host_ports, volumes)
+    return PodShape(requests, constraints_of(pod), topology_terms_of(pod), pod.host_ports, volumes)
+
+
+def topology_terms_of(pod: PodFact) -> PodTopologyTerms:
+    if not (pod.spreads or pod.affinity or pod.anti_affinity):
+        return NO_TOPOLOGY_TERMS
+    return _intern_topology_terms(pod.namespace, pod.spreads, pod.affinity, pod.anti_affinity)
 
 
 _intern_topology_terms = lru_cache(maxsize=1 << 16)(PodTopologyTerms)

@@ -12,6 +12,7 @@ from tenure.scheduling.packing.pod_requirements import (
     intern_variant,
     pin_label,
     preferred_node_affinity,
+    topology_terms_of,
 )
 from tenure.scheduling.packing.topology import (
     AffinityRule,
@@ -45,11 +46,16 @@ class ConstraintAlternative:
 class TopologyGroups:
     """Every topology group of a pass, with the pods that each counts."""
 
-    def __init__(self, namespaces: Mapping[str, Mapping[str, str]] | None = None) -> None:
-        """`namespaces`: labels by namespace, for terms with a namespaceSelector."""
+    def __init__(
+        self, namespaces: Mapping[str, Mapping[str, str]] | None = None, *, prefer_no_schedule: bool = True
+    ) -> None:
+        """`namespaces`: labels by namespace, for terms with a namespaceSelector. `prefer_no_schedule`: whether any node
+        may have a taint with this effect."""
         self._namespaces = namespaces or {}
+        self._prefer_no_schedule = prefer_no_schedule
         self._groups: dict[TopologyIndex, TopologyGroup] = {}
         self._counting_groups: dict[tuple[str, frozenset[tuple[str, str]]], tuple[TopologyGroup, ...]] = {}
+        self._owned_groups: dict[PodTopologyTerms, tuple[TopologyGroup, ...]] = {}
         self._required: set[TopologyIndex] = set()
 
     @property
@@ -84,8 +90,11 @@ class TopologyGroups:
             if not term.weight:
                 self._get_group(self._term_index(term, topology_terms.namespace, owners=True))
 
-    def counting_groups(self, pod: PodFact) -> tuple[TopologyGroup, ...]:
-        """The groups that select this pod, and the groups of its own anti-affinity terms."""
+    def counting_groups(
+        self, pod: PodFact, topology_terms: PodTopologyTerms | None = None
+    ) -> tuple[TopologyGroup, ...]:
+        """The groups that select this pod, and the groups of its own anti-affinity terms. `topology_terms`: of the pod,
+        if known."""
         if not self._groups:
             return ()
         key = (pod.namespace, frozenset(pod.labels.items()))
@@ -98,32 +107,41 @@ class TopologyGroups:
             )
         if not pod.anti_affinity:
             return known
-        owned = tuple(
-            self._groups[topology_index]
-            for term in pod.anti_affinity
-            if not term.weight
-            and (topology_index := self._term_index(term, pod.namespace, owners=True)) in self._groups
-        )
-        return known + owned
+        return known + self._list_owned(topology_terms or topology_terms_of(pod))
+
+    def _list_owned(self, topology_terms: PodTopologyTerms) -> tuple[TopologyGroup, ...]:
+        known = self._owned_groups.get(topology_terms)
+        if known is None:
+            known = self._owned_groups[topology_terms] = tuple(
+                self._groups[topology_index]
+                for term in topology_terms.anti_affinity
+                if not term.weight
+                and (topology_index := self._term_index(term, topology_terms.namespace, owners=True)) in self._groups
+            )
+        return known
 
     def constraint_alternatives(
         self, shape: PodShape, example: PodFact, policy: str
     ) -> Iterator[ConstraintAlternative]:
         """Preferences are relaxed one by one in the order of reference 2.5. Each step tries every alternative of the
-        required node affinity with every alternative of the volumes. The last step also tolerates PreferNoSchedule."""
+        required node affinity with every alternative of the volumes. The last step also tolerates PreferNoSchedule, if
+        any node may have such a taint."""
         constraints, own_groups, volume_alternatives = (
             shape.constraints,
-            frozenset(self.counting_groups(example)),
+            frozenset(self.counting_groups(example, shape.topology_terms)),
             shape.volumes.alternatives,
         )
         hard = (*self._required_rules(shape, own_groups), *self._imposed_rules(shape, example, own_groups))
+        alternatives = node_requirement_alternatives(constraints)
         for preference, soft in self._relaxation_steps(shape, own_groups, policy):
-            for strict in node_requirement_alternatives(constraints):
+            for strict in alternatives:
                 preferred = strict.intersection(preference) if preference is not None else strict
                 own = intern_variant(preferred, constraints.tolerations)
                 for one in combine_with_volumes(preferred, volume_alternatives):
                     yield ConstraintAlternative(intern_variant(one, constraints.tolerations), (*hard, *soft), own)
-        for strict in node_requirement_alternatives(constraints):
+        if not self._prefer_no_schedule:
+            return
+        for strict in alternatives:
             own = intern_variant(strict, constraints.tolerations, True)
             for one in combine_with_volumes(strict, volume_alternatives):
                 yield ConstraintAlternative(intern_variant(one, constraints.tolerations, True), hard, own)

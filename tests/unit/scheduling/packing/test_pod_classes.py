@@ -3,11 +3,11 @@
 import pytest
 
 from tenure.model.facts import PodFact, PreferredTerm
-from tenure.scheduling.packing.pod_classes import build_pod_classes, pod_granularity
+from tenure.scheduling.packing.pod_classes import build_pod_classes, merge_equal_shapes, pod_granularity
 from tenure.scheduling.packing.pod_requirements import build_pod_shape
 from tenure.scheduling.packing.topology_rules import ConstraintAlternative, TopologyGroups
 from tenure.scheduling.pods import IGNORE, RESPECT
-from tests.unit.scheduling.builders import expressions, pod, toleration
+from tests.unit.scheduling.builders import expressions, pod, taint, toleration
 
 
 def constraint_alternatives(one: PodFact, policy: str = RESPECT) -> list[ConstraintAlternative]:
@@ -46,6 +46,22 @@ def test_equal_pods_form_one_class_and_large_pods_come_first() -> None:
 )
 def test_pods_with_different_constraints_have_different_shapes(other: PodFact) -> None:
     assert build_pod_shape(other) != build_pod_shape(pod())
+
+
+def test_tolerations_without_a_matching_taint_are_left_out() -> None:
+    loads = [pod(), pod(tolerations=(toleration("other"),)), pod(tolerations=(toleration("team"), toleration("other")))]
+    shaped = merge_equal_shapes([(build_pod_shape(one), one) for one in loads], [taint("team")])
+    plain, merged, tolerating = [shape for shape, _ in shaped]
+    assert merged is plain
+    assert [one.key for one in tolerating.constraints.tolerations] == ["team"]
+
+
+def test_last_step_is_left_out_without_prefer_no_schedule_taints() -> None:
+    one = pod(preferred={"disk In ssd": 1})
+    topology_groups, shape = TopologyGroups(prefer_no_schedule=False), build_pod_shape(one)
+    found = [*topology_groups.constraint_alternatives(shape, one, RESPECT)]
+    assert [str(alternative.variant.requirements) for alternative in found] == ["disk In [ssd]", ""]
+    assert not any(alternative.variant.tolerate_preferences for alternative in found)
 
 
 def test_higher_priority_precedes_larger_pod() -> None:
