@@ -49,7 +49,7 @@ class ReservationActivities:
                     )
                     if labels.CAPACITY_TYPE in changes:
                         was = claim.metadata.labels.get(labels.CAPACITY_RESERVATION_ID, "its reservation")
-                        message = f"EC2 no longer has the instance in {was}: the node is on-demand from now on"
+                        message = f"the instance is no longer in {was}: the node is on-demand now"
                         await self._publish(claim, "CapacityReservationLost", message)
 
             await stats.process_each("nodeclaim", found, sync)

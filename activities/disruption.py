@@ -109,7 +109,7 @@ class DisruptionActivities:
             return f"NodeClaim {one.claim} is being deleted"
         condition = claim.condition(labels.DISRUPTION_REASON)
         if condition and condition.is_true and not _is_ours(claim, request):
-            return f"NodeClaim {one.claim} goes for another reason: {condition.reason}"
+            return f"NodeClaim {one.claim} is being disrupted for another reason: {condition.reason}"
         node = await self._nodes.get(one.node)
         if node is None or node.provider_id != claim.status.provider_id or node.deleting:
             return f"Node {one.node} is gone"
@@ -163,7 +163,9 @@ class DisruptionActivities:
     async def _delete_candidate(self, request: CommandRequest, one: CommandCandidate) -> None:
         await self._taint_candidate(request, one)
         await self._claims.delete(one.claim, one.claim_uid)
-        await self._publish_candidate_event(one, "DisruptionTerminating", f"{request.reason}: {request.why}")
+        await self._publish_candidate_event(
+            one, "DisruptionTerminating", f"Disrupting NodeClaim: {request.reason}: {request.why}"
+        )
 
     async def _delete_replacement(self, request: CommandRequest, claim: NodeClaim) -> None:
         """Delete a replacement without pods. It is tainted before the last check, so that no pod is bound in

@@ -76,7 +76,7 @@ class NodeClassActivities:
             await self._resolver.clean_up(node_class)
         except Fault as fault:
             await self._publish_event(
-                node_class, labels.CLEAN_UP_FAILED, f"kept until its clean-up succeeds: {fault.message}"
+                node_class, labels.CLEAN_UP_FAILED, f"kept until its cleanup succeeds: {fault.message}"
             )
             raise
         await self._node_classes.release(request.name)
@@ -122,8 +122,9 @@ class NodeClassActivities:
         name = node_class.metadata.name
         holders = [claim.name for claim in await self._claims.list() if claim.spec.node_class_ref.name == name]
         if holders:
-            named = ", ".join(sorted(holders)[:_MAX_NAMED]) + (", ..." if len(holders) > _MAX_NAMED else "")
-            message = f"waits until its {len(holders)} NodeClaims are gone: {named}"
+            more = len(holders) - _MAX_NAMED
+            named = ", ".join(sorted(holders)[:_MAX_NAMED]) + (f" and {more} other(s)" if more > 0 else "")
+            message = f"Waiting on NodeClaim termination for {named}"
             await self._publish_event(node_class, labels.WAITING_ON_NODECLAIM_TERMINATION, message, warning=False)
         return bool(holders)
 

@@ -92,7 +92,7 @@ class WorkflowClient:
             found = set(group_ids) & await self._provisioning_groups()
             return found | {one for one in set(group_ids) - found if await self._is_launching_individually(one)}
         except (RPCError, WorkflowQueryFailedError) as error:
-            raise TryLater(f"launch groups cannot be asked for: {error}") from error
+            raise TryLater(f"launch groups cannot be listed: {error}") from error
 
     async def _provisioning_groups(self) -> set[str]:
         handle = self._client.get_workflow_handle(self._names.provisioning_id())

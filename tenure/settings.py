@@ -178,13 +178,13 @@ class Settings(BaseSettings):
         False,
         description="set `nominatedNodeName` of [pods with pod affinity, topology spread or host "
         "ports](../decisions/nominated-pods.md) for kube-scheduler; needs `patch` on `pods/status` "
-        "([optional rights](../operating/security.md#optional-permissions))",
+        "([optional permissions](../operating/security.md#optional-permissions))",
     )
     surge_single_replicas: bool = Field(
         False,
         description="restart the rollout of Deployments with one replica where a LifecyclePolicy sets "
         "[`surgeSingleReplicas`](../disruption/drains.md); needs `patch` on Deployments "
-        "([optional rights](../operating/security.md#optional-permissions))",
+        "([optional permissions](../operating/security.md#optional-permissions))",
     )
     hook_local_addresses: bool = Field(
         False,

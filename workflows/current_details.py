@@ -118,7 +118,7 @@ def describe_not_ready(state: NodeClaimState) -> str:
         [one.until - one.since for one in state.not_ready_intervals if one.until],
     )
     rows = (
-        [f"since {_format_time(since)}: {state.observed.not_ready_reason}, its pods wait within its grace"]
+        [f"since {_format_time(since)}: {state.observed.not_ready_reason}, its pods wait during its grace period"]
         if since
         else []
     )
@@ -309,7 +309,7 @@ def _describe_source(source: SourceState) -> str:
     if source.failing_since is None:
         return f"readable; last error at {last}" if last else "readable"
     attempts = f"{source.failed_attempts} attempts" if source.failed_attempts > 1 else "1 attempt"
-    return f"**cannot be read** since {_format_time(source.failing_since)} ({attempts}); last error at {last}"
+    return f"**unreadable** since {_format_time(source.failing_since)} ({attempts}); last error at {last}"
 
 
 def _describe_proposal(proposal: Proposal) -> str:

@@ -199,7 +199,7 @@ def _transition_cause(state: NodeClaimState, phase: Phase) -> str:
     """The cause of a transition, as `tenure why` lists it."""
     launched = state.launched
     if state.phase is Phase.LAUNCH and phase in (Phase.INITIALIZATION, Phase.READY):
-        return f"{state.node_name} was there already"
+        return f"{state.node_name} already existed"
     match phase:
         case Phase.REGISTRATION if launched:
             return f"{launched.instance_type} {launched.capacity_type} in {launched.zone}"

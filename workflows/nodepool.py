@@ -196,7 +196,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
         self._state = self._state.model_copy(update=fields)
 
     def _pause_effect(self) -> str:
-        return "Permits that were out are called back; nodes whose NodeClaim is being deleted go on"
+        return "Its disruption permits are revoked; nodes whose NodeClaim is being deleted still terminate"
 
     def _set_current_details(self) -> None:
         blocked_by, _ = self._blocked_by()

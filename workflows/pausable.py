@@ -100,7 +100,7 @@ class PauseController:
         before = self._state().pause
         self._apply_pause(None)
         return OperatorRequestResult(
-            message=f"{self.target_name} goes on" if before else f"{self.target_name} was not paused"
+            message=f"{self.target_name} is no longer paused" if before else f"{self.target_name} was not paused"
         )
 
     def observe_annotation(self, text: str) -> None:
@@ -138,7 +138,7 @@ class PauseController:
             self._end_if_expired()
             if self._is_out_of_sync():
                 if not await self._try_write():
-                    await workflow.sleep(RETRY_AFTER, summary="before writing of the pause again")
+                    await workflow.sleep(RETRY_AFTER, summary="before the next attempt to write the pause annotation")
                 continue
             await self._wait_for_change()
 
@@ -206,7 +206,7 @@ class PauseController:
             await workflow.execute_activity_method(
                 AnnotationActivities.sync_pause_annotation,
                 request,
-                **with_summary(PATCH, "write the pause down" if pause else "resume"),
+                **with_summary(PATCH, "write the pause annotation" if pause else "resume"),
             )
         except ActivityError:
             # The annotation has its earlier value, or one that a user has written since.
@@ -228,8 +228,8 @@ class PauseController:
             return self._target().model_copy(update={**annotation_fields, **event_fields})
         ended = before.notified or pause_from_annotation(before.current)
         is_expired = ended is not None and not is_pause_active(ended, workflow.now())
-        why = f": the pause by {ended.by} is over since {ended.until.isoformat()}" if ended and is_expired else ""
-        event_fields = {"event": "DisruptionResumed", "message": f"{self.target_name} goes on{why}"}
+        why = f": the pause by {ended.by} ended at {ended.until.isoformat()}" if ended and is_expired else ""
+        event_fields = {"event": "DisruptionResumed", "message": f"{self.target_name} is no longer paused{why}"}
         return self._target().model_copy(
             update={**annotation_fields, **event_fields, "only": before.current if is_expired else ""}
         )

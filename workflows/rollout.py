@@ -84,7 +84,7 @@ class RolloutController:
         if rejection := rejection_reason(self._state().rollout, request, workflow.now()):
             return self._reject_request(request, rejection)
         self._update_rollout(reject(self._state().rollout, request, workflow.now()))
-        roll_back_text = ", and the last good image is taken again" if request.roll_back else ""
+        roll_back_text = ", and the last good image is restored" if request.roll_back else ""
         message = _with_reason(f"plan {request.plan} is rejected by {request.by}{roll_back_text}", request.reason)
         return self._record_event(RolloutEvent(reason="RolloutRejected", message=message))
 
@@ -205,7 +205,7 @@ class RolloutController:
         try:
             observed = await self._observe(is_requested)
         except ActivityError as error:
-            why = f"its rollout could not be looked at: {error.cause or error}"[:300]
+            why = f"the rollout could not be evaluated: {error.cause or error}"[:300]
             decision = RolloutDecision(
                 state=self._state().rollout, headroom=0, why=why, next_check_at=workflow.now() + RETRY_AFTER_FAULT
             )
@@ -255,7 +255,7 @@ class RolloutController:
                 RolloutActivities.query_health_gate, gate, **with_summary(GATE, f"query {gate.name}"[:100])
             )
         except ActivityError as error:
-            result = GateResult(outcome="unknown", why=f"it could not be asked: {error.cause or error}"[:200])
+            result = GateResult(outcome="unknown", why=f"the query failed: {error.cause or error}"[:200])
         return result.model_copy(update={"gate": gate.id, "at": workflow.now()})
 
     async def _publish_status(self, annotation: str) -> None:

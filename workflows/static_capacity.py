@@ -83,7 +83,7 @@ class ReplicaController:
             )
         except ActivityError as error:
             self._next_at = workflow.now() + RETRY_AFTER_FAULT
-            self._update_replicas(waits_for=f"tried again soon: {error.cause or error}"[:300])
+            self._update_replicas(waits_for=f"retried soon: {error.cause or error}"[:300])
             return
         if result.more or not result.waits_for:
             self._next_at = workflow.now() + (NEXT_STEP_AFTER if result.more else CONFIRM_AFTER)
@@ -114,7 +114,7 @@ class ReplicaController:
         blocked_until = self._blocked_until()
         if blocked_until is not None and blocked_until > now and observed.existing < observed.replicas:
             until = blocked_until.isoformat(timespec="seconds")
-            return f"{until}: the last NodeClaims did not last, {state.replicas.in_a_row} times in a row"
+            return f"{until}: the last NodeClaims failed, {state.replicas.in_a_row} times in a row"
         return state.replicas.waits_for
 
 

@@ -148,7 +148,7 @@ class QueueConsumer:
             try:
                 await self._process_messages(found, _group_by_instance(found), {})
             except Exception as error:
-                log.error("messages not handled; they come again", queue=self._name, error=str(error)[:300])
+                log.error("messages not handled, SQS delivers them again", queue=self._name, error=str(error)[:300])
 
     async def _wait_while(self, condition: Callable[[], bool], seconds: float) -> None:
         """Wait while `condition` holds, at most `seconds`."""
@@ -172,7 +172,7 @@ class QueueConsumer:
             await running
             await _publish_evictions(evictions)
         except Exception as error:
-            log.error("messages not handled; they come again", queue=self._name, error=str(error)[:300])
+            log.error("messages not handled, SQS delivers them again", queue=self._name, error=str(error)[:300])
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

@@ -48,14 +48,14 @@ class HttpHookClient:
                     retry_after=_parse_retry_after(response.headers.get("Retry-After")),
                 )
         except TimeoutError as error:
-            raise TryLater(f"no answer within {seconds:.0f} s") from error
+            raise TryLater(f"no response within {seconds:.0f} s") from error
         except (aiohttp.ClientError, ValueError, OSError, asyncio.IncompleteReadError) as error:
             if guard.rejected and not guard.opened:
                 host = (urlsplit(url).hostname or "")[:MAX_HOST_LENGTH]
                 raise BadInput(
                     f"{host!r} is at {guard.rejected}; write another address, or set {HOOK_LOCAL_ADDRESSES}=true"
                 ) from error
-            raise TryLater(f"no answer: {str(error) or type(error).__name__}"[:_RESPONSE_MAX_CHARS]) from error
+            raise TryLater(f"no response: {str(error) or type(error).__name__}"[:_RESPONSE_MAX_CHARS]) from error
 
 
 class _AddressGuard:

@@ -65,7 +65,7 @@ class HookActivities:
 
     async def _run_hook(self, request: HookRequest, count: "_AttemptCounter") -> HookResult:
         if request.subject.point == "beforeTerminate" and await self._is_instance_terminated(request):
-            return HookResult(outcome="skipped", why="its instance is gone already")
+            return HookResult(outcome="skipped", why="its instance is already gone")
         if request.subject.point == "beforeDrain":
             await self._take_out_of_service(request)
         claim = await find_nodeclaim(self._claims, request.claim.name, request.claim.uid)
@@ -203,7 +203,7 @@ class _JobHook:
                     return self._failed_result("is gone, and its result is unknown")
                 if found.key != self._request.key:
                     return self._failed_result(
-                        "is there already and belongs to somebody else; delete it, or rename the hook"
+                        "exists and was not created for this hook; delete it, or rename the hook"
                     )
                 if found.outcome is not None:
                     return HookResult(outcome=found.outcome, why=found.why)

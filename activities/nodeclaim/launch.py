@@ -74,7 +74,7 @@ def count_failures(errors: Sequence[FleetError], node_class: EC2NodeClass | None
 def _describe_missing_capacity(errors: Sequence[FleetError]) -> str:
     offerings = sorted({f"{error.code} {error.instance_type} {error.zone}".strip() for error in errors})
     if not offerings:
-        return "EC2 gave fewer instances than asked"
+        return "EC2 returned fewer instances than requested"
     more = f"; and {len(offerings) - _MAX_LISTED} more" if len(offerings) > _MAX_LISTED else ""
     fix = next((f"; {error.remedy}" for error in errors if error.remedy), "")
     return f"{'; '.join(offerings[:_MAX_LISTED])}{more}{fix}"[:_MESSAGE_MAX_CHARS]
@@ -206,7 +206,7 @@ class LaunchActivities:
             if fault.retryable or not fleet_result.instances:
                 raise
             # Giving up here would leave orphaned instances, and a new attempt would launch more.
-            raise TryLater(f"instances run and cannot be handed out: {fault.message}", code=fault.code) from fault
+            raise TryLater(f"instances run and could not be assigned: {fault.message}", code=fault.code) from fault
 
     async def _raise_while_awaited(self, group: LaunchGroup, fault: Fault) -> FleetResult:
         """Raise the fault, so that the call is repeated. If all members are gone, find instances that the call may have
@@ -258,13 +258,13 @@ class LaunchActivities:
 def _nodeclass_rejection(name: str, node_class: EC2NodeClass | None) -> LaunchRejection | None:
     """The rejection for an EC2NodeClass that is missing or not ready (reference 3.2); None if it is ready."""
     if node_class is None or node_class.metadata.is_deleting:
-        return LaunchRejection(reason="NodeClassNotReady", message=f"EC2NodeClass {name} is not there or is going")
+        return LaunchRejection(reason="NodeClassNotReady", message=f"EC2NodeClass {name} is missing or being deleted")
     ready = next((one for one in node_class.status.conditions if one.type == labels.READY), None)
     if ready is not None and ready.is_true:
         if ready.observed_generation in (0, node_class.metadata.generation):
             return None
         current = node_class.metadata.generation
-        reason = f"its status is that of generation {ready.observed_generation}, not yet of {current}"
+        reason = f"its status is of generation {ready.observed_generation}, not yet of {current}"
         return LaunchRejection(reason="NodeClassNotReady", message=f"EC2NodeClass {name}: {reason}", final=False)
     reason = f"{ready.reason} {ready.message}".strip() if ready else "its status is not known yet"
     final = ready is not None and ready.is_false
@@ -295,4 +295,4 @@ def _with_zones(
 
 
 def _deleted_rejection(name: str) -> LaunchRejection:
-    return LaunchRejection(reason="NodeClaimGone", message=f"{name} is not there any more")
+    return LaunchRejection(reason="NodeClaimGone", message=f"{name} no longer exists")

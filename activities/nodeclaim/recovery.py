@@ -80,7 +80,7 @@ class RecoveryActivities:
         name = claim.spec.node_class_ref.name
         node_class = await self._node_classes.get(name)
         if node_class is None:
-            raise TryLater(f"EC2NodeClass {name} is not there, and {instance.instance_id} runs for {claim.name}")
+            raise TryLater(f"EC2NodeClass {name} does not exist, and {instance.instance_id} runs for {claim.name}")
         fleet_result = FleetResult(
             instances=(
                 FleetInstance(

@@ -35,10 +35,10 @@ class RepairActivities:
         if claim is None:
             return RepairResult(outcome="gone")
         if request.step == "reboot" and _was_rebooted(claim, request, utc_now()):
-            return RepairResult(outcome="done", why="it was rebooted already")
+            return RepairResult(outcome="done", why="it was already rebooted")
         node = await self._nodes.get(request.node_name)
         if node is None or node.provider_id != request.provider_id or _is_healthy(node, request):
-            return RepairResult(outcome="not now", why=f"Node {request.node_name} is well, or gone")
+            return RepairResult(outcome="not now", why=f"Node {request.node_name} is healthy or gone")
         if why := await self._check_circuit_breaker(request):
             await publish_event_on(self._events, "Node", node, "NodeRepairBlocked", why)
             return RepairResult(outcome="held", why=why)

@@ -43,7 +43,8 @@ class AllowedDisruptionsActivities:
         now = utc_now()
         allowed_disruptions = _decide_allowed_disruptions(request, pool, claims, nodes, now)
         if allowed_disruptions.allowed == 0 and allowed_disruptions.count.total:
-            await publish_event_on(self._events, "NodePool", pool, "DisruptionBlocked", allowed_disruptions.why)
+            message = f"No allowed disruptions for disruption reason {request.reason}: {allowed_disruptions.why}"
+            await publish_event_on(self._events, "NodePool", pool, "DisruptionBlocked", message)
         return allowed_disruptions
 
 

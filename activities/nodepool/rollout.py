@@ -104,7 +104,7 @@ class RolloutActivities:
         worst = max(values) if gate.below is not None else min(values)
         limit = gate.below if gate.below is not None else gate.above
         if limit is None:
-            return GateResult(gate=gate.id, outcome="unknown", why="it has no limit: write below or above")
+            return GateResult(gate=gate.id, outcome="unknown", why="it has no limit: set below or above")
         passed = worst < limit if gate.below is not None else worst > limit
         expected = f"{'below' if gate.below is not None else 'above'} {format_number(limit, 6)}"
         why = "" if passed else f"{gate.name}: {format_number(worst, 6)} is not {expected}"
@@ -113,7 +113,7 @@ class RolloutActivities:
     async def _query_prometheus(self, gate: HealthGate) -> list[float] | str:
         """A number for each series, or an error message."""
         if not self._url:
-            return "no Prometheus is known to the worker: set PROMETHEUS_URL"
+            return "the worker's PROMETHEUS_URL is not set"
         seconds = gate.timeout.total_seconds()
         timeout = aiohttp.ClientTimeout(total=seconds)
         parameters = {"query": gate.query, "timeout": f"{seconds:g}s"}
@@ -124,9 +124,9 @@ class RolloutActivities:
             ):
                 payload = await response.json(content_type=None)
         except TimeoutError:
-            return f"no answer of {self._redacted_url} within {seconds:g}s"
+            return f"no response from {self._redacted_url} within {seconds:g}s"
         except (aiohttp.ClientError, ValueError, asyncio.IncompleteReadError) as error:
-            return f"no answer of {self._redacted_url}: {str(error) or type(error).__name__}"[:_ERROR_MAX_CHARS]
+            return f"no response from {self._redacted_url}: {str(error) or type(error).__name__}"[:_ERROR_MAX_CHARS]
         return _parse_payload(payload, response.status)
 
 
@@ -151,14 +151,14 @@ def _created_at(claim: NodeClaim) -> datetime:
 def _parse_payload(payload: Any, code: int) -> list[float] | str:
     if not isinstance(payload, Mapping) or payload.get("status") != "success":
         message = payload.get("error", "") if isinstance(payload, Mapping) else ""
-        return f"Prometheus answers {code} {message}".strip()[:_ERROR_MAX_CHARS]
+        return f"Prometheus returned {code} {message}".strip()[:_ERROR_MAX_CHARS]
     try:
         values = list(_values(payload["data"]))
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        return f"the answer of Prometheus cannot be read: {error!r}"[:_ERROR_MAX_CHARS]
+        return f"invalid response from Prometheus: {error!r}"[:_ERROR_MAX_CHARS]
     if not values:
-        return "the query finds no series"
-    return "the query answers with NaN" if any(math.isnan(one) for one in values) else values
+        return "the query returned no series"
+    return "the query returned NaN" if any(math.isnan(one) for one in values) else values
 
 
 def _values(data: Mapping[str, Any]) -> Iterator[float]:

@@ -89,7 +89,7 @@ NETWORK_INTERFACE_RULES: Final = (
     ),
     Rule(
         "self.all(i, self.exists_one(j, i.networkCardIndex == j.networkCardIndex && i.deviceIndex == j.deviceIndex))",
-        "networkInterfaces must not share a place: expected a unique pair of networkCardIndex and deviceIndex each",
+        "networkInterfaces must have unique pairs of networkCardIndex and deviceIndex",
     ),
     Rule(
         "self.all(i, i.interfaceType != 'efa-only' "

@@ -184,7 +184,7 @@ class ClusterController:
         holder = await self._kube.leases.find_holder("", name, now=utc_now()) if name else ""
         if holder:
             raise Forbidden(
-                f"{holder} renews the lease {name}: another controller of NodeClaims is at work in this cluster; "
+                f"{holder} renews the lease {name}: another NodeClaim controller is active in this cluster; "
                 "scale it to zero, and Tenure continues automatically"
             )
 

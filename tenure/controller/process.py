@@ -128,7 +128,7 @@ class KarpenterLease:
                 holder = f"(not known: {fault.message})"
             if not holder:
                 return
-            report(f"another controller is at work: {holder} renews the lease {self._lease_name}")
+            report(f"another controller is active: {holder} renews the lease {self._lease_name}")
             log.warning("waiting for another controller to stop", holder=holder, lease=self._lease_name)
             await self._sleep()
 

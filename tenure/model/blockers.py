@@ -70,7 +70,7 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
     "MultiplePodDisruptionBudgets": Reason("two PodDisruptionBudgets select a pod", "keep one of them for the pod"),
     "PodDoNotDisrupt": Reason("the annotation `karpenter.sh/do-not-disrupt` of a pod", "remove it, or delete the pod"),
     "EvictionRefused": Reason(
-        "the API server refuses an eviction", "check admission webhooks and the worker's permissions"
+        "the API server rejects an eviction", "check admission webhooks and the worker's permissions"
     ),
     "NewPodPending": Reason("a Deployment restarts, and its new pod is not Ready", "check the new pod"),
     "VolumesAttached": Reason("volumes are still attached", "check the CSI driver's controller"),

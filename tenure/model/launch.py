@@ -215,7 +215,6 @@ class GroupOutcome(Message):
     """Members without an instance whose NodeClaim still exists, in the recorded order."""
     rejection: LaunchRejection | None = None
     unavailable: tuple[UnavailableOffering, ...] = ()
-    fleet_calls: int = 1
 
 
 UNAVAILABLE_FOR = timedelta(minutes=3)

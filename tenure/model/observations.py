@@ -51,8 +51,6 @@ class ObservedNodeClaim(Message):
     """When the last such pod or nomination ended; None if not empty."""
     empty_since_unseen: bool = False
     """The node was already empty when the watch began, so a recorded `empty_since` applies instead."""
-    draining_pods: int = 0
-    """Number of pods that a drain still waits for; counted only while deleting."""
     attached_volumes: int = 0
     do_not_disrupt: bool = False
     consolidation: str = ""

@@ -306,12 +306,10 @@ class Requirements(Mapping[str, Requirement]):
         """The first _MAX_REASONS reasons why `is_compatible` is false; empty if it is true."""
         undefined, conflicting = self.undefined_keys(required, allow_undefined), self.conflicts(required)
         reasons = [
-            f"{required[key]} is asked for and nothing defines that label{self._suggest_label(key)}"
-            for key in undefined[:_MAX_REASONS]
+            f"{required[key]} is required and not defined{self._suggest_label(key)}" for key in undefined[:_MAX_REASONS]
         ]
         reasons += [
-            f"{required[key]} is asked for, {self[key]} is offered"
-            for key in conflicting[: _MAX_REASONS - len(reasons)]
+            f"{required[key]} is required, {self[key]} is offered" for key in conflicting[: _MAX_REASONS - len(reasons)]
         ]
         more = len(undefined) + len(conflicting) - len(reasons)
         return "; ".join([*reasons, f"and {more} more labels"] if more else reasons)

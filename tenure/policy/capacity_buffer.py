@@ -64,9 +64,10 @@ def decide_conditions(unresolved: Unresolved | None, replicas: int, fitting: int
             PROVISIONING,
             False,
             REQUIRES_NEW_CAPACITY,
-            f"{fitting} of {replicas} pods have room on nodes that are there",
+            f"{fitting} of {replicas} pods fit on existing nodes",
         )
-    return ready, _new_condition(PROVISIONING, True, FITS_EXISTING_CAPACITY, f"all {replicas} pods have room")
+    message = f"all {replicas} pods fit on existing nodes"
+    return ready, _new_condition(PROVISIONING, True, FITS_EXISTING_CAPACITY, message)
 
 
 def _new_condition(kind: str, holds: bool, reason: str, message: str) -> ConditionPatch:

@@ -23,12 +23,12 @@ def validate_nodepool(pool: NodePool) -> tuple[str, ...]:
     """Errors with the field, the value and the expected form."""
     template = pool.spec.template
     errors = [
-        f"spec.template.metadata.labels[{key!r}]: the key is reserved; choose a domain of your own"
+        f"spec.template.metadata.labels[{key!r}]: reserved key, expected another domain, e.g. example.com/team"
         for key in template.metadata.labels
         if labels.is_restricted(key) or key == labels.NODEPOOL
     ]
     errors += [
-        f"spec.template.spec.requirements: key {one.key!r} is set by Tenure; leave it out"
+        f"spec.template.spec.requirements: key {one.key!r} is set by Tenure; remove it"
         for one in template.spec.requirements
         if one.key == labels.NODEPOOL or labels.is_restricted(one.key)
     ]
@@ -36,7 +36,8 @@ def validate_nodepool(pool: NodePool) -> tuple[str, ...]:
         known = labels.WELL_KNOWN_VALUES.get(one.key)
         if known and one.operator == "In" and not known & set(one.values):
             errors.append(
-                f"spec.template.spec.requirements: {one.key} In {sorted(one.values)} never holds; write {sorted(known)}"
+                f"spec.template.spec.requirements: {one.key} In {sorted(one.values)} never matches; "
+                f"expected {sorted(known)}"
             )
     pairs: set[tuple[str, str]] = set()
     for taint in (*template.spec.taints, *template.spec.startup_taints):
@@ -76,14 +77,14 @@ def reject_static(pool: NodePool) -> tuple[str, ...]:
         return ()
     gate = FeatureGate.STATIC_CAPACITY
     return (
-        f"spec.replicas: {pool.spec.replicas}: no node is made for a static NodePool while the feature gate "
-        f"{gate} is off; start the worker with {gate.example}, or make a NodePool without replicas",
+        f"spec.replicas: {pool.spec.replicas}: no node is launched for a static NodePool while the gate "
+        f"{gate} is off; start the worker with {gate.example}, or create a NodePool without replicas",
     )
 
 
 def decide_nodeclass_ready(name: str, node_class: EC2NodeClass | None) -> tuple[str, str, str]:
     if node_class is None:
-        return "False", labels.NODECLASS_NOT_FOUND, f"EC2NodeClass {name} is not there; create it or name another"
+        return "False", labels.NODECLASS_NOT_FOUND, f"EC2NodeClass {name} does not exist; create it"
     if node_class.metadata.is_deleting:
         return "False", labels.NODECLASS_TERMINATING, f"EC2NodeClass {name} is being deleted"
     ready = next((one for one in node_class.status.conditions if one.type == labels.READY), None)

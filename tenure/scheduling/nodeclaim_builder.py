@@ -150,10 +150,10 @@ def describe_launch_reason(draft: NodeClaimDraft, pods: Sequence[PodFact], exist
     The types of the draft must be cheapest first.
     """
     rows, priced = draft.rows, _format_prices(draft)
-    among = f"the cheapest of {len(rows)} instance types" if len(rows) > 1 else "the only one"
+    among = f"the cheapest of {len(rows)} instance types" if len(rows) > 1 else "the only instance type"
     return (
-        f"{_format_pod_names(pods)}: no room on {existing_node_count} nodes; {priced[0]} $/h is {among} of pool "
-        f"{draft.offer.pool_name} that fit, "
+        f"{_format_pod_names(pods)}: no room on {existing_node_count} existing nodes; {priced[0]} $/h is {among} of "
+        f"NodePool {draft.offer.pool_name} that fit{'' if len(rows) > 1 else 's'}; "
         f"{_format_utilization(draft, int(rows[0]))}{_format_alternatives(priced[1:])}"
     )
 
@@ -166,7 +166,7 @@ def _format_prices(draft: NodeClaimDraft) -> list[str]:
 
 def _format_alternatives(priced: Sequence[str]) -> str:
     """The next best options after the chosen one."""
-    return f"; before {' and '.join(priced)}" if priced else ""
+    return f"; next: {', '.join(priced)}" if priced else ""
 
 
 def _format_pod_names(pods: Sequence[PodFact]) -> str:
@@ -180,4 +180,4 @@ def _format_utilization(draft: NodeClaimDraft, row: int) -> str:
     table, headroom = draft.offer.table, draft.option.headroom[row]
     requested = [(key, column) for key, column in table.columns.items() if draft.used[column] and key != PODS]
     shares = [f"{round(100 * int(draft.used[column]) / int(headroom[column]))} % {key}" for key, column in requested]
-    return f"filled to {', '.join(shares)}" if shares else "for pods without requests"
+    return f"used: {', '.join(shares)}" if shares else "its pods have no requests"

@@ -53,9 +53,7 @@ class PodDisruptionBudgets:
         subject = f"pod {pod.namespace}/{pod.name}"
         if len(found) > 1:
             names = ", ".join(one.name for one in found)
-            return (
-                f"{subject} is selected by {len(found)} PodDisruptionBudgets ({names}), and then nothing may evict it"
-            )
+            return f"{subject} is selected by {len(found)} PodDisruptionBudgets ({names}), so it cannot be evicted"
         for one in found:
             if one.disruptions_allowed <= 0 and not (one.always_allow_unhealthy and pod.ready is False):
                 return f"{subject}: PodDisruptionBudget {one.key} allows no disruption now"

@@ -34,7 +34,7 @@ def build_static_nodeclaim(pool: NodePool, *, name: str, plan_id: str) -> NodeCl
             labels.NODEPOOL_HASH_VERSION: HASH_VERSION,
             labels.NODECLAIM_MIN_VALUES_RELAXED: "false",
             labels.PLAN: plan_id,
-            labels.LAUNCH_REASON: f"one of spec.replicas={pool.spec.replicas}, whatever the pods need",
+            labels.LAUNCH_REASON: f"one of spec.replicas={pool.spec.replicas}, regardless of pods",
         },
         "finalizers": [labels.TERMINATION_FINALIZER],
         "ownerReferences": [nodepool_owner_reference(pool.metadata.name, pool.metadata.uid)],

@@ -148,8 +148,8 @@ def _bound_volume_alternatives(claim: VolumeClaimFact, storage: Storage) -> tupl
         return RejectionReason(f"{subject}, which is being deleted; once it is gone delete the claim and recreate it")
     if not claim.bound:
         return RejectionReason(
-            f"{subject} and is not bound to it: the annotation {PV_BIND_COMPLETED} is missing; see that the volume is "
-            "free and fits the claim"
+            f"{subject} and is not bound to it: the annotation {PV_BIND_COMPLETED} is missing; check that the "
+            "volume is unbound and matches the claim"
         )
     if volume.unknown_field:
         return RejectionReason(f"{subject}: {volume.unknown_field}")
@@ -177,8 +177,7 @@ def _storage_class_alternatives(claim: VolumeClaimFact, storage: Storage) -> tup
     if not known.waits:
         return RejectionReason(
             f"{subject} is not bound yet, and StorageClass {known.name} binds Immediate, before there is a "
-            "node; see why "
-            f"{known.driver} makes no volume, or use a StorageClass with WaitForFirstConsumer"
+            f"node; find out why {known.driver} creates no volume, or use a StorageClass with WaitForFirstConsumer"
         )
     unsupported = next((one.key for one in _topology_expressions(known) if one.key in UNSUPPORTED_TOPOLOGY_KEYS), "")
     if unsupported:

@@ -155,7 +155,7 @@ def follow_readme(running_demo: RunningDemo) -> None:
     assert "Ready paused" in row_of(claim, running_demo.run_cli("get"))
     assert "trying it out" in running_demo.run_cli("why", node)
     resumed = running_demo.run_cli("resume", "--node", node)
-    assert f"NodeClaim {claim} goes on" in resumed, resumed
+    assert f"NodeClaim {claim} is no longer paused" in resumed, resumed
     running_demo.wait_until_ready(paused=False, name=node)
     assert "paused" not in row_of(claim, running_demo.run_cli("get"))
 

@@ -18,7 +18,7 @@ from tenure.policy.policy_features import PolicyFeatures
 from tenure.settings import Settings
 from tests.support.fakes.time_skipping_server import time_skipping
 from tests.support.paths import ROOT
-from tests.unit.controller.planning.test_provisioner import FakeOfferings
+from tests.unit.controller.planning.provisioner_harness import FakeOfferings
 from worker import aws_settings, build_ports, host_settings, main, read_ahead
 
 NOWHERE = "127.0.0.1:1"
@@ -126,7 +126,7 @@ def test_temporal_rejection_at_startup_is_one_line_with_exit_code_2(
     monkeypatch.setattr("worker.process.configure_logging", lambda *_: None)
     assert main(["--cluster-name=demo", "--temporal-address=temporal:7233"]) == 2
     stderr = capsys.readouterr().err
-    assert "Temporal at temporal:7233 refuses these credentials" in stderr and stderr.count("\n") == 1
+    assert "Temporal at temporal:7233 rejects these credentials" in stderr and stderr.count("\n") == 1
 
 
 def test_help_lists_settings_without_starting(capsys: pytest.CaptureFixture[str]) -> None:

@@ -202,7 +202,7 @@ class ClusterWorkflow(PausableCluster):
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            return DisruptionDecision(blocked=f"the pass failed: {error.cause or error}"[:200], first=state.first)
+            return DisruptionDecision(blocked=f"pass failed: {error.cause or error}"[:200], first=state.first)
 
     async def _start_command(self, proposal: Proposal) -> None:
         """An open workflow with this ID is the same command, started by a lost run of this workflow."""

@@ -231,7 +231,7 @@ class DisruptionWorkflow:
             return await STEPS[step](command)
         except (asyncio.CancelledError, ActivityError) as error:
             if is_cancelled_exception(error):
-                return command.stop_with("cancelled", command.state.revocation or "a person cancelled it")
+                return command.stop_with("cancelled", command.state.revocation or "an operator cancelled it")
             return command.stop_with("failed", str(getattr(error, "cause", None) or error))
 
     @workflow.signal(description="From a NodePool: a disruption permit, or what blocks it")

@@ -102,7 +102,7 @@ async def _wait_for_retry(
     await context.wait(
         lambda: _hook_inputs(context, point, hook.name) != inputs or bool(stop_reason(context)),
         until=min((one for one in wakeup_times if one), default=None),
-        summary=f"until hook {point}/{hook.name} is tried again",
+        summary=f"until hook {point}/{hook.name} is retried",
     )
     if context.is_past_deadline():
         context.mark_overdue()

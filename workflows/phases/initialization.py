@@ -85,7 +85,7 @@ async def _wait_before_recheck(context: NodeClaimContext, checked_number: int, f
 async def _fail_overdue_nodeclaim(context: NodeClaimContext) -> Phase:
     """Delete an overdue NodeClaim, with or without a graceful drain according to its LifecyclePolicy."""
     at_once = action_of(context.state.observed.rules, Phase.INITIALIZATION) == "terminate"
-    why = context.state.blocked_by or _initialization_blocker(context) or "nothing is known to hold it up"
+    why = context.state.blocked_by or _initialization_blocker(context) or "no known blocker"
     await fail_nodeclaim(
         context, reason="InitializationTimeout", message=f"not initialized in time: {why}", at_once=at_once
     )
@@ -144,7 +144,7 @@ async def _report_blocked(context: NodeClaimContext, why: str) -> bool:
     """Report the blocker in the condition Initialized; after a reboot as an event, since that condition never reverts
     (reference 3.4). False if the report failed."""
     if context.state.initialized:
-        message = f"the machine rebooted, and its Node is not back yet: {why}"
+        message = f"the instance rebooted, and its Node is not Ready yet: {why}"
         context.publish_event(labels.HAS_REBOOTED, message)
         return True
     reason, _, message = why.partition(": ")

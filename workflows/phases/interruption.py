@@ -188,7 +188,7 @@ def drain_cancellation_reason(context: NodeClaimContext) -> str:
     state = context.state
     if not state.interrupted or state.drain is None or not state.drain.defers_deletion or draining_event(state):
         return ""
-    return "AWS does not do any more what the node was drained for"
+    return "AWS cancelled the event for which the node was drained"
 
 
 def ignores_pauses_and_budgets(context: NodeClaimContext) -> bool:

@@ -87,7 +87,7 @@ async def restore_schedulable(context: NodeClaimContext) -> bool:
     """Make the Node schedulable again; True if this was needed and succeeded. The caller retries a failure."""
     if not context.state.out_of_service:
         return False
-    options = {**with_summary(PATCH, "put the node back into service"), "schedule_to_close_timeout": RESTORE_TIMEOUT}
+    options = {**with_summary(PATCH, "return the node to service"), "schedule_to_close_timeout": RESTORE_TIMEOUT}
     try:
         await workflow.execute_activity_method(
             DisruptionActivities.restore_schedulable, context.nodeclaim_ref, **options

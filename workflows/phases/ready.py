@@ -115,7 +115,7 @@ async def _wait_for_change(context: NodeClaimContext, decision: ReadyDecision) -
     await context.wait(
         lambda: decide_ready(context.state, context.now) != decision,
         until=limit_to_restore_retry(context, decision.until),
-        summary=decision.why or ("a look at its instance" if context.state.unready_since else "expiry"),
+        summary=decision.why or ("the next check of its instance" if context.state.unready_since else "expiry"),
     )
 
 

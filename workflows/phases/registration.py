@@ -28,7 +28,7 @@ RECHECK_DELAY = timedelta(seconds=5)
 MAX_RECHECK_DELAY = timedelta(minutes=1)
 OVERDUE_RECHECK_DELAY = timedelta(minutes=10)
 """The maximum delay after the deadline."""
-MULTIPLE_NODES = "MultipleNodesFound: more than one Node has this instance's provider id"
+MULTIPLE_NODES = "MultipleNodesFound: more than one Node has this instance's provider ID"
 
 
 async def run_registration(context: NodeClaimContext) -> Phase:
@@ -107,7 +107,7 @@ async def _register_node(context: NodeClaimContext) -> bool:
         case "several nodes":
             await _report_multiple_nodes(context)
         case "no node":
-            context.set_blocked_by("NodeNotFound: the Node was seen and is not there")
+            context.set_blocked_by("NodeNotFound: the Node no longer exists")
         case "gone":
             context.update_state(observed=context.state.observed.model_copy(update={"exists": False}))
     return False

@@ -25,7 +25,7 @@ async def repair_node(context: NodeClaimContext) -> bool:
             return False
         case "recovered":
             context.update_state(health=policy.after_recovery(health, context.now))
-            message = f"the node is well again after {repair.condition}"
+            message = f"the node is healthy again after {repair.condition}"
             context.publish_event("Repaired", message)
             return False
         case "reboot":

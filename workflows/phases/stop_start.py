@@ -60,7 +60,7 @@ async def stop_and_start(context: NodeClaimContext, key: str) -> Phase | None:
         match stop.step:
             case "drain":
                 if not await _drain_for_stop(context, key):
-                    await _return_to_service(context, "the node is not stopped for it any more")
+                    await _return_to_service(context, "the event no longer requires a stop")
                     context.update_state(stop=None)
                     return None
                 _update_step(context, step="stop", deadline=context.now + stop_start_deadline(context.state, key))
@@ -89,7 +89,7 @@ async def _take_out_of_service(context: NodeClaimContext) -> None:
         claim=context.nodeclaim_ref, reason="StopStart", voluntary=False, defers_deletion=True
     )
     await workflow.execute_activity_method(
-        DisruptionActivities.disrupt_nodeclaim, request, **with_summary(PATCH, "take the node out of service")
+        DisruptionActivities.disrupt_nodeclaim, request, **with_summary(PATCH, "taint the node")
     )
 
 
@@ -184,15 +184,15 @@ def _remaining_time(context: NodeClaimContext, deadline: datetime | None) -> Any
 
 
 async def _wait_for_reboot(context: NodeClaimContext, stop: InstanceStopStart) -> bool:
-    context.set_blocked_by("its machine boots after maintenance", STOP_START)
+    context.set_blocked_by("its instance boots after maintenance", STOP_START)
     has_changed = await context.wait(
         lambda: _has_rebooted(context, stop) or context.is_deleting,
         until=stop.deadline,
-        summary="until its machine is back",
+        summary="until its instance is back",
     )
     if not has_changed or not _has_rebooted(context, stop):
         if not context.is_deleting:
-            await _fail_stop_start(context, "its machine did not come back in time")
+            await _fail_stop_start(context, "its instance did not come back in time")
         return False
     context.update_state(
         interruptions=record_done(context.state.interruptions, stop.key), reboots=context.state.reboots + 1
@@ -217,6 +217,6 @@ async def _return_to_service(context: NodeClaimContext, why: str) -> None:
     """Make the node schedulable, unless it is being deleted."""
     request = CancelDrainRequest(claim=context.nodeclaim_ref, why=why, event="StopStartOver")
     await workflow.execute_activity_method(
-        DrainActivities.uncordon_node, request, **with_summary(PATCH, "put the node back into service")
+        DrainActivities.uncordon_node, request, **with_summary(PATCH, "return the node to service")
     )
     context.update_state(waits_until=None, blocked_by="")

@@ -14,7 +14,7 @@ from tenure.controller.cache.nominations import NOMINATION_TTL, REPLAN_WITHIN, N
 from tenure.controller.signals.digests import EXPECTED_PODS_DELAY
 from tenure.model.facts import NodeClaimFact
 
-PODS_COMING: Final = "pods of nodes that go are expected here"
+PODS_COMING: Final = "pods of terminating nodes are expected here"
 
 
 class PodExpectation(NamedTuple):

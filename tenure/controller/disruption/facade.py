@@ -77,7 +77,7 @@ class DisruptionPreviewer:
         if not pod.node_name:
             messages.append("it has no node yet")
         elif not verdicts:
-            messages.append(f"it runs on {pod.node_name}, which is no node of a NodePool")
+            messages.append(f"it runs on {pod.node_name}, which belongs to no NodePool")
         messages += [message for command in decision.commands for message in _describe_moves(pod, command)]
         return DisruptionStatus(pod=f"{pod.namespace}/{pod.name}", messages=tuple(messages), verdicts=tuple(verdicts))
 

@@ -87,7 +87,7 @@ def rejection_reason(decision: Decision, names: Sequence[str], reason: Method) -
         return f"NodeClaim {deleted[0]} is gone"
     found = ((one, _ineligibility_reason(one, reason)) for one in map(verdicts.__getitem__, names))
     details = [f"{one.node or one.claim}: {detail}" for one, detail in found if detail]
-    return ("; ".join(details) or "it would not be decided like this any more")[:_MAX_MESSAGE_LENGTH]
+    return ("; ".join(details) or "the decision no longer holds")[:_MAX_MESSAGE_LENGTH]
 
 
 def _ineligibility_reason(one: NodeVerdict, reason: Method) -> str:
@@ -129,7 +129,7 @@ class Replacements:
             return ReplacementResult(outcome="made", claims=tuple(_in_order(alive, plan_id)))
         for one in alive:
             await self._claims.delete(one.name, one.uid)
-        return ReplacementResult(outcome="stale", why=f"only {len(alive)} of {number} replacements were made")
+        return ReplacementResult(outcome="stale", why=f"only {len(alive)} of {number} replacements were created")
 
     async def create_all(
         self, request: ReplacementRequest, command: Command, process: PlannerProcess
@@ -146,13 +146,13 @@ class Replacements:
         fault = await self._create(request, planned)
         if fault is not None:
             await process.apply([Change(kind="claim", key=name, fact=None) for name in names])
-            return ReplacementResult(outcome="not now", why=f"a replacement could not be made: {fault}")
+            return ReplacementResult(outcome="not now", why=f"a replacement could not be created: {fault}")
         expected = {pod: name for name, claim in planned.items() for pod in claim.pods}
         before = {found.target for pod in expected if (found := self._nominations.nomination_of(pod))}
         self._nominations.nominate(expected, self._now())
         for name in {*names, *before}:
             self._cache.requeue_nodeclaim(name)
-        log.info("replacements made", workflow=request.workflow_id, claims=names)
+        log.info("replacements created", workflow=request.workflow_id, claims=names)
         return ReplacementResult(outcome="made", claims=tuple(names))
 
     async def _create(self, request: ReplacementRequest, planned: Mapping[str, PlannedNodeClaim]) -> Fault | None:

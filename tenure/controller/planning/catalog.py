@@ -149,7 +149,7 @@ class ZonalShifts:
         begun, ended, self._known = shifted_zones - self._known, self._known - shifted_zones, shifted_zones
         for reason, zones, text in (
             ("ZonalShiftActive", begun, "has an active zonal shift: no nodes are launched there"),
-            ("ZonalShiftCleared", ended, "has no zonal shift any more: nodes are launched there again"),
+            ("ZonalShiftCleared", ended, "no longer has a zonal shift: nodes are launched there again"),
         ):
             for zone in sorted(zones):
                 for name, view in self._cache.nodepools.items():

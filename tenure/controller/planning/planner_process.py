@@ -127,7 +127,7 @@ class PlannerProcess:
                 result, seconds, error, invalid = await asyncio.wait_for(call, PLAN_TIMEOUT_SECONDS)
             except (TimeoutError, EOFError, OSError, RuntimeError) as cause:
                 self._broken = True
-                raise TryLater(f"the planner process does not answer to {method}: {cause!r}") from cause
+                raise TryLater(f"the planner process does not respond to {method}: {cause!r}") from cause
         if invalid is not None:
             self._report_invalid(invalid)
         if error:

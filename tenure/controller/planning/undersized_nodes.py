@@ -193,8 +193,8 @@ def format_expired_grace(node: NodeFact, grace: NotReadyGrace, now: datetime) ->
         else ""
     )
     return (
-        f"Node {node.name} is unavailable since {since} ({grace.describe_causes}){repeated}, longer than the grace "
-        f"period of {length} s: its capacity no longer counts, and its pods are rescheduled"
+        f"Node {node.name} has been unavailable since {since} ({grace.describe_causes}){repeated}, longer than the "
+        f"grace period of {length} s: its capacity no longer counts, and its pods are rescheduled"
     )
 
 

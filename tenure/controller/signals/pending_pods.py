@@ -101,13 +101,6 @@ NO_END: Final = datetime.max.replace(tzinfo=UTC)
 """The nomination has no known end."""
 
 
-def list_pending_pods(
-    cache: ClusterCache, nominations: Nominations, not_ready: NotReadyTracker, now: datetime
-) -> list[PodFact]:
-    """Pods that kube-scheduler cannot place and pods on terminating nodes, except nominated ones."""
-    return list(classify_pods(cache, nominations, not_ready, now).pending)
-
-
 @dataclass(frozen=True, slots=True)
 class PendingPods:
     pending: Sequence[PodFact]
@@ -120,7 +113,8 @@ class PendingPods:
 def classify_pods(
     cache: ClusterCache, nominations: Nominations, not_ready: NotReadyTracker, now: datetime
 ) -> PendingPods:
-    """Checks each pod once, since an interruption burst has hundreds of them at every burst of changes."""
+    """Pods that kube-scheduler cannot place and pods on terminating nodes, without and with a valid nomination. Checks
+    each pod once, since an interruption burst has hundreds of them at every burst of changes."""
     pending, nominated, next_expiry = list[PodFact](), set[str](), NO_END
     for pod in pods_needing_nodes(cache, now):
         expires_at = _nomination_expires_at(pod, cache, nominations, not_ready, now)

@@ -45,9 +45,7 @@ async def connect(address: str, *, namespace: str, security: Security, metrics_p
     except ValueError as error:
         raise BadInput(f"METRICS_PORT={metrics_port}: {error}; choose a free port") from error
     except RuntimeError as error:
-        raise BadInput(
-            f"TEMPORAL_ADDRESS={address!r}: no Temporal service answers there: {why_not(str(error))}"
-        ) from error
+        raise BadInput(f"TEMPORAL_ADDRESS={address!r}: no Temporal service responds: {why_not(str(error))}") from error
 
 
 def metrics_at(port: int) -> PrometheusConfig:

@@ -60,7 +60,7 @@ class Security:
             (_read("TEMPORAL_API_KEY_PATH", self.api_key_path, "an API key") or b"").decode(errors="replace").strip()
         )
         if not found:
-            raise BadInput(f"TEMPORAL_API_KEY_PATH={self.api_key_path}: no API key is in it")
+            raise BadInput(f"TEMPORAL_API_KEY_PATH={self.api_key_path}: the file is empty, expected an API key")
         return found
 
     def data_converter(self) -> DataConverter:
@@ -74,7 +74,7 @@ class Security:
         """
         if bool(self.cert) != bool(self.key):
             missing = "TEMPORAL_TLS_CLIENT_KEY_PATH" if self.cert else "TEMPORAL_TLS_CLIENT_CERT_PATH"
-            raise BadInput(f"{missing} is not set: a client's certificate and its key go together; give both files")
+            raise BadInput(f"{missing} is not set: a client certificate requires its key, and vice versa; set both")
         if self.ca or self.cert or self.server_name:
             return TLSConfig(
                 server_root_ca_cert=_read("TEMPORAL_TLS_SERVER_CA_CERT_PATH", self.ca),
@@ -89,14 +89,14 @@ def why_not(message: str) -> str:
     signs = (
         ("ConnectionRefused", "connection refused"),
         ("dns error", "no such host"),
-        ("UnknownIssuer", "its certificate is signed by an authority that is not known here: name it with "
+        ("UnknownIssuer", "its certificate is signed by an unknown authority: set "
          "TEMPORAL_TLS_SERVER_CA_CERT_PATH"),
-        ("NotValidForName", "its certificate is for another name: give that as TEMPORAL_TLS_SERVER_NAME"),
-        ("CertificateRequired", "it requires a client's certificate: give TEMPORAL_TLS_CLIENT_CERT_PATH and "
+        ("NotValidForName", "its certificate is for another name: set TEMPORAL_TLS_SERVER_NAME to it"),
+        ("CertificateRequired", "it requires a client certificate: set TEMPORAL_TLS_CLIENT_CERT_PATH and "
          "TEMPORAL_TLS_CLIENT_KEY_PATH"),
-        ("operation was canceled", "it closed the connection at once: if it requires a client's certificate, give "
+        ("operation was canceled", "it closed the connection at once: if it requires a client certificate, set "
          "TEMPORAL_TLS_CLIENT_CERT_PATH and TEMPORAL_TLS_CLIENT_KEY_PATH"),
-        ("InvalidContentType", "it does not speak TLS: leave TEMPORAL_TLS, TEMPORAL_API_KEY and the files out"),
+        ("InvalidContentType", "it does not use TLS: unset TEMPORAL_TLS, TEMPORAL_API_KEY and the file settings"),
     )  # fmt: skip
     for sign, meaning in signs:
         if sign in message:
@@ -110,4 +110,4 @@ def _read(name: str, path: str, what: str = "PEM") -> bytes | None:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise BadInput(f"{name}={path}: {error.strerror}; name a file with {what} that can be read") from error
+        raise BadInput(f"{name}={path}: {error.strerror}; expected a readable file with {what}") from error

@@ -122,10 +122,13 @@ async def check_temporal(temporal: Client, cluster: str, *, queue: str = "", bui
                 subject = f"namespace {temporal.namespace}"
                 return [
                     problem_finding(
-                        AREA, subject, "Temporal has none of this name", describe_namespace_creation(temporal.namespace)
+                        AREA,
+                        subject,
+                        "Temporal has no namespace of this name",
+                        describe_namespace_creation(temporal.namespace),
                     )
                 ]
-            todo = f"let these credentials read the namespace {temporal.namespace}"
+            todo = f"allow these credentials to read the namespace {temporal.namespace}"
             found.append(unknown_finding(AREA, check.__name__.strip("_"), error.message, todo))
     return found
 
@@ -154,29 +157,29 @@ async def _attributes(temporal: Client, _: str) -> list[Finding]:
     if invalid:
         missing = [name for name in search_attributes.ALL if name not in found]
         todo = (
-            "start the worker once with rights to make them, or: "
+            "start the worker once with permission to create them, or: "
             f"{describe_attribute_creation(temporal.namespace, missing)}"
             if missing
-            else "give this cluster a namespace of its own"
+            else "use a separate namespace for this cluster"
         )
         if full := _exhausted_types(dict(response.custom_attributes)):
-            todo = f"{todo}; but {full}: give this cluster a namespace of its own"
+            todo = f"{todo}; but {full}: use a separate namespace for this cluster"
         return [problem_finding(AREA, "search attributes", f"missing or of another type: {', '.join(invalid)}", todo)]
-    return [ok_finding(AREA, "search attributes", f"all {len(search_attributes.ALL)} are there")]
+    return [ok_finding(AREA, "search attributes", f"all {len(search_attributes.ALL)} exist")]
 
 
 async def _workers(temporal: Client, cluster: str) -> list[Finding]:
     queue = ids.task_queue(cluster)
     pollers = await list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
     if not pollers:
-        return [advice_finding(AREA, f"task queue {queue}", "no worker takes work from it", "start the worker")]
+        return [advice_finding(AREA, f"task queue {queue}", "no worker polls it", "start the worker")]
     names = sorted({one.identity for one in pollers})
     host = await list_pollers(temporal, ids.plan_queue(cluster), TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
-    found = [ok_finding(AREA, f"task queue {queue}", f"{len(names)} at work: {', '.join(names)}")]
+    found = [ok_finding(AREA, f"task queue {queue}", f"{len(names)} workers: {', '.join(names)}")]
     if build := await current_build(temporal, cluster):
-        found.append(ok_finding(AREA, "build", f"{build} gets the tasks"))
+        found.append(ok_finding(AREA, "build", f"{build} receives the tasks"))
     if not host:
-        message = "no worker hosts the watch, so that nothing is planned"
+        message = "no worker hosts the watch, so nothing is planned"
         todo = f"see the worker's log and /readyz, and the workflow {ids.watch(cluster)} in Temporal's UI"
         found.append(advice_finding(AREA, f"task queue {ids.plan_queue(cluster)}", message, todo))
     return found
@@ -197,23 +200,23 @@ async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Find
     if state is None:
         return []
     if state.queue != queue:
-        todo = "restart the workers with the same INTERRUPTION_QUEUE, or give the doctor theirs"
+        todo = "restart the workers with the same INTERRUPTION_QUEUE, or set it for doctor as for the worker"
         message = f"the worker reads {state.queue or 'none'}, and INTERRUPTION_QUEUE here is {queue or 'not set'}"
-        return [advice_finding(AREA, "queue of events", message, todo)]
+        return [advice_finding(AREA, "event queue", message, todo)]
     sources = (
         (f"queue {queue}", state.messages, "deploy/iam/interruption.json"),
-        ("status of instances", state.statuses, "deploy/iam/resource-discovery.json"),
+        ("instance status", state.statuses, "deploy/iam/resource-discovery.json"),
     )
     return [
         problem_finding(
             AREA,
-            f"reading of {name}",
-            f"fails since {source.failing_since:%Y-%m-%d %H:%M UTC}: {source.fault}",
-            f"fix the cause; the rights are in {rights}",
+            f"reading {name}",
+            f"has failed since {source.failing_since:%Y-%m-%d %H:%M UTC}: {source.fault}",
+            f"fix the cause; the permissions are in {permissions}",
         )
         if source.failing_since
-        else ok_finding(AREA, f"reading of {name}", "no fault at present")
-        for name, source, rights in sources
+        else ok_finding(AREA, f"reading {name}", "no error")
+        for name, source, permissions in sources
         if name != "queue "
     ]
 
@@ -223,9 +226,7 @@ def _exhausted_types(custom: dict[str, int]) -> str:
     ours = Counter(search_attributes.ALL.values())
     others = Counter(kind for name, kind in custom.items() if name not in search_attributes.ALL)
     tight = [name for name, count in ours.items() if others[KINDS[name]] + count > search_attributes.SQL_LIMITS[name]]
-    return (
-        f"others' attributes of type {', '.join(tight)} leave too little room for them on PostgreSQL" if tight else ""
-    )
+    return f"other attributes of type {', '.join(tight)} leave too few free for them on PostgreSQL" if tight else ""
 
 
 def _format_days(length: timedelta) -> str:

@@ -43,5 +43,5 @@ class EncryptionCodec(PayloadCodec):
         try:
             plain = key.decrypt(payload.data[:_NONCE], payload.data[_NONCE:], name.encode())
         except InvalidTag as error:
-            raise ValueError(f"{VARIABLE}: {name!r} is another key than the one that encrypted this") from error
+            raise ValueError(f"{VARIABLE}: {name!r} is not the key that encrypted this") from error
         return Payload.FromString(plain)

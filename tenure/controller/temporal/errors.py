@@ -10,19 +10,17 @@ def format_rpc_error(error: RPCError, *, namespace: str, address: str) -> str:
     message = " ".join(error.message.split()).rstrip(".") or error.status.name
     if lacks_namespace(error):
         return (
-            f"TEMPORAL_NAMESPACE={namespace}: Temporal at {address} has none of this name; "
+            f"TEMPORAL_NAMESPACE={namespace}: Temporal at {address} has no namespace of this name; "
             f"{describe_namespace_creation(namespace)}"
         )
     if error.status in _FORBIDDEN:
-        todo = (
-            "see whether the name is right, and give credentials that may (TEMPORAL_API_KEY, or a client's certificate)"
-        )
-        return f"TEMPORAL_NAMESPACE={namespace}: Temporal at {address} refuses these credentials: {message}; {todo}"
+        todo = "check the name, and provide credentials with access to it (TEMPORAL_API_KEY, or a client's certificate)"
+        return f"TEMPORAL_NAMESPACE={namespace}: Temporal at {address} rejects these credentials: {message}; {todo}"
     if error.status in _UNAVAILABLE:
-        return f"Temporal at {address} does not answer: {message}; see whether it is up, then run this again"
+        return f"Temporal at {address} does not respond: {message}; check that it runs, then run this again"
     if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
         return f"Temporal at {address} limits requests: {message}; wait a minute, then run this again"
-    return f"Temporal at {address} rejects the request: {message}; `tenure doctor` says whether something is missing"
+    return f"Temporal at {address} rejects the request: {message}; `tenure doctor` shows missing parts"
 
 
 def lacks_namespace(error: RPCError) -> bool:
@@ -35,6 +33,6 @@ def lacks_namespace(error: RPCError) -> bool:
 
 def describe_namespace_creation(namespace: str) -> str:
     return (
-        f"make it: temporal operator namespace create --namespace {namespace} --retention 30d; "
-        "or set TEMPORAL_NAMESPACE to the one that is meant"
+        f"create it: temporal operator namespace create --namespace {namespace} --retention 30d; "
+        "or set TEMPORAL_NAMESPACE to an existing namespace"
     )

@@ -53,7 +53,7 @@ async def register_attributes(temporal: Client) -> None:
     except RPCError:
         found = None  # The attempt to create them reports the error.
     if other := [name for name in search_attributes.ALL if found and name in found and not has_attribute(name, found)]:
-        log.warning("search attributes of another type", names=other, todo="give this cluster a namespace of its own")
+        log.warning("search attributes of another type", names=other, todo="use a separate namespace for this cluster")
     missing = [name for name in search_attributes.ALL if found is None or name not in found]
     for name in missing:
         try:
@@ -61,7 +61,7 @@ async def register_attributes(temporal: Client) -> None:
         except RPCError as error:
             if found is None and error.status in _MAY_NOT:
                 todo = describe_attribute_creation(temporal.namespace, search_attributes.ALL)
-                log.warning("it is not known whether the search attributes are there", error=error.message, todo=todo)
+                log.warning("the search attributes cannot be listed", error=error.message, todo=todo)
                 return
             raise BadInput(_explain_failure(temporal.namespace, name, missing, error)) from error
 
@@ -111,16 +111,16 @@ async def _create_attribute(temporal: Client, name: str) -> None:
 def _explain_failure(namespace: str, name: str, missing: Iterable[str], error: RPCError) -> str:
     where = f"TEMPORAL_NAMESPACE={namespace!r}"
     if lacks_namespace(error):
-        return f"{where}: Temporal has none of this name; {describe_namespace_creation(namespace)}"
+        return f"{where}: Temporal has no namespace of this name; {describe_namespace_creation(namespace)}"
     if error.status in _MAY_NOT:
         names = list(missing)
         return (
-            f"{where}: search attributes are missing ({', '.join(names)}), and these credentials may not make them "
-            f"({error.message}); have them made: {describe_attribute_creation(namespace, names)}"
+            f"{where}: search attributes are missing ({', '.join(names)}), and these credentials may not create "
+            f"them ({error.message}); create them: {describe_attribute_creation(namespace, names)}"
         )
     return (
-        f"{where}: search attribute {name} ({search_attributes.ALL[name]}) cannot be made: {error.message}; "
-        "`tenure doctor` says whether Temporal is well and has room for it"
+        f"{where}: search attribute {name} ({search_attributes.ALL[name]}) cannot be created: {error.message}; "
+        "`tenure doctor` checks Temporal and its limit of attributes"
     )
 
 

@@ -53,7 +53,7 @@ def read_keys(path: str) -> dict[str, bytes]:
             continue
         name, _, text = line.strip().partition(" ")
         if name in keys:
-            raise BadInput(f"{VARIABLE}={path}, line {number}: {name} is there twice; give each key a name of its own")
+            raise BadInput(f"{VARIABLE}={path}, line {number}: {name}: duplicate name, expected unique names of keys")
         keys[name] = _parse_key(text.strip(), f"{VARIABLE}={path}, line {number}, {name}")
     if not keys:
         raise BadInput(f"{VARIABLE}={path}: no key; {_WRITE}")
@@ -64,7 +64,7 @@ def _parse_key(text: str, where: str) -> bytes:
     try:
         key = b64decode(text, validate=True)
     except binascii.Error as error:
-        raise BadInput(f"{where}: the key is no base64; {_WRITE}") from error
+        raise BadInput(f"{where}: the key is not base64; {_WRITE}") from error
     if len(key) not in _BYTES:
         raise BadInput(f"{where}: {len(key)} bytes; AES takes 16, 24 or 32; {_WRITE}")
     return key

@@ -159,10 +159,10 @@ async def _become_current(temporal: Client, cluster: str, build: str, report: Ca
         except RPCError as error:
             if error.status is RPCStatusCode.UNIMPLEMENTED:
                 raise BadInput(
-                    f"TEMPORAL_WORKER_BUILD_ID={build!r}: this Temporal knows no worker deployments: {error.message}; "
-                    "upgrade it to 1.28 or newer, or leave the setting out"
+                    f"TEMPORAL_WORKER_BUILD_ID={build!r}: this Temporal server has no worker deployments: "
+                    f"{error.message}; upgrade it to 1.28 or newer, or unset it"
                 ) from error
-            report(f"Temporal does not give its tasks to build {build} yet: {error.message}")
+            report(f"Temporal does not route tasks to build {build} yet: {error.message}")
             await asyncio.sleep(_AT_START)
 
 

@@ -123,11 +123,6 @@ class Command(Value):
     why: str = ""
 
     @property
-    def hourly_saving(self) -> float:
-        """Expected saving in US dollars an hour; negative if replacing drifted nodes costs more."""
-        return self.price_before - self.price_after
-
-    @property
     def node_names(self) -> tuple[str, ...]:
         return tuple(one.node for one in self.candidates)
 

@@ -56,7 +56,7 @@ class EvictionBlocker(Message):
         """Whether and when the blocker clears, as text; empty if unknown."""
         if self.passes == "at" and self.passes_at:
             return f"passes at {self.passes_at.isoformat(timespec='seconds')}"
-        return {"never": "never passes by itself", "can": "can pass by itself"}.get(self.passes, "")
+        return {"never": "will not clear on its own", "can": "may clear on its own"}.get(self.passes, "")
 
     @property
     def description(self) -> str:
@@ -88,7 +88,7 @@ class DrainStatus(Message):
         """One line that changes only when a blocker does; empty while pods only terminate."""
         parts = [one.summary for one in self.eviction_blockers[:MAX_NAMED_BLOCKERS] if one.cause != "terminating"]
         if self.not_ready_since:
-            parts.insert(0, f"the node is NotReady since {self.not_ready_since.isoformat(timespec='seconds')}")
+            parts.insert(0, f"the node has been NotReady since {self.not_ready_since.isoformat(timespec='seconds')}")
         return "; ".join(parts)
 
     @property
@@ -124,7 +124,9 @@ class DrainStatus(Message):
         if self.not_ready_since and self.not_ready_until:
             since = self.not_ready_since.isoformat(timespec="seconds")
             until = self.not_ready_until.isoformat(timespec="seconds")
-            messages.append(f"the node is NotReady since {since}: the drain continues without its pods at {until}")
+            messages.append(
+                f"the node has been NotReady since {since}: the drain continues without its pods at {until}"
+            )
         if self.deadline:
             deadline = self.deadline.isoformat(timespec="seconds")
             messages.append(f"all pods are deleted by {deadline}, regardless of blockers")

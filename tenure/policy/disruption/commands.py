@@ -91,7 +91,7 @@ def explain_unpermitted(state: CommandState, unpermitted: Sequence[CommandCandid
         f" ({len(unpermitted)} of {len(state.proposal.candidates)} nodes)" if len(state.proposal.candidates) > 1 else ""
     )
     pools = ", ".join(sorted({one.pool for one in unpermitted}))
-    return f"{messages[0]}{more}" if messages else f"NodePool {pools} does not answer{more}"
+    return f"{messages[0]}{more}" if messages else f"NodePool {pools} does not respond{more}"
 
 
 def all_ready(state: CommandState) -> bool:
@@ -132,7 +132,7 @@ def rejection_reason(state: CommandState, request: CommandCancellation) -> str:
         )
     if state.step in ("Undo", "Over"):
         how = f"{state.over.ending}: {state.over.why}" if state.over else "done"
-        return f"the command has ended already ({how}); `tenure why NODE` explains the state of a node"
+        return f"the command has already ended ({how}); `tenure why NODE` explains the state of a node"
     return ""
 
 
@@ -147,9 +147,9 @@ def cancellation_changes(state: CommandState, request: CommandCancellation, now:
 
 def cancellation_message(state: CommandState, request: CommandCancellation) -> str:
     if state.step == "Finish":
-        return "NodeClaims are being deleted: nodes whose NodeClaim still exists are put back into service"
+        return "NodeClaims are being deleted: nodes whose NodeClaim still exists return to service"
     replacements = ", and its replacements without pods are deleted" if state.claims else ""
-    return f"cancelled by {request.by.strip()}: its nodes are put back into service{replacements}"
+    return f"cancelled by {request.by.strip()}: its nodes return to service{replacements}"
 
 
 def is_late(step: str, since: datetime | None, deadline: datetime | None, now: datetime) -> bool:

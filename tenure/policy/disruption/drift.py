@@ -84,7 +84,7 @@ def _pool_changed(facts: DriftFacts, _: EC2NodeClass, __: datetime) -> str | Non
         (stamps.get(labels.NODEPOOL_HASH, ""), stamps.get(labels.NODEPOOL_HASH_VERSION, "")),
         (facts.pool.hash, HASH_VERSION),
     )
-    return differs and f"the template of NodePool {facts.claim.pool} is not the one that this node was made from"
+    return differs and f"the template of NodePool {facts.claim.pool} has changed since this node was created"
 
 
 def _requirements_changed(facts: DriftFacts, _: EC2NodeClass, __: datetime) -> str | None:
@@ -142,7 +142,7 @@ def _class_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> 
         (stamps.get(labels.NODECLASS_HASH, ""), stamps.get(labels.NODECLASS_HASH_VERSION, "")),
         (expected.get(labels.NODECLASS_HASH, ""), expected.get(labels.NODECLASS_HASH_VERSION, "")),
     )
-    return differs and f"EC2NodeClass {node_class.name} is not what it was when this node was made"
+    return differs and f"EC2NodeClass {node_class.name} has changed since this node was created"
 
 
 def _compare_hashes(stamped: tuple[str, str], expected: tuple[str, str]) -> str | None:
@@ -161,7 +161,7 @@ def _image_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> 
         return None
     if found.image_id == image:
         return ""
-    return f"{name} runs {image}, and EC2NodeClass {node_class.name} gives it {found.image_id or 'no image at all'} now"
+    return f"{name} runs {image}, but EC2NodeClass {node_class.name} selects {found.image_id or 'no image'} for it"
 
 
 def _groups_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
@@ -172,7 +172,7 @@ def _groups_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) ->
         return None
     if has == expected:
         return ""
-    return f"the instance has {_format_ids(has)}, EC2NodeClass {node_class.name} selects {_format_ids(expected)}"
+    return f"the instance has {_format_ids(has)}, but EC2NodeClass {node_class.name} selects {_format_ids(expected)}"
 
 
 def _subnet_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
@@ -182,7 +182,9 @@ def _subnet_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) ->
         return None
     if instance.subnet_id in expected:
         return ""
-    return f"the instance is in {instance.subnet_id}, EC2NodeClass {node_class.name} selects {_format_ids(expected)}"
+    return (
+        f"the instance is in {instance.subnet_id}, but EC2NodeClass {node_class.name} selects {_format_ids(expected)}"
+    )
 
 
 def _reservation_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
@@ -214,7 +216,7 @@ def _placement_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime)
     if has == expected:
         return ""
     name = node_class.name
-    return f"the node is in placement group {has or 'none'}, EC2NodeClass {name} selects {expected or 'none'}"
+    return f"the node is in placement group {has or 'none'}, but EC2NodeClass {name} selects {expected or 'none'}"
 
 
 def _existing_instance(facts: DriftFacts) -> InstanceFacts | None:

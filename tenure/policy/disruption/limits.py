@@ -202,7 +202,7 @@ class _PoolLimits:
             return
         openings = [next_scheduled_time(one.schedule, self.now, one.time_zone or "") for one in concerned]
         opening = min((one for one in openings if one is not None), default=None)
-        when = f"the next opens at {opening.isoformat(timespec='minutes')}" if opening else "none opens again"
+        when = f"the next opens at {opening.isoformat(timespec='minutes')}" if opening else "no window opens again"
         yield BudgetHeadroom(allowed=0, why=f"outside of its windows, {when}")
 
     def _rate_limits(self, method: str) -> Iterator[BudgetHeadroom]:
@@ -212,7 +212,7 @@ class _PoolLimits:
         span = _parse_positive_duration(rate.within)
         counted = [one.at for one in self._past if _applies_to(rate.reasons, one.reason) and self.now - one.at < span]
         limit = share_of(rate.nodes, len(self._nodes))
-        message = f"rate {rate.nodes} of {len(self._nodes)} nodes within {rate.within}: {len(counted)} went"
+        message = f"rate {rate.nodes} of {len(self._nodes)} nodes within {rate.within}: {len(counted)} disrupted"
         freed = f", next disruption at {(min(counted) + span).isoformat(timespec='minutes')}" if counted else ""
         return BudgetHeadroom(
             allowed=max(0, limit - len(counted)), why=message + (freed if len(counted) >= limit else "")

@@ -73,7 +73,7 @@ def parse_record(text: str, pool: str) -> tuple[PastDisruption, ...]:
 
 
 _COUNTS: Final = re.compile(
-    r" of \d+ nodes allows \d+|\d+ in use|\d+ permits out|\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-][\d:]+)?"
+    r" of \d+ nodes allows \d+|\d+ in use|\d+ permits (?:out|granted)|\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-][\d:]+)?"
 )
 """Counts, and timestamps that change with every poll."""
 
@@ -165,9 +165,7 @@ def explain_outstanding_permit(permit: Permit | None, now: datetime) -> str:
         return ""
     lapsed = permit.counts_until < now
     until = "its node is being deleted" if lapsed else f"until {permit.counts_until.isoformat(timespec='seconds')}"
-    return (
-        f"a permit for {permit.claim_name} is out to {permit.workflow_id or 'its workflow'}: {permit.reason}, {until}"
-    )
+    return f"{permit.workflow_id or 'its workflow'} holds a permit for {permit.claim_name}: {permit.reason}, {until}"
 
 
 def update_record(
@@ -218,7 +216,7 @@ class _PermitHeadroom:
             return f"NodeClaim {request.claim_name} {candidate.paused}"
         if young := _too_young(budget, candidate, self.now):
             return f"NodeClaim {request.claim_name}: {young}"
-        out = f"{self.leased} permits out"
+        out = f"{self.leased} permits granted"
         if budget.allowed <= self.leased:
             return f"NodePool {self.pool}: {budget.why}, {out}"
         if budget.cluster is not None and budget.cluster.allowed <= self.leased:
@@ -228,9 +226,8 @@ class _PermitHeadroom:
     def _zone_rejection_reason(self, budget: AllowedDisruptions, zone: str) -> str:
         headroom = budget.zones.get(zone)
         if headroom is not None and headroom.allowed <= self.by_zone.get(zone, 0):
-            return (
-                f"NodePool {self.pool} in {zone or 'no zone'}: {headroom.why}, {self.by_zone.get(zone, 0)} permits out"
-            )
+            granted = self.by_zone.get(zone, 0)
+            return f"NodePool {self.pool} in {zone or 'no zone'}: {headroom.why}, {granted} permits granted"
         rule = budget.zones_at_once
         begun = self.begun | {*rule.active_zones} if rule else set()
         if rule and zone not in begun and len(begun) >= rule.max_zones:

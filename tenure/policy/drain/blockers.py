@@ -60,7 +60,7 @@ def budget_blocker(pod: DrainPod, eviction: Eviction, budgets: Sequence[Eviction
             cause="budgets",
             what=f"more than one PodDisruptionBudget selects it: {names}",
             passes="never",
-            hint="the Eviction API refuses such a pod for good: leave it one PodDisruptionBudget, or delete the pod",
+            hint="the Eviction API always rejects its eviction: keep one PodDisruptionBudget, or delete the pod",
         )
     if not mine:
         return new_pod_blocker(pod, cause="budget", what=eviction.blocked_by, passes="unknown")
@@ -75,7 +75,7 @@ def rejection_blocker(pod: DrainPod, message: str) -> EvictionBlocker:
     return new_pod_blocker(
         pod,
         cause="refused",
-        what=f"its eviction is refused: {message[:200]}",
+        what=f"its eviction is rejected: {message[:200]}",
         passes="unknown",
         hint=BLOCKERS["EvictionRefused"].remedy,
     )
@@ -99,7 +99,7 @@ def _budget_prospect(pod: DrainPod, budget: EvictionBudget) -> tuple[Prospect, s
     if budget.sync_failed:
         return "never", f"its controller cannot count the pods: {budget.sync_failed[:200]}"
     if not budget.counted:
-        return "can", "its controller has not seen its latest change yet"
+        return "can", "its controller has not observed its latest change"
     if budget.expected and budget.desired >= budget.expected:
         return "never", (
             f"it needs all {budget.expected} pods: scale the workload up, or allow one of them to be unavailable"
@@ -107,7 +107,7 @@ def _budget_prospect(pod: DrainPod, budget: EvictionBudget) -> tuple[Prospect, s
     missing = budget.desired + 1 - budget.current
     if not pod.ready and not budget.always_unhealthy and budget.current < budget.desired:
         return "can", (
-            "the pod is not Ready itself, nor are others: fix them, or set unhealthyPodEvictionPolicy: AlwaysAllow"
+            "neither this pod nor enough other pods are Ready: fix them, or set unhealthyPodEvictionPolicy: AlwaysAllow"
         )
     if missing > 0:
         return "can", f"{missing} more of its pods must be Ready"

@@ -68,7 +68,7 @@ def _retry_step(state: NodeClaimState, point: HookPoint, hook: Hook, run: HookRu
         return HookDecision(do="run", hook=hook, number=run.number + 1)
     ends = hooks_deadline(state, point)
     until = min(retry_at, ends) if ends else retry_at
-    why = describe_run(run, f"is tried again at {format_timestamp(retry_at)}")
+    why = describe_run(run, f"is retried at {format_timestamp(retry_at)}")
     return HookDecision(do="wait", hook=hook, number=run.number, until=until, why=why)
 
 
@@ -84,12 +84,12 @@ def _is_over(state: NodeClaimState, point: HookPoint, now: datetime) -> bool:
 def describe_failure_outcome(
     state: NodeClaimState, point: HookPoint, hook: Hook, now: datetime, *, cancellable: bool
 ) -> str:
-    continues = f"{_STEP_NAMES[point]} goes on"
+    continues = f"{_STEP_NAMES[point]} continues"
     match hook.on_failure:
         case "giveUp":
             return "the drain is cancelled" if cancellable else f"the node can no longer be kept, {continues}"
         case "wait" if _is_over(state, point, now):
-            return f"the wait is over, {continues}"
+            return f"the waiting time is over, {continues}"
         case "wait":
             return f"{_STEP_NAMES[point]} waits until it succeeds"
         case _:

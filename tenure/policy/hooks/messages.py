@@ -36,8 +36,8 @@ def hook_title(point: HookPoint, hook: Hook, job: str) -> str:
 
 
 def describe_run(run: HookRun, then: str = "") -> str:
-    outcomes = {"failed": "failed", "timed out": "took too long", "skipped": "was skipped", "succeeded": "succeeded"}
-    how = outcomes[run.outcome] if run.outcome else f"runs since {format_timestamp(run.since)}"
+    outcomes = {"failed": "failed", "timed out": "timed out", "skipped": "was skipped", "succeeded": "succeeded"}
+    how = outcomes[run.outcome] if run.outcome else f"has run since {format_timestamp(run.since)}"
     return f"hook {run.point}/{run.name} {how}" + (f", {then}" if then else "") + (f": {run.why}" if run.why else "")
 
 
@@ -103,13 +103,13 @@ def _flatten(values: dict[str, Any], above: str) -> Iterator[tuple[str, str]]:
 
 def evaluate_response(response: CallResult) -> tuple[Outcome | None, str]:
     """Outcome and message of an HTTP response; None: call again. 202 with Retry-After: the hook still runs."""
-    message = f"answers {response.status}" + (f" {response.text}" if response.text else "")
+    message = f"returned {response.status}" + (f" {response.text}" if response.text else "")
     if response.status == 202 and response.retry_after is not None:
-        return None, "is still at it"
+        return None, "still runs"
     if 200 <= response.status < 300:
         return "succeeded", ""
     if response.status in (408, 425, 429) or response.status >= 500:
         return None, message
     if 300 <= response.status < 400:
-        return "failed", f"{message}: write the address that it leads to"
+        return "failed", f"{message}: set the address of the redirect"
     return "failed", message

@@ -55,13 +55,13 @@ def problems_of(rules: HookRules, field: str = "hooks") -> Iterator[str]:
             where = f"{field}.{point}[{number}]"
             yield from (f"{where}{problem}" for problem in _hook_problems(hook, point))
             if hook.name in names:
-                yield f"{where}.name: {hook.name!r} is an earlier one's too; give each a name of its own"
+                yield f"{where}.name: {hook.name!r}: duplicate name, expected a unique name"
             names.add(hook.name)
 
 
 def _hook_problems(hook: Hook, point: HookPoint) -> Iterator[str]:
     if (hook.http is None) == (hook.job is None):
-        yield f": hook {hook.name!r} is either a call or a Job; write one of 'http' and 'job'"
+        yield f": hook {hook.name!r}: expected exactly one of 'http' and 'job'"
     if hook.http is not None:
         yield from _url_problems(hook.http.url)
     if hook.job is not None:
@@ -69,11 +69,11 @@ def _hook_problems(hook: Hook, point: HookPoint) -> Iterator[str]:
     if hook.timeout is not None:
         span = parse_duration_or_none(hook.timeout)
         if span is None:
-            yield f".timeout: {hook.timeout!r} cannot be read; write a duration such as 5m"
+            yield f".timeout: {hook.timeout!r}: invalid duration, expected e.g. 5m"
         elif not timedelta(0) < span <= MAX_TIMEOUT:
             yield f".timeout: {hook.timeout!r}: invalid duration, expected more than 0s and at most 24h, such as 5m"
     if hook.on_failure == "giveUp" and point != "beforeDrain":
-        yield ".onFailure: 'giveUp' is for beforeDrain, since by then pods have left; write proceed, or wait"
+        yield ".onFailure: 'giveUp' is only valid for beforeDrain, since later the pods are gone; set proceed or wait"
 
 
 def _url_problems(url: str) -> Iterator[str]:
@@ -87,19 +87,19 @@ def _url_problems(url: str) -> Iterator[str]:
         yield f".http.url: {url!r}: invalid URL, expected e.g. https://hooks.example.com/drain"
     elif parts.username is not None or parts.password is not None:
         # The message must not contain the value, which is a secret.
-        yield ".http.url: it holds a name or password, and would stand in histories; write it without, or use a job"
+        yield ".http.url: contains a user name or password, which histories would record; remove it, or use a Job"
 
 
 def _template_problems(template: dict[str, Any]) -> Iterator[str]:
     spec = template.get("spec")
     containers = spec.get("containers") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(containers, list) or not containers:
-        yield ".job.template.spec.containers: there is none; write at least one, with its name and image"
+        yield ".job.template.spec.containers: missing, expected at least one with name and image"
         return
     restart = spec.get("restartPolicy", "Never")
     if restart not in ("Never", "OnFailure"):
-        yield f".job.template.spec.restartPolicy: {restart!r} is not for Jobs; write Never or OnFailure"
+        yield f".job.template.spec.restartPolicy: {restart!r}: invalid for a Job, expected Never or OnFailure"
     size = len(json.dumps(template, separators=(",", ":")))
     if size > MAX_TEMPLATE_BYTES:
-        problem = f"{size} bytes are more than {MAX_TEMPLATE_BYTES}"
+        problem = f"{size} bytes, expected at most {MAX_TEMPLATE_BYTES}"
         yield f".job.template: {problem}; put scripts into the image or a ConfigMap"

@@ -186,7 +186,7 @@ def _decide_ignored(state: NodeClaimState, event: Event, now: datetime) -> Inter
         return _new_decision(event, "nothing")
     if now < until:
         return _new_decision(
-            event, "wait", until, f"its instance is away, the node is kept until {format_timestamp(until)}"
+            event, "wait", until, f"its instance is stopped, and the node is kept until {format_timestamp(until)}"
         )
     return _new_decision(event, "drain")
 

@@ -62,7 +62,7 @@ def _decide_window(times: EventTiming, event: Event, now: datetime) -> TimingDec
     if last is not None and (opens is None or opens >= last):
         then = "then it is left to AWS" if times.notify_only else "it is drained then"
         return TimingDecision(do="wait", until=last, why=f"no window opens before {format_timestamp(last)}, {then}")
-    why = f"waits for its window, which opens at {format_timestamp(opens)}" if opens else "no window ever opens"
+    why = f"waits for its window, which opens at {format_timestamp(opens)}" if opens else "its windows never open"
     return TimingDecision(do="wait", until=opens, why=why)
 
 
@@ -158,7 +158,7 @@ def update_open_messages(
 
 
 def _failing_check_message(check: FailedCheck, since: datetime, now: datetime) -> InterruptionMessage:
-    text = f"the check fails since {since.isoformat()}"
+    text = f"the check has failed since {since.isoformat()}"
     return InterruptionMessage(
         kind=check.kind, id=since.isoformat(), source="status", at=now, code="impaired", text=text
     )

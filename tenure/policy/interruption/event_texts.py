@@ -79,7 +79,7 @@ def _event_texts(state: NodeClaimState, now: datetime) -> dict[str, tuple[str, E
 
 def _status_text(state: NodeClaimState, event: Event, now: datetime) -> EventText:
     if event.status != "announced":
-        over = "AWS withdrew it" if event.status == "withdrawn" else "it is over"
+        over = "AWS cancelled it" if event.status == "withdrawn" else "it has ended"
         return EventText(reason="InterruptionWithdrawn", message=f"{describe_event(event)}: {over}")
     moved = f", moved from {event.moved_from.isoformat(timespec='seconds')}" if event.moved_from else ""
     text = f" ({event.text[:200]})" if event.text else ""
@@ -111,11 +111,11 @@ def _action_text(event: Event) -> EventText:
 
 
 _WAITING: Final[frozenset[EventAction]] = frozenset({"wait", "ask", "stop"})
-_OTHER_REASON: Final = "the node terminates for another reason"
+_OTHER_REASON: Final = "the node is terminated for another reason"
 _PLANNED: Final = {
     "drain": "the node is to be drained",
     "terminate": "the node is to be terminated",
-    "ask": "asks its NodePool's budgets",
+    "ask": "waits for its NodePool's budgets",
 }
 
 
@@ -154,7 +154,7 @@ def _describe_done(state: NodeClaimState, event: Event, now: datetime) -> tuple[
     if event.done:
         return "the instance was stopped and started, the node kept", False
     if event.status != "announced":
-        return "AWS withdrew it" if event.status == "withdrawn" else "it is over", False
+        return "AWS cancelled it" if event.status == "withdrawn" else "it has ended", False
     if terminating:
         return f"{_OTHER_REASON}: {state.disruption}", False
     decision = decide_event(state, event, now)

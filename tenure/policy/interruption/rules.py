@@ -159,8 +159,8 @@ def problems_of(rules: InterruptionRules, field: str = "interruption") -> Iterat
             and timing.action in _UNBUDGETED_ACTIONS
         ):
             yield (
-                f"{field}.{name}.voluntary: action {timing.action} asks no budget; write action: drain, or leave "
-                "voluntary out"
+                f"{field}.{name}.voluntary: action {timing.action} ignores budgets; set action: drain, or remove "
+                "voluntary"
             )
     yield from _workload_problems(rules.workloads or (), f"{field}.workloads")
 
@@ -171,7 +171,7 @@ def _timing_problems(timing: Timing, field: str) -> Iterator[str]:
             yield f"{field}.windows[{number}].{problem}"
     for name, text in (("lead", timing.lead), ("deadline", timing.deadline)):
         if text is not None and parse_duration_or_none(text) is None:
-            yield f"{field}.{name}: {text!r} cannot be read; write a duration such as 30m"
+            yield f"{field}.{name}: {text!r}: invalid duration, expected e.g. 30m"
     if timing.deadline is not None and parse_duration_or_none(timing.deadline) == timedelta(0):
         yield f"{field}.deadline: {timing.deadline!r}: invalid duration, expected e.g. 24h"
 
@@ -192,9 +192,9 @@ def _workload_problems(workloads: Sequence[WorkloadRules], field: str) -> Iterat
         for before, other in enumerate(workloads[:number]):
             if other.match_labels.items() <= one.match_labels.items():
                 yield (
-                    f"{field}[{number}].matchLabels: every pod that carries "
-                    f"{_format_labels(one.match_labels)} is one of "
-                    f"{field}[{before}], which counts first; write the more precise one first"
+                    f"{field}[{number}].matchLabels: every pod with "
+                    f"{_format_labels(one.match_labels)} also matches {field}[{before}], which applies first; "
+                    "put the more specific entry first"
                 )
 
 

@@ -81,11 +81,11 @@ def problem_of(rules: LifecycleRules) -> str:
     if isinstance(launch, timedelta) and isinstance(registration, timedelta) and registration < launch:
         return (
             f"registration.deadline: {fields['registration.deadline']!r} is shorter than launch.deadline "
-            f"{fields['launch.deadline']!r}, and both count from the NodeClaim's birth; write a longer one"
+            f"{fields['launch.deadline']!r}, and both count from the NodeClaim's creation; set a longer one"
         )
     blocked = fields.get("drain.whenBlocked", "wait")
     if blocked != "wait" and "drain.blockedFor" not in fields:
-        return f"drain.whenBlocked: {blocked!r} needs a time; write drain.blockedFor, such as 2h"
+        return f"drain.whenBlocked: {blocked!r} requires drain.blockedFor, e.g. blockedFor: 2h"
     disruption_problems = problems_of(rules.disruption, "disruption") if rules.disruption else ()
     events = interruption_rules.problems_of(rules.interruption) if rules.interruption else iter(())
     hooks = hook_rules.problems_of(rules.hooks) if rules.hooks else iter(())
@@ -137,7 +137,7 @@ def _parse_duration(text: str) -> timedelta | str:
         span = parse_duration(text)
     except DurationError as error:
         return str(error)
-    return f"{text!r} has no end; write a duration such as 15m" if span is None else span
+    return f"{text!r}: endless duration, expected e.g. 15m" if span is None else span
 
 
 def _duration_or_default(text: str | None, default: timedelta) -> timedelta:
@@ -146,7 +146,7 @@ def _duration_or_default(text: str | None, default: timedelta) -> timedelta:
 
 
 NEEDS_ATTENTION_TEXT: Final = "needs attention"
-WAITS_FOR_ITS_END: Final = "waits for its end"
+WAITS_FOR_DELETION: Final = "waits for its deletion"
 
 
 def is_alarmed(state: NodeClaimState) -> bool:
@@ -158,11 +158,11 @@ def describe_blocker(state: NodeClaimState) -> str:
     message, code = state.blocked_by, blocker_code(state)
     if state.overdue and state.phase in ACTIONS:
         remedy = BLOCKERS[HOOK_FAILED if is_waiting_for_hook(state) else _overdue_code(state)].remedy
-        whom = f"{NEEDS_ATTENTION_TEXT}: {remedy}" if is_alarmed(state) else WAITS_FOR_ITS_END
+        whom = f"{NEEDS_ATTENTION_TEXT}: {remedy}" if is_alarmed(state) else WAITS_FOR_DELETION
         return f"{whom}; {message}" if message else whom
     if has_failed_hook(state) or is_lost(state):
         return f"{NEEDS_ATTENTION_TEXT}: {BLOCKERS[code].remedy}; {message}"
-    return f"slow: {message or 'nothing is known to hold it up'}" if code == SLOW else message
+    return f"slow: {message or 'no known blocker'}" if code == SLOW else message
 
 
 def blocker_code(state: NodeClaimState) -> str:

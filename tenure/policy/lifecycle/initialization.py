@@ -85,7 +85,7 @@ class Summary(Value):
 def summary_of(seconds: Sequence[float]) -> Summary:
     """Percentiles by nearest rank. Raises ValueError without a sample."""
     if not seconds:
-        raise ValueError("no times were handed in, so that there is nothing to sum up")
+        raise ValueError("no durations given")
     ordered = sorted(seconds)
     last = len(ordered) - 1
     return Summary(count=len(ordered), median=ordered[last // 2], p90=ordered[round(last * 0.9)], longest=ordered[last])

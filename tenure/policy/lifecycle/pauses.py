@@ -44,7 +44,7 @@ def recheck_at(pause: Pause | None) -> datetime | None:
 
 def describe_pause(pause: Pause) -> str:
     if pause.until == NEVER:
-        return f"is paused by {pause.by}, which cannot be read: {pause.reason}"
+        return f"is paused by {pause.by}, which is invalid: {pause.reason}"
     return f"is paused by {pause.by} until {_format_timestamp(pause.until)}: {pause.reason}"
 
 

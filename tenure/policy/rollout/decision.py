@@ -42,10 +42,10 @@ def evaluate_rollout(pool: str, state: RolloutState, observed: ObservedRollout, 
         return RolloutDecision(state=RolloutState())
     problems = problems_of(observed.rules, "rollout")
     if problems:
-        why = f"the LifecyclePolicy cannot be read, and nothing is rolled out until it can: {problems[0]}"
+        why = f"the LifecyclePolicy is invalid, and rollouts wait until it is valid: {problems[0]}"
         return RolloutDecision(state=state, headroom=0, why=why, overdue=True)
     if observed.target is None:
-        why = "the target is unknown: the EC2NodeClass is not resolved in its current form"
+        why = "the target is unknown: the EC2NodeClass is not resolved in its current generation"
         return RolloutDecision(state=state, headroom=0, why=why, next_check_at=now + IDLE if observed.drifted else None)
     return _RolloutEvaluation(pool, state, observed, observed.target, resolve_rules(observed.rules), now).evaluate()
 
@@ -75,7 +75,7 @@ class _RolloutEvaluation:
         if health.gates_to_query and self._is_watched():
             return self._result(
                 0,
-                f"{self.text.current_wave}: its gates are asked",
+                f"{self.text.current_wave}: its gates are queried",
                 next_check_at=self._next_check_at(),
                 gates_to_query=health.gates_to_query,
             )
@@ -121,7 +121,7 @@ class _RolloutEvaluation:
             back = (
                 " That is the last good state: budgets limit the remaining replacements." if good == self.target else ""
             )
-            self._add_event("RolloutSuperseded", f"{self.text.subject} is superseded after {known.done} nodes.{back}")
+            self._add_event("RolloutSuperseded", f"{self.text.subject} was superseded after {known.done} nodes.{back}")
         self.state = RolloutState(
             target=self.target,
             good=good,
@@ -141,7 +141,7 @@ class _RolloutEvaluation:
     def _begin_rollout(self) -> None:
         self._update_state(wave_began=self.now)
         self._add_event(
-            "RolloutBegan", f"{self.text.subject} begins: {self.size} nodes have drifted, {self.last_wave + 1} waves"
+            "RolloutBegan", f"{self.text.subject} starts: {self.size} nodes have drifted, {self.last_wave + 1} waves"
         )
 
     def _without_drift(self) -> RolloutDecision:
@@ -152,7 +152,7 @@ class _RolloutEvaluation:
             return self._result(None)
         check_times = [settled] if self.observed.updated_nodes else []
         check_times += [self.now + self.rules.every] if self.observed.is_requested else []
-        return self._result(0, "no drifted node is seen yet", next_check_at=min(check_times, default=None))
+        return self._result(0, "no drifted node is known yet", next_check_at=min(check_times, default=None))
 
     # --- waves ---
 
@@ -176,7 +176,7 @@ class _RolloutEvaluation:
             self._update_state(soaking_since=self.now)
             if self.current_wave.soak:
                 until = format_timestamp(self.now + self.current_wave.soak)
-                self._add_event("RolloutWaveSoaks", f"{self.text.current_wave} is watched until {until}")
+                self._add_event("RolloutWaveSoaks", f"{self.text.current_wave} soaks until {until}")
         since = self.state.soaking_since or self.now
         return self.now >= since + self.current_wave.soak and not (health.unknown or health.gates_to_query)
 
@@ -188,7 +188,7 @@ class _RolloutEvaluation:
         self._update_state(wave=after, wave_began=self.now, soaking_since=None)
 
     def _finish_rollout(self) -> RolloutDecision:
-        self._add_event("RolloutFinished", f"{self.text.subject} is through: {self.text.wave_progress}")
+        self._add_event("RolloutFinished", f"{self.text.subject} is complete: {self.text.wave_progress}")
         self._update_state(finished=True, good=self.target, plan=None, gate_results=(), failing_since=None)
         return self._result(None)
 
@@ -196,12 +196,12 @@ class _RolloutEvaluation:
         since = self.state.soaking_since
         if since is None:
             return self._result(
-                0, f"{self.text.current_wave} is held: {health.failing}", next_check_at=self._next_check_at()
+                0, f"{self.text.current_wave} is blocked: {health.failing}", next_check_at=self._next_check_at()
             )
         end = since + self.current_wave.soak
-        why = f"{self.text.current_wave} is watched until {format_timestamp(end)}"
+        why = f"{self.text.current_wave} soaks until {format_timestamp(end)}"
         if self.now >= end:
-            why = f"{self.text.current_wave} cannot be ended: {health.unknown}"
+            why = f"{self.text.current_wave} cannot end: {health.unknown}"
         check_at = min(self._next_check_at(), end) if end > self.now else self._next_check_at()
         return self._result(0, why, next_check_at=check_at, overdue=self.now >= end + SLOW)
 
@@ -221,7 +221,7 @@ class _RolloutEvaluation:
         )
         if blocked_by:
             return self._result(
-                0, f"{self.text.current_wave} is held: {blocked_by}", next_check_at=check_at, overdue=overdue
+                0, f"{self.text.current_wave} is blocked: {blocked_by}", next_check_at=check_at, overdue=overdue
             )
         headroom = max(0, goal - self.state.done - len(self.state.moving))
         return self._result(headroom, self.text.proceeding(goal, plan), next_check_at=check_at, overdue=overdue)

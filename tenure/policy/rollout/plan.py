@@ -95,12 +95,12 @@ def images_back(state: RolloutState) -> tuple[dict[str, str], str]:
         return {}, "the last good state is unknown"
     changed = state.target.changed_from(state.good)
     if changed != ("the image",):
-        return {}, f"not the image alone has changed, but {' and '.join(changed) or 'nothing'}"
+        return {}, f"more than the image has changed: {' and '.join(changed) or 'nothing'}"
     good = {one.requirements: one.id for one in state.good.images}
     back = {
         one.id: good[one.requirements] for one in state.target.images if good.get(one.requirements, one.id) != one.id
     }
-    return back, "" if back else "there was no image for these nodes before"
+    return back, "" if back else "these nodes had no earlier image"
 
 
 def record_grants(state: RolloutState, uids: tuple[str, ...], now: datetime) -> RolloutState:
@@ -126,7 +126,7 @@ def rejection_reason(state: RolloutState, request: ApproveRollout | RejectRollou
         waits = f"the current plan is {current}" if current else listed
         return f"plan {request.plan!r} is unknown or outdated: {waits}"
     if halted is None and plan is not None and plan.approvers and now >= plan.until:
-        expired = f"plan {request.plan} has expired at {plan.until.isoformat(timespec='minutes')}"
+        expired = f"plan {request.plan} expired at {plan.until.isoformat(timespec='minutes')}"
         return f"{expired}: an event of its NodePool names the new plan"
     if isinstance(request, RejectRollout) and request.roll_back:
         back, no_way = images_back(state)

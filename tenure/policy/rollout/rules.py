@@ -97,7 +97,7 @@ def _wave_problems(waves: tuple[RolloutWave, ...], field: str) -> Iterator[str]:
         yield from _duration_problems(wave.soak, f"{here}.soak", "10m")
         if wave.nodes is None:
             if number < len(waves) - 1:
-                yield f"{here}.nodes: only the last wave takes all that are left; write a number or a share such as 20%"
+                yield f"{here}.nodes: missing, expected e.g. '20%': only the last wave replaces all remaining nodes"
             continue
         try:
             count = read_count(wave.nodes)
@@ -105,11 +105,11 @@ def _wave_problems(waves: tuple[RolloutWave, ...], field: str) -> Iterator[str]:
             yield f"{here}.nodes: {error}"
             continue
         if count <= 0:
-            yield f"{here}.nodes: {wave.nodes!r} replaces nothing; write '1' or more, or leave the wave out"
+            yield f"{here}.nodes: {wave.nodes!r} replaces no node, expected '1' or more, or remove the wave"
         elif before is not None and _is_no_more(wave.nodes, before.nodes or ""):
             yield (
-                f"{here}.nodes: {wave.nodes!r} is not more than the {before.nodes!r} of the wave before, which counts "
-                "too; write more"
+                f"{here}.nodes: {wave.nodes!r} is not larger than {before.nodes!r} of the previous wave, which it "
+                "includes; set a larger number"
             )
         before = wave
 
@@ -117,7 +117,7 @@ def _wave_problems(waves: tuple[RolloutWave, ...], field: str) -> Iterator[str]:
 def _query_problems(query: RolloutQuery, field: str) -> Iterator[str]:
     yield from _duration_problems(query.timeout, f"{field}.timeout", "10s", most=timedelta(minutes=1))
     if (query.below is None) == (query.above is None):
-        yield f"{field}: it passes by one of the two; write below, such as below: '0.01', or above, such as above: '1'"
+        yield f"{field}: expected exactly one of below, e.g. below: '0.01', and above, e.g. above: '1'"
     for name, limit in (("below", query.below), ("above", query.above)):
         try:
             float(limit or 0)

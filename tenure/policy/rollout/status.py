@@ -44,11 +44,11 @@ def _is_fresh(result: GateResult, rules: Rules, now: datetime) -> bool:
 
 def _node_problems(rules: Rules, observed: ObservedRollout) -> Iterator[str]:
     if observed.updated_nodes and observed.ready * 100 < rules.nodes_ready * observed.updated_nodes:
-        yield f"{observed.ready} of {observed.updated_nodes} new nodes are Ready, {rules.nodes_ready}% have to be"
+        yield f"{observed.ready} of {observed.updated_nodes} new nodes are Ready, expected {rules.nodes_ready}%"
     if rules.pods_ready is not None and observed.pods and observed.pods_ready * 100 < rules.pods_ready * observed.pods:
-        yield f"{observed.pods_ready} of {observed.pods} pods on new nodes are Ready, {rules.pods_ready}% have to be"
+        yield f"{observed.pods_ready} of {observed.pods} pods on new nodes are Ready, expected {rules.pods_ready}%"
     if observed.failed_starts >= rules.failed_starts:
-        yield f"{observed.failed_starts} new NodeClaims did not come to be nodes, {rules.failed_starts} are too many"
+        yield f"{observed.failed_starts} new NodeClaims failed to start, expected fewer than {rules.failed_starts}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +93,17 @@ class RolloutText:
     def describe_halt(self, halted: RolloutHalt) -> str:
         outcome = f"rejected by {halted.by}" if halted.by else "halted"
         why = f": {halted.why}" if halted.why else ""
-        head = f"{self.subject} is {outcome} since {format_timestamp(halted.since)}, {self.wave_progress}{why}"
+        head = f"{self.subject} was {outcome} at {format_timestamp(halted.since)}, {self.wave_progress}{why}"
         back, no_way = images_back(self.state)
         images = " ".join(sorted({*back.values()}))
         if halted.rolling_back and back:
-            return f"{head}. EC2NodeClass {self.target.node_class} takes {images} again"
+            return f"{head}. EC2NodeClass {self.target.node_class} returns to {images}"
         returns = (
-            f"tenure reject {halted.plan} --roll-back takes {images} again"
+            f"tenure reject {halted.plan} --roll-back returns to {images}"
             if back
             else f"there is no automatic rollback ({no_way})"
         )
-        return (
-            f"{head}. It needs a decision: tenure approve {halted.plan} continues, {returns}, a newer spec starts over"
-        )
+        return f"{head}. To decide: tenure approve {halted.plan} continues it, {returns}, and a newer spec restarts it"
 
 
 def format_timestamp(when: datetime) -> str:

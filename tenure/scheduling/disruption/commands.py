@@ -69,7 +69,7 @@ def _describe_command(command: Command) -> str:
     if command.replacements:
         parts.append(f"{len(command.moves) - staying} pods get {len(command.replacements)} new nodes")
     before, after, at_most = map(format_number, (command.price_before, command.price_after, command.price_at_most))
-    sums = f"{before} $/h become {after}, at most {at_most}"
+    sums = f"costs {after} $/h instead of {before} (at most {at_most})"
     return f"{named}: {'; '.join((*parts, sums))}"
 
 

@@ -145,7 +145,7 @@ class Consolidation:
             if one.instance_type is not None and one.instance_type.name in _replacement_types(replacement)
         ][:_MAX_DROP_ATTEMPTS]:
             rest = [other for other in removals if other is not one]
-            result = self.evaluate(rest) if rest else RejectionReason("no candidate is left")
+            result = self.evaluate(rest) if rest else RejectionReason("no candidates remain")
             if not isinstance(result, RejectionReason) and _hourly_saving(rest, result) >= enough:
                 removals, replacement = rest, result
         return removals, replacement

@@ -232,7 +232,7 @@ def _describe_too_large(pods: Sequence[PodFact]) -> str:
 
 def _describe_unschedulable(missing: Sequence[UnschedulablePod]) -> str:
     first = missing[0]
-    more = f", as {len(missing) - 1} more" if len(missing) > 1 else ""
+    more = f" (and {len(missing) - 1} more pods)" if len(missing) > 1 else ""
     reason = first.reason.replace(NO_NODEPOOL_AVAILABLE, "no other node has room")
     reason = reason.replace(NOT_AVAILABLE, "is cheap enough and available")
     return f"pod {first.namespace}/{first.name} fits nowhere{more}: {reason}"

@@ -35,7 +35,7 @@ from tenure.scheduling.packing.topology_domains import Universe, filter_requeste
 from tenure.scheduling.packing.topology_rules import ConstraintAlternative
 from tenure.scheduling.pods import Variant
 
-NO_NODEPOOL_AVAILABLE: Final = "no existing node has room, and no NodePool is ready to make one"
+NO_NODEPOOL_AVAILABLE: Final = "no existing node has room, and no NodePool is ready to launch one"
 _WORST_PACKING_FACTOR: Final = 4
 
 

@@ -79,6 +79,6 @@ async def test_find_open_groups_raises_try_later_without_workers(
 ) -> None:
     monkeypatch.setattr("activities.workflow_client._RPC_TIMEOUT", timedelta(seconds=0.5))
     await start_provisioning(fake, "plan-1")
-    with pytest.raises(TryLater, match="cannot be asked"):
+    with pytest.raises(TryLater, match="cannot be listed"):
         await fake.workflows.find_open_groups({"plan-1"})
     await fake.client.get_workflow_handle(ids.provisioning(fake.cluster)).terminate()

@@ -3,16 +3,10 @@
 import asyncio
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.service import RPCError
 
 from activities.planner_host import WatchProgress
 from tenure.apis.nodeclaim import NodeClaim
@@ -20,165 +14,36 @@ from tenure.controller.cache.nominations import NOMINATION_TTL
 from tenure.controller.host import ClusterController
 from tenure.controller.session import ControllerSession
 from tenure.controller.settings import ControllerSettings
-from tenure.kube.adapters.build import KubeAdapters, connect_all
+from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.resources import EC2_NODE_CLASSES, LEASES, NODE_POOLS, NODES, PODS
 from tenure.model.errors import Forbidden
-from tenure.model.observations import ObservedDemand, ObservedNodeClaim
 from tenure.model.plan import PlanRequest
 from tenure.model.provider_results import ConditionPatch
 from tenure.sandbox.fault_proxy import ErrorResponse
+from tests.adapters.controller.host_harness import (
+    HostHarness,
+    Names,
+    has_observations,
+    nodeclaim_workflow_id,
+    run_pod,
+    running_host,
+    sees_initialized,
+    sees_pod,
+    set_conditions,
+    set_ready,
+    terminate_workflows,
+)
 from tests.support.apis.crd_rows import NODECLASS
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.kube.builders import claim_json, node_json, pod_json, pool_json
-from tests.support.product.eventually import wait_until
 from tests.support.product.shared_sandbox import SharedSandbox
-from tests.unit.controller.planning.test_provisioner import FakeOfferings
+from tests.unit.controller.planning.provisioner_harness import FakeOfferings
 
-Names = Callable[[str], str]
-SIGNALED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
 FRESH_WITHIN = 0.2
 WATCHES = 6
 """Minimum number of watched kinds."""
 SETTLE_SECONDS = 0.6
 """Seconds after which the host has sent its batched signals."""
-
-
-@dataclass
-class HostHarness:
-    """A running host, and the signals that Temporal received from it."""
-
-    kube: KubeAdapters
-    temporal: Client
-    cluster: str
-    host: ClusterController
-    progress: list[WatchProgress] = field(default_factory=list)
-    planning: bool = False
-
-    async def signal_payloads(self, workflow_id: str, signal: str) -> list[bytes]:
-        """The arguments of the signals in a workflow's history."""
-        try:
-            history = await self.temporal.get_workflow_handle(workflow_id).fetch_history()
-        except RPCError:
-            return []
-        signaled = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
-        signals = [
-            one.workflow_execution_signaled_event_attributes for one in history.events if one.event_type == signaled
-        ]
-        return [one.input.payloads[0].data for one in signals if one.signal_name == signal]
-
-    async def nodeclaim_observations(self, claim: NodeClaim) -> list[ObservedNodeClaim]:
-        payloads = await self.signal_payloads(nodeclaim_workflow_id(self, claim), "observe")
-        return [ObservedNodeClaim.model_validate_json(one) for one in payloads]
-
-    async def pending_pods_signals(self) -> list[ObservedDemand]:
-        payloads = await self.signal_payloads(f"{self.cluster}/provisioning", "pending_pods")
-        return [ObservedDemand.model_validate_json(one) for one in payloads]
-
-    async def wait_until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        async def assert_holds() -> None:
-            assert await condition(), "condition is not true"
-
-        await wait_until(assert_holds, poll_interval=0.05)
-
-
-@pytest.fixture(scope="session")
-async def kube(shared_sandbox: SharedSandbox) -> AsyncIterator[KubeAdapters]:
-    """Adapters with the worker_kube of an admin, for the arrangement of tests."""
-    adapters = await connect_all(str(shared_sandbox.kubeconfig))
-    yield adapters
-    await adapters.close()
-
-
-@pytest.fixture(scope="session")
-async def worker_kube(shared_sandbox: SharedSandbox) -> AsyncIterator[KubeAdapters]:
-    """The adapters of the host: the worker's shipped worker_kube, through the fault proxy."""
-    kubeconfig = shared_sandbox.service_account_kubeconfig("tenure", "tenure", through_proxy=True)
-    adapters = await connect_all(str(kubeconfig))
-    yield adapters
-    await adapters.close()
-
-
-@pytest.fixture(scope="session")
-async def temporal(shared_sandbox: SharedSandbox) -> Client:
-    return await Client.connect(shared_sandbox.temporal_address, data_converter=pydantic_data_converter)
-
-
-@asynccontextmanager
-async def running_host(
-    kube: KubeAdapters, temporal: Client, *, cluster: str = "", carried: WatchProgress | None = None, lease: str = ""
-) -> AsyncIterator[HostHarness]:
-    name = cluster or f"test-{uuid.uuid4().hex[:8]}"
-
-    @asynccontextmanager
-    async def plan_worker() -> AsyncIterator[None]:
-        harness.planning = True
-        try:
-            yield
-        finally:
-            harness.planning = False
-
-    host = ClusterController(
-        settings=ControllerSettings(cluster=name, task_queue=name, karpenter_lease=lease),
-        kube=kube,
-        temporal=temporal,
-        offerings=FakeOfferings(),
-        instances=FakeInstances(),
-        plan_worker=plan_worker,
-    )
-    harness = HostHarness(kube, temporal, name, host)
-    task = asyncio.create_task(host.run(carried, harness.progress.append))
-    try:
-        yield harness
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        assert not harness.planning
-        if not cluster:
-            await _forget(temporal, name)
-
-
-async def _forget(temporal: Client, cluster: str) -> None:
-    """Terminate the cluster's workflows, since no worker runs them."""
-    async for one in temporal.list_workflows(f"WorkflowId STARTS_WITH '{cluster}/' AND ExecutionStatus = 'Running'"):
-        with suppress(RPCError):
-            await temporal.get_workflow_handle(one.id).terminate()
-
-
-@pytest.fixture
-async def names(kube: KubeAdapters) -> AsyncIterator[Names]:
-    """Creates unique names. Objects with these names are deleted at the end."""
-    created: list[str] = []
-
-    def name(prefix: str) -> str:
-        created.append(f"{prefix}-{uuid.uuid4().hex[:8]}")
-        return created[-1]
-
-    yield name
-    for one in created:
-        for kind in (NODE_POOLS, EC2_NODE_CLASSES, NODES):
-            await kube.client.send("DELETE", kind.path(one))
-        await kube.client.send("DELETE", PODS.path(one, namespace="default"), body={"gracePeriodSeconds": 0})
-    for claim in await kube.claims.list():
-        await kube.claims.delete(claim.name, claim.uid)
-        await kube.claims.release(claim.name, claim.uid)
-
-
-async def set_conditions(kube: KubeAdapters, claim: NodeClaim, *types: str, provider_id: str = "") -> None:
-    await kube.claims.patch(
-        claim.name,
-        claim.uid,
-        status={"providerID": provider_id} if provider_id else None,
-        conditions=[ConditionPatch(type=one, status="True") for one in types],
-        now=datetime.now(UTC),
-    )
-
-
-async def set_ready(kube: KubeAdapters, node: str) -> None:
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": datetime.now(UTC).isoformat()}
-    status = {"conditions": [ready], "allocatable": {"cpu": "2", "memory": "4Gi", "pods": "10"}}
-    await kube.client.merge(NODES.path(node, sub="status"), {"status": status})
-    await kube.client.merge(NODES.path(node), {"spec": {"taints": None}})
 
 
 async def test_node_lifecycle_needs_five_signals(
@@ -213,24 +78,6 @@ async def test_node_lifecycle_needs_five_signals(
     assert [one.number for one in (started, joined, ready, empty, deleted)] == sorted(
         one.number for one in (started, joined, ready, empty, deleted)
     )
-
-
-async def sees_pod(watch: HostHarness, node: str) -> bool:
-    session = watch.host._session
-    return session is not None and any(one.node_name == node for one in session.cluster.cache.pods.values())
-
-
-async def sees_initialized(watch: HostHarness, claim: NodeClaim) -> bool:
-    session = watch.host._session
-    return session is not None and session.cluster.cache.nodeclaims[claim.name].initialized
-
-
-async def has_observations(watch: HostHarness, claim: NodeClaim, count: int) -> bool:
-    return len(await watch.nodeclaim_observations(claim)) >= count
-
-
-async def run_pod(kube: KubeAdapters, name: str, node: str) -> None:
-    await kube.client.request("POST", PODS.path(namespace="default"), body=pod_json(name, node=node))
 
 
 async def test_next_check_moves_when_a_nominated_pod_is_deleted(
@@ -286,7 +133,7 @@ async def test_new_host_repeats_no_signals(
         await asyncio.sleep(SETTLE_SECONDS)
         assert len(await second.nodeclaim_observations(claim)) == 1
         await second.wait_until(lambda: has_digests_of(second, last))
-    await _forget(temporal, cluster)
+    await terminate_workflows(temporal, cluster)
 
 
 async def has_digests_of(watch: HostHarness, last: WatchProgress) -> bool:
@@ -401,10 +248,6 @@ async def resync_restarts(watch: HostHarness, claim: NodeClaim) -> bool:
     await session.resync()
     description = await watch.temporal.get_workflow_handle(nodeclaim_workflow_id(watch, claim)).describe()
     return description.status is WorkflowExecutionStatus.RUNNING
-
-
-def nodeclaim_workflow_id(watch: HostHarness, claim: NodeClaim) -> str:
-    return f"{watch.cluster}/nodeclaim/{claim.name}/{claim.uid[:8]}"
 
 
 async def test_host_stops_while_karpenter_holds_the_lease(

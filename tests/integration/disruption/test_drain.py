@@ -38,5 +38,5 @@ async def test_drain_with_stopped_kubelet_ends_after_node_not_ready(product: Ins
         await delete_with_drain_rules(scope, claim, nodeNotReady="45s")
         await wait_until(lambda: scope.assert_conditions_mention(claim["metadata"]["name"], "do-not-disrupt"))
         await scope.inject_node_fault(NotReady(), node=claim["status"]["nodeName"])
-        await wait_until(lambda: scope.assert_blocked_by(claim["metadata"]["name"], "the node is NotReady since"))
+        await wait_until(lambda: scope.assert_blocked_by(claim["metadata"]["name"], "the node has been NotReady since"))
         await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names([claim])))

@@ -60,7 +60,7 @@ async def test_paused_pool_keeps_an_empty_node_until_resumed(product: InstalledP
         await scope.scale_deployment(0)
         await assert_retained(scope, name, f"NodePool {pool} is paused by ann@example.com")
         await wait_until(partial(scope.assert_event, pool, "DisruptionPaused", "a test, of pauses"))
-        assert await resume(product, Target(pool=pool)) == f"NodePool {pool} goes on"
+        assert await resume(product, Target(pool=pool)) == f"NodePool {pool} is no longer paused"
         await wait_until(partial(scope.assert_nodeclaims_deleted, [name]))
         await wait_until(partial(assert_annotated, product, path))
 
@@ -90,7 +90,9 @@ async def test_node_annotation_pauses_only_that_node(product: InstalledProduct) 
         await scope.scale_deployment(0)
         await wait_until(partial(scope.assert_nodeclaims_deleted, [other]))
         await assert_retained(scope, paused_nodeclaim, "the node is paused by ann")
-        assert await resume(product, Target(node=paused_nodeclaim)) == f"NodeClaim {paused_nodeclaim} goes on"
+        assert (
+            await resume(product, Target(node=paused_nodeclaim)) == f"NodeClaim {paused_nodeclaim} is no longer paused"
+        )
         await wait_until(partial(scope.assert_nodeclaims_deleted, [paused_nodeclaim]))
 
 

@@ -19,7 +19,7 @@ from tenure.aws.instancetype.info import type_labels
 from tenure.model.requirements import Requirements
 from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
 from tests.support.aws.builders import REGION, build_nodeclass, build_type_info
-from tests.unit.aws.amifamily.test_images import Cloud
+from tests.unit.aws.amifamily.image_cloud import Cloud
 
 ALIASES = {
     "al2023@latest": ("AL2023", "1.34"),

@@ -210,7 +210,7 @@ async def test_instance_stopped_and_started_by_aws_keeps_its_node(product: Insta
         name = nodeclaim_name(claim)
         announce_maintenance(product, claim)
         stop_instance(product, claim)
-        await wait_until(lambda: scope.assert_blocked_by(name, "its instance is away, the node is kept"), seconds=SOON)
+        await wait_until(lambda: scope.assert_blocked_by(name, "its instance is stopped, and the node"), seconds=SOON)
         await wait_until(partial(_assert_ready_status, scope, claim, "Unknown", "False"))
         await assert_throughout(lambda: scope.assert_nodeclaims_exist([name]), seconds=30)
         product.aws.start_instance(instance_id(claim))

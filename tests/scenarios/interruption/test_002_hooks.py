@@ -159,8 +159,10 @@ async def test_failed_hook_with_wait_blocks_the_drain_until_fixed(product: Insta
         claim = await run_pod_with_hooks(scope, http_hook(service, onFailure="wait"))
         name = nodeclaim_name(claim)
         await product.delete(NODE_CLAIMS.path(name))
-        await wait_until(lambda: scope.assert_event(name, "HookFailed", "answers 409", "the drain waits"), seconds=SOON)
-        expected = ("needs attention: fix the hook", "hook beforeDrain/warn failed, is tried again at")
+        await wait_until(
+            lambda: scope.assert_event(name, "HookFailed", "returned 409", "the drain waits"), seconds=SOON
+        )
+        expected = ("needs attention: fix the hook", "hook beforeDrain/warn failed, is retried at")
         await wait_until(lambda: scope.assert_blocked_by(name, *expected))
         await wait_until(partial(_assert_stuck, product, name))
         await assert_throughout(lambda: scope.assert_pods_running(1), seconds=3)

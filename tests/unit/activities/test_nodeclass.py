@@ -113,7 +113,7 @@ async def test_waiting_nodeclass_names_its_nodeclaims(cluster: FakeCluster) -> N
     assert await run_activity(cluster.classes.finalize_node_class, REQUEST) is False
     (event,) = cluster.events.published
     assert event[1] == "WaitingOnNodeClaimTermination"
-    assert event[2] == "waits until its 7 NodeClaims are gone: a, b, c, d, e, ..."
+    assert event[2] == "Waiting on NodeClaim termination for a, b, c, d, e and 2 other(s)"
 
 
 async def test_finalizing_missing_nodeclass_succeeds(cluster: FakeCluster) -> None:

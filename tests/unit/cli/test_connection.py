@@ -76,9 +76,9 @@ class FailingTemporal:
 @pytest.mark.parametrize(
     ("status", "message", "todo"),
     [
-        (RPCStatusCode.NOT_FOUND, "Namespace prod is not found.", "make it: temporal operator namespace create"),
-        (RPCStatusCode.PERMISSION_DENIED, "Request unauthorized.", "give credentials that may"),
-        (RPCStatusCode.UNAVAILABLE, "connection refused", "see whether it is up, then run this again"),
+        (RPCStatusCode.NOT_FOUND, "Namespace prod is not found.", "create it: temporal operator namespace create"),
+        (RPCStatusCode.PERMISSION_DENIED, "Request unauthorized.", "provide credentials"),
+        (RPCStatusCode.UNAVAILABLE, "connection refused", "check that it runs, then run this again"),
     ],
 )
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from tests.support.controller.builders import NOW, Json, node, node_class, pod, 
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims
 from tests.unit.controller.fake_temporal import FakeTemporal
-from tests.unit.controller.planning.test_provisioner import FakeOfferings
+from tests.unit.controller.planning.provisioner_harness import FakeOfferings
 
 SYNCED: Final = SyncedKinds(
     nodeclaims=True, nodes=True, pods=True, nodepools=True, nodeclasses=True, warm_up_until=None

@@ -23,7 +23,7 @@ from tenure.model.nodeclaim.state import Phase
 from tenure.model.provider_results import InstanceFacts, ResolvedNodeClass
 from tests.support.controller.builders import Json, at, claim, node, node_class, pod, pool, stamp
 from tests.support.fakes.cloud import FakeInstances
-from tests.unit.controller.planning.test_provisioner import FakeOfferings
+from tests.unit.controller.planning.provisioner_harness import FakeOfferings
 from tests.unit.scheduling.builders import instance_type
 
 KARPENTER_HASHES = {

@@ -13,8 +13,8 @@ from tenure.model.plan import Plan
 from tenure.model.provider_results import ConditionPatch
 from tests.support.controller.builders import CacheHarness, claim, node_class, pool, stamp
 from tests.support.injected_errors import fail_for
-from tests.unit.controller.planning.test_provisioner import ProvisionerHarness
-from tests.unit.controller.signals.test_workflow_notifier import NotifierHarness as WorkflowNotifierHarness
+from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness
+from tests.unit.controller.signals.notifier_harness import NotifierHarness as WorkflowNotifierHarness
 
 Json = dict[str, Any]
 POD = {"containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}

@@ -17,7 +17,7 @@ from tenure.policy.disruption.drift import decide_drift
 from tests.support.controller.builders import Json, at, claim, node_class, pool, stamp
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.fakes.kubernetes import FakeEvents
-from tests.unit.controller.signals.test_workflow_notifier import ALL_SYNCED, NotifierHarness
+from tests.unit.controller.signals.notifier_harness import ALL_SYNCED, NotifierHarness
 from tests.unit.policy.drift_builders import a_type, instance, listed
 
 NODE_LABELS = {

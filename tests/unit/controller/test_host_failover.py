@@ -24,7 +24,7 @@ from tenure.model.plan import PlanOutcome, PlanRequest
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.fakes.event_loop import run_pending_tasks
 from tests.unit.controller.fake_temporal import FakeTemporal
-from tests.unit.controller.planning.test_provisioner import FakeOfferings
+from tests.unit.controller.planning.provisioner_harness import FakeOfferings
 
 PREVIEW_REQUEST = DisruptionPreviewRequest(cluster="c")
 

@@ -9,7 +9,7 @@ import pytest
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.interruption import BURST_SIZE, INTERRUPTION_WINDOW, RENOTIFY_AFTER, InterruptedCapacity
-from tenure.controller.signals.pending_pods import classify_pods, list_pending_pods
+from tenure.controller.signals.pending_pods import classify_pods
 from tenure.controller.signals.provisioning_trigger import ProvisioningTrigger
 from tenure.model.facts import NodeClaimFact
 from tenure.model.interruption.messages import InterruptionMessage
@@ -63,7 +63,7 @@ class InterruptedCapacityHarness(CacheHarness):
 
     def pending_pods(self) -> list[str]:
         return sorted(
-            one.name for one in list_pending_pods(self.cache, Nominations(), not_ready_tracker(self), self.now)
+            one.name for one in classify_pods(self.cache, Nominations(), not_ready_tracker(self), self.now).pending
         )
 
     def terminating_nodeclaims(self) -> list[str]:

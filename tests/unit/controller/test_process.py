@@ -49,7 +49,7 @@ async def test_waiting_process_is_alive_but_not_ready(harness: ProbeHarness) -> 
 async def test_readiness_follows_the_reported_reason(harness: ProbeHarness) -> None:
     harness.why_not = ""
     assert await harness.get("/readyz") == (200, "ok")
-    harness.why_not = "another controller is at work: karpenter-7d9f renews the lease"
+    harness.why_not = "another controller is active: karpenter-7d9f renews the lease"
     assert await harness.get("/readyz") == (503, harness.why_not)
 
 

@@ -7,7 +7,7 @@ import pytest
 from tenure.controller.resync import notify_orphaned_coordinators, repair_nodeclaim_workflows
 from tenure.model.observations import ObservedNodeClass, ObservedNodePool
 from tests.support.controller.builders import Json, at, claim, pool
-from tests.unit.controller.signals.test_workflow_notifier import ALL_SYNCED, NotifierHarness
+from tests.unit.controller.signals.notifier_harness import ALL_SYNCED, NotifierHarness
 
 
 def repair(harness: NotifierHarness, running: dict[str, datetime], seconds: float = 0) -> tuple[int, int]:

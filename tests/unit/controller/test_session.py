@@ -25,7 +25,7 @@ from tests.support.fakes.cloud import FakeInstances
 from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims
 from tests.support.product.eventually import wait_until
 from tests.unit.controller.fake_temporal import FakeTemporal
-from tests.unit.controller.planning.test_provisioner import FakeOfferings
+from tests.unit.controller.planning.provisioner_harness import FakeOfferings
 
 
 class StubKubeClient:

@@ -143,13 +143,13 @@ def test_misspelt_label_reason_suggests_the_known_label() -> None:
 
 def test_incompatibility_reason_names_both_requirements() -> None:
     reason = reqs(f"{ZONE} In a").explain_incompatibility(reqs(f"{ZONE} In b"))
-    assert reason == f"{ZONE} In [b] is asked for, {ZONE} In [a] is offered"
+    assert reason == f"{ZONE} In [b] is required, {ZONE} In [a] is offered"
 
 
 def test_incompatibility_reason_lists_few_of_many_labels() -> None:
     many = reqs(*(f"example.com/k{number} Exists" for number in range(5_000)), f"{ZONE} In b")
     reason = reqs(f"{ZONE} In a").explain_incompatibility(many)
-    assert reason.count("is asked for") == 6 and reason.endswith("; and 4995 more labels")
+    assert reason.count("is required") == 6 and reason.endswith("; and 4995 more labels")
 
 
 def test_long_key_is_not_compared_with_known_labels() -> None:

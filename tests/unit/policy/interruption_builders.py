@@ -9,10 +9,27 @@ from tenure.model.interruption.records import ApprovalDecision, TrackedInterrupt
 from tenure.model.launch import LaunchedInstance
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.interruption.events import event_key
-from tests.unit.policy.builders import NOW, before, node
+from tests.unit.policy.builders import NOW, after, before, node
 
 SUNDAYS: dict[str, Any] = {"schedule": "0 2 * * 0", "duration": "2h", "timeZone": "Europe/Berlin"}
 STATEFUL: dict[str, Any] = {"matchLabels": {"example.com/state": "kept"}, "action": "waitForApproval"}
+DEFERRED: dict[str, Any] = {"action": "deferUntilEventStart", "lead": "1h"}
+APPROVAL: dict[str, Any] = {"action": "waitForApproval", "lead": "1h"}
+DEFER = {"scheduledChange": DEFERRED}
+DRAIN_RECOMMENDED = {"rebalanceRecommendation": {"action": "drain"}}
+KARPENTER_DEFAULTS: dict[EventKind, str] = {
+    "spotInterruption": "drain",
+    "capacityReservationInterruption": "drain",
+    "rebalanceRecommendation": "nothing",
+    "scheduledChange": "drain",
+    "instanceStopping": "drain",
+    "instanceTerminating": "drain",
+    "instanceStatus": "terminate",
+    "systemStatus": "terminate",
+}
+WHY = "LifecyclePolicy p is invalid, so maintenance waits until it can: spec.interruption.scheduledChange: no"
+UNREAD = {"events_unread": WHY}
+TWO_DAYS = after(hours=48)
 YES = ApprovalDecision(approved=True, by="ann", at=NOW)
 NO = ApprovalDecision(approved=False, by="bob", reason="quarter's end", at=NOW)
 
@@ -68,3 +85,10 @@ def drained_for(one: InterruptionMessage, **fields: Any) -> NodeClaimState:
 
 def in_days(days: float) -> datetime:
     return NOW + timedelta(days=days)
+
+
+IN_TWO_DAYS = interruption_message(starts=TWO_DAYS)
+
+
+def approval(**fields: Any) -> dict[str, Any]:
+    return {"scheduledChange": {**APPROVAL, **fields}}

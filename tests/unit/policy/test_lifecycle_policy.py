@@ -196,7 +196,7 @@ def test_invalid_rollout_rules_block_rollouts_and_other_rules_apply() -> None:
     validation = resolved.validations["p"]
     assert (validation.rejected, validation.reason, validation.node_pools) == (False, "RolloutsHeld", ("gpu",))
     assert validation.message == (
-        "spec.rollout.waves[0].nodes: '0' replaces nothing; write '1' or more, or leave the wave out. Rollouts "
+        "spec.rollout.waves[0].nodes: '0' replaces no node, expected '1' or more, or remove the wave. Rollouts "
         "of its NodePools are blocked until it is valid"
     )
 

@@ -57,13 +57,13 @@ def test_valid_nodepool_has_no_errors(valid: NodePool) -> None:
     ("invalid", "expected"),
     [
         (pool({"karpenter.sh/nodepool": "other"}), "karpenter.sh/nodepool"),
-        (pool({"karpenter.sh/custom": "x"}), "choose a domain of your own"),
+        (pool({"karpenter.sh/custom": "x"}), "expected another domain"),
         (pool({"kubernetes.io/hostname": "x"}), "kubernetes.io/hostname"),
-        (pool(**requirement("karpenter.sh/nodepool", "In", "other")), "leave it out"),
-        (pool(**requirement("kubernetes.io/hostname", "In", "a")), "leave it out"),
+        (pool(**requirement("karpenter.sh/nodepool", "In", "other")), "remove it"),
+        (pool(**requirement("kubernetes.io/hostname", "In", "a")), "remove it"),
         (
             pool(**requirement("karpenter.sh/capacity-type", "In", "cheap")),
-            "never holds; write ['on-demand', 'reserved', ",
+            "never matches; expected ['on-demand', 'reserved', ",
         ),
         (pool(taints=[TAINT, {**TAINT, "value": "web"}]), "team:NoSchedule is in taints and in startupTaints"),
         (pool(taints=[TAINT], startupTaints=[TAINT]), "remove one of them"),
@@ -97,7 +97,7 @@ FALSE = {"type": "Ready", "status": "False", "reason": "UnhealthyDependents", "m
 @pytest.mark.parametrize(
     ("found", "status", "reason", "expected"),
     [
-        (None, "False", "NodeClassNotFound", "create it or name another"),
+        (None, "False", "NodeClassNotFound", "does not exist; create it"),
         (node_class(READY, deleting=True), "False", "NodeClassTerminating", "is being deleted"),
         (node_class(), "Unknown", "NodeClassReadinessUnknown", "not resolved yet"),
         (node_class({**READY, "status": "Unknown"}), "Unknown", "NodeClassReadinessUnknown", "not resolved yet"),

@@ -230,7 +230,7 @@ def test_launched_nodeclaim_without_capacity_counts_with_its_requests() -> None:
 
 def test_missing_nodepool_is_the_reason() -> None:
     messages = reasons(Cluster(node("n", cpu=1), pod(cpu=4)).plan())
-    assert messages == ["no existing node has room, and no NodePool is ready to make one"]
+    assert messages == ["no existing node has room, and no NodePool is ready to launch one"]
 
 
 def test_deleted_node_is_not_used() -> None:

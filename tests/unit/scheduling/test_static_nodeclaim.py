@@ -73,7 +73,7 @@ def test_static_nodeclaim_has_hash_and_owner_but_no_launch_group() -> None:
     built = build_nodeclaim(of)["metadata"]
     assert built["annotations"][labels.NODEPOOL_HASH] == nodepool_hash(of)
     assert built["annotations"][labels.PLAN] == "plan"
-    assert built["annotations"][labels.LAUNCH_REASON] == "one of spec.replicas=3, whatever the pods need"
+    assert built["annotations"][labels.LAUNCH_REASON] == "one of spec.replicas=3, regardless of pods"
     assert labels.LAUNCH_GROUP not in built["annotations"], "equal NodeClaims are grouped at launch"
     assert built["finalizers"] == [labels.TERMINATION_FINALIZER]
     assert [(one["kind"], one["uid"], one["blockOwnerDeletion"]) for one in built["ownerReferences"]] == [

@@ -57,7 +57,7 @@ def format_alternatives(found: VolumeRequirements) -> list[str]:
         ([pvc("data", of="gp3")], "names StorageClass gp3, which does not exist; create it"),
         (
             [pvc("data", of="gp3"), storage_class("gp3", waits=False)],
-            "not bound yet, and StorageClass gp3 binds Immediate, before there is a node; see why ebs.csi.aws.com",
+            "not bound yet, and StorageClass gp3 binds Immediate, before there is a node; find out why ebs.csi.aws.com",
         ),
         (
             [pvc("data", of="auto"), storage_class("auto", "eks.amazonaws.com/compute-type In auto")],

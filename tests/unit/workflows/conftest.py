@@ -56,3 +56,10 @@ async def fake(skipping: WorkflowEnvironment, request: pytest.FixtureRequest) ->
     cached = request.config.getoption("--workflow-cache")
     async with WorkerHarness.on(skipping, max_cached_workflows=cached).running_worker() as working:
         yield working
+
+
+@pytest.fixture
+async def planning(fake: WorkerHarness) -> AsyncIterator[WorkerHarness]:
+    """The worker, with a process that hosts the watch and the planner."""
+    async with fake.running_planner():
+        yield fake

@@ -21,7 +21,7 @@ async def start_watch(fake: WorkerHarness) -> Watch:
 
 
 async def test_failed_watch_is_restarted(fake: WorkerHarness) -> None:
-    fake.host.faults["run"] = [TryLater("no API server"), Forbidden("another controller is at work")]
+    fake.host.faults["run"] = [TryLater("no API server"), Forbidden("another controller is active")]
     await start_watch(fake)
     await wait_until_skipping_time(fake, lambda: was_hosted(fake.host, 1), seconds=5)
     assert fake.host.faults["run"] == []

@@ -89,7 +89,7 @@ async def test_unreadable_queue_is_reported_and_retried(fake: WorkerHarness, mon
         await wait_until_skipping_time(fake, failing)
         found = (await query_state(handle)).messages
         assert (found.fault, found.failing_since is not None) == ("QueueDoesNotExist: no queue demo", True)
-        assert "**cannot be read**" in await query_metadata(handle)
+        assert "**unreadable**" in await query_metadata(handle)
         assert statuses.reads and (await query_state(handle)).statuses == SourceState()
         queue.send("i-a")
         await wait_until_true(lambda: queue.is_empty)

@@ -92,7 +92,7 @@ async def test_pause_is_written_to_nodepool_and_removed_at_its_end(fake: WorkerH
     await wait_until(lambda: nodepool_pause_is(fake, ""))
     assert (await pool_state(pools)).pause is None
     await wait_until(lambda: has_disruption_events(fake, "default", "DisruptionPaused", "DisruptionResumed"))
-    assert "the pause by ops@example.com is over since" in fake.events.published[-1][2]
+    assert "the pause by ops@example.com ended at" in fake.events.published[-1][2]
 
 
 async def test_annotation_pauses_nodepool_until_removed(fake: WorkerHarness) -> None:

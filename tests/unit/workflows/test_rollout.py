@@ -80,7 +80,7 @@ async def test_first_wave_is_limited_and_rest_follows_after_soak(
     await wave_rollout.request_permits(*NODES[:5], since=LONG_AGO)
     await wait_until(lambda: wave_rollout.has_permits(1))
     wave_rollout.activities.replace_drifted("n0")
-    await wait_until_skipping_time(skipping, lambda: wave_rollout.describes("is watched until"), seconds=20)
+    await wait_until_skipping_time(skipping, lambda: wave_rollout.describes("soaks until"), seconds=20)
     assert await wave_rollout.has_permits(1)
     await wait_until_skipping_time(skipping, lambda: wave_rollout.has_permits(4), seconds=20)
     assert wave_rollout.activities.event_reasons()[:3] == ["RolloutBegan", "RolloutWaveSoaks", "RolloutWaveDone"]
@@ -96,7 +96,7 @@ async def test_health_is_checked_every_minute_during_soak(
     await wave_rollout.request_permits("n0", since=LONG_AGO)
     await wait_until(lambda: wave_rollout.has_permits(1))
     wave_rollout.activities.replace_drifted("n0")
-    await wait_until_skipping_time(skipping, lambda: wave_rollout.describes("is watched until"), seconds=20)
+    await wait_until_skipping_time(skipping, lambda: wave_rollout.describes("soaks until"), seconds=20)
     before = await count_scheduled(wave_rollout.handle, "observe_rollout")
     await skipping.sleep(timedelta(minutes=5))
     assert await count_scheduled(wave_rollout.handle, "observe_rollout") - before in (4, 5)
@@ -108,7 +108,7 @@ async def test_unhealthy_canary_rolls_back_within_two_minutes(
     await wave_rollout.request_permits(*NODES[:3], since=LONG_AGO)
     await wait_until(lambda: wave_rollout.has_permits(1))
     wave_rollout.activities.replace_drifted("n0")
-    await wait_until_skipping_time(skipping, lambda: wave_rollout.describes("is watched until"), seconds=20)
+    await wait_until_skipping_time(skipping, lambda: wave_rollout.describes("soaks until"), seconds=20)
     wave_rollout.activities.set_observed(ready=0)
     await skipping.sleep(timedelta(minutes=3, seconds=30))
     (pin_request, *_) = wave_rollout.activities.pin_requests
@@ -142,9 +142,9 @@ async def test_startup_failures_halt_rollout_until_approval(
     assert not await approval_rollout.describes("halted"), "earlier startup failures do not count"
     await signal_startup_failures(approval_rollout, await skipping.get_current_time(), "v", "w")
     await wait_until_skipping_time(
-        skipping, lambda: approval_rollout.describes("2 new NodeClaims did not come to be nodes"), seconds=20
+        skipping, lambda: approval_rollout.describes("2 new NodeClaims failed to start"), seconds=20
     )
-    await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("is halted since"), seconds=20)
+    await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("was halted at"), seconds=20)
     await approve_plan(approval_rollout, await plan_id(approval_rollout))
     await skipping.sleep(timedelta(minutes=5))
     assert not await approval_rollout.describes("halted"), "startup failures before the approval do not count"
@@ -154,7 +154,7 @@ async def test_failed_gate_holds_rollout(gated_rollout: RolloutHarness, skipping
     gated_rollout.activities.gate_result = GateResult(outcome="failed", value=3, why="errors: 3 is not below 1")
     await gated_rollout.request_permits(*NODES[:3], since=LONG_AGO)
     await wait_until_skipping_time(
-        skipping, lambda: gated_rollout.describes("is held: errors: 3 is not below 1"), seconds=20
+        skipping, lambda: gated_rollout.describes("is blocked: errors: 3 is not below 1"), seconds=20
     )
     assert await gated_rollout.has_permits(0)
     assert "errors: 3 is not below 1" in (await gated_rollout.state()).blocked_by
@@ -206,7 +206,7 @@ async def test_rejected_plan_stops_rollout(approval_rollout: RolloutHarness, ski
     await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("tenure approve web-"), seconds=20)
     rejection = RejectRollout(plan=await plan_id(approval_rollout), by="ben", reason="not before Monday")
     await approval_rollout.handle.execute_update(RolloutOnlyWorkflow.reject, rejection)
-    await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("is rejected by ben"), seconds=20)
+    await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("was rejected by ben"), seconds=20)
     await skipping.sleep(timedelta(days=2))
     assert await approval_rollout.has_permits(0)
 
@@ -233,7 +233,7 @@ async def test_failed_health_check_blocks_permits_and_is_retried(
     wave_rollout.activities.fails_to_observe = True
     await wave_rollout.request_permits("n0", since=LONG_AGO)
     await wait_until_skipping_time(
-        skipping, lambda: wave_rollout.describes("could not be looked at: the API server is away"), seconds=5
+        skipping, lambda: wave_rollout.describes("could not be evaluated: the API server is away"), seconds=5
     )
     assert await wave_rollout.has_permits(0)
     wave_rollout.activities.fails_to_observe = False

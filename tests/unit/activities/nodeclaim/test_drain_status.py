@@ -54,7 +54,7 @@ async def test_status_names_pod_owner_budget_counts_and_remedy(cluster: FakeClus
     (blocker,) = found.eviction_blockers
     assert blocker.owner == "ReplicaSet web-5" and blocker.passes == "never"
     assert "default/web: minAvailable 2, 2 of 2 pods healthy, 2 needed, 0 disruptions allowed" in blocker.what
-    assert "never passes by itself: it needs all 2 pods" in cluster.claims.condition_message("a", "Drained")
+    assert "will not clear on its own: it needs all 2 pods" in cluster.claims.condition_message("a", "Drained")
     assert result.blockers == blocker.summary and cluster.events.reasons_for("a") == ["FailedDraining"]
 
 
@@ -214,7 +214,7 @@ async def test_pods_of_unresponsive_kubelet_are_awaited_for_limited_time(cluster
     cluster.nodes.update_node("node-a", ready=False)
     _, found = await drain_status(cluster)
     assert found.not_ready_since and found.not_ready_until == found.not_ready_since + timedelta(minutes=5)
-    assert "the node is NotReady since" in found.status_line
+    assert "the node has been NotReady since" in found.status_line
     rules = DrainRules.model_validate({"nodeNotReady": "100ms"})
     result = await drain(cluster, known=found, rules=rules, poll_timeout=60)
     assert result.outcome == "not ready" and not cluster.pods.evicted and not cluster.pods.forced
@@ -226,7 +226,7 @@ async def test_not_ready_node_is_reported_with_known_blockers(cluster: FakeClust
     _, known = await drain_status(cluster)
     cluster.nodes.update_node("node-a", ready=False)
     result, _ = await drain_status(cluster, known=known, poll_timeout=60)
-    assert result.blockers.startswith("the node is NotReady since") and known.status_line in result.blockers
+    assert result.blockers.startswith("the node has been NotReady since") and known.status_line in result.blockers
 
 
 async def test_recovered_kubelet_resets_not_ready_time(cluster: FakeCluster) -> None:

@@ -74,14 +74,14 @@ async def test_redirect_is_not_followed(service: Service, url: str) -> None:
 
 async def test_missing_response_is_retryable(service: Service, url: str) -> None:
     service.is_slow = True
-    with pytest.raises(TryLater, match="no answer within 0 s"):
+    with pytest.raises(TryLater, match="no response within 0 s"):
         await call_hook(url, seconds=0.1)
     service.is_slow, service.closes_connection = False, True
-    with pytest.raises(TryLater, match="no answer: "):
+    with pytest.raises(TryLater, match="no response: "):
         await call_hook(url)
-    with pytest.raises(TryLater, match="no answer: "):
+    with pytest.raises(TryLater, match="no response: "):
         await call_hook("http://127.0.0.1:1/drain")
-    with pytest.raises(TryLater, match="no answer: "):
+    with pytest.raises(TryLater, match="no response: "):
         await call_hook("http://no-such-host.invalid/drain")
 
 
@@ -134,5 +134,5 @@ async def test_name_with_one_allowed_address_is_called_there(
     monkeypatch.setattr(hook_client, "local_address_kind", {"::1": "a loopback address", "127.0.0.1": ""}.__getitem__)
     resolve_to(monkeypatch, "::1", "127.0.0.1")
     assert (await call_hook(url.replace("127.0.0.1", "hooks.example.com"), local_addresses=False)).status == 200
-    with pytest.raises(TryLater, match="no answer: "):
+    with pytest.raises(TryLater, match="no response: "):
         await call_hook("http://hooks.example.com:1/drain", local_addresses=False)

@@ -250,7 +250,7 @@ async def test_deleting_or_missing_nodeclass_rejects_launch(cluster: FakeCluster
         cluster.node_classes.add("default", deleting=True)
     cluster.claims.add("a")
     prepared = await prepare(cluster)
-    assert isinstance(prepared, LaunchRejection) and "not there or is going" in prepared.message
+    assert isinstance(prepared, LaunchRejection) and "missing or being deleted" in prepared.message
 
 
 async def test_missing_nodeclaim_rejects_preparation(cluster: FakeCluster) -> None:

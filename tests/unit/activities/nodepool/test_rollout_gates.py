@@ -84,10 +84,10 @@ async def test_query_and_timeout_are_sent(url: str, prometheus: Prometheus) -> N
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        ({"resultType": "vector", "result": []}, "the query finds no series"),
-        ({"resultType": "scalar", "result": [1.0, "NaN"]}, "the query answers with NaN"),
+        ({"resultType": "vector", "result": []}, "the query returned no series"),
+        ({"resultType": "scalar", "result": [1.0, "NaN"]}, "the query returned NaN"),
         ({"resultType": "matrix", "result": []}, "a matrix: invalid result"),
-        ({"resultType": "vector", "result": [{}]}, "cannot be read: KeyError('value')"),
+        ({"resultType": "vector", "result": [{}]}, "invalid response from Prometheus: KeyError('value')"),
     ],
 )
 async def test_non_numeric_result_is_unknown(url: str, prometheus: Prometheus, data: dict[str, Any], why: str) -> None:
@@ -100,9 +100,9 @@ async def test_non_numeric_result_is_unknown(url: str, prometheus: Prometheus, d
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
-        (web.json_response({"status": "error", "error": "parse error"}, status=400), "answers 400 parse error"),
-        (web.json_response(["what"], status=200), "answers 200"),
-        (web.Response(text="<html>bad gateway</html>", status=502), "no answer of http://"),
+        (web.json_response({"status": "error", "error": "parse error"}, status=400), "returned 400 parse error"),
+        (web.json_response(["what"], status=200), "returned 200"),
+        (web.Response(text="<html>bad gateway</html>", status=502), "no response from http://"),
     ],
 )
 async def test_error_response_is_unknown(url: str, prometheus: Prometheus, reply: web.Response, why: str) -> None:
@@ -115,7 +115,7 @@ async def test_error_response_is_unknown(url: str, prometheus: Prometheus, reply
 async def test_unreachable_prometheus_is_unknown(url: str, prometheus: Prometheus) -> None:
     prometheus.closes_connection = True
     assert (await query_gate(url, below=1.0)).outcome == "unknown"
-    assert "no answer of http://127.0.0.1:1" in (await query_gate("http://127.0.0.1:1", below=1.0)).why
+    assert "no response from http://127.0.0.1:1" in (await query_gate("http://127.0.0.1:1", below=1.0)).why
 
 
 async def test_slow_prometheus_times_out() -> None:
@@ -132,7 +132,7 @@ async def test_slow_prometheus_times_out() -> None:
 
 
 async def test_missing_prometheus_url_is_named() -> None:
-    assert (await query_gate("", below=1.0)).why == "no Prometheus is known to the worker: set PROMETHEUS_URL"
+    assert (await query_gate("", below=1.0)).why == "the worker's PROMETHEUS_URL is not set"
 
 
 async def test_password_in_url_is_not_reported() -> None:

@@ -100,9 +100,9 @@ async def test_zero_budget_is_published_on_nodepool(cluster: FakeCluster) -> Non
     cluster.pools.add("default", disruption={"budgets": [{"nodes": "0"}]})
     add_nodeclaim(cluster, "a")
     await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, BUDGET_REQUEST)
-    assert cluster.events.published == [
-        ("default", "DisruptionBlocked", "budget 0 of 1 nodes allows 0, 0 in use (NotReady or terminating)")
-    ]
+    budget = "budget 0 of 1 nodes allows 0, 0 in use (NotReady or terminating)"
+    message = f"No allowed disruptions for disruption reason {BUDGET_REQUEST.reason}: {budget}"
+    assert cluster.events.published == [("default", "DisruptionBlocked", message)]
 
 
 async def test_reason_selects_budget(cluster: FakeCluster) -> None:

@@ -1,90 +1,24 @@
 """AMIs by alias and by selector term: requests, caching, missing variants, and which image is selected."""
 
-from collections import Counter
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from tenure.apis import labels
-from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedAmi
 from tenure.aws.amifamily.families import AliasError, parameters_of
-from tenure.aws.amifamily.images import Images
-from tenure.aws.cluster_facts import ClusterFacts
-from tenure.aws.nodeclass.status import Parts
-from tenure.model.errors import BadInput, Fault, Forbidden, NotFound, Throttled, TryLater
-from tenure.model.rollout import ImagePin, ami_selector_digest
-from tests.support.aws.builders import build_nodeclass
-from tests.unit.aws.fakes import Named
-
-HOUR = 3600.0
-X86 = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64"
-ARM = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/arm64"
-STANDARD, NVIDIA, NEURON = (f"{X86}/{kind}/recommended/image_id" for kind in ("standard", "nvidia", "neuron"))
-ARM_STANDARD = f"{ARM}/standard/recommended/image_id"
-
-
-class Cloud:
-    """Fake SSM and EC2: parameters by name, images by ID, and recorded requests."""
-
-    def __init__(self) -> None:
-        self.ec2 = self.ssm = Named()
-        self.parameters: dict[str, str] = {}
-        self.images: dict[str, dict[str, Any]] = {}
-        self.faults: dict[str, Fault] = {}
-        self.call_counts = Counter[str]()
-        self.searches: list[dict[str, Any]] = []
-        self.now = 0.0
-
-    def image(self, image_id: str, *, created: str = "2026-01-01", arch: str = "x86_64", **more: Any) -> str:
-        self.images[image_id] = {"ImageId": image_id, "Architecture": arch, "CreationDate": created} | more
-        return image_id
-
-    async def call(self, method: str, Name: str) -> dict[str, Any]:
-        self.call_counts[Name] += 1
-        fault = self.faults.get(Name) or self.faults.get("*")
-        if fault:
-            raise fault
-        if Name not in self.parameters:
-            raise NotFound("none", code="ParameterNotFound")
-        return {"Parameter": {"Value": self.parameters[Name]}}
-
-    async def paginate(self, method: str, key: str, pick: Any, **request: Any) -> list[Any]:
-        self.call_counts["describe_images"] += 1
-        self.searches.append(request)
-        ids = next((f["Values"] for f in request["Filters"] if f["Name"] == "image-id"), list(self.images))
-        return [pick(self.images[one]) for one in ids if one in self.images]
-
-
-class Cluster:
-    async def facts(self) -> ClusterFacts:
-        return ClusterFacts(name="demo", version="1.34")
-
-
-def build_images(cloud: Cloud, refresh_seconds: float = 60) -> Images:
-    return Images(cloud, Cluster(), refresh_seconds=refresh_seconds, clock=lambda: cloud.now)  # type: ignore[arg-type]
-
-
-async def resolve_images(one: Images, *terms: dict[str, Any], uid: str = "u") -> list[ResolvedAmi]:
-    spec: dict[str, Any] = {"amiSelectorTerms": list(terms)}
-    if "alias" not in terms[0]:
-        spec["amiFamily"] = "AL2023"
-    return list(await one.resolve(build_nodeclass(uid=uid, **spec)))
-
-
-async def resolve_image_ids(one: Images, *terms: dict[str, Any], uid: str = "u") -> list[str]:
-    return [image.id for image in await resolve_images(one, *terms, uid=uid)]
-
-
-def published_cloud() -> Cloud:
-    cloud = Cloud()
-    for number, path in enumerate((STANDARD, NVIDIA, NEURON, ARM_STANDARD)):
-        arch = "arm64" if path == ARM_STANDARD else "x86_64"
-        cloud.parameters[path] = cloud.image(f"ami-{number}", arch=arch, created=f"2026-01-0{number + 1}")
-    return cloud
-
-
-LATEST = {"alias": "al2023@latest"}
+from tenure.model.errors import BadInput, Fault, Forbidden, Throttled, TryLater
+from tests.unit.aws.amifamily.image_cloud import (
+    ARM,
+    HOUR,
+    LATEST,
+    NVIDIA,
+    STANDARD,
+    X86,
+    Cloud,
+    build_images,
+    published_cloud,
+    resolve_image_ids,
+    resolve_images,
+)
 
 
 async def test_variant_without_parameter_is_left_out_and_read_again_later() -> None:
@@ -284,161 +218,3 @@ async def test_newest_image_is_first_and_ties_are_ordered_by_id() -> None:
 def test_invalid_alias_is_rejected(alias: str) -> None:
     with pytest.raises(AliasError):
         parameters_of(alias, "1.34", 34)
-
-
-@pytest.mark.parametrize(
-    ("alias", "minor", "is_valid"),
-    [
-        ("al2@latest", 32, True),
-        ("al2@latest", 33, False),
-        ("windows2025@latest", 34, False),
-        ("windows2025@latest", 35, True),
-        ("windows2019@latest", 34, True),
-    ],
-)
-def test_aliases_are_limited_to_kubernetes_versions(alias: str, minor: int, is_valid: bool) -> None:
-    if is_valid:
-        assert parameters_of(alias, f"1.{minor}", minor)
-    else:
-        with pytest.raises(AliasError, match=f"1.{minor}"):
-            parameters_of(alias, f"1.{minor}", minor)
-
-
-EKS = "/aws/service/eks/optimized-ami/1.32"
-ROCKET = "/aws/service/bottlerocket/aws-k8s-1.32"
-
-
-def al2(*images: str) -> dict[str, int]:
-    products = ("amazon-linux-2", "amazon-linux-2-arm64", "amazon-linux-2-gpu")
-    return {
-        f"{EKS}/{product}/{image}/image_id": count
-        for product, image, count in zip(products, images, (1, 1, 2), strict=True)
-    }
-
-
-def al2023(image: str) -> dict[str, int]:
-    kinds = ("x86_64/standard", "x86_64/nvidia", "x86_64/neuron", "arm64/standard", "arm64/nvidia")
-    return {f"{EKS}/amazon-linux-2023/{kind}/{image.format(kind=kind.replace('/', '-'))}/image_id": 1 for kind in kinds}
-
-
-def bottlerocket(release: str) -> dict[str, int]:
-    kinds = {"/x86_64": 2, "/arm64": 1, "-nvidia/x86_64": 1, "-nvidia/arm64": 1}
-    return {f"{ROCKET}{kind}/{release}/image_id": count for kind, count in kinds.items()}
-
-
-PINNED_AL2 = [f"amazon-eks-{kind}-1.32-v20250101" for kind in ("node", "arm64-node", "gpu-node")]
-WINDOWS = "/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_Optimized-1.32/image_id"
-
-
-@pytest.mark.parametrize(
-    ("alias", "paths"),
-    [
-        ("al2@latest", al2(*["recommended"] * 3)),
-        ("al2@v20250101", al2(*PINNED_AL2)),
-        ("al2023@v20250101", al2023("amazon-eks-node-al2023-{kind}-1.32-v20250101")),
-        ("al2023@latest", al2023("recommended")),
-        ("bottlerocket@latest", bottlerocket("latest")),
-        ("bottlerocket@v1.32.0-cacc4ce9", bottlerocket("1.32.0-cacc4ce9")),
-        ("windows2022@latest", {WINDOWS: 1}),
-    ],
-)
-def test_alias_resolves_to_published_parameters(alias: str, paths: dict[str, int]) -> None:
-    assert {one.path: len(one.variants) for one in parameters_of(alias, "1.32", 32)} == paths
-
-
-def test_bottlerocket_version_may_start_with_v() -> None:
-    assert parameters_of("bottlerocket@1.40.0", "1.34", 34) == parameters_of("bottlerocket@v1.40.0", "1.34", 34)
-
-
-async def test_each_variant_requires_its_kind_of_node() -> None:
-    requirements_by_image = {
-        image.id: {r.key: (r.operator, r.values) for r in image.requirements}
-        for image in await resolve_images(build_images(published_cloud()), LATEST)
-    }
-    gpus, accelerators = labels.INSTANCE_GPU_COUNT, labels.INSTANCE_ACCELERATOR_COUNT
-    assert requirements_by_image["ami-0"] == {
-        labels.ARCH: ("In", ("amd64",)),
-        gpus: ("DoesNotExist", ()),
-        accelerators: ("DoesNotExist", ()),
-    }
-    assert requirements_by_image["ami-1"] == {labels.ARCH: ("In", ("amd64",)), gpus: ("Exists", ())}
-    assert requirements_by_image["ami-2"] == {labels.ARCH: ("In", ("amd64",)), accelerators: ("Exists", ())}
-    assert requirements_by_image["ami-3"][labels.ARCH] == ("In", ("arm64",))
-
-
-def image_pin(**images: str) -> ImagePin:
-    """`ami_1="ami-0"` replaces ami-1 by ami-0."""
-    now = datetime.now(UTC)
-    return ImagePin(
-        images={bad.replace("_", "-"): good for bad, good in images.items()},
-        terms=ami_selector_digest(build_nodeclass()),
-        by="ann",
-        reason="its kubelet dies",
-        since=now,
-        until=now + timedelta(days=1),
-    )
-
-
-async def test_pin_replaces_images_with_same_requirements() -> None:
-    cloud = published_cloud()
-    cloud.image("ami-old", created="2025-01-01")
-    one = build_images(cloud)
-    before = await resolve_images(one, LATEST)
-    used, missing = await one.apply_pin(image_pin(ami_1="ami-old", ami_77="ami-0"), before)
-    assert [image.id for image in used] == ["ami-3", "ami-2", "ami-old", "ami-0"]
-    assert [image.requirements for image in used] == [image.requirements for image in before]
-    assert missing == []
-
-
-async def test_missing_pinned_image_is_not_used() -> None:
-    cloud = published_cloud()
-    one = build_images(cloud)
-    before = await resolve_images(one, LATEST)
-    used, missing = await one.apply_pin(image_pin(ami_1="ami-old"), before)
-    assert (used, missing) == (before, ["ami-old"])
-
-
-def status_parts(one: Images) -> Parts:
-    others: Any = None
-    return Parts(images=one, networks=others, profiles=others, placement=others, reservations=others)
-
-
-def annotated_nodeclass(written: str, **more: Any) -> EC2NodeClass:
-    raw = build_nodeclass(**more).to_object()
-    return EC2NodeClass.from_object(
-        {**raw, "metadata": {**raw["metadata"], "annotations": {labels.IMAGE_PIN: written}}}
-    )
-
-
-async def test_pinned_nodeclass_reports_used_images_and_reason() -> None:
-    cloud = published_cloud()
-    cloud.image("ami-old", created="2025-01-01")
-    part = await status_parts(build_images(cloud)).resolve_amis(
-        annotated_nodeclass(image_pin(ami_1="ami-old").model_dump_json())
-    )
-    assert [one["id"] for one in part.status["amis"]] == ["ami-3", "ami-2", "ami-old", "ami-0"]
-    condition = part.conditions[-1]
-    assert (condition.type, condition.status, condition.reason) == ("ImagesPinned", "True", "RolledBack")
-    assert condition.message.startswith("ami-old instead of ami-1; rolled back by ann at ")
-    assert "its kubelet dies" in condition.message
-
-
-async def test_missing_pinned_image_is_reported() -> None:
-    part = await status_parts(build_images(published_cloud())).resolve_amis(
-        annotated_nodeclass(image_pin(ami_1="ami-old").model_dump_json())
-    )
-    assert [one["id"] for one in part.status["amis"]] == ["ami-3", "ami-2", "ami-1", "ami-0"]
-    condition = part.conditions[-1]
-    assert (condition.status, condition.reason) == ("False", "ImageGone")
-    assert condition.message.startswith("replacement ami-old no longer exists; until ")
-
-
-async def test_pin_ends_when_selectors_find_other_images() -> None:
-    cloud = published_cloud()
-    one = build_images(cloud)
-    part = await status_parts(one).resolve_amis(annotated_nodeclass(image_pin(ami_77="ami-0").model_dump_json()))
-    assert [each.type for each in part.conditions] == ["AMIsReady"]
-    there = [{"type": "ImagesPinned", "status": "True", "reason": "RolledBack"}]
-    was = EC2NodeClass.from_object({**build_nodeclass().to_object(), "status": {"conditions": there}})
-    part = await status_parts(one).resolve_amis(was)
-    assert (part.conditions[-1].type, part.conditions[-1].status) == ("ImagesPinned", "")

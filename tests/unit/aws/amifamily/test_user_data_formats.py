@@ -1,130 +1,30 @@
 """Generated user data of each family for each format of custom user data, parsed as the instances parse it."""
 
-import re
-import shlex
-import tomllib
-from email import message_from_string
-from email.message import Message
-from typing import Any
-
 import pytest
 import yaml
 
 from tenure.apis import labels
 from tenure.aws.amifamily.families import FAMILIES
-from tenure.aws.amifamily.user_data import Bootstrap, UserDataError, render
+from tenure.aws.amifamily.user_data import UserDataError, render
 from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of, kubelet_may_set
-from tenure.aws.cluster_facts import ClusterFacts
 from tenure.sandbox.nodes.userdata import read_user_data
 from tests.support.aws.builders import CLUSTER, build_nodeclaim, build_nodeclass
-
-SHELL = "#!/bin/bash\necho 'Grüße' # and so on\n"
-NODE_CONFIG = "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    config:\n      maxPods: 5\n"
-MIME = (
-    'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="BOUNDARY"\n\n'
-    '--BOUNDARY\nContent-Type: text/x-shellscript; charset="us-ascii"\nContent-Disposition: attachment; '
-    'filename="first.sh"\n\n#!/bin/bash\necho first\n\n'
-    "--BOUNDARY\nContent-Type: application/node.eks.aws\n\n" + NODE_CONFIG + "\n--BOUNDARY\n"
-    "Content-Type: text/cloud-config\nContent-Transfer-Encoding: base64\n\ncnVuY21kOiBbbHNdCg==\n\n--BOUNDARY--\n"
+from tests.unit.aws.amifamily.user_data_builders import (
+    EXPECTED_FLAGS,
+    KUBELET,
+    MIME,
+    NODE_CONFIG,
+    SHELL,
+    body,
+    kinds,
+    mime_parts,
+    node_config,
+    parse_bootstrap_call,
+    parse_flags,
+    powershell_call,
+    rendered,
+    settings,
 )
-KUBELET = {
-    "clusterDNS": ["10.0.0.10"],
-    "podsPerCore": 4,
-    "systemReserved": {"cpu": "100m", "memory": "200Mi"},
-    "kubeReserved": {"cpu": "50m"},
-    "evictionHard": {"memory.available": "5%"},
-    "evictionSoft": {"nodefs.available": "10%"},
-    "evictionSoftGracePeriod": {"nodefs.available": "1m"},
-    "evictionMaxPodGracePeriod": 60,
-    "imageGCHighThresholdPercent": 85,
-    "imageGCLowThresholdPercent": 80,
-    "cpuCFSQuota": False,
-}
-
-
-def bootstrap(family: str, cluster: ClusterFacts = CLUSTER, **spec: Any) -> Bootstrap:
-    one = build_nodeclaim(labels={labels.NODEPOOL: "general", "team": "a", "node-role.kubernetes.io/worker": ""})
-    raw = one.to_object()
-    raw["spec"] |= {
-        "taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}, {"key": "team", "effect": "NoExecute"}],
-        "startupTaints": [{"key": "cni", "effect": "NoExecute"}],
-    }
-    return bootstrap_of(
-        build_nodeclass(**spec),
-        type(one).from_object(raw),
-        FAMILIES[family],
-        cluster,
-        capacity_type="spot",
-        max_pods=29,
-    )
-
-
-def rendered(family: str, cluster: ClusterFacts = CLUSTER, **spec: Any) -> str:
-    return render(FAMILIES[family], bootstrap(family, cluster, **spec))
-
-
-def mime_parts(text: str) -> list[Message]:
-    parsed = message_from_string(text)
-    assert parsed.is_multipart()
-    assert not parsed.defects
-    return [part for part in parsed.walk() if not part.is_multipart()]
-
-
-def kinds(text: str) -> list[str]:
-    return [part.get_content_type() for part in mime_parts(text)]
-
-
-def body(part: Message) -> str:
-    found = part.get_payload()
-    assert isinstance(found, str)
-    return found
-
-
-def node_config(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(body(mime_parts(text)[-1]))
-    return found
-
-
-def parse_bootstrap_call(text: str) -> dict[str, str]:
-    """Options of the bootstrap.sh call in the last part; the positional argument has an empty name."""
-    line = body(mime_parts(text)[-1]).replace("\\\n", " ").strip().splitlines()[-1]
-    arguments = shlex.split(line)
-    assert arguments[0] == "/etc/eks/bootstrap.sh"
-    found = {"": arguments[1]}
-    return found | {
-        name.removeprefix("--"): value for name, value in zip(arguments[2::2], arguments[3::2], strict=True)
-    }
-
-
-def parse_flags(text: str) -> dict[str, str]:
-    """Kubelet flags of one string with quoted values."""
-    pairs = [argument.removeprefix("--").partition("=") for argument in shlex.split(text)]
-    return {name: value for name, _, value in pairs}
-
-
-def powershell_call(text: str) -> dict[str, str]:
-    line = next(line for line in text.splitlines() if line.startswith("& $EKSBootstrapScriptFile"))
-    found = re.findall(r"-(\w+) '((?:[^']|'')*)'", line)
-    return {name: value.replace("''", "'") for name, value in found}
-
-
-EXPECTED_FLAGS = {
-    "node-labels": "karpenter.k8s.aws/ec2nodeclass=default,karpenter.sh/capacity-type=spot,"
-    "karpenter.sh/do-not-sync-taints=true,karpenter.sh/nodepool=general,team=a",
-    "register-with-taints": "team=a:NoSchedule,team:NoExecute,cni:NoExecute,karpenter.sh/unregistered:NoExecute",
-    "max-pods": "29",
-    "pods-per-core": "4",
-    "system-reserved": "cpu=100m,memory=200Mi",
-    "kube-reserved": "cpu=50m",
-    "eviction-hard": "memory.available<5%",
-    "eviction-soft": "nodefs.available<10%",
-    "eviction-soft-grace-period": "nodefs.available=1m",
-    "eviction-max-pod-grace-period": "60",
-    "image-gc-high-threshold": "85",
-    "image-gc-low-threshold": "80",
-    "cpu-cfs-quota": "false",
-}
-
 
 # --- AL2023 -------------------------------------------------------------------------------------------
 
@@ -283,129 +183,6 @@ def test_al2_shell_script_comes_before_bootstrap_script() -> None:
     assert kinds(text) == ["text/x-shellscript"] * 2
     assert body(mime_parts(text)[0]).strip() == SHELL.strip()
     assert body(mime_parts(text)[1]).startswith("#!/bin/bash")
-
-
-# --- Bottlerocket -------------------------------------------------------------------------------------
-
-
-def settings(**spec: Any) -> dict[str, Any]:
-    found: dict[str, Any] = tomllib.loads(rendered("Bottlerocket", **spec))["settings"]
-    return found
-
-
-def test_bottlerocket_settings_are_complete() -> None:
-    assert settings(kubelet=KUBELET) == {
-        "kubernetes": {
-            "api-server": "https://demo.invalid",
-            "cluster-name": "demo",
-            "cluster-certificate": "Q0E=",
-            "cluster-dns-ip": "10.0.0.10",
-            "max-pods": 29,
-            "node-labels": {
-                "karpenter.k8s.aws/ec2nodeclass": "default",
-                "karpenter.sh/capacity-type": "spot",
-                "karpenter.sh/do-not-sync-taints": "true",
-                "karpenter.sh/nodepool": "general",
-                "team": "a",
-            },
-            "node-taints": {
-                "team": ["a:NoSchedule", ":NoExecute"],
-                "cni": [":NoExecute"],
-                "karpenter.sh/unregistered": [":NoExecute"],
-            },
-            "system-reserved": {"cpu": "100m", "memory": "200Mi"},
-            "kube-reserved": {"cpu": "50m"},
-            "eviction-hard": {"memory.available": "5%"},
-            "eviction-soft": {"nodefs.available": "10%"},
-            "eviction-soft-grace-period": {"nodefs.available": "1m"},
-            "eviction-max-pod-grace-period": 60,
-            "image-gc-high-threshold-percent": "85",
-            "image-gc-low-threshold-percent": "80",
-            "cpu-cfs-quota-enforced": False,
-        }
-    }
-
-
-def test_bottlerocket_keeps_custom_settings_and_replaces_reserved_ones() -> None:
-    own = """
-        [settings.kubernetes]
-        unknown-setting = "x"
-        api-server = "x"
-        cloud-provider = "external"
-        cluster-name = "x"
-        max-pods = 9999
-        [settings.kubernetes.eviction-hard]
-        "memory.available" = "12%"
-        [settings.kubernetes.labels]
-        "not" = "known"
-        [settings.kubernetes.node-labels]
-        "custom" = "1"
-        "team" = "overridden"
-        [settings.kubernetes.node-taints]
-        "mine" = ["a:NoSchedule"]
-        [settings.kubernetes.static-pods.one]
-        enabled = true
-        [settings.network]
-        hosts = [["10.0.0.0", ["a.example.com", "b.example.com"]]]
-        [settings.bootstrap-commands.mine]
-        commands = [["ls"]]
-        mode = "once"
-        essential = false
-    """
-    found = settings(userData=own, instanceStorePolicy="RAID0")
-    kubernetes = found["kubernetes"]
-    assert found["network"] == {"hosts": [["10.0.0.0", ["a.example.com", "b.example.com"]]]}
-    assert set(found["bootstrap-commands"]) == {"mine", "000-mount-instance-storage"}
-    assert not {"unknown-setting", "labels"} & kubernetes.keys()
-    assert kubernetes["cloud-provider"] == "external"
-    assert kubernetes["static-pods"] == {"one": {"enabled": True}}
-    assert kubernetes["eviction-hard"] == {"memory.available": "12%"}
-    assert (kubernetes["api-server"], kubernetes["max-pods"]) == ("https://demo.invalid", 29)
-    assert kubernetes["node-labels"]["custom"] == "1"
-    assert kubernetes["node-labels"]["team"] == "a"
-    assert set(kubernetes["node-taints"]) == {"team", "cni", "karpenter.sh/unregistered"}
-
-
-@pytest.mark.parametrize(
-    ("terms", "names", "passes_directories"),
-    [
-        ([{"alias": "bottlerocket@latest"}], [], False),
-        ([{"alias": "bottlerocket@v1.46.0"}], [], False),
-        ([{"alias": "bottlerocket@1.45.9"}], [], True),
-        ([{"alias": "bottlerocket@2.0.0-abcd"}], [], False),
-        ([{"id": "ami-1"}], ["bottlerocket-aws-k8s-1.34-x86_64-v1.46.0-431fe75a"], False),
-        ([{"id": "ami-1"}], ["bottlerocket-aws-k8s-1.34-x86_64-v1.9.0-431fe75a"], True),
-        ([{"id": "ami-1"}], ["of-my-own"], True),
-        ([{"id": "ami-1"}], ["bottlerocket-x86_64-v1.50.0-1", "of-my-own"], True),
-        ([{"id": "ami-1"}], [], True),
-    ],
-)
-def test_bottlerocket_gets_directories_unless_its_version_has_them(
-    terms: list[dict[str, str]], names: list[str], passes_directories: bool
-) -> None:
-    status = {"amis": [{"id": f"ami-{n}", "name": name, "requirements": []} for n, name in enumerate(names)]}
-    found = settings(amiSelectorTerms=terms, amiFamily="Bottlerocket", instanceStorePolicy="RAID0", status=status)
-    mount = found["bootstrap-commands"]["000-mount-instance-storage"]
-    assert mount["essential"] is True
-    init, bind = mount["commands"]
-    assert init == ["apiclient", "ephemeral-storage", "init"]
-    assert bind[:3] == ["apiclient", "ephemeral-storage", "bind"]
-    assert bind[3:] == (
-        ["--dirs", "/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"] if passes_directories else []
-    )
-
-
-@pytest.mark.parametrize(
-    ("own", "field"),
-    [
-        ("settings = 1", "settings"),
-        ("[settings]\nkubernetes = 1", "settings.kubernetes"),
-        ('[settings.kubernetes]\nnode-labels = ["a"]', "settings.kubernetes.node-labels"),
-    ],
-)
-def test_invalid_toml_type_is_reported_with_its_field(own: str, field: str) -> None:
-    with pytest.raises(UserDataError, match=re.escape(f"[{field}]")):
-        rendered("Bottlerocket", userData=own)
 
 
 # --- Windows and Custom -------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ async def test_plan_is_rejected(waiting_rollout: RolloutHarness, skipping: Workf
         await send_rollout_decision(skipping.client, "c", RejectRollout(plan=plan, by="ben"))
         == f"plan {plan} is rejected by ben"
     )
-    await wait_until_skipping_time(skipping, lambda: waiting_rollout.describes("is rejected by ben"), seconds=20)
+    await wait_until_skipping_time(skipping, lambda: waiting_rollout.describes("was rejected by ben"), seconds=20)
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ REJECTED = state(
         (
             {"drain": describe_drain(DRAINING)},
             [
-                "  drain       default/web (ReplicaSet web-5): PDB web; never passes by itself",
+                "  drain       default/web (ReplicaSet web-5): PDB web; will not clear on its own",
                 "  drain       pods of later groups that wait for these: 2",
                 "  drain       escalates at noon",
             ],

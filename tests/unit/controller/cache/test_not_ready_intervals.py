@@ -6,7 +6,7 @@ import pytest
 
 from tenure.apis.labels import NOT_READY_INTERVALS
 from tenure.controller.cache.nominations import Nominations
-from tenure.controller.signals.pending_pods import classify_pods, list_pending_pods
+from tenure.controller.signals.pending_pods import classify_pods
 from tenure.kube.facts.objects import node_fact
 from tenure.model.facts import NodeFact
 from tests.support.controller.builders import CacheHarness, at, claim, node, not_ready_tracker, pod, stamp
@@ -40,7 +40,7 @@ def nominate_pod() -> Nominations:
 
 def assert_pending_from(harness: CacheHarness, nominations: Nominations, seconds: float) -> None:
     for now, expected in ((seconds - 1, False), (seconds, True)):
-        pending = list_pending_pods(harness.cache, nominations, not_ready_tracker(harness, 60), at(now))
+        pending = classify_pods(harness.cache, nominations, not_ready_tracker(harness, 60), at(now)).pending
         assert bool(pending) is expected
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tenure.controller.cache.nominations import Nominations
-from tenure.controller.signals.pending_pods import MIN_SIGNAL_INTERVAL, Batcher, list_pending_pods, waiting_for
+from tenure.controller.signals.pending_pods import MIN_SIGNAL_INTERVAL, Batcher, classify_pods, waiting_for
 from tenure.scheduling.snapshot import Change, ClusterFacts
 from tests.support.controller.builders import CacheHarness, Json, at, not_ready_tracker, pod
 
@@ -74,7 +74,9 @@ def test_pods_waiting_for_a_changed_claim_are_signaled_again(harness: CacheHarne
     harness.apply_objects("pods", pod("uses", volumes=volumes), pod("other"))
     nominations, batcher = Nominations(), Batcher()
     assert (
-        batcher.decide_signal(list_pending_pods(harness.cache, nominations, not_ready_tracker(harness), at(0)), at(0))
+        batcher.decide_signal(
+            classify_pods(harness.cache, nominations, not_ready_tracker(harness), at(0)).pending, at(0)
+        )
         is not None
     )
     harness.cache.drain_changes()
@@ -85,12 +87,16 @@ def test_pods_waiting_for_a_changed_claim_are_signaled_again(harness: CacheHarne
     assert waiting_uids == ["uid-uses"]
     later = at(1 + MIN_SIGNAL_INTERVAL.total_seconds())
     assert (
-        batcher.decide_signal(list_pending_pods(harness.cache, nominations, not_ready_tracker(harness), later), later)
+        batcher.decide_signal(
+            classify_pods(harness.cache, nominations, not_ready_tracker(harness), later).pending, later
+        )
         is None
     )
     batcher.renotify(waiting_uids)
     assert (
-        batcher.decide_signal(list_pending_pods(harness.cache, nominations, not_ready_tracker(harness), later), later)
+        batcher.decide_signal(
+            classify_pods(harness.cache, nominations, not_ready_tracker(harness), later).pending, later
+        )
         is not None
     )
 

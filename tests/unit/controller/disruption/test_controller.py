@@ -27,13 +27,13 @@ from tenure.model.disruption.commands import (
 from tenure.model.disruption.decision import Decision
 from tenure.model.facts import NodeClaimFact
 from tests.support.controller.builders import at, claim, node, node_class, pod, pool, stamp, with_binding
-from tests.unit.controller.planning import test_provisioner
+from tests.unit.controller.planning import provisioner_harness
 from tests.unit.scheduling.builders import COMMON
 
 KINDS = {one.name: one for one in COMMON}
 
 
-class DisruptionHarness(test_provisioner.ProvisionerHarness):
+class DisruptionHarness(provisioner_harness.ProvisionerHarness):
     def __init__(self) -> None:
         super().__init__()
         self.rules: dict[str, LifecycleRules] = {}
@@ -326,7 +326,7 @@ async def test_incomplete_replacements_are_rolled_back(harness: DisruptionHarnes
         NodeClaimFact(name="general-x", uid="uid-general-x", created=at(0), annotations=annotations)
     )
     found = await harness.create_replacements(proposal)
-    assert (found.outcome, found.why) == ("stale", "only 1 of 2 replacements were made")
+    assert (found.outcome, found.why) == ("stale", "only 1 of 2 replacements were created")
     rolled_back = await harness.claims.get("general-x")
     assert rolled_back is None or rolled_back.metadata.is_deleting
 

@@ -59,7 +59,7 @@ async def test_preview_of_a_pod_shows_its_move_or_why_there_is_none(harness: Dis
     assert found.messages[0].startswith("it would move from node-big to a new node of NodePool general: node-big: ")
     harness.apply_objects("pods", pod("waits"), pod("elsewhere", on="strange"))
     assert (await preview(harness, "waits")).messages == ("it has no node yet",)
-    assert (await preview(harness, "elsewhere")).messages == ("it runs on strange, which is no node of a NodePool",)
+    assert (await preview(harness, "elsewhere")).messages == ("it runs on strange, which belongs to no NodePool",)
     assert (await preview(harness, "missing")).messages == ("no NodeClaim, Node or pod has the name missing",)
     assert not (await preview(harness, "missing")).pod
 

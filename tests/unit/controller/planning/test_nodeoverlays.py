@@ -12,7 +12,7 @@ from tenure.kube.client.resources import NODE_OVERLAYS
 from tenure.model.errors import TryLater
 from tenure.scheduling.nodeoverlays import ACCEPTED, OverlayValidation
 from tests.support.controller.builders import CacheHarness, node_class, pool
-from tests.unit.controller.planning.test_provisioner import ProvisionerHarness
+from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness
 
 SMALL, LARGE = "m.large", "m.2xlarge"
 

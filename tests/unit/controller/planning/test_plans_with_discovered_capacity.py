@@ -7,8 +7,8 @@ import pytest
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.plan import PlanOutcome, PlanRequest
 from tests.support.controller.builders import node_class, pod, pool
+from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness
 from tests.unit.controller.planning.test_discovered_capacity import nodeclaim_and_node
-from tests.unit.controller.planning.test_provisioner import ProvisionerHarness
 from tests.unit.scheduling.builders import COMMON
 
 IMAGE = "ami-1"

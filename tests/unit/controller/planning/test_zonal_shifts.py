@@ -4,7 +4,7 @@ from tenure.controller.planning.catalog import ZonalShifts
 from tenure.model.errors import Throttled
 from tests.support.controller.builders import CacheHarness, node_class, pool
 from tests.support.fakes.kubernetes import FakeEvents
-from tests.unit.controller.planning.test_provisioner import FakeOfferings
+from tests.unit.controller.planning.provisioner_harness import FakeOfferings
 
 
 class FakeZonalShifts(FakeOfferings):

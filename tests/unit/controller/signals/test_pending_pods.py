@@ -9,7 +9,6 @@ from tenure.controller.cache.nominations import Nominations
 from tenure.controller.signals.pending_pods import (
     Batcher,
     classify_pods,
-    list_pending_pods,
     needs_plan,
 )
 from tenure.controller.signals.provisioning_trigger import ProvisioningTrigger
@@ -29,7 +28,9 @@ def harness() -> CacheHarness:
 
 
 def pending_names(harness: CacheHarness, nominations: Nominations, seconds: float = 0) -> list[str]:
-    return [one.name for one in list_pending_pods(harness.cache, nominations, not_ready_tracker(harness), at(seconds))]
+    return [
+        one.name for one in classify_pods(harness.cache, nominations, not_ready_tracker(harness), at(seconds)).pending
+    ]
 
 
 @pytest.mark.parametrize(

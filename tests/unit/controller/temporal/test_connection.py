@@ -50,7 +50,7 @@ def test_repr_contains_no_secret() -> None:
     [
         ("transport error: ConnectionRefused", "connection refused"),
         ("invalid peer certificate: UnknownIssuer", "TEMPORAL_TLS_SERVER_CA_CERT_PATH"),
-        ("received corrupt message of type InvalidContentType", "does not speak TLS"),
+        ("received corrupt message of type InvalidContentType", "does not use TLS"),
     ],
 )
 def test_transport_error_becomes_advice(error: str, expected: str) -> None:

@@ -46,9 +46,9 @@ async def findings(state: InterruptionState | RPCError, queue: str = "demo") -> 
 
 async def test_denied_queue_is_reported_with_the_missing_permission() -> None:
     problem, healthy = await findings(InterruptionState(cluster="c", queue="demo", messages=FAILING))
-    assert (problem.level, problem.subject) == ("problem", "reading of queue demo")
+    assert (problem.level, problem.subject) == ("problem", "reading queue demo")
     assert DENIED in problem.message and "2026-01-01 12:00" in problem.message and "interruption.json" in problem.todo
-    assert (healthy.level, healthy.subject) == ("ok", "reading of status of instances")
+    assert (healthy.level, healthy.subject) == ("ok", "reading instance status")
 
 
 @pytest.mark.parametrize("responds", (True, False))
@@ -76,7 +76,7 @@ async def test_denied_instance_status_is_reported_with_the_missing_permission() 
         for one in await findings(InterruptionState(cluster="c", queue="demo", statuses=FAILING))
         if one.level != "ok"
     ]
-    assert problem.subject == "reading of status of instances" and "resource-discovery.json" in problem.todo
+    assert problem.subject == "reading instance status" and "resource-discovery.json" in problem.todo
 
 
 @pytest.mark.parametrize(("worker", "here"), [("other", "demo"), ("", "demo"), ("demo", "")])
@@ -86,9 +86,7 @@ async def test_queue_that_differs_from_the_settings_is_reported(worker: str, her
 
 
 async def test_only_instance_status_is_reported_without_a_queue() -> None:
-    assert [one.subject for one in await findings(InterruptionState(cluster="c"), "")] == [
-        "reading of status of instances"
-    ]
+    assert [one.subject for one in await findings(InterruptionState(cluster="c"), "")] == ["reading instance status"]
 
 
 @pytest.mark.parametrize("status", [RPCStatusCode.NOT_FOUND, RPCStatusCode.DEADLINE_EXCEEDED])

@@ -41,12 +41,12 @@ def test_missing_namespace_is_recognized(message: str, code: RPCStatusCode, raw:
         (
             RPCStatusCode.PERMISSION_DENIED,
             "Request unauthorized.",
-            "Request unauthorized; see whether the name is right",
+            "Request unauthorized; check the name",
         ),
-        (RPCStatusCode.UNAVAILABLE, "error trying\nto connect", "error trying to connect; see whether it is up"),
+        (RPCStatusCode.UNAVAILABLE, "error trying\nto connect", "error trying to connect; check that it runs"),
         (RPCStatusCode.RESOURCE_EXHAUSTED, "rate limit", "wait a minute"),
-        (RPCStatusCode.INVALID_ARGUMENT, "TenureOverdue is unknown", "unknown; `tenure doctor` says"),
-        (RPCStatusCode.INTERNAL, "", "INTERNAL; `tenure doctor` says"),
+        (RPCStatusCode.INVALID_ARGUMENT, "TenureOverdue is unknown", "unknown; `tenure doctor` shows"),
+        (RPCStatusCode.INTERNAL, "", "INTERNAL; `tenure doctor` shows"),
     ],
 )
 def test_rpc_error_is_one_line_with_the_next_step(code: RPCStatusCode, message: str, expected: str) -> None:

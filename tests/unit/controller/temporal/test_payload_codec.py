@@ -42,8 +42,8 @@ def alter(payload: Payload) -> Payload:
     ("keys", "change", "message"),
     [
         ({"two": OLD}, lambda one: one, "encrypted by the key 'one', which TEMPORAL_PAYLOAD_KEYS_PATH lacks"),
-        ({"one": NEW}, lambda one: one, "'one' is another key than the one that encrypted this"),
-        ({"one": OLD}, alter, "'one' is another key"),
+        ({"one": NEW}, lambda one: one, "'one' is not the key that encrypted this"),
+        ({"one": OLD}, alter, "'one' is not the key"),
     ],
 )
 async def test_decryption_error_names_the_key(
@@ -79,9 +79,9 @@ def test_keys_are_read_in_file_order(tmp_path: Path) -> None:
     [
         ("", "no key; write lines of a name and a key"),
         ("one", "line 1, one: 0 bytes; AES takes 16, 24 or 32"),
-        ("one not-base64!", "line 1, one: the key is no base64"),
+        ("one not-base64!", "line 1, one: the key is not base64"),
         (f"one {encode_key(b'short')}", "line 1, one: 5 bytes"),
-        (f"one {encode_key(OLD)}\none {encode_key(NEW)}", "line 2: one is there twice"),
+        (f"one {encode_key(OLD)}\none {encode_key(NEW)}", "line 2: one: duplicate name"),
     ],
 )
 def test_invalid_key_file_is_named_with_line_and_expected_form(tmp_path: Path, text: str, message: str) -> None:

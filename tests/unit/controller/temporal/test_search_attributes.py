@@ -100,7 +100,7 @@ async def test_denied_listing_and_creation_log_a_warning_and_continue(error: RPC
     with capture_logs() as logged:
         await register_attributes(namespace.client)
     [warning] = [one for one in logged if one["log_level"] == "warning"]
-    assert "not known" in warning["event"] and warning["todo"] == describe_attribute_creation(
+    assert "cannot be listed" in warning["event"] and warning["todo"] == describe_attribute_creation(
         "prod", search_attributes.ALL
     )
     assert len(namespace.created) == 1, "no attempt follows the first rejection"
@@ -115,7 +115,7 @@ async def test_each_attribute_is_created_if_listing_is_denied(add: RPCError | No
 
 async def test_missing_namespace_is_reported_instead_of_missing_attributes() -> None:
     message = await registration_error(Namespace(ABSENT, add=ABSENT))
-    assert "Temporal has none of this name" in message and "search-attribute" not in message
+    assert "Temporal has no namespace of this name" in message and "search-attribute" not in message
     assert "temporal operator namespace create --namespace prod --retention 30d" in message
 
 
@@ -141,7 +141,7 @@ async def test_doctor_names_the_commands_for_missing_attributes() -> None:
     [found] = await _attributes(Namespace(attributes_without("TenurePhase")).client, "c")
     assert found.level == "problem" and found.todo.endswith(describe_attribute_creation("prod", ["TenurePhase"]))
     [found] = await _attributes(Namespace(ALL_ATTRIBUTES | {"TenurePhase": KINDS["Bool"]}).client, "c")
-    assert found.level == "problem" and found.todo == "give this cluster a namespace of its own"
+    assert found.level == "problem" and found.todo == "use a separate namespace for this cluster"
     [found] = await _attributes(Namespace(ALL_ATTRIBUTES).client, "c")
     assert found.level == "ok"
 

@@ -87,7 +87,7 @@ def test_rejected_candidates_are_not_requested_again() -> None:
 
 def test_explanation_of_a_rejection_is_that_of_the_nodepool() -> None:
     assert explain_unpermitted(state(permits={"b": REJECTED}), CANDIDATES) == "budget 0 of 2 nodes (2 of 2 nodes)"
-    assert explain_unpermitted(state(), CANDIDATES[:1]) == "NodePool default does not answer (1 of 2 nodes)"
+    assert explain_unpermitted(state(), CANDIDATES[:1]) == "NodePool default does not respond (1 of 2 nodes)"
 
 
 def test_check_is_due_when_all_replacements_are_ready_or_at_its_time() -> None:

@@ -269,13 +269,13 @@ def test_drift_message_names_the_difference() -> None:
         found = drift_of(**changed)
         return found.message if found else ""
 
-    assert message_for(claim=OLD_IMAGE) == ("m6i.large runs ami-old, and EC2NodeClass default gives it ami-new now")
+    assert message_for(claim=OLD_IMAGE) == ("m6i.large runs ami-old, but EC2NodeClass default selects ami-new for it")
     assert message_for(node_class=OTHER_SUBNET) == (
-        "the instance is in subnet-a, EC2NodeClass default selects subnet-b"
+        "the instance is in subnet-a, but EC2NodeClass default selects subnet-b"
     )
     many = node_class(securityGroups=[{"id": f"sg-{number}"} for number in range(3, 8)])
     assert message_for(node_class=many) == (
-        "the instance has sg-1, sg-2, EC2NodeClass default selects sg-3, sg-4, sg-5 and 2 more"
+        "the instance has sg-1, sg-2, but EC2NodeClass default selects sg-3, sg-4, sg-5 and 2 more"
     )
     assert "topology.kubernetes.io/zone In [us-west-2b]" in message_for(pool=OTHER_ZONE)
 

@@ -107,7 +107,7 @@ def test_exhausted_rate_names_the_next_time() -> None:
     reason = headroom(
         pool_rules("a", rates=[{"nodes": "1", "within": "4h"}]), nodes(20), past=past_disruptions("Drifted", 1, 3)
     )[1]
-    assert reason == "rate 1 of 20 nodes within 4h: 2 went, next disruption at 2026-06-01T13:00+00:00"
+    assert reason == "rate 1 of 20 nodes within 4h: 2 disrupted, next disruption at 2026-06-01T13:00+00:00"
 
 
 BERLIN = {"schedule": "0 2 * * *", "duration": "2h", "timeZone": "Europe/Berlin"}

@@ -75,7 +75,7 @@ def test_longest_waiting_requests_are_granted_first() -> None:
         allowed_disruptions(2, "a", "b", "c"),
     )
     assert names(found.granted) == ["b", "c"]
-    assert found.why[request_key(permit_request("a"))] == "NodePool gpu: said, 2 permits out"
+    assert found.why[request_key(permit_request("a"))] == "NodePool gpu: said, 2 permits granted"
 
 
 def test_granted_permit_consumes_the_budget_until_its_node_does() -> None:
@@ -91,7 +91,9 @@ def test_permit_counts_while_its_disruption_may_still_begin() -> None:
     assert names(decide([permit_request("a")], allowed_disruptions(1, "a", "b"), valid).granted) == []
     assert names(decide([permit_request("a")], allowed_disruptions(1, "a", "b"), lapsed).granted) == ["a"]
     found = decide([permit_request("b")], allowed_disruptions(5, "b"), valid)
-    assert "out to command: Empty, until 2026-06-01T12:01:00" in found.why[request_key(permit_request("b"))]
+    assert (
+        "command holds a permit for b: Empty, until 2026-06-01T12:01:00" in found.why[request_key(permit_request("b"))]
+    )
     unread = AllowedDisruptions(allowed=0, read=False, why="no answer")
     assert decide([], unread, valid, lapsed).active == (valid,)
 
@@ -107,7 +109,7 @@ def test_node_is_permitted_to_one_workflow_only() -> None:
     command = permit_request("a", by="disruption/1", reason="Drifted", minutes_ago=5)
     found = decide([permit_request("a"), command], allowed_disruptions(5, "a"))
     assert [one.workflow_id for one in found.granted] == ["disruption/1"]
-    assert "a permit for a is out to disruption/1: Drifted" in found.why[request_key(permit_request("a"))]
+    assert "disruption/1 holds a permit for a: Drifted" in found.why[request_key(permit_request("a"))]
 
 
 def test_permit_for_a_terminating_node_is_renewed_without_budget() -> None:
@@ -172,8 +174,8 @@ def test_record_keeps_disruptions_for_the_longest_rate_period() -> None:
     ("one", "other", "same"),
     [
         (
-            "NodePool a: budget 10% of 20 nodes allows 2, 2 in use (NotReady or terminating), 0 permits out",
-            "NodePool a: budget 10% of 30 nodes allows 3, 1 in use (NotReady or terminating), 2 permits out",
+            "NodePool a: budget 10% of 20 nodes allows 2, 2 in use (NotReady or terminating), 0 permits granted",
+            "NodePool a: budget 10% of 30 nodes allows 3, 1 in use (NotReady or terminating), 2 permits granted",
             True,
         ),
         (

@@ -37,7 +37,7 @@ def test_budget_blocker_contains_the_arithmetic() -> None:
         (budget(expected=3, current=2), "can", "1 more of its pods must be Ready"),
         (budget(expected=4, desired=3, current=1), "can", "3 more of its pods must be Ready"),
         (budget(expected=3, current=3, allowed=1), "can", ""),
-        (budget(counted=False), "can", "not seen its latest change"),
+        (budget(counted=False), "can", "not observed its latest change"),
         (budget(sync_failed="no scale for Foo"), "never", "no scale for Foo"),
         (budget(expected=0, desired=0, current=0), "can", "1 more of its pods must be Ready"),
     ],

@@ -43,7 +43,7 @@ from tests.unit.policy.interruption_builders import (
 )
 
 CALL: dict[str, Any] = {"http": {"url": "https://hooks.example.com/drain?token=t"}}
-FAILED = HookResult(outcome="failed", why="answers 400")
+FAILED = HookResult(outcome="failed", why="returned 400")
 
 
 def hook(name: str = "snapshot", **fields: Any) -> dict[str, Any]:
@@ -106,14 +106,14 @@ def test_drain_that_cannot_be_cancelled_continues_with_an_explanation() -> None:
     state = with_hook_result(with_hooks(hook(onFailure="giveUp")), FAILED)
     assert step(state, cancellable=False)[0] == "done"
     outcome = describe_failure_outcome(state, "beforeDrain", rules_of(state)[0], NOW, cancellable=False)
-    assert outcome == "the node can no longer be kept, the drain goes on"
+    assert outcome == "the node can no longer be kept, the drain continues"
 
 
 def test_on_failure_wait_retries_with_growing_intervals() -> None:
     state = with_hook_result(with_hooks(hook(onFailure="wait")), FAILED)
     found = decide_hooks(state, "beforeDrain", NOW, cancellable=False)
     assert (found.do, found.until) == ("wait", after(minutes=1))
-    assert found.why == "hook beforeDrain/snapshot failed, is tried again at 2026-06-01T12:01:00+00:00: answers 400"
+    assert found.why == "hook beforeDrain/snapshot failed, is retried at 2026-06-01T12:01:00+00:00: returned 400"
     waiting = state.model_copy(update={"blocked_by": found.why, "blocked_code": "HookFailed"})
     prefix = "needs attention: fix the hook, or remove it from its LifecyclePolicy; hook beforeDrain/snapshot failed"
     assert describe_blocker(waiting).startswith(prefix)
@@ -141,7 +141,7 @@ def test_wait_ends_in_time_for_an_interruption() -> None:
     assert decide_hooks(state, "beforeDrain", NOW, cancellable=False).until == after(minutes=1)
     assert step(state, after(minutes=1))[0] == "done"
     outcome = describe_failure_outcome(state, "beforeDrain", rules_of(state)[0], after(minutes=1), cancellable=False)
-    assert outcome == "the wait is over, the drain goes on"
+    assert outcome == "the waiting time is over, the drain continues"
 
 
 @pytest.mark.parametrize(
@@ -185,8 +185,8 @@ def test_runs_are_described_with_their_outcome() -> None:
     state = with_hook_result(with_hooks(hook(), hook("two")), FAILED)
     state = state.model_copy(update={"hooks": start_run(state.hooks, "beforeDrain", rules_of(state)[1], 1, NOW)})
     assert describe_runs(state) == (
-        "hook beforeDrain/snapshot failed: answers 400",
-        "hook beforeDrain/two runs since 2026-06-01T12:00:00+00:00",
+        "hook beforeDrain/snapshot failed: returned 400",
+        "hook beforeDrain/two has run since 2026-06-01T12:00:00+00:00",
     )
 
 

@@ -27,14 +27,14 @@ def test_valid_hooks_have_no_problem() -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"http": None}, "[0]: hook 'warn' is either a call or a Job; write one of"),
-        ({"job": {"template": TEMPLATE}}, "[0]: hook 'warn' is either a call or a Job"),
+        ({"http": None}, "[0]: hook 'warn': expected exactly one of 'http'"),
+        ({"job": {"template": TEMPLATE}}, "[0]: hook 'warn': expected exactly one of 'http' and 'job'"),
         ({"http": {"url": "ftp://example.com"}}, "[0].http.url: 'ftp://example.com': invalid URL, expected e.g."),
         ({"http": {"url": "https://"}}, "[0].http.url: 'https://': invalid URL"),
         ({"http": {"url": "https://a:b"}}, "[0].http.url: 'https://a:b': invalid URL"),
         ({"timeout": "0s"}, "[0].timeout: '0s': invalid duration, expected more than 0s and at most 24h"),
         ({"timeout": "25h"}, "[0].timeout: '25h': invalid duration"),
-        ({"timeout": "soon"}, "[0].timeout: 'soon' cannot be read; write a duration such as 5m"),
+        ({"timeout": "soon"}, "[0].timeout: 'soon': invalid duration, expected e.g. 5m"),
     ],
 )
 def test_invalid_call_is_reported(fields: dict[str, Any], expected: str) -> None:
@@ -44,15 +44,16 @@ def test_invalid_call_is_reported(fields: dict[str, Any], expected: str) -> None
 
 def test_password_in_url_is_reported_without_the_password() -> None:
     message = problem("beforeDrain", CALL | {"http": {"url": "https://me:secret@hooks.example.com"}})
-    assert message.startswith("hooks.beforeDrain[0].http.url: it holds a name or password") and "secret" not in message
+    assert message.startswith("hooks.beforeDrain[0].http.url: contains a user name or password")
+    assert "secret" not in message
 
 
 @pytest.mark.parametrize(
     ("template", "expected"),
     [
-        ({}, "spec.containers: there is none"),
-        ({"spec": {"containers": []}}, "spec.containers: there is none"),
-        ({"spec": TEMPLATE["spec"] | {"restartPolicy": "Always"}}, "spec.restartPolicy: 'Always' is not for Jobs"),
+        ({}, "spec.containers: missing, expected at least one"),
+        ({"spec": {"containers": []}}, "spec.containers: missing, expected at least one"),
+        ({"spec": TEMPLATE["spec"] | {"restartPolicy": "Always"}}, "spec.restartPolicy: 'Always': invalid for a Job"),
         (TEMPLATE | {"metadata": {"annotations": {"script": "x" * MAX_TEMPLATE_BYTES}}}, "put scripts into the image"),
     ],
 )
@@ -63,11 +64,12 @@ def test_invalid_job_template_is_reported(template: dict[str, Any], expected: st
 
 @pytest.mark.parametrize("point", ["afterDrain", "beforeTerminate"])
 def test_give_up_is_valid_only_before_the_drain(point: str) -> None:
-    assert f"hooks.{point}[0].onFailure: 'giveUp' is for beforeDrain" in problem(point, CALL | {"onFailure": "giveUp"})
+    message = problem(point, CALL | {"onFailure": "giveUp"})
+    assert f"hooks.{point}[0].onFailure: 'giveUp' is only valid for beforeDrain" in message
 
 
 def test_duplicate_hook_name_is_reported() -> None:
-    assert "hooks.beforeDrain[1].name: 'warn' is an earlier one's too" in problem("beforeDrain", CALL, CALL)
+    assert "hooks.beforeDrain[1].name: 'warn': duplicate name" in problem("beforeDrain", CALL, CALL)
 
 
 def test_give_up_makes_the_drain_cancellable() -> None:

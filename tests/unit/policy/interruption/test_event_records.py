@@ -40,7 +40,7 @@ def test_record_names_the_policies_of_the_kind() -> None:
 
 def test_record_distinguishes_termination_for_the_event_from_other_reasons() -> None:
     assert record(draining_state(node_with_events(SPOT), "spotInterruption")).done == "the node is drained"
-    assert record(draining_state(node_with_events(SPOT), "")).done == "the node terminates for another reason: Empty"
+    assert record(draining_state(node_with_events(SPOT), "")).done == "the node is terminated for another reason: Empty"
     forced = interruption_message("instanceStatus", source="status")
     assert record(draining_state(node_with_events(forced), "instanceStatus")).done == "the node is terminated"
 
@@ -87,4 +87,4 @@ def test_record_without_action_is_unchanged_by_an_unrelated_termination() -> Non
     assert event_records(draining_state(notified, ""), before, after(hours=3)) == before
     waiting = node_with_events(MAINTENANCE, event_rules={"scheduledChange": {"action": "waitForApproval"}})
     [ended] = event_records(draining_state(waiting, ""), event_records(waiting, (), NOW), after(hours=3))
-    assert ended.done == "the node terminates for another reason: Empty" and not ended.waits
+    assert ended.done == "the node is terminated for another reason: Empty" and not ended.waits

@@ -72,7 +72,7 @@ def test_rescheduled_and_withdrawn_events_are_published() -> None:
         published_event_versions=versions_published_for(state),
     )
     (text,) = texts_published_once(withdrawn)
-    assert text.reason == "InterruptionWithdrawn" and "AWS withdrew it" in text.message
+    assert text.reason == "InterruptionWithdrawn" and "AWS cancelled it" in text.message
 
 
 def test_withdrawal_of_an_unpublished_event_is_not_published() -> None:

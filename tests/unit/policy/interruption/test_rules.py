@@ -48,8 +48,8 @@ def test_zero_approval_deadline_is_reported() -> None:
 def test_action_without_budget_cannot_be_voluntary(action: str) -> None:
     """Such objects may exist from before the API server validated this."""
     assert problem(scheduledChange={"action": action, "voluntary": True}) == (
-        f"interruption.scheduledChange.voluntary: action {action} asks no budget; write action: drain, or leave "
-        "voluntary out"
+        f"interruption.scheduledChange.voluntary: action {action} ignores budgets; set action: drain, or remove "
+        "voluntary"
     )
     assert problem(scheduledChange={"action": action, "voluntary": False}) == ""
 
@@ -74,7 +74,7 @@ def test_voluntary_overrides_an_action_without_budget(kind: EventKind, fields: d
 def test_unreachable_workload_class_is_reported() -> None:
     precise = {**STATEFUL, "matchLabels": {**STATEFUL["matchLabels"], "app": "db"}}
     message = problem(workloads=[STATEFUL, precise])
-    assert "interruption.workloads[1].matchLabels" in message and "write the more precise one first" in message
+    assert "interruption.workloads[1].matchLabels" in message and "put the more specific entry first" in message
     assert problem(workloads=[precise, STATEFUL]) == ""
 
 

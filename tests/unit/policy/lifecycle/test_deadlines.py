@@ -91,12 +91,12 @@ def test_policy_overrides_the_action_when_overdue(phase: Phase) -> None:
     [
         ({"launch": {"deadline": "0s"}}, "launch.deadline: '0s': invalid duration, expected"),
         ({"drain": {"deadline": "2d"}}, "drain.deadline: '2d': invalid duration, days are not a unit, expected '48h'"),
-        ({"notReadyGrace": "Never"}, "notReadyGrace: 'Never' has no end"),
+        ({"notReadyGrace": "Never"}, "notReadyGrace: 'Never': endless duration"),
         (
             {"launch": {"deadline": "10m"}, "registration": {"deadline": "9m59s"}},
             "registration.deadline: '9m59s' is shorter than launch.deadline '10m'",
         ),
-        ({"drain": {"whenBlocked": "escalate"}}, "drain.whenBlocked: 'escalate' needs a time; write drain.blockedFor"),
+        ({"drain": {"whenBlocked": "escalate"}}, "drain.whenBlocked: 'escalate' requires drain.blockedFor"),
         ({"repair": {"within": "x"}}, "repair.within: 'x': invalid duration"),
     ],
 )
@@ -146,7 +146,7 @@ def test_waiting_phase_has_a_deadline_followed_by_its_end_or_an_alarm(phase: Pha
         assert describe_blocker(late) == f"needs attention: {remedy}"
     else:
         ends = {Phase.DRAIN, Phase.TERMINATION} & set(TRANSITIONS[phase])
-        assert describe_blocker(late).startswith("waits for its end")
+        assert describe_blocker(late).startswith("waits for its deletion")
         assert ends and not is_alarmed(late), "the workflow ends it; tests/unit/workflows/phases/test_deadlines.py"
 
 

@@ -99,7 +99,7 @@ def test_requested_resources_need_ninety_percent_of_the_expected_capacity(
 def test_durations_are_summarized_by_rank() -> None:
     found = summary_of([5, 1, 3, 2, 4, 10, 9, 8, 7, 6, 100])
     assert (found.count, found.median, found.p90, found.longest) == (11, 6, 10, 100)
-    with pytest.raises(ValueError, match="nothing"):
+    with pytest.raises(ValueError, match="no durations"):
         summary_of([])
 
 

@@ -32,7 +32,7 @@ TARGETS = {"good": GOOD, "bad": BAD, "newer": GOOD.model_copy(update={"images": 
 GATE_RESULTS = {
     "passes": GateResult(outcome="passed", value=0),
     "fails": GateResult(outcome="failed", value=3, why="errors: 3 is not below 0.01"),
-    "does_not_respond": GateResult(outcome="unknown", why="no answer within 10s"),
+    "does_not_respond": GateResult(outcome="unknown", why="no response within 10s"),
 }
 MAX_EVALUATIONS = 100
 """Evaluations at one time; more are an endless loop."""

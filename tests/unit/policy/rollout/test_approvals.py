@@ -82,8 +82,8 @@ def test_rejected_plan_waits_until_it_is_approved() -> None:
     plan = pool.plan
     pool.play("approve; reject ben; wait 30h")
     assert pool.explains(
-        f"rejected by ben since 2026-06-01T12:00Z, 0 of 10 nodes replaced, 0 in progress: no. It needs "
-        f"a decision: tenure approve {plan} continues"
+        f"rejected by ben at 2026-06-01T12:00Z, 0 of 10 nodes replaced, 0 in progress: no. To "
+        f"decide: tenure approve {plan} continues"
     )
     assert pool.approve("ann", plan) == ""
     assert pool.evaluate().headroom == 1
@@ -115,7 +115,7 @@ def test_rejection_with_roll_back_requires_a_changed_image_only() -> None:
 
     other = FakeNodePool(WAVES).set_target(BAD.model_copy(update={"class_hash": "c2"}))
     other.step()
-    assert "cannot be rolled back: not the image alone has changed" in other.reject(roll_back=True)
+    assert "cannot be rolled back: more than the image has changed" in other.reject(roll_back=True)
 
 
 def test_decision_on_an_unknown_plan_or_without_name_is_rejected() -> None:

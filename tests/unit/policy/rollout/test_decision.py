@@ -23,7 +23,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "soak starts with the last node of a wave": (
         {"waves": [{"nodes": "2", "soak": "10m"}, {}]},
         {},
-        "grant 1; arrive; wait 20m; step 1; wait 9m59s; headroom 0; explains is watched until 2026-06-01T12:30Z; "
+        "grant 1; arrive; wait 20m; step 1; wait 9m59s; headroom 0; explains soaks until 2026-06-01T12:30Z; "
         "wait 1s; headroom 8",
     ),
     "waves already filled by earlier waves are skipped": (
@@ -37,7 +37,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         WAVES,
         {},
         "step 1; wait 8m; unhealthy; wait 1m59s; overdue False; wait 1m; headroom 0; overdue True; "
-        "explains halted since 2026-06-01T12:10Z; explains 0 of 1 new nodes are Ready, 90% have to be; "
+        "explains halted at 2026-06-01T12:10Z; explains 0 of 1 new nodes are Ready, expected 90%; "
         "explains tenure approve PLAN; "
         "wait 72h; step 0",
     ),
@@ -55,7 +55,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         WAVES,
         {},
         "grant 1; failed_starts 1; wait 5m; halted False; failed_starts 2; wait 2m; "
-        "explains 2 new NodeClaims did not come to be nodes",
+        "explains 2 new NodeClaims failed to start",
     ),
     "gate failing before the first node delays the start": (
         {**WAVES, **GATES},
@@ -71,7 +71,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {**WAVES, **GATES},
         {},
         "step 1; gate does_not_respond; wait 30m; headroom 0; halted False; overdue False; "
-        "explains cannot be ended: errors: no answer within 10s; wait 1h; overdue True; gate passes; "
+        "explains cannot end: errors: no response within 10s; wait 1h; overdue True; gate passes; "
         "wait 1m; headroom 1",
     ),
     "rollback that is not carried out is overdue": (
@@ -162,7 +162,7 @@ def test_wave_without_new_node_continues_with_another_node() -> None:
     assert pool.step() == 1
     assert pool.evaluate().headroom == 1, "no soak without a new node"
     pool.replaced = True
-    pool.play("step; explains is watched until")
+    pool.play("step; explains soaks until")
 
 
 def test_unrelated_drift_is_limited_only_by_budgets() -> None:
@@ -212,7 +212,7 @@ def test_invalid_rules_block_the_rollout() -> None:
     pool.rules = {"waves": [{"nodes": "0"}]}
     found = pool.evaluate()
     assert (found.headroom, found.overdue) == (0, True)
-    assert "rollout.waves[0].nodes: '0' replaces nothing; write '1' or more" in found.why
+    assert "rollout.waves[0].nodes: '0' replaces no node, expected '1' or more" in found.why
 
 
 def test_reduced_waves_apply_at_once() -> None:
@@ -236,7 +236,7 @@ def test_unready_pods_halt_only_with_pods_ready_rule() -> None:
     pool = drifted({"health": {"podsReady": "80%", "failingFor": "5m"}})
     pool.play("grant 1; arrive")
     pool.pods = (10, 7)
-    pool.play("headroom 0; wait 5m; halted True; explains 7 of 10 pods on new nodes are Ready, 80% have to be")
+    pool.play("headroom 0; wait 5m; halted True; explains 7 of 10 pods on new nodes are Ready, expected 80%")
     assert not drifted(pods=(10, 0)).explains("pods")
 
 
@@ -282,7 +282,7 @@ def test_rollback_restores_the_last_good_image() -> None:
     found = pool.wait(minutes=2)
     assert found.roll_back is not None
     assert (found.roll_back.node_class, found.roll_back.images) == ("default", {"ami-bad": "ami-good"})
-    assert pool.explains("EC2NodeClass default takes ami-good again")
+    assert pool.explains("EC2NodeClass default returns to ami-good")
     assert pool.wait(minutes=5).roll_back == found.roll_back, (
         "the rollback is repeated until the EC2NodeClass has the image"
     )
@@ -298,7 +298,7 @@ def test_no_rollback_if_more_than_the_image_changed() -> None:
     pool.play("step; unhealthy")
     found = pool.wait(minutes=2)
     assert found.roll_back is None
-    assert "not the image alone has changed, but the NodePool's template and the image" in found.why
+    assert "more than the image has changed: the NodePool's template and the image" in found.why
 
 
 def test_rollback_maps_images_by_requirements() -> None:
@@ -327,7 +327,7 @@ def test_lost_state_is_restored_from_the_nodepool() -> None:
     saved, pool.state = pool.state.model_dump_json(), RolloutState()
     assert pool.evaluate(stored_state=saved).headroom == 0
     assert pool.state.good == GOOD
-    assert pool.explains("halted since")
+    assert pool.explains("was halted at")
     pool.state = RolloutState()
     assert pool.evaluate(stored_state="{not json").headroom == 0, "treated as a new rollout with an unhealthy node"
 

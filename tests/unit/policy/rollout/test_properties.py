@@ -11,7 +11,7 @@ from tests.unit.policy.rollout.rollout_builders import BAD, GOOD, FakeNodePool
 
 GATE = {"queries": [{"name": "errors", "query": "sum(errors)", "below": "0.01"}]}
 FAILED = GateResult(outcome="failed", value=3, why="errors: 3 is not below 0.01")
-NO_RESPONSE = GateResult(outcome="unknown", why="no answer within 10s")
+NO_RESPONSE = GateResult(outcome="unknown", why="no response within 10s")
 
 COUNTS = st.lists(st.integers(1, 30), min_size=0, max_size=3, unique=True).map(sorted)
 SOAKS = st.sampled_from(["0s", "5m", "1h"])

@@ -67,17 +67,17 @@ def test_node_goal_of_a_wave(nodes: str | None, size: int, goal: int) -> None:
     [
         (
             {"waves": [{"nodes": "0"}]},
-            "spec.rollout.waves[0].nodes: '0' replaces nothing; write '1' or more, or leave the wave out",
+            "spec.rollout.waves[0].nodes: '0' replaces no node, expected '1' or more, or remove the wave",
         ),
         (
             {"waves": [{}, {"nodes": "5"}]},
-            "spec.rollout.waves[0].nodes: only the last wave takes all that are left; write a number or a share such "
-            "as 20%",
+            "spec.rollout.waves[0].nodes: missing, expected e.g. '20%': only the last wave replaces all remaining "
+            "nodes",
         ),
         (
             {"waves": [{"nodes": "20%"}, {"nodes": "20%"}]},
-            "spec.rollout.waves[1].nodes: '20%' is not more than the '20%' of the wave before, which counts too; write "
-            "more",
+            "spec.rollout.waves[1].nodes: '20%' is not larger than '20%' of the previous wave, which it includes; set "
+            "a larger number",
         ),
         (
             {"waves": [{"nodes": "half"}]},
@@ -98,8 +98,8 @@ def test_node_goal_of_a_wave(nodes: str | None, size: int, goal: int) -> None:
         ),
         (
             {"health": {"queries": [QUERY]}},
-            "spec.rollout.health.queries[0]: it passes by one of the two; write below, such as below: '0.01', or "
-            "above, such as above: '1'",
+            "spec.rollout.health.queries[0]: expected exactly one of below, e.g. below: '0.01', and above, e.g. "
+            "above: '1'",
         ),
         (
             {"health": {"queries": [QUERY | {"below": "little"}]}},

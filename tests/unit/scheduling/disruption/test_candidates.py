@@ -164,7 +164,7 @@ WEB: dict[str, Any] = {"labels": {"app": "web"}}
         (
             [pdb("a", "app In web", disruptions_allowed=1), pdb("b", "app Exists", disruptions_allowed=1)],
             WEB,
-            "pod default/p is selected by 2 PodDisruptionBudgets (a, b), and then nothing may evict it",
+            "pod default/p is selected by 2 PodDisruptionBudgets (a, b), so it cannot be evicted",
         ),
         ([pdb("a", "app In web")], WEB | {"mirror": True}, ""),
         ([pdb("a", "app In web")], WEB | {"tolerations": (toleration("karpenter.sh/disrupted"),)}, ""),

@@ -119,7 +119,7 @@ def test_pods_for_different_zones_do_not_share_a_node() -> None:
 
 def test_zone_excluded_by_the_nodepool_is_the_reason() -> None:
     plan = Cluster(pool("p", f"{ZONE} In a"), pod(selector={ZONE: "b"})).plan()
-    assert reasons(plan) == [f"pool p: {ZONE} In [b] is asked for, {ZONE} In [a] is offered"]
+    assert reasons(plan) == [f"pool p: {ZONE} In [b] is required, {ZONE} In [a] is offered"]
 
 
 def test_operators_on_instance_labels_select_types() -> None:
@@ -147,7 +147,7 @@ def test_custom_label_of_the_nodepool_becomes_a_node_label() -> None:
     [nodeclaim] = Cluster(red, pod(selector={"team": "red", "site": "x"})).plan().claims
     assert nodeclaim.labels["team"] == "red"
     assert nodeclaim.labels["site"] == "x"
-    assert "nothing defines that label" in reasons(Cluster(pool("p"), pod(selector={"team": "red"})).plan())[0]
+    assert "is required and not defined" in reasons(Cluster(pool("p"), pod(selector={"team": "red"})).plan())[0]
 
 
 def test_required_affinity_terms_are_alternatives() -> None:

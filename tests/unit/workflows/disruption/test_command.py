@@ -109,7 +109,7 @@ async def test_later_permit_continues_command(host: WorkerHarness) -> None:
 async def test_unresponsive_nodepool_ends_command(host: WorkerHarness) -> None:
     await start_permit_granter(host, ignores_requests=True)
     over = await (await start_command(host, make_proposal("a"))).result()
-    assert (over.ending, over.why) == ("not permitted", "NodePool default does not answer")
+    assert (over.ending, over.why) == ("not permitted", "NodePool default does not respond")
 
 
 async def test_nodepool_without_workflow_ends_command(host: WorkerHarness) -> None:

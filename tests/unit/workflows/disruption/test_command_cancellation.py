@@ -37,9 +37,7 @@ ANN = CommandCancellation(by="ann", reason="the release goes first")
 async def test_cancelled_command_rolls_back_and_records_requester(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     result = await handle.execute_update(DisruptionWorkflow.cancel, ANN)
-    assert result.accepted and result.message.startswith(
-        "cancelled by ann: its nodes are put back into service, and its"
-    )
+    assert result.accepted and result.message.startswith("cancelled by ann: its nodes return to service, and its")
     over = await handle.result()
     assert (over.ending, over.why, over.retain_until) == ("cancelled", "ann cancelled it: the release goes first", None)
     (made,) = await replacement_names(handle)
@@ -98,7 +96,7 @@ async def test_workflow_cancellation_stops_deletion_before_rollback(host: Worker
     await handle.cancel()
     host.claims.faults["delete"] = []
     over = await handle.result()
-    assert (over.ending, over.why) == ("cancelled", "a person cancelled it")
+    assert (over.ending, over.why) == ("cancelled", "an operator cancelled it")
     assert is_undisturbed(host, "a", "b")
     history = await handle.fetch_history()
     kinds = [event.event_type for event in history.events]

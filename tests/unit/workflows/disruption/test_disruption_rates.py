@@ -57,7 +57,7 @@ async def test_used_permit_counts_for_rate(fake: WorkerHarness) -> None:
     await run_command(fake, pools, used=True)
     await request_permits(fake, pools, "b")
     await wait_until_skipping_time(fake, lambda: have_rejections(fake, "b"))
-    assert "rate 1 of 2 nodes within 1h: 1 went" in (await permit_decisions(fake, "b"))[0].blocked_by
+    assert "rate 1 of 2 nodes within 1h: 1 disrupted" in (await permit_decisions(fake, "b"))[0].blocked_by
     assert [one.uid for one in (await pools.query(NodePoolWorkflow.state)).past] == ["uid-a"]
     await fake.sleep(minutes=55)
     assert not await have_permits(fake, "b")
@@ -81,7 +81,7 @@ async def test_record_survives_lost_workflow(fake: WorkerHarness) -> None:
     )
     await request_permits(fake, restarted, "b")
     await wait_until_skipping_time(fake, lambda: have_rejections(fake, "b"))
-    assert "1 went" in (await permit_decisions(fake, "b"))[0].blocked_by
+    assert "1 disrupted" in (await permit_decisions(fake, "b"))[0].blocked_by
 
 
 def recent_disruptions_annotation(fake: WorkerHarness) -> str:

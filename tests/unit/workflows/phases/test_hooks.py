@@ -183,11 +183,16 @@ LATE = {"timeout": "1s"}
 @pytest.mark.parametrize(
     ("hook", "responses", "calls", "message"),
     [
-        (CALL, [REJECTED], 1, "hook beforeDrain/warn failed: answers 409 not now; the drain goes on"),
-        (CALL | {"attempts": 2}, [STILL_RUNNING, *[UNAVAILABLE] * 5], 3, "*503, after 2 attempts; the drain goes on*"),
-        (CALL | LATE, [UNAVAILABLE] * 100, None, "*hook beforeDrain/warn took too long*"),
-        (JOB | LATE, [], 0, "*hook beforeDrain/snapshot took too long*"),
-        (CALL | {"onFailure": "giveUp"}, [REJECTED], 1, "*the node can no longer be kept, the drain goes on*"),
+        (CALL, [REJECTED], 1, "hook beforeDrain/warn failed: returned 409 not now; the drain continues"),
+        (
+            CALL | {"attempts": 2},
+            [STILL_RUNNING, *[UNAVAILABLE] * 5],
+            3,
+            "*503, after 2 attempts; the drain continues*",
+        ),
+        (CALL | LATE, [UNAVAILABLE] * 100, None, "*hook beforeDrain/warn timed out*"),
+        (JOB | LATE, [], 0, "*hook beforeDrain/snapshot timed out*"),
+        (CALL | {"onFailure": "giveUp"}, [REJECTED], 1, "*the node can no longer be kept, the drain continues*"),
     ],
     ids=["rejected", "attempts used up", "late call", "late job", "drain of a deleted NodeClaim"],
 )
@@ -212,12 +217,12 @@ async def test_foreign_job_with_same_name_is_kept(fake: WorkerHarness) -> None:
     name = job_name("uid-a-beforeDrain-snapshot", "snapshot")
     fake.jobs.found[f"tenure-hooks/{name}"] = JobFact(key="", outcome="succeeded")
     await (await draining_with_hooks(fake, beforeDrain=[JOB])).result()
-    assert "belongs to somebody else" in event_messages(fake, "HookFailed")[0]
+    assert "exists and was not created for this hook" in event_messages(fake, "HookFailed")[0]
 
 
 async def test_retryable_call_is_repeated_with_same_key(fake: WorkerHarness) -> None:
     fake.calls.responses = [CallResult(status=503), CallResult(status=202, retry_after=0.01), CallResult(status=204)]
-    fake.calls.faults["post"] = [TryLater("no answer: refused")]
+    fake.calls.faults["post"] = [TryLater("no response: refused")]
     handle = await draining_with_hooks(fake, beforeDrain=[CALL])
     await handle.result()
     assert (
@@ -229,7 +234,7 @@ async def test_hook_with_wait_is_retried_until_success(fake: WorkerHarness) -> N
     hook = JOB | {"onFailure": "wait"}
     fake.jobs.next_outcome = JobFact(key="", outcome="failed", why="BackoffLimitExceeded: it failed")
     handle = await draining_with_hooks(fake, beforeDrain=[hook])
-    await wait_until(lambda: is_blocked_by(handle, "hook beforeDrain/snapshot failed, is tried again at"))
+    await wait_until(lambda: is_blocked_by(handle, "hook beforeDrain/snapshot failed, is retried at"))
     assert len(fake.jobs.created) == 1 and fake.pods.evicted == []
     fake.jobs.next_outcome = DONE
     await fake.sleep(minutes=2)
@@ -243,7 +248,7 @@ async def test_waiting_hook_becomes_overdue_and_ends_after_policy_change(fake: W
     hook = CALL | {"onFailure": "wait"}
     fake.calls.responses = [REJECTED] * 100
     handle = await draining_with_hooks(fake, beforeDrain=[hook])
-    await wait_until(lambda: is_blocked_by(handle, "hook beforeDrain/warn failed, is tried again at"))
+    await wait_until(lambda: is_blocked_by(handle, "hook beforeDrain/warn failed, is retried at"))
     await wait_until_skipping_time(fake, lambda: is_overdue(handle), minutes=10)
     assert 5 <= len(fake.calls.received) <= 12 and len(set(fake.calls.received_keys)) == len(fake.calls.received)
     await fake.signal_observed(handle, **BUSY, deleting=True, **hook_rules(beforeDrain=[CALL]))
@@ -275,7 +280,7 @@ async def test_failed_hook_cancels_voluntary_drain_and_runs_again_in_next_drain(
     await wait_until(lambda: _drain_was_cancelled(handle))
     assert is_in_service(fake) and not fake.claims.found["a"]["metadata"].get("deletionTimestamp")
     assert "the drain is cancelled" in event_messages(fake, "HookFailed")[0]
-    assert "hook beforeDrain/warn failed: answers 409" in event_messages(fake, "DrainGivenUp")[0]
+    assert "hook beforeDrain/warn failed: returned 409" in event_messages(fake, "DrainGivenUp")[0]
     assert (await pools.query(NodePoolWorkflow.state)).permits == ()
     await fake.sleep(minutes=11)
     await handle.result()
@@ -356,7 +361,7 @@ async def test_termination_event_shortens_hook_timeout(fake: WorkerHarness, monk
     await send_message(fake, handle, "instanceTerminating")
     await handle.result()
     assert len(fake.jobs.created) == 1 and fake.pods.evicted == ["web"]
-    assert "took too long" in event_messages(fake, "HookFailed")[0]
+    assert "timed out" in event_messages(fake, "HookFailed")[0]
 
 
 async def test_hook_request_has_interruption_and_nodeclaim_is_deleted_at_once(fake: WorkerHarness) -> None:
@@ -388,7 +393,7 @@ async def test_before_terminate_hook_is_skipped_for_missing_instance(fake: Worke
     await handle.result()
     assert fake.calls.received == []
     assert event_messages(fake, "HookSkipped") == [
-        "hook beforeTerminate/warn was skipped: its instance is gone already"
+        "hook beforeTerminate/warn was skipped: its instance is already gone"
     ]
 
 

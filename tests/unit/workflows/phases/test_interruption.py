@@ -388,7 +388,7 @@ async def test_stopped_instance_is_awaited_and_node_initialized_again(fake: Work
     handle = await ready_with_rules(fake, instanceStopping={"action": "ignore", "away": "30m"})
     event_rules = interruption_rules(instanceStopping={"action": "ignore", "away": "30m"})
     await send_message(fake, handle, "instanceStopping")
-    await wait_until(lambda: is_blocked_by(handle, "its instance is away, the node is kept until"))
+    await wait_until(lambda: is_blocked_by(handle, "its instance is stopped, and the node is kept until"))
     await wait_until(lambda: bool(interruptions_annotation(fake)))
     annotations = fake.claims.found["a"]["metadata"]["annotations"]
     assert labels.MAINTENANCE_UNTIL in annotations

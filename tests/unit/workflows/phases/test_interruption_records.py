@@ -100,7 +100,7 @@ async def test_withdrawn_event_is_recorded_as_withdrawn(fake: WorkerHarness) -> 
     await send_message(fake, handle, starts=starts, status="withdrawn")
 
     async def withdrawn() -> bool:
-        return (await recorded_actions(handle))[-1] == "AWS withdrew it"
+        return (await recorded_actions(handle))[-1] == "AWS cancelled it"
 
     await wait_until_skipping_time(fake, withdrawn)
 

@@ -168,7 +168,7 @@ async def test_node_healthy_in_live_check_is_kept(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await make_unhealthy(fake, handle)
     fake.nodes.update_node("node-a", conditions=HEALTHY)
-    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "Node node-a is well"), minutes=1)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "Node node-a is healthy or gone"), minutes=1)
     await make_healthy(fake, handle)
     await fake.sleep(minutes=5)
     state = await query_state(handle)

@@ -63,7 +63,7 @@ async def test_node_is_drained_stopped_started_and_kept(fake: WorkerHarness) -> 
     handle = await nodeclaim_with_maintenance(fake)
     await wait_until(lambda: is_in_step(handle, "back"))
     assert fake.pods.evicted == ["web"] and (fake.instances.entered_states == ["stopped", "running"])
-    assert not is_in_service(fake) and await is_blocked_by(handle, "its machine boots after maintenance")
+    assert not is_in_service(fake) and await is_blocked_by(handle, "its instance boots after maintenance")
     assert (await query_state(handle)).waits_until is not None
     await send_message(fake, handle, "instanceStopping")
     await observe_return(fake, handle)

@@ -10,7 +10,7 @@ from tenure.model.nodeclaim.state import Phase
 from tenure.model.plan import PlanOutcome
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import has_continued_as_new, wait_until, wait_until_phase
-from tests.unit.workflows.test_provisioning import (
+from tests.unit.workflows.provisioning.provisioning_workflow import (
     Provisioning,
     has_planning_passes,
     make_launch_draft,

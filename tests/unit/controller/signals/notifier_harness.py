@@ -1,0 +1,59 @@
+"""A cluster cache with a WorkflowNotifier, whose signals are recorded."""
+
+from tenure.controller.cache.dirty import SyncedKinds
+from tenure.controller.cache.nominations import Nominations
+from tenure.controller.signals.notifier import WorkflowNotifier
+from tenure.model.discovered_capacity import DiscoveredCapacity
+from tenure.model.nodeclaim.state import Deadlines
+from tenure.model.observations import ObservedNodeClaim
+from tests.support.controller.builders import (
+    NOW,
+    CacheHarness,
+    at,
+    node_class,
+    not_ready_tracker,
+    pool,
+)
+from tests.unit.controller.fake_temporal import RecordingSignalQueue
+
+ALL_SYNCED = SyncedKinds(nodeclaims=True, nodes=True, pods=True, nodepools=True, nodeclasses=True, warm_up_until=None)
+CLAIM = "prod/nodeclaim/c1/uid-c1"
+
+
+class NotifierHarness(CacheHarness):
+    """A cluster cache and a WorkflowNotifier that the test calls."""
+
+    def __init__(self, sent: dict[str, str] | None = None) -> None:
+        super().__init__()
+        self.nominations = Nominations()
+        self.signal_queue = RecordingSignalQueue(sent)
+        self.numbers = iter(range(1, 1000))
+        self.notifier = WorkflowNotifier(
+            cluster="prod",
+            deadlines=Deadlines(),
+            cache=self.cache,
+            nominations=self.nominations,
+            not_ready=not_ready_tracker(self),
+            signal_queue=self.signal_queue,
+            began=NOW,
+            number=lambda: next(self.numbers),
+            discovered=lambda node_class: DiscoveredCapacity(images={node_class: {"m5.large": 7640}}),
+            static_capacity=True,
+        )
+
+    def notify(self, seconds: float = 0, known: SyncedKinds = ALL_SYNCED) -> None:
+        self.now = at(seconds)
+        self.notifier.notify(self.cache.drain_changes(), known, self.now)
+
+    def last_observed(self) -> ObservedNodeClaim:
+        """The last observation sent to the workflow of NodeClaim c1."""
+        last: ObservedNodeClaim = self.signal_queue.arguments_to(CLAIM)[-1]
+        return last
+
+
+def build_notifier() -> NotifierHarness:
+    """A harness with a NodePool and an EC2NodeClass."""
+    harness = NotifierHarness()
+    harness.apply_objects("nodepools", pool(disruption={"consolidateAfter": "30s", "consolidationPolicy": "WhenEmpty"}))
+    harness.apply_objects("ec2nodeclasses", node_class())
+    return harness
