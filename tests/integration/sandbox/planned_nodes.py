@@ -175,10 +175,12 @@ class PlannedNodes:
             await self._create(persistent_volume(name, claim, label_of(node, ZONE), label_of(node, CLUSTER)))
 
     async def _explain(self, found: Comparison, plan: ClusterPlan) -> Comparison:
-        """Find which of the stuck pods are bound if all other pods are in their planned places first."""
-        stuck = {one.name: plan.targets[one.name] for one in found.stuck if one.name in plan.targets}
-        if not stuck:
+        """Find which of the stuck pods are bound if all other pods are in their planned places first. A pod that is
+        bound elsewhere may take the room of a DaemonSet's pod.
+        """
+        if not found.stuck:
             return found
+        stuck = {one.name: plan.targets[one.name] for one in found.stuck if one.name in plan.targets}
         manifests = {
             one["metadata"]["name"]: one for one in plan.cluster.pods if one["metadata"]["name"] in plan.targets
         }
@@ -191,9 +193,7 @@ class PlannedNodes:
         await gather_limited(self._create(manifests[name]) for name in stuck)
         (again,) = await self._schedule([replace(plan, targets=stuck)])
         still_stuck = {one.name for one in again.stuck}
-        explained = (
-            replace(one, depends_on_order=one.name in stuck and one.name not in still_stuck) for one in found.stuck
-        )
+        explained = (replace(one, depends_on_order=one.name not in still_stuck) for one in found.stuck)
         return replace(found, stuck=tuple(explained))
 
     async def _delete_pod(self, manifest: Object) -> None:
