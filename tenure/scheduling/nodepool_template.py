@@ -4,7 +4,7 @@ A node in reserved capacity is planned into one reservation and names it in its 
 planned into a reservation than it has instances left.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -171,6 +171,8 @@ class Offer:
     _restricted: dict[tuple[Option | None, Variant, str], Option | RejectionReason] = field(default_factory=dict)
     _options: dict[tuple[Requirements, str], Option | RejectionReason] = field(default_factory=dict)
     _prices: dict[Option, Prices] = field(default_factory=dict)
+    _reservation_ids: list[str] | None = None
+    """Of the available offerings; None until the first use."""
 
     @property
     def pool_name(self) -> str:
@@ -214,13 +216,19 @@ class Offer:
 
     def available_reservations(self) -> list[str]:
         """IDs of reservations with available offerings for this pool and instances left."""
-        ids = set(self.table.reservations[self.available & self.table.reserved])
-        return sorted(one for one in ids if self.reservation_tracker.remaining(one) > 0)
+        if self._reservation_ids is None:
+            self._reservation_ids = sorted(set(self.table.reservations[self.available & self.table.reserved]))
+        return [one for one in self._reservation_ids if self.reservation_tracker.remaining(one) > 0]
 
-    def launchable_options(self, variant: Variant) -> list[Option]:
+    def launchable_options(self, variant: Variant) -> Iterator[Option]:
         """The template for such pods: with capacity that is not reserved, and with each available reservation."""
-        options = (self.restrict(None, variant, one) for one in ("", *self.available_reservations()))
-        return [one for one in options if not isinstance(one, RejectionReason)]
+        option = self.restrict(None, variant)
+        if not isinstance(option, RejectionReason):
+            yield option
+        for one in self.available_reservations():
+            option = self.restrict(None, variant, one)
+            if not isinstance(option, RejectionReason):
+                yield option
 
     def cheapest_prices(self, option: Option) -> Prices:
         """The lowest price of each type among the option's offerings."""
