@@ -26,7 +26,7 @@ REASONS = (
     "Dynamic Resource Allocation is not supported",
     "no instance type has ",
     "no instance type satisfies ",
-    "is asked for and nothing defines that label",
+    "is required and not defined",
     "no launchable node and no existing node has the label topology",
     "no node with the pods that its affinity selects has room",
     "pod affinity on topology.kubernetes.io/zone: none of the selected pods",

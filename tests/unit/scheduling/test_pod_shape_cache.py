@@ -51,5 +51,5 @@ def test_incompatibility_is_explained_once_per_nodepool(monkeypatch: pytest.Monk
     zones = [pod(selector={ZONE: zone}) for zone in ("a", "b")]
     cluster = Cluster(pool("a"), pool("b"), *zones, pod(selector={"team": "red"}, cpu=0.1))
     (reason,) = reasons(cluster.plan())
-    assert "team In [red] is asked for and nothing defines that label" in reason
+    assert "team In [red] is required and not defined" in reason
     assert explained == ["team In [red]"] * 2
