@@ -182,6 +182,16 @@ SCHEDULER_SCHEDULING_DURATION = _histogram(
     "duration of a plan: `provisioner`",
     (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
 )
+NODES_UNUSED = _counter(
+    "tenure_nodes_unused_total",
+    "nodepool",
+    "nodes deleted after initialization without any pod that they were launched for",
+)
+PROVISIONING_BACKOFF_PODS = _gauge(
+    "tenure_provisioning_backoff_pods",
+    "",
+    "pods for which no node is launched, because earlier nodes did not help",
+)
 SCHEDULER_UNSCHEDULABLE_PODS_COUNT = _gauge(
     "karpenter_scheduler_unschedulable_pods_count", "controller", "pods without a node in the last plan"
 )

@@ -333,6 +333,9 @@ PLAN: Final = _own_name("plan", "NodeClaim", "planning pass that created it", "4
 LAUNCH_REASON: Final = _own_name(
     "launch-reason", "NodeClaim", "its pods, and why this instance type", "one of spec.replicas=3"
 )
+POD_GROUPS: Final = _own_name(
+    "pod-groups", "NodeClaim", "hashes of the groups of equal pods that it is launched for", "1f0c22d4,9ab34e01"
+)
 REPLACES: Final = _own_name("replaces", "NodeClaim", "workflow whose nodes it replaces", "demo/disruption/1f0c22d4")
 REPLACEMENTS: Final = _own_name("replacements", "NodeClaim", "number of replacements of that workflow", "2")
 PAUSE: Final = _own_name(

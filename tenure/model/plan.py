@@ -7,6 +7,7 @@ from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.facts import Expression, Taint
 from tenure.model.instance_types import OfferingShard, UnavailableOffering
 from tenure.model.launch import LaunchGroupMember
+from tenure.model.provisioning_backoff import ProvisioningBackoff
 
 
 class PlannedNodeClaim(Value):
@@ -55,6 +56,7 @@ class PlanRequest(Message):
     plan_id: str
     unavailable: tuple[UnavailableOffering, ...] = ()
     burst_ends_at: datetime | None = None
+    backoffs: tuple[ProvisioningBackoff, ...] = ()
     discovered: DiscoveredCapacity = DiscoveredCapacity()
     """Includes capacity of deleted nodes. The planner host adds its own observations."""
 
@@ -86,6 +88,8 @@ class PlanOutcome(Message):
     unschedulable: int = 0
     blocked: str = ""
     planned_at: datetime | None = None
+    backoffs: tuple[ProvisioningBackoff, ...] | None = None
+    """All entries to store; None keeps the stored ones."""
 
 
 class PhaseDurations(Message):

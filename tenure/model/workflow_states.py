@@ -17,6 +17,7 @@ from tenure.model.observations import (
 )
 from tenure.model.operator_requests import PauseAnnotation
 from tenure.model.plan import LaunchDraft
+from tenure.model.provisioning_backoff import ProvisioningBackoff
 from tenure.model.rollout import RolloutState
 from tenure.model.signals import Pause, PermitRequest
 
@@ -46,6 +47,7 @@ class ProvisioningState(Message):
     groups: tuple[LaunchGroup, ...] = ()
     """Launch groups without a result so far. After a lost result, the call is repeated with the same token."""
     blocked_by: str = ""
+    backoffs: tuple[ProvisioningBackoff, ...] = ()
 
 
 class Permit(Message):

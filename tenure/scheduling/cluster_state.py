@@ -1,6 +1,7 @@
 """The state of the planner process: facts in, plans out. It reads no clock and performs no I/O."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -97,15 +98,18 @@ class ClusterState:
         not_ready_grace: timedelta = _DEFAULT_GRACE,
         pool_graces: Mapping[str, timedelta] | None = None,
         reservations: Mapping[str, ReservationHeadroom] | None = None,
+        held: Mapping[str, str] | None = None,
     ) -> Plan:
         """Place every pod that needs a node, and choose the nodes to launch.
 
         `not_ready_grace`: how long a NotReady node keeps its pods and capacity; `pool_graces` overrides it by
-        NodePool. The caller has a clock and sets the plan's `seconds`.
+        NodePool. `held`: pod UID to the reason why no node may be launched for the pod. The caller has a clock and
+        sets the plan's `seconds`.
         """
         grace = (not_ready_grace, pool_graces or {})
         virtual = {pod.uid for pods in self._facts.virtual.values() for pod in pods}
-        return strip_virtual_pods(self._plan_all_pods(now, tuple(unavailable), grace, reservations or {}), virtual)
+        inputs = (now, tuple(unavailable), grace, reservations or {}, held or {})
+        return strip_virtual_pods(self._plan_all_pods(*inputs), virtual)
 
     def disrupt(self, request: DisruptionRequest) -> Decision:
         """Nodes eligible for voluntary disruption, and their replacements. Pending pods are placed first."""
@@ -135,13 +139,14 @@ class ClusterState:
         unavailable: tuple[UnavailableOffering, ...],
         grace: _GracePeriods,
         reservations: Mapping[str, ReservationHeadroom],
+        held: Mapping[str, str],
     ) -> Plan:
         rejected: list[UnschedulablePod] = []
         shaped_pods = list(self._shape_pending_pods(now, rejected))
         if not shaped_pods:
             return Plan(unschedulable=tuple(rejected))
         inputs = self._build_pass_inputs(now, unavailable, grace, reservations)
-        plan_result = self._plan_pods(shaped_pods, inputs)
+        plan_result = self._plan_pods(shaped_pods, replace(inputs, held=held))
         return plan_result.model_copy(update={"unschedulable": (*rejected, *plan_result.unschedulable)})
 
     def _plan_pods(self, shaped_pods: list[tuple[PodShape, PodFact]], inputs: PassInputs) -> Plan:

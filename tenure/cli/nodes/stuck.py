@@ -30,6 +30,7 @@ from tenure.model.base import Message
 from tenure.model.blockers import HOOK_FAILED, SLOW
 from tenure.model.errors import InvalidObject
 from tenure.model.nodeclaim.state import NodeClaimState
+from tenure.model.provisioning_backoff import ProvisioningBackoff
 from tenure.model.signals import Pause
 from tenure.policy.disruption.commands import is_late
 from tenure.policy.lifecycle.deadlines import NEEDS_ATTENTION_TEXT, action_of, describe_blocker
@@ -76,7 +77,12 @@ async def list_overdue_items(client: Client, cluster: str, now: datetime) -> lis
     under_way = [one async for one in client.list_workflows(commands, page_size=1000)]
     states = await _query_states(client, [one.id for one in (*rollouts, *under_way)], BlockedState)
     found = [command_item(one, states.get(one.id), now) for one in under_way]
-    return [*(rollout_item(one, states.get(one.id)) for one in rollouts), *(one for one in found if one)]
+    provisioning = await _query_state(client, ids.provisioning(cluster), BackoffState)
+    return [
+        *(rollout_item(one, states.get(one.id)) for one in rollouts),
+        *(one for one in found if one),
+        *(backoff_item(one) for one in (provisioning.backoffs if provisioning else ()) if one.until),
+    ]
 
 
 def _running_condition(prefix: str) -> str:
@@ -88,6 +94,16 @@ class BlockedState(Message):
 
     blocked_by: str = ""
     rollout_blocked_by: str = ""
+
+
+class BackoffState(Message):
+    """The part of the Provisioning workflow's state that names pods whose nodes were not used."""
+
+    backoffs: tuple[ProvisioningBackoff, ...] = ()
+
+
+def backoff_item(backoff: ProvisioningBackoff) -> OverdueItem:
+    return OverdueItem(f"pod {backoff.pod}", "Provisioning", backoff.since, backoff.describe())
 
 
 def rollout_item(execution: WorkflowExecution, state: BlockedState | None) -> OverdueItem:

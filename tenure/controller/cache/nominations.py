@@ -47,6 +47,8 @@ class Nominations:
         self._ended: dict[str, datetime] = {}
         self._departed: dict[str, list[_DepartedPod]] = {}
         """By target, in the order of their departure. No list is empty."""
+        self.unschedulable: Mapping[str, str] = {}
+        """By UID, the pods for which the latest plan has no target, with the reason."""
 
     def subscribe_to(self, cache: ClusterCache, now: Callable[[], datetime]) -> None:
         """Follow the cache's pods, and requeue targets that lose or gain a nomination."""
@@ -70,9 +72,10 @@ class Nominations:
             self.on_pod_bound(pod, now)
             self._set_nomination(pod, target, now, earlier.since if earlier and earlier.target == target else now)
 
-    def remove_unschedulable(self, pods: Iterable[str], now: datetime) -> None:
-        """Remove the nominations of pods for which the latest plan has no target."""
-        for pod in pods:
+    def remove_unschedulable(self, reasons: Mapping[str, str], now: datetime) -> None:
+        """Remove the nominations of pods for which the latest plan has no target. `reasons`: all of them, by UID."""
+        self.unschedulable = reasons
+        for pod in reasons:
             self.on_pod_bound(pod, now)
 
     def on_pod_bound(self, pod: str, now: datetime) -> str:

@@ -14,6 +14,7 @@ from tenure.apis.labels import INSTANCE_TYPE
 from tenure.controller.cache.availability import ActivePauses, early_eviction_holds
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeBatch
+from tenure.controller.cache.nominations import Nominations
 from tenure.controller.consistency import ConsistencyChecker
 from tenure.controller.disruption.cached_budgets import NodePoolBudgets
 from tenure.controller.disruption.controller import DisruptionController, DisruptionPass, make_disruption_settings
@@ -38,8 +39,8 @@ _TYPES: Final = 3
 
 
 class DisruptionPreviewer:
-    def __init__(self, cache: ClusterCache, controller: DisruptionController) -> None:
-        self._cache, self._controller = cache, controller
+    def __init__(self, cache: ClusterCache, nominations: Nominations, controller: DisruptionController) -> None:
+        self._cache, self._nominations, self._controller = cache, nominations, controller
 
     async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
         """Raises TryLater when no planner is available."""
@@ -75,11 +76,19 @@ class DisruptionPreviewer:
         verdicts = [one for one in decision.nodes if one.node == pod.node_name and pod.node_name]
         messages = [f"{others} more pods have this name: write namespace/name"] if others else []
         if not pod.node_name:
-            messages.append("it has no node yet")
+            messages.append(self._describe_pending(pod))
         elif not verdicts:
             messages.append(f"it runs on {pod.node_name}, which belongs to no NodePool")
         messages += [message for command in decision.commands for message in _describe_moves(pod, command)]
         return DisruptionStatus(pod=f"{pod.namespace}/{pod.name}", messages=tuple(messages), verdicts=tuple(verdicts))
+
+    def _describe_pending(self, pod: PodFact) -> str:
+        nomination = self._nominations.nomination_of(pod.uid)
+        if nomination is not None:
+            kind = "NodeClaim" if nomination.target in self._cache.nodeclaims else "Node"
+            return f"it has no node yet: expected on {kind} {nomination.target} since {nomination.since:%H:%M:%S} UTC"
+        reason = self._nominations.unschedulable.get(pod.uid)
+        return f"it has no node: {reason}" if reason else "it has no node yet"
 
 
 def _describe_moves(pod: PodFact, command: Command) -> Iterator[str]:
@@ -147,7 +156,7 @@ class VoluntaryDisruption:
         self._trigger = DisruptionTrigger(
             cache, signal_queue, settings.cluster, last_pass_seconds=lambda: self.controller.last_pass_seconds
         )
-        self.previewer = DisruptionPreviewer(cache, self.controller)
+        self.previewer = DisruptionPreviewer(cache, cluster.nominations, self.controller)
         catalogue.subscribe(self._on_catalogue)
 
     def on_changes(self, batch: ChangeBatch) -> None:

@@ -66,6 +66,7 @@ class ProvisioningController:
             planner_client=self.planner_client,
             claims=kube.claims,
             events=kube.events,
+            scheduler_messages=kube.pods,
             not_ready_grace=settings.deadlines.not_ready_grace,
             not_ready_grace_periods=cluster.policies.not_ready_grace_periods,
             now=now,
@@ -95,6 +96,7 @@ class ProvisioningController:
         if known.nodeclaims and known.nodes and known.nodeclasses:
             self._discover_capacity(changes, now)
         self._interrupted_capacity.expire(now)
+        self.provisioner.backoff_tracker.forget(changes.deleted_nodeclaims.values())
         self._trigger.update(changes, now, known=known.pods)
 
     @property

@@ -95,6 +95,7 @@ class PlannerProcess:
         not_ready_grace: timedelta,
         pool_graces: Mapping[str, timedelta],
         reservations: Mapping[str, ReservationHeadroom],
+        held: Mapping[str, str] | None = None,
     ) -> Plan:
         """The plan, with its duration."""
         plan, seconds = await self._call(
@@ -104,6 +105,7 @@ class PlannerProcess:
             not_ready_grace=not_ready_grace,
             pool_graces=pool_graces,
             reservations=reservations,
+            held=held,
         )
         return Plan.model_validate(plan).model_copy(update={"seconds": seconds})
 

@@ -29,6 +29,7 @@ from tenure.controller.planning.nodeclaim_factory import (
     within_limits,
 )
 from tenure.controller.planning.planner_process import PlannerClient, PlannerProcess
+from tenure.controller.planning.provisioning_backoff import BackoffPass, BackoffTracker, SchedulerMessages
 from tenure.controller.planning.undersized_nodes import ExpiredGraceEvents, UndersizedNodes
 from tenure.controller.signals.pending_pods import pods_needing_nodes
 from tenure.kube.facts.objects import nodeclaim_fact
@@ -57,6 +58,7 @@ class Provisioner:
         events: Events,
         not_ready_grace: timedelta,
         now: Callable[[], datetime],
+        scheduler_messages: SchedulerMessages,
         buffers: CapacityBuffers | None = None,
         meter: MetricMeter = MetricMeter.noop,
         not_ready_grace_periods: Callable[[], Mapping[str, timedelta]] = dict,
@@ -72,6 +74,8 @@ class Provisioner:
         self._expired_grace_events = ExpiredGraceEvents(cache, not_ready, events)
         self._claims, self._events = claims, events
         self.undersized_nodes = UndersizedNodes(cache, nominations, self.capacity_discovery, began=now())
+        self.backoff_tracker = BackoffTracker(cache, scheduler_messages, meter, began=now())
+        self.backoff_tracker.subscribe_to(cache)
         self._grace, self._not_ready_grace_periods, self._now = not_ready_grace, not_ready_grace_periods, now
         self.passes = 0
 
@@ -123,6 +127,7 @@ class Provisioner:
                 self._unschedulable_pods.record(0, controller="provisioner")
                 return PlanOutcome(plan_id=request.plan_id, planned_at=now)
             try:
+                backoff = await self.backoff_tracker.begin(request.backoffs, now)
                 planning_inputs = await self.planner_client.read_planning_inputs(now)
                 plan = await process.provision(
                     now=now,
@@ -130,8 +135,9 @@ class Provisioner:
                     not_ready_grace=self._grace,
                     pool_graces=self._not_ready_grace_periods(),
                     reservations=planning_inputs.reservations,
+                    held=backoff.held,
                 )
-                return await self._execute_plan(request, plan, process)
+                return await self._execute_plan(request, plan, process, backoff)
             except Fault:
                 await self.close()
                 raise
@@ -144,9 +150,12 @@ class Provisioner:
         alive = [claim for claim in found if claim is not None]
         return PlanOutcome(plan_id=plan_id, drafts=launch_drafts(alive), created=len(alive), planned_at=self._now())
 
-    async def _execute_plan(self, request: PlanRequest, plan: Plan, process: PlannerProcess) -> PlanOutcome:
+    async def _execute_plan(
+        self, request: PlanRequest, plan: Plan, process: PlannerProcess, backoff: BackoffPass
+    ) -> PlanOutcome:
         plan_id = request.plan_id
         allowed, rejected = await within_limits(plan.claims, self._cache, self._claims)
+        backoffs = self.backoff_tracker.finish(backoff, plan, allowed, self._now())
         names = claim_names(plan_id, allowed)
         planned = dict(zip(names, allowed, strict=True))
         await process.commit(planned, now=self._now())
@@ -155,7 +164,7 @@ class Provisioner:
         vacated = self._nominated_targets(plan)
         nominated = self._update_nominations(plan, {claim.name: planned[claim.name] for claim in made})
         unschedulable = (*plan.unschedulable, *rejected)
-        self._nominations.remove_unschedulable((one.pod_uid for one in unschedulable), self._now())
+        self._nominations.remove_unschedulable({one.pod_uid: one.reason for one in unschedulable}, self._now())
         await self._publish_events(nominated, unschedulable)
         await self._expired_grace_events.publish({claim.pool for claim in allowed}, vacated, self._now())
         self.passes += 1
@@ -176,6 +185,7 @@ class Provisioner:
             nominated=len(nominated),
             unschedulable=len(unschedulable),
             planned_at=self._now(),
+            backoffs=backoffs,
         )
 
     def _in_interruption_burst(self, request: PlanRequest) -> bool:
@@ -191,7 +201,14 @@ class Provisioner:
 
         async def create(name: str) -> NodeClaim | None:
             group, shard = launches[name]
-            nodeclaim = build_nodeclaim(planned[name], name=name, plan_id=plan_id, group_id=group, offering_shard=shard)
+            nodeclaim = build_nodeclaim(
+                planned[name],
+                name=name,
+                plan_id=plan_id,
+                group_id=group,
+                offering_shard=shard,
+                pod_groups=self.backoff_tracker.groups_of(planned[name]),
+            )
             made = await self._create_nodeclaim(nodeclaim)
             if made is not None:
                 count_created(self._meter, made)

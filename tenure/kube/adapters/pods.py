@@ -77,6 +77,12 @@ class KubePods:
         what = f"nominating {node} for {pod.namespace}/{pod.name}"
         raise fault_of(response.code, response.body, what=what, retry_after=response.retry_after)
 
+    async def read_scheduler_message(self, pod: PodFact) -> str:
+        """The message of its condition PodScheduled; empty without one, or if the pod is gone."""
+        found = await self._client.get(PODS.path(pod.name, namespace=pod.namespace)) or {}
+        conditions = (found.get("status") or {}).get("conditions") or ()
+        return next((one.get("message", "") for one in conditions if one.get("type") == "PodScheduled"), "")
+
     async def attached_volumes(self, node_name: str) -> Sequence[str]:
         """VolumeAttachments to wait for. Volumes of pods that the drain does not wait for detach with the instance."""
         here = [

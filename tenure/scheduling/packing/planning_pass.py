@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -89,6 +89,8 @@ class PassInputs:
     """Pools that cannot launch nodes, with the reason."""
     promised: Mapping[str, str]
     """Pod UID to the existing node that was launched for the pod."""
+    held: Mapping[str, str] = field(default_factory=dict)
+    """Pod UID to the reason why no node may be launched for the pod."""
 
     @property
     def taints(self) -> set[Taint]:
@@ -146,7 +148,7 @@ def _run_attempt(
     attached: VolumeAttachments,
 ) -> PackingAttempt:
     topology_groups = _build_topology_groups(inputs, (shape for shape, _ in shaped_pods))
-    classes = build_pod_classes(shaped_pods, topology_groups, pass_settings.preference_policy)
+    classes = build_pod_classes(shaped_pods, topology_groups, pass_settings.preference_policy, inputs.held)
     packing = _create_packing(
         inputs, classes, pass_settings, options, AttachmentLimits(len(inputs.existing_nodes.nodes), *attached)
     )
@@ -259,6 +261,8 @@ def create_packing(
 def _can_launch_for(one: PodClass, offers: Iterable[Offer], headroom_by_option: dict[Option, Amounts]) -> bool:
     """Whether any type fits such a pod: other pods must not influence the choice of types. `headroom_by_option` is a
     cache."""
+    if one.held:
+        return False
     for offer in offers:
         vector = offer.table.to_vector(one.requests)
         if vector is None:

@@ -1,8 +1,9 @@
 """Classes of interchangeable pods, in the order in which they are placed."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 
 import numpy as np
 
@@ -28,6 +29,8 @@ class PodClass:
     volumes: VolumeTerms = NO_VOLUME_TERMS
     size: int = -1
     """The index of its requests in `CapacityValuation.sizes`; -1 without one."""
+    held: str = ""
+    """Why no node may be launched for them; empty if one may."""
 
 
 def merge_equal_shapes(
@@ -53,14 +56,16 @@ def _with_relevant_tolerations(constraints: Constraints, taints: Iterable[Taint]
 
 
 def build_pod_classes(
-    pods: Iterable[tuple[PodShape, PodFact]], topology_groups: TopologyGroups, policy: str
+    pods: Iterable[tuple[PodShape, PodFact]],
+    topology_groups: TopologyGroups,
+    policy: str,
+    held: Mapping[str, str] = MappingProxyType({}),
 ) -> list[PodClass]:
-    """Sorted by priority, CPU, memory, age and UID (reference 2.4)."""
-    pods_by_key: dict[tuple[PodShape, tuple[TopologyGroup, ...], int], list[PodFact]] = {}
+    """Sorted by priority, CPU, memory, age and UID (reference 2.4). `held`: as in PassInputs."""
+    pods_by_key: dict[tuple[PodShape, tuple[TopologyGroup, ...], int, str], list[PodFact]] = {}
     for shape, pod in pods:
-        pods_by_key.setdefault(
-            (shape, topology_groups.counting_groups(pod, shape.topology_terms), pod.priority), []
-        ).append(pod)
+        counting_groups = topology_groups.counting_groups(pod, shape.topology_terms)
+        pods_by_key.setdefault((shape, counting_groups, pod.priority, held.get(pod.uid, "")), []).append(pod)
     found = [
         PodClass(
             pods=sorted(members, key=_age_order),
@@ -69,8 +74,9 @@ def build_pod_classes(
             counting_groups=counting_groups,
             ports=shape.ports,
             volumes=shape.volumes,
+            held=reason,
         )
-        for (shape, counting_groups, _), members in pods_by_key.items()
+        for (shape, counting_groups, _, reason), members in pods_by_key.items()
     ]
     return sorted(found, key=_queue_order)
 

@@ -118,6 +118,10 @@ class ClusterScope:
         self._rules.append(rule)
         return rule
 
+    async def remove_node_fault(self, rule: Rule) -> None:
+        self._rules.remove(rule)
+        await self.product.nodes.remove(rule)
+
     async def report_node_recovered(self, name: str) -> datetime:
         """Set Ready for a node with a fault. Returns the time."""
         now = datetime.now(UTC).replace(microsecond=0)
@@ -275,9 +279,9 @@ class ClusterScope:
 
     async def wait_until_nodes_launched(self, count: int) -> None:
         """Wait until exactly this number of NodeClaims and instances were ever launched; visibility lags."""
-        await wait_until(lambda: self._assert_nodes_launched(count))
+        await wait_until(lambda: self.assert_nodes_launched(count))
 
-    async def _assert_nodes_launched(self, count: int) -> None:
+    async def assert_nodes_launched(self, count: int) -> None:
         nodeclaims = await self.nodeclaim_workflows()
         assert len(nodeclaims) == count, f"{self.name}: NodeClaims {[nodeclaim.name for nodeclaim in nodeclaims]}"
         launched = self.launched_instances()

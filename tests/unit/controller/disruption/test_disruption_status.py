@@ -11,7 +11,7 @@ harness = test_controller.harness
 
 
 async def preview(harness: DisruptionHarness, name: str = "") -> DisruptionStatus:
-    return await DisruptionPreviewer(harness.cache, harness.controller).preview_disruption(
+    return await DisruptionPreviewer(harness.cache, harness.nominations, harness.controller).preview_disruption(
         DisruptionPreviewRequest(cluster="east", name=name)
     )
 
@@ -59,6 +59,12 @@ async def test_preview_of_a_pod_shows_its_move_or_why_there_is_none(harness: Dis
     assert found.messages[0].startswith("it would move from node-big to a new node of NodePool general: node-big: ")
     harness.apply_objects("pods", pod("waits"), pod("elsewhere", on="strange"))
     assert (await preview(harness, "waits")).messages == ("it has no node yet",)
+    harness.nominations.remove_unschedulable({"uid-waits": "no NodePool allows it"}, harness.now)
+    assert (await preview(harness, "waits")).messages == ("it has no node: no NodePool allows it",)
+    harness.nominations.nominate({"uid-waits": "big"}, harness.now)
+    assert (await preview(harness, "waits")).messages == (
+        "it has no node yet: expected on NodeClaim big since 12:00:00 UTC",
+    )
     assert (await preview(harness, "elsewhere")).messages == ("it runs on strange, which belongs to no NodePool",)
     assert (await preview(harness, "missing")).messages == ("no NodeClaim, Node or pod has the name missing",)
     assert not (await preview(harness, "missing")).pod

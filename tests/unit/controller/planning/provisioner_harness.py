@@ -13,7 +13,8 @@ from tenure.controller.disruption.status import Overlays, OverlayStatusWriter
 from tenure.controller.interruption import InterruptedCapacity
 from tenure.controller.planning.planner_process import PlannerClient
 from tenure.controller.planning.provisioner import Provisioner
-from tenure.model.errors import Throttled, TryLater
+from tenure.model.errors import Fault, Throttled, TryLater
+from tenure.model.facts import PodFact
 from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom
 from tenure.model.plan import PlanOutcome, PlanRequest
 from tenure.scheduling.settings import PlanSettings
@@ -70,6 +71,17 @@ class FakeOfferings:
         return Catalogue(by_node_class={one.name: tuple(self.kinds) for one in node_classes})
 
 
+class FakeSchedulerMessages:
+    def __init__(self) -> None:
+        self.message = ""
+        self.fault: Fault | None = None
+
+    async def read_scheduler_message(self, pod: PodFact) -> str:
+        if self.fault:
+            raise self.fault
+        return self.message
+
+
 class ProvisionerHarness(CacheHarness):
     def __init__(self, overlays: Overlays | None = None) -> None:
         super().__init__()
@@ -79,6 +91,7 @@ class ProvisionerHarness(CacheHarness):
             FakeEvents(),
             FakeOfferings(),
         )
+        self.scheduler_messages = FakeSchedulerMessages()
         self.not_ready_grace_periods: dict[str, timedelta] = {}
         """By NodePool; the default is five minutes."""
         self.interrupted_capacity = InterruptedCapacity(
@@ -101,6 +114,7 @@ class ProvisionerHarness(CacheHarness):
             ),
             claims=self.claims,
             events=self.events,
+            scheduler_messages=self.scheduler_messages,
             planner_client=self.planner_client,
             burst_ends_at=self.interrupted_capacity.burst.ends_at,
             not_ready_grace=timedelta(minutes=5),

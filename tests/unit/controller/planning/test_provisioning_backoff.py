@@ -1,0 +1,290 @@
+"""Launches for a pod stop when nodes become ready for it and it runs on none of them."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from tenure.apis import labels
+from tenure.controller.planning.provisioning_backoff import RECENT, pod_group
+from tenure.kube.facts.pods import pod_fact
+from tenure.model.errors import TryLater
+from tenure.model.facts import PodFact
+from tenure.model.plan import PlanOutcome
+from tenure.model.provisioning_backoff import (
+    FIRST_BACKOFF,
+    MAX_BACKOFF,
+    MAX_ENTRIES,
+    RETENTION,
+    UNUSED_NODE_LIMIT,
+    ProvisioningBackoff,
+    select_retained,
+)
+from tests.support.controller.builders import NOW, Json, at, node, pod, pool, stamp
+from tests.unit.controller.planning import test_provisioner
+from tests.unit.controller.planning.test_provisioner import ProvisionerHarness
+
+harness = test_provisioner.harness
+
+UNTIL_READY = 40
+"""Seconds from a plan until its nodes are initialized."""
+EXPIRY = 25
+"""Seconds after initialization at which nominations are over."""
+
+
+class Launches:
+    """Plans again and again; each node becomes ready with too little CPU for the pod, unless `used_by` names a pod."""
+
+    def __init__(self, harness: ProvisionerHarness) -> None:
+        self.harness, self.seconds, self.plans = harness, 0.0, 0
+        self.outcome = PlanOutcome(plan_id="")
+
+    def advance(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.harness.now = at(self.seconds)
+
+    async def plan(self) -> list[str]:
+        """The names of the created NodeClaims."""
+        before, self.plans = set(self.harness.claims.found), self.plans + 1
+        stored = self.outcome.backoffs or ()
+        self.outcome = await self.harness.plan(f"plan-{self.plans}", backoffs=stored)
+        return sorted(set(self.harness.claims.found) - before)
+
+    def initialize(self, names: Sequence[str], *, used_by: str = "") -> None:
+        for name in names:
+            raw = dict(self.harness.claims.found[name])
+            initialized_at = self.harness.now.strftime("%Y-%m-%dT%H:%M:%SZ")
+            conditions = [
+                {"type": one, "status": "True", "lastTransitionTime": initialized_at}
+                for one in ("Launched", "Registered", "Initialized")
+            ]
+            raw["status"] = {"conditions": conditions, "providerID": f"aws:///us-west-2a/i-{name}"}
+            self.harness.apply_objects("nodeclaims", raw)
+            ready = node(f"node-{name}", of=name)
+            ready["status"]["allocatable"] = {"cpu": "100m", "memory": "4Gi"}
+            self.harness.apply_objects("nodes", ready)
+            if used_by:
+                self.harness.apply_objects("pods", web(used_by, on=f"node-{name}"))
+
+    async def launch(self, *, used_by: str = "") -> list[str]:
+        """Plan, and let the nodes become ready. Returns the created NodeClaims."""
+        names = await self.plan()
+        self.advance(UNTIL_READY)
+        self.initialize(names, used_by=used_by)
+        self.advance(EXPIRY)
+        return names
+
+    @property
+    def failed_scheduling(self) -> list[str]:
+        return self.harness.events.messages("FailedScheduling")
+
+
+def web(name: str, **more: Any) -> Json:
+    containers = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]
+    return pod(name, containers=containers, **more)
+
+
+@pytest.fixture
+def launches(harness: ProvisionerHarness) -> Launches:
+    harness.apply_objects("pods", web("p0"))
+    harness.scheduler_messages.message = "0/4 nodes are available: 4 Insufficient cpu."
+    return Launches(harness)
+
+
+async def test_launches_stop_after_three_unused_nodes_with_the_message_of_kube_scheduler(launches: Launches) -> None:
+    for _ in range(UNUSED_NODE_LIMIT):
+        assert len(await launches.launch()) == 1
+    assert await launches.plan() == []
+    (message,) = launches.failed_scheduling
+    assert "3 nodes were launched for this pod and became ready" in message
+    assert "0/4 nodes are available: 4 Insufficient cpu." in message
+    (backoff,) = launches.outcome.backoffs or ()
+    assert (backoff.unused_nodes, backoff.pod) == (3, "default/p0")
+    assert backoff.until == launches.harness.now + FIRST_BACKOFF
+
+
+async def test_backoff_doubles_up_to_an_hour(launches: Launches) -> None:
+    waits: list[timedelta] = []
+    for _ in range(UNUSED_NODE_LIMIT - 1):
+        await launches.launch()
+    for _ in range(9):
+        assert len(await launches.launch()) == 1
+        assert await launches.plan() == []
+        (backoff,) = launches.outcome.backoffs or ()
+        assert backoff.until
+        waits.append(backoff.until - launches.harness.now)
+        launches.advance(waits[-1].total_seconds() + 1)
+    assert waits[:4] == [FIRST_BACKOFF * factor for factor in (1, 2, 4, 8)]
+    assert waits[-1] == MAX_BACKOFF and waits == sorted(waits)
+
+
+async def test_used_node_ends_the_backoff(launches: Launches) -> None:
+    for _ in range(UNUSED_NODE_LIMIT):
+        await launches.launch()
+    assert await launches.plan() == []
+    launches.advance(FIRST_BACKOFF.total_seconds() + 1)
+    launches.harness.apply_objects("pods", web("p1"))
+    assert await launches.launch(used_by="p1")
+    assert len(await launches.plan()) == 1
+    assert [one.unused_nodes for one in launches.outcome.backoffs or ()] == [0]
+
+
+async def test_pods_of_other_groups_get_their_nodes(launches: Launches) -> None:
+    for _ in range(UNUSED_NODE_LIMIT):
+        await launches.launch()
+    other = pod("other", metadata={"ownerReferences": [{"kind": "ReplicaSet", "uid": "own", "controller": True}]})
+    launches.harness.apply_objects("pods", other)
+    (created,) = await launches.plan()
+    assert launches.harness.nominations.nomination_of("uid-other").target == created  # type: ignore[union-attr]
+    assert set(launches.harness.nominations.unschedulable) == {"uid-p0"}
+
+
+async def test_pod_in_backoff_uses_existing_nodes(launches: Launches) -> None:
+    for _ in range(UNUSED_NODE_LIMIT):
+        await launches.launch()
+    assert await launches.plan() == []
+    launches.harness.add_running_node("roomy", "roomy")
+    roomy = node("roomy", of="roomy")
+    roomy["status"]["allocatable"] |= {"pods": "10"}
+    launches.harness.apply_objects("nodes", roomy)
+    assert await launches.plan() == [] and not launches.harness.nominations.unschedulable
+    assert launches.harness.nominations.nomination_of("uid-p0").target == "roomy"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("change", ["nodepool", "daemonset"])
+async def test_relevant_change_ends_the_backoff(launches: Launches, change: str) -> None:
+    for _ in range(UNUSED_NODE_LIMIT):
+        await launches.launch()
+    assert await launches.plan() == []
+    if change == "nodepool":
+        launches.harness.apply_objects("nodepools", pool(limits={"cpu": "1000"}))
+    else:
+        metadata = {"name": "agent", "namespace": "default", "uid": "uid-agent", "creationTimestamp": stamp()}
+        launches.harness.apply_objects("daemonsets", {"metadata": metadata, "spec": {"template": web("agent")}})
+        assert launches.harness.cache.daemonsets
+    assert len(await launches.launch()) == 1
+    assert len(await launches.launch()) == 1, "the count begins again, without the nodes counted before"
+
+
+async def test_late_kube_scheduler_is_no_reason_for_a_backoff(launches: Launches) -> None:
+    """The nodes have room, so plans keep the pods there: nothing is launched and nothing is counted."""
+    harness = launches.harness
+    harness.apply_objects("pods", *(web(f"p{number}") for number in range(1, 9)))
+    names = await launches.plan()
+    launches.advance(UNTIL_READY)
+    launches.initialize(names)
+    for name in names:
+        harness.apply_objects(
+            "nodes",
+            node(f"node-{name}", of=name)
+            | {"status": {**node("n")["status"], "allocatable": {"cpu": "64", "memory": "256Gi", "pods": "100"}}},
+        )
+    launches.advance(EXPIRY)
+    for _ in range(5):
+        assert await launches.plan() == [] and launches.outcome.backoffs == ()
+        launches.advance(EXPIRY)
+
+
+async def test_repeated_plan_keeps_the_stored_backoffs(launches: Launches) -> None:
+    for _ in range(UNUSED_NODE_LIMIT - 1):
+        await launches.launch()
+    await launches.plan()
+    stored = launches.outcome.backoffs
+    repeated = await launches.harness.plan(f"plan-{launches.plans}", backoffs=stored)
+    assert repeated.created == 1 and repeated.backoffs is None
+    assert [one.unused_nodes for one in stored or ()] == [2]
+
+
+async def test_new_process_continues_the_count(launches: Launches) -> None:
+    for _ in range(UNUSED_NODE_LIMIT):
+        await launches.launch()
+    fresh = ProvisionerHarness()
+    fresh.now, fresh.claims = launches.harness.now, launches.harness.claims
+    fresh.provisioner._claims = launches.harness.claims
+    for kind, table in (("nodepools", [pool()]), ("ec2nodeclasses", [test_provisioner.node_class()])):
+        fresh.apply_objects(kind, *table)
+    fresh.apply_objects("pods", web("p0"))
+    launches.harness, old = fresh, launches.harness
+    for name, raw in list(old.claims.found.items()):
+        fact = old.cache.nodeclaims[name]
+        fresh.apply_objects("nodeclaims", {**raw, "status": _status(fact)})
+        small = node(f"node-{name}", of=name)
+        small["status"]["allocatable"] = {"cpu": "100m", "memory": "4Gi"}
+        fresh.apply_objects("nodes", small)
+    try:
+        assert await launches.plan() == []
+    finally:
+        await fresh.provisioner.close()
+
+
+def _status(fact: Any) -> Json:
+    initialized_at = fact.initialized_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    kinds = ("Launched", "Registered", "Initialized")
+    conditions = [{"type": one, "status": "True", "lastTransitionTime": initialized_at} for one in kinds]
+    return {"conditions": conditions, "providerID": fact.provider_id}
+
+
+async def test_old_nodes_are_not_counted(launches: Launches) -> None:
+    """A pod may have run there and be gone."""
+    for _ in range(UNUSED_NODE_LIMIT + 2):
+        await launches.launch()
+        launches.advance(RECENT.total_seconds())
+        if launches.plans == 1:
+            launches.outcome = launches.outcome.model_copy(update={"backoffs": ()})
+    assert launches.outcome.backoffs == ()
+
+
+async def test_message_that_cannot_be_read_does_not_stop_the_plan(launches: Launches) -> None:
+    launches.harness.scheduler_messages.fault = TryLater("503")
+    for _ in range(UNUSED_NODE_LIMIT):
+        await launches.launch()
+    assert await launches.plan() == []
+    assert "kube-scheduler:" not in launches.failed_scheduling[-1]
+
+
+async def test_nodeclaim_names_the_groups_of_its_pods(launches: Launches) -> None:
+    (name,) = await launches.plan()
+    written = launches.harness.claims.found[name]["metadata"]["annotations"][labels.POD_GROUPS]
+    assert written == pod_group(launches.harness.cache.pods["uid-p0"])
+
+
+def fact(name: str = "p", **more: Any) -> PodFact:
+    return pod_fact(web(name, **more))
+
+
+def test_pods_of_one_owner_share_a_group_and_other_pods_do_not() -> None:
+    assert pod_group(fact("a")) == pod_group(fact("b"))
+    assert pod_group(fact("a", owner="StatefulSet")) != pod_group(fact("b"))
+    larger = fact("a").model_copy(update={"requests": {"cpu": 7}})
+    assert pod_group(larger) != pod_group(fact("a"))
+
+
+def test_runs_of_a_cronjob_share_a_group() -> None:
+    def run(name: str, owner: str) -> PodFact:
+        return fact(name).model_copy(update={"owner_kind": "Job", "owner_uid": owner})
+
+    assert pod_group(run("report-29345670-x7k2p", "a")) == pod_group(run("report-29345680-b4m9q", "b"))
+    assert pod_group(run("report-29345670-x7k2p", "a")) != pod_group(run("other-29345670-x7k2p", "a"))
+
+
+@given(some.lists(some.integers(0, 4 * 3600), max_size=8))
+def test_recent_entries_are_retained(ages: list[int]) -> None:
+    entries = tuple(
+        ProvisioningBackoff(pod_group=str(number), pod="a/b", since=NOW, last_unused_at=NOW - timedelta(seconds=age))
+        for number, age in enumerate(ages)
+    )
+    kept = select_retained(entries, NOW)
+    assert {one.pod_group for one in kept} == {
+        str(number) for number, age in enumerate(ages) if age < RETENTION.total_seconds()
+    }
+
+
+def test_number_of_entries_is_bounded() -> None:
+    entries = tuple(
+        ProvisioningBackoff(pod_group=str(number), pod="a/b", since=NOW, last_unused_at=at(-number))
+        for number in range(MAX_ENTRIES + 5)
+    )
+    assert {one.pod_group for one in select_retained(entries, NOW)} == {str(number) for number in range(MAX_ENTRIES)}
