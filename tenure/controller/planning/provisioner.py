@@ -74,7 +74,7 @@ class Provisioner:
         self._expired_grace_events = ExpiredGraceEvents(cache, not_ready, events)
         self._claims, self._events = claims, events
         self.undersized_nodes = UndersizedNodes(cache, nominations, self.capacity_discovery, began=now())
-        self.backoff_tracker = BackoffTracker(cache, scheduler_messages, meter, began=now())
+        self.backoff_tracker = BackoffTracker(cache, nominations, not_ready, scheduler_messages, meter, began=now())
         self.backoff_tracker.subscribe_to(cache)
         self._grace, self._not_ready_grace_periods, self._now = not_ready_grace, not_ready_grace_periods, now
         self.passes = 0

@@ -1,9 +1,10 @@
 """Stops launches that do not help: nodes that become ready for a pod, and are not used by it.
 
-A NodeClaim names the groups of pods that it is launched for in an annotation. A node is unused by a group if none of
-the group's pods was bound to it within NOMINATION_TTL after initialization. It counts when the next plan needs another
-node for the group. From the third on, pods of the group are planned onto existing nodes only, for a time that doubles
-with each further unused node. The rule needs no knowledge of the cause (docs/decisions/provisioning-backoff.md).
+A NodeClaim names the groups of pods that it is launched for in an annotation. An initialized node is unused by a group
+if none of the group's pods was bound to it, and none is expected there any more. It counts when the next plan needs
+another node for the group. From the third on, pods of the group are planned onto existing nodes only, for a time that
+doubles with each further unused node. The rule needs no knowledge of the cause
+(docs/decisions/provisioning-backoff.md).
 """
 
 import hashlib
@@ -17,10 +18,11 @@ import structlog
 
 from tenure import metrics
 from tenure.apis import labels
+from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import PodBound
-from tenure.controller.cache.nominations import NOMINATION_TTL
-from tenure.controller.signals.pending_pods import pods_needing_nodes
+from tenure.controller.cache.nominations import NOMINATION_TTL, Nominations
+from tenure.controller.signals.pending_pods import classify_pods
 from tenure.metrics import Meter
 from tenure.model.errors import Fault
 from tenure.model.facts import NodeClaimFact, PodFact
@@ -100,8 +102,18 @@ class BackoffPass:
 class BackoffTracker:
     """`subscribe` it to the cache. One plan at a time calls `begin` and then `finish`."""
 
-    def __init__(self, cache: ClusterCache, messages: SchedulerMessages, meter: Meter, *, began: datetime) -> None:
-        self._cache, self._messages = cache, messages
+    def __init__(
+        self,
+        cache: ClusterCache,
+        nominations: Nominations,
+        not_ready: NotReadyTracker,
+        messages: SchedulerMessages,
+        meter: Meter,
+        *,
+        began: datetime,
+    ) -> None:
+        """`began`: when this process began."""
+        self._cache, self._nominations, self._not_ready, self._messages = cache, nominations, not_ready, messages
         self._unused_nodes = metrics.NODES_UNUSED.bind(meter)
         self._began = began
         self._held_pods = metrics.PROVISIONING_BACKOFF_PODS.bind(meter)
@@ -130,14 +142,16 @@ class BackoffTracker:
         unused = self._find_unused(now)
         if not unused and not stored:
             return BackoffPass()
-        groups = PodGroups()
-        pending: dict[str, list[PodFact]] = {}
-        for pod in pods_needing_nodes(self._cache, now):
+        groups, pending = PodGroups(), dict[str, list[PodFact]]()
+        classified = classify_pods(self._cache, self._nominations, self._not_ready, now)
+        for pod in classified.pending:
             pending.setdefault(groups.group_of(pod), []).append(pod)
+        for uid in classified.nominated:
+            self._discard_expecting(unused, groups.group_of(self._cache.pods[uid]), uid)
         current = {one.pod_group: self._reset(one, pending.get(one.pod_group, ())) for one in stored}
         updated = {
             group: entry
-            for group in unused.keys() & pending.keys()
+            for group in sorted(unused.keys() & pending.keys())
             if (entry := self._count(current.get(group), group, pending[group][0], unused[group], now))
         }
         held: dict[str, str] = {}
@@ -169,14 +183,22 @@ class BackoffTracker:
     def groups_of(self, claim: PlannedNodeClaim) -> tuple[str, ...]:
         return PodGroups().groups_of(pod for uid in claim.pods if (pod := self._cache.pods.get(uid)))
 
+    def _discard_expecting(self, unused: Mapping[str, list[str]], group: str, pod: str) -> None:
+        """A node that still expects a pod of the group is not unused."""
+        nomination = self._nominations.nomination_of(pod)
+        if nomination is not None and nomination.target in unused.get(group, ()):
+            unused[group].remove(nomination.target)
+
     def _find_unused(self, now: datetime) -> dict[str, list[str]]:
-        """By group: recently initialized NodeClaims that were launched for it, and that none of its pods used."""
+        """By group: recently initialized NodeClaims that were launched for it, and that none of its pods used. This
+        process knows no nominations of an earlier one, so it waits for NOMINATION_TTL."""
         found: dict[str, list[str]] = {}
         for claim in self._cache.nodeclaims.values():
             initialized_at = claim.initialized_at
-            if initialized_at is None or not NOMINATION_TTL <= now - initialized_at <= RECENT:
+            if initialized_at is None or now - initialized_at > RECENT:
                 continue
-            if claim.name not in self._cache.interrupted:
+            is_known = claim.created >= self._began or now - initialized_at >= NOMINATION_TTL
+            if is_known and claim.name not in self._cache.interrupted:
                 for group in launched_for(claim) - self._used_groups(claim):
                     found.setdefault(group, []).append(claim.name)
         return found

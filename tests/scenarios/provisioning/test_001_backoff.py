@@ -8,6 +8,7 @@ from tenure.sandbox.nodes.fault_rules import AddTaint
 from tenure.sandbox.nodes.userdata.kubelet_join import Taint
 from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.objects import Object
 from tests.support.product.product import InstalledProduct
 
 KEEP_OUT = Taint(key="stranger.example.com/keep-out", effect="NoSchedule")
@@ -40,7 +41,7 @@ async def test_launches_stop_after_three_unused_nodes_until_a_relevant_change(pr
         await scope.wait_until_nodes_launched(UNUSED_NODE_LIMIT + 1)
 
 
-async def _assert_one_pod(scope: ClusterScope) -> list[dict[str, object]]:
+async def _assert_one_pod(scope: ClusterScope) -> list[Object]:
     pods = await scope.pods()
     assert len(pods) == 1
     return pods

@@ -23,7 +23,7 @@ from tenure.model.provisioning_backoff import (
     ProvisioningBackoff,
     select_retained,
 )
-from tests.support.controller.builders import NOW, Json, at, node, pod, pool, stamp
+from tests.support.controller.builders import NOW, Json, at, node, node_class, pod, pool, stamp
 from tests.unit.controller.planning import test_provisioner
 from tests.unit.controller.planning.test_provisioner import ProvisionerHarness
 
@@ -64,7 +64,7 @@ class Launches:
             raw["status"] = {"conditions": conditions, "providerID": f"aws:///us-west-2a/i-{name}"}
             self.harness.apply_objects("nodeclaims", raw)
             ready = node(f"node-{name}", of=name)
-            ready["status"]["allocatable"] = {"cpu": "100m", "memory": "4Gi"}
+            ready["status"]["allocatable"] = {"cpu": "100m", "memory": "4Gi", "pods": "10"}
             self.harness.apply_objects("nodes", ready)
             if used_by:
                 self.harness.apply_objects("pods", web(used_by, on=f"node-{name}"))
@@ -135,7 +135,7 @@ async def test_used_node_ends_the_backoff(launches: Launches) -> None:
 async def test_pods_of_other_groups_get_their_nodes(launches: Launches) -> None:
     for _ in range(UNUSED_NODE_LIMIT):
         await launches.launch()
-    other = pod("other", metadata={"ownerReferences": [{"kind": "ReplicaSet", "uid": "own", "controller": True}]})
+    other = web("other", metadata={"ownerReferences": [{"kind": "ReplicaSet", "uid": "own", "controller": True}]})
     launches.harness.apply_objects("pods", other)
     (created,) = await launches.plan()
     assert launches.harness.nominations.nomination_of("uid-other").target == created  # type: ignore[union-attr]
@@ -204,7 +204,7 @@ async def test_new_process_continues_the_count(launches: Launches) -> None:
     fresh = ProvisionerHarness()
     fresh.now, fresh.claims = launches.harness.now, launches.harness.claims
     fresh.provisioner._claims = launches.harness.claims
-    for kind, table in (("nodepools", [pool()]), ("ec2nodeclasses", [test_provisioner.node_class()])):
+    for kind, table in (("nodepools", [pool()]), ("ec2nodeclasses", [node_class()])):
         fresh.apply_objects(kind, *table)
     fresh.apply_objects("pods", web("p0"))
     launches.harness, old = fresh, launches.harness
@@ -212,7 +212,7 @@ async def test_new_process_continues_the_count(launches: Launches) -> None:
         fact = old.cache.nodeclaims[name]
         fresh.apply_objects("nodeclaims", {**raw, "status": _status(fact)})
         small = node(f"node-{name}", of=name)
-        small["status"]["allocatable"] = {"cpu": "100m", "memory": "4Gi"}
+        small["status"]["allocatable"] = {"cpu": "100m", "memory": "4Gi", "pods": "10"}
         fresh.apply_objects("nodes", small)
     try:
         assert await launches.plan() == []
