@@ -16,8 +16,7 @@ from tenure.model.observations import (
     Registrations,
 )
 from tenure.model.operator_requests import PauseAnnotation
-from tenure.model.plan import LaunchDraft
-from tenure.model.provisioning_backoff import ProvisioningBackoff
+from tenure.model.plan import LaunchDraft, ProvisioningBackoff
 from tenure.model.rollout import RolloutState
 from tenure.model.signals import Pause, PermitRequest
 

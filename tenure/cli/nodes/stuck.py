@@ -30,7 +30,7 @@ from tenure.model.base import Message
 from tenure.model.blockers import HOOK_FAILED, SLOW
 from tenure.model.errors import InvalidObject
 from tenure.model.nodeclaim.state import NodeClaimState
-from tenure.model.provisioning_backoff import ProvisioningBackoff
+from tenure.model.plan import ProvisioningBackoff
 from tenure.model.signals import Pause
 from tenure.policy.disruption.commands import is_late
 from tenure.policy.lifecycle.deadlines import NEEDS_ATTENTION_TEXT, action_of, describe_blocker

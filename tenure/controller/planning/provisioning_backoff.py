@@ -4,7 +4,7 @@ A NodeClaim names the groups of pods that it is launched for in an annotation. A
 if none of the group's pods was bound to it, and none is expected there any more. It counts when the next plan needs
 another node for the group. From the third on, pods of the group are planned onto existing nodes only, for a time that
 doubles with each further unused node. The rule needs no knowledge of the cause
-(docs/decisions/provisioning-backoff.md).
+(docs/decisions/nominated-pods.md).
 """
 
 import hashlib
@@ -26,8 +26,7 @@ from tenure.controller.signals.pending_pods import classify_pods
 from tenure.metrics import Meter
 from tenure.model.errors import Fault
 from tenure.model.facts import NodeClaimFact, PodFact
-from tenure.model.plan import Plan, PlannedNodeClaim
-from tenure.model.provisioning_backoff import MAX_NODECLAIMS, ProvisioningBackoff, select_retained
+from tenure.model.plan import MAX_NODECLAIMS, Plan, PlannedNodeClaim, ProvisioningBackoff, select_retained
 
 log = structlog.get_logger(__name__)
 

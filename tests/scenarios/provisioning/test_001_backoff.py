@@ -3,7 +3,7 @@
 import pytest
 
 from tenure.kube.client.resources import NODE_POOLS
-from tenure.model.provisioning_backoff import UNUSED_NODE_LIMIT
+from tenure.model.plan import UNUSED_NODE_LIMIT
 from tenure.sandbox.nodes.fault_rules import AddTaint
 from tenure.sandbox.nodes.userdata.kubelet_join import Taint
 from tests.support.product.cluster_scope import ClusterScope
@@ -13,6 +13,8 @@ from tests.support.product.product import InstalledProduct
 
 KEEP_OUT = Taint(key="stranger.example.com/keep-out", effect="NoSchedule")
 """An agent that Tenure does not know sets it on each new node."""
+REASON = "untolerated taint"
+"""In kube-scheduler's message."""
 BACKOFF_SECONDS = 30.0
 """Less than the first back-off."""
 
@@ -26,15 +28,15 @@ async def test_launches_stop_after_three_unused_nodes_until_a_relevant_change(pr
         (pod,) = await wait_until(lambda: _assert_one_pod(scope))
         name = pod["metadata"]["name"]
         await wait_until(
-            lambda: scope.assert_event(name, "FailedScheduling", "3 nodes were launched for this pod", KEEP_OUT.key),
+            lambda: scope.assert_event(name, "FailedScheduling", "3 nodes were launched for this pod", REASON),
             seconds=240,
         )
         await assert_throughout(lambda: scope.assert_nodes_launched(UNUSED_NODE_LIMIT), seconds=BACKOFF_SECONDS)
         code, stuck = await product.run_cli("stuck")
         (item,) = [one for one in stuck["late"] if one["what"].endswith(f"/{name}")]
-        assert code == 1 and KEEP_OUT.key in item["blockedBy"]
+        assert code == 1 and REASON in item["blockedBy"]
         _, (why,) = await product.run_cli("why", name)
-        assert KEEP_OUT.key in " ".join(why["messages"])
+        assert REASON in " ".join(why["messages"])
         await scope.remove_node_fault(rule)
         await product.patch(NODE_POOLS.path(scope.name), {"spec": {"weight": 7}})
         await wait_until(lambda: scope.assert_pods_running(1))

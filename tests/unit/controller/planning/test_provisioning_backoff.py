@@ -1,6 +1,6 @@
 """Launches for a pod stop when nodes become ready for it and it runs on none of them."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -13,21 +13,18 @@ from tenure.controller.planning.provisioning_backoff import RECENT, pod_group
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.errors import TryLater
 from tenure.model.facts import PodFact
-from tenure.model.plan import PlanOutcome
-from tenure.model.provisioning_backoff import (
+from tenure.model.plan import (
     FIRST_BACKOFF,
     MAX_BACKOFF,
     MAX_ENTRIES,
     RETENTION,
     UNUSED_NODE_LIMIT,
+    PlanOutcome,
     ProvisioningBackoff,
     select_retained,
 )
 from tests.support.controller.builders import NOW, Json, at, node, node_class, pod, pool, stamp
-from tests.unit.controller.planning import test_provisioner
-from tests.unit.controller.planning.test_provisioner import ProvisionerHarness
-
-harness = test_provisioner.harness
+from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness, running_provisioner
 
 UNTIL_READY = 40
 """Seconds from a plan until its nodes are initialized."""
@@ -88,10 +85,11 @@ def web(name: str, **more: Any) -> Json:
 
 
 @pytest.fixture
-def launches(harness: ProvisionerHarness) -> Launches:
-    harness.apply_objects("pods", web("p0"))
-    harness.scheduler_messages.message = "0/4 nodes are available: 4 Insufficient cpu."
-    return Launches(harness)
+async def launches() -> AsyncIterator[Launches]:
+    async with running_provisioner() as harness:
+        harness.apply_objects("pods", web("p0"))
+        harness.scheduler_messages.message = "0/4 nodes are available: 4 Insufficient cpu."
+        yield Launches(harness)
 
 
 async def test_launches_stop_after_three_unused_nodes_with_the_message_of_kube_scheduler(launches: Launches) -> None:
