@@ -227,8 +227,9 @@ def render_provisioning(state: ProvisioningState) -> str:
         f"{one.instance_type} {one.capacity_type} {one.zone} until {_format_time(one.until)}: {one.reason}"
         for one in state.unavailable[:MAX_ROWS]
     )
-    backoffs = (f"{one.pod}: {one.describe()}" for one in state.backoffs[:MAX_ROWS] if one.until)
-    waiting_pods = f"\n\n**No node is launched**\n{_render_list(state.backoffs, backoffs)}" if state.backoffs else ""
+    backoffs = [one for one in state.backoffs if one.pods]
+    described = (f"{one.pod}: {one.describe()}" for one in backoffs[:MAX_ROWS])
+    waiting_pods = f"\n\n**No node is launched**\n{_render_list(backoffs, described)}" if backoffs else ""
     return (
         f"{_render_table(rows)}{waiting_pods}\n\n**Launch groups in progress**\n{_render_list(state.groups, groups)}"
         f"\n\n**Pending launch groups**\n{_render_list(state.drafts, waiting)}"

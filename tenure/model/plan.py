@@ -69,6 +69,8 @@ class ProvisioningBackoff(Message):
     """As in the NodeClaims' annotation `tenure.sh/pod-groups`."""
     pod: str
     """One of its pods as `namespace/name`."""
+    pods: int = 0
+    """Number of pods for which no node is launched now."""
     unused_nodes: int = 0
     nodeclaims: tuple[str, ...] = ()
     """The counted NodeClaims; none is counted twice, even after a reset."""

@@ -81,7 +81,7 @@ async def list_overdue_items(client: Client, cluster: str, now: datetime) -> lis
     return [
         *(rollout_item(one, states.get(one.id)) for one in rollouts),
         *(one for one in found if one),
-        *(backoff_item(one) for one in (provisioning.backoffs if provisioning else ()) if one.until),
+        *(backoff_item(one) for one in (provisioning.backoffs if provisioning else ()) if one.pods),
     ]
 
 

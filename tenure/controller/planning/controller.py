@@ -10,6 +10,7 @@ from temporalio.common import MetricMeter
 
 from activities.ports.core import Offerings
 from activities.ports.interruption import InterruptedNode
+from tenure.clock import CLOCK
 from tenure.controller.cache.dirty import ChangeBatch, ChangeSet
 from tenure.controller.disruption.status import OverlayStatusWriter
 from tenure.controller.interruption import InterruptedCapacity
@@ -74,6 +75,7 @@ class ProvisioningController:
             meter=meter,
             burst_ends_at=self._interrupted_capacity.burst.ends_at,
         )
+        self._backoff_tracker = self.provisioner.backoff_tracker
         self._trigger = ProvisioningTrigger(
             self._cache, self._nominations, cluster.not_ready, self._buffers, self._signal_pending_pods
         )
@@ -96,8 +98,15 @@ class ProvisioningController:
         if known.nodeclaims and known.nodes and known.nodeclasses:
             self._discover_capacity(changes, now)
         self._interrupted_capacity.expire(now)
-        self.provisioner.backoff_tracker.forget(changes.deleted_nodeclaims.values())
+        self._backoff_tracker.forget(changes.deleted_nodeclaims.values())
+        if known.pods and self._backoff_tracker.end_if_released():
+            no_pods = ObservedDemand(number=CLOCK.next_number(), pods=0, newest_pod_at=now, at_once=True)
+            self._signal_pending_pods(no_pods)
         self._trigger.update(changes, now, known=known.pods)
+
+    def close(self) -> None:
+        """Set the gauges to 0 for the next host."""
+        self._backoff_tracker.close()
 
     @property
     def wake_times(self) -> list[datetime | None]:

@@ -29,7 +29,12 @@ from tenure.controller.planning.nodeclaim_factory import (
     within_limits,
 )
 from tenure.controller.planning.planner_process import PlannerClient, PlannerProcess
-from tenure.controller.planning.provisioning_backoff import BackoffPass, BackoffTracker, SchedulerMessages
+from tenure.controller.planning.provisioning_backoff import (
+    BackoffPass,
+    BackoffTracker,
+    SchedulerMessages,
+    without_pods,
+)
 from tenure.controller.planning.undersized_nodes import ExpiredGraceEvents, UndersizedNodes
 from tenure.controller.signals.pending_pods import pods_needing_nodes
 from tenure.kube.facts.objects import nodeclaim_fact
@@ -125,7 +130,7 @@ class Provisioner:
             if not self._cache.buffers and not any(True for _ in pods_needing_nodes(self._cache, now)):
                 self.passes += 1
                 self._unschedulable_pods.record(0, controller="provisioner")
-                return PlanOutcome(plan_id=request.plan_id, planned_at=now)
+                return PlanOutcome(plan_id=request.plan_id, planned_at=now, backoffs=without_pods(request.backoffs))
             try:
                 backoff = await self.backoff_tracker.begin(request.backoffs, now)
                 planning_inputs = await self.planner_client.read_planning_inputs(now)

@@ -116,6 +116,8 @@ class BackoffTracker:
         self._unused_nodes = metrics.NODES_UNUSED.bind(meter)
         self._began = began
         self._held_pods = metrics.PROVISIONING_BACKOFF_PODS.bind(meter)
+        self._held: frozenset[str] = frozenset()
+        """UIDs of the pods for which the last plan could not launch a node."""
         self._used: dict[str, set[str]] = {}
         """By NodeClaim: the groups of its annotation that have had a pod there."""
 
@@ -140,6 +142,7 @@ class BackoffTracker:
         """Find the pods for which no node may be launched now."""
         unused = self._find_unused(now)
         if not unused and not stored:
+            self._set_held(())
             return BackoffPass()
         groups, pending = PodGroups(), dict[str, list[PodFact]]()
         classified = classify_pods(self._cache, self._nominations, self._not_ready, now)
@@ -147,7 +150,7 @@ class BackoffTracker:
             pending.setdefault(groups.group_of(pod), []).append(pod)
         for uid in classified.nominated:
             self._discard_expecting(unused, groups.group_of(self._cache.pods[uid]), uid)
-        current = {one.pod_group: self._reset(one, pending.get(one.pod_group, ())) for one in stored}
+        current = {one.pod_group: self._reset(one, pending.get(one.pod_group, ())) for one in without_pods(stored)}
         updated = {
             group: entry
             for group in sorted(unused.keys() & pending.keys())
@@ -156,11 +159,25 @@ class BackoffTracker:
         held: dict[str, str] = {}
         for group, entry in {**current, **updated}.items():
             if group in pending and entry.is_active(now):
-                entry = await self._with_message(entry, pending[group][0])
+                entry = await self._with_message(entry, pending[group])
                 (updated if group in updated else current)[group] = entry
                 held.update((pod.uid, entry.describe()) for pod in pending[group])
-        self._held_pods.record(len(held))
+        self._set_held(held)
         return BackoffPass(current, updated, held)
+
+    def end_if_released(self) -> bool:
+        """True once, when none of the held pods is pending any more. The stored entries then still count them."""
+        is_released = bool(self._held) and not any(uid in self._cache.pending for uid in self._held)
+        if is_released:
+            self._set_held(())
+        return is_released
+
+    def close(self) -> None:
+        self._set_held(())
+
+    def _set_held(self, held: Iterable[str]) -> None:
+        self._held = frozenset(held)
+        self._held_pods.record(len(self._held))
 
     def finish(
         self, begun: BackoffPass, plan: Plan, allowed: Sequence[PlannedNodeClaim], now: datetime
@@ -267,14 +284,19 @@ class BackoffTracker:
         storage = self._cache.storage
         yield from (repr(storage.claims.get(f"{pod.namespace}/{name}")) for name in pod.volumes)
 
-    async def _with_message(self, entry: ProvisioningBackoff, pod: PodFact) -> ProvisioningBackoff:
-        """Keeps the message of the entry if the pod cannot be read."""
+    async def _with_message(self, entry: ProvisioningBackoff, pods: Sequence[PodFact]) -> ProvisioningBackoff:
+        """With the number of pods. Keeps the message of the entry if the pod cannot be read."""
+        entry = entry.model_copy(update={"pods": len(pods)})
         try:
-            message = await self._messages.read_scheduler_message(pod)
+            message = await self._messages.read_scheduler_message(pods[0])
         except Fault as fault:
             log.warning("kube-scheduler's message was not read", pod=entry.pod, fault=fault.message)
             return entry
         return entry.model_copy(update={"scheduler_message": message[:MAX_MESSAGE_LENGTH]})
+
+
+def without_pods(entries: Iterable[ProvisioningBackoff]) -> tuple[ProvisioningBackoff, ...]:
+    return tuple(one.model_copy(update={"pods": 0}) for one in entries)
 
 
 def launched_for(claim: NodeClaimFact) -> frozenset[str]:

@@ -7,10 +7,11 @@ from typing import Any
 
 from tenure.cli.nodes.startups import as_json as startup_json
 from tenure.cli.nodes.startups import sort_slowest_first, startup_times_table
-from tenure.cli.nodes.stuck import OVERDUE, SLOW_ONES, OverdueItem, PausedObject, stuck_result
+from tenure.cli.nodes.stuck import OVERDUE, SLOW_ONES, OverdueItem, PausedObject, backoff_item, stuck_result
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.model.errors import InvalidObject
 from tenure.model.facts import NodeClaimFact
+from tenure.model.plan import FIRST_BACKOFF, ProvisioningBackoff
 
 NOW = datetime.now(UTC)
 
@@ -52,6 +53,29 @@ def test_invalid_objects_are_listed_with_problem() -> None:
     output = "\n".join(map(str, result.parts))
     assert all(part in output for part in ("Invalid objects", "default/a", "spec: expected an object"))
     assert result.code == 0
+
+
+def test_pod_whose_nodes_do_not_help_is_listed_with_the_message_of_kube_scheduler() -> None:
+    backoff = ProvisioningBackoff(
+        pod_group="g",
+        pod="shop/web",
+        pods=2,
+        unused_nodes=4,
+        nodeclaims=("a", "b", "c", "d"),
+        since=NOW - timedelta(hours=1),
+        last_unused_at=NOW,
+        scheduler_message="0/4 nodes are available: 4 Insufficient cpu.",
+    )
+    item = backoff_item(backoff)
+    assert (item.what, item.since) == ("pod shop/web", backoff.since)
+    for part in (
+        "4 nodes were launched",
+        "(b, c, d)",
+        "4 Insufficient cpu.",
+        f"{NOW + 2 * FIRST_BACKOFF:%H:%M:%S} UTC",
+    ):
+        assert part in item.blocked_by
+    assert capture_stuck([], [], {}, [item])[0] == 1
 
 
 def test_no_overdue_node_is_one_line() -> None:

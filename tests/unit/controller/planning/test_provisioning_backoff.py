@@ -130,6 +130,20 @@ async def test_used_node_ends_the_backoff(launches: Launches) -> None:
     assert [one.unused_nodes for one in launches.outcome.backoffs or ()] == [0]
 
 
+async def test_deleted_pods_are_no_longer_reported_and_their_count_is_kept(launches: Launches) -> None:
+    for _ in range(UNUSED_NODE_LIMIT):
+        await launches.launch()
+    await launches.plan()
+    tracker = launches.harness.provisioner.backoff_tracker
+    assert [one.pods for one in launches.outcome.backoffs or ()] == [1] and not tracker.end_if_released()
+    launches.harness.delete_objects("pods", web("p0"))
+    assert tracker.end_if_released() and not tracker.end_if_released()
+    await launches.plan()
+    assert [(one.pods, one.unused_nodes) for one in launches.outcome.backoffs or ()] == [(0, UNUSED_NODE_LIMIT)]
+    launches.harness.apply_objects("pods", web("p1"))
+    assert await launches.plan() == []
+
+
 async def test_pods_of_other_groups_get_their_nodes(launches: Launches) -> None:
     for _ in range(UNUSED_NODE_LIMIT):
         await launches.launch()
