@@ -28,9 +28,9 @@ from tenure.scheduling.packing.pod_requirements import PodShape
 from tenure.scheduling.planner_guard import PlannerGuard
 from tenure.scheduling.pod_shape_cache import PodShapeCache
 from tenure.scheduling.pods import excludes_nodepools, validation_error
-from tenure.scheduling.pods_to_place import pods_to_place
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change, ClusterFacts, CommittedNodeClaims, with_discovered_memory
+from tenure.scheduling.unscheduled_pods import list_unscheduled_pods
 
 __all__ = ["Change", "ClusterState"]
 
@@ -98,17 +98,17 @@ class ClusterState:
         not_ready_grace: timedelta = _DEFAULT_GRACE,
         pool_graces: Mapping[str, timedelta] | None = None,
         reservations: Mapping[str, ReservationHeadroom] | None = None,
-        held: Mapping[str, str] | None = None,
+        launch_blockers: Mapping[str, str] | None = None,
     ) -> Plan:
         """Place every pod that needs a node, and choose the nodes to launch.
 
         `not_ready_grace`: how long a NotReady node keeps its pods and capacity; `pool_graces` overrides it by
-        NodePool. `held`: pod UID to the reason why no node may be launched for the pod. The caller has a clock and
-        sets the plan's `seconds`.
+        NodePool. `launch_blockers`: pod UID to the reason why no node may be launched for the pod. The caller has a
+        clock and sets the plan's `seconds`.
         """
         grace = (not_ready_grace, pool_graces or {})
         virtual = {pod.uid for pods in self._facts.virtual.values() for pod in pods}
-        inputs = (now, tuple(unavailable), grace, reservations or {}, held or {})
+        inputs = (now, tuple(unavailable), grace, reservations or {}, launch_blockers or {})
         return strip_virtual_pods(self._plan_all_pods(*inputs), virtual)
 
     def disrupt(self, request: DisruptionRequest) -> Decision:
@@ -139,14 +139,14 @@ class ClusterState:
         unavailable: tuple[UnavailableOffering, ...],
         grace: _GracePeriods,
         reservations: Mapping[str, ReservationHeadroom],
-        held: Mapping[str, str],
+        launch_blockers: Mapping[str, str],
     ) -> Plan:
         rejected: list[UnschedulablePod] = []
         shaped_pods = list(self._shape_pending_pods(now, rejected))
         if not shaped_pods:
             return Plan(unschedulable=tuple(rejected))
         inputs = self._build_pass_inputs(now, unavailable, grace, reservations)
-        plan_result = self._plan_pods(shaped_pods, replace(inputs, held=held))
+        plan_result = self._plan_pods(shaped_pods, replace(inputs, launch_blockers=launch_blockers))
         return plan_result.model_copy(update={"unschedulable": (*rejected, *plan_result.unschedulable)})
 
     def _plan_pods(self, shaped_pods: list[tuple[PodShape, PodFact]], inputs: PassInputs) -> Plan:
@@ -161,7 +161,7 @@ class ClusterState:
     def _shape_pending_pods(
         self, now: datetime, rejected: list[UnschedulablePod]
     ) -> Iterator[tuple[PodShape, PodFact]]:
-        for pod in pods_to_place(self._facts, now):
+        for pod in list_unscheduled_pods(self._facts, now):
             if excludes_nodepools(pod):
                 continue
             reason = self._pod_shapes.validation_error(pod)

@@ -21,7 +21,7 @@ from tenure.cli.simulate.manifests import (
 )
 from tenure.cli.validate.objects import validate_object
 
-_MAX_SHOWN: Final = 3
+_MAX_PROBLEMS: Final = 3
 """Problems of an object in one error."""
 _VALIDATED_KINDS: Final = {
     "EC2NodeClass": AWS_GROUP,
@@ -70,7 +70,7 @@ class ManifestFiles:
 def read_files(expected: Iterable[tuple[Path, Sequence[str]]]) -> ManifestFiles:
     """`expected`: the kinds of which a file must have at least one object. Raises `UsageError`."""
     by_path: dict[Path, list[Object]] = {}
-    kinds_of: dict[Path, Counter[str]] = {}
+    kinds_by_file: dict[Path, Counter[str]] = {}
     skipped: Counter[str] = Counter()
     known: set[tuple[str, str, str]] = set()
     for path, kinds in expected:
@@ -80,10 +80,10 @@ def read_files(expected: Iterable[tuple[Path, Sequence[str]]]) -> ManifestFiles:
             check_metadata(path, objects)
             by_path[path] = [_validate(path, one) for one in objects if _key(one) not in known]
             known |= {_key(one) for one in objects}
-            kinds_of[path] = _count_kinds(every)
-            skipped += kinds_of[path] - _count_kinds(objects)
-        if not kinds_of[path].keys() & set(kinds):
-            found = format_kinds(kinds_of[path]) or "none"
+            kinds_by_file[path] = _count_kinds(every)
+            skipped += kinds_by_file[path] - _count_kinds(objects)
+        if not kinds_by_file[path].keys() & set(kinds):
+            found = format_kinds(kinds_by_file[path]) or "none"
             raise UsageError(f"{path}: no objects found; expected {' or '.join(kinds)}, found {found}")
     return ManifestFiles(by_path, skipped)
 
@@ -110,8 +110,8 @@ def _validate(path: Path, one: Object) -> Object:
     stored, findings = validated
     if findings:
         problems = [str(finding) for finding in findings]
-        more = f"; `tenure validate` lists all {len(problems)} problems" if len(problems) > _MAX_SHOWN else ""
-        raise UsageError(f"{path}: {describe_object(one)}: {'; '.join(problems[:_MAX_SHOWN])}{more}")
+        more = f"; `tenure validate` lists all {len(problems)} problems" if len(problems) > _MAX_PROBLEMS else ""
+        raise UsageError(f"{path}: {describe_object(one)}: {'; '.join(problems[:_MAX_PROBLEMS])}{more}")
     return stored
 
 

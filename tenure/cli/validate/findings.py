@@ -8,7 +8,7 @@ from typing import Any, Final
 from tenure.model.base import Value
 
 Path = tuple[str | int, ...]
-_MAX_SHOWN: Final = 60
+_MAX_VALUE_LENGTH: Final = 60
 """Characters of a value in text."""
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _REMEDY: Final = re.compile(
@@ -26,9 +26,9 @@ class Finding(Value):
     remedy: str
 
     def __str__(self) -> str:
-        shown = "" if self.value is None else f" {_abbreviate(self.value)}:"
+        value = "" if self.value is None else f" {_abbreviate(self.value)}:"
         remedy = f"; {self.remedy}" if self.remedy != self.problem else ""
-        return f"{self.field}:{shown} {self.problem}{remedy}".removeprefix(":").strip()
+        return f"{self.field}:{value} {self.problem}{remedy}".removeprefix(":").strip()
 
 
 def make_finding(path: Path, value: Any, problem: str, remedy: str) -> Finding:
@@ -51,4 +51,4 @@ def format_path(path: Iterable[str | int]) -> str:
 
 def _abbreviate(value: Any) -> str:
     text = repr(value) if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
+    return text if len(text) <= _MAX_VALUE_LENGTH else text[: _MAX_VALUE_LENGTH - 3] + "..."

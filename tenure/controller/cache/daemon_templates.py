@@ -41,13 +41,13 @@ class DaemonTemplates:
         elif plural == resources.LIMIT_RANGES.plural:
             key = metadata["namespace"], metadata["name"]
             set_or_remove(self._container_defaults, key, None if delta.is_deleted else container_defaults(changed))
-            yield from self._read_again(lambda one: one["metadata"]["namespace"] == metadata["namespace"])
+            yield from self._decode_dependents(lambda one: one["metadata"]["namespace"] == metadata["namespace"])
         else:
             runtime_class = None if delta.is_deleted else runtime_class_defaults(changed)
             set_or_remove(self._runtime_classes, metadata["name"], runtime_class)
-            yield from self._read_again(lambda one: _pod_spec(one).get("runtimeClassName") == metadata["name"])
+            yield from self._decode_dependents(lambda one: _pod_spec(one).get("runtimeClassName") == metadata["name"])
 
-    def _read_again(self, is_concerned: Callable[[Json], bool]) -> Iterator[tuple[str, DaemonSetFact]]:
+    def _decode_dependents(self, is_concerned: Callable[[Json], bool]) -> Iterator[tuple[str, DaemonSetFact]]:
         for uid, one in self._daemonsets.items():
             if is_concerned(one):
                 yield uid, self._read_daemonset(one)

@@ -95,7 +95,7 @@ class PlannerProcess:
         not_ready_grace: timedelta,
         pool_graces: Mapping[str, timedelta],
         reservations: Mapping[str, ReservationHeadroom],
-        held: Mapping[str, str] | None = None,
+        launch_blockers: Mapping[str, str] | None = None,
     ) -> Plan:
         """The plan, with its duration."""
         plan, seconds = await self._call(
@@ -105,7 +105,7 @@ class PlannerProcess:
             not_ready_grace=not_ready_grace,
             pool_graces=pool_graces,
             reservations=reservations,
-            held=held,
+            launch_blockers=launch_blockers,
         )
         return Plan.model_validate(plan).model_copy(update={"seconds": seconds})
 

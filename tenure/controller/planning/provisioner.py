@@ -140,7 +140,7 @@ class Provisioner:
                     not_ready_grace=self._grace,
                     pool_graces=self._not_ready_grace_periods(),
                     reservations=planning_inputs.reservations,
-                    held=backoff.held,
+                    launch_blockers=backoff.launch_blockers,
                 )
                 return await self._execute_plan(request, plan, process, backoff)
             except Fault:

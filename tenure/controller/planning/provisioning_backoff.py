@@ -94,7 +94,7 @@ class BackoffPass:
     """Entries that still apply, without new unused nodes."""
     updated: Mapping[str, ProvisioningBackoff] = field(default_factory=dict)
     """Entries with unused nodes that count if the plan needs another node for the group."""
-    held: Mapping[str, str] = field(default_factory=dict)
+    launch_blockers: Mapping[str, str] = field(default_factory=dict)
     """By UID of each pod for which no node may be launched: the reason."""
 
 
@@ -115,8 +115,8 @@ class BackoffTracker:
         self._cache, self._nominations, self._not_ready, self._messages = cache, nominations, not_ready, messages
         self._unused_nodes = metrics.NODES_UNUSED.bind(meter)
         self._began = began
-        self._held_pods = metrics.PROVISIONING_BACKOFF_PODS.bind(meter)
-        self._held: frozenset[str] = frozenset()
+        self._blocked_pod_count = metrics.PROVISIONING_BACKOFF_PODS.bind(meter)
+        self._blocked_pods: frozenset[str] = frozenset()
         """UIDs of the pods for which the last plan could not launch a node."""
         self._used: dict[str, set[str]] = {}
         """By NodeClaim: the groups of its annotation that have had a pod there."""
@@ -142,7 +142,7 @@ class BackoffTracker:
         """Find the pods for which no node may be launched now."""
         unused = self._find_unused(now)
         if not unused and not stored:
-            self._set_held(())
+            self._set_blocked_pods(())
             return BackoffPass()
         groups, pending = PodGroups(), dict[str, list[PodFact]]()
         classified = classify_pods(self._cache, self._nominations, self._not_ready, now)
@@ -156,28 +156,28 @@ class BackoffTracker:
             for group in sorted(unused.keys() & pending.keys())
             if (entry := self._count(current.get(group), group, pending[group][0], unused[group], now))
         }
-        held: dict[str, str] = {}
+        launch_blockers: dict[str, str] = {}
         for group, entry in {**current, **updated}.items():
             if group in pending and entry.is_active(now):
                 entry = await self._with_message(entry, pending[group])
                 (updated if group in updated else current)[group] = entry
-                held.update((pod.uid, entry.describe()) for pod in pending[group])
-        self._set_held(held)
-        return BackoffPass(current, updated, held)
+                launch_blockers.update((pod.uid, entry.describe()) for pod in pending[group])
+        self._set_blocked_pods(launch_blockers)
+        return BackoffPass(current, updated, launch_blockers)
 
     def end_if_released(self) -> bool:
-        """True once, when none of the held pods is pending any more. The stored entries then still count them."""
-        is_released = bool(self._held) and not any(uid in self._cache.pending for uid in self._held)
+        """True once, when none of the blocked pods is pending any more. The stored entries then still count them."""
+        is_released = bool(self._blocked_pods) and not any(uid in self._cache.pending for uid in self._blocked_pods)
         if is_released:
-            self._set_held(())
+            self._set_blocked_pods(())
         return is_released
 
     def close(self) -> None:
-        self._set_held(())
+        self._set_blocked_pods(())
 
-    def _set_held(self, held: Iterable[str]) -> None:
-        self._held = frozenset(held)
-        self._held_pods.record(len(self._held))
+    def _set_blocked_pods(self, uids: Iterable[str]) -> None:
+        self._blocked_pods = frozenset(uids)
+        self._blocked_pod_count.record(len(self._blocked_pods))
 
     def finish(
         self, begun: BackoffPass, plan: Plan, allowed: Sequence[PlannedNodeClaim], now: datetime
@@ -188,7 +188,7 @@ class BackoffTracker:
         if begun.updated:
             groups = PodGroups()
             uids = {uid for claim in allowed for uid in claim.pods}
-            uids |= {one.pod_uid for one in plan.unschedulable if one.pod_uid in begun.held}
+            uids |= {one.pod_uid for one in plan.unschedulable if one.pod_uid in begun.launch_blockers}
             needed = {groups.group_of(pod) for uid in uids if (pod := self._cache.pods.get(uid))}
             for group, entry in begun.updated.items():
                 if group in needed:

@@ -97,7 +97,7 @@ class Packing:
                 self._join_nodes(
                     one, alternative, alternative.variant, self.node_arrays.to_vector(one.requests), len(one.pods)
                 )
-            launchable = [one for one in alike if one.pods and not one.held]
+            launchable = [one for one in alike if one.pods and not one.launch_blocker]
             if launchable:
                 SharedNodePacker(self.node_arrays, self.instance_selector, self._assign_pods, launchable).add_nodes()
         return reasons | {id(one): self.schedule_class(one) for one in free if one.pods}
@@ -153,7 +153,7 @@ class Packing:
     ) -> dict[str, int]:
         """For domains in which no node can be launched for such pods: how many more fit there."""
         vector = self.node_arrays.to_vector(one.requests)
-        allows_new_nodes = not one.held and new_node_cap(alternative.rules) > 0
+        allows_new_nodes = not one.launch_blocker and new_node_cap(alternative.rules) > 0
         inside = {name: pin_label(alternative.variant, key, name) for name in names}
         return {
             name: int(np.minimum(self._pods_per_node(one, alternative, within, vector), len(one.pods)).sum())
@@ -167,8 +167,8 @@ class Packing:
         vector = self.node_arrays.to_vector(one.requests)
         must_share_node = requires_shared_node(alternative.rules)
         done = self._join_nodes(one, alternative, variant, vector, count)
-        if one.held and done < count:
-            return done, one.held
+        if one.launch_blocker and done < count:
+            return done, one.launch_blocker
         while done < count:
             cap = min(new_node_cap(alternative.rules), 1 if one.ports else UNLIMITED)
             others = np.maximum(self.instance_selector.demand - vector * len(one.pods), 0)
@@ -250,7 +250,7 @@ class Packing:
         if caps is not None:
             chosen &= caps > 0
         fitting = node_arrays.pod_counts(vector, chosen)
-        if one.held:
+        if one.launch_blocker:
             fitting[node_arrays.existing_count :] = 0
         if caps is not None:
             fitting = np.minimum(fitting, caps)

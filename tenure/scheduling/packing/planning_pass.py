@@ -89,7 +89,7 @@ class PassInputs:
     """Pools that cannot launch nodes, with the reason."""
     promised: Mapping[str, str]
     """Pod UID to the existing node that was launched for the pod."""
-    held: Mapping[str, str] = field(default_factory=dict)
+    launch_blockers: Mapping[str, str] = field(default_factory=dict)
     """Pod UID to the reason why no node may be launched for the pod."""
 
     @property
@@ -148,7 +148,7 @@ def _run_attempt(
     attached: VolumeAttachments,
 ) -> PackingAttempt:
     topology_groups = _build_topology_groups(inputs, (shape for shape, _ in shaped_pods))
-    classes = build_pod_classes(shaped_pods, topology_groups, pass_settings.preference_policy, inputs.held)
+    classes = build_pod_classes(shaped_pods, topology_groups, pass_settings.preference_policy, inputs.launch_blockers)
     packing = _create_packing(
         inputs, classes, pass_settings, options, AttachmentLimits(len(inputs.existing_nodes.nodes), *attached)
     )
@@ -261,7 +261,7 @@ def create_packing(
 def _can_launch_for(one: PodClass, offers: Iterable[Offer], headroom_by_option: dict[Option, Amounts]) -> bool:
     """Whether any type fits such a pod: other pods must not influence the choice of types. `headroom_by_option` is a
     cache."""
-    if one.held:
+    if one.launch_blocker:
         return False
     for offer in offers:
         vector = offer.table.to_vector(one.requests)

@@ -29,7 +29,7 @@ class PodClass:
     volumes: VolumeTerms = NO_VOLUME_TERMS
     size: int = -1
     """The index of its requests in `CapacityValuation.sizes`; -1 without one."""
-    held: str = ""
+    launch_blocker: str = ""
     """Why no node may be launched for them; empty if one may."""
 
 
@@ -59,13 +59,13 @@ def build_pod_classes(
     pods: Iterable[tuple[PodShape, PodFact]],
     topology_groups: TopologyGroups,
     policy: str,
-    held: Mapping[str, str] = MappingProxyType({}),
+    launch_blockers: Mapping[str, str] = MappingProxyType({}),
 ) -> list[PodClass]:
-    """Sorted by priority, CPU, memory, age and UID (reference 2.4). `held`: as in PassInputs."""
+    """Sorted by priority, CPU, memory, age and UID (reference 2.4). `launch_blockers`: as in PassInputs."""
     pods_by_key: dict[tuple[PodShape, tuple[TopologyGroup, ...], int, str], list[PodFact]] = {}
     for shape, pod in pods:
         counting_groups = topology_groups.counting_groups(pod, shape.topology_terms)
-        pods_by_key.setdefault((shape, counting_groups, pod.priority, held.get(pod.uid, "")), []).append(pod)
+        pods_by_key.setdefault((shape, counting_groups, pod.priority, launch_blockers.get(pod.uid, "")), []).append(pod)
     found = [
         PodClass(
             pods=sorted(members, key=_age_order),
@@ -74,7 +74,7 @@ def build_pod_classes(
             counting_groups=counting_groups,
             ports=shape.ports,
             volumes=shape.volumes,
-            held=reason,
+            launch_blocker=reason,
         )
         for (shape, counting_groups, _, reason), members in pods_by_key.items()
     ]

@@ -9,7 +9,7 @@ from tenure.scheduling.pods import is_reschedulable, provisionable_pods
 from tenure.scheduling.snapshot import ClusterFacts
 
 
-def pods_to_place(facts: ClusterFacts, now: datetime) -> Iterator[PodFact]:
+def list_unscheduled_pods(facts: ClusterFacts, now: datetime) -> Iterator[PodFact]:
     yield from provisionable_pods(facts.unbound_pods.values())
     yield from _pods_on_terminating_nodes(facts, now)
     for pods in facts.virtual.values():
