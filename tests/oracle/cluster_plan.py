@@ -122,7 +122,7 @@ def build_cluster_state(cluster: RandomCluster, lists: ObjectLists) -> ClusterSt
     return state
 
 
-def compare_places(plan: ClusterPlan, pods: Mapping[str, Object]) -> Comparison:
+def compare_nodes(plan: ClusterPlan, pods: Mapping[str, Object]) -> Comparison:
     """`pods`: the cluster's pods by name."""
     bound = bound_nodes(pods)
     expected = {name: plan.targets.get(name, "") for name, pod in pods.items() if plan.is_expected(pod)}

@@ -52,26 +52,26 @@ def test_pod_templates_are_planned_without_an_error(templates: Mapping[str, str]
     assert len(templates) > 50
     scenario, unexpected = make_scenario("plain", 0), dict[str, list[str]]()
     for name, text in templates.items():
-        pods = [_fill_template(text, index) for index in range(PODS_PER_TEMPLATE)]
+        pods = [_render_template(text, index) for index in range(PODS_PER_TEMPLATE)]
         plan = _plan(replace(scenario, pods=pods))
-        answered = sum(len(claim.pods) for claim in plan.claims) + len(plan.unschedulable)
-        assert answered == (0 if "nodeName" in pods[0]["spec"] else PODS_PER_TEMPLATE), name
+        planned = sum(len(claim.pods) for claim in plan.claims) + len(plan.unschedulable)
+        assert planned == (0 if "nodeName" in pods[0]["spec"] else PODS_PER_TEMPLATE), name
         reasons = [one.reason for one in plan.unschedulable if not any(known in one.reason for known in REASONS)]
         unexpected |= {name: reasons} if reasons else {}
     assert unexpected == {}
 
 
-def _fill_template(text: str, index: int) -> dict[str, Any]:
+def _render_template(text: str, index: int) -> dict[str, Any]:
     """The pod of a Go template with `.Index`, `.Count`, `div` and `mod`."""
     values = {".Index": str(index), ".Count": str(COUNT)}
 
     def evaluate(match: re.Match[str]) -> str:
-        words = [values.get(word, word) for word in match[1].split()]
-        if words[0] == "div":
-            return str(int(words[1]) // int(words[2]))
-        if words[0] == "mod":
-            return str(int(words[1]) % int(words[2]))
-        return words[0]
+        arguments = [values.get(name, name) for name in match[1].split()]
+        if arguments[0] == "div":
+            return str(int(arguments[1]) // int(arguments[2]))
+        if arguments[0] == "mod":
+            return str(int(arguments[1]) % int(arguments[2]))
+        return arguments[0]
 
     pod: dict[str, Any] = yaml.safe_load(re.sub(r"\{\{(.*?)\}\}", evaluate, text))
     pod["metadata"]["name"] = f"pod-{index}"

@@ -24,7 +24,7 @@ from tests.oracle.cluster_plan import (
     ClusterPlan,
     Comparison,
     bound_nodes,
-    compare_places,
+    compare_nodes,
     label_of,
     plan_cluster,
     scheduler_message,
@@ -143,7 +143,7 @@ class PlannedNodes:
             await self._nominate(plans, unbound)
             await asyncio.sleep(_POLL_SECONDS)
         pods = await self._pods_by_cluster()
-        return [compare_places(plan, pods[name]) for name, plan in by_cluster.items()]
+        return [compare_nodes(plan, pods[name]) for name, plan in by_cluster.items()]
 
     async def _schedule_rejected(self, plans: Sequence[ClusterPlan], found: Sequence[Comparison]) -> list[Comparison]:
         """Create the pods that the plans reject, and find those that kube-scheduler binds."""
@@ -191,8 +191,8 @@ class PlannedNodes:
             if name not in stuck
         )
         await gather_limited(self._create(manifests[name]) for name in stuck)
-        (again,) = await self._schedule([replace(plan, targets=stuck)])
-        still_stuck = {one.name for one in again.stuck}
+        (repeated,) = await self._schedule([replace(plan, targets=stuck)])
+        still_stuck = {one.name for one in repeated.stuck}
         explained = (replace(one, depends_on_order=one.name not in still_stuck) for one in found.stuck)
         return replace(found, stuck=tuple(explained))
 

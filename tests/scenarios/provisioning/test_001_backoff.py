@@ -11,7 +11,7 @@ from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import Object
 from tests.support.product.product import InstalledProduct
 
-KEEP_OUT = Taint(key="stranger.example.com/keep-out", effect="NoSchedule")
+TAINT = Taint(key="stranger.example.com/keep-out", effect="NoSchedule")
 """An agent that Tenure does not know sets it on each new node."""
 REASON = "untolerated taint"
 """In kube-scheduler's message."""
@@ -23,7 +23,7 @@ BACKOFF_SECONDS = 30.0
 @pytest.mark.timeout(420)
 async def test_launches_stop_after_three_unused_nodes_until_a_relevant_change(product: InstalledProduct) -> None:
     async with product.scope("001-o", after="2s") as scope:
-        rule = await scope.inject_node_fault(AddTaint(taints=(KEEP_OUT,)))
+        rule = await scope.inject_node_fault(AddTaint(taints=(TAINT,)))
         await scope.create_deployment(1)
         (pod,) = await wait_until(lambda: _assert_one_pod(scope))
         name = pod["metadata"]["name"]

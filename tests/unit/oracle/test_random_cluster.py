@@ -10,7 +10,7 @@ import pytest
 from tenure.apis.labels import PV_BIND_COMPLETED
 from tenure.kube.facts.scheduling_fields import find_rejected_field
 from tenure.scheduling.cluster_state import ClusterState
-from tests.oracle.cluster_plan import NOW, ClusterPlan, ObjectLists, build_cluster_state, compare_places
+from tests.oracle.cluster_plan import NOW, ClusterPlan, ObjectLists, build_cluster_state, compare_nodes
 from tests.oracle.plan import PlanInputs, find_violations
 from tests.oracle.random_cluster import RandomCluster, generate_cluster, shared_objects
 from tests.oracle.random_pods import GPU, Object
@@ -84,18 +84,18 @@ def test_plans_of_random_clusters_keep_all_constraints(seed: int) -> None:
 def test_pod_is_compared_with_its_planned_node() -> None:
     plan = two_pod_plan()
     pods = {"first": bound_pod("first", "new"), "second": bound_pod("second", "other")}
-    found = compare_places(plan, pods)
+    found = compare_nodes(plan, pods)
     assert (found.planned, found.elsewhere, found.stuck) == (2, 1, ())
 
 
 def test_stuck_pod_is_reported_with_the_message_of_kube_scheduler() -> None:
     pods = {"first": bound_pod("first", "new"), "second": stuck_pod("second", "0/1 nodes are available")}
-    (stuck,) = compare_places(two_pod_plan(), pods).stuck
+    (stuck,) = compare_nodes(two_pod_plan(), pods).stuck
     assert (stuck.name, stuck.target, stuck.message) == ("second", "old", "0/1 nodes are available")
 
 
 def test_deleted_pod_is_reported() -> None:
-    found = compare_places(two_pod_plan(), {"first": bound_pod("first", "new")})
+    found = compare_nodes(two_pod_plan(), {"first": bound_pod("first", "new")})
     assert [one.message for one in found.stuck] == ["the pod is gone"]
 
 
@@ -111,7 +111,7 @@ def test_daemonset_pod_must_fit_on_a_new_node(node: str, requests: Mapping[str, 
     pods["agent"] = stuck_pod("agent", "Insufficient cpu")
     pods["agent"]["metadata"]["ownerReferences"] = [{"kind": "DaemonSet"}]
     pods["agent"]["spec"] |= {"affinity": affinity, "containers": [{"resources": {"requests": requests}}]}
-    assert [one.name for one in compare_places(two_pod_plan(), pods).stuck] == ["agent"] * is_stuck
+    assert [one.name for one in compare_nodes(two_pod_plan(), pods).stuck] == ["agent"] * is_stuck
 
 
 def two_pod_plan() -> ClusterPlan:

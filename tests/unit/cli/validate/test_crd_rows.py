@@ -47,13 +47,13 @@ def find_problems(found: Object) -> list[Finding]:
 
 @pytest.mark.parametrize(("kind", "rows"), list_batches())
 def test_rows_are_accepted_or_rejected(kind: str, rows: list[Row]) -> None:
-    wrong = {}
+    unexpected = {}
     for row in rows:
         findings = find_problems(apply_patch(BASES[kind], row.patch))
         if bool(findings) != bool(row.rejection):
-            wrong[str(row)] = [str(one) for one in findings]
+            unexpected[str(row)] = [str(one) for one in findings]
         assert all(one.field and one.problem and one.remedy for one in findings), (str(row), findings)
-    assert wrong == {}
+    assert unexpected == {}
 
 
 def schemas_of(kind: str) -> list[Mapping[str, Any]]:
@@ -113,8 +113,8 @@ def test_patterns_have_the_syntax_of_re2(schedule: str, is_valid: bool) -> None:
 
 def test_numbers_have_the_range_of_the_api_server() -> None:
     assert find_problems(apply_patch(NODEPOOL, {"weight": 5.0})) == []
-    for wrong in (5.5, True, 2**70, "5"):
-        assert {one.field for one in find_problems(apply_patch(NODEPOOL, {"weight": wrong}))} == {"spec.weight"}
+    for weight in (5.5, True, 2**70, "5"):
+        assert {one.field for one in find_problems(apply_patch(NODEPOOL, {"weight": weight}))} == {"spec.weight"}
 
 
 def test_status_is_ignored_and_defaults_are_set() -> None:

@@ -288,8 +288,8 @@ def test_recent_entries_are_retained(ages: list[int]) -> None:
         ProvisioningBackoff(pod_group=str(number), pod="a/b", since=NOW, last_unused_at=NOW - timedelta(seconds=age))
         for number, age in enumerate(ages)
     )
-    kept = select_retained(entries, NOW)
-    assert {one.pod_group for one in kept} == {
+    retained = select_retained(entries, NOW)
+    assert {one.pod_group for one in retained} == {
         str(number) for number, age in enumerate(ages) if age < RETENTION.total_seconds()
     }
 

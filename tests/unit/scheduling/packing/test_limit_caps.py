@@ -16,13 +16,13 @@ FAMILY = (
     instance_type("g4dn.xlarge", cpu=4, memory=16, price=0.526),
 )
 ALL_SIZES = (2, 4, 8, 16)
-ALONE = AffinityTerm(key=HOSTNAME, selector=expressions("app In web"))
+ANTI_AFFINITY = AffinityTerm(key=HOSTNAME, selector=expressions("app In web"))
 """As anti-affinity: one pod for each node."""
 
 
 def plan_with(limits: dict[str, int], *cpus: float, most_types: int = 600) -> Plan:
     """Plan a node for each pod; `cpus`: their requests. Limits are in millicores and bytes."""
-    pods = [pod(cpu=cpu, labels={"app": "web"}, anti_affinity=(ALONE,)) for cpu in cpus]
+    pods = [pod(cpu=cpu, labels={"app": "web"}, anti_affinity=(ANTI_AFFINITY,)) for cpu in cpus]
     settings = PlanSettings(most_instance_types=most_types)
     return Cluster(pool(limits=limits), *pods, instance_types=FAMILY, settings=settings).plan()
 

@@ -231,12 +231,12 @@ def test_daemonset_reserves_nothing_on_types_without_its_device() -> None:
     assert types_of(nodeclaim)[0] == "g.xlarge"
 
 
-@pytest.mark.parametrize(("has_device", "placed"), [(True, False), (False, True)])
-def test_daemonset_reserves_nothing_on_existing_nodes_without_its_device(has_device: bool, placed: bool) -> None:
+@pytest.mark.parametrize(("has_device", "fits"), [(True, False), (False, True)])
+def test_daemonset_reserves_nothing_on_existing_nodes_without_its_device(has_device: bool, fits: bool) -> None:
     device = daemonset("device", pod("d", cpu=3, daemonset=True, extra={"nvidia.com/gpu": 1}))
     allocatable = {"cpu": 4000, "memory": 8 << 30, "pods": 58} | ({"nvidia.com/gpu": 1} if has_device else {})
     existing = node("n", allocatable=allocatable)
-    assert Cluster(device, pod("p", cpu=2), existing).plan().nominations == ({"p": "n"} if placed else {})
+    assert Cluster(device, pod("p", cpu=2), existing).plan().nominations == ({"p": "n"} if fits else {})
 
 
 def test_daemonset_with_an_unavailable_resource_reserves_nothing() -> None:

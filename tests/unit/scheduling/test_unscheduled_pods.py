@@ -9,8 +9,8 @@ from tenure.model.facts import NodeFact, PodDisruptionBudgetFact, PodFact
 from tenure.model.plan import Plan
 from tests.unit.scheduling.builders import Cluster, expressions, node, nodeclaim, pod, pool, toleration
 
-LEAVING = node("leaving", cpu=2, memory=4, deleting=True)
-DATABASE = pod("database", node="leaving", cpu=1.5, labels={"app": "database"}, ready=True)
+TERMINATING = node("terminating", cpu=2, memory=4, deleting=True)
+DATABASE = pod("database", node="terminating", cpu=1.5, labels={"app": "database"}, ready=True)
 
 
 def budget(name: str = "database", **more: Any) -> PodDisruptionBudgetFact:
@@ -18,12 +18,14 @@ def budget(name: str = "database", **more: Any) -> PodDisruptionBudgetFact:
     return PodDisruptionBudgetFact.model_validate(fields)
 
 
-def placed_pods(plan: Plan) -> list[str]:
+def planned_pods(plan: Plan) -> list[str]:
     return sorted(uid for one in plan.claims for uid in one.pods)
 
 
-def plan_drain(*budgets: PodDisruptionBudgetFact, database: PodFact = DATABASE, leaving: NodeFact = LEAVING) -> Plan:
-    return Cluster(pool(), leaving, database, pod("app"), *budgets).plan()
+def plan_drain(
+    *budgets: PodDisruptionBudgetFact, database: PodFact = DATABASE, terminating: NodeFact = TERMINATING
+) -> Plan:
+    return Cluster(pool(), terminating, database, pod("app"), *budgets).plan()
 
 
 @pytest.mark.parametrize(
@@ -38,7 +40,7 @@ def plan_drain(*budgets: PodDisruptionBudgetFact, database: PodFact = DATABASE, 
 def test_no_node_is_planned_for_a_pod_that_no_budget_releases(budgets: list[PodDisruptionBudgetFact]) -> None:
     """`pdb-blocked-pod`: its node would stay empty as long as the drain waits."""
     plan = plan_drain(*budgets)
-    assert placed_pods(plan) == ["app"] and not plan.unschedulable
+    assert planned_pods(plan) == ["app"] and not plan.unschedulable
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_no_node_is_planned_for_a_pod_that_no_budget_releases(budgets: list[PodD
 )
 def test_pod_is_planned_if_its_budget_may_allow_an_eviction(budgets: list[PodDisruptionBudgetFact]) -> None:
     """A budget without disruptions now may allow one once other pods have moved."""
-    assert placed_pods(plan_drain(*budgets)) == ["app", "database"]
+    assert planned_pods(plan_drain(*budgets)) == ["app", "database"]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_pod_is_planned_if_its_budget_may_allow_an_eviction(budgets: list[PodDis
 )
 def test_pod_that_needs_no_permission_of_its_budget_is_planned(changed: dict[str, Any]) -> None:
     database = DATABASE.model_copy(update=changed)
-    assert placed_pods(plan_drain(budget(never=True), database=database)) == ["app", "database"]
+    assert planned_pods(plan_drain(budget(never=True), database=database)) == ["app", "database"]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_unready_pod_is_planned_if_its_budget_allows_its_eviction(
 ) -> None:
     database = DATABASE.model_copy(update={"ready": ready})
     plan = plan_drain(budget(never=True, always_allow_unhealthy=always_allow), database=database)
-    assert ("database" in placed_pods(plan)) is planned
+    assert ("database" in planned_pods(plan)) is planned
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_unready_pod_is_planned_if_its_budget_allows_its_eviction(
     ],
 )
 def test_pod_leaves_with_its_instance(blocker: dict[str, Any], fields: dict[str, Any], planned: bool) -> None:
-    running = LEAVING.model_copy(update={"deleting": False})
+    running = TERMINATING.model_copy(update={"deleting": False})
     claim = nodeclaim("claim", on=running, **fields)
     plan = Cluster(pool(), running, claim, DATABASE, budget(**blocker)).plan()
-    assert (placed_pods(plan) == ["database"]) is planned
+    assert (planned_pods(plan) == ["database"]) is planned
