@@ -5,7 +5,7 @@ from typing import Final
 
 from tenure.apis.labels import DISRUPTED_TAINT_KEY, NO_SCHEDULE
 from tenure.model.facts import NodeClaimFact, PodDisruptionBudgetFact, PodFact, Taint
-from tenure.scheduling.packing.topology import TopologyIndex
+from tenure.scheduling.pods import matches_selector
 from tenure.scheduling.taints import first_untolerated
 
 _DISRUPTED_TAINT: Final = Taint(key=DISRUPTED_TAINT_KEY, effect=NO_SCHEDULE)
@@ -15,14 +15,13 @@ class PodDisruptionBudgets:
     """All PodDisruptionBudgets, by namespace."""
 
     def __init__(self, budgets: Iterable[PodDisruptionBudgetFact]) -> None:
-        self._by_namespace: dict[str, list[tuple[TopologyIndex, PodDisruptionBudgetFact]]] = {}
+        self._by_namespace: dict[str, list[PodDisruptionBudgetFact]] = {}
         for one in sorted(budgets, key=lambda one: one.key):
-            selector = TopologyIndex("", frozenset({one.namespace}), one.selector)
-            self._by_namespace.setdefault(one.namespace, []).append((selector, one))
+            self._by_namespace.setdefault(one.namespace, []).append(one)
 
     def selecting_budgets(self, pod: PodFact) -> tuple[PodDisruptionBudgetFact, ...]:
         known = self._by_namespace.get(pod.namespace, ())
-        return tuple(one for selector, one in known if selector.selects(pod.namespace, pod.labels))
+        return tuple(one for one in known if matches_selector(one.selector, pod.labels))
 
     def never_allows_eviction(self, pod: PodFact) -> bool:
         """Whether the Eviction API refuses the pod until its budgets change: one of them is `never` (reference 2.2), or

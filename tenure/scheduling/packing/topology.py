@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 
 from tenure.apis.labels import HOSTNAME
-from tenure.model.facts import Expression, Selector, Toleration
+from tenure.model.facts import Selector, Toleration
 from tenure.model.requirements import Requirements
 from tenure.scheduling.instance_type_table import Amounts
-from tenure.scheduling.pods import Variant
+from tenure.scheduling.pods import Variant, matches_selector
 
 UNLIMITED: Final = np.iinfo(np.int64).max
 
@@ -41,7 +41,7 @@ class TopologyIndex:
 
     def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
         inside = self.namespaces is None or namespace in self.namespaces
-        return inside and self.selector is not None and all(_matches_expression(one, labels) for one in self.selector)
+        return inside and matches_selector(self.selector, labels)
 
 
 class TopologyGroup:
@@ -259,15 +259,3 @@ def _hostname_cap(rule: SpreadRule | AffinityRule | AntiAffinityRule, counts: Am
         case AffinityRule():
             first = rule.own and not rule.group.has_pods()
             return np.full(len(counts), UNLIMITED) if first else np.where(counts > 0, UNLIMITED, 0)
-
-
-def _matches_expression(one: Expression, labels: Mapping[str, str]) -> bool:
-    value = labels.get(one.key)
-    match one.operator:
-        case "In":
-            return value in one.values
-        case "NotIn":
-            return value not in one.values
-        case "Exists":
-            return value is not None
-    return value is None

@@ -179,7 +179,7 @@ async def test_short_lived_nodeclaims_are_created_with_backoff(fake: WorkerHarne
         fake.claims.found.clear()
         await pool.signal_observed()
     assert 2 * 8 <= len(made) <= 2 * 13, len(made)
-    await wait_until(lambda: pool.details_mention("did not last"))
+    await wait_until(lambda: pool.details_mention("the last NodeClaims failed"))
     await pool.scale(3)
     await wait_until(lambda: pool.has_existing(3))
 
