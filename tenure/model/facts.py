@@ -3,6 +3,7 @@
 `tenure/controller/` caches one per live object and sends changes to the planner process.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from tenure.apis.labels import DISRUPTED_TAINT_KEY
@@ -43,6 +44,22 @@ class PreferredTerm(Value):
 
 Selector = tuple[Expression, ...]
 """Requirements on labels that must all hold; empty selects everything."""
+
+
+def matches_selector(selector: Selector | None, labels: Mapping[str, str]) -> bool:
+    """A Kubernetes label selector: None selects nothing, an empty selector selects everything."""
+    return selector is not None and all(_matches_expression(one, labels.get(one.key)) for one in selector)
+
+
+def _matches_expression(one: Expression, value: str | None) -> bool:
+    match one.operator:
+        case "In":
+            return value in one.values
+        case "NotIn":
+            return value not in one.values
+        case "Exists":
+            return value is not None
+    return value is None
 
 
 class SpreadConstraint(Value):

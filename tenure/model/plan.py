@@ -13,12 +13,12 @@ UNUSED_NODE_LIMIT: Final = 3
 """Unused nodes after which further launches wait."""
 FIRST_BACKOFF: Final = timedelta(minutes=1)
 MAX_BACKOFF: Final = timedelta(hours=1)
-RETENTION: Final = timedelta(hours=2)
+BACKOFF_RETENTION: Final = timedelta(hours=2)
 """How long an entry is kept after the last unused node."""
-MAX_ENTRIES: Final = 500
-MAX_NODECLAIMS: Final = 100
+MAX_BACKOFFS: Final = 500
+MAX_COUNTED_NODECLAIMS: Final = 100
 """Names of NodeClaims per entry."""
-_NAMED: Final = 3
+_MAX_NAMED: Final = 3
 
 
 class PlannedNodeClaim(Value):
@@ -94,7 +94,7 @@ class ProvisioningBackoff(Message):
 
     def describe(self) -> str:
         """For events, `tenure why` and `tenure stuck`. Changes only with the entry."""
-        named = ", ".join(self.nodeclaims[-_NAMED:])
+        named = ", ".join(self.nodeclaims[-_MAX_NAMED:])
         scheduler = f"; kube-scheduler: {self.scheduler_message}" if self.scheduler_message else ""
         until = f"{self.until:%Y-%m-%d %H:%M:%S} UTC" if self.until else "now"
         return (
@@ -105,10 +105,10 @@ class ProvisioningBackoff(Message):
 
 
 def select_retained(entries: tuple[ProvisioningBackoff, ...], now: datetime) -> tuple[ProvisioningBackoff, ...]:
-    """The entries to store: not older than RETENTION, at most MAX_ENTRIES, the latest."""
-    recent = [one for one in entries if now < one.last_unused_at + RETENTION]
+    """The entries to store: not older than BACKOFF_RETENTION, at most MAX_BACKOFFS, the latest."""
+    recent = [one for one in entries if now < one.last_unused_at + BACKOFF_RETENTION]
     recent.sort(key=lambda one: (one.last_unused_at, one.pod_group))
-    return tuple(sorted(recent[-MAX_ENTRIES:], key=lambda one: one.pod_group))
+    return tuple(sorted(recent[-MAX_BACKOFFS:], key=lambda one: one.pod_group))
 
 
 class PlanRequest(Message):

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tenure.apis.labels import DISRUPTED_TAINT_KEY, NO_SCHEDULE
-from tenure.model.facts import NodeClaimFact, PodDisruptionBudgetFact, PodFact, Taint
-from tenure.scheduling.pods import matches_selector
+from tenure.model.facts import NodeClaimFact, PodDisruptionBudgetFact, PodFact, Taint, matches_selector
 from tenure.scheduling.taints import first_untolerated
 
 _DISRUPTED_TAINT: Final = Taint(key=DISRUPTED_TAINT_KEY, effect=NO_SCHEDULE)

@@ -1,6 +1,6 @@
 """The pods that need a node, and their scheduling constraints."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from tenure.apis.durations import DurationError, parse_duration
 from tenure.apis.labels import HOSTNAME, NODE_NAME_FIELD, NODEPOOL
-from tenure.model.facts import Expression, PodFact, PreferredTerm, Selector, Toleration
+from tenure.model.facts import Expression, PodFact, PreferredTerm, Toleration
 from tenure.model.requirements import DOES_NOT_EXIST, IN, RequirementError, Requirements, one_of
 
 RESPECT: Final = "Respect"
@@ -141,19 +141,3 @@ def node_requirement_alternatives(constraints: Constraints) -> tuple[Requirement
     # In Kubernetes, a term without expressions matches no node.
     terms = filter(None, constraints.required_terms) if constraints.required_terms else ((),)
     return tuple(selector.intersection(Requirements.from_expressions(term)) for term in terms)
-
-
-def matches_selector(selector: Selector | None, pod_labels: Mapping[str, str]) -> bool:
-    """None selects nothing."""
-    return selector is not None and all(_matches_expression(one, pod_labels.get(one.key)) for one in selector)
-
-
-def _matches_expression(one: Expression, value: str | None) -> bool:
-    match one.operator:
-        case "In":
-            return value in one.values
-        case "NotIn":
-            return value not in one.values
-        case "Exists":
-            return value is not None
-    return value is None

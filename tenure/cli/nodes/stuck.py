@@ -75,9 +75,11 @@ async def list_overdue_items(client: Client, cluster: str, now: datetime) -> lis
     commands = f"WorkflowType = 'Disruption' AND {_running_condition(ids.disruption(cluster, ''))}"
     rollouts = [one async for one in client.list_workflows(halted, page_size=1000)]
     under_way = [one async for one in client.list_workflows(commands, page_size=1000)]
-    states = await _query_states(client, [one.id for one in (*rollouts, *under_way)], BlockedState)
+    states, provisioning = await asyncio.gather(
+        _query_states(client, [one.id for one in (*rollouts, *under_way)], BlockedState),
+        _query_state(client, ids.provisioning(cluster), BackoffState),
+    )
     found = [command_item(one, states.get(one.id), now) for one in under_way]
-    provisioning = await _query_state(client, ids.provisioning(cluster), BackoffState)
     return [
         *(rollout_item(one, states.get(one.id)) for one in rollouts),
         *(one for one in found if one),

@@ -41,7 +41,7 @@ class AdmissionObjects:
         if runtime_class is not None:
             _check_runtime_class(admitted, runtime_class, where)
         defaults = self._container_defaults.get(namespace, ())
-        return admit_pod_spec(pod_admission.admit_pod_spec(admitted, defaults, self._runtime_classes), where)
+        return admit_pod_spec(pod_admission.apply_admission_defaults(admitted, defaults, self._runtime_classes), where)
 
     def missing_runtime_class(self, spec: Mapping[str, Any], where: str = "spec") -> str:
         """Names the RuntimeClass that no file has; empty if there is none."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tenure.apis.labels import AWS_GROUP, KARPENTER_GROUP, TENURE_GROUP
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.simulate.manifests import (
     Object,
@@ -20,38 +19,25 @@ from tenure.cli.simulate.manifests import (
     read_objects,
 )
 from tenure.cli.validate.objects import validate_object
+from tenure.kube.client import resources
 
 _MAX_PROBLEMS: Final = 3
 """Problems of an object in one error."""
-_VALIDATED_KINDS: Final = {
-    "EC2NodeClass": AWS_GROUP,
-    "LifecyclePolicy": TENURE_GROUP,
-    "NodeOverlay": KARPENTER_GROUP,
-    "NodePool": KARPENTER_GROUP,
-}
+_VALIDATED_KINDS: Final = frozenset(
+    one.kind
+    for one in (
+        resources.EC2_NODE_CLASSES,
+        resources.LIFECYCLE_POLICIES,
+        resources.NODE_OVERLAYS,
+        resources.NODE_POOLS,
+    )
+)
+_RESOURCES: Final = (*resources.WATCHED, *resources.WORKLOADS.values(), resources.JOBS)
 _GROUPS: Final[Mapping[str, str]] = {
-    **_VALIDATED_KINDS,
-    "CSINode": "storage.k8s.io",
-    "CapacityBuffer": "autoscaling.x-k8s.io",
+    **{one.kind: one.group for one in _RESOURCES if one is not resources.DEVICE_CLASSES},
     "CronJob": "batch",
-    "DaemonSet": "apps",
-    "Deployment": "apps",
-    "Job": "batch",
-    "LimitRange": "",
-    "Namespace": "",
-    "Node": "",
-    "NodeClaim": KARPENTER_GROUP,
-    "PersistentVolume": "",
-    "PersistentVolumeClaim": "",
-    "Pod": "",
-    "PodDisruptionBudget": "policy",
-    "PodTemplate": "",
     "PriorityClass": "scheduling.k8s.io",
-    "ReplicaSet": "apps",
     "ReplicationController": "",
-    "RuntimeClass": "node.k8s.io",
-    "StatefulSet": "apps",
-    "StorageClass": "storage.k8s.io",
 }
 """API groups of the kinds that affect a plan."""
 

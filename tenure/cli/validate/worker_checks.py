@@ -41,6 +41,7 @@ def check_as_worker(found: Json) -> Iterator[Finding]:
     except ValidationError as error:
         field, problem, value = first_validation_error(error)
         yield Finding(field=field, value=value, problem=problem, remedy="expected a value that the worker can read")
+        return
     except ValueError as error:
         messages = [str(error)]
     for message in messages:

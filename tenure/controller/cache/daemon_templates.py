@@ -10,7 +10,7 @@ from tenure.kube.client.list_watch import Delta
 from tenure.kube.facts.pod_admission import (
     ContainerDefaults,
     RuntimeClassDefaults,
-    admit_pod_spec,
+    apply_admission_defaults,
     container_defaults,
     runtime_class_defaults,
 )
@@ -55,7 +55,7 @@ class DaemonTemplates:
     def _read_daemonset(self, one: Json) -> DaemonSetFact:
         namespace = one["metadata"]["namespace"]
         defaults = [self._container_defaults[key] for key in sorted(self._container_defaults) if key[0] == namespace]
-        return daemonset_fact(one, admit_pod_spec(_pod_spec(one), defaults, self._runtime_classes))
+        return daemonset_fact(one, apply_admission_defaults(_pod_spec(one), defaults, self._runtime_classes))
 
 
 def _pod_spec(daemonset: Json) -> Json:

@@ -60,19 +60,19 @@ def build_nodeclaim(
     offering_shard: OfferingShard | None = None,
     replaces: str = "",
     replacements: int = 0,
-    pod_groups: Sequence[str] = (),
+    pod_groups: str = "",
 ) -> NodeClaim:
     """The object to create, with its finalizer from the start, so that no instance is lost with it.
 
     Without a group, it joins a launch group of similar NodeClaims. `replaces`: the workflow ID of the command that
-    needs it; `replacements`: the number of replacements of that command; `pod_groups`: of its pods."""
+    needs it; `replacements`: the number of replacements of that command; `pod_groups`: the value of the annotation."""
     annotations = {
         labels.LAUNCH_GROUP: group_id,
         labels.OFFERING_SHARD: offering_shard.format() if offering_shard else "",
         labels.REPLACES: replaces,
         labels.REPLACEMENTS: str(replacements) if replacements else "",
         labels.LAUNCH_REASON: planned.why,
-        labels.POD_GROUPS: ",".join(pod_groups),
+        labels.POD_GROUPS: pod_groups,
     }
     return NodeClaim.from_object(
         {

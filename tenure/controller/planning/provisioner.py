@@ -80,7 +80,6 @@ class Provisioner:
         self._claims, self._events = claims, events
         self.undersized_nodes = UndersizedNodes(cache, nominations, self.capacity_discovery, began=now())
         self.backoff_tracker = BackoffTracker(cache, nominations, not_ready, scheduler_messages, meter, began=now())
-        self.backoff_tracker.subscribe_to(cache)
         self._grace, self._not_ready_grace_periods, self._now = not_ready_grace, not_ready_grace_periods, now
         self.passes = 0
 
@@ -164,7 +163,7 @@ class Provisioner:
         names = claim_names(plan_id, allowed)
         planned = dict(zip(names, allowed, strict=True))
         await process.commit(planned, now=self._now())
-        made = await self._create(plan_id, planned, spread=self._in_interruption_burst(request))
+        made = await self._create(plan_id, planned, backoff, spread=self._in_interruption_burst(request))
         await self._retract_nodeclaims(process, set(names) - {claim.name for claim in made})
         vacated = self._nominated_targets(plan)
         nominated = self._update_nominations(plan, {claim.name: planned[claim.name] for claim in made})
@@ -198,7 +197,9 @@ class Provisioner:
         now = self._now()
         return any(until is not None and now < until for until in (self._burst_ends_at(now), request.burst_ends_at))
 
-    async def _create(self, plan_id: str, planned: Mapping[str, PlannedNodeClaim], *, spread: bool) -> list[NodeClaim]:
+    async def _create(
+        self, plan_id: str, planned: Mapping[str, PlannedNodeClaim], backoff: BackoffPass, *, spread: bool
+    ) -> list[NodeClaim]:
         ones = list(planned.values())
         shards = assign_shards(ones, self._zones_of) if spread else [None] * len(ones)
         groups = group_ids(plan_id, ones, shards)
@@ -212,7 +213,7 @@ class Provisioner:
                 plan_id=plan_id,
                 group_id=group,
                 offering_shard=shard,
-                pod_groups=self.backoff_tracker.groups_of(planned[name]),
+                pod_groups=self.backoff_tracker.annotation_of(planned[name], backoff.groups),
             )
             made = await self._create_nodeclaim(nodeclaim)
             if made is not None:

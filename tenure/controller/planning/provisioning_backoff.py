@@ -9,7 +9,7 @@ doubles with each further unused node. The rule needs no knowledge of the cause
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -26,7 +26,7 @@ from tenure.controller.signals.pending_pods import classify_pods
 from tenure.metrics import Meter
 from tenure.model.errors import Fault
 from tenure.model.facts import NodeClaimFact, PodFact
-from tenure.model.plan import MAX_NODECLAIMS, Plan, PlannedNodeClaim, ProvisioningBackoff, select_retained
+from tenure.model.plan import MAX_COUNTED_NODECLAIMS, Plan, PlannedNodeClaim, ProvisioningBackoff, select_retained
 
 log = structlog.get_logger(__name__)
 
@@ -35,10 +35,20 @@ MAX_POD_GROUPS: Final = 50
 RECENT: Final = timedelta(minutes=10)
 """Older nodes are not checked: pods that ran there may be gone, and a new process would not know of them."""
 MAX_MESSAGE_LENGTH: Final = 400
-_SHAPE_FIELDS: Final = (
-    "namespace", "requests", "node_selector", "required_terms", "preferred_terms", "tolerations", "affinity",
-    "anti_affinity", "spreads", "host_ports", "priority",
-)  # fmt: skip
+_CONSTRAINTS: Final = (
+    "namespace",
+    "requests",
+    "node_selector",
+    "required_terms",
+    "preferred_terms",
+    "tolerations",
+    "affinity",
+    "anti_affinity",
+    "spreads",
+    "host_ports",
+    "priority",
+)
+"""Fields in which pods of one group are equal."""
 _GENERATED_SUFFIX: Final = re.compile(r"(-\d+)*-[a-z0-9]{5}$")
 """Of a Job's pod: the time of its CronJob, its completion index, and five random characters."""
 
@@ -51,12 +61,18 @@ class SchedulerMessages(Protocol):
 
 def pod_group(pod: PodFact) -> str:
     """A hash that pods with the same owner and the same constraints share."""
-    shape = [repr(getattr(pod, name)) for name in _SHAPE_FIELDS[:1]]
-    shape += [repr(sorted(pod.requests.items())), repr(sorted(pod.node_selector.items()))]
-    shape += [repr(getattr(pod, name)) for name in _SHAPE_FIELDS[3:]]
     own_volumes = f"{pod.name}-"
-    shape += [name.removeprefix(own_volumes) for name in pod.volumes]
-    return hashlib.sha256("\n".join([_workload(pod), *shape]).encode()).hexdigest()[:8]
+    parts = [
+        _workload(pod),
+        *(_to_text(getattr(pod, name)) for name in _CONSTRAINTS),
+        *(name.removeprefix(own_volumes) for name in pod.volumes),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
+
+
+def _to_text(value: object) -> str:
+    """Equal for equal values in any process."""
+    return repr(sorted(value.items()) if isinstance(value, dict) else value)
 
 
 def _workload(pod: PodFact) -> str:
@@ -67,29 +83,26 @@ def _workload(pod: PodFact) -> str:
 
 
 class PodGroups:
-    """Computes groups; pods of one owner that differ in no field are hashed once."""
+    """The groups of one plan's pods. Pods of one owner with equal constraints are hashed once."""
 
     def __init__(self) -> None:
         self._last_by_owner: dict[str, tuple[PodFact, str]] = {}
 
     def group_of(self, pod: PodFact) -> str:
-        last = self._last_by_owner.get(pod.owner_uid) if pod.owner_uid and pod.owner_kind != "Job" else None
-        if last and not pod.volumes and all(getattr(last[0], one) == getattr(pod, one) for one in _SHAPE_FIELDS):
-            return last[1]
-        group = pod_group(pod)
-        if not pod.volumes:
+        if not pod.owner_uid or pod.owner_kind == "Job" or pod.volumes:
+            return pod_group(pod)
+        last, group = self._last_by_owner.get(pod.owner_uid, (None, ""))
+        if last is None or any(getattr(last, name) != getattr(pod, name) for name in _CONSTRAINTS):
+            group = pod_group(pod)
             self._last_by_owner[pod.owner_uid] = pod, group
         return group
-
-    def groups_of(self, pods: Iterable[PodFact]) -> tuple[str, ...]:
-        """Sorted, at most MAX_POD_GROUPS."""
-        return tuple(sorted({self.group_of(pod) for pod in pods})[:MAX_POD_GROUPS])
 
 
 @dataclass(frozen=True)
 class BackoffPass:
     """Back-off of one plan."""
 
+    groups: PodGroups = field(default_factory=PodGroups)
     stored: Mapping[str, ProvisioningBackoff] = field(default_factory=dict)
     """Entries that still apply, without new unused nodes."""
     updated: Mapping[str, ProvisioningBackoff] = field(default_factory=dict)
@@ -99,7 +112,7 @@ class BackoffPass:
 
 
 class BackoffTracker:
-    """`subscribe` it to the cache. One plan at a time calls `begin` and then `finish`."""
+    """One plan at a time calls `begin` and then `finish`."""
 
     def __init__(
         self,
@@ -113,15 +126,12 @@ class BackoffTracker:
     ) -> None:
         """`began`: when this process began."""
         self._cache, self._nominations, self._not_ready, self._messages = cache, nominations, not_ready, messages
-        self._unused_nodes = metrics.NODES_UNUSED.bind(meter)
-        self._began = began
+        self._began, self._unused_nodes = began, metrics.NODES_UNUSED.bind(meter)
         self._blocked_pod_count = metrics.PROVISIONING_BACKOFF_PODS.bind(meter)
         self._blocked_pods: frozenset[str] = frozenset()
         """UIDs of the pods for which the last plan could not launch a node."""
         self._used: dict[str, set[str]] = {}
         """By NodeClaim: the groups of its annotation that have had a pod there."""
-
-    def subscribe_to(self, cache: ClusterCache) -> None:
         cache.subscribe(PodBound, self._on_pod_bound)
 
     def _on_pod_bound(self, event: PodBound) -> None:
@@ -140,21 +150,31 @@ class BackoffTracker:
 
     async def begin(self, stored: Sequence[ProvisioningBackoff], now: datetime) -> BackoffPass:
         """Find the pods for which no node may be launched now."""
-        unused = self._find_unused(now)
+        groups, nodes = PodGroups(), self._initialized_by_group()
+        unused = self._find_unused(nodes, groups, now)
         if not unused and not stored:
             self._set_blocked_pods(())
-            return BackoffPass()
-        groups, pending = PodGroups(), dict[str, list[PodFact]]()
+            return BackoffPass(groups)
+        pending: dict[str, list[PodFact]] = {}
         classified = classify_pods(self._cache, self._nominations, self._not_ready, now)
         for pod in classified.pending:
             pending.setdefault(groups.group_of(pod), []).append(pod)
         for uid in classified.nominated:
             self._discard_expecting(unused, groups.group_of(self._cache.pods[uid]), uid)
-        current = {one.pod_group: self._reset(one, pending.get(one.pod_group, ())) for one in without_pods(stored)}
+        cluster = self._cluster_context()
+        context = {group: _hash_context(cluster, self._volume_context(pods[0])) for group, pods in pending.items()}
+        current = {
+            one.pod_group: _reset(
+                one,
+                context.get(one.pod_group, one.context),
+                is_used=self._is_used(one, nodes.get(one.pod_group, ()), groups),
+            )
+            for one in without_pods(stored)
+        }
         updated = {
             group: entry
             for group in sorted(unused.keys() & pending.keys())
-            if (entry := self._count(current.get(group), group, pending[group][0], unused[group], now))
+            if (entry := _count(current.get(group), group, pending[group][0], unused[group], context[group], now))
         }
         launch_blockers: dict[str, str] = {}
         for group, entry in {**current, **updated}.items():
@@ -163,7 +183,7 @@ class BackoffTracker:
                 (updated if group in updated else current)[group] = entry
                 launch_blockers.update((pod.uid, entry.describe()) for pod in pending[group])
         self._set_blocked_pods(launch_blockers)
-        return BackoffPass(current, updated, launch_blockers)
+        return BackoffPass(groups, current, updated, launch_blockers)
 
     def end_if_released(self) -> bool:
         """True once, when none of the blocked pods is pending any more. The stored entries then still count them."""
@@ -186,18 +206,21 @@ class BackoffTracker:
         kube-scheduler may be late, and the plan keeps the pods on the nodes that exist."""
         entries = dict(begun.stored)
         if begun.updated:
-            groups = PodGroups()
-            uids = {uid for claim in allowed for uid in claim.pods}
-            uids |= {one.pod_uid for one in plan.unschedulable if one.pod_uid in begun.launch_blockers}
-            needed = {groups.group_of(pod) for uid in uids if (pod := self._cache.pods.get(uid))}
+            uids = [uid for claim in allowed for uid in claim.pods]
+            uids += [one.pod_uid for one in plan.unschedulable if one.pod_uid in begun.launch_blockers]
+            needed = self._groups_of(uids, begun.groups)
             for group, entry in begun.updated.items():
                 if group in needed:
                     log.warning("nodes unused", pod=entry.pod, nodes=entry.unused_nodes, until=entry.until)
                     entries[group] = entry
         return select_retained(tuple(entries.values()), now)
 
-    def groups_of(self, claim: PlannedNodeClaim) -> tuple[str, ...]:
-        return PodGroups().groups_of(pod for uid in claim.pods if (pod := self._cache.pods.get(uid)))
+    def annotation_of(self, claim: PlannedNodeClaim, groups: PodGroups) -> str:
+        """The value of `tenure.sh/pod-groups`, with at most MAX_POD_GROUPS."""
+        return ",".join(sorted(self._groups_of(claim.pods, groups))[:MAX_POD_GROUPS])
+
+    def _groups_of(self, uids: Iterable[str], groups: PodGroups) -> set[str]:
+        return {groups.group_of(pod) for uid in uids if (pod := self._cache.pods.get(uid))}
 
     def _discard_expecting(self, unused: Mapping[str, list[str]], group: str, pod: str) -> None:
         """A node that still expects a pod of the group is not unused."""
@@ -205,84 +228,64 @@ class BackoffTracker:
         if nomination is not None and nomination.target in unused.get(group, ()):
             unused[group].remove(nomination.target)
 
-    def _find_unused(self, now: datetime) -> dict[str, list[str]]:
-        """By group: recently initialized NodeClaims that were launched for it, and that none of its pods used. This
-        process knows no nominations of an earlier one, so it waits for NOMINATION_TTL."""
-        found: dict[str, list[str]] = {}
+    def _initialized_by_group(self) -> dict[str, list[NodeClaimFact]]:
+        """The initialized NodeClaims that were launched for each group."""
+        found: dict[str, list[NodeClaimFact]] = {}
         for claim in self._cache.nodeclaims.values():
-            initialized_at = claim.initialized_at
-            if initialized_at is None or now - initialized_at > RECENT:
-                continue
-            is_known = claim.created >= self._began or now - initialized_at >= NOMINATION_TTL
-            if is_known and claim.name not in self._cache.interrupted:
-                for group in launched_for(claim) - self._used_groups(claim):
-                    found.setdefault(group, []).append(claim.name)
+            for group in launched_for(claim) if claim.initialized_at else ():
+                found.setdefault(group, []).append(claim)
         return found
 
-    def _used_groups(self, claim: NodeClaimFact) -> set[str]:
-        used, groups = self._used.setdefault(claim.name, set()), launched_for(claim)
-        if not groups <= used:
-            running = PodGroups()
+    def _find_unused(
+        self, nodes: Mapping[str, Sequence[NodeClaimFact]], groups: PodGroups, now: datetime
+    ) -> dict[str, list[str]]:
+        """By group: the NodeClaims that may count, and that none of its pods used."""
+        found = {
+            group: [
+                claim.name
+                for claim in claims
+                if self._may_count(claim, now) and group not in self._used_groups(claim, groups)
+            ]
+            for group, claims in nodes.items()
+        }
+        return {group: names for group, names in found.items() if names}
+
+    def _may_count(self, claim: NodeClaimFact, now: datetime) -> bool:
+        """Whether it was initialized recently. This process knows no nominations of an earlier one, so it waits for
+        NOMINATION_TTL."""
+        assert claim.initialized_at is not None
+        age = now - claim.initialized_at
+        is_known = claim.created >= self._began or age >= NOMINATION_TTL
+        return is_known and age <= RECENT and claim.name not in self._cache.interrupted
+
+    def _used_groups(self, claim: NodeClaimFact, groups: PodGroups) -> set[str]:
+        used, own = self._used.setdefault(claim.name, set()), launched_for(claim)
+        if not own <= used:
             for node in self._cache.nodes_of(claim):
                 pods = self._cache.occupancy.pods_on(node.name).values()
-                used |= groups & {running.group_of(pod) for pod in pods if not (pod.daemonset or pod.mirror)}
+                used |= own & {groups.group_of(pod) for pod in pods if not (pod.daemonset or pod.mirror)}
         return used
 
-    def _is_used(self, entry: ProvisioningBackoff) -> bool:
+    def _is_used(self, entry: ProvisioningBackoff, nodes: Iterable[NodeClaimFact], groups: PodGroups) -> bool:
         """A pod of the group was bound to a counted node after all, or to a node that became ready later."""
         return any(
-            entry.pod_group in self._used_groups(claim)
-            for claim in self._cache.nodeclaims.values()
-            if entry.pod_group in launched_for(claim)
-            and claim.initialized_at
-            and (claim.name in entry.nodeclaims or claim.initialized_at > entry.last_unused_at)
+            entry.pod_group in self._used_groups(claim, groups)
+            for claim in nodes
+            if claim.name in entry.nodeclaims or (claim.initialized_at and claim.initialized_at > entry.last_unused_at)
         )
 
-    def _count(
-        self, entry: ProvisioningBackoff | None, group: str, pod: PodFact, names: Sequence[str], now: datetime
-    ) -> ProvisioningBackoff | None:
-        """The entry with these NodeClaims; None if all were counted before."""
-        known = entry.nodeclaims if entry else ()
-        added = tuple(name for name in names if name not in known)
-        if not added:
-            return None
-        before = entry or ProvisioningBackoff(
-            pod_group=group,
-            pod=f"{pod.namespace}/{pod.name}",
-            since=now,
-            last_unused_at=now,
-            context=self._context_of(pod),
-        )
-        return before.model_copy(
-            update={
-                "unused_nodes": before.unused_nodes + len(added),
-                "nodeclaims": (*known, *added)[-MAX_NODECLAIMS:],
-                "last_unused_at": now,
-                "pod": f"{pod.namespace}/{pod.name}",
-            }
-        )
+    def _cluster_context(self) -> str:
+        """The specs of the objects that determine where pods can run."""
+        pools = (view.fact.model_copy(update={"ready": True}) for view in self._cache.nodepools.values())
+        lines = [repr(pool) for pool in pools]
+        lines += [f"{one.name} {one.metadata.generation}" for one in self._cache.nodeclasses.values()]
+        lines += [f"{one.uid} {pod_group(one.pod)}" for one in self._cache.daemonsets.values()]
+        lines += [repr(one) for one in self._cache.overlays.values()]
+        return "\n".join(sorted(lines))
 
-    def _reset(self, entry: ProvisioningBackoff, pods: Sequence[PodFact]) -> ProvisioningBackoff:
-        """The entry, without its count if a node was used after all or a relevant object changed."""
-        context = self._context_of(pods[0]) if pods else entry.context
-        if context == entry.context and not self._is_used(entry):
-            return entry
-        return entry.model_copy(update={"unused_nodes": 0, "context": context})
-
-    def _context_of(self, pod: PodFact) -> str:
-        text = "\n".join(sorted(self._context_lines(pod)))
-        return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-    def _context_lines(self, pod: PodFact) -> Iterator[str]:
-        """The specs of the objects that determine where such a pod can run."""
-        yield from (repr(view.fact.model_copy(update={"ready": True})) for view in self._cache.nodepools.values())
-        for one in self._cache.nodeclasses.values():
-            yield f"{one.name} {one.metadata.generation}"
-        for daemon in self._cache.daemonsets.values():
-            yield f"{daemon.uid} {pod_group(daemon.pod)}"
-        yield from (repr(one) for one in self._cache.overlays.values())
-        storage = self._cache.storage
-        yield from (repr(storage.claims.get(f"{pod.namespace}/{name}")) for name in pod.volumes)
+    def _volume_context(self, pod: PodFact) -> str:
+        claims = self._cache.storage.claims
+        return "\n".join(repr(claims.get(f"{pod.namespace}/{name}")) for name in pod.volumes)
 
     async def _with_message(self, entry: ProvisioningBackoff, pods: Sequence[PodFact]) -> ProvisioningBackoff:
         """With the number of pods. Keeps the message of the entry if the pod cannot be read."""
@@ -293,6 +296,37 @@ class BackoffTracker:
             log.warning("kube-scheduler's message was not read", pod=entry.pod, fault=fault.message)
             return entry
         return entry.model_copy(update={"scheduler_message": message[:MAX_MESSAGE_LENGTH]})
+
+
+def _reset(entry: ProvisioningBackoff, context: str, *, is_used: bool) -> ProvisioningBackoff:
+    """The entry, without its count if a node was used after all or a relevant object changed."""
+    if context == entry.context and not is_used:
+        return entry
+    return entry.model_copy(update={"unused_nodes": 0, "context": context})
+
+
+def _count(
+    entry: ProvisioningBackoff | None, group: str, pod: PodFact, names: Sequence[str], context: str, now: datetime
+) -> ProvisioningBackoff | None:
+    """The entry with these NodeClaims; None if all were counted before."""
+    known = entry.nodeclaims if entry else ()
+    added = tuple(name for name in names if name not in known)
+    if not added:
+        return None
+    pod_name = f"{pod.namespace}/{pod.name}"
+    before = entry or ProvisioningBackoff(pod_group=group, pod=pod_name, since=now, last_unused_at=now, context=context)
+    return before.model_copy(
+        update={
+            "unused_nodes": before.unused_nodes + len(added),
+            "nodeclaims": (*known, *added)[-MAX_COUNTED_NODECLAIMS:],
+            "last_unused_at": now,
+            "pod": pod_name,
+        }
+    )
+
+
+def _hash_context(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
 
 def without_pods(entries: Iterable[ProvisioningBackoff]) -> tuple[ProvisioningBackoff, ...]:

@@ -15,6 +15,11 @@ class Resource:
     kind: str
     namespaced: bool = False
 
+    @property
+    def group(self) -> str:
+        """Empty for the core API."""
+        return self.api_version.rpartition("/")[0]
+
     def path(self, name: str = "", *, namespace: str = "", sub: str = "") -> str:
         """The URL path of a collection, an object or a subresource."""
         root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
@@ -58,28 +63,26 @@ WORKLOADS = {
     "ReplicaSet": Resource("apps/v1", "replicasets", "ReplicaSet", namespaced=True),
 }
 """Kinds that a CapacityBuffer can reference."""
-KINDS = {
-    one.plural: one.kind
-    for one in (
-        NODE_POOLS,
-        NODE_CLAIMS,
-        EC2_NODE_CLASSES,
-        NODE_OVERLAYS,
-        LIFECYCLE_POLICIES,
-        CAPACITY_BUFFERS,
-        NODES,
-        NAMESPACES,
-        PODS,
-        PERSISTENT_VOLUMES,
-        PERSISTENT_VOLUME_CLAIMS,
-        DAEMON_SETS,
-        STORAGE_CLASSES,
-        CSI_NODES,
-        POD_DISRUPTION_BUDGETS,
-        POD_TEMPLATES,
-        LIMIT_RANGES,
-        RUNTIME_CLASSES,
-        DEVICE_CLASSES,
-    )
-}
+WATCHED = (
+    NODE_POOLS,
+    NODE_CLAIMS,
+    EC2_NODE_CLASSES,
+    NODE_OVERLAYS,
+    LIFECYCLE_POLICIES,
+    CAPACITY_BUFFERS,
+    NODES,
+    NAMESPACES,
+    PODS,
+    PERSISTENT_VOLUMES,
+    PERSISTENT_VOLUME_CLAIMS,
+    DAEMON_SETS,
+    STORAGE_CLASSES,
+    CSI_NODES,
+    POD_DISRUPTION_BUDGETS,
+    POD_TEMPLATES,
+    LIMIT_RANGES,
+    RUNTIME_CLASSES,
+    DEVICE_CLASSES,
+)
+KINDS = {one.plural: one.kind for one in WATCHED}
 """Kinds of the watched resources, by plural."""

@@ -53,7 +53,7 @@ def runtime_class_defaults(runtime_class: Json) -> RuntimeClassDefaults:
     )
 
 
-def admit_pod_spec(
+def apply_admission_defaults(
     spec: Json, defaults: Iterable[ContainerDefaults], runtime_classes: Mapping[str, RuntimeClassDefaults]
 ) -> Json:
     """The spec with these defaults, and with the overhead, node selector and tolerations of its RuntimeClass.

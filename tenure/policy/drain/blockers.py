@@ -3,36 +3,17 @@
 The inputs are current pods and PodDisruptionBudgets. The Eviction API decides; this module only explains.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from tenure.apis import labels
 from tenure.model.blockers import BLOCKERS
 from tenure.model.disruption.drain import EvictionBlocker, EvictionBudget, PodDrainRule, Prospect
-from tenure.model.facts import Selector
+from tenure.model.facts import matches_selector
 from tenure.model.provider_results import DrainPod, Eviction
 
 STUCK_AFTER = timedelta(seconds=60)
 """A drain does not wait for a pod this long after its deletionTimestamp (reference 3.14)."""
-
-
-def matches_selector(selector: Selector | None, pod_labels: Mapping[str, str]) -> bool:
-    """A Kubernetes label selector: None selects nothing, an empty selector selects everything."""
-    if selector is None:
-        return False
-    return all(_matches_expression(one.operator, one.values, pod_labels.get(one.key)) for one in selector)
-
-
-def _matches_expression(operator: str, values: Sequence[str], value: str | None) -> bool:
-    match operator:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case _:
-            return value is None
 
 
 def budgets_of(pod: DrainPod, budgets: Sequence[EvictionBudget]) -> tuple[EvictionBudget, ...]:

@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 
 from tenure.apis.labels import HOSTNAME
-from tenure.model.facts import Selector, Toleration
+from tenure.model.facts import Selector, Toleration, matches_selector
 from tenure.model.requirements import Requirements
 from tenure.scheduling.instance_type_table import Amounts
-from tenure.scheduling.pods import Variant, matches_selector
+from tenure.scheduling.pods import Variant
 
 UNLIMITED: Final = np.iinfo(np.int64).max
 

@@ -6,12 +6,8 @@ import pytest
 
 from tests.adapters.apis.server import ApiServerClient, assert_row
 from tests.support.apis.crd_rows import (
+    BASES,
     CAPACITYBUFFER,
-    LIFECYCLEPOLICY,
-    NODECLAIM,
-    NODECLASS,
-    NODEOVERLAY,
-    NODEPOOL,
     Object,
     Row,
     accepts,
@@ -22,7 +18,7 @@ from tests.support.apis.crd_rows import (
 ROWS = Path(__file__).parent / "rows"
 CASES = [
     pytest.param(base, row, id=f"{base['kind']} {row}")
-    for base in (NODEPOOL, NODECLAIM, NODECLASS, NODEOVERLAY, LIFECYCLEPOLICY, CAPACITYBUFFER)
+    for base in BASES
     for row in rows_of(load_table(ROWS / f"{base['kind'].lower()}.yaml"))
 ]
 

@@ -9,9 +9,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from tenure.kube.adapters.build import KubeAdapters, connect_all
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_POOLS, NODES, PODS
-from tests.adapters.controller.host_harness import (
-    Names,
-)
+from tests.adapters.controller.host_harness import Names
 from tests.support.product.shared_sandbox import SharedSandbox
 
 

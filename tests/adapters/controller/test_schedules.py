@@ -14,22 +14,15 @@ from temporalio.client import (
     ScheduleDescription,
     ScheduleOverlapPolicy,
 )
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 
 from tenure.controller.temporal.namespace import remove_schedules, schedule, start_schedules
 from tenure.model.garbage_collection import GarbageCollectionResult, RunRef
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.product.eventually import wait_until
-from tests.support.product.shared_sandbox import SharedSandbox
 from tests.support.workflows.eventually import count_scheduled
 from workflows import ids
 from workflows.garbage_collection import TASKS
-
-
-@pytest.fixture
-async def temporal(shared_sandbox: SharedSandbox) -> Client:
-    return await Client.connect(shared_sandbox.temporal_address, data_converter=pydantic_data_converter)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import LIMIT_RANGES, NAMESPACES, PODS, RUNTIME_CLASSES
-from tenure.kube.facts.pod_admission import admit_pod_spec, container_defaults, runtime_class_defaults
+from tenure.kube.facts.pod_admission import apply_admission_defaults, container_defaults, runtime_class_defaults
 from tenure.kube.facts.pod_requests import pod_requests
 from tenure.model.errors import Forbidden
 from tests.support.product.eventually import wait_until
@@ -25,7 +25,7 @@ CONTAINERS: dict[str, Json] = {
 
 def spec_of(*resources: Json, **more: Any) -> Json:
     containers = [{"name": f"c{number}", "image": "none", "resources": one} for number, one in enumerate(resources)]
-    return {"containers": containers, "schedulerName": "nobody", **more}
+    return {"containers": containers, "schedulerName": "none", **more}
 
 
 SPECS = {
@@ -80,7 +80,7 @@ async def test_limit_range_gives_the_requests_of_the_api_server(
         for name, spec in SPECS.items():
             expected = pod_requests(await admit(admin, namespace, spec))
             for one in (raw, stored):
-                found = pod_requests(admit_pod_spec(spec, [container_defaults(one)], {}), limits_too=True)
+                found = pod_requests(apply_admission_defaults(spec, [container_defaults(one)], {}), limits_too=True)
                 assert found == expected, name
 
     # LimitRanger reads LimitRanges from a cache.
@@ -96,7 +96,7 @@ async def test_runtime_class_gives_the_pod_of_the_api_server(admin: KubeClient, 
     try:
         spec = spec_of({"requests": {"cpu": "1"}}, runtimeClassName=name, nodeSelector={"team": "a"})
         expected = await wait_until(lambda: admit(admin, namespace, spec))
-        found = admit_pod_spec(spec, (), {name: runtime_class_defaults(raw)})
+        found = apply_admission_defaults(spec, (), {name: runtime_class_defaults(raw)})
         assert pod_requests(found) == pod_requests(expected)
         assert found["nodeSelector"] == expected["nodeSelector"]
         assert all(one in expected["tolerations"] for one in found["tolerations"])

@@ -69,6 +69,8 @@ CAPACITYBUFFER: Final[Object] = {
     "metadata": {"name": "table"},
     "spec": {"podTemplateRef": {"name": "web"}, "replicas": 3},
 }
+BASES: Final = (NODEPOOL, NODECLAIM, NODECLASS, NODEOVERLAY, LIFECYCLEPOLICY, CAPACITYBUFFER)
+"""A valid object of each kind."""
 RESOURCES: Final = {
     "NodePool": "/apis/karpenter.sh/v1/nodepools",
     "NodeClaim": "/apis/karpenter.sh/v1/nodeclaims",

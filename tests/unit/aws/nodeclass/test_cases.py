@@ -1,4 +1,4 @@
-"""EC2NodeClasses from bug reports and reviews, by their ID: `tests/cases/ID.*`."""
+"""EC2NodeClasses from bug reports and reviews, by their ID: `tests/cases/*/ID.*`."""
 
 import tomllib
 from typing import Any
@@ -15,13 +15,11 @@ from tenure.aws.amifamily.user_data.validation import why_settings_dropped, why_
 from tenure.aws.instancetype.capacity import capacity_of
 from tenure.aws.nodeclass.spec_validation import why_tags
 from tests.support.aws.builders import CLUSTER, SETTINGS, build_nodeclaim, build_nodeclass, machine
-from tests.support.paths import ROOT
-
-CASES = ROOT / "tests" / "cases"
+from tests.support.cases import case_file
 
 
 def nodeclass_of(case: str) -> EC2NodeClass:
-    return build_nodeclass(**yaml.safe_load((CASES / f"{case}.nodeclass.yaml").read_text())["spec"])
+    return build_nodeclass(**yaml.safe_load(case_file(f"{case}.nodeclass.yaml").read_text())["spec"])
 
 
 def rendered(nodeclass: EC2NodeClass, family: str, **nodeclaim_spec: Any) -> str:
@@ -46,7 +44,7 @@ def test_many_tags() -> None:
 
 @pytest.mark.parametrize("name", ["d2.xlarge", "i2.xlarge", "m3.large"])
 def test_raid0_without_nvme(name: str) -> None:
-    spec = yaml.safe_load((CASES / "raid0-without-nvme.nodeclass.yaml").read_text())["spec"]
+    spec = yaml.safe_load(case_file("raid0-without-nvme.nodeclass.yaml").read_text())["spec"]
     assert capacity_of(machine(name, **spec))[EPHEMERAL_STORAGE] == 50 * GIB
     assert capacity_of(machine("m5d.large", **spec))[EPHEMERAL_STORAGE] == 75 * 10**9
 
@@ -54,7 +52,7 @@ def test_raid0_without_nvme(name: str) -> None:
 @pytest.mark.parametrize("family", ["AL2", "AL2023", "Bottlerocket"])
 @pytest.mark.parametrize("value", ["true", ""])
 def test_unregistered_startup_taint(family: str, value: str) -> None:
-    pool = yaml.safe_load((CASES / "unregistered-startup-taint.pool.yaml").read_text())
+    pool = yaml.safe_load(case_file("unregistered-startup-taint.pool.yaml").read_text())
     (taint,) = pool["spec"]["template"]["spec"]["startupTaints"]
     text = rendered(build_nodeclass(), family, startupTaints=[{**taint, "value": value}])
     assert text.count("karpenter.sh/unregistered") == 1

@@ -1,4 +1,4 @@
-"""Inputs from bug reports and reviews, by their ID: `tests/cases/ID.*`."""
+"""Inputs from bug reports and reviews, by their ID: `tests/cases/*/ID.*`."""
 
 import json
 from pathlib import Path
@@ -9,14 +9,12 @@ import yaml
 from _pytest.capture import CaptureFixture
 
 from tenure.cli import main as cli_main
-from tests.support.paths import ROOT
-
-CASES = ROOT / "tests" / "cases"
+from tests.support.cases import case_file, find_case_file
 
 
 def simulate(capsys: CaptureFixture[str], *arguments: str | Path) -> tuple[int, dict[str, Any], str]:
     exit_code = cli_main.main(
-        ["simulate", "--instance-types", str(CASES / "types.json"), *map(str, arguments), "-o", "json"]
+        ["simulate", "--instance-types", str(case_file("types.json")), *map(str, arguments), "-o", "json"]
     )
     out, err = capsys.readouterr()
     return exit_code, json.loads(out or "{}"), err
@@ -26,9 +24,9 @@ def files(case: str) -> list[str | Path]:
     """Options for the files of a case; plain files replace a missing NodePool or pods file."""
     found: list[str | Path] = []
     for option, plain in (("pool", "pool.yaml"), ("pods", "pods.yaml"), ("daemonsets", ""), ("nodes", "")):
-        path = CASES / f"{case}.{option}.yaml"
-        if path.exists() or plain:
-            found += [f"--{option}".replace("pool", "nodepools"), path if path.exists() else CASES / plain]
+        path = find_case_file(f"{case}.{option}.yaml") or find_case_file(plain)
+        if path is not None:
+            found += [f"--{option}".replace("pool", "nodepools"), path]
     return found
 
 
@@ -91,10 +89,10 @@ def test_workload_without_replicas_is_named(capsys: CaptureFixture[str]) -> None
 
 
 def test_runtime_class_adds_its_overhead_and_node_selector(capsys: CaptureFixture[str], tmp_path: Path) -> None:
-    pool = yaml.safe_load((CASES / "pool.yaml").read_text())
+    pool = yaml.safe_load(case_file("pool.yaml").read_text())
     pool["spec"]["template"]["metadata"] = {"labels": {"runtime": "kata"}}
     (tmp_path / "pool.yaml").write_text(yaml.safe_dump_all([pool, unlabelled(pool)]))
-    _, found, _ = simulate(capsys, "--nodepools", tmp_path / "pool.yaml", "--pods", CASES / "runtimeclass.pods.yaml")
+    _, found, _ = simulate(capsys, "--nodepools", tmp_path / "pool.yaml", "--pods", case_file("runtimeclass.pods.yaml"))
     (node,) = found["nodes"]
     assert (node["nodePool"], node["instanceTypes"][0]) == ("general", "c6a.xlarge")
 
@@ -105,8 +103,11 @@ def unlabelled(pool: dict[str, Any]) -> dict[str, Any]:
 
 def test_pdb_blocked_pod(capsys: CaptureFixture[str], tmp_path: Path) -> None:
     """The budget may be in any file."""
-    nodes = (CASES / "pdb-blocked-pod.nodes.yaml").read_text()
-    for budget, planned in (("", ["app", "database"]), ((CASES / "pdb-blocked-pod.budget.yaml").read_text(), ["app"])):
+    nodes = case_file("pdb-blocked-pod.nodes.yaml").read_text()
+    for budget, planned in (
+        ("", ["app", "database"]),
+        (case_file("pdb-blocked-pod.budget.yaml").read_text(), ["app"]),
+    ):
         (tmp_path / "nodes.yaml").write_text(f"{nodes}\n---\n{budget}")
         _, found, _ = simulate(capsys, *files("pdb-blocked-pod")[:4], "--nodes", tmp_path / "nodes.yaml")
         assert sorted(pod for node in found["nodes"] for pod in node["pods"]) == planned

@@ -1,4 +1,4 @@
-"""Inputs from bug reports on limits, reservations and PodDisruptionBudgets, by their ID: `tests/cases/ID.*`."""
+"""Inputs from bug reports on limits, reservations and PodDisruptionBudgets, by their ID: `tests/cases/*/ID.*`."""
 
 import json
 from typing import Any
@@ -12,16 +12,14 @@ from tenure.kube.facts.objects import node_fact
 from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
 from tenure.kube.facts.pods import pod_fact
 from tenure.scheduling.snapshot import Fact
-from tests.support.paths import ROOT
+from tests.support.cases import case_file
 from tests.unit.scheduling.builders import Cluster, pool
-
-CASES = ROOT / "tests" / "cases"
 
 
 def simulate(capsys: CaptureFixture[str], nodepools: str, pods: str, types: str = "types.json") -> list[dict[str, Any]]:
     """The planned nodes."""
     files = {"instance-types": types, "nodepools": nodepools, "pods": pods}
-    options = [text for option, name in files.items() for text in (f"--{option}", str(CASES / name))]
+    options = [text for option, name in files.items() for text in (f"--{option}", str(case_file(name)))]
     assert cli_main.main(["simulate", *options, "-o", "json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert not found["unschedulable"]
@@ -44,7 +42,7 @@ def test_reserved_zone_term(capsys: CaptureFixture[str], case: str) -> None:
 
 def read_objects(name: str) -> list[dict[str, Any]]:
     """The objects of a file with the metadata that the API server adds."""
-    objects = list(yaml.safe_load_all((CASES / name).read_text()))
+    objects = list(yaml.safe_load_all(case_file(name).read_text()))
     for one in objects:
         stamp = {"uid": one["metadata"]["name"], "namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"}
         one["metadata"] = stamp | one["metadata"]

@@ -1,4 +1,4 @@
-"""Planning cases from bug reports and reviews, by their ID: `tests/cases/ID.*`."""
+"""Planning cases from bug reports and reviews, by their ID: `tests/cases/*/ID.*`."""
 
 from collections import Counter
 from pathlib import Path
@@ -7,7 +7,8 @@ import pytest
 import yaml
 from _pytest.capture import CaptureFixture
 
-from tests.unit.cli.simulate.test_cases import CASES, files, simulate
+from tests.support.cases import case_file
+from tests.unit.cli.simulate.test_cases import files, simulate
 
 
 @pytest.mark.parametrize(
@@ -53,15 +54,15 @@ def test_spread_no_requests(capsys: CaptureFixture[str], tmp_path: Path) -> None
 
 def test_pinned_pod(capsys: CaptureFixture[str], tmp_path: Path) -> None:
     """The node that it is pinned to terminates: the pod ends with it and needs no other node."""
-    pinned = yaml.safe_load((CASES / "pinned-pod.pod.yaml").read_text().replace("NODE", "node-1"))
+    pinned = yaml.safe_load(case_file("pinned-pod.pod.yaml").read_text().replace("NODE", "node-1"))
     pinned["spec"]["nodeName"], pinned["status"] = "node-1", {"phase": "Running"}
-    (node, _) = yaml.safe_load_all((CASES / "resize-infeasible.nodes.yaml").read_text())
+    (node, _) = yaml.safe_load_all(case_file("resize-infeasible.nodes.yaml").read_text())
     node["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["karpenter.sh/termination"]}
     moved = {**pinned, "metadata": {"name": "moved"}, "spec": {**pinned["spec"], "affinity": {}}}
     (tmp_path / "nodes.yaml").write_text(yaml.safe_dump_all([node, pinned, moved]))
     waiting = {**moved, "metadata": {"name": "waiting"}, "spec": {**moved["spec"], "nodeName": ""}, "status": {}}
     (tmp_path / "pods.yaml").write_text(yaml.safe_dump(waiting))
-    arguments: list[str | Path] = ["--nodepools", CASES / "pool.yaml", "--pods", tmp_path / "pods.yaml", "--nodes"]
+    arguments: list[str | Path] = ["--nodepools", case_file("pool.yaml"), "--pods", tmp_path / "pods.yaml", "--nodes"]
     _, found, _ = simulate(capsys, *arguments, tmp_path / "nodes.yaml")
     assert sorted(pod for one in found["nodes"] for pod in one["pods"]) == ["moved", "waiting"]
     assert not found["unschedulable"]
@@ -69,6 +70,11 @@ def test_pinned_pod(capsys: CaptureFixture[str], tmp_path: Path) -> None:
 
 def test_other_scheduler(capsys: CaptureFixture[str], tmp_path: Path) -> None:
     """A pod of another scheduler gets a node, as with Karpenter."""
-    arguments: list[str | Path] = ["--nodepools", CASES / "pool.yaml", "--pods", CASES / "other-scheduler.pod.yaml"]
+    arguments: list[str | Path] = [
+        "--nodepools",
+        case_file("pool.yaml"),
+        "--pods",
+        case_file("other-scheduler.pod.yaml"),
+    ]
     _, found, _ = simulate(capsys, *arguments)
     assert [one["pods"] for one in found["nodes"]] == [["queued"]] and not found["unschedulable"]

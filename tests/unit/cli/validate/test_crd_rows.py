@@ -11,11 +11,7 @@ from tenure.cli.validate.crd import custom_resource, custom_resource_of
 from tenure.cli.validate.findings import Finding, from_message
 from tenure.cli.validate.openapi_schema import EXPECTED_FORMS
 from tests.support.apis.crd_rows import (
-    CAPACITYBUFFER,
-    LIFECYCLEPOLICY,
-    NODECLAIM,
-    NODECLASS,
-    NODEOVERLAY,
+    BASES,
     NODEPOOL,
     Object,
     Row,
@@ -26,14 +22,14 @@ from tests.support.apis.crd_rows import (
 from tests.support.paths import ROOT
 
 ROWS = ROOT / "tests" / "adapters" / "apis" / "rows"
-BASES = {one["kind"]: one for one in (NODEPOOL, NODECLAIM, NODECLASS, NODEOVERLAY, LIFECYCLEPOLICY, CAPACITYBUFFER)}
+BASE_BY_KIND = {one["kind"]: one for one in BASES}
 BATCH = 25
 """Rows of one test, which keeps it below a second."""
 
 
 def list_batches() -> list[object]:
     batches: dict[str, list[tuple[str, list[Row]]]] = defaultdict(list)
-    for kind in BASES:
+    for kind in BASE_BY_KIND:
         rows = rows_of(load_table(ROWS / f"{kind.lower()}.yaml"))
         batches[kind] = [(kind, rows[start : start + BATCH]) for start in range(0, len(rows), BATCH)]
     return [pytest.param(kind, rows, id=f"{kind} {rows[0]}") for every in batches.values() for kind, rows in every]
@@ -49,7 +45,7 @@ def find_problems(found: Object) -> list[Finding]:
 def test_rows_are_accepted_or_rejected(kind: str, rows: list[Row]) -> None:
     unexpected = {}
     for row in rows:
-        findings = find_problems(apply_patch(BASES[kind], row.patch))
+        findings = find_problems(apply_patch(BASE_BY_KIND[kind], row.patch))
         if bool(findings) != bool(row.rejection):
             unexpected[str(row)] = [str(one) for one in findings]
         assert all(one.field and one.problem and one.remedy for one in findings), (str(row), findings)
@@ -69,7 +65,7 @@ def collect(part: object, keyword: str) -> list[Any]:
     return [one for value in part for one in collect(value, keyword)] if isinstance(part, list) else []
 
 
-@pytest.mark.parametrize("kind", sorted(BASES))
+@pytest.mark.parametrize("kind", sorted(BASE_BY_KIND))
 def test_every_rule_compiles(kind: str) -> None:
     """Functions that only Kubernetes has would have to be added."""
     rules = {one["rule"] for rules in collect(schemas_of(kind), RULES) for one in rules}
@@ -79,7 +75,7 @@ def test_every_rule_compiles(kind: str) -> None:
 
 
 def test_expected_forms_are_those_of_shipped_patterns() -> None:
-    patterns = {one for kind in BASES for one in collect(schemas_of(kind), "pattern")}
+    patterns = {one for kind in BASE_BY_KIND for one in collect(schemas_of(kind), "pattern")}
     assert EXPECTED_FORMS.keys() <= patterns
 
 

@@ -1,6 +1,7 @@
 """`tenure validate` lists every problem of the objects in files, for GitOps pipelines."""
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import yaml
 from _pytest.capture import CaptureFixture
 
 from tenure.cli.main import main
+from tenure.cli.validate import worker_checks
+from tenure.cli.validate.findings import Finding
 from tests.support.apis.crd_rows import LIFECYCLEPOLICY, NODECLASS, NODEOVERLAY, NODEPOOL, Object, apply_patch
 from tests.support.paths import ROOT
 
@@ -121,3 +124,13 @@ def test_unreadable_file_exits_with_2(tmp_path: Path, capsys: CaptureFixture[str
 def test_examples_are_valid(capsys: CaptureFixture[str]) -> None:
     assert main(["validate", *map(str, sorted((ROOT / "examples").glob("*.yaml")))]) == 0
     assert " 0 problems found" in capsys.readouterr().out
+
+
+def test_object_that_the_worker_cannot_parse_has_one_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(found: Mapping[str, Any]) -> Iterator[str]:
+        Finding.model_validate({"field": "spec", "problem": 1, "remedy": ""})
+        yield ""
+
+    monkeypatch.setitem(worker_checks._PROBLEMS, "NodePool", parse)
+    (found,) = worker_checks.check_as_worker({"kind": "NodePool", "metadata": {"name": "a"}})
+    assert (found.field, found.value) == ("problem", 1) and found.remedy

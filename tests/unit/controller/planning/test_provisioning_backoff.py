@@ -1,7 +1,7 @@
 """Launches for a pod stop when nodes become ready for it and it runs on none of them."""
 
 from collections.abc import AsyncIterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,10 +14,10 @@ from tenure.kube.facts.pods import pod_fact
 from tenure.model.errors import TryLater
 from tenure.model.facts import PodFact
 from tenure.model.plan import (
+    BACKOFF_RETENTION,
     FIRST_BACKOFF,
     MAX_BACKOFF,
-    MAX_ENTRIES,
-    RETENTION,
+    MAX_BACKOFFS,
     UNUSED_NODE_LIMIT,
     PlanOutcome,
     ProvisioningBackoff,
@@ -30,6 +30,21 @@ UNTIL_READY = 40
 """Seconds from a plan until its nodes are initialized."""
 EXPIRY = 25
 """Seconds after initialization at which nominations are over."""
+
+
+def initialized_status(name: str, initialized_at: datetime) -> Json:
+    conditions = [
+        {"type": one, "status": "True", "lastTransitionTime": f"{initialized_at:%Y-%m-%dT%H:%M:%SZ}"}
+        for one in ("Launched", "Registered", "Initialized")
+    ]
+    return {"conditions": conditions, "providerID": f"aws:///us-west-2a/i-{name}"}
+
+
+def small_node(nodeclaim: str) -> Json:
+    """A Node without room for the pods of these tests."""
+    found = node(f"node-{nodeclaim}", of=nodeclaim)
+    found["status"]["allocatable"] = {"cpu": "100m", "memory": "4Gi", "pods": "10"}
+    return found
 
 
 class Launches:
@@ -53,16 +68,9 @@ class Launches:
     def initialize(self, names: Sequence[str], *, used_by: str = "") -> None:
         for name in names:
             raw = dict(self.harness.claims.found[name])
-            initialized_at = self.harness.now.strftime("%Y-%m-%dT%H:%M:%SZ")
-            conditions = [
-                {"type": one, "status": "True", "lastTransitionTime": initialized_at}
-                for one in ("Launched", "Registered", "Initialized")
-            ]
-            raw["status"] = {"conditions": conditions, "providerID": f"aws:///us-west-2a/i-{name}"}
+            raw["status"] = initialized_status(name, self.harness.now)
             self.harness.apply_objects("nodeclaims", raw)
-            ready = node(f"node-{name}", of=name)
-            ready["status"]["allocatable"] = {"cpu": "100m", "memory": "4Gi", "pods": "10"}
-            self.harness.apply_objects("nodes", ready)
+            self.harness.apply_objects("nodes", small_node(name))
             if used_by:
                 self.harness.apply_objects("pods", web(used_by, on=f"node-{name}"))
 
@@ -222,21 +230,13 @@ async def test_new_process_continues_the_count(launches: Launches) -> None:
     launches.harness, old = fresh, launches.harness
     for name, raw in list(old.claims.found.items()):
         fact = old.cache.nodeclaims[name]
-        fresh.apply_objects("nodeclaims", {**raw, "status": _status(fact)})
-        small = node(f"node-{name}", of=name)
-        small["status"]["allocatable"] = {"cpu": "100m", "memory": "4Gi", "pods": "10"}
-        fresh.apply_objects("nodes", small)
+        assert fact.initialized_at
+        fresh.apply_objects("nodeclaims", {**raw, "status": initialized_status(name, fact.initialized_at)})
+        fresh.apply_objects("nodes", small_node(name))
     try:
         assert await launches.plan() == []
     finally:
         await fresh.provisioner.close()
-
-
-def _status(fact: Any) -> Json:
-    initialized_at = fact.initialized_at.strftime("%Y-%m-%dT%H:%M:%SZ")
-    kinds = ("Launched", "Registered", "Initialized")
-    conditions = [{"type": one, "status": "True", "lastTransitionTime": initialized_at} for one in kinds]
-    return {"conditions": conditions, "providerID": fact.provider_id}
 
 
 async def test_old_nodes_are_not_counted(launches: Launches) -> None:
@@ -290,13 +290,13 @@ def test_recent_entries_are_retained(ages: list[int]) -> None:
     )
     retained = select_retained(entries, NOW)
     assert {one.pod_group for one in retained} == {
-        str(number) for number, age in enumerate(ages) if age < RETENTION.total_seconds()
+        str(number) for number, age in enumerate(ages) if age < BACKOFF_RETENTION.total_seconds()
     }
 
 
 def test_number_of_entries_is_bounded() -> None:
     entries = tuple(
         ProvisioningBackoff(pod_group=str(number), pod="a/b", since=NOW, last_unused_at=at(-number))
-        for number in range(MAX_ENTRIES + 5)
+        for number in range(MAX_BACKOFFS + 5)
     )
-    assert {one.pod_group for one in select_retained(entries, NOW)} == {str(number) for number in range(MAX_ENTRIES)}
+    assert {one.pod_group for one in select_retained(entries, NOW)} == {str(number) for number in range(MAX_BACKOFFS)}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.apis.quantity import QuantityError
-from tenure.kube.facts.pod_admission import admit_pod_spec, container_defaults, runtime_class_defaults
+from tenure.kube.facts.pod_admission import apply_admission_defaults, container_defaults, runtime_class_defaults
 from tenure.kube.facts.pod_requests import pod_requests
 
 Json = dict[str, Any]
@@ -29,7 +29,7 @@ def spec_of(resources: Json | None = None, **spec: Any) -> Json:
 
 
 def requested_cpu(spec: Json, *limit_ranges: Json) -> int:
-    admitted = admit_pod_spec(spec, map(container_defaults, limit_ranges), {})
+    admitted = apply_admission_defaults(spec, map(container_defaults, limit_ranges), {})
     return pod_requests(admitted, limits_too=True).get("cpu", 0)
 
 
@@ -60,19 +60,19 @@ def test_limit_range_applies_to_each_container() -> None:
 
 def test_first_of_several_limit_ranges_decides() -> None:
     one, other = limit_range(defaultRequest={"cpu": "1"}), limit_range(defaultRequest={"cpu": "2", "memory": "1Gi"})
-    admitted = admit_pod_spec(spec_of(), map(container_defaults, (one, other)), {})
+    admitted = apply_admission_defaults(spec_of(), map(container_defaults, (one, other)), {})
     assert pod_requests(admitted) == {"cpu": 1000, "memory": 1 << 30, "pods": 1}
 
 
 def test_runtime_class_adds_overhead_selector_and_tolerations() -> None:
     classes = {"kata": runtime_class_defaults(KATA)}
     spec = spec_of({"requests": {"cpu": "1500m"}}, runtimeClassName="kata", nodeSelector={"team": "a"})
-    admitted = admit_pod_spec(spec, (), classes)
+    admitted = apply_admission_defaults(spec, (), classes)
     assert pod_requests(admitted) == {"cpu": 3500, "memory": 1 << 30, "pods": 1}
     assert admitted["nodeSelector"] == {"runtime": "kata", "team": "a"}
     assert admitted["tolerations"] == [{"key": "runtime", "operator": "Exists"}]
     for unchanged in (spec_of(), spec_of(runtimeClassName="unknown")):
-        assert admit_pod_spec(unchanged, (), classes) == unchanged
+        assert apply_admission_defaults(unchanged, (), classes) == unchanged
 
 
 def test_invalid_amounts_are_errors() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.model.disruption.drain import EvictionBlocker, EvictionBudget
-from tenure.model.facts import Expression, Selector
+from tenure.model.facts import Expression, Selector, matches_selector
 from tenure.model.provider_results import Eviction
 from tenure.policy.drain import blockers
 from tenure.policy.drain.blockers import budget_blocker
@@ -79,7 +79,7 @@ def test_budgets_of_other_pods_and_namespaces_are_ignored() -> None:
     ],
 )
 def test_selector_matches_labels(selector: Selector | None, selected: bool) -> None:
-    assert blockers.matches_selector(selector, {"app": "web"}) is selected
+    assert matches_selector(selector, {"app": "web"}) is selected
 
 
 def test_do_not_disrupt_clears_at_its_end_or_never() -> None:
