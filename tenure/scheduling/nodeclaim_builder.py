@@ -23,7 +23,8 @@ from tenure.model.facts import Expression, PodFact
 from tenure.model.plan import PlannedNodeClaim
 from tenure.model.requirements import Requirements, one_of
 from tenure.scheduling.instance_type_table import Amounts, Indices, Mask
-from tenure.scheduling.nodepool_template import INTERNAL_LABELS, Offer, Option, RejectionReason, without_internal_labels
+from tenure.scheduling.nodepool_requirements import INTERNAL_LABELS, without_internal_labels
+from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
 from tenure.scheduling.offerings import STRICT, find_missing_variety
 from tenure.scheduling.settings import MAX_INSTANCE_TYPES
 

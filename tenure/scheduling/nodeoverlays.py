@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tenure.apis.labels import CONFLICT, NODEPOOL, RUNTIME_VALIDATION, WELL_KNOWN, nodeclass_label
+from tenure.apis.labels import CONFLICT, RUNTIME_VALIDATION
 from tenure.model.base import Value
-from tenure.model.facts import NodePoolFact
 from tenure.model.instance_types import InstanceType
 from tenure.model.invalid_objects import Guard, no_guard
 from tenure.model.nodeoverlays import OverlayFact, OverlayReach, find_overlay_problem, sort_by_precedence
@@ -60,17 +59,6 @@ def evaluate_overlays(
         if validations[one.name] == ACCEPTED:
             accepted.append(one)
     return EvaluatedOverlays(tuple(accepted), validations)
-
-
-def nodepool_labels(pool: NodePoolFact) -> dict[str, str]:
-    """Labels of every node of the pool: its template's labels, and requirements with a single value."""
-    fixed = {
-        one.key: one.values[0]
-        for one in pool.requirements
-        if one.operator == "In" and len(one.values) == 1 and one.key not in WELL_KNOWN
-    }
-    own = {NODEPOOL: pool.name, nodeclass_label(pool.node_class_group, pool.node_class_kind): pool.node_class}
-    return {**fixed, **pool.template_labels, **own}
 
 
 class _OverlayConflicts:

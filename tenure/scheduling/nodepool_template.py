@@ -12,12 +12,8 @@ import numpy as np
 from tenure.apis.labels import (
     CAPACITY_RESERVATION_ID,
     CAPACITY_TYPE,
-    INITIALIZED,
-    NODEPOOL,
     OS,
-    REGISTERED,
     RESERVED,
-    nodeclass_label,
 )
 from tenure.apis.quantity import format_amount
 from tenure.apis.resources import CPU, NODES, Resources
@@ -28,6 +24,7 @@ from tenure.model.requirements import Requirements, one_of
 from tenure.scheduling.burstable_types import names_burstable_types
 from tenure.scheduling.daemonsets import compute_daemon_overhead, daemon_host_ports
 from tenure.scheduling.instance_type_table import Amounts, Indices, InstanceTypeTable, Mask, Prices
+from tenure.scheduling.nodepool_requirements import INTERNAL_LABELS, nodepool_requirements, template_labels
 from tenure.scheduling.pods import Variant
 from tenure.scheduling.taints import first_untolerated, format_taint, ports_conflict
 
@@ -72,7 +69,6 @@ def _is_counted(nodeclaim: NodeClaimFact, capacity: ReservationHeadroom) -> bool
     return nodeclaim.launched and nodeclaim.created <= capacity.at
 
 
-INTERNAL_LABELS = (REGISTERED, INITIALIZED)
 NOT_AVAILABLE = "is available: EC2 has no capacity for them"
 
 
@@ -82,15 +78,7 @@ class NodePoolTemplate:
     def __init__(self, pool: NodePoolFact, table: InstanceTypeTable, daemons: Iterable[DaemonSetFact]) -> None:
         self.pool = pool
         self.table = table
-        self.labels = {
-            **pool.template_labels,
-            NODEPOOL: pool.name,
-            nodeclass_label(pool.node_class_group, pool.node_class_kind): pool.node_class,
-        }
-        internal = dict.fromkeys(INTERNAL_LABELS, "true")
-        self.requirements = Requirements.from_expressions(pool.requirements).intersection(
-            Requirements.from_labels(self.labels), Requirements.from_labels(internal)
-        )
+        self.labels, self.requirements = template_labels(pool), nodepool_requirements(pool)
         self._daemons = daemons = tuple(daemons)
         self.overhead = compute_daemon_overhead(table, daemons, self.requirements, pool.taints)
         self._daemon_ports = daemon_host_ports(table, daemons, self.requirements, pool.taints)
@@ -316,11 +304,6 @@ def _reservation_requirements(reservation: str) -> Requirements:
 def column_maximum(amounts: Amounts, rows: Indices) -> Amounts:
     """The largest amount of each column among some rows."""
     return np.asarray(amounts[rows].max(axis=0), dtype=np.int64)
-
-
-def without_internal_labels(requirements: Requirements) -> Requirements:
-    """Requirements of the NodeClaim, without those that only DaemonSets need (reference 2.8)."""
-    return requirements.without(*INTERNAL_LABELS)
 
 
 def _no_offering_message(types: int, known: bool) -> str:

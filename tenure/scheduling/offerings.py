@@ -22,8 +22,8 @@ from tenure.scheduling.nodeoverlays import (
     OverlayTarget,
     OverlayValidation,
     evaluate_overlays,
-    nodepool_labels,
 )
+from tenure.scheduling.nodepool_requirements import nodepool_labels
 from tenure.scheduling.nodepool_template import (
     NodePoolTemplate,
     Offer,

@@ -31,7 +31,8 @@ from tenure.model.instance_types import InstanceType
 from tenure.model.nodeoverlays import OverlayFact, apply_overlays
 from tenure.model.requirements import Requirements
 from tenure.scheduling.instance_type_table import InstanceTypeTable
-from tenure.scheduling.nodeoverlays import OverlayTarget, evaluate_overlays, nodepool_labels
+from tenure.scheduling.nodeoverlays import OverlayTarget, evaluate_overlays
+from tenure.scheduling.nodepool_requirements import nodepool_labels
 
 T = TypeVar("T")
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"

@@ -7,8 +7,6 @@ doubles with each further unused node. The rule needs no knowledge of the cause
 (docs/decisions/nominated-pods.md).
 """
 
-import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,11 +15,12 @@ from typing import Final, Protocol
 import structlog
 
 from tenure import metrics
-from tenure.apis import labels
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import PodBound
 from tenure.controller.cache.nominations import NOMINATION_TTL, Nominations
+from tenure.controller.planning.pod_groups import PodGroups, launched_for, pod_group
+from tenure.controller.planning.relevant_objects import RelevantObjects
 from tenure.controller.signals.pending_pods import classify_pods
 from tenure.metrics import Meter
 from tenure.model.errors import Fault
@@ -35,67 +34,12 @@ MAX_POD_GROUPS: Final = 50
 RECENT: Final = timedelta(minutes=10)
 """Older nodes are not checked: pods that ran there may be gone, and a new process would not know of them."""
 MAX_MESSAGE_LENGTH: Final = 400
-_CONSTRAINTS: Final = (
-    "namespace",
-    "requests",
-    "node_selector",
-    "required_terms",
-    "preferred_terms",
-    "tolerations",
-    "affinity",
-    "anti_affinity",
-    "spreads",
-    "host_ports",
-    "priority",
-)
-"""Fields in which pods of one group are equal."""
-_GENERATED_SUFFIX: Final = re.compile(r"(-\d+)*-[a-z0-9]{5}$")
-"""Of a Job's pod: the time of its CronJob, its completion index, and five random characters."""
 
 
 class SchedulerMessages(Protocol):
     async def read_scheduler_message(self, pod: PodFact) -> str:
         """The message of the pod's condition PodScheduled; empty without one."""
         ...
-
-
-def pod_group(pod: PodFact) -> str:
-    """A hash that pods with the same owner and the same constraints share."""
-    own_volumes = f"{pod.name}-"
-    parts = [
-        _workload(pod),
-        *(_to_text(getattr(pod, name)) for name in _CONSTRAINTS),
-        *(name.removeprefix(own_volumes) for name in pod.volumes),
-    ]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
-
-
-def _to_text(value: object) -> str:
-    """Equal for equal values in any process."""
-    return repr(sorted(value.items()) if isinstance(value, dict) else value)
-
-
-def _workload(pod: PodFact) -> str:
-    """Each run of a CronJob has an owner of its own, so the name without its suffix counts."""
-    if pod.owner_kind == "Job":
-        return _GENERATED_SUFFIX.sub("", pod.name)
-    return pod.owner_uid or pod.name
-
-
-class PodGroups:
-    """The groups of one plan's pods. Pods of one owner with equal constraints are hashed once."""
-
-    def __init__(self) -> None:
-        self._last_by_owner: dict[str, tuple[PodFact, str]] = {}
-
-    def group_of(self, pod: PodFact) -> str:
-        if not pod.owner_uid or pod.owner_kind == "Job" or pod.volumes:
-            return pod_group(pod)
-        last, group = self._last_by_owner.get(pod.owner_uid, (None, ""))
-        if last is None or any(getattr(last, name) != getattr(pod, name) for name in _CONSTRAINTS):
-            group = pod_group(pod)
-            self._last_by_owner[pod.owner_uid] = pod, group
-        return group
 
 
 @dataclass(frozen=True)
@@ -161,8 +105,8 @@ class BackoffTracker:
             pending.setdefault(groups.group_of(pod), []).append(pod)
         for uid in classified.nominated:
             self._discard_expecting(unused, groups.group_of(self._cache.pods[uid]), uid)
-        cluster = self._cluster_context()
-        context = {group: _hash_context(cluster, self._volume_context(pods[0])) for group, pods in pending.items()}
+        relevant, known = RelevantObjects(self._cache), {one.pod_group for one in stored}.union(unused)
+        context = {group: relevant.hash_for(pods[0]) for group, pods in pending.items() if group in known}
         current = {
             one.pod_group: _reset(
                 one,
@@ -274,19 +218,6 @@ class BackoffTracker:
             if claim.name in entry.nodeclaims or (claim.initialized_at and claim.initialized_at > entry.last_unused_at)
         )
 
-    def _cluster_context(self) -> str:
-        """The specs of the objects that determine where pods can run."""
-        pools = (view.fact.model_copy(update={"ready": True}) for view in self._cache.nodepools.values())
-        lines = [repr(pool) for pool in pools]
-        lines += [f"{one.name} {one.metadata.generation}" for one in self._cache.nodeclasses.values()]
-        lines += [f"{one.uid} {pod_group(one.pod)}" for one in self._cache.daemonsets.values()]
-        lines += [repr(one) for one in self._cache.overlays.values()]
-        return "\n".join(sorted(lines))
-
-    def _volume_context(self, pod: PodFact) -> str:
-        claims = self._cache.storage.claims
-        return "\n".join(repr(claims.get(f"{pod.namespace}/{name}")) for name in pod.volumes)
-
     async def _with_message(self, entry: ProvisioningBackoff, pods: Sequence[PodFact]) -> ProvisioningBackoff:
         """With the number of pods. Keeps the message of the entry if the pod cannot be read."""
         entry = entry.model_copy(update={"pods": len(pods)})
@@ -302,6 +233,8 @@ def _reset(entry: ProvisioningBackoff, context: str, *, is_used: bool) -> Provis
     """The entry, without its count if a node was used after all or a relevant object changed."""
     if context == entry.context and not is_used:
         return entry
+    if entry.unused_nodes:
+        log.info("unused nodes no longer count", pod=entry.pod, reason="used" if is_used else "relevant change")
     return entry.model_copy(update={"unused_nodes": 0, "context": context})
 
 
@@ -325,14 +258,5 @@ def _count(
     )
 
 
-def _hash_context(*parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
-
-
 def without_pods(entries: Iterable[ProvisioningBackoff]) -> tuple[ProvisioningBackoff, ...]:
     return tuple(one.model_copy(update={"pods": 0}) for one in entries)
-
-
-def launched_for(claim: NodeClaimFact) -> frozenset[str]:
-    """The groups of pods that a plan launched this NodeClaim for."""
-    return frozenset(filter(None, claim.annotations.get(labels.POD_GROUPS, "").split(",")))

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tenure.apis import labels
-from tenure.controller.planning.provisioning_backoff import RECENT, pod_group
+from tenure.controller.planning.pod_groups import pod_group
+from tenure.controller.planning.provisioning_backoff import RECENT
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.errors import TryLater
 from tenure.model.facts import PodFact
@@ -174,19 +175,61 @@ async def test_pod_in_backoff_uses_existing_nodes(launches: Launches) -> None:
     assert launches.harness.nominations.nomination_of("uid-p0").target == "roomy"  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("change", ["nodepool", "daemonset"])
-async def test_relevant_change_ends_the_backoff(launches: Launches, change: str) -> None:
+def daemonset(**template: Any) -> Json:
+    metadata = {"name": "agent", "namespace": "default", "uid": "uid-agent", "creationTimestamp": stamp()}
+    return {"metadata": metadata, "spec": {"template": web("agent", **template)}}
+
+
+def overlay(**labels_of_nodes: str) -> Json:
+    requirements = [{"key": key, "operator": "In", "values": [value]} for key, value in labels_of_nodes.items()]
+    return {
+        "metadata": {"name": "discount", "uid": "uid-discount"},
+        "spec": {"price": "1", "requirements": requirements},
+    }
+
+
+def pool_of_another_team() -> Json:
+    found = pool("second")
+    found["spec"]["template"]["metadata"] = {"labels": {"team": "other"}}
+    found["spec"]["template"]["spec"]["taints"] = [{"key": "team", "value": "other", "effect": "NoSchedule"}]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed"),
+    [
+        ("nodepools", pool(limits={"cpu": "1000"})),
+        ("nodepools", pool("second")),
+        ("ec2nodeclasses", node_class(generation=2)),
+        ("daemonsets", daemonset()),
+        ("nodeoverlays", overlay()),
+    ],
+)
+async def test_relevant_change_ends_the_backoff(launches: Launches, kind: str, changed: Json) -> None:
     for _ in range(UNUSED_NODE_LIMIT):
         await launches.launch()
     assert await launches.plan() == []
-    if change == "nodepool":
-        launches.harness.apply_objects("nodepools", pool(limits={"cpu": "1000"}))
-    else:
-        metadata = {"name": "agent", "namespace": "default", "uid": "uid-agent", "creationTimestamp": stamp()}
-        launches.harness.apply_objects("daemonsets", {"metadata": metadata, "spec": {"template": web("agent")}})
-        assert launches.harness.cache.daemonsets
+    launches.harness.apply_objects(kind, changed)
     assert len(await launches.launch()) == 1
     assert len(await launches.launch()) == 1, "the count begins again, without the nodes counted before"
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed"),
+    [
+        ("nodepools", pool_of_another_team()),
+        ("ec2nodeclasses", node_class("second")),
+        ("daemonsets", daemonset(nodeSelector={"team": "other"})),
+        ("nodeoverlays", overlay(**{labels.NODEPOOL: "second"})),
+    ],
+)
+async def test_changes_that_do_not_concern_the_pod_keep_the_backoff(
+    launches: Launches, kind: str, changed: Json
+) -> None:
+    for _ in range(UNUSED_NODE_LIMIT):
+        await launches.launch()
+        launches.harness.apply_objects(kind, changed)
+    assert await launches.plan() == []
 
 
 async def test_late_kube_scheduler_is_no_reason_for_a_backoff(launches: Launches) -> None:
