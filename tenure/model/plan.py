@@ -99,8 +99,8 @@ class ProvisioningBackoff(Message):
         until = f"{self.until:%Y-%m-%d %H:%M:%S} UTC" if self.until else "now"
         return (
             f"{self.unused_nodes} nodes were launched for this pod and became ready, and kube-scheduler did not bind "
-            f"it to any of them ({named}){scheduler}; the next node is launched after {until}, or when the pod, a "
-            "NodePool, an EC2NodeClass, a DaemonSet or a volume changes"
+            f"it to any of them ({named}){scheduler}; the next node is launched after {until}, or when the pod, its "
+            "volumes, a NodePool that accepts it, or the EC2NodeClass or a DaemonSet of that NodePool changes"
         )
 
 

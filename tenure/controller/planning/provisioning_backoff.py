@@ -7,7 +7,7 @@ doubles with each further unused node. The rule needs no knowledge of the cause
 (docs/decisions/nominated-pods.md).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -43,16 +43,49 @@ class SchedulerMessages(Protocol):
 
 
 @dataclass(frozen=True)
+class _WaitingGroup:
+    """Pods of one group that need a node, pending or nominated."""
+
+    name: str
+    pods: Mapping[str, PodFact]
+    """By UID."""
+    context: str
+    unused: Sequence[str]
+    """NodeClaims that none of the group's pods used."""
+    expecting: Mapping[str, Set[str]]
+    """By NodeClaim, the UIDs of the pods that are nominated to it."""
+
+    @property
+    def example(self) -> PodFact:
+        return next(iter(self.pods.values()))
+
+    def unused_if_moved(self, uids: Set[str]) -> list[str]:
+        """The unused NodeClaims if these pods need another node: no other pod is nominated to them."""
+        return [name for name in self.unused if self.expecting.get(name, frozenset()) <= uids]
+
+    def find_blocked(
+        self, stored: ProvisioningBackoff | None, now: datetime
+    ) -> list[tuple[Set[str], ProvisioningBackoff]]:
+        """Pods for which no node may be launched now. A nominated pod that needs another node does not use its own."""
+        nominated = [self.expecting[name] for name in self.unused if name in self.expecting]
+        others = self.pods.keys() - frozenset().union(*nominated)
+        entries = ((uids, _count(stored, self, self.unused_if_moved(uids), now)) for uids in (others, *nominated))
+        return [(uids, entry) for uids, entry in entries if uids and entry is not None and entry.is_active(now)]
+
+
+@dataclass(frozen=True)
 class BackoffPass:
     """Back-off of one plan."""
 
+    now: datetime
     groups: PodGroups = field(default_factory=PodGroups)
     stored: Mapping[str, ProvisioningBackoff] = field(default_factory=dict)
-    """Entries that still apply, without new unused nodes."""
-    updated: Mapping[str, ProvisioningBackoff] = field(default_factory=dict)
-    """Entries with unused nodes that count if the plan needs another node for the group."""
+    """By group, the entries that still apply, without new unused nodes."""
+    waiting: Sequence[_WaitingGroup] = ()
     launch_blockers: Mapping[str, str] = field(default_factory=dict)
     """By UID of each pod for which no node may be launched: the reason."""
+    messages: Mapping[str, str] = field(default_factory=dict)
+    """By group, the message of kube-scheduler; empty if it could not be read."""
 
 
 class BackoffTracker:
@@ -98,36 +131,52 @@ class BackoffTracker:
         unused = self._find_unused(nodes, groups, now)
         if not unused and not stored:
             self._set_blocked_pods(())
-            return BackoffPass(groups)
-        pending: dict[str, list[PodFact]] = {}
-        classified = classify_pods(self._cache, self._nominations, self._not_ready, now)
-        for pod in classified.pending:
-            pending.setdefault(groups.group_of(pod), []).append(pod)
-        for uid in classified.nominated:
-            self._discard_expecting(unused, groups.group_of(self._cache.pods[uid]), uid)
-        relevant, known = RelevantObjects(self._cache), {one.pod_group for one in stored}.union(unused)
-        context = {group: relevant.hash_for(pods[0]) for group, pods in pending.items() if group in known}
+            return BackoffPass(now, groups)
+        waiting = self._find_waiting(groups, unused, unused.keys() | {one.pod_group for one in stored}, now)
+        context = {group.name: group.context for group in waiting}
         current = {
             one.pod_group: _reset(
                 one,
                 context.get(one.pod_group, one.context),
                 is_used=self._is_used(one, nodes.get(one.pod_group, ()), groups),
             )
-            for one in without_pods(stored)
-        }
-        updated = {
-            group: entry
-            for group in sorted(unused.keys() & pending.keys())
-            if (entry := _count(current.get(group), group, pending[group][0], unused[group], context[group], now))
+            for one in stored
         }
         launch_blockers: dict[str, str] = {}
-        for group, entry in {**current, **updated}.items():
-            if group in pending and entry.is_active(now):
-                entry = await self._with_message(entry, pending[group])
-                (updated if group in updated else current)[group] = entry
-                launch_blockers.update((pod.uid, entry.describe()) for pod in pending[group])
-        self._set_blocked_pods(launch_blockers)
-        return BackoffPass(groups, current, updated, launch_blockers)
+        messages: dict[str, str] = {}
+        for group in waiting:
+            blocked = group.find_blocked(current.get(group.name), now)
+            if blocked:
+                messages[group.name] = await self._read_message(group.example)
+            for uids, entry in blocked:
+                reason = _with_message(entry, messages[group.name]).describe()
+                launch_blockers.update(dict.fromkeys(uids, reason))
+        return BackoffPass(now, groups, current, waiting, launch_blockers, messages)
+
+    def _find_waiting(
+        self, groups: PodGroups, unused: Mapping[str, Sequence[str]], names: Set[str], now: datetime
+    ) -> list[_WaitingGroup]:
+        """The groups with these names that have pods which need a node."""
+        classified = classify_pods(self._cache, self._nominations, self._not_ready, now)
+        pods: dict[str, dict[str, PodFact]] = {}
+        expecting: dict[str, dict[str, set[str]]] = {}
+        for uid in (*(pod.uid for pod in classified.pending), *sorted(classified.nominated)):
+            pod, nomination = self._cache.pods[uid], self._nominations.nomination_of(uid)
+            group = groups.group_of(pod)
+            pods.setdefault(group, {})[uid] = pod
+            if uid in classified.nominated and nomination is not None:
+                expecting.setdefault(group, {}).setdefault(nomination.target, set()).add(uid)
+        relevant = RelevantObjects(self._cache)
+        return [
+            _WaitingGroup(
+                name=name,
+                pods=pods[name],
+                context=relevant.hash_for(next(iter(pods[name].values()))),
+                unused=unused.get(name, ()),
+                expecting=expecting.get(name, {}),
+            )
+            for name in sorted(pods.keys() & names)
+        ]
 
     def end_if_released(self) -> bool:
         """True once, when none of the blocked pods is pending any more. The stored entries then still count them."""
@@ -148,15 +197,21 @@ class BackoffTracker:
     ) -> tuple[ProvisioningBackoff, ...]:
         """The entries to store after this plan. Unused nodes count only for groups that need another node: otherwise
         kube-scheduler may be late, and the plan keeps the pods on the nodes that exist."""
-        entries = dict(begun.stored)
-        if begun.updated:
-            uids = [uid for claim in allowed for uid in claim.pods]
-            uids += [one.pod_uid for one in plan.unschedulable if one.pod_uid in begun.launch_blockers]
-            needed = self._groups_of(uids, begun.groups)
-            for group, entry in begun.updated.items():
-                if group in needed:
-                    log.warning("nodes unused", pod=entry.pod, nodes=entry.unused_nodes, until=entry.until)
-                    entries[group] = entry
+        blocked = {one.pod_uid for one in plan.unschedulable} & begun.launch_blockers.keys()
+        needed = blocked.union(*(claim.pods for claim in allowed))
+        self._set_blocked_pods(blocked)
+        entries = {group: entry.model_copy(update={"pods": 0}) for group, entry in begun.stored.items()}
+        for group in begun.waiting:
+            moved = needed & group.pods.keys()
+            entry = before = entries.get(group.name)
+            if moved:
+                entry = _count(before, group, group.unused_if_moved(moved), begun.now)
+            if entry is None:
+                continue
+            if before is None or entry.unused_nodes > before.unused_nodes:
+                log.warning("nodes unused", pod=entry.pod, nodes=entry.unused_nodes, until=entry.until)
+            entry = _with_message(entry, begun.messages.get(group.name, ""))
+            entries[group.name] = entry.model_copy(update={"pods": len(blocked & group.pods.keys())})
         return select_retained(tuple(entries.values()), now)
 
     def annotation_of(self, claim: PlannedNodeClaim, groups: PodGroups) -> str:
@@ -165,12 +220,6 @@ class BackoffTracker:
 
     def _groups_of(self, uids: Iterable[str], groups: PodGroups) -> set[str]:
         return {groups.group_of(pod) for uid in uids if (pod := self._cache.pods.get(uid))}
-
-    def _discard_expecting(self, unused: Mapping[str, list[str]], group: str, pod: str) -> None:
-        """A node that still expects a pod of the group is not unused."""
-        nomination = self._nominations.nomination_of(pod)
-        if nomination is not None and nomination.target in unused.get(group, ()):
-            unused[group].remove(nomination.target)
 
     def _initialized_by_group(self) -> dict[str, list[NodeClaimFact]]:
         """The initialized NodeClaims that were launched for each group."""
@@ -218,15 +267,12 @@ class BackoffTracker:
             if claim.name in entry.nodeclaims or (claim.initialized_at and claim.initialized_at > entry.last_unused_at)
         )
 
-    async def _with_message(self, entry: ProvisioningBackoff, pods: Sequence[PodFact]) -> ProvisioningBackoff:
-        """With the number of pods. Keeps the message of the entry if the pod cannot be read."""
-        entry = entry.model_copy(update={"pods": len(pods)})
+    async def _read_message(self, pod: PodFact) -> str:
         try:
-            message = await self._messages.read_scheduler_message(pods[0])
+            return (await self._messages.read_scheduler_message(pod))[:MAX_MESSAGE_LENGTH]
         except Fault as fault:
-            log.warning("kube-scheduler's message was not read", pod=entry.pod, fault=fault.message)
-            return entry
-        return entry.model_copy(update={"scheduler_message": message[:MAX_MESSAGE_LENGTH]})
+            log.warning("kube-scheduler's message was not read", pod=f"{pod.namespace}/{pod.name}", fault=fault.message)
+            return ""
 
 
 def _reset(entry: ProvisioningBackoff, context: str, *, is_used: bool) -> ProvisioningBackoff:
@@ -239,15 +285,17 @@ def _reset(entry: ProvisioningBackoff, context: str, *, is_used: bool) -> Provis
 
 
 def _count(
-    entry: ProvisioningBackoff | None, group: str, pod: PodFact, names: Sequence[str], context: str, now: datetime
+    entry: ProvisioningBackoff | None, group: _WaitingGroup, unused: Iterable[str], now: datetime
 ) -> ProvisioningBackoff | None:
-    """The entry with these NodeClaims; None if all were counted before."""
+    """The entry with these NodeClaims. None if there is nothing to count."""
     known = entry.nodeclaims if entry else ()
-    added = tuple(name for name in names if name not in known)
+    added = tuple(name for name in unused if name not in known)
     if not added:
-        return None
-    pod_name = f"{pod.namespace}/{pod.name}"
-    before = entry or ProvisioningBackoff(pod_group=group, pod=pod_name, since=now, last_unused_at=now, context=context)
+        return entry
+    pod_name = f"{group.example.namespace}/{group.example.name}"
+    before = entry or ProvisioningBackoff(
+        pod_group=group.name, pod=pod_name, since=now, last_unused_at=now, context=group.context
+    )
     return before.model_copy(
         update={
             "unused_nodes": before.unused_nodes + len(added),
@@ -256,6 +304,11 @@ def _count(
             "pod": pod_name,
         }
     )
+
+
+def _with_message(entry: ProvisioningBackoff, message: str) -> ProvisioningBackoff:
+    """With the new message of kube-scheduler, or the earlier one if the new one is empty."""
+    return entry.model_copy(update={"scheduler_message": message or entry.scheduler_message})
 
 
 def without_pods(entries: Iterable[ProvisioningBackoff]) -> tuple[ProvisioningBackoff, ...]:

@@ -113,6 +113,34 @@ async def test_launches_stop_after_three_unused_nodes_with_the_message_of_kube_s
     assert backoff.until == launches.harness.now + FIRST_BACKOFF
 
 
+async def test_nodes_count_as_unused_at_once_when_another_plan_replaces_them(launches: Launches) -> None:
+    """The pods of other teams cause plans at any time, and an unused node may be gone at the next one."""
+    for number in range(UNUSED_NODE_LIMIT):
+        (name,) = await launches.plan()
+        launches.advance(UNTIL_READY)
+        launches.initialize([name])
+        assert [one.unused_nodes for one in launches.outcome.backoffs or ()] == ([number] if number else [])
+    assert await launches.plan() == []
+    assert [(one.unused_nodes, one.pods) for one in launches.outcome.backoffs or ()] == [(UNUSED_NODE_LIMIT, 1)]
+    assert len(launches.failed_scheduling) == 1
+    launches.advance(FIRST_BACKOFF.total_seconds() - 1)
+    assert await launches.plan() == []
+
+
+async def test_node_that_expects_another_pod_of_the_group_is_not_unused(launches: Launches) -> None:
+    owner = {"ownerReferences": [{"kind": "ReplicaSet", "uid": "own", "controller": True}]}
+    launches.harness.apply_objects("pods", web("p0", metadata=owner))
+    (name,) = await launches.plan()
+    launches.advance(UNTIL_READY)
+    launches.initialize([name])
+    roomy = small_node(name)
+    roomy["status"]["allocatable"] |= {"cpu": "1500m"}
+    launches.harness.apply_objects("nodes", roomy)
+    launches.harness.apply_objects("pods", web("p1", metadata=owner))
+    assert len(await launches.plan()) == 1
+    assert launches.outcome.backoffs == ()
+
+
 async def test_backoff_doubles_up_to_an_hour(launches: Launches) -> None:
     waits: list[timedelta] = []
     for _ in range(UNUSED_NODE_LIMIT - 1):
