@@ -12,6 +12,7 @@ from tenure.apis.hash import HASH_VERSION, nodeclass_hash
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import parse_resources
 from tenure.aws.amifamily.families import family_of
+from tenure.aws.amifamily.image_disks import UNKNOWN_DISKS, DisksByImage, ImageDisks
 from tenure.aws.amifamily.user_data import UserDataError, render
 from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
 from tenure.aws.client.client import AwsClients
@@ -66,6 +67,7 @@ class _TemplateKey(NamedTuple):
     efa: int
     kubelet: str
     """JSON of spec.kubelet with the values of its expressions; empty without expressions."""
+    disks: ImageDisks
 
 
 class AwsFleet:
@@ -131,8 +133,8 @@ class AwsFleet:
         if selection is None:
             return LaunchRejection(reason="InsufficientCapacity", message=ALL_TYPES_UNAVAILABLE)
         try:
-            cluster = await self._clusters.facts()
-            templates = self._templates_for(selection, claim, node_class, cluster, types.kubelets)
+            cluster, disks = await self._clusters.facts(), await self._offerings.image_disks(node_class)
+            templates = self._templates_for(selection, claim, node_class, cluster, types.kubelets, disks)
         except UserDataError as error:
             return LaunchRejection(reason="NodeClassNotReady", message=f"EC2NodeClass {node_class.name}: {error}")
         distinct = {one.name: one for one in templates.values()}
@@ -188,6 +190,7 @@ class AwsFleet:
         node_class: EC2NodeClass,
         cluster: ClusterFacts,
         kubelets: Mapping[str, Mapping[str, Any]],
+        disks: DisksByImage,
     ) -> Mapping[_LaunchTarget, LaunchTemplate]:
         """Types with the same image and user data share a template; each reservation has its own."""
         is_custom = not family_of(node_class).syncs_taints_itself
@@ -204,6 +207,7 @@ class AwsFleet:
                 pods=0 if is_custom else one.capacity.get(labels.PODS, 0),
                 efa=one.capacity.get(labels.EFA, 0) if requests_efa else 0,
                 kubelet=json.dumps(computed, sort_keys=True) if computed and not is_custom else "",
+                disks=disks.get(one.image_id, UNKNOWN_DISKS),
             )
             if key not in by_key:
                 by_key[key] = self._build_template(key, selection, claim, node_class, cluster)
@@ -242,6 +246,7 @@ class AwsFleet:
             reservation=ReservationTarget(reservation_id=key.reservation, market=selection.market),
             efa_interfaces=key.efa,
             enclaves=bool(parse_resources(claim.spec.resources.requests).get(labels.NITRO_SANDBOX_RESOURCE)),
+            disks=key.disks,
         )
 
     def _request(

@@ -9,20 +9,19 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from math import ceil
 from typing import Any, Final
 
 from cachetools import TTLCache
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
-from tenure.apis.ec2nodeclass_instance import BlockDevice, BlockDeviceMapping
 from tenure.apis.feature_gates import FeatureGate
-from tenure.apis.quantity import parse_quantity
-from tenure.aws.amifamily.families import GIB, Family
+from tenure.aws.amifamily.families import Family
+from tenure.aws.amifamily.image_disks import UNKNOWN_DISKS, ImageDisks
 from tenure.aws.client.cache import MAX_ENTRIES
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import ALREADY_EXISTS
+from tenure.aws.instance.block_devices import block_device_mappings
 from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import cluster_tag, tag_specifications
 from tenure.model.base import Value
@@ -99,8 +98,9 @@ def launch_template(
     reservation: ReservationTarget = NO_RESERVATION,
     efa_interfaces: int = 0,
     enclaves: bool = False,
+    disks: ImageDisks = UNKNOWN_DISKS,
 ) -> LaunchTemplate:
-    """`efa_interfaces`: zero unless the claim requests EFA."""
+    """`efa_interfaces`: zero unless the claim requests EFA. `disks`: volumes of the image."""
     data = {
         "ImageId": image_id,
         "UserData": base64.b64encode(user_data.encode()).decode(),
@@ -111,7 +111,7 @@ def launch_template(
             ["network-interface", *(["spot-instances-request"] if capacity_type == labels.SPOT else [])], tags
         ),
         "Placement": placement.to_request(),
-        **_block_device_mappings(node_class, family),
+        **block_device_mappings(node_class.spec.block_device_mappings, family, disks),
         **_instance_options(node_class),
         **({"EnclaveOptions": {"Enabled": True}} if enclaves else {}),
         **(reservation.to_request() if settings.is_gate_enabled(FeatureGate.RESERVED_CAPACITY) else {}),
@@ -186,41 +186,6 @@ def _connection_tracking(node_class: EC2NodeClass) -> dict[str, Any]:
         "UdpTimeout": tracking.udp_timeout,
     }
     return {"ConnectionTrackingSpecification": _without_none(named)}
-
-
-def _block_device_mappings(node_class: EC2NodeClass, family: Family) -> dict[str, Any]:
-    mappings = node_class.spec.block_device_mappings
-    if mappings:
-        return {"BlockDeviceMappings": [_block_device_mapping(one) for one in mappings]}
-    defaults = [
-        {
-            "DeviceName": disk.device,
-            "Ebs": {"Encrypted": True, "VolumeType": "gp3", "VolumeSize": disk.size // GIB},
-        }
-        for disk in family.disks
-    ]
-    return {"BlockDeviceMappings": defaults} if defaults else {}
-
-
-def _block_device_mapping(mapping: BlockDeviceMapping) -> dict[str, Any]:
-    found: dict[str, Any] = {"DeviceName": mapping.device_name} if mapping.device_name else {}
-    return found | ({"Ebs": _ebs_request(mapping.ebs)} if mapping.ebs else {})
-
-
-def _ebs_request(ebs: BlockDevice) -> dict[str, Any]:
-    """Sizes are whole GiB, rounded up."""
-    named = {
-        "DeleteOnTermination": ebs.delete_on_termination,
-        "Encrypted": ebs.encrypted,
-        "Iops": ebs.iops,
-        "KmsKeyId": ebs.kms_key_id,
-        "SnapshotId": ebs.snapshot_id,
-        "Throughput": ebs.throughput,
-        "VolumeInitializationRate": ebs.volume_initialization_rate,
-        "VolumeSize": ceil(parse_quantity(ebs.volume_size) / GIB) if ebs.volume_size else None,
-        "VolumeType": ebs.volume_type,
-    }
-    return _without_none(named)
 
 
 def _without_none(named: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from tenure.apis.ec2nodeclass_instance import BlockDeviceMapping
 from tenure.apis.quantity import QuantityError, parse_quantity, parse_resources
 from tenure.apis.resources import add
 from tenure.aws.amifamily.families import GIB, Family
+from tenure.aws.amifamily.image_disks import UNKNOWN_DISKS, ImageDisks
 from tenure.aws.instancetype.info import TypeInfo
 from tenure.aws.instancetype.network_limits import branch_interfaces
 from tenure.aws.kubelet.config import Kubelet
@@ -35,6 +36,8 @@ class Machine:
     settings: AwsSettings
     strategy: str = ""
     """Strategy of the placement group; empty without a group."""
+    disks: ImageDisks = UNKNOWN_DISKS
+    """Volumes of the image."""
 
 
 def capacity_of(machine: Machine) -> dict[str, int]:
@@ -57,18 +60,22 @@ def estimate_memory(machine: Machine) -> int:
 
 
 def storage_of(machine: Machine) -> int:
-    """Bytes of ephemeral storage on the data disk, or on the RAID of local disks.
+    """Bytes of ephemeral storage on the disk with the kubelet's directories, or on the RAID of local disks.
 
-    Images build the RAID of NVMe disks only. For a mapping with a snapshot and without a size, the family's default is
-    used.
+    Images build the RAID of NVMe disks only. For a mapping with a snapshot and without a size, the default is used.
+    Where mappings do not name the disk, it has the size that the image declares.
     """
     if machine.spec.instance_store_policy == "RAID0" and machine.info.nvme_gb:
         return machine.info.nvme_gb * 10**9
-    sizes = (one.ebs.volume_size for one in _data_disks(machine) if one.ebs and one.ebs.volume_size)
-    size = next(sizes, None)
+    named = _data_disks(machine)
+    size = next((one.ebs.volume_size for one in named if one.ebs and one.ebs.volume_size), None)
     if size is not None:
         return parse_quantity(size)
-    defaults = (disk.size for disk in machine.family.disks if disk.device == machine.family.data_device)
+    device = machine.disks.kubelet_device(machine.family)
+    declared = machine.disks.size_of(device)
+    if declared and (machine.spec.block_device_mappings or not machine.family.disks) and not named:
+        return declared
+    defaults = (disk.size for disk in machine.disks.default_disks(machine.family) if disk.device == device)
     return next(defaults, _DEFAULT_DISK)
 
 
@@ -95,12 +102,13 @@ def eni_limited_pods(machine: Machine, reserved: int) -> int:
 
 
 def _data_disks(machine: Machine) -> list[BlockDeviceMapping]:
-    """The mappings that may have the size, in order: the root volume, then the family's data disk."""
+    """The mappings that may have the size, in order: the root volume, then the disk with the kubelet's directories."""
     mappings = machine.spec.block_device_mappings
     root = [one for one in mappings if one.root_volume]
     if not machine.family.data_device:
         return [*root, *mappings[-1:]]
-    return [*root, *(one for one in mappings if one.device_name == machine.family.data_device)]
+    device = machine.disks.kubelet_device(machine.family)
+    return [*root, *(one for one in mappings if one.device_name == device)]
 
 
 def _device_capacity(machine: Machine) -> Mapping[str, int]:

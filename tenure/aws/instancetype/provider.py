@@ -13,6 +13,7 @@ import structlog
 
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedCapacityReservation
 from tenure.aws.amifamily.families import family_of
+from tenure.aws.amifamily.image_disks import DisksByImage, ImageDiskReader
 from tenure.aws.client.client import AwsClients
 from tenure.aws.instancetype.capacity_reservations import Reservations
 from tenure.aws.instancetype.info import TypeInfo
@@ -41,6 +42,7 @@ def key_of(
     epoch: int,
     group: PlacementGroup | None,
     reserved: Sequence[ResolvedCapacityReservation],
+    disks: DisksByImage,
 ) -> str:
     """Cache key. `epoch`: version of the region's types and prices. Images are ordered, because the first fit wins."""
     status = node_class.status
@@ -53,8 +55,9 @@ def key_of(
         [image.model_dump_json() for image in status.amis],
         group.model_dump_json() if group else None,
         [one.model_dump_json() for one in reserved],
+        {image: one.model_dump_json() for image, one in disks.items()},
     )
-    return json.dumps(parts)
+    return json.dumps(parts, sort_keys=True)
 
 
 class TypeCache:
@@ -105,6 +108,7 @@ class AwsOfferings:
         self._refreshing: asyncio.Task[None] | None = None
         self._reading = asyncio.Lock()
         self._resolved = TypeCache()
+        self._image_disks = ImageDiskReader(clients, clock)
 
     async def refresh(self) -> None:
         """Refresh types and prices if due. Raises if types cannot be read; unread prices keep their last value."""
@@ -140,14 +144,19 @@ class AwsOfferings:
         epoch = self._epoch
         group = await self._placement.resolve(node_class)
         reserved = self._reservations.for_nodeclass(node_class)
-        key = key_of(node_class, epoch=epoch, group=group, reserved=reserved)
+        disks = await self.image_disks(node_class)
+        key = key_of(node_class, epoch=epoch, group=group, reserved=reserved, disks=disks)
         types = self._resolved.get(node_class.uid, key)
         if types is None:
             types = await self._clients.in_thread(
-                lambda: resolve_types(region, node_class, self._settings, group, reserved)
+                lambda: resolve_types(region, node_class, self._settings, group, reserved, disks)
             )
             self._resolved.put(node_class.uid, key, types)
         return types
+
+    async def image_disks(self, node_class: EC2NodeClass) -> DisksByImage:
+        """Disks of the class's images that are not determined by its family."""
+        return await self._image_disks.disks_of(node_class)
 
     async def region(self) -> Region:
         """Types, zones and prices. Only the first call waits for a read; later reads run in the background."""

@@ -14,6 +14,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedCapacityReservation
 from tenure.apis.ec2nodeclass_instance import NetworkInterface
 from tenure.apis.feature_gates import FeatureGate
 from tenure.aws.amifamily.families import Family, family_of
+from tenure.aws.amifamily.image_disks import UNKNOWN_DISKS, DisksByImage
 from tenure.aws.amifamily.images import ImageMap
 from tenure.aws.instancetype.capacity import Machine, capacity_of, overhead_of
 from tenure.aws.instancetype.capacity_reservations import reserved_labels, reserved_offerings
@@ -153,12 +154,13 @@ def resolve_types(
     settings: AwsSettings,
     group: PlacementGroup | None = None,
     reservations: Sequence[ResolvedCapacityReservation] = (),
+    disks: DisksByImage | None = None,
 ) -> ResolvedTypes:
     """Every type of the region. Only launchable offerings are available.
 
     Reserved offerings are available regardless of free capacity, which changes with every launch.
     """
-    resolver = _Resolver(region, node_class, settings, group, reservations)
+    resolver = _Resolver(region, node_class, settings, group, reservations, disks or {})
     return ResolvedTypes([resolver.resolve(info) for info in region.types.values()], resolver.kubelets)
 
 
@@ -170,9 +172,10 @@ class _Resolver:
         settings: AwsSettings,
         group: PlacementGroup | None,
         reservations: Sequence[ResolvedCapacityReservation],
+        disks: DisksByImage,
     ) -> None:
         self._region, self._node_class, self._settings, self._group = region, node_class, settings, group
-        self._reservations = reservations
+        self._reservations, self._disks = reservations, disks
         self._family: Family = family_of(node_class)
         self._kubelet = Kubelet.of(node_class.spec.kubelet)
         self._computed = ComputedKubelet(
@@ -186,15 +189,16 @@ class _Resolver:
         offered = self._region.zones_of.get(info.name, frozenset())
         zones = {zone: zone_id for zone, zone_id in self._zone_ids.items() if zone in offered}
         strategy = self._group.strategy if self._group else ""
-        machine = Machine(info, self._family, self._kubelet, self._node_class.spec, self._settings, strategy)
-        machine, computed = self._with_expressions(machine)
         described = type_labels(info, self._family, self._settings.region, zones)
         if self._group:
             described |= self._group.labels()
         matching = [one for one in self._reservations if one.instance_type == info.name]
         described = reserved_labels(described, matching)
-        capacity = capacity_of(machine)
         image = self._images.image_for(described)
+        disks = self._disks.get(image, UNKNOWN_DISKS)
+        machine = Machine(info, self._family, self._kubelet, self._node_class.spec, self._settings, strategy, disks)
+        machine, computed = self._with_expressions(machine)
+        capacity = capacity_of(machine)
         launchable = bool(image) and computed and not why_incompatible(machine)
         return InstanceType(
             name=info.name,

@@ -13,6 +13,7 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedAmi, ResolvedSubnet
 from tenure.apis.nodepool import NodePool
 from tenure.aws.amifamily.families import family_of
+from tenure.aws.amifamily.image_disks import UNKNOWN_DISKS, DisksByImage, ImageDisks
 from tenure.aws.instance.launch_templates import NAME_PREFIX, LaunchTemplate
 from tenure.aws.instancetype.resolver import Region, ResolvedTypes, resolve_types
 from tenure.aws.settings import AwsSettings
@@ -36,10 +37,15 @@ class Choice:
     """Zones that offer the type and have a subnet."""
     kubelet: Mapping[str, Any] | None
     """spec.kubelet with the values of its expressions; None without expressions."""
+    disks: ImageDisks
 
 
 def choose_launch(
-    region: Region, node_class: EC2NodeClass, settings: AwsSettings, pools: Sequence[NodePool]
+    region: Region,
+    node_class: EC2NodeClass,
+    settings: AwsSettings,
+    pools: Sequence[NodePool],
+    disks: DisksByImage,
 ) -> Choice | None:
     """None if no instance type has an image."""
     pool_requirements = [one for pool in pools if (one := _parse_pool_requirements(pool)) is not None]
@@ -53,6 +59,7 @@ def choose_launch(
         pool=min((pool.metadata.name for pool in pools), default=node_class.name),
         zones=frozenset(one.zone for one in chosen.offerings if one.available),
         kubelet=types.kubelets.get(chosen.name),
+        disks=disks.get(chosen.image_id, UNKNOWN_DISKS),
     )
 
 

@@ -140,7 +140,8 @@ class Validation:
         self, node_class: EC2NodeClass, family: Family, cluster: ClusterFacts, pools: Sequence[NodePool]
     ) -> Validated:
         region, settings = await self._offerings.region(), self._settings
-        choice = await self._clients.in_thread(lambda: choose_launch(region, node_class, settings, pools))
+        disks = await self._offerings.image_disks(node_class)
+        choice = await self._clients.in_thread(lambda: choose_launch(region, node_class, settings, pools, disks))
         if choice is None:
             message = "spec.amiSelectorTerms: no instance type of the region can run any of the images"
             return _invalid((labels.AMI_NOT_FOUND, message))
@@ -165,6 +166,7 @@ class Validation:
             tags=node_tags(self._settings, node_class, choice.pool),
             capacity_type=labels.ON_DEMAND,
             placement=Placement(tenancy=choice.tenancy),
+            disks=choice.disks,
         )
         return Trial(node_class, choice, template)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.aws.adapters import AwsAdapters
 from tenure.aws.instancetype.resolver import Region
@@ -53,6 +54,23 @@ async def test_ami_01_and_05_image_selected_by_id_is_launched(
     )
     found = admin_client(endpoint).describe_instances(InstanceIds=[result.instances[0].instance_id])
     assert found["Reservations"][0]["Instances"][0]["ImageId"] == old
+
+
+async def test_root_device_of_image_decides_storage_and_launched_volume(cloud: AwsAdapters, endpoint: str) -> None:
+    volume: Any = {"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 8}}
+    ami = admin_client(endpoint).register_image(
+        Name="ubuntu", Architecture="x86_64", RootDeviceName="/dev/sda1", BlockDeviceMappings=[volume]
+    )["ImageId"]
+    extra = [{"deviceName": "/dev/sdf", "ebs": {"volumeSize": "60Gi"}}]
+    for mappings, gib in (([], 20), (extra, 8)):
+        one = await resolve_nodeclass(cloud, selecting_nodeclass({"id": ami}, blockDeviceMappings=mappings))
+        found = {each.name: each for each in await cloud.offerings.instance_types(one)}
+        assert found["m5.large"].capacity[labels.EPHEMERAL_STORAGE] == gib << 30
+        request = await prepare_launch(cloud, one)
+        (launched,) = launch_template_data(endpoint, request.overrides[0].launch_template)["BlockDeviceMappings"]
+        assert (launched["DeviceName"], launched["Ebs"]["VolumeSize"]) == (
+            ("/dev/sdf", 60) if mappings else ("/dev/sda1", 20)
+        )
 
 
 async def test_ami_02_newest_of_two_images_is_used(cloud: AwsAdapters, control: AwsControl) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.aws.amifamily.image_disks import DisksByImage, ImageDisks
 from tenure.aws.instancetype.provider import TypeCache, key_of
 from tenure.aws.instancetype.resolver import ResolvedTypes
 from tenure.aws.nodeclass.placement_groups import PlacementGroup
@@ -36,8 +37,10 @@ IRRELEVANT: list[dict[str, Any]] = [
 ]
 
 
-def key(one: EC2NodeClass, epoch: int = 1, group: PlacementGroup | None = None) -> str:
-    return key_of(one, epoch=epoch, group=group, reserved=())
+def key(
+    one: EC2NodeClass, epoch: int = 1, group: PlacementGroup | None = None, disks: DisksByImage | None = None
+) -> str:
+    return key_of(one, epoch=epoch, group=group, reserved=(), disks=disks or {})
 
 
 def plain(status: dict[str, Any] | None = None, **spec: Any) -> EC2NodeClass:
@@ -52,6 +55,11 @@ def test_relevant_fields_change_key(spec: dict[str, Any]) -> None:
 @pytest.mark.parametrize("spec", IRRELEVANT, ids=lambda spec: "-".join(spec))
 def test_irrelevant_fields_keep_key(spec: dict[str, Any]) -> None:
     assert key(plain(**spec)) == key(plain())
+
+
+def test_disks_of_images_change_key() -> None:
+    first, second = ({"ami-1": ImageDisks(root_device=device)} for device in ("/dev/sda1", "/dev/xvda"))
+    assert len({key(plain()), key(plain(), disks=first), key(plain(), disks=second)}) == 3
 
 
 def test_zones_change_key_but_subnet_order_does_not() -> None:

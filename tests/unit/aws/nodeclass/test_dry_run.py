@@ -40,7 +40,7 @@ def pool(*requirements: tuple[Any, ...], name: str = "general") -> NodePool:
 
 def choose_from(*names: str, pools: tuple[NodePool, ...] = (), family: str = "AL2023", **status: Any) -> Choice | None:
     one = build_nodeclass(resolved_status(**status), amiFamily=family)
-    return choose_launch(region(*names), one, SETTINGS, pools)
+    return choose_launch(region(*names), one, SETTINGS, pools, {})
 
 
 TYPES = ("c5.large", "g5.xlarge", "m5.large", "m6g.large", "r5.large")

@@ -10,6 +10,7 @@ import pytest
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.feature_gates import FeatureGate
+from tenure.aws.amifamily.image_disks import DisksByImage
 from tenure.aws.client.client import AwsClients
 from tenure.aws.cluster_facts import ClusterFacts
 from tenure.aws.eks_cluster import Clusters
@@ -93,6 +94,9 @@ class FakeClusters:
 class FakeOfferings:
     async def region(self) -> Region:
         return REGION
+
+    async def image_disks(self, node_class: EC2NodeClass) -> DisksByImage:
+        return {}
 
 
 class ValidationHarness:
