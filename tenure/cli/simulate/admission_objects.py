@@ -10,14 +10,14 @@ from typing import Any, Final
 from tenure.cli.simulate.manifests import Object, namespace_of
 from tenure.cli.simulate.pod_admission import admit_pod_spec
 from tenure.kube.facts import pod_admission
-from tenure.kube.facts.pod_admission import ContainerDefaults, RuntimeClassDefaults
+from tenure.kube.facts.pod_admission import LimitRangeRules, RuntimeClassDefaults
 
 ADMISSION_KINDS: Final = ("LimitRange", "RuntimeClass")
 
 
 @dataclass
 class AdmissionObjects:
-    _container_defaults: dict[str, list[ContainerDefaults]] = field(default_factory=dict)
+    _limit_ranges: dict[str, list[LimitRangeRules]] = field(default_factory=dict)
     """By namespace."""
     _runtime_classes: dict[str, RuntimeClassDefaults] = field(default_factory=dict)
 
@@ -26,8 +26,8 @@ class AdmissionObjects:
         if one["kind"] == "RuntimeClass":
             self._runtime_classes[one["metadata"]["name"]] = pod_admission.runtime_class_defaults(one)
         else:
-            defaults = pod_admission.container_defaults(one)
-            self._container_defaults.setdefault(namespace_of(one), []).append(defaults)
+            rules = pod_admission.limit_range_rules(one)
+            self._limit_ranges.setdefault(namespace_of(one), []).append(rules)
 
     def admit_pod(self, pod: Object) -> Object:
         """The spec of the pod. Raises ValueError."""
@@ -35,13 +35,18 @@ class AdmissionObjects:
         return admit_pod_spec(spec) if pod.get("status") else self.admit(spec, namespace_of(pod))
 
     def admit(self, spec: Any, namespace: str, where: str = "spec") -> Object:
-        """Raises ValueError for a pod that an API server would reject, except for an unknown RuntimeClass."""
+        """Raises ValueError for a pod that an API server would reject without any LimitRange or RuntimeClass."""
         admitted = admit_pod_spec(spec, where)
         runtime_class = self._runtime_classes.get(str(admitted.get("runtimeClassName")))
         if runtime_class is not None:
             _check_runtime_class(admitted, runtime_class, where)
-        defaults = self._container_defaults.get(namespace, ())
-        return admit_pod_spec(pod_admission.apply_admission_defaults(admitted, defaults, self._runtime_classes), where)
+        rules = self._limit_ranges.get(namespace, ())
+        admitted = dict(pod_admission.apply_admission_defaults(admitted, rules, self._runtime_classes))
+        return admitted if self.why_rejected("", namespace, admitted) else admit_pod_spec(admitted, where)
+
+    def why_rejected(self, name: str, namespace: str, spec: Object) -> str:
+        """The API server's error for a pod with this admitted spec; empty if the LimitRanges accept it."""
+        return pod_admission.why_rejected(name, spec, self._limit_ranges.get(namespace, ()))
 
     def missing_runtime_class(self, spec: Mapping[str, Any], where: str = "spec") -> str:
         """Names the RuntimeClass that no file has; empty if there is none."""

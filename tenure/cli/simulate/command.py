@@ -63,10 +63,15 @@ def simulate(
     if inputs.skipped:
         typer.echo(f"skipped kinds that do not affect the plan: {format_kinds(inputs.skipped)}", err=True)
     found = plan_simulation(inputs, settings, reservations)
-    notes = {"unsatisfiableNodePools": unsatisfiable, "withoutReplicas": inputs.unscaled}
+    notes = {
+        "unsatisfiableNodePools": unsatisfiable,
+        "withoutReplicas": inputs.unscaled,
+        "rejectedDaemonSets": inputs.rejected_daemonsets,
+    }
     lines = [
         *(f"NodePool {pool} launches no nodes: {reason}" for pool, reason in unsatisfiable.items()),
         *(f"{one} has no replicas" for one in inputs.unscaled),
+        *(f"DaemonSet {name} has no pods: {reason}" for name, reason in inputs.rejected_daemonsets.items()),
     ]
     return Result(as_json(found) | notes, [*format_simulation(found), *lines])
 

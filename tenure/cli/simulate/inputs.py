@@ -52,6 +52,8 @@ class SimulationInputs:
     unscaled: list[str] = field(default_factory=list)
     """Workloads without replicas."""
     daemons: list[DaemonSetFact] = field(default_factory=list)
+    rejected_daemonsets: dict[str, str] = field(default_factory=dict)
+    """Names of DaemonSets without pods, with the API server's error."""
     nodes: list[NodeFact] = field(default_factory=list)
     claims: list[NodeClaimFact] = field(default_factory=list)
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -76,20 +78,27 @@ class SimulationInputs:
         """An unbound pod without scheduling gates is unschedulable. Raises ValueError."""
         found = pod_fact(raw)
         check_pod(found)
-        if not raw.get("status") and (missing := self.admission.missing_runtime_class(raw["spec"])):
-            found = found.model_copy(update={"unplannable": missing})
+        if not raw.get("status") and (reason := self._rejection_reason(found, raw["spec"])):
+            found = found.model_copy(update={"unplannable": reason})
         waits = not found.node_name and not raw["spec"].get("schedulingGates")
         return found.model_copy(update={"unschedulable": True}) if waits else found
 
-    def read_daemonset(self, raw: Mapping[str, Any]) -> DaemonSetFact:
-        """Raises ValueError."""
+    def _rejection_reason(self, pod: PodFact, spec: dict[str, Any]) -> str:
+        forbidden = self.admission.why_rejected(pod.name, pod.namespace, spec)
+        return self.admission.missing_runtime_class(spec) or forbidden
+
+    def read_daemonset(self, raw: Mapping[str, Any]) -> DaemonSetFact | None:
+        """None for a DaemonSet whose pods the API server rejects; the reason is noted. Raises ValueError."""
         template, where = raw["spec"]["template"], "spec.template.spec"
         if missing := self.admission.missing_runtime_class(template["spec"], where):
             raise ValueError(missing)
         spec = self.admission.admit(template["spec"], raw["metadata"]["namespace"], where)
         found = daemonset_fact(raw, spec)
         check_pod(found.pod)
-        return found
+        forbidden = self.admission.why_rejected(raw["metadata"]["name"], raw["metadata"]["namespace"], spec)
+        if forbidden:
+            self.rejected_daemonsets[raw["metadata"]["name"]] = forbidden
+        return None if forbidden else found
 
 
 def read_inputs(
@@ -102,7 +111,7 @@ def read_inputs(
     found.pools = _parse_facts(files.of_kind("NodePool"), _read_nodepool)
     found.overlays = _accepted_overlays(files.of_kind("NodeOverlay"), found)
     _add_context(found, files)
-    found.daemons = _parse_facts(files.of_kind("DaemonSet"), found.read_daemonset)
+    found.daemons = [one for one in _parse_facts(files.of_kind("DaemonSet"), found.read_daemonset) if one]
     for path, objects in files.by_path.items():
         _add_pods(found, path, objects)
     found.pods = [one if one.priority else _with_priority(one, found.priorities) for one in found.pods]

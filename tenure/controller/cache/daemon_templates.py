@@ -8,11 +8,12 @@ from tenure.kube.client import resources
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.facts.pod_admission import (
-    ContainerDefaults,
+    LimitRangeRules,
     RuntimeClassDefaults,
     apply_admission_defaults,
-    container_defaults,
+    limit_range_rules,
     runtime_class_defaults,
+    why_rejected,
 )
 from tenure.kube.facts.pods import daemonset_fact
 from tenure.model.facts import DaemonSetFact
@@ -28,34 +29,36 @@ class DaemonTemplates:
     def __init__(self) -> None:
         self._daemonsets: dict[str, Json] = {}
         """By UID."""
-        self._container_defaults: dict[tuple[str, str], ContainerDefaults] = {}
+        self._limit_ranges: dict[tuple[str, str], LimitRangeRules] = {}
         """By namespace and name of the LimitRange."""
         self._runtime_classes: dict[str, RuntimeClassDefaults] = {}
 
     def update(self, plural: str, delta: Delta) -> Iterator[tuple[str, DaemonSetFact | None]]:
-        """The DaemonSets that the change concerns, by UID; None for a deleted one. Raises ValueError and KeyError."""
+        """The DaemonSets that the change concerns, by UID; None if it has no pods. Raises ValueError and KeyError."""
         changed, metadata = delta.object, delta.object["metadata"]
         if plural == resources.DAEMON_SETS.plural:
             yield metadata["uid"], None if delta.is_deleted else self._read_daemonset(changed)
             set_or_remove(self._daemonsets, metadata["uid"], None if delta.is_deleted else changed)
         elif plural == resources.LIMIT_RANGES.plural:
             key = metadata["namespace"], metadata["name"]
-            set_or_remove(self._container_defaults, key, None if delta.is_deleted else container_defaults(changed))
+            set_or_remove(self._limit_ranges, key, None if delta.is_deleted else limit_range_rules(changed))
             yield from self._decode_dependents(lambda one: one["metadata"]["namespace"] == metadata["namespace"])
         else:
             runtime_class = None if delta.is_deleted else runtime_class_defaults(changed)
             set_or_remove(self._runtime_classes, metadata["name"], runtime_class)
             yield from self._decode_dependents(lambda one: _pod_spec(one).get("runtimeClassName") == metadata["name"])
 
-    def _decode_dependents(self, is_concerned: Callable[[Json], bool]) -> Iterator[tuple[str, DaemonSetFact]]:
+    def _decode_dependents(self, is_concerned: Callable[[Json], bool]) -> Iterator[tuple[str, DaemonSetFact | None]]:
         for uid, one in self._daemonsets.items():
             if is_concerned(one):
                 yield uid, self._read_daemonset(one)
 
-    def _read_daemonset(self, one: Json) -> DaemonSetFact:
-        namespace = one["metadata"]["namespace"]
-        defaults = [self._container_defaults[key] for key in sorted(self._container_defaults) if key[0] == namespace]
-        return daemonset_fact(one, apply_admission_defaults(_pod_spec(one), defaults, self._runtime_classes))
+    def _read_daemonset(self, one: Json) -> DaemonSetFact | None:
+        """None if the API server rejects its pods, so that it never has one."""
+        namespace, name = one["metadata"]["namespace"], one["metadata"]["name"]
+        limit_ranges = [self._limit_ranges[key] for key in sorted(self._limit_ranges) if key[0] == namespace]
+        spec = apply_admission_defaults(_pod_spec(one), limit_ranges, self._runtime_classes)
+        return None if why_rejected(name, spec, limit_ranges) else daemonset_fact(one, spec)
 
 
 def _pod_spec(daemonset: Json) -> Json:

@@ -8,16 +8,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenure.apis.quantity import parse_resources
+from tenure.kube.facts.limit_ranges import (
+    ResourceBounds,
+    find_requests_above_limits,
+    find_violations,
+    resource_bounds,
+)
 
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class ContainerDefaults:
-    """Amounts, as text, for containers that do not declare them; from a LimitRange of the pod's namespace."""
+class LimitRangeRules:
+    """Amounts, as text, for containers that do not declare them, and the bounds; from a LimitRange of the namespace."""
 
     requests: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
+    bounds: tuple[ResourceBounds, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -29,9 +36,9 @@ class RuntimeClassDefaults:
     tolerations: tuple[Json, ...] = ()
 
 
-def container_defaults(limit_range: Json) -> ContainerDefaults:
-    """The item of type Container. A missing default limit is the maximum; a missing default request is the default
-    limit or the minimum, as in the defaults of the API. Raises QuantityError."""
+def limit_range_rules(limit_range: Json) -> LimitRangeRules:
+    """Defaults come from the item of type Container. A missing default limit is the maximum; a missing default request
+    is the default limit or the minimum, as in the defaults of the API. Raises QuantityError."""
     limits: dict[str, str] = {}
     requests: dict[str, str] = {}
     for one in limit_range["spec"].get("limits") or ():
@@ -40,7 +47,7 @@ def container_defaults(limit_range: Json) -> ContainerDefaults:
             requests = {**(one.get("min") or {}), **limits, **(one.get("defaultRequest") or {})}
     parse_resources(limits)
     parse_resources(requests)
-    return ContainerDefaults(requests, limits)
+    return LimitRangeRules(requests, limits, resource_bounds(limit_range))
 
 
 def runtime_class_defaults(runtime_class: Json) -> RuntimeClassDefaults:
@@ -54,14 +61,14 @@ def runtime_class_defaults(runtime_class: Json) -> RuntimeClassDefaults:
 
 
 def apply_admission_defaults(
-    spec: Json, defaults: Iterable[ContainerDefaults], runtime_classes: Mapping[str, RuntimeClassDefaults]
+    spec: Json, limit_ranges: Iterable[LimitRangeRules], runtime_classes: Mapping[str, RuntimeClassDefaults]
 ) -> Json:
-    """The spec with these defaults, and with the overhead, node selector and tolerations of its RuntimeClass.
+    """The spec with the defaults of LimitRanges, and the overhead, node selector and tolerations of its RuntimeClass.
 
     An unknown RuntimeClass changes nothing.
     """
     admitted = dict(spec)
-    for one in defaults:
+    for one in limit_ranges:
         for key in ("containers", "initContainers"):
             if admitted.get(key):
                 admitted[key] = [_with_defaults(container, one) for container in admitted[key]]
@@ -75,7 +82,19 @@ def apply_admission_defaults(
     }
 
 
-def _with_defaults(container: Json, defaults: ContainerDefaults) -> Json:
+def why_rejected(name: str, spec: Json, limit_ranges: Iterable[LimitRangeRules]) -> str:
+    """The API server's error for a pod with this admitted spec; empty if it accepts the pod."""
+    for problem in find_requests_above_limits(spec):
+        return f'Pod "{name}" is invalid: {problem}'
+    for one in limit_ranges:
+        messages = dict.fromkeys(message for bounds in one.bounds for message in find_violations(spec, bounds))
+        if messages:
+            text = ", ".join(messages)
+            return f'pods "{name}" is forbidden: {f"[{text}]" if len(messages) > 1 else text}'
+    return ""
+
+
+def _with_defaults(container: Json, defaults: LimitRangeRules) -> Json:
     """A declared limit is also the request, since the API server sets it before LimitRanger runs."""
     declared = container.get("resources") or {}
     limits = declared.get("limits") or {}

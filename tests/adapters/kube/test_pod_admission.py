@@ -7,9 +7,14 @@ import pytest
 
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import LIMIT_RANGES, NAMESPACES, PODS, RUNTIME_CLASSES
-from tenure.kube.facts.pod_admission import apply_admission_defaults, container_defaults, runtime_class_defaults
+from tenure.kube.facts.pod_admission import (
+    apply_admission_defaults,
+    limit_range_rules,
+    runtime_class_defaults,
+    why_rejected,
+)
 from tenure.kube.facts.pod_requests import pod_requests
-from tenure.model.errors import Forbidden
+from tenure.model.errors import BadInput, Forbidden
 from tests.support.product.eventually import wait_until
 
 Json = dict[str, Any]
@@ -80,11 +85,47 @@ async def test_limit_range_gives_the_requests_of_the_api_server(
         for name, spec in SPECS.items():
             expected = pod_requests(await admit(admin, namespace, spec))
             for one in (raw, stored):
-                found = pod_requests(apply_admission_defaults(spec, [container_defaults(one)], {}), limits_too=True)
+                found = pod_requests(apply_admission_defaults(spec, [limit_range_rules(one)], {}), limits_too=True)
                 assert found == expected, name
 
     # LimitRanger reads LimitRanges from a cache.
     await wait_until(equals_admission, seconds=20)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "Container", "min": {"cpu": "150m"}},
+        {"type": "Container", "max": {"cpu": "500m"}},
+        {"type": "Container", "maxLimitRequestRatio": {"cpu": "4"}},
+        {"type": "Pod", "min": {"cpu": "1"}},
+        {"type": "Pod", "max": {"cpu": "1"}},
+        {"type": "Pod", "max": {"memory": "1Gi"}, "maxLimitRequestRatio": {"cpu": "2"}},
+    ],
+    ids=str,
+)
+async def test_limit_range_rejects_the_pods_of_the_api_server(admin: KubeClient, namespace: str, item: Json) -> None:
+    raw = {"metadata": {"name": "bounds"}, "spec": {"limits": [item]}}
+    rules = [limit_range_rules(await admin.request("POST", LIMIT_RANGES.path(namespace=namespace), body=raw))]
+    expected = {}
+    for name, spec in SPECS.items():
+        expected[name] = why_rejected("p", apply_admission_defaults(spec, rules, {}), rules)
+    assert len({bool(error) for error in expected.values()}) == 2
+
+    async def equals_admission() -> None:
+        for name, spec in SPECS.items():
+            assert await rejection(admin, namespace, spec) == expected[name], name
+
+    await wait_until(equals_admission, seconds=20)
+
+
+async def rejection(admin: KubeClient, namespace: str, spec: Json) -> str:
+    """The API server's error; empty if it admits the pod."""
+    try:
+        await admit(admin, namespace, spec)
+    except (AssertionError, BadInput) as error:
+        return str(error)
+    return ""
 
 
 async def test_runtime_class_gives_the_pod_of_the_api_server(admin: KubeClient, namespace: str, unique: Unique) -> None:

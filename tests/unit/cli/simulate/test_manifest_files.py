@@ -95,6 +95,26 @@ def test_limit_range_counts_for_daemonsets(files: Files) -> None:
     assert files.run()["nodes"][0]["instanceTypes"][0] == "m5.2xlarge"
 
 
+def test_pod_that_a_limit_range_forbids_is_unschedulable_with_error_of_api_server(files: Files) -> None:
+    files.write("pods.yaml", limit_range(min={"cpu": "2"}), deployment(2), pod("one", cpu="2"))
+    found = files.run()
+    error = 'pods "{}" is forbidden: minimum cpu usage per Container is 2, but request is 1'
+    assert planned(found) == ["one"]
+    assert found["unschedulable"] == {name: error.format(name) for name in ("web-0", "web-1")}
+
+
+def test_daemonset_whose_pods_a_limit_range_forbids_does_not_count(files: Files) -> None:
+    spec = {"template": {"spec": pod("x", cpu="3")["spec"]}}
+    daemons = {"kind": "DaemonSet", "metadata": {"name": "agent"}, "spec": spec}
+    files.write("pods.yaml", limit_range(max={"cpu": "2"}), pod("one", cpu="1"), daemons)
+    found = files.run()
+    assert found["nodes"][0]["instanceTypes"][0] == "m5.large"
+    assert found["rejectedDaemonSets"] == {
+        "agent": 'Pod "agent" is invalid: spec.containers[0].resources.requests: Invalid value: "3": must be less than '
+        "or equal to cpu limit of 2"
+    }
+
+
 def test_runtime_class_tolerations_apply(files: Files) -> None:
     tainted = pool()
     tainted["spec"]["template"]["spec"]["taints"] = [{"key": "runtime", "effect": "NoSchedule"}]

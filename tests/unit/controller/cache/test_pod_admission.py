@@ -55,6 +55,16 @@ def test_limit_range_changes_daemonsets_of_its_namespace(harness: CacheHarness) 
     assert requested_cpu(harness) == {"agent": 0, "isolated": 0}
 
 
+def test_daemonset_whose_pods_a_limit_range_forbids_does_not_count(harness: CacheHarness) -> None:
+    small = {"type": "Container", "default": {"cpu": "2"}, "max": {"cpu": "1"}}
+    harness.apply_objects("limitranges", {**LIMIT_RANGE, "spec": {"limits": [small]}})
+    assert requested_cpu(harness) == {"isolated": 0} and planner_keys(harness) == ["uid-agent"]
+    harness.apply_objects("daemonsets", daemonset("second"))
+    assert requested_cpu(harness) == {"isolated": 0}
+    harness.apply_objects("limitranges", LIMIT_RANGE)
+    assert requested_cpu(harness) == {"agent": 1000, "second": 1000, "isolated": 0}
+
+
 def test_runtime_class_changes_daemonsets_that_name_it(harness: CacheHarness) -> None:
     harness.apply_objects("runtimeclasses", RUNTIME_CLASS)
     assert requested_cpu(harness) == {"agent": 0, "isolated": 2000} and planner_keys(harness) == ["uid-isolated"]

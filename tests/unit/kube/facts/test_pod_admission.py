@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.apis.quantity import QuantityError
-from tenure.kube.facts.pod_admission import apply_admission_defaults, container_defaults, runtime_class_defaults
+from tenure.kube.facts.pod_admission import apply_admission_defaults, limit_range_rules, runtime_class_defaults
 from tenure.kube.facts.pod_requests import pod_requests
 
 Json = dict[str, Any]
@@ -29,7 +29,7 @@ def spec_of(resources: Json | None = None, **spec: Any) -> Json:
 
 
 def requested_cpu(spec: Json, *limit_ranges: Json) -> int:
-    admitted = apply_admission_defaults(spec, map(container_defaults, limit_ranges), {})
+    admitted = apply_admission_defaults(spec, map(limit_range_rules, limit_ranges), {})
     return pod_requests(admitted, limits_too=True).get("cpu", 0)
 
 
@@ -60,7 +60,7 @@ def test_limit_range_applies_to_each_container() -> None:
 
 def test_first_of_several_limit_ranges_decides() -> None:
     one, other = limit_range(defaultRequest={"cpu": "1"}), limit_range(defaultRequest={"cpu": "2", "memory": "1Gi"})
-    admitted = apply_admission_defaults(spec_of(), map(container_defaults, (one, other)), {})
+    admitted = apply_admission_defaults(spec_of(), map(limit_range_rules, (one, other)), {})
     assert pod_requests(admitted) == {"cpu": 1000, "memory": 1 << 30, "pods": 1}
 
 
@@ -77,6 +77,6 @@ def test_runtime_class_adds_overhead_selector_and_tolerations() -> None:
 
 def test_invalid_amounts_are_errors() -> None:
     with pytest.raises(QuantityError):
-        container_defaults(limit_range(defaultRequest={"cpu": "much"}))
+        limit_range_rules(limit_range(defaultRequest={"cpu": "much"}))
     with pytest.raises(QuantityError):
         runtime_class_defaults({**KATA, "overhead": {"podFixed": {"cpu": "much"}}})
