@@ -21,7 +21,13 @@ from tenure.scheduling.nodepool_template import (
     RejectionReason,
     ReservationTracker,
 )
-from tenure.scheduling.offerings import Offerings, largest_capacity, least_overhead, prefer_linux, sort_by_weight
+from tenure.scheduling.offerings import (
+    Offerings,
+    largest_capacity,
+    prefer_linux,
+    sort_by_weight,
+    unlaunched_daemon_demand,
+)
 from tenure.scheduling.packing.packer import unscheduled_pod
 from tenure.scheduling.packing.planning_pass import PassInputs, PassSettings, plan_pods
 from tenure.scheduling.packing.pod_requirements import PodShape
@@ -183,17 +189,17 @@ class ClusterState:
             *self._committed_nodeclaims.unobserved(now),
         )
         templates = self._build_templates()
-        overhead = {}
+        unlaunched_demand = {}
         for nodeclaim in nodeclaims:
             template = templates.get(nodeclaim.pool)
             if not nodeclaim.launched and isinstance(template, NodePoolTemplate):
                 with self.guard.of(nodeclaim, "overhead"):
-                    overhead[nodeclaim.name] = least_overhead(template, nodeclaim)
+                    unlaunched_demand[nodeclaim.name] = unlaunched_daemon_demand(template, nodeclaim)
         default_grace, by_pool = grace
         nodes = build_existing_nodes(
             self._facts,
             nodeclaims,
-            overhead,
+            unlaunched_demand,
             now=now,
             not_ready_grace=default_grace,
             pool_graces=by_pool,

@@ -1,6 +1,7 @@
 """The overhead of DaemonSets: per instance type of a template, and on a node that they have not reached yet."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -9,6 +10,14 @@ from tenure.model.requirements import Requirements
 from tenure.scheduling.instance_type_table import Amounts, InstanceTypeTable, Mask
 from tenure.scheduling.pods import constraints_of, node_requirement_alternatives
 from tenure.scheduling.taints import first_untolerated
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonDemand:
+    """Requests and host ports of the DaemonSet pods that a node is expected to get."""
+
+    requests: Mapping[str, int] = field(default_factory=dict)
+    host_ports: tuple[HostPort, ...] = ()
 
 
 def compute_daemon_overhead(

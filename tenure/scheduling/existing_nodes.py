@@ -13,7 +13,7 @@ from tenure.apis.resources import subtract, sum_resources
 from tenure.model.facts import DaemonSetFact, HostPort, NodeClaimFact, NodeFact, PodFact, Taint, Toleration
 from tenure.model.invalid_objects import Guard, no_guard
 from tenure.model.requirements import Requirement, Requirements
-from tenure.scheduling.daemonsets import pending_daemon_pods
+from tenure.scheduling.daemonsets import DaemonDemand, pending_daemon_pods
 from tenure.scheduling.instance_type_table import Amounts, Mask
 from tenure.scheduling.not_ready_grace import NodePresence, NotReadyGrace
 from tenure.scheduling.pods import Variant
@@ -175,7 +175,7 @@ def _number_distinct(items: Iterable[T]) -> tuple[list[T], Amounts]:
 def build_existing_nodes(
     facts: ClusterFacts,
     nodeclaims: Iterable[NodeClaimFact],
-    unlaunched_overhead: Mapping[str, Mapping[str, int]],
+    unlaunched_demand: Mapping[str, DaemonDemand],
     *,
     now: datetime,
     not_ready_grace: timedelta,
@@ -185,7 +185,7 @@ def build_existing_nodes(
     """Every node and NodeClaim that is not terminating. `nodeclaims`: those of `facts`, and those that it does not have
     yet.
 
-    `unlaunched_overhead`: DaemonSet share of the requests, by NodeClaim. `pool_graces`: NodePools whose grace differs
+    `unlaunched_demand`: by name of the NodeClaim. `pool_graces`: NodePools whose grace differs
     from `not_ready_grace`.
     """
     graces = pool_graces or {}
@@ -197,7 +197,7 @@ def build_existing_nodes(
             return [
                 _build_launched_node(nodeclaim, daemons)
                 if nodeclaim.launched
-                else _build_unlaunched_node(nodeclaim, unlaunched_overhead)
+                else _build_unlaunched_node(nodeclaim, unlaunched_demand.get(nodeclaim.name, DaemonDemand()))
             ]
         grace = graces.get(nodeclaim.pool, not_ready_grace)
         presence = NotReadyGrace(node, grace, nodeclaim).presence(now) if nodeclaim.initialized else "starting"
@@ -294,14 +294,19 @@ def _build_launched_node(nodeclaim: NodeClaimFact, daemons: Sequence[DaemonSetFa
     )
 
 
-def _build_unlaunched_node(nodeclaim: NodeClaimFact, overhead: Mapping[str, Mapping[str, int]]) -> ExistingNode:
+def _build_unlaunched_node(nodeclaim: NodeClaimFact, daemons: DaemonDemand) -> ExistingNode:
     """An unlaunched NodeClaim. It offers its requests, to pods that every possible launch satisfies."""
     requirements = Requirements.from_expressions(nodeclaim.requirements).intersection(
         Requirements.from_labels(_initialized_labels(nodeclaim.labels))
     )
-    headroom = subtract(nodeclaim.requests, overhead.get(nodeclaim.name, {}))
     return ExistingNode(
-        nodeclaim.name, requirements, nodeclaim.taints, headroom, is_launched=False, nodeclaim=nodeclaim.name
+        nodeclaim.name,
+        requirements,
+        nodeclaim.taints,
+        subtract(nodeclaim.requests, daemons.requests),
+        is_launched=False,
+        nodeclaim=nodeclaim.name,
+        pending_ports=daemons.host_ports,
     )
 
 

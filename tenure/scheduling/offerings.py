@@ -16,6 +16,7 @@ from tenure.model.instance_types import Catalogue, UnavailableOffering
 from tenure.model.invalid_objects import Guard, no_guard
 from tenure.model.nodeoverlays import OverlayFact, apply_overlays
 from tenure.model.requirements import RequirementError, Requirements
+from tenure.scheduling.daemonsets import DaemonDemand
 from tenure.scheduling.instance_type_table import Indices, InstanceTypeTable
 from tenure.scheduling.nodeoverlays import (
     EvaluatedOverlays,
@@ -195,10 +196,12 @@ def largest_capacity(template: NodePoolTemplate, nodeclaim: NodeClaimFact) -> di
     return template.table.to_amounts(column_maximum(template.table.capacity, rows)) if len(rows) else {}
 
 
-def least_overhead(template: NodePoolTemplate, nodeclaim: NodeClaimFact) -> dict[str, int]:
-    """The DaemonSet share of an unlaunched NodeClaim's requests."""
+def unlaunched_daemon_demand(template: NodePoolTemplate, nodeclaim: NodeClaimFact) -> DaemonDemand:
+    """The DaemonSet share of an unlaunched NodeClaim's requests, and the host ports on any instance type."""
     rows = _possible_rows(template, nodeclaim)
-    return template.table.to_amounts(template.overhead[rows].min(axis=0)) if len(rows) else {}
+    if not len(rows):
+        return DaemonDemand()
+    return DaemonDemand(template.table.to_amounts(template.overhead[rows].min(axis=0)), template.daemon_ports_of(rows))
 
 
 def _possible_rows(template: NodePoolTemplate, nodeclaim: NodeClaimFact) -> Indices:

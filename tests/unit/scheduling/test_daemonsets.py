@@ -3,7 +3,8 @@
 import pytest
 
 from tenure.apis.labels import HOSTNAME, NODE_NAME_FIELD, ZONE
-from tenure.model.facts import Expression, HostPort
+from tenure.model.facts import DaemonSetFact, Expression, HostPort
+from tenure.scheduling.cluster_state import Change
 from tests.unit.scheduling.builders import (
     COMMON,
     Cluster,
@@ -69,6 +70,30 @@ def test_launched_nodeclaim_that_awaits_a_daemonset_pod_has_its_host_port_taken(
     assert not cluster.plan().nominations and "8080 is taken by a DaemonSet" in reasons(cluster.plan())[0]
     cluster.add(pod("plain"))
     assert cluster.plan().nominations == {"plain": "c"}
+
+
+def cluster_with_unlaunched_nodeclaim(agent: DaemonSetFact) -> Cluster:
+    """Its NodeClaim has room for one pod, since the pod of its plan is gone."""
+    cluster = Cluster(pool(), agent, pod("first"))
+    cluster.commit(cluster.plan())
+    cluster.state.apply([Change(kind="pod", key="first", fact=None)])
+    return cluster
+
+
+def test_unlaunched_nodeclaim_has_the_host_port_of_its_daemonset_taken() -> None:
+    cluster = cluster_with_unlaunched_nodeclaim(AGENT)
+    cluster.add(pod("web", host_ports=PORT))
+    later = cluster.plan(after=1)
+    assert not later.nominations and "8080 is taken by a DaemonSet" in reasons(later)[0]
+    cluster.add(pod("other", host_ports=(HostPort(port=80),)))
+    assert set(cluster.plan(after=1).nominations) == {"other"}
+
+
+def test_unlaunched_nodeclaim_without_the_daemonset_takes_a_pod_with_its_host_port() -> None:
+    elsewhere = daemonset("agent", pod("template", daemonset=True, host_ports=PORT, terms=(ELSEWHERE,)))
+    cluster = cluster_with_unlaunched_nodeclaim(elsewhere)
+    cluster.add(pod("web", host_ports=PORT))
+    assert set(cluster.plan(after=1).nominations) == {"web"}
 
 
 def test_pods_do_not_move_to_a_node_whose_awaited_daemonset_pod_has_their_host_port() -> None:
