@@ -44,26 +44,30 @@ def solve_shadow_prices(headroom: Amounts, prices: Prices, demand: Amounts, *, n
 
 
 def solve_covering(prices: Prices, matrix: Prices, least: Prices) -> tuple[Prices, Prices] | None:
-    """The amounts x ≥ 0 with transpose(`matrix`) · x ≥ `least` at the lowest cost, and the duals."""
+    """The amounts x ≥ 0 with transpose(`matrix`) · x ≥ `least` at the lowest cost, and the duals. None if the solver
+    finds no optimal solution."""
     columns, rows = matrix.shape
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = columns, rows
-    model.col_cost_, model.col_lower_ = prices, np.zeros(columns)
-    model.col_upper_ = np.full(columns, highspy.kHighsInf)
-    model.row_lower_, model.row_upper_ = least, np.full(rows, highspy.kHighsInf)
-    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    model.a_matrix_.start_ = np.arange(0, columns * rows + 1, rows)
-    model.a_matrix_.index_ = np.tile(np.arange(rows), columns)
-    model.a_matrix_.value_ = matrix.reshape(-1)
-    return solve_model(model)
-
-
-def solve_model(model: highspy.HighsLp) -> tuple[Prices, Prices] | None:
-    """Column values and row duals; None if the solver finds no optimal solution."""
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
-    solver.passModel(model)
+    # Arrays instead of a HighsLp, which converts them number by number.
+    solver.passModel(
+        columns,
+        rows,
+        matrix.size,
+        int(highspy.MatrixFormat.kColwise),
+        int(highspy.ObjSense.kMinimize),
+        0.0,
+        prices,
+        np.zeros(columns),
+        np.full(columns, highspy.kHighsInf),
+        least,
+        np.full(rows, highspy.kHighsInf),
+        np.arange(0, matrix.size, rows),
+        np.tile(np.arange(rows), columns),
+        matrix.reshape(-1),
+        np.full(columns, int(highspy.HighsVarType.kContinuous)),
+    )
     solver.run()
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
