@@ -90,9 +90,7 @@ class InstanceTypeTable:
         self.overlaid_capacity: Mask = np.array([one.overlaid for one in self.types], dtype=bool)
         self.placement_group = self.types[0].placement_group if self.types else ""
         self._listed_available: Mask = np.array([one.available for _, one in self._offerings], dtype=bool)
-        self._offering_labels = {
-            key: _LabelMatrix([_offering_values(one, key) for _, one in self._offerings]) for key in OFFERING_KEYS
-        }
+        self._offering_labels: dict[str, _LabelMatrix] = {}
         self._labels: dict[str, _LabelMatrix] = {}
         self._types_with: dict[Requirement, Mask] = {}
         self._offerings_with: dict[Requirement, Mask] = {}
@@ -213,8 +211,16 @@ class InstanceTypeTable:
     def _offerings_satisfying(self, requirement: Requirement) -> Mask:
         known = self._offerings_with.get(requirement)
         if known is None:
-            labels = self._offering_labels[requirement.key]
+            labels = self._offering_label_matrix(requirement.key)
             known = self._offerings_with[requirement] = labels.rows_satisfying(requirement)
+        return known
+
+    def _offering_label_matrix(self, key: str) -> _LabelMatrix:
+        known = self._offering_labels.get(key)
+        if known is None:
+            known = self._offering_labels[key] = _LabelMatrix(
+                [_offering_values(one, key) for _, one in self._offerings]
+            )
         return known
 
     def _label_matrix(self, key: str) -> _LabelMatrix:
