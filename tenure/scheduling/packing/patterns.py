@@ -6,7 +6,7 @@ price of a pod of each size. A node whose pods are worth more than it costs beco
 """
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -63,6 +63,15 @@ class Pattern:
     nodes: float
 
 
+class KnownPatterns(NamedTuple):
+    """`rows`: the instance type of each pattern, as an index of `types`; `pods`: its pods of each size."""
+
+    types: Indices
+    """The undominated types."""
+    rows: Indices
+    pods: Amounts
+
+
 @dataclass(slots=True, eq=False)
 class PatternSolution:
     """`size_prices`: US dollars per hour for one pod of each size; `node_price`: for one additional node."""
@@ -74,8 +83,8 @@ class PatternSolution:
     """The number of nodes of each row in the mix."""
     patterns: list[Pattern] = field(default_factory=list)
     """Patterns of the mix, most nodes first."""
-    known_patterns: tuple[Indices, Amounts] | None = None
-    """Rows and pods of all patterns, as a start for a solution with fewer pods."""
+    known_patterns: KnownPatterns | None = None
+    """All patterns, as a start for a solution with fewer pods."""
 
     def value_headroom(self, headroom: Amounts, remaining: Amounts, first: int, most: int, *, forced: bool) -> Prices:
         """The value of each row: up to `most` pods of the size `first`, then the most valuable of the `remaining`."""
@@ -93,12 +102,12 @@ def solve_patterns(
     sizes: Sizes,
     *,
     nodes: int = 0,
-    known_patterns: tuple[Indices, Amounts] | None = None,
+    known_patterns: KnownPatterns | None = None,
 ) -> PatternSolution | None:
     """The cheapest mix with at least `nodes` nodes. None if a size fits no row, or the solver finds no solution."""
-    cost_effective = undominated_types(headroom, prices)
+    cost_effective = known_patterns.types if known_patterns else undominated_types(headroom, prices)
     headroom, prices, every = headroom[cost_effective], prices[cost_effective], len(headroom)
-    initial = known_patterns or _initial_patterns(headroom, prices, sizes)
+    initial = known_patterns[1:] if known_patterns else _initial_patterns(headroom, prices, sizes)
     if initial is None:
         return None
     rows, patterns = initial
@@ -115,7 +124,7 @@ def solve_patterns(
     np.add.at(counts, used_rows, used)
     order = [one for one in np.argsort(-used, kind="stable") if used[one] > _MIN_NODES]
     found = [Pattern(int(used_rows[one]), patterns[one], float(used[one])) for one in order]
-    return PatternSolution(sizes, size_prices, node_price, counts, found, (rows, patterns))
+    return PatternSolution(sizes, size_prices, node_price, counts, found, KnownPatterns(cost_effective, rows, patterns))
 
 
 def _initial_patterns(headroom: Amounts, prices: Prices, sizes: Sizes) -> tuple[Indices, Amounts] | None:
@@ -161,11 +170,12 @@ def fill_rows(sizes: Sizes, headroom: Amounts, caps: Amounts, size_prices: Price
     """Pods of each size on each row. The next pod is the one with the highest price for its share of the scarcest
     remaining resource."""
     requested = np.flatnonzero(sizes.vectors.any(axis=0))
-    vectors, free = sizes.vectors[:, requested], np.maximum(headroom[:, requested], 0)
+    vectors = sizes.vectors[:, requested]
+    by_resource, free = vectors.T[:, None, :].astype(np.float64), np.maximum(headroom[:, requested].T, 0)
     counts = np.zeros((len(headroom), len(vectors)), dtype=np.int64)
     rows = np.arange(len(headroom))
     while len(rows):
-        shares = (vectors / np.maximum(free[rows], _TINY)[:, None, :]).max(axis=2)
+        shares = (by_resource / np.maximum(free[:, rows], _TINY)[:, :, None]).max(axis=0)
         values = np.where((shares <= 1) & (counts[rows] < caps), size_prices / np.maximum(shares, _TINY), -1.0)
         best = values.argmax(axis=1)
         found = values[np.arange(len(rows)), best] > 0
@@ -173,7 +183,7 @@ def fill_rows(sizes: Sizes, headroom: Amounts, caps: Amounts, size_prices: Price
         pods = np.maximum(_STEP_SHARE / np.maximum(shares[np.arange(len(rows)), best], _TINY), 1).astype(np.int64)
         pods = np.minimum(pods, caps[best] - counts[rows, best])
         counts[rows, best] += pods
-        free[rows] -= pods[:, None] * vectors[best]
+        free[:, rows] -= (pods[:, None] * vectors[best]).T
     return counts
 
 

@@ -14,7 +14,7 @@ from tenure.scheduling.instance_type_table import Amounts, Indices, Prices
 from tenure.scheduling.packing.instance_selection import InstanceSelector
 from tenure.scheduling.packing.node_requests import InstanceChoice, NodeRequest, OfferSet
 from tenure.scheduling.packing.nodes import NodeArrays
-from tenure.scheduling.packing.patterns import Pattern, Sizes, group_sizes, solve_patterns
+from tenure.scheduling.packing.patterns import KnownPatterns, Pattern, Sizes, group_sizes, solve_patterns
 from tenure.scheduling.packing.pod_classes import PodClass
 from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS
 from tenure.scheduling.packing.topology import UNLIMITED
@@ -39,7 +39,7 @@ class PodMixer:
         self.remaining: Amounts = np.array(counts, dtype=np.int64)
         self._groups: Indices = np.full(len(counts), -1, dtype=np.intp)
         self._group_vectors = vectors[:0]
-        self._known_patterns: tuple[Indices, Amounts] | None = None
+        self._known_patterns: KnownPatterns | None = None
 
     def group_pods(self, headroom: Amounts) -> None:
         """Group the pods that fit any row by their size."""
