@@ -170,21 +170,20 @@ def fill_rows(sizes: Sizes, headroom: Amounts, caps: Amounts, size_prices: Price
     """Pods of each size on each row. The next pod is the one with the highest price for its share of the scarcest
     remaining resource."""
     requested = np.flatnonzero(sizes.vectors.any(axis=0))
-    vectors = sizes.vectors[:, requested]
-    by_resource, free = vectors.T[:, None, :].astype(np.float64), np.maximum(headroom[:, requested].T, 0)
-    counts = np.zeros((len(headroom), len(vectors)), dtype=np.int64)
-    rows = np.arange(len(headroom))
-    while len(rows):
-        shares = (by_resource / np.maximum(free[:, rows], _TINY)[:, :, None]).max(axis=0)
-        values = np.where((shares <= 1) & (counts[rows] < caps), size_prices / np.maximum(shares, _TINY), -1.0)
+    vectors = sizes.vectors[:, requested].T.astype(np.float64)
+    free = np.maximum(headroom[:, requested].T, _TINY)
+    left, rows = np.tile(caps, (len(headroom), 1)), np.arange(len(headroom))
+    while True:
+        shares = np.maximum((vectors[:, None, :] / free[:, :, None]).max(axis=0), _TINY)
+        values = np.where((shares <= 1) & (left > 0), size_prices / shares, 0.0)
         best = values.argmax(axis=1)
-        found = values[np.arange(len(rows)), best] > 0
-        rows, best, shares = rows[found], best[found], shares[found]
-        pods = np.maximum(_STEP_SHARE / np.maximum(shares[np.arange(len(rows)), best], _TINY), 1).astype(np.int64)
-        pods = np.minimum(pods, caps[best] - counts[rows, best])
-        counts[rows, best] += pods
-        free[:, rows] -= (pods[:, None] * vectors[best]).T
-    return counts
+        found = values[rows, best] > 0
+        if not found.any():
+            return caps - left
+        pods = np.maximum(_STEP_SHARE / shares[rows, best], 1).astype(np.int64)
+        pods = np.minimum(pods, left[rows, best]) * found
+        left[rows, best] -= pods
+        free = np.maximum(free - pods * vectors[:, best], _TINY)
 
 
 def undominated_types(headroom: Amounts, prices: Prices) -> Indices:
