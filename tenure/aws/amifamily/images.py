@@ -10,13 +10,14 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from cachetools import TTLCache
+from cachetools import LRUCache, TTLCache
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedAmi
 from tenure.apis.ec2nodeclass_selectors import AmiTerm
 from tenure.apis.meta import Requirement
-from tenure.aws.amifamily.families import AliasParameter, parameters_of
+from tenure.aws.amifamily.families import GIB, AliasParameter, parameters_of
+from tenure.aws.amifamily.image_disks import DisksByImage, ImageDisks
 from tenure.aws.amifamily.ssm import Parameters
 from tenure.aws.client.cache import MAX_ENTRIES, get_or_load
 from tenure.aws.client.client import AwsClients
@@ -223,3 +224,46 @@ def requirements_of(ami: ResolvedAmi) -> Requirements:
     return Requirements.from_expressions(
         Expression(key=one.key, operator=one.operator, values=one.values) for one in ami.requirements
     )
+
+
+_MISSING_SECONDS: Final = 600.0
+"""A new image may be missing at the first read."""
+
+
+class ImageDiskReader:
+    """Reads each image once, since its disks never change. Raises model.faults."""
+
+    def __init__(self, clients: AwsClients, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clients = clients
+        self._known: LRUCache[str, ImageDisks] = LRUCache(MAX_ENTRIES)
+        self._missing: TTLCache[str, bool] = TTLCache(MAX_ENTRIES, _MISSING_SECONDS, timer=clock)
+
+    async def disks_of(self, node_class: EC2NodeClass) -> DisksByImage:
+        """The disks of the images in the status of the class. Missing images are left out."""
+        if any(term.alias for term in node_class.spec.ami_selector_terms):
+            return {}
+        image_ids = sorted({image.id for image in node_class.status.amis})
+        unread = [one for one in image_ids if one not in self._known and one not in self._missing]
+        if unread:
+            found = dict(await self._describe(unread))
+            self._known.update(found)
+            self._missing.update((one, True) for one in unread if one not in found)
+        return {one: self._known[one] for one in image_ids if one in self._known}
+
+    async def _describe(self, image_ids: Sequence[str]) -> list[tuple[str, ImageDisks]]:
+        return await self._clients.paginate(
+            self._clients.ec2.describe_images,
+            "Images",
+            lambda raw: (str(raw["ImageId"]), _parse_disks(raw)),
+            Filters=[{"Name": "image-id", "Values": list(image_ids)}],
+            IncludeDeprecated=True,
+            PaginationConfig={"PageSize": 1000},
+        )
+
+
+def _parse_disks(raw: Mapping[str, Any]) -> ImageDisks:
+    volumes = (
+        (one["DeviceName"], one.get("Ebs", {}).get("VolumeSize", 0) * GIB)
+        for one in raw.get("BlockDeviceMappings") or ()
+    )
+    return ImageDisks(root_device=raw.get("RootDeviceName") or "", volumes=tuple(volumes))

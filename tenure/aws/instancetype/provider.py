@@ -13,7 +13,8 @@ import structlog
 
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedCapacityReservation
 from tenure.aws.amifamily.families import family_of
-from tenure.aws.amifamily.image_disks import DisksByImage, ImageDiskReader
+from tenure.aws.amifamily.image_disks import DisksByImage
+from tenure.aws.amifamily.images import ImageDiskReader
 from tenure.aws.client.client import AwsClients
 from tenure.aws.instancetype.capacity_reservations import Reservations
 from tenure.aws.instancetype.info import TypeInfo

@@ -7,11 +7,12 @@ import pytest
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.aws.amifamily.families import FAMILIES, GIB
-from tenure.aws.amifamily.image_disks import ImageDiskReader, ImageDisks
+from tenure.aws.amifamily.image_disks import ImageDisks
+from tenure.aws.amifamily.images import ImageDiskReader
 from tenure.aws.instance.block_devices import block_device_mappings
 from tenure.aws.instancetype.capacity import storage_of
 from tests.support.aws.builders import build_nodeclass, machine
-from tests.unit.aws.amifamily.image_cloud import Cloud
+from tests.unit.aws.amifamily.image_cloud import HOUR, Cloud
 
 
 def image_disks(root: str, **sizes: int) -> ImageDisks:
@@ -90,7 +91,7 @@ def nodeclass_of(*image_ids: str, **term: str) -> EC2NodeClass:
     return build_nodeclass(status, amiSelectorTerms=[term], amiFamily="AL2023")
 
 
-async def test_disks_are_read_once_for_images_without_alias() -> None:
+async def test_disks_of_image_without_alias_are_read_once() -> None:
     cloud = Cloud()
     cloud.image(
         "ami-1",
@@ -101,10 +102,24 @@ async def test_disks_are_read_once_for_images_without_alias() -> None:
         ],
     )
     reader = ImageDiskReader(cloud, lambda: cloud.now)  # type: ignore[arg-type]
-    for _ in range(2):
-        found = await reader.disks_of(nodeclass_of("ami-1", "ami-gone", id="ami-1"))
-        assert found == {"ami-1": image_disks("/dev/sda1", sda1=8, sdb=0)}
+    for cloud.now in (0, HOUR):
+        assert await reader.disks_of(nodeclass_of("ami-1", id="ami-1")) == {
+            "ami-1": image_disks("/dev/sda1", sda1=8, sdb=0)
+        }
     assert cloud.call_counts["describe_images"] == 1
+
+
+async def test_missing_image_is_read_again_after_ten_minutes() -> None:
+    cloud = Cloud()
+    cloud.image("ami-1", RootDeviceName="/dev/xvda")
+    reader = ImageDiskReader(cloud, lambda: cloud.now)  # type: ignore[arg-type]
+    both = nodeclass_of("ami-1", "ami-2", id="ami-1")
+    for cloud.now in (0, 599):
+        assert set(await reader.disks_of(both)) == {"ami-1"}
+    cloud.image("ami-2", RootDeviceName="/dev/sda1")
+    cloud.now = 601
+    assert (await reader.disks_of(both))["ami-2"].root_device == "/dev/sda1"
+    assert [one["Filters"][0]["Values"] for one in cloud.searches] == [["ami-1", "ami-2"], ["ami-2"]]
 
 
 async def test_disks_of_alias_are_not_read() -> None:
