@@ -33,7 +33,7 @@ from tenure.scheduling.packing.planning_pass import PassInputs, PassSettings, pl
 from tenure.scheduling.packing.pod_requirements import PodShape
 from tenure.scheduling.planner_guard import PlannerGuard
 from tenure.scheduling.pod_shape_cache import PodShapeCache
-from tenure.scheduling.pods import excludes_nodepools, validation_error
+from tenure.scheduling.pods import validation_error
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change, ClusterFacts, CommittedNodeClaims, with_discovered_memory
 from tenure.scheduling.unscheduled_pods import list_unscheduled_pods
@@ -168,8 +168,6 @@ class ClusterState:
         self, now: datetime, rejected: list[UnschedulablePod]
     ) -> Iterator[tuple[PodShape, PodFact]]:
         for pod in list_unscheduled_pods(self._facts, now):
-            if excludes_nodepools(pod):
-                continue
             reason = self._pod_shapes.validation_error(pod)
             if reason:
                 rejected.append(unscheduled_pod(pod, reason))

@@ -1,30 +1,45 @@
 """The pods of one plan: pending pods, pods that leave terminating nodes, and virtual pods of CapacityBuffers."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
+from typing import NamedTuple
 
-from tenure.model.facts import NodeClaimFact, PodFact
+from tenure.model.facts import NodeClaimFact, PodDisruptionBudgetFact, PodFact
 from tenure.scheduling.pod_disruption_budgets import PodDisruptionBudgets
-from tenure.scheduling.pods import is_reschedulable, provisionable_pods
+from tenure.scheduling.pods import excludes_nodepools, is_reschedulable, provisionable_pods
 from tenure.scheduling.snapshot import ClusterFacts
 
 
+class TerminatingNode(NamedTuple):
+    nodeclaim: NodeClaimFact | None
+    pods: Iterable[PodFact]
+    is_interrupted: bool = False
+    """AWS ends the instance, which the NodeClaim may not show yet."""
+
+
 def list_unscheduled_pods(facts: ClusterFacts, now: datetime) -> Iterator[PodFact]:
-    yield from provisionable_pods(facts.unbound_pods.values())
-    yield from _pods_on_terminating_nodes(facts, now)
+    terminating = [
+        TerminatingNode(nodeclaim, facts.bound_to(name))
+        for name, nodeclaim in sorted(_terminating_nodes(facts).items())
+    ]
+    yield from pods_needing_nodes(facts.unbound_pods.values(), terminating, facts.pod_budgets.values(), now)
     for pods in facts.virtual.values():
-        yield from pods
+        yield from (pod for pod in pods if not excludes_nodepools(pod))
 
 
-def _pods_on_terminating_nodes(facts: ClusterFacts, now: datetime) -> Iterator[PodFact]:
-    """Pods that will leave their node. A pod that a PodDisruptionBudget holds there is not planned: its new node would
-    stay empty while the drain waits."""
-    terminating = _terminating_nodes(facts)
-    budgets = PodDisruptionBudgets(facts.pod_budgets.values() if terminating else ())
-    for name, nodeclaim in sorted(terminating.items()):
-        for pod in facts.bound_to(name):
-            if is_reschedulable(pod, now) and not budgets.hold_on_node(pod, nodeclaim):
-                yield pod
+def pods_needing_nodes(
+    unbound_pods: Iterable[PodFact],
+    terminating: Collection[TerminatingNode],
+    pod_budgets: Iterable[PodDisruptionBudgetFact],
+    now: datetime,
+) -> Iterator[PodFact]:
+    """Pods that no node has room for, and pods that will leave their node. A pod that a PodDisruptionBudget holds on
+    its node is not planned: its new node would stay empty while the drain waits."""
+    yield from (pod for pod in provisionable_pods(unbound_pods) if not excludes_nodepools(pod))
+    budgets = PodDisruptionBudgets(pod_budgets if terminating else ())
+    for node in terminating:
+        leaving = (pod for pod in node.pods if is_reschedulable(pod, now) and not excludes_nodepools(pod))
+        yield from (pod for pod in leaving if node.is_interrupted or not budgets.hold_on_node(pod, node.nodeclaim))
 
 
 def _terminating_nodes(facts: ClusterFacts) -> dict[str, NodeClaimFact | None]:

@@ -36,7 +36,7 @@ from tenure.controller.planning.provisioning_backoff import (
     without_pods,
 )
 from tenure.controller.planning.undersized_nodes import ExpiredGraceEvents, UndersizedNodes
-from tenure.controller.signals.pending_pods import pods_needing_nodes
+from tenure.controller.signals.pending_pods import list_pods_needing_nodes
 from tenure.kube.facts.objects import nodeclaim_fact
 from tenure.model.errors import Fault
 from tenure.model.plan import Plan, PlannedNodeClaim, PlanOutcome, PlanRequest, UnschedulablePod
@@ -126,7 +126,7 @@ class Provisioner:
             now = self._now()
             if blocked_reason := self.planner_client.blocked_reason():
                 return PlanOutcome(plan_id=request.plan_id, blocked=blocked_reason, planned_at=now)
-            if not self._cache.buffers and not any(True for _ in pods_needing_nodes(self._cache, now)):
+            if not self._cache.buffers and not any(True for _ in list_pods_needing_nodes(self._cache, now)):
                 self.passes += 1
                 self._unschedulable_pods.record(0, controller="provisioner")
                 return PlanOutcome(plan_id=request.plan_id, planned_at=now, backoffs=without_pods(request.backoffs))

@@ -12,8 +12,8 @@ from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import Nominations
 from tenure.model.facts import PodFact
 from tenure.model.observations import ObservedDemand
-from tenure.scheduling.pod_disruption_budgets import PodDisruptionBudgets
-from tenure.scheduling.pods import excludes_nodepools, is_reschedulable, provisionable_pods
+from tenure.scheduling.pods import excludes_nodepools
+from tenure.scheduling.unscheduled_pods import TerminatingNode, pods_needing_nodes
 
 MIN_SIGNAL_INTERVAL: Final = timedelta(milliseconds=400)
 """Between signals while pods keep arriving; less than the idle time that closes a batch."""
@@ -116,7 +116,7 @@ def classify_pods(
     """Pods that kube-scheduler cannot place and pods on terminating nodes, without and with a valid nomination. Checks
     each pod once, since an interruption burst has hundreds of them at every burst of changes."""
     pending, nominated, next_expiry = list[PodFact](), set[str](), NO_END
-    for pod in pods_needing_nodes(cache, now):
+    for pod in list_pods_needing_nodes(cache, now):
         expires_at = _nomination_expires_at(pod, cache, nominations, not_ready, now)
         if expires_at is None or expires_at <= now:
             pending.append(pod)
@@ -126,22 +126,19 @@ def classify_pods(
     return PendingPods(pending, nominated, next_expiry if next_expiry < NO_END else None)
 
 
-def pods_needing_nodes(cache: ClusterCache, now: datetime) -> Iterator[PodFact]:
-    yield from (pod for pod in provisionable_pods(cache.pending.values()) if not excludes_nodepools(pod))
-    terminating = list(terminating_nodes(cache))
-    budgets = PodDisruptionBudgets(cache.pod_budgets.values() if terminating else ())
-    for node in terminating:
-        nodeclaim = cache.nodeclaims.get(cache.nodeclaim_name_of(node))
-        is_interrupted = nodeclaim is not None and nodeclaim.name in cache.interrupted
-        for pod in cache.occupancy.pods_on(node).values():
-            if is_reschedulable(pod, now) and (is_interrupted or not budgets.hold_on_node(pod, nodeclaim)):
-                yield pod
+def list_pods_needing_nodes(cache: ClusterCache, now: datetime) -> Iterator[PodFact]:
+    terminating = [
+        TerminatingNode(cache.nodeclaims.get(name), cache.occupancy.pods_on(node).values(), name in cache.interrupted)
+        for node in terminating_nodes(cache)
+        for name in (cache.nodeclaim_name_of(node),)
+    ]
+    return pods_needing_nodes(cache.pending.values(), terminating, cache.pod_budgets.values(), now)
 
 
 def needs_plan(cache: ClusterCache, now: datetime) -> bool:
     """Whether a pod needs the first plan. A pod that kube-scheduler has not tried yet counts too."""
     untried = (pod for pod in cache.pending.values() if pod.untried and not (pod.daemonset or excludes_nodepools(pod)))
-    return any(untried) or any(pods_needing_nodes(cache, now))
+    return any(untried) or any(True for _ in list_pods_needing_nodes(cache, now))
 
 
 def waiting_for(cache: ClusterCache, volume_claims: Collection[str]) -> list[str]:
