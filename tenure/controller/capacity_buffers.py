@@ -158,7 +158,8 @@ class CapacityBuffers:
         """Raises Unresolved, and Fault when the API server does not respond."""
         template, workload = await self._resolve_template(buffer)
         try:
-            pod = virtual_pod_fact(self._raw[uid], template)
+            spec = self._cache.daemon_templates.admit(template.get("spec") or {}, buffer.metadata.namespace)
+            pod = virtual_pod_fact(self._raw[uid], {**template, "spec": spec})
             replicas = decide_replicas(buffer.spec, pod.requests, workload)
         except (ValueError, KeyError) as error:
             raise Unresolved(RESOLUTION_FAILED, f"its pods cannot be read: {str(error)[:300]}") from error

@@ -1,4 +1,4 @@
-"""LimitRanges and RuntimeClasses of the files, applied to pods as by the admission plugins of the API server.
+"""LimitRanges, RuntimeClasses and DeviceClasses of the files, applied to pods as by the API server and the worker.
 
 A pod with a status is not changed, because an API server has admitted it.
 """
@@ -10,9 +10,10 @@ from typing import Any, Final
 from tenure.cli.simulate.manifests import Object, namespace_of
 from tenure.cli.simulate.pod_admission import admit_pod_spec
 from tenure.kube.facts import pod_admission
+from tenure.kube.facts.device_classes import DeviceClasses
 from tenure.kube.facts.pod_admission import LimitRangeRules, RuntimeClassDefaults
 
-ADMISSION_KINDS: Final = ("LimitRange", "RuntimeClass")
+ADMISSION_KINDS: Final = ("LimitRange", "RuntimeClass", "DeviceClass")
 
 
 @dataclass
@@ -20,11 +21,14 @@ class AdmissionObjects:
     _limit_ranges: dict[str, list[LimitRangeRules]] = field(default_factory=dict)
     """By namespace."""
     _runtime_classes: dict[str, RuntimeClassDefaults] = field(default_factory=dict)
+    device_classes: DeviceClasses = field(default_factory=DeviceClasses)
 
     def add_object(self, one: Object) -> None:
         """Raises ValueError."""
         if one["kind"] == "RuntimeClass":
             self._runtime_classes[one["metadata"]["name"]] = pod_admission.runtime_class_defaults(one)
+        elif one["kind"] == "DeviceClass":
+            self.device_classes.update(one)
         else:
             rules = pod_admission.limit_range_rules(one)
             self._limit_ranges.setdefault(namespace_of(one), []).append(rules)
@@ -43,6 +47,11 @@ class AdmissionObjects:
         rules = self._limit_ranges.get(namespace, ())
         admitted = dict(pod_admission.apply_admission_defaults(admitted, rules, self._runtime_classes))
         return admitted if self.why_rejected("", namespace, admitted) else admit_pod_spec(admitted, where)
+
+    def add_defaults(self, spec: Mapping[str, Any], namespace: str) -> Mapping[str, Any]:
+        """The spec of a template that may be invalid."""
+        rules = self._limit_ranges.get(namespace, ())
+        return pod_admission.apply_admission_defaults(spec, rules, self._runtime_classes)
 
     def why_rejected(self, name: str, namespace: str, spec: Object) -> str:
         """The API server's error for a pod with this admitted spec; empty if the LimitRanges accept it."""

@@ -76,7 +76,7 @@ class SimulationInputs:
 
     def read_pod(self, raw: Mapping[str, Any]) -> PodFact:
         """An unbound pod without scheduling gates is unschedulable. Raises ValueError."""
-        found = pod_fact(raw)
+        found = self.admission.device_classes.check_pod(pod_fact(raw))
         check_pod(found)
         if not raw.get("status") and (reason := self._rejection_reason(found, raw["spec"])):
             found = found.model_copy(update={"unplannable": reason})
@@ -172,7 +172,7 @@ def _add_pods(found: SimulationInputs, path: Path, objects: Sequence[Object]) ->
     owners = [one for one in objects if one["kind"] in workloads.KINDS]
     pods = list(workloads.pods_of(path, owners, found.admission))
     found.pods += _parse_facts([(path, one) for one in pods], found.read_pod)
-    found.pods += workloads.read_buffer_pods(path, objects)
+    found.pods += workloads.read_buffer_pods(path, objects, found.admission)
     found.unscaled += workloads.workloads_without_replicas(owners)
     claims = chain(workloads.claims_of_sets(owners), workloads.ephemeral_claims(pods))
     found.volumes.add_generated_claims(path, claims)

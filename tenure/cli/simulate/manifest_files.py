@@ -34,7 +34,7 @@ _VALIDATED_KINDS: Final = frozenset(
 )
 _RESOURCES: Final = (*resources.WATCHED, *resources.WORKLOADS.values(), resources.JOBS)
 _GROUPS: Final[Mapping[str, str]] = {
-    **{one.kind: one.group for one in _RESOURCES if one is not resources.DEVICE_CLASSES},
+    **{one.kind: one.group for one in _RESOURCES},
     "CronJob": "batch",
     "PriorityClass": "scheduling.k8s.io",
     "ReplicationController": "",

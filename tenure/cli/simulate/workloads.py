@@ -220,12 +220,14 @@ def _require_count(spec: Mapping[str, Any], key: str, field: str) -> int:
 BUFFERS_KINDS = ("CapacityBuffer", "PodTemplate")
 
 
-def read_buffer_pods(path: Path, objects: Sequence[Object]) -> list[PodFact]:
+def read_buffer_pods(path: Path, objects: Sequence[Object], admission: AdmissionObjects) -> list[PodFact]:
     buffers = [one for one in objects if one["kind"] == "CapacityBuffer"]
-    return [pod for one in buffers for pod in parse_object(path, one, lambda raw: _buffer_pods(raw, objects))]
+    return [
+        pod for one in buffers for pod in parse_object(path, one, lambda raw: _buffer_pods(raw, objects, admission))
+    ]
 
 
-def _buffer_pods(raw: Mapping[str, Any], objects: Sequence[Object]) -> tuple[PodFact, ...]:
+def _buffer_pods(raw: Mapping[str, Any], objects: Sequence[Object], admission: AdmissionObjects) -> tuple[PodFact, ...]:
     buffer = CapacityBuffer.from_object(raw)
     meta, spec = buffer.metadata, buffer.spec
     if spec.pod_template_ref is not None:
@@ -237,7 +239,8 @@ def _buffer_pods(raw: Mapping[str, Any], objects: Sequence[Object]) -> tuple[Pod
         template, replicas = workload.get("template") or {}, workload.get("replicas", 1)
     else:
         raise ValueError(f"spec: no pods referenced; write podTemplateRef, or scalableRef of a {' or '.join(SCALABLE)}")
-    pod = virtual_pod_fact(raw, template)
+    admitted = admission.add_defaults(template.get("spec") or {}, meta.namespace)
+    pod = virtual_pod_fact(raw, {**template, "spec": admitted})
     desired_replicas = decide_replicas(spec, pod.requests, replicas)
     return build_virtual_pods(
         BufferFact(uid=meta.uid, namespace=meta.namespace, name=meta.name, replicas=desired_replicas, pod=pod)

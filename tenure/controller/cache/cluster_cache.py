@@ -14,7 +14,6 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.labels import NODECLASS_HASH_VERSION
 from tenure.controller.cache import daemon_templates, decoders
 from tenure.controller.cache.daemon_templates import DaemonTemplates
-from tenure.controller.cache.device_classes import DeviceClasses
 from tenure.controller.cache.dirty import (
     CacheChanged,
     CacheEvent,
@@ -38,6 +37,7 @@ from tenure.controller.cache.occupancy import with_observed_times as with_times
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.resources import KINDS, PODS
+from tenure.kube.facts.device_classes import DeviceClasses
 from tenure.kube.facts.objects import check_durations, is_ours, node_fact, nodeclaim_fact
 from tenure.kube.facts.pods import AnnotationError, read_pod
 from tenure.model.extra_capacity import BufferFact
@@ -68,7 +68,7 @@ class ClusterCache:
         self.nodepools: dict[str, NodePoolView] = {}
         self.nodeclasses: dict[str, EC2NodeClass] = {}
         self.daemonsets: dict[str, DaemonSetFact] = {}
-        self._daemon_templates = DaemonTemplates()
+        self.daemon_templates = DaemonTemplates()
         self._device_classes = DeviceClasses()
         self.namespaces: dict[str, NamespaceFact] = {}
         self.storage = Storage()
@@ -167,7 +167,7 @@ class ClusterCache:
         return self._device_classes.check_pod(found)
 
     def _on_device_class(self, delta: Delta) -> None:
-        changed = self._device_classes.update(delta)
+        changed = self._device_classes.update(delta.object, is_deleted=delta.is_deleted)
         for uid, pod in tuple(self.pods.items()) if changed else ():
             if not changed.isdisjoint(pod.requests):
                 self._store_pod(uid, self._device_classes.check_pod(pod))
@@ -277,7 +277,7 @@ class ClusterCache:
 
     def _on_other(self, plural: str, delta: Delta) -> None:
         if plural in daemon_templates.KINDS:
-            for uid, daemonset in self._daemon_templates.update(plural, delta):
+            for uid, daemonset in self.daemon_templates.update(plural, delta):
                 self._replace_fact(self.daemonsets, "daemonset", uid, daemonset)
             return
         if plural in decoders.KINDS:

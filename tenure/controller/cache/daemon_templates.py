@@ -1,7 +1,7 @@
 """DaemonSets with the LimitRanges and RuntimeClasses that change the pods of their templates."""
 
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 from tenure.controller.cache.dirty import set_or_remove
 from tenure.kube.client import resources
@@ -56,9 +56,15 @@ class DaemonTemplates:
     def _read_daemonset(self, one: Json) -> DaemonSetFact | None:
         """None if the API server rejects its pods, so that it never has one."""
         namespace, name = one["metadata"]["namespace"], one["metadata"]["name"]
-        limit_ranges = [self._limit_ranges[key] for key in sorted(self._limit_ranges) if key[0] == namespace]
-        spec = apply_admission_defaults(_pod_spec(one), limit_ranges, self._runtime_classes)
-        return None if why_rejected(name, spec, limit_ranges) else daemonset_fact(one, spec)
+        spec = self.admit(_pod_spec(one), namespace)
+        return None if why_rejected(name, spec, self._limit_ranges_of(namespace)) else daemonset_fact(one, spec)
+
+    def admit(self, spec: Json, namespace: str) -> Mapping[str, Any]:
+        """The spec of a pod template with the defaults of the cluster."""
+        return apply_admission_defaults(spec, self._limit_ranges_of(namespace), self._runtime_classes)
+
+    def _limit_ranges_of(self, namespace: str) -> list[LimitRangeRules]:
+        return [self._limit_ranges[key] for key in sorted(self._limit_ranges) if key[0] == namespace]
 
 
 def _pod_spec(daemonset: Json) -> Json:

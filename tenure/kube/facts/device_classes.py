@@ -1,25 +1,25 @@
 """Extended resources that DeviceClasses provide by Dynamic Resource Allocation, which Tenure does not plan."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any
 
-from tenure.controller.cache.dirty import set_or_remove
-from tenure.kube.client.list_watch import Delta
 from tenure.model.facts import PodFact
-
-_REASON: Final = "provides this resource by Dynamic Resource Allocation, which is not supported"
 
 
 class DeviceClasses:
     def __init__(self) -> None:
         self._resources: dict[str, str] = {}
         """The extended resource of each DeviceClass that names one."""
+        self._reasons: set[str] = set()
+        """All that `check_pod` has set."""
 
-    def update(self, delta: Delta) -> set[str]:
+    def update(self, device_class: Mapping[str, Any], *, is_deleted: bool = False) -> set[str]:
         """The extended resources that the change concerns."""
-        name = delta.object["metadata"]["name"]
-        old = self._resources.get(name)
-        new = None if delta.is_deleted else (delta.object.get("spec") or {}).get("extendedResourceName")
-        set_or_remove(self._resources, name, new)
+        name = device_class["metadata"]["name"]
+        old = self._resources.pop(name, None)
+        new = None if is_deleted else (device_class.get("spec") or {}).get("extendedResourceName")
+        if new:
+            self._resources[name] = new
         return {one for one in (old, new) if one and old != new}
 
     def check_pod(self, pod: PodFact) -> PodFact:
@@ -27,16 +27,18 @@ class DeviceClasses:
 
         Another reason for which it is unplannable stays.
         """
-        if not self._resources and not pod.unplannable:
+        if pod.unplannable and pod.unplannable not in self._reasons:
             return pod
-        if pod.unplannable and not pod.unplannable.endswith(_REASON):
-            return pod
-        reason = next(
-            (
-                f"spec.containers[].resources.requests[{resource}]: DeviceClass {name} {_REASON}"
-                for name, resource in sorted(self._resources.items())
-                if pod.requests.get(resource)
-            ),
-            "",
-        )
+        reason = self._reason_of(pod)
+        if reason:
+            self._reasons.add(reason)
         return pod if reason == pod.unplannable else pod.model_copy(update={"unplannable": reason})
+
+    def _reason_of(self, pod: PodFact) -> str:
+        for name, resource in sorted(self._resources.items()):
+            if pod.requests.get(resource):
+                return (
+                    f"spec.containers[].resources.requests[{resource}]: DeviceClass {name} provides this resource by "
+                    "Dynamic Resource Allocation, which is not supported"
+                )
+        return ""

@@ -164,6 +164,19 @@ async def test_invalid_buffer_is_reported_and_affects_no_other(harness: BufferHa
     assert set(harness.cache.buffers) == {"spare"}
 
 
+async def test_pods_of_buffer_get_defaults_of_limit_range_and_runtime_class(harness: BufferHarness) -> None:
+    item = {"type": "Container", "defaultRequest": {"cpu": "1500m"}}
+    metadata = {"name": "defaults", "namespace": "default", "uid": "uid-lr"}
+    harness.apply_objects("limitranges", {"metadata": metadata, "spec": {"limits": [item]}})
+    overhead = {"podFixed": {"cpu": "250m"}}
+    harness.apply_objects("runtimeclasses", {"metadata": {"name": "kata", "uid": "uid-rc"}, "overhead": overhead})
+    spec = {"containers": [{"name": "main", "image": "none"}], "runtimeClassName": "kata"}
+    harness.apply_buffer_objects("podtemplates", template(spec=spec))
+    harness.apply_buffer_objects("capacitybuffers", by_template())
+    await harness.buffers.resolve()
+    assert harness.cache.buffers["spare"].pod.requests["cpu"] == 1750
+
+
 async def test_buffer_that_raises_an_error_affects_no_other(
     harness: BufferHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,29 @@ def test_daemonset_whose_pods_a_limit_range_forbids_does_not_count(files: Files)
     }
 
 
+def test_limit_range_counts_for_capacity_buffers(files: Files) -> None:
+    shape = {"kind": "PodTemplate", "metadata": {"name": "web"}, "template": {"spec": pod("x")["spec"]}}
+    buffer = {
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+        "kind": "CapacityBuffer",
+        "metadata": {"name": "spare"},
+        "spec": {"podTemplateRef": {"name": "web"}, "replicas": 1},
+    }
+    files.write("pods.yaml", limit_range(defaultRequest={"cpu": "3"}), shape, buffer)
+    assert files.run()["nodes"][0]["instanceTypes"][0] == "m5.2xlarge"
+
+
+def test_pod_that_requests_a_resource_of_a_device_class_is_unschedulable(files: Files) -> None:
+    metadata, spec = {"name": "gpu"}, {"extendedResourceName": "example.com/gpu"}
+    device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": metadata, "spec": spec}
+    requesting = pod("two", cpu="1")
+    requesting["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = "1"
+    files.write("pods.yaml", device_class, pod("one", cpu="1"), requesting)
+    found = files.run()
+    assert planned(found) == ["one"]
+    assert "DeviceClass gpu provides this resource by Dynamic Resource" in found["unschedulable"]["two"]
+
+
 def test_runtime_class_tolerations_apply(files: Files) -> None:
     tainted = pool()
     tainted["spec"]["template"]["spec"]["taints"] = [{"key": "runtime", "effect": "NoSchedule"}]

@@ -1,9 +1,12 @@
 """Objects that change or exclude pods: LimitRanges, RuntimeClasses and DeviceClasses in the cluster cache."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from tenure.kube.facts.device_classes import DeviceClasses
+from tenure.model.facts import PodFact
 from tests.support.controller.builders import CacheHarness, Json, pod
 
 LIMIT_RANGE: Json = {
@@ -98,6 +101,13 @@ def test_pods_that_request_a_resource_of_a_device_class_are_unplannable(harness:
     }
     assert set(planner_keys(harness)) == {"uid-old", "uid-new"} and harness.cache.drain_changes().pods
     assert harness.cache.pending["uid-new"].unplannable == GPU_REASON
+
+
+def test_another_reason_with_the_same_end_stays() -> None:
+    end = "DeviceClass gpu provides this resource by Dynamic Resource Allocation, which is not supported"
+    created = datetime(2026, 1, 1, tzinfo=UTC)
+    other = PodFact(uid="u", namespace="n", name="p", created=created, requests={}, unplannable=f"x: {end}")
+    assert DeviceClasses().check_pod(other) == other
 
 
 def test_pods_are_planned_again_without_the_device_class(harness: CacheHarness) -> None:
