@@ -52,8 +52,9 @@ test-replay: setup ## Replay all histories with other hash seeds, and run the wo
 	@for seed in 1 2 3; do PYTHONHASHSEED=$$seed $(PYTEST) -n 2 tests/replay $(ARGS) || exit 1; done
 	@$(PYTEST) -n 4 --workflow-cache=0 tests/unit/workflows $(ARGS)
 
-test-nightly: controlplane tools ## Run chart, image, price and month tests, and property tests at full depth
+test-nightly: controlplane tools ## Run chart, image, price and month tests, property tests at full depth, 200 random clusters
 	@$(PYTEST) -n 3 tests/nightly $(ARGS)
+	@$(PYTEST) --random-clusters=200 -k random_clusters tests/integration/sandbox/test_planned_nodes.py $(ARGS)
 	@$(PYTEST) -n 3 --property-depth=full tests/unit tests/scenarios -m property $(ARGS)
 
 test-chaos: controlplane ## Run the chaos tests, which kill workers, stop services and replace builds

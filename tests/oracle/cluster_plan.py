@@ -1,6 +1,5 @@
 """Plans a random cluster from the objects that an API server returns, and compares bound pods with the plan."""
 
-import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,9 +9,11 @@ from typing import Any, Final
 from tenure.kube.facts.objects import namespace_fact, node_fact, nodepool_fact
 from tenure.kube.facts.pods import daemonset_fact, pod_fact
 from tenure.kube.facts.volumes import csi_node_fact, storage_class_fact, volume_claim_fact, volume_fact
+from tenure.model.facts import NamespaceFact, NodeFact, PodFact
 from tenure.model.instance_types import Catalogue
 from tenure.scheduling.cluster_state import Change, ClusterState
 from tenure.scheduling.snapshot import Fact, FactKind
+from tests.oracle.binding_order import find_binding_order
 from tests.oracle.manifests import node_manifest
 from tests.oracle.plan import launch_outcomes
 from tests.oracle.random_cluster import RandomCluster
@@ -43,6 +44,8 @@ class ClusterPlan:
     """Planned nodes by name."""
     targets: Mapping[str, str]
     """Existing or planned node by pod name."""
+    order: tuple[str, ...]
+    """Names of the pods with a target, in an order in which kube-scheduler can bind each one there."""
     rejected: frozenset[str]
     """Names of the pods that the plan does not place."""
 
@@ -63,52 +66,61 @@ class StuckPod:
     target: str
     message: str
     """Of kube-scheduler."""
-    depends_on_order: bool = False
-    """kube-scheduler binds the pod once all others are in their planned places."""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """The places that kube-scheduler found for the pods of one cluster."""
 
-    cluster: RandomCluster
-    planned: int
-    """Pods with a node in the plan."""
-    elsewhere: int
-    """Pods that are bound to another node than planned, which is as valid."""
+    plan: ClusterPlan
     stuck: tuple[StuckPod, ...]
+    elsewhere: Mapping[str, str]
+    """Node by name of the pods that are bound to another node than planned, which is as valid."""
     unplanned: tuple[str, ...] = ()
     """Pods that the plan rejects and kube-scheduler binds after all others."""
 
     @property
-    def faults(self) -> tuple[StuckPod, ...]:
-        """Pods for which the plan is invalid by kube-scheduler's rules."""
-        return tuple(one for one in self.stuck if not one.depends_on_order)
+    def planned(self) -> int:
+        """Number of pods with a node in the plan."""
+        return len(self.plan.targets)
 
     def describe(self) -> str:
-        """The seed and the disagreements, with all objects if the plan is invalid."""
-        lines = [f"seed {self.cluster.seed}: {len(self.stuck)} of {self.planned} planned pods are not bound"]
-        for one in self.stuck:
-            cause = "the order differs" if one.depends_on_order else "the plan is invalid"
-            lines.append(f"  {one.name}, planned on {one.target}, {cause}: {one.message}")
+        """The seed and the disagreements, with the whole plan if a pod is stuck."""
+        lines = [f"seed {self.plan.cluster.seed}: {len(self.stuck)} of {self.planned} planned pods are not bound"]
+        lines += [f"  {one.name}, planned on {one.target}: {one.message}" for one in self.stuck]
+        targets = self.plan.targets
+        lines += [f"  {name}, planned on {targets[name]}, is bound to {node}" for name, node in self.elsewhere.items()]
         lines += [f"  {name} is bound without a plan" for name in self.unplanned]
-        if self.faults:
-            lines += [json.dumps(one) for one in (*self.cluster.pools, *self.cluster.objects)]
+        if self.stuck:
+            lines.append(f"  plan: {', '.join(f'{name} on {targets[name]}' for name in self.plan.order)}")
         return "\n".join(lines)
 
 
 def plan_cluster(cluster: RandomCluster, lists: ObjectLists) -> ClusterPlan:
     """Plan, and choose a random instance type and offering for each NodeClaim."""
     plan = build_cluster_state(cluster, lists).provision(now=NOW)
-    names = {one["metadata"]["uid"]: one["metadata"]["name"] for one in lists["Pod"]}
-    targets = {names[uid]: node for uid, node in plan.nominations.items()}
-    dice, types, nodes = random.Random(cluster.seed), {one.name: one for one in cluster.types}, {}
+    targets, nodes = dict(plan.nominations), {}
+    dice, types = random.Random(cluster.seed), {one.name: one for one in cluster.types}
     for number, claim in enumerate(plan.claims):
         kind, offering, labels = dice.choice(list(launch_outcomes(claim, types)))
         name = f"c{cluster.seed}-planned-{number}"
         nodes[name] = node_manifest(name, kind, offering, labels, [one.model_dump() for one in claim.taints])
-        targets |= {names[uid]: name for uid in claim.pods}
-    return ClusterPlan(cluster, nodes, targets, frozenset(one.name for one in plan.unschedulable))
+        targets |= dict.fromkeys(claim.pods, name)
+    order = tuple(_find_order(cluster, lists, targets, nodes.values()))
+    return ClusterPlan(cluster, nodes, targets, order, frozenset(one.name for one in plan.unschedulable))
+
+
+def _find_order(
+    cluster: RandomCluster, lists: ObjectLists, targets: Mapping[str, str], planned_nodes: Iterable[Object]
+) -> Iterator[str]:
+    facts = [change.fact for change in _changes_of(cluster, lists)]
+    nodes = [one for one in facts if isinstance(one, NodeFact)]
+    for one in planned_nodes:
+        nodes.append(
+            node_fact({**one, "metadata": {"uid": "", "creationTimestamp": NOW.isoformat(), **one["metadata"]}})
+        )
+    namespaces = {one.name: one.labels for one in facts if isinstance(one, NamespaceFact)}
+    return find_binding_order(targets, [one for one in facts if isinstance(one, PodFact)], nodes, namespaces)
 
 
 def build_cluster_state(cluster: RandomCluster, lists: ObjectLists) -> ClusterState:
@@ -132,8 +144,8 @@ def compare_nodes(plan: ClusterPlan, pods: Mapping[str, Object]) -> Comparison:
         for name, node in expected.items()
         if name not in bound
     ]
-    elsewhere = sum(bound.get(name, node) != node for name, node in plan.targets.items())
-    return Comparison(plan.cluster, len(plan.targets), elsewhere, tuple(stuck))
+    elsewhere = {name: bound[name] for name, node in plan.targets.items() if bound.get(name, node) != node}
+    return Comparison(plan, tuple(stuck), elsewhere)
 
 
 def bound_nodes(pods: Mapping[str, Object]) -> dict[str, str]:
@@ -144,7 +156,8 @@ def bound_nodes(pods: Mapping[str, Object]) -> dict[str, str]:
 def scheduler_message(pod: Object) -> str:
     """Why kube-scheduler did not bind the pod in its last attempt; empty before the first."""
     conditions = pod["status"].get("conditions") or ()
-    return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled"), "")
+    attempts = (one for one in conditions if one["type"] == "PodScheduled" and one.get("reason") != "SchedulingGated")
+    return next((one.get("message", "") for one in attempts), "")
 
 
 def label_of(one: Object, key: str) -> str:
@@ -157,7 +170,7 @@ def _changes_of(cluster: RandomCluster, lists: ObjectLists) -> Iterator[Change]:
         for one in lists[kind]:
             metadata = one["metadata"]
             if kind == "StorageClass" or _is_part(cluster, one):
-                name = metadata["uid"] if kind in ("Pod", "DaemonSet") else metadata["name"]
+                name = metadata["uid"] if kind == "DaemonSet" else metadata["name"]
                 key = f"{metadata['namespace']}/{name}" if kind == "PersistentVolumeClaim" else name
                 yield Change(kind=fact_kind, key=key, fact=build_fact(one))
 
@@ -169,13 +182,18 @@ def _is_part(cluster: RandomCluster, one: Object) -> bool:
 
 
 def _unschedulable_pod(pod: Object) -> Fact:
-    fact = pod_fact(pod)
+    """Its name is its UID, so that the order of pods does not depend on the API server."""
+    fact = pod_fact({**pod, "metadata": {**pod["metadata"], "uid": pod["metadata"]["name"]}})
     return fact.model_copy(update={"unschedulable": not fact.node_name})
+
+
+def is_daemon_pod(pod: Object) -> bool:
+    return any(one["kind"] == "DaemonSet" for one in pod["metadata"].get("ownerReferences") or ())
 
 
 def _node_of_daemon_pod(pod: Object) -> str:
     """The node that the DaemonSet controller created the pod for; empty for other pods."""
-    if not any(one["kind"] == "DaemonSet" for one in pod["metadata"].get("ownerReferences") or ()):
+    if not is_daemon_pod(pod):
         return ""
     required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     found: str = required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]

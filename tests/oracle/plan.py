@@ -47,7 +47,7 @@ def find_violations(plan: Plan, inputs: PlanInputs) -> list[str]:
     for name, pods in _nominated_pods(plan, inputs).items():
         found += [f"node {name}: {problem}" for problem in _node_violations(name, pods, inputs)]
     return found + list(
-        topology_violations(_build_spots(plan, inputs), inputs.namespaces, _admits_pod, _tolerates_taints)
+        topology_violations(_build_spots(plan, inputs), inputs.namespaces, admits_pod, _tolerates_taints)
     )
 
 
@@ -79,7 +79,7 @@ def launch_outcomes(
                 yield instance_type, offering, labels
 
 
-def _admits_pod(pod: PodFact, spot: Spot) -> bool:
+def admits_pod(pod: PodFact, spot: Spot) -> bool:
     """True if any combination of the spot's possible labels admits the pod."""
     keys = set(pod.node_selector) | {one.key for term in pod.required_terms for one in term}
     choices = [[(key, value) for value in spot.values(key)] for key in keys if spot.values(key)]

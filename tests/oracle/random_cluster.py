@@ -56,7 +56,7 @@ class RandomCluster:
     daemonsets: list[Object] = field(default_factory=list)
     storage: list[Object] = field(default_factory=list)
     pods: list[Object] = field(default_factory=list)
-    """Running pods have a node name and a status."""
+    """Running pods have a node name and a status. Pending pods have a scheduling gate."""
 
     @property
     def objects(self) -> list[Object]:
@@ -163,7 +163,7 @@ def _make_running(dice: Dice, pod: Object, node: str, requests: Object) -> None:
     """Bind a pod with these requests of its main container. Some pods are in a resize to other requests."""
     spec = pod["spec"]
     spec["nodeName"] = node
-    for field_name in ("initContainers", "resources", "runtimeClassName"):
+    for field_name in ("initContainers", "resources", "runtimeClassName", "schedulingGates"):
         spec.pop(field_name, None)
     (main,) = spec["containers"]
     main["resources"] = {"requests": requests}
@@ -184,7 +184,9 @@ def _make_running(dice: Dice, pod: Object, node: str, requests: Object) -> None:
 def _add_pod(dice: Dice, cluster: RandomCluster, template: Object, name: str, *, zone: str = "") -> Object:
     """A pod of the template with its claim. `zone`: of its node, where its volume then exists."""
     metadata, spec = template["metadata"], template["spec"]
-    pod = {**template, "metadata": {**metadata, "name": name}, "spec": {**spec, "containers": [*spec["containers"]]}}
+    gates = [{"name": CLUSTER}]
+    pod_spec = {**spec, "containers": [*spec["containers"]], "schedulingGates": gates}
+    pod = {**template, "metadata": {**metadata, "name": name}, "spec": pod_spec}
     pod["spec"]["containers"][0] = dict(pod["spec"]["containers"][0])
     if volume := metadata["annotations"].get(CLUSTER):
         pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]

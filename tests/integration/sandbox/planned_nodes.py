@@ -2,17 +2,18 @@
 
 Several clusters share the API server. Taints, labels and namespaces separate them. Every pod is nominated to its
 planned node, so kube-scheduler tries this node first. It applies its own filters, so a pod that it binds is in a valid
-place.
+place. A scheduling gate holds back each pod until it is next in the order of `binding_order.py`.
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from tenure.apis.labels import ZONE
 from tenure.kube.adapters.pods import KubePods
+from tenure.kube.client.client import MERGE_PATCH
 from tenure.kube.facts.pods import pod_fact
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.errors import ApiError
@@ -25,6 +26,7 @@ from tests.oracle.cluster_plan import (
     Comparison,
     bound_nodes,
     compare_nodes,
+    is_daemon_pod,
     label_of,
     plan_cluster,
     scheduler_message,
@@ -79,15 +81,14 @@ class PlannedNodes:
             lists = {kind: await self._items(kind) for kind in KINDS}
             plans = [await asyncio.to_thread(plan_cluster, one, lists) for one in clusters]
             await gather_limited(self._create(node) for plan in plans for node in plan.nodes.values())
-            await gather_limited(self._delete_pod(one) for plan in plans for one in _rejected_pods(plan))
-            await self._wait_until_settled()
             await self._nominate(plans)
+            await self._wait_until_settled()
         finally:
             await asyncio.to_thread(self._sandbox.start_part, SCHEDULER)
         try:
-            found = await self._schedule(plans)
-            explained = [await self._explain(one, plan) for one, plan in zip(found, plans, strict=True)]
-            return await self._schedule_rejected(plans, explained)
+            await self._wait_until_attempted(is_daemon_pod)
+            await gather_limited(self._release_pods(plan, plan.order) for plan in plans)
+            return await self._schedule_rejected(plans, await self._schedule(plans))
         finally:
             await self._delete(clusters)
 
@@ -146,17 +147,28 @@ class PlannedNodes:
         return [compare_nodes(plan, pods[name]) for name, plan in by_cluster.items()]
 
     async def _schedule_rejected(self, plans: Sequence[ClusterPlan], found: Sequence[Comparison]) -> list[Comparison]:
-        """Create the pods that the plans reject, and find those that kube-scheduler binds."""
-        await gather_limited(self._create(one) for plan in plans for one in _rejected_pods(plan))
-
-        async def assert_attempted() -> None:
-            await self._provision_volumes()
-            assert all(map(scheduler_message, await self._items("Pod", _UNBOUND)))
-
-        await wait_until(assert_attempted)
+        """Release the pods that the plans reject, and find those that kube-scheduler binds."""
+        await gather_limited(self._release_pods(plan, plan.rejected) for plan in plans)
+        await self._wait_until_attempted()
         pods = await self._pods_by_cluster()
         bound = [bound_nodes(pods[plan.cluster.site.cluster]).keys() & plan.rejected for plan in plans]
         return [replace(one, unplanned=tuple(sorted(names))) for one, names in zip(found, bound, strict=True)]
+
+    async def _release_pods(self, plan: ClusterPlan, names: Iterable[str]) -> None:
+        """Remove the scheduling gates in this order, which is then the order of kube-scheduler's queue."""
+        namespaces = {one["metadata"]["name"]: one["metadata"]["namespace"] for one in plan.cluster.pods}
+        for name in names:
+            path = f"{_PATHS['Pod'].format(namespaces[name])}/{name}"
+            await self._api.request("PATCH", path, {"spec": {"schedulingGates": None}}, MERGE_PATCH)
+
+    async def _wait_until_attempted(self, concerns: Callable[[Object], bool] = lambda _: True) -> None:
+        """Wait until kube-scheduler has bound or rejected the pods."""
+
+        async def assert_attempted() -> None:
+            await self._provision_volumes()
+            assert all(scheduler_message(one) for one in await self._items("Pod", _UNBOUND) if concerns(one))
+
+        await wait_until(assert_attempted)
 
     async def _pods_by_cluster(self) -> dict[str, dict[str, Object]]:
         """Pods by name, by cluster."""
@@ -173,37 +185,6 @@ class PlannedNodes:
         for claim in due:
             node, name = nodes[_selected_node(claim)], f"{claim['metadata']['name']}-provisioned"
             await self._create(persistent_volume(name, claim, label_of(node, ZONE), label_of(node, CLUSTER)))
-
-    async def _explain(self, found: Comparison, plan: ClusterPlan) -> Comparison:
-        """Find which of the stuck pods are bound if all other pods are in their planned places first. A pod that is
-        bound elsewhere may take the room of a DaemonSet's pod.
-        """
-        if not found.stuck:
-            return found
-        stuck = {one.name: plan.targets[one.name] for one in found.stuck if one.name in plan.targets}
-        manifests = {
-            one["metadata"]["name"]: one for one in plan.cluster.pods if one["metadata"]["name"] in plan.targets
-        }
-        await gather_limited(self._delete_pod(one) for one in manifests.values())
-        await gather_limited(
-            self._create({**one, "spec": {**one["spec"], "nodeName": plan.targets[name]}})
-            for name, one in manifests.items()
-            if name not in stuck
-        )
-        await gather_limited(self._create(manifests[name]) for name in stuck)
-        (repeated,) = await self._schedule([replace(plan, targets=stuck)])
-        still_stuck = {one.name for one in repeated.stuck}
-        explained = (replace(one, depends_on_order=one.name not in still_stuck) for one in found.stuck)
-        return replace(found, stuck=tuple(explained))
-
-    async def _delete_pod(self, manifest: Object) -> None:
-        metadata = manifest["metadata"]
-        path = f"{_PATHS['Pod'].format(metadata['namespace'])}/{metadata['name']}?gracePeriodSeconds=0"
-        try:
-            await self._api.request("DELETE", path)
-        except ApiError as error:
-            if error.status != 404:
-                raise
 
     async def _delete(self, clusters: Iterable[RandomCluster]) -> None:
         namespaces = [name for one in clusters for name in one.site.namespaces]
@@ -235,10 +216,6 @@ async def gather_limited(calls: Iterable[Coroutine[Any, Any, object]]) -> None:
             await call
 
     await asyncio.gather(*(one(call) for call in calls))
-
-
-def _rejected_pods(plan: ClusterPlan) -> list[Object]:
-    return [one for one in plan.cluster.pods if one["metadata"]["name"] in plan.rejected]
 
 
 def _cluster_of(pod: Object) -> str:

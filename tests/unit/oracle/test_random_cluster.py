@@ -10,7 +10,15 @@ import pytest
 from tenure.apis.labels import PV_BIND_COMPLETED
 from tenure.kube.facts.scheduling_fields import find_rejected_field
 from tenure.scheduling.cluster_state import ClusterState
-from tests.oracle.cluster_plan import NOW, ClusterPlan, ObjectLists, build_cluster_state, compare_nodes
+from tests.oracle.cluster_plan import (
+    NOW,
+    ClusterPlan,
+    ObjectLists,
+    build_cluster_state,
+    compare_nodes,
+    plan_cluster,
+    scheduler_message,
+)
 from tests.oracle.plan import PlanInputs, find_violations
 from tests.oracle.random_cluster import RandomCluster, generate_cluster, shared_objects
 from tests.oracle.random_pods import GPU, Object
@@ -81,17 +89,39 @@ def test_plans_of_random_clusters_keep_all_constraints(seed: int) -> None:
     assert find_violations(plan, plan_inputs(cluster, state)) == []
 
 
+def test_plan_of_a_random_cluster_has_an_order_of_all_its_pods() -> None:
+    cluster = generate_cluster(0)
+    plan = plan_cluster(cluster, served(cluster))
+    assert sorted(plan.order) == sorted(plan.targets)
+
+
 def test_pod_is_compared_with_its_planned_node() -> None:
     plan = two_pod_plan()
     pods = {"first": bound_pod("first", "new"), "second": bound_pod("second", "other")}
     found = compare_nodes(plan, pods)
-    assert (found.planned, found.elsewhere, found.stuck) == (2, 1, ())
+    assert (found.planned, found.elsewhere, found.stuck) == (2, {"second": "other"}, ())
 
 
 def test_stuck_pod_is_reported_with_the_message_of_kube_scheduler() -> None:
     pods = {"first": bound_pod("first", "new"), "second": stuck_pod("second", "0/1 nodes are available")}
     (stuck,) = compare_nodes(two_pod_plan(), pods).stuck
     assert (stuck.name, stuck.target, stuck.message) == ("second", "old", "0/1 nodes are available")
+
+
+def test_pod_with_a_scheduling_gate_has_no_message_of_kube_scheduler() -> None:
+    pod = stuck_pod("first", "Scheduling is blocked due to non-empty scheduling gates")
+    pod["status"]["conditions"][0]["reason"] = "SchedulingGated"
+    assert scheduler_message(pod) == ""
+
+
+def test_description_contains_the_plan_if_a_pod_is_stuck() -> None:
+    pods = {"first": stuck_pod("first", "no room"), "second": bound_pod("second", "other")}
+    assert compare_nodes(two_pod_plan(), pods).describe().splitlines() == [
+        "seed 0: 1 of 2 planned pods are not bound",
+        "  first, planned on new: no room",
+        "  second, planned on old, is bound to other",
+        "  plan: first on new, second on old",
+    ]
 
 
 def test_deleted_pod_is_reported() -> None:
@@ -117,7 +147,7 @@ def test_daemonset_pod_must_fit_on_a_new_node(node: str, requests: Mapping[str, 
 def two_pod_plan() -> ClusterPlan:
     new = {"status": {"allocatable": {"cpu": "2"}}}
     targets = {"first": "new", "second": "old"}
-    return ClusterPlan(generate_cluster(0), {"new": new}, targets, frozenset({"rejected"}))
+    return ClusterPlan(generate_cluster(0), {"new": new}, targets, tuple(targets), frozenset({"rejected"}))
 
 
 def bound_pod(name: str, node: str) -> Object:

@@ -1,0 +1,44 @@
+"""The order in which kube-scheduler can bind the pods of a plan."""
+
+from tenure.apis.labels import ZONE
+from tenure.model.facts import PodFact
+from tests.oracle.binding_order import find_binding_order
+from tests.unit.oracle.test_topology import spread, term
+from tests.unit.scheduling.builders import node, pod
+
+WEB = {"app": "web"}
+
+
+def find_order(targets: dict[str, str], *pods: PodFact) -> list[str]:
+    nodes = [node(name, labels={ZONE: name}) for name in "ab"]
+    return [*find_binding_order(targets, pods, nodes, {"default": {}})]
+
+
+def test_pods_alternate_between_the_domains_of_their_topology_spread() -> None:
+    pods = [pod(name, labels=WEB, spreads=spread()) for name in "1234"]
+    assert find_order({"1": "a", "2": "a", "3": "b", "4": "b"}, *pods) == ["1", "3", "2", "4"]
+
+
+def test_running_pods_count() -> None:
+    pods = [pod(name, labels=WEB, spreads=spread()) for name in "12"]
+    running = pod("running", labels=WEB, node_name="a")
+    assert find_order({"1": "a", "2": "b"}, running, *pods) == ["2", "1"]
+
+
+def test_pod_follows_the_pods_that_its_affinity_selects() -> None:
+    follower, selected = pod("1", affinity=term()), pod("2", labels=WEB)
+    assert find_order({"1": "a", "2": "a"}, follower, selected) == ["2", "1"]
+
+
+def test_pods_of_higher_priority_come_first() -> None:
+    assert find_order({"1": "a", "2": "a"}, pod("1"), pod("2", priority=1)) == ["2", "1"]
+
+
+def test_pods_with_topology_spread_precede_the_pods_that_it_counts() -> None:
+    selected, limited = pod("1", labels=WEB), pod("2", labels=WEB, spreads=spread())
+    assert find_order({"1": "a", "2": "a"}, selected, limited) == ["2", "1"]
+
+
+def test_pods_that_cannot_be_bound_come_last() -> None:
+    crowd = [pod(name, labels=WEB, spreads=spread()) for name in "12"]
+    assert find_order({"1": "a", "2": "a", "3": "b"}, *crowd, pod("3")) == ["1", "3", "2"]
