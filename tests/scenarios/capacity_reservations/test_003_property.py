@@ -92,6 +92,7 @@ async def _call_offering_adapters(cloud: AwsAdapters, one: EC2NodeClass, results
     await results.record("offerings.instance_types", cloud.offerings.instance_types(one))
     results["offerings.types_for"] = (await cloud.offerings.types_for(one)).types
     await results.record("offerings.catalogue", cloud.offerings.catalogue([one]))
+    await results.record("offerings.image_disks", cloud.offerings.image_disks(one))
     await results.record("offerings.reservation_capacities", cloud.offerings.reservation_capacities([one]))
     await results.record("offerings.fetch_shifted_zones", cloud.offerings.fetch_shifted_zones())
 
