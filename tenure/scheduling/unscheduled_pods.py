@@ -38,8 +38,8 @@ def pods_needing_nodes(
     yield from (pod for pod in provisionable_pods(unbound_pods) if not excludes_nodepools(pod))
     budgets = PodDisruptionBudgets(pod_budgets if terminating else ())
     for node in terminating:
-        leaving = (pod for pod in node.pods if is_reschedulable(pod, now) and not excludes_nodepools(pod))
-        yield from (pod for pod in leaving if node.is_interrupted or not budgets.hold_on_node(pod, node.nodeclaim))
+        pods = (pod for pod in node.pods if is_reschedulable(pod, now) and not excludes_nodepools(pod))
+        yield from (pod for pod in pods if node.is_interrupted or not budgets.hold_on_node(pod, node.nodeclaim))
 
 
 def _terminating_nodes(facts: ClusterFacts) -> dict[str, NodeClaimFact | None]:
