@@ -158,7 +158,7 @@ class CapacityBuffers:
         """Raises Unresolved, and Fault when the API server does not respond."""
         template, workload = await self._resolve_template(buffer)
         try:
-            spec = self._cache.daemon_templates.admit(template.get("spec") or {}, buffer.metadata.namespace)
+            spec = self._cache.pod_admission.apply_defaults(template.get("spec") or {}, buffer.metadata.namespace)
             pod = virtual_pod_fact(self._raw[uid], {**template, "spec": spec})
             replicas = decide_replicas(buffer.spec, pod.requests, workload)
         except (ValueError, KeyError) as error:

@@ -185,8 +185,7 @@ def build_existing_nodes(
     """Every node and NodeClaim that is not terminating. `nodeclaims`: those of `facts`, and those that it does not have
     yet.
 
-    `unlaunched_demand`: by name of the NodeClaim. `pool_graces`: NodePools whose grace differs
-    from `not_ready_grace`.
+    `unlaunched_demand`: by name of the NodeClaim. `pool_graces`: NodePools whose grace differs from `not_ready_grace`.
     """
     graces = pool_graces or {}
     daemons = facts.daemons

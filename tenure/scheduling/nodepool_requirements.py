@@ -1,10 +1,8 @@
 """Labels and requirements of the nodes of a NodePool, without its instance types."""
 
 from tenure.apis.labels import INITIALIZED, NODEPOOL, REGISTERED, WELL_KNOWN, nodeclass_label
-from tenure.model.facts import NodePoolFact, PodFact
-from tenure.model.requirements import RequirementError, Requirements
-from tenure.scheduling.pods import constraints_of, node_requirement_alternatives
-from tenure.scheduling.taints import first_untolerated
+from tenure.model.facts import NodePoolFact
+from tenure.model.requirements import Requirements
 
 INTERNAL_LABELS = (REGISTERED, INITIALIZED)
 """Tenure sets them on each node, so that DaemonSets can select them."""
@@ -35,14 +33,3 @@ def nodepool_requirements(pool: NodePoolFact) -> Requirements:
 def without_internal_labels(requirements: Requirements) -> Requirements:
     """Requirements of the NodeClaim, without those that only DaemonSets need (reference 2.8)."""
     return requirements.without(*INTERNAL_LABELS)
-
-
-def may_run_on(pod: PodFact, pool: NodePoolFact) -> bool:
-    """Whether the labels and taints of the pool's nodes allow the pod. True if requirements cannot be read."""
-    if first_untolerated(pod.tolerations, pool.taints, tolerate_preferences=True) is not None:
-        return False
-    try:
-        offered = nodepool_requirements(pool)
-        return any(offered.is_compatible(required) for required in node_requirement_alternatives(constraints_of(pod)))
-    except RequirementError:
-        return True

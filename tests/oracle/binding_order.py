@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tenure.model.facts import NodeFact, PodFact
-from tests.oracle.plan import admits_pod, tolerates_taints
+from tests.oracle.plan import admits_pod, tolerates_taints_of
 from tests.oracle.topology import HOSTNAME, Spot, topology_violations
 
 NamespaceLabels = Mapping[str, Mapping[str, str]]
@@ -52,6 +52,4 @@ def _add_pod(spot: Spot, pod: PodFact) -> Spot:
 
 def _can_bind(trial: Spot, spots: Mapping[str, Spot], namespaces: NamespaceLabels) -> bool:
     after = {**spots, trial.name: trial}.values()
-    return not any(
-        topology_violations([*after], namespaces, admits_pod, lambda pod, spot: tolerates_taints(pod, spot.taints))
-    )
+    return not any(topology_violations([*after], namespaces, admits_pod, tolerates_taints_of))

@@ -47,7 +47,7 @@ def find_violations(plan: Plan, inputs: PlanInputs) -> list[str]:
     for name, pods in _nominated_pods(plan, inputs).items():
         found += [f"node {name}: {problem}" for problem in _node_violations(name, pods, inputs)]
     return found + list(
-        topology_violations(_build_spots(plan, inputs), inputs.namespaces, admits_pod, _tolerates_taints)
+        topology_violations(_build_spots(plan, inputs), inputs.namespaces, admits_pod, tolerates_taints_of)
     )
 
 
@@ -86,7 +86,7 @@ def admits_pod(pod: PodFact, spot: Spot) -> bool:
     return any(selects_node(pod, dict(label_choice)) for label_choice in product(*choices))
 
 
-def _tolerates_taints(pod: PodFact, spot: Spot) -> bool:
+def tolerates_taints_of(pod: PodFact, spot: Spot) -> bool:
     return tolerates_taints(pod, spot.taints)
 
 

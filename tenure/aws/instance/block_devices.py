@@ -1,6 +1,6 @@
 """The block device mappings of a launch template."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -46,4 +46,9 @@ def _ebs_request(ebs: BlockDevice) -> dict[str, Any]:
         "VolumeSize": ceil(parse_quantity(ebs.volume_size) / GIB) if ebs.volume_size else None,
         "VolumeType": ebs.volume_type,
     }
+    return without_none(named)
+
+
+def without_none(named: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a request that are set."""
     return {name: value for name, value in named.items() if value is not None}

@@ -21,7 +21,7 @@ from tenure.aws.amifamily.image_disks import UNKNOWN_DISKS, ImageDisks
 from tenure.aws.client.cache import MAX_ENTRIES
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import ALREADY_EXISTS
-from tenure.aws.instance.block_devices import block_device_mappings
+from tenure.aws.instance.block_devices import block_device_mappings, without_none
 from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import cluster_tag, tag_specifications
 from tenure.model.base import Value
@@ -173,7 +173,7 @@ def _address_options(node_class: EC2NodeClass, settings: AwsSettings) -> dict[st
         "AssociatePublicIpAddress": node_class.spec.associate_public_ip_address,
         "Ipv6PrefixCount" if settings.is_ipv6 else "Ipv4PrefixCount": node_class.spec.ip_prefix_count,
     }
-    return _without_none(found) | ({"PrimaryIpv6": True, "Ipv6AddressCount": 1} if settings.is_ipv6 else {})
+    return without_none(found) | ({"PrimaryIpv6": True, "Ipv6AddressCount": 1} if settings.is_ipv6 else {})
 
 
 def _connection_tracking(node_class: EC2NodeClass) -> dict[str, Any]:
@@ -185,11 +185,7 @@ def _connection_tracking(node_class: EC2NodeClass) -> dict[str, Any]:
         "UdpStreamTimeout": tracking.udp_stream_timeout,
         "UdpTimeout": tracking.udp_timeout,
     }
-    return {"ConnectionTrackingSpecification": _without_none(named)}
-
-
-def _without_none(named: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in named.items() if value is not None}
+    return {"ConnectionTrackingSpecification": without_none(named)}
 
 
 _EXISTENCE_SECONDS: Final = 60.0

@@ -9,29 +9,31 @@ from typing import Any, Final
 
 from tenure.cli.simulate.manifests import Object, namespace_of
 from tenure.cli.simulate.pod_admission import admit_pod_spec
-from tenure.kube.facts import pod_admission
 from tenure.kube.facts.device_classes import DeviceClasses
-from tenure.kube.facts.pod_admission import LimitRangeRules, RuntimeClassDefaults
+from tenure.kube.facts.pod_admission import (
+    PodAdmission,
+    RuntimeClassDefaults,
+    limit_range_rules,
+    runtime_class_defaults,
+)
 
 ADMISSION_KINDS: Final = ("LimitRange", "RuntimeClass", "DeviceClass")
 
 
 @dataclass
 class AdmissionObjects:
-    _limit_ranges: dict[str, list[LimitRangeRules]] = field(default_factory=dict)
-    """By namespace."""
-    _runtime_classes: dict[str, RuntimeClassDefaults] = field(default_factory=dict)
+    rules: PodAdmission = field(default_factory=PodAdmission)
     device_classes: DeviceClasses = field(default_factory=DeviceClasses)
 
     def add_object(self, one: Object) -> None:
         """Raises ValueError."""
+        name = one["metadata"]["name"]
         if one["kind"] == "RuntimeClass":
-            self._runtime_classes[one["metadata"]["name"]] = pod_admission.runtime_class_defaults(one)
+            self.rules.set_runtime_class(name, runtime_class_defaults(one))
         elif one["kind"] == "DeviceClass":
             self.device_classes.update(one)
         else:
-            rules = pod_admission.limit_range_rules(one)
-            self._limit_ranges.setdefault(namespace_of(one), []).append(rules)
+            self.rules.set_limit_range(namespace_of(one), name, limit_range_rules(one))
 
     def admit_pod(self, pod: Object) -> Object:
         """The spec of the pod. Raises ValueError."""
@@ -41,26 +43,16 @@ class AdmissionObjects:
     def admit(self, spec: Any, namespace: str, where: str = "spec") -> Object:
         """Raises ValueError for a pod that an API server would reject without any LimitRange or RuntimeClass."""
         admitted = admit_pod_spec(spec, where)
-        runtime_class = self._runtime_classes.get(str(admitted.get("runtimeClassName")))
+        runtime_class = self.rules.get_runtime_class(str(admitted.get("runtimeClassName")))
         if runtime_class is not None:
             _check_runtime_class(admitted, runtime_class, where)
-        rules = self._limit_ranges.get(namespace, ())
-        admitted = dict(pod_admission.apply_admission_defaults(admitted, rules, self._runtime_classes))
-        return admitted if self.why_rejected("", namespace, admitted) else admit_pod_spec(admitted, where)
-
-    def add_defaults(self, spec: Mapping[str, Any], namespace: str) -> Mapping[str, Any]:
-        """The spec of a template that may be invalid."""
-        rules = self._limit_ranges.get(namespace, ())
-        return pod_admission.apply_admission_defaults(spec, rules, self._runtime_classes)
-
-    def why_rejected(self, name: str, namespace: str, spec: Object) -> str:
-        """The API server's error for a pod with this admitted spec; empty if the LimitRanges accept it."""
-        return pod_admission.why_rejected(name, spec, self._limit_ranges.get(namespace, ()))
+        admitted = dict(self.rules.apply_defaults(admitted, namespace))
+        return admitted if self.rules.explain_rejection("", admitted, namespace) else admit_pod_spec(admitted, where)
 
     def missing_runtime_class(self, spec: Mapping[str, Any], where: str = "spec") -> str:
         """Names the RuntimeClass that no file has; empty if there is none."""
         name = spec.get("runtimeClassName")
-        if not name or name in self._runtime_classes:
+        if not name or self.rules.get_runtime_class(name):
             return ""
         return f"{where}.runtimeClassName: {name!r}: no file has this RuntimeClass; add it to the files"
 

@@ -84,20 +84,21 @@ class SimulationInputs:
         return found.model_copy(update={"unschedulable": True}) if waits else found
 
     def _rejection_reason(self, pod: PodFact, spec: dict[str, Any]) -> str:
-        forbidden = self.admission.why_rejected(pod.name, pod.namespace, spec)
-        return self.admission.missing_runtime_class(spec) or forbidden
+        missing = self.admission.missing_runtime_class(spec)
+        return missing or self.admission.rules.explain_rejection(pod.name, spec, pod.namespace)
 
     def read_daemonset(self, raw: Mapping[str, Any]) -> DaemonSetFact | None:
         """None for a DaemonSet whose pods the API server rejects; the reason is noted. Raises ValueError."""
         template, where = raw["spec"]["template"], "spec.template.spec"
         if missing := self.admission.missing_runtime_class(template["spec"], where):
             raise ValueError(missing)
-        spec = self.admission.admit(template["spec"], raw["metadata"]["namespace"], where)
+        name, namespace = raw["metadata"]["name"], raw["metadata"]["namespace"]
+        spec = self.admission.admit(template["spec"], namespace, where)
         found = daemonset_fact(raw, spec)
         check_pod(found.pod)
-        forbidden = self.admission.why_rejected(raw["metadata"]["name"], raw["metadata"]["namespace"], spec)
+        forbidden = self.admission.rules.explain_rejection(name, spec, namespace)
         if forbidden:
-            self.rejected_daemonsets[raw["metadata"]["name"]] = forbidden
+            self.rejected_daemonsets[name] = forbidden
         return None if forbidden else found
 
 

@@ -239,7 +239,7 @@ def _buffer_pods(raw: Mapping[str, Any], objects: Sequence[Object], admission: A
         template, replicas = workload.get("template") or {}, workload.get("replicas", 1)
     else:
         raise ValueError(f"spec: no pods referenced; write podTemplateRef, or scalableRef of a {' or '.join(SCALABLE)}")
-    admitted = admission.add_defaults(template.get("spec") or {}, meta.namespace)
+    admitted = admission.rules.apply_defaults(template.get("spec") or {}, meta.namespace)
     pod = virtual_pod_fact(raw, {**template, "spec": admitted})
     desired_replicas = decide_replicas(spec, pod.requests, replicas)
     return build_virtual_pods(

@@ -39,6 +39,7 @@ from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.resources import KINDS, PODS
 from tenure.kube.facts.device_classes import DeviceClasses
 from tenure.kube.facts.objects import check_durations, is_ours, node_fact, nodeclaim_fact
+from tenure.kube.facts.pod_admission import PodAdmission
 from tenure.kube.facts.pods import AnnotationError, read_pod
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodDisruptionBudgetFact, PodFact
@@ -68,7 +69,8 @@ class ClusterCache:
         self.nodepools: dict[str, NodePoolView] = {}
         self.nodeclasses: dict[str, EC2NodeClass] = {}
         self.daemonsets: dict[str, DaemonSetFact] = {}
-        self.daemon_templates = DaemonTemplates()
+        self.pod_admission = PodAdmission()
+        self._daemon_templates = DaemonTemplates(self.pod_admission)
         self._device_classes = DeviceClasses()
         self.namespaces: dict[str, NamespaceFact] = {}
         self.storage = Storage()
@@ -277,7 +279,7 @@ class ClusterCache:
 
     def _on_other(self, plural: str, delta: Delta) -> None:
         if plural in daemon_templates.KINDS:
-            for uid, daemonset in self.daemon_templates.update(plural, delta):
+            for uid, daemonset in self._daemon_templates.update(plural, delta):
                 self._replace_fact(self.daemonsets, "daemonset", uid, daemonset)
             return
         if plural in decoders.KINDS:

@@ -1,19 +1,16 @@
 """DaemonSets with the LimitRanges and RuntimeClasses that change the pods of their templates."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from tenure.controller.cache.dirty import set_or_remove
 from tenure.kube.client import resources
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.facts.pod_admission import (
-    LimitRangeRules,
-    RuntimeClassDefaults,
-    apply_admission_defaults,
+    PodAdmission,
     limit_range_rules,
     runtime_class_defaults,
-    why_rejected,
 )
 from tenure.kube.facts.pods import daemonset_fact
 from tenure.model.facts import DaemonSetFact
@@ -26,12 +23,11 @@ KINDS: Final = frozenset(
 class DaemonTemplates:
     """Keeps DaemonSets as objects, since a change of another kind changes their facts."""
 
-    def __init__(self) -> None:
+    def __init__(self, admission: PodAdmission) -> None:
+        """`update` keeps the LimitRanges and RuntimeClasses of `admission`."""
+        self._admission = admission
         self._daemonsets: dict[str, Json] = {}
         """By UID."""
-        self._limit_ranges: dict[tuple[str, str], LimitRangeRules] = {}
-        """By namespace and name of the LimitRange."""
-        self._runtime_classes: dict[str, RuntimeClassDefaults] = {}
 
     def update(self, plural: str, delta: Delta) -> Iterator[tuple[str, DaemonSetFact | None]]:
         """The DaemonSets that the change concerns, by UID; None if it has no pods. Raises ValueError and KeyError."""
@@ -40,12 +36,12 @@ class DaemonTemplates:
             yield metadata["uid"], None if delta.is_deleted else self._read_daemonset(changed)
             set_or_remove(self._daemonsets, metadata["uid"], None if delta.is_deleted else changed)
         elif plural == resources.LIMIT_RANGES.plural:
-            key = metadata["namespace"], metadata["name"]
-            set_or_remove(self._limit_ranges, key, None if delta.is_deleted else limit_range_rules(changed))
+            rules = None if delta.is_deleted else limit_range_rules(changed)
+            self._admission.set_limit_range(metadata["namespace"], metadata["name"], rules)
             yield from self._decode_dependents(lambda one: one["metadata"]["namespace"] == metadata["namespace"])
         else:
             runtime_class = None if delta.is_deleted else runtime_class_defaults(changed)
-            set_or_remove(self._runtime_classes, metadata["name"], runtime_class)
+            self._admission.set_runtime_class(metadata["name"], runtime_class)
             yield from self._decode_dependents(lambda one: _pod_spec(one).get("runtimeClassName") == metadata["name"])
 
     def _decode_dependents(self, is_concerned: Callable[[Json], bool]) -> Iterator[tuple[str, DaemonSetFact | None]]:
@@ -56,15 +52,8 @@ class DaemonTemplates:
     def _read_daemonset(self, one: Json) -> DaemonSetFact | None:
         """None if the API server rejects its pods, so that it never has one."""
         namespace, name = one["metadata"]["namespace"], one["metadata"]["name"]
-        spec = self.admit(_pod_spec(one), namespace)
-        return None if why_rejected(name, spec, self._limit_ranges_of(namespace)) else daemonset_fact(one, spec)
-
-    def admit(self, spec: Json, namespace: str) -> Mapping[str, Any]:
-        """The spec of a pod template with the defaults of the cluster."""
-        return apply_admission_defaults(spec, self._limit_ranges_of(namespace), self._runtime_classes)
-
-    def _limit_ranges_of(self, namespace: str) -> list[LimitRangeRules]:
-        return [self._limit_ranges[key] for key in sorted(self._limit_ranges) if key[0] == namespace]
+        spec = self._admission.apply_defaults(_pod_spec(one), namespace)
+        return None if self._admission.explain_rejection(name, spec, namespace) else daemonset_fact(one, spec)
 
 
 def _pod_spec(daemonset: Json) -> Json:

@@ -159,7 +159,7 @@ class Provisioner:
     ) -> PlanOutcome:
         plan_id = request.plan_id
         allowed, rejected = await within_limits(plan.claims, self._cache, self._claims)
-        backoffs = self.backoff_tracker.finish(backoff, plan, allowed, self._now())
+        backoffs = self.backoff_tracker.finish(backoff, plan, allowed)
         names = claim_names(plan_id, allowed)
         planned = dict(zip(names, allowed, strict=True))
         await process.commit(planned, now=self._now())

@@ -193,14 +193,14 @@ class BackoffTracker:
         self._blocked_pod_count.record(len(self._blocked_pods))
 
     def finish(
-        self, begun: BackoffPass, plan: Plan, allowed: Sequence[PlannedNodeClaim], now: datetime
+        self, begun: BackoffPass, plan: Plan, allowed: Sequence[PlannedNodeClaim]
     ) -> tuple[ProvisioningBackoff, ...]:
         """The entries to store after this plan. Unused nodes count only for groups that need another node: otherwise
         kube-scheduler may be late, and the plan keeps the pods on the nodes that exist."""
         blocked = {one.pod_uid for one in plan.unschedulable} & begun.launch_blockers.keys()
         needed = blocked.union(*(claim.pods for claim in allowed))
         self._set_blocked_pods(blocked)
-        entries = {group: entry.model_copy(update={"pods": 0}) for group, entry in begun.stored.items()}
+        entries = {one.pod_group: one for one in without_pods(begun.stored.values())}
         for group in begun.waiting:
             moved = needed & group.pods.keys()
             entry = before = entries.get(group.name)
@@ -212,14 +212,12 @@ class BackoffTracker:
                 log.warning("nodes unused", pod=entry.pod, nodes=entry.unused_nodes, until=entry.until)
             entry = _with_message(entry, begun.messages.get(group.name, ""))
             entries[group.name] = entry.model_copy(update={"pods": len(blocked & group.pods.keys())})
-        return select_retained(tuple(entries.values()), now)
+        return select_retained(tuple(entries.values()), begun.now)
 
     def annotation_of(self, claim: PlannedNodeClaim, groups: PodGroups) -> str:
         """The value of `tenure.sh/pod-groups`, with at most MAX_POD_GROUPS."""
-        return ",".join(sorted(self._groups_of(claim.pods, groups))[:MAX_POD_GROUPS])
-
-    def _groups_of(self, uids: Iterable[str], groups: PodGroups) -> set[str]:
-        return {groups.group_of(pod) for uid in uids if (pod := self._cache.pods.get(uid))}
+        names = {groups.group_of(pod) for uid in claim.pods if (pod := self._cache.pods.get(uid))}
+        return ",".join(sorted(names)[:MAX_POD_GROUPS])
 
     def _initialized_by_group(self) -> dict[str, list[NodeClaimFact]]:
         """The initialized NodeClaims that were launched for each group."""

@@ -10,8 +10,10 @@ from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.planning.pod_groups import hash_constraints, hash_texts
 from tenure.model.facts import NodePoolFact, PodFact
 from tenure.model.nodeoverlays import OverlayFact, OverlayReach
-from tenure.model.requirements import RequirementError
-from tenure.scheduling.nodepool_requirements import may_run_on, nodepool_labels
+from tenure.model.requirements import RequirementError, Requirements
+from tenure.scheduling.nodepool_requirements import nodepool_labels, nodepool_requirements
+from tenure.scheduling.pods import constraints_of, node_requirement_alternatives
+from tenure.scheduling.taints import first_untolerated
 
 
 class RelevantObjects:
@@ -22,18 +24,19 @@ class RelevantObjects:
 
     def hash_for(self, pod: PodFact) -> str:
         """A hash of the specs of the objects that are relevant for this pod. Equal in any process."""
-        pools = sorted(text for pool, text in self._pools if may_run_on(pod, pool))
+        pools = sorted(text for pool, text in self._pools if pool.may_run(pod))
         claims = self._cache.storage.claims
         return hash_texts(*pools, *(repr(claims.get(f"{pod.namespace}/{name}")) for name in pod.volumes))
 
     @cached_property
-    def _pools(self) -> list[tuple[NodePoolFact, str]]:
-        pools = [view.fact for view in self._cache.nodepools.values()]
+    def _pools(self) -> list[tuple["_NodesOfPool", str]]:
+        pools = [_NodesOfPool(view.fact) for view in self._cache.nodepools.values()]
         return [(pool, "\n".join(self._describe(pool))) for pool in pools]
 
-    def _describe(self, pool: NodePoolFact) -> list[str]:
+    def _describe(self, nodes: "_NodesOfPool") -> list[str]:
+        pool = nodes.pool
         node_class = self._cache.nodeclasses.get(pool.node_class)
-        daemons = [one for one in self._cache.daemonsets.values() if may_run_on(one.pod, pool)]
+        daemons = [one for one in self._cache.daemonsets.values() if nodes.may_run(one.pod)]
         overlays = [one for one in self._cache.overlays.values() if _may_apply(one, pool)]
         return [
             repr(pool.model_copy(update={"ready": True})),
@@ -41,6 +44,29 @@ class RelevantObjects:
             *sorted(f"{one.uid} {hash_constraints(one.pod)}" for one in daemons),
             *sorted(map(repr, overlays)),
         ]
+
+
+class _NodesOfPool:
+    """Labels and taints of the nodes of a NodePool."""
+
+    def __init__(self, pool: NodePoolFact) -> None:
+        self.pool = pool
+        try:
+            self._requirements: Requirements | None = nodepool_requirements(pool)
+        except RequirementError:
+            self._requirements = None
+
+    def may_run(self, pod: PodFact) -> bool:
+        """Whether labels and taints allow the pod. True if requirements cannot be read."""
+        if first_untolerated(pod.tolerations, self.pool.taints, tolerate_preferences=True) is not None:
+            return False
+        if self._requirements is None:
+            return True
+        try:
+            alternatives = node_requirement_alternatives(constraints_of(pod))
+        except RequirementError:
+            return True
+        return any(map(self._requirements.is_compatible, alternatives))
 
 
 def _may_apply(overlay: OverlayFact, pool: NodePoolFact) -> bool:

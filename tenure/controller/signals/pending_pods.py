@@ -127,11 +127,12 @@ def classify_pods(
 
 
 def list_pods_needing_nodes(cache: ClusterCache, now: datetime) -> Iterator[PodFact]:
-    terminating = [
-        TerminatingNode(cache.nodeclaims.get(name), cache.occupancy.pods_on(node).values(), name in cache.interrupted)
-        for node in terminating_nodes(cache)
-        for name in (cache.nodeclaim_name_of(node),)
-    ]
+    def read_node(node: str) -> TerminatingNode:
+        nodeclaim = cache.nodeclaim_name_of(node)
+        pods = cache.occupancy.pods_on(node).values()
+        return TerminatingNode(cache.nodeclaims.get(nodeclaim), pods, nodeclaim in cache.interrupted)
+
+    terminating = [read_node(node) for node in terminating_nodes(cache)]
     return pods_needing_nodes(cache.pending.values(), terminating, cache.pod_budgets.values(), now)
 
 

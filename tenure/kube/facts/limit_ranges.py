@@ -61,18 +61,18 @@ def find_requests_above_limits(spec: Json) -> Iterator[str]:
 
 
 def _violations(bounds: ResourceBounds, requests: Amounts, limits: Amounts) -> Iterator[str]:
-    for checked, why, text in (
-        (bounds.minimum, _why_below, "minimum {} usage per {} is {}"),
-        (bounds.maximum, _why_above, "maximum {} usage per {} is {}"),
-        (bounds.max_ratio, _why_ratio, "{} max limit to request ratio per {} is {}"),
+    for checked, explain, text in (
+        (bounds.minimum, _explain_below_minimum, "minimum {} usage per {} is {}"),
+        (bounds.maximum, _explain_above_maximum, "maximum {} usage per {} is {}"),
+        (bounds.max_ratio, _explain_ratio, "{} max limit to request ratio per {} is {}"),
     ):
         for resource, bound in sorted(checked.items()):
-            problem = why(bound, requests.get(resource), limits.get(resource))
+            problem = explain(bound, requests.get(resource), limits.get(resource))
             if problem:
                 yield text.format(resource, bounds.type, bound) + problem
 
 
-def _why_below(bound: Quantity, request: Quantity | None, limit: Quantity | None) -> str:
+def _explain_below_minimum(bound: Quantity, request: Quantity | None, limit: Quantity | None) -> str:
     if request is None:
         return ".  No request is specified"
     if request.nano < bound.nano:
@@ -80,7 +80,7 @@ def _why_below(bound: Quantity, request: Quantity | None, limit: Quantity | None
     return f", but limit is {limit}" if limit is not None and limit.nano < bound.nano else ""
 
 
-def _why_above(bound: Quantity, request: Quantity | None, limit: Quantity | None) -> str:
+def _explain_above_maximum(bound: Quantity, request: Quantity | None, limit: Quantity | None) -> str:
     if limit is None:
         return ".  No limit is specified"
     if limit.nano > bound.nano:
@@ -88,7 +88,7 @@ def _why_above(bound: Quantity, request: Quantity | None, limit: Quantity | None
     return f", but request is {request}" if request is not None and request.nano > bound.nano else ""
 
 
-def _why_ratio(bound: Quantity, request: Quantity | None, limit: Quantity | None) -> str:
+def _explain_ratio(bound: Quantity, request: Quantity | None, limit: Quantity | None) -> str:
     if request is None or not request.nano:
         return ", but no request is specified or request is 0"
     if limit is None or not limit.nano:

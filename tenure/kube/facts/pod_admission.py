@@ -82,7 +82,7 @@ def apply_admission_defaults(
     }
 
 
-def why_rejected(name: str, spec: Json, limit_ranges: Iterable[LimitRangeRules]) -> str:
+def explain_rejection(name: str, spec: Json, limit_ranges: Iterable[LimitRangeRules]) -> str:
     """The API server's error for a pod with this admitted spec; empty if it accepts the pod."""
     for problem in find_requests_above_limits(spec):
         return f'Pod "{name}" is invalid: {problem}'
@@ -92,6 +92,41 @@ def why_rejected(name: str, spec: Json, limit_ranges: Iterable[LimitRangeRules])
             text = ", ".join(messages)
             return f'pods "{name}" is forbidden: {f"[{text}]" if len(messages) > 1 else text}'
     return ""
+
+
+class PodAdmission:
+    """LimitRanges and RuntimeClasses, applied to the specs of pods and pod templates."""
+
+    def __init__(self) -> None:
+        self._limit_ranges: dict[tuple[str, str], LimitRangeRules] = {}
+        """By namespace and name."""
+        self._runtime_classes: dict[str, RuntimeClassDefaults] = {}
+
+    def set_limit_range(self, namespace: str, name: str, rules: LimitRangeRules | None) -> None:
+        """None removes it."""
+        self._limit_ranges.pop((namespace, name), None)
+        if rules is not None:
+            self._limit_ranges[namespace, name] = rules
+
+    def set_runtime_class(self, name: str, defaults: RuntimeClassDefaults | None) -> None:
+        """None removes it."""
+        self._runtime_classes.pop(name, None)
+        if defaults is not None:
+            self._runtime_classes[name] = defaults
+
+    def get_runtime_class(self, name: str) -> RuntimeClassDefaults | None:
+        return self._runtime_classes.get(name)
+
+    def apply_defaults(self, spec: Json, namespace: str) -> Json:
+        """`apply_admission_defaults` with the objects of this namespace, LimitRanges in the order of their names."""
+        return apply_admission_defaults(spec, self._limit_ranges_in(namespace), self._runtime_classes)
+
+    def explain_rejection(self, name: str, spec: Json, namespace: str) -> str:
+        """`explain_rejection` with the LimitRanges of this namespace."""
+        return explain_rejection(name, spec, self._limit_ranges_in(namespace))
+
+    def _limit_ranges_in(self, namespace: str) -> list[LimitRangeRules]:
+        return [self._limit_ranges[key] for key in sorted(self._limit_ranges) if key[0] == namespace]
 
 
 def _with_defaults(container: Json, defaults: LimitRangeRules) -> Json:

@@ -107,7 +107,9 @@ def solve_patterns(
     """The cheapest mix with at least `nodes` nodes. None if a size fits no row, or the solver finds no solution."""
     cost_effective = known_patterns.types if known_patterns else undominated_types(headroom, prices)
     headroom, prices, every = headroom[cost_effective], prices[cost_effective], len(headroom)
-    initial = known_patterns[1:] if known_patterns else _initial_patterns(headroom, prices, sizes)
+    initial = (
+        (known_patterns.rows, known_patterns.pods) if known_patterns else _initial_patterns(headroom, prices, sizes)
+    )
     if initial is None:
         return None
     rows, patterns = initial

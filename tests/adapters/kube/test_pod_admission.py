@@ -9,9 +9,9 @@ from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import LIMIT_RANGES, NAMESPACES, PODS, RUNTIME_CLASSES
 from tenure.kube.facts.pod_admission import (
     apply_admission_defaults,
+    explain_rejection,
     limit_range_rules,
     runtime_class_defaults,
-    why_rejected,
 )
 from tenure.kube.facts.pod_requests import pod_requests
 from tenure.model.errors import BadInput, Forbidden
@@ -109,7 +109,7 @@ async def test_limit_range_rejects_the_pods_of_the_api_server(admin: KubeClient,
     rules = [limit_range_rules(await admin.request("POST", LIMIT_RANGES.path(namespace=namespace), body=raw))]
     expected = {}
     for name, spec in SPECS.items():
-        expected[name] = why_rejected("p", apply_admission_defaults(spec, rules, {}), rules)
+        expected[name] = explain_rejection("p", apply_admission_defaults(spec, rules, {}), rules)
     assert len({bool(error) for error in expected.values()}) == 2
 
     async def equals_admission() -> None:

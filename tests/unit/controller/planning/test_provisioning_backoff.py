@@ -1,104 +1,26 @@
 """Launches for a pod stop when nodes become ready for it and it runs on none of them."""
 
-from collections.abc import AsyncIterator, Sequence
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
 from tenure.apis import labels
 from tenure.controller.planning.pod_groups import pod_group
 from tenure.controller.planning.provisioning_backoff import RECENT
-from tenure.kube.facts.pods import pod_fact
 from tenure.model.errors import TryLater
-from tenure.model.facts import PodFact
 from tenure.model.plan import (
     BACKOFF_RETENTION,
     FIRST_BACKOFF,
     MAX_BACKOFF,
     MAX_BACKOFFS,
     UNUSED_NODE_LIMIT,
-    PlanOutcome,
     ProvisioningBackoff,
     select_retained,
 )
-from tests.support.controller.builders import NOW, Json, at, node, node_class, pod, pool, stamp
-from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness, running_provisioner
-
-UNTIL_READY = 40
-"""Seconds from a plan until its nodes are initialized."""
-EXPIRY = 25
-"""Seconds after initialization at which nominations are over."""
-
-
-def initialized_status(name: str, initialized_at: datetime) -> Json:
-    conditions = [
-        {"type": one, "status": "True", "lastTransitionTime": f"{initialized_at:%Y-%m-%dT%H:%M:%SZ}"}
-        for one in ("Launched", "Registered", "Initialized")
-    ]
-    return {"conditions": conditions, "providerID": f"aws:///us-west-2a/i-{name}"}
-
-
-def small_node(nodeclaim: str) -> Json:
-    """A Node without room for the pods of these tests."""
-    found = node(f"node-{nodeclaim}", of=nodeclaim)
-    found["status"]["allocatable"] = {"cpu": "100m", "memory": "4Gi", "pods": "10"}
-    return found
-
-
-class Launches:
-    """Plans again and again; each node becomes ready with too little CPU for the pod, unless `used_by` names a pod."""
-
-    def __init__(self, harness: ProvisionerHarness) -> None:
-        self.harness, self.seconds, self.plans = harness, 0.0, 0
-        self.outcome = PlanOutcome(plan_id="")
-
-    def advance(self, seconds: float) -> None:
-        self.seconds += seconds
-        self.harness.now = at(self.seconds)
-
-    async def plan(self) -> list[str]:
-        """The names of the created NodeClaims."""
-        before, self.plans = set(self.harness.claims.found), self.plans + 1
-        stored = self.outcome.backoffs or ()
-        self.outcome = await self.harness.plan(f"plan-{self.plans}", backoffs=stored)
-        return sorted(set(self.harness.claims.found) - before)
-
-    def initialize(self, names: Sequence[str], *, used_by: str = "") -> None:
-        for name in names:
-            raw = dict(self.harness.claims.found[name])
-            raw["status"] = initialized_status(name, self.harness.now)
-            self.harness.apply_objects("nodeclaims", raw)
-            self.harness.apply_objects("nodes", small_node(name))
-            if used_by:
-                self.harness.apply_objects("pods", web(used_by, on=f"node-{name}"))
-
-    async def launch(self, *, used_by: str = "") -> list[str]:
-        """Plan, and let the nodes become ready. Returns the created NodeClaims."""
-        names = await self.plan()
-        self.advance(UNTIL_READY)
-        self.initialize(names, used_by=used_by)
-        self.advance(EXPIRY)
-        return names
-
-    @property
-    def failed_scheduling(self) -> list[str]:
-        return self.harness.events.messages("FailedScheduling")
-
-
-def web(name: str, **more: Any) -> Json:
-    containers = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]
-    return pod(name, containers=containers, **more)
-
-
-@pytest.fixture
-async def launches() -> AsyncIterator[Launches]:
-    async with running_provisioner() as harness:
-        harness.apply_objects("pods", web("p0"))
-        harness.scheduler_messages.message = "0/4 nodes are available: 4 Insufficient cpu."
-        yield Launches(harness)
+from tests.support.controller.builders import NOW, at, node, node_class, pool
+from tests.unit.controller.planning.launches import EXPIRY, UNTIL_READY, Launches, initialized_status, small_node, web
+from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness
 
 
 async def test_launches_stop_after_three_unused_nodes_with_the_message_of_kube_scheduler(launches: Launches) -> None:
@@ -203,63 +125,6 @@ async def test_pod_in_backoff_uses_existing_nodes(launches: Launches) -> None:
     assert launches.harness.nominations.nomination_of("uid-p0").target == "roomy"  # type: ignore[union-attr]
 
 
-def daemonset(**template: Any) -> Json:
-    metadata = {"name": "agent", "namespace": "default", "uid": "uid-agent", "creationTimestamp": stamp()}
-    return {"metadata": metadata, "spec": {"template": web("agent", **template)}}
-
-
-def overlay(**labels_of_nodes: str) -> Json:
-    requirements = [{"key": key, "operator": "In", "values": [value]} for key, value in labels_of_nodes.items()]
-    return {
-        "metadata": {"name": "discount", "uid": "uid-discount"},
-        "spec": {"price": "1", "requirements": requirements},
-    }
-
-
-def pool_of_another_team() -> Json:
-    found = pool("second")
-    found["spec"]["template"]["metadata"] = {"labels": {"team": "other"}}
-    found["spec"]["template"]["spec"]["taints"] = [{"key": "team", "value": "other", "effect": "NoSchedule"}]
-    return found
-
-
-@pytest.mark.parametrize(
-    ("kind", "changed"),
-    [
-        ("nodepools", pool(limits={"cpu": "1000"})),
-        ("nodepools", pool("second")),
-        ("ec2nodeclasses", node_class(generation=2)),
-        ("daemonsets", daemonset()),
-        ("nodeoverlays", overlay()),
-    ],
-)
-async def test_relevant_change_ends_the_backoff(launches: Launches, kind: str, changed: Json) -> None:
-    for _ in range(UNUSED_NODE_LIMIT):
-        await launches.launch()
-    assert await launches.plan() == []
-    launches.harness.apply_objects(kind, changed)
-    assert len(await launches.launch()) == 1
-    assert len(await launches.launch()) == 1, "the count begins again, without the nodes counted before"
-
-
-@pytest.mark.parametrize(
-    ("kind", "changed"),
-    [
-        ("nodepools", pool_of_another_team()),
-        ("ec2nodeclasses", node_class("second")),
-        ("daemonsets", daemonset(nodeSelector={"team": "other"})),
-        ("nodeoverlays", overlay(**{labels.NODEPOOL: "second"})),
-    ],
-)
-async def test_changes_that_do_not_concern_the_pod_keep_the_backoff(
-    launches: Launches, kind: str, changed: Json
-) -> None:
-    for _ in range(UNUSED_NODE_LIMIT):
-        await launches.launch()
-        launches.harness.apply_objects(kind, changed)
-    assert await launches.plan() == []
-
-
 async def test_late_kube_scheduler_is_no_reason_for_a_backoff(launches: Launches) -> None:
     """The nodes have room, so plans keep the pods there: nothing is launched and nothing is counted."""
     harness = launches.harness
@@ -332,25 +197,6 @@ async def test_nodeclaim_names_the_groups_of_its_pods(launches: Launches) -> Non
     (name,) = await launches.plan()
     written = launches.harness.claims.found[name]["metadata"]["annotations"][labels.POD_GROUPS]
     assert written == pod_group(launches.harness.cache.pods["uid-p0"])
-
-
-def fact(name: str = "p", **more: Any) -> PodFact:
-    return pod_fact(web(name, **more))
-
-
-def test_pods_of_one_owner_share_a_group_and_other_pods_do_not() -> None:
-    assert pod_group(fact("a")) == pod_group(fact("b"))
-    assert pod_group(fact("a", owner="StatefulSet")) != pod_group(fact("b"))
-    larger = fact("a").model_copy(update={"requests": {"cpu": 7}})
-    assert pod_group(larger) != pod_group(fact("a"))
-
-
-def test_runs_of_a_cronjob_share_a_group() -> None:
-    def run(name: str, owner: str) -> PodFact:
-        return fact(name).model_copy(update={"owner_kind": "Job", "owner_uid": owner})
-
-    assert pod_group(run("report-29345670-x7k2p", "a")) == pod_group(run("report-29345680-b4m9q", "b"))
-    assert pod_group(run("report-29345670-x7k2p", "a")) != pod_group(run("other-29345670-x7k2p", "a"))
 
 
 @given(some.lists(some.integers(0, 4 * 3600), max_size=8))

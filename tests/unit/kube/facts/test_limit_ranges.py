@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tenure.kube.facts.pod_admission import apply_admission_defaults, limit_range_rules, why_rejected
+from tenure.kube.facts.pod_admission import apply_admission_defaults, explain_rejection, limit_range_rules
 
 Json = dict[str, Any]
 
@@ -19,7 +19,7 @@ def container(requests: Json | None = None, limits: Json | None = None, **more: 
 
 def reason(spec: Json, *limit_ranges: Json) -> str:
     rules = [limit_range_rules(one) for one in limit_ranges]
-    return why_rejected("web-0", apply_admission_defaults(spec, rules, {}), rules)
+    return explain_rejection("web-0", apply_admission_defaults(spec, rules, {}), rules)
 
 
 SMALL = container({"cpu": "100m"}, {"cpu": "500m"})
