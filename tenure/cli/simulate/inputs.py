@@ -99,7 +99,7 @@ class SimulationInputs:
         forbidden = self.admission.rules.explain_rejection(name, spec, namespace)
         if forbidden:
             self.rejected_daemonsets[name] = forbidden
-        return None if forbidden else found
+        return None if forbidden else self.admission.device_classes.check_daemonset(found)
 
 
 def read_inputs(

@@ -70,8 +70,8 @@ class ClusterCache:
         self.nodeclasses: dict[str, EC2NodeClass] = {}
         self.daemonsets: dict[str, DaemonSetFact] = {}
         self.pod_admission = PodAdmission()
-        self._daemon_templates = DaemonTemplates(self.pod_admission)
         self._device_classes = DeviceClasses()
+        self._daemon_templates = DaemonTemplates(self.pod_admission, self._device_classes)
         self.namespaces: dict[str, NamespaceFact] = {}
         self.storage = Storage()
         self.overlays: dict[str, OverlayFact] = {}
@@ -173,6 +173,8 @@ class ClusterCache:
         for uid, pod in tuple(self.pods.items()) if changed else ():
             if not changed.isdisjoint(pod.requests):
                 self._store_pod(uid, self._device_classes.check_pod(pod))
+        for uid, daemonset in self._daemon_templates.decode_all() if changed else ():
+            self._replace_fact(self.daemonsets, "daemonset", uid, daemonset)
 
     def _report_annotation(self, kind: str, delta: Delta) -> None:
         problem = "" if delta.is_deleted else decoders.find_annotation_problem(kind, delta.object)

@@ -1,4 +1,4 @@
-"""DaemonSets with the LimitRanges and RuntimeClasses that change the pods of their templates."""
+"""DaemonSets with the LimitRanges, RuntimeClasses and DeviceClasses that change the pods of their templates."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -7,6 +7,7 @@ from tenure.controller.cache.dirty import set_or_remove
 from tenure.kube.client import resources
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
+from tenure.kube.facts.device_classes import DeviceClasses
 from tenure.kube.facts.pod_admission import (
     PodAdmission,
     limit_range_rules,
@@ -23,9 +24,9 @@ KINDS: Final = frozenset(
 class DaemonTemplates:
     """Keeps DaemonSets as objects, since a change of another kind changes their facts."""
 
-    def __init__(self, admission: PodAdmission) -> None:
+    def __init__(self, admission: PodAdmission, device_classes: DeviceClasses) -> None:
         """`update` keeps the LimitRanges and RuntimeClasses of `admission`."""
-        self._admission = admission
+        self._admission, self._device_classes = admission, device_classes
         self._daemonsets: dict[str, Json] = {}
         """By UID."""
 
@@ -44,6 +45,10 @@ class DaemonTemplates:
             self._admission.set_runtime_class(metadata["name"], runtime_class)
             yield from self._decode_dependents(lambda one: _pod_spec(one).get("runtimeClassName") == metadata["name"])
 
+    def decode_all(self) -> Iterator[tuple[str, DaemonSetFact | None]]:
+        """All DaemonSets, by UID, after a change of the DeviceClasses."""
+        return self._decode_dependents(lambda _: True)
+
     def _decode_dependents(self, is_concerned: Callable[[Json], bool]) -> Iterator[tuple[str, DaemonSetFact | None]]:
         for uid, one in self._daemonsets.items():
             if is_concerned(one):
@@ -53,7 +58,9 @@ class DaemonTemplates:
         """None if the API server rejects its pods, so that it never has one."""
         namespace, name = one["metadata"]["namespace"], one["metadata"]["name"]
         spec = self._admission.apply_defaults(_pod_spec(one), namespace)
-        return None if self._admission.explain_rejection(name, spec, namespace) else daemonset_fact(one, spec)
+        if self._admission.explain_rejection(name, spec, namespace):
+            return None
+        return self._device_classes.check_daemonset(daemonset_fact(one, spec))
 
 
 def _pod_spec(daemonset: Json) -> Json:

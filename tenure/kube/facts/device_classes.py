@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tenure.model.facts import PodFact
+from tenure.model.facts import DaemonSetFact, PodFact
 
 
 class DeviceClasses:
@@ -33,6 +33,18 @@ class DeviceClasses:
         if reason:
             self._reasons.add(reason)
         return pod if reason == pod.unplannable else pod.model_copy(update={"unplannable": reason})
+
+    def check_daemonset(self, daemonset: DaemonSetFact) -> DaemonSetFact:
+        """The DaemonSet without requests for resources of DeviceClasses.
+
+        Instance types do not show which nodes get such a device. Therefore its pods count on every node that they may
+        run on, as pods with ResourceClaims do.
+        """
+        provided = set(self._resources.values())
+        if provided.isdisjoint(daemonset.pod.requests):
+            return daemonset
+        requests = {name: amount for name, amount in daemonset.pod.requests.items() if name not in provided}
+        return daemonset.model_copy(update={"pod": daemonset.pod.model_copy(update={"requests": requests})})
 
     def _reason_of(self, pod: PodFact) -> str:
         for name, resource in sorted(self._resources.items()):

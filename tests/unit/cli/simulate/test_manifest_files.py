@@ -138,6 +138,18 @@ def test_pod_that_requests_a_resource_of_a_device_class_is_unschedulable(files: 
     assert "DeviceClass gpu provides this resource by Dynamic Resource" in found["unschedulable"]["two"]
 
 
+def test_daemonset_that_requests_a_resource_of_a_device_class_counts_on_new_nodes(files: Files) -> None:
+    template = pod("x", cpu="1")
+    template["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = "1"
+    daemons = {"kind": "DaemonSet", "metadata": {"name": "agent"}, "spec": {"template": {"spec": template["spec"]}}}
+    files.write("pods.yaml", pod("one", cpu="1"), daemons)
+    assert files.run()["nodes"][0]["instanceTypes"][0] == "m5.large"
+    metadata, spec = {"name": "gpu"}, {"extendedResourceName": "example.com/gpu"}
+    device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": metadata, "spec": spec}
+    files.write("pods.yaml", device_class, pod("one", cpu="1"), daemons)
+    assert files.run()["nodes"][0]["instanceTypes"][0] == "m5.2xlarge"
+
+
 def test_runtime_class_tolerations_apply(files: Files) -> None:
     tainted = pool()
     tainted["spec"]["template"]["spec"]["taints"] = [{"key": "runtime", "effect": "NoSchedule"}]

@@ -110,6 +110,21 @@ def test_another_reason_with_the_same_end_stays() -> None:
     assert DeviceClasses().check_pod(other) == other
 
 
+def test_daemonset_counts_without_a_resource_of_a_device_class(harness: CacheHarness) -> None:
+    requests = {"cpu": "1", "example.com/gpu": "1"}
+    containers = [{"name": "main", "image": "none", "resources": {"requests": requests}}]
+    harness.apply_objects("daemonsets", daemonset("monitor", containers=containers))
+    assert harness.cache.daemonsets["uid-monitor"].pod.requests == {"cpu": 1000, "example.com/gpu": 1, "pods": 1}
+    harness.cache.drain_planner_changes()
+    harness.apply_objects("deviceclasses", GPU)
+    assert harness.cache.daemonsets["uid-monitor"].pod.requests == {"cpu": 1000, "pods": 1}
+    assert planner_keys(harness) == ["uid-monitor"]
+    harness.apply_objects("daemonsets", daemonset("late", containers=containers))
+    assert harness.cache.daemonsets["uid-late"].pod.requests == {"cpu": 1000, "pods": 1}
+    harness.delete_objects("deviceclasses", {"metadata": GPU["metadata"]})
+    assert "example.com/gpu" in harness.cache.daemonsets["uid-monitor"].pod.requests
+
+
 def test_pods_are_planned_again_without_the_device_class(harness: CacheHarness) -> None:
     harness.apply_objects("deviceclasses", GPU)
     harness.apply_objects("pods", gpu_pod("p"), gpu_pod("claiming", resourceClaims=[{"name": "gpu"}]))
