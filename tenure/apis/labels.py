@@ -379,6 +379,7 @@ INVALID_USER_DATA: Final = "InvalidUserData"
 DRY_RUN_FAILED: Final = "DryRunFailed"
 USER_DATA_NEAR_LIMIT: Final = "UserDataNearLimit"
 USER_DATA_SETTINGS_DROPPED: Final = "UserDataSettingsDropped"
+ROOT_VOLUME_NOT_MAPPED: Final = "RootVolumeNotMapped"
 AWS_UNREACHABLE: Final = "AWSNotAnswering"
 CLEAN_UP_FAILED: Final = "CleanUpFailed"
 # Conditions of an EC2NodeClass that `Ready` does not depend on.

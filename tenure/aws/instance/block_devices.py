@@ -7,7 +7,7 @@ from typing import Any
 from tenure.apis.ec2nodeclass_instance import BlockDevice, BlockDeviceMapping
 from tenure.apis.quantity import parse_quantity
 from tenure.aws.amifamily.families import GIB, Family
-from tenure.aws.amifamily.image_disks import ImageDisks
+from tenure.aws.amifamily.image_disks import UNKNOWN_DISKS, DisksByImage, ImageDisks
 
 
 def block_device_mappings(
@@ -25,6 +25,25 @@ def block_device_mappings(
         for disk in disks.default_disks(family)
     ]
     return {"BlockDeviceMappings": found} if found else {}
+
+
+def why_root_not_mapped(mappings: Sequence[BlockDeviceMapping], family: Family, images: DisksByImage) -> str:
+    """A warning if the mappings leave the root volume of an image as the image declares it.
+
+    No warning: mappings of the root device, or of the disk with the kubelet's directories (Bottlerocket's /dev/xvdb).
+    `images`: empty if the family determines the disks.
+    """
+    for image_id, disks in sorted((images or {"": UNKNOWN_DISKS}).items()):
+        root = disks.root_device or (family.disks[0].device if family.disks else "")
+        kubelet_device = disks.kubelet_device(family)
+        devices = [one.device_name or (kubelet_device if one.root_volume else "") for one in mappings]
+        if devices and root and not {root, kubelet_device} & set(devices):
+            image = f"image {image_id}" if image_id else family.name
+            return (
+                f"spec.blockDeviceMappings[].deviceName: {', '.join(map(repr, devices))}: the root device of {image} "
+                f"is {root!r}, so its root volume keeps the size and encryption of the image; add a mapping of {root!r}"
+            )
+    return ""
 
 
 def _from_spec(mapping: BlockDeviceMapping, kubelet_device: str) -> dict[str, Any]:

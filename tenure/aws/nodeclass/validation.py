@@ -20,6 +20,7 @@ from tenure.aws.amifamily.user_data.validation import why_near_limit, why_settin
 from tenure.aws.client.client import AwsClients
 from tenure.aws.cluster_facts import ClusterFacts
 from tenure.aws.eks_cluster import Clusters
+from tenure.aws.instance.block_devices import why_root_not_mapped
 from tenure.aws.instance.launch_templates import Placement, launch_template
 from tenure.aws.instancetype.capacity import Machine
 from tenure.aws.instancetype.info import TypeInfo
@@ -153,8 +154,11 @@ class Validation:
         result: DryRunResult = None
         if not self._settings.disable_dry_run:
             result = await self._trials.get_result(self._make_trial(node_class, family, choice, text))
-        dropped = why_settings_dropped(node_class.spec.user_data or "", family)
-        return _validated_of_result(result, len(text.encode()), dropped)
+        ignored = (
+            (labels.USER_DATA_SETTINGS_DROPPED, why_settings_dropped(node_class.spec.user_data or "", family)),
+            (labels.ROOT_VOLUME_NOT_MAPPED, why_root_not_mapped(node_class.spec.block_device_mappings, family, disks)),
+        )
+        return _validated_of_result(result, len(text.encode()), [one for one in ignored if one[1]])
 
     def _make_trial(self, node_class: EC2NodeClass, family: Family, choice: Choice, user_data: str) -> Trial:
         template = launch_template(
@@ -206,15 +210,17 @@ def _waiting_condition(dependencies: Mapping[str, str]) -> ConditionPatch | None
     return None
 
 
-def _validated_of_result(result: DryRunResult, size: int, dropped: str) -> Validated:
-    """`size`: user data in bytes. `dropped`: the warning about settings that are left out of it."""
+def _validated_of_result(result: DryRunResult, size: int, ignored: Sequence[Problem]) -> Validated:
+    """`size`: user data in bytes. `ignored`: warnings about settings without effect, which the condition names too."""
     if isinstance(result, Rejected):
         return _invalid((result.reason, result.message))
-    found = (labels.USER_DATA_NEAR_LIMIT, why_near_limit(size)), (labels.USER_DATA_SETTINGS_DROPPED, dropped)
-    warnings = tuple((reason, message) for reason, message in found if message)
+    near_limit = why_near_limit(size)
+    warnings = (*([(labels.USER_DATA_NEAR_LIMIT, near_limit)] if near_limit else ()), *ignored)
     if result is not None:
         return Validated(None, result.message, result.retry_after, warnings, size)
-    good = ConditionPatch(type=labels.VALIDATION_SUCCEEDED, status="True", message=dropped)
+    good = ConditionPatch(
+        type=labels.VALIDATION_SUCCEEDED, status="True", message="; ".join(message for _, message in ignored)
+    )
     return Validated(good, warnings=warnings, user_data_bytes=size)
 
 

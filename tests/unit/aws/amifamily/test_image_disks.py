@@ -9,7 +9,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.aws.amifamily.families import FAMILIES, GIB
 from tenure.aws.amifamily.image_disks import ImageDisks
 from tenure.aws.amifamily.images import ImageDiskReader
-from tenure.aws.instance.block_devices import block_device_mappings
+from tenure.aws.instance.block_devices import block_device_mappings, why_root_not_mapped
 from tenure.aws.instancetype.capacity import storage_of
 from tests.support.aws.builders import build_nodeclass, machine
 from tests.unit.aws.amifamily.image_cloud import HOUR, Cloud
@@ -84,6 +84,36 @@ def test_root_volume_without_device_name_is_disk_with_kubelet_directories(
 ) -> None:
     root_volume = {"rootVolume": True, "ebs": {"volumeSize": "60Gi"}}
     assert launched_disks(family, disks, root_volume) == {device: 60}
+
+
+@pytest.mark.parametrize(
+    ("family", "disks", "mappings", "warning"),
+    [
+        (
+            "AL2023",
+            {"ami-1": UBUNTU},
+            [mapping("/dev/xvda", 100)],
+            "'/dev/xvda': the root device of image ami-1 is '/dev/sda1'",
+        ),
+        ("AL2023", {"ami-1": LARGE, "ami-2": UBUNTU}, [mapping("/dev/xvda", 100)], "image ami-2 is '/dev/sda1'"),
+        ("AL2023", {}, [mapping("/dev/sda1", 100)], "'/dev/sda1': the root device of AL2023 is '/dev/xvda'"),
+        ("AL2023", {}, [mapping("/dev/sdf", 100, rootVolume=True)], "'/dev/sdf': the root device of AL2023"),
+        ("AL2023", {}, [mapping("/dev/xvda", 100), mapping("/dev/sdf", 100)], ""),
+        ("AL2023", {"ami-1": UBUNTU}, [{"rootVolume": True, "ebs": {"volumeSize": "60Gi"}}], ""),
+        ("AL2023", {}, [], ""),
+        ("Bottlerocket", {}, [mapping("/dev/xvda", 4), mapping("/dev/xvdb", 20)], ""),
+        ("Bottlerocket", {}, [mapping("/dev/xvdb", 50)], ""),
+        ("Bottlerocket", {}, [mapping("/dev/sda1", 50)], "'/dev/sda1': the root device of Bottlerocket is '/dev/xvda'"),
+        ("Custom", {"ami-1": UBUNTU}, [mapping("/dev/xvda", 100)], "image ami-1 is '/dev/sda1'"),
+        ("Custom", {}, [mapping("/dev/xvda", 100)], ""),
+    ],
+)
+def test_warning_names_root_device_that_mappings_leave_out(
+    family: str, disks: dict[str, ImageDisks], mappings: list[dict[str, Any]], warning: str
+) -> None:
+    spec = build_nodeclass(blockDeviceMappings=mappings).spec
+    found = why_root_not_mapped(spec.block_device_mappings, FAMILIES[family], disks)
+    assert warning in found and bool(found) == bool(warning)
 
 
 def nodeclass_of(*image_ids: str, **term: str) -> EC2NodeClass:

@@ -380,6 +380,18 @@ async def test_size_of_rendered_user_data_is_validated(lines: int, status: str, 
     assert all("spec.userData" in message for _, message in [*found.warnings, ("", found.condition.message)] if message)
 
 
+async def test_condition_and_warnings_name_settings_without_effect() -> None:
+    found = await ValidationHarness().validate(
+        amiFamily="Bottlerocket",
+        userData='[settings.kubernetes]\nno-such-setting = "a"\n',
+        blockDeviceMappings=[{"deviceName": "/dev/sdf", "ebs": {"volumeSize": "20Gi"}}],
+    )
+    assert found.condition is not None and found.condition.status == "True"
+    assert [reason for reason, _ in found.warnings] == ["UserDataSettingsDropped", "RootVolumeNotMapped"]
+    assert found.condition.message == "; ".join(message for _, message in found.warnings)
+    assert "no-such-setting" in found.condition.message and "'/dev/sdf'" in found.condition.message
+
+
 async def test_images_without_compatible_type_are_reported() -> None:
     harness = ValidationHarness()
     requirements = [{"key": "kubernetes.io/arch", "operator": "In", "values": ["riscv"]}]
