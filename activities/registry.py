@@ -91,7 +91,7 @@ def _node_activities(ports: Ports) -> Activities:
         instances.stop_instance,
         instances.start_instance,
         instances.terminate_instance,
-        instances.instance_is_running,
+        instances.read_instance_status,
     ]
 
 

@@ -19,6 +19,7 @@ from tenure.model.nodeclaim.state import NodeClaimOutcome, NodeClaimState, Phase
 from tenure.model.observations import ObservedNodeClaim
 from tenure.model.signals import GroupResult, PermitResult
 from tenure.policy.interruption.decision import describe_event, draining_event
+from tenure.policy.lifecycle.missing_nodes import missing_since
 from tenure.policy.lifecycle.repair import record_conditions
 from workflows import current_details
 from workflows.approvals import EventApprovals
@@ -43,10 +44,12 @@ from workflows.phases.recovery import nodeclaim_exists
 from workflows.phases.registration import run_registration
 from workflows.phases.status_reports import (
     is_drift_unreported,
+    is_missing_node_unreported,
     is_not_ready_unreported,
     is_overdue_unreported,
     record_not_ready_interval,
     write_drift,
+    write_missing_node,
     write_not_ready_intervals,
     write_overdue,
 )
@@ -66,6 +69,7 @@ REPORTS = (
     Report("AWS events", has_unreported_events, write_interruption_events),
     Report("events", has_pending_events, send_pending_event),
     Report("the deadline", is_overdue_unreported, write_overdue),
+    Report("the missing Node", is_missing_node_unreported, write_missing_node),
     Report("NotReady intervals", is_not_ready_unreported, write_not_ready_intervals),
     Report("drift", is_drift_unreported, write_drift),
 )
@@ -130,6 +134,7 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
             self._nodeclaim_context.update_state(
                 observed=self._merge_with_known(observed),
                 unready_since=self._unready_since(observed),
+                node_missing_since=missing_since(previous, observed, workflow.now()),
                 instance_checks=0 if observed.node_ready else previous.instance_checks,
                 health=record_conditions(previous, observed.unhealthy, observed.rules, workflow.now()),
                 expected=previous.expected or observed.expected,
@@ -204,7 +209,10 @@ def _transition_cause(state: NodeClaimState, phase: Phase) -> str:
         case Phase.REGISTRATION if launched:
             return f"{launched.instance_type} {launched.capacity_type} in {launched.zone}"
         case Phase.INITIALIZATION:
-            return f"{state.node_name} joined" if not state.initialized else f"{state.node_name} rebooted"
+            if not state.initialized:
+                return f"{state.node_name} joined"
+            is_rebooted = state.observed.boot_id != state.boot_id
+            return f"{state.node_name} {'rebooted' if is_rebooted else 'registered again'}"
         case Phase.READY if state.phase is Phase.DRAIN:
             return "the drain was cancelled"
         case Phase.READY:

@@ -15,7 +15,7 @@ from tenure.apis import labels
 from tenure.clock import utc_now
 from tenure.model.base import REQUEST_PRIORITY, InstanceId, parse_instance_id
 from tenure.model.errors import Fault, NotFound, TryLater
-from tenure.model.nodeclaim.requests import NodeClaimRef, StopStartResult, TerminationRequest
+from tenure.model.nodeclaim.requests import InstanceStatus, NodeClaimRef, StopStartResult, TerminationRequest
 
 FIRST_POLL_SECONDS = 1.0
 """Seconds between reads of a terminating instance. The reads of all nodes share DescribeInstances calls."""
@@ -46,9 +46,10 @@ class InstanceActivities:
 
     @activity.defn
     @map_faults
-    async def instance_is_running(self, ref: NodeClaimRef) -> bool:
-        """False if EC2 no longer lists the instance."""
-        return await self._instances.get(parse_instance_id(ref.provider_id)) is not None
+    async def read_instance_status(self, ref: NodeClaimRef) -> InstanceStatus:
+        """The state of the instance in EC2; empty if EC2 no longer lists it."""
+        found = await self._instances.get(parse_instance_id(ref.provider_id))
+        return InstanceStatus(state=found.state, reason=found.state_reason) if found else InstanceStatus()
 
     async def _terminate_and_wait(self, ref: NodeClaimRef, instance: InstanceId) -> None:
         if not await self._instances.terminate(instance):

@@ -27,7 +27,8 @@ class RegistrationActivities:
     async def register_node(self, ref: NodeClaimRef) -> RegistrationResult:
         """Set the Node's finalizer, labels and taints, remove `unregistered`, and update the NodeClaim.
 
-        If `ref` has no Node name, or another Node has that name now, the Node is found by its provider ID.
+        If `ref` has no Node name, or another Node has that name now, the Node is found by its provider ID. An
+        initialized NodeClaim stays initialized (reference 3.4).
         """
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
@@ -45,15 +46,11 @@ class RegistrationActivities:
         if node is None:
             return RegistrationResult(outcome="no node")
         waiting = _waiting_for(claim, node)
+        conditions = [ConditionPatch(type=labels.REGISTERED_CONDITION, status="True")]
+        if not claim.is_true(labels.INITIALIZED_CONDITION):
+            conditions.append(_not_initialized_condition(waiting))
         await self._claims.patch(
-            ref.name,
-            ref.uid,
-            status={"nodeName": node.name},
-            conditions=(
-                ConditionPatch(type=labels.REGISTERED_CONDITION, status="True"),
-                _not_initialized_condition(waiting),
-            ),
-            now=utc_now(),
+            ref.name, ref.uid, status={"nodeName": node.name}, conditions=tuple(conditions), now=utc_now()
         )
         return RegistrationResult(
             outcome="registered",

@@ -89,9 +89,10 @@ def _is_counted(claim: NodeClaim) -> bool:
 
 
 def _to_counted_node(claim: NodeClaim, node: NodeState | None, request: AllowedDisruptionsRequest) -> NodeCounted:
-    """Nodes consume budgets if they are NotReady, being disrupted (reference 4.4) or reserved by other NodePools."""
-    is_unavailable = node is not None and (
-        not node.ready or (node.being_disrupted and not _is_tainted_without_command(claim, request))
+    """Nodes consume budgets if they are missing, NotReady, being disrupted (reference 4.4) or reserved by other
+    NodePools."""
+    is_unavailable = (
+        node is None or not node.ready or (node.being_disrupted and not _is_tainted_without_command(claim, request))
     )
     return NodeCounted(
         uid=claim.metadata.uid,

@@ -24,7 +24,7 @@ DEPENDENTS: Final[dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The object with the conditions. Its `Ready` is True while all `dependents` are True."""
+    """The object with the conditions. Its `Ready` is True while all `dependents` are True, and NodeMissing is not."""
 
     dependents: tuple[str, ...]
     generation: int = 0
@@ -72,13 +72,16 @@ def set_condition(
     return _with_root(_upsert(complete, condition, subject, now), subject, now)
 
 
-def clear_condition(conditions: Sequence[Condition], subject: Subject, condition_type: str) -> tuple[Condition, ...]:
-    """Remove a condition and sort the rest by type. Raises ValueError for `Ready` and its dependents."""
+def clear_condition(
+    conditions: Sequence[Condition], subject: Subject, condition_type: str, *, now: datetime
+) -> tuple[Condition, ...]:
+    """Remove a condition, and sort the rest by type. Raises ValueError for `Ready` and its dependents."""
     if condition_type == labels.READY or condition_type in subject.dependents:
         raise ValueError(f"condition {condition_type}: Ready depends on it and it cannot be cleared, set it to Unknown")
     if all(one.type != condition_type for one in conditions):
         return tuple(conditions)
-    return tuple(sorted((one for one in conditions if one.type != condition_type), key=lambda one: one.type))
+    rest = tuple(sorted((one for one in conditions if one.type != condition_type), key=lambda one: one.type))
+    return _with_root(rest, subject, now) if condition_type == labels.NODE_MISSING else rest
 
 
 def _default_reason(condition_type: str, status: Status) -> str:
@@ -126,7 +129,7 @@ def _with_root(conditions: tuple[Condition, ...], subject: Subject, now: datetim
     if not open_ones:
         status: Status = "True"
         reason = labels.READY
-    elif any(one.is_false and one.observed_generation == subject.generation for one in open_ones):
+    elif any(_is_failure(one) and one.observed_generation == subject.generation for one in open_ones):
         status, reason = "False", labels.UNHEALTHY_DEPENDENTS
     else:
         status, reason = "Unknown", labels.RECONCILING_DEPENDENTS
@@ -140,12 +143,17 @@ def _with_root(conditions: tuple[Condition, ...], subject: Subject, now: datetim
     return _upsert(conditions, root, subject, now)
 
 
+def _is_failure(condition: Condition) -> bool:
+    return condition.is_true if condition.type == labels.NODE_MISSING else condition.is_false
+
+
 def _not_true(conditions: Iterable[Condition], subject: Subject) -> list[Condition]:
-    """Dependents that are not True at the current generation, latest transition first."""
+    """Dependents that are not True at the current generation, and failures, latest transition first."""
     found = [
         one
         for one in conditions
-        if one.type in subject.dependents and not (one.is_true and one.observed_generation == subject.generation)
+        if (one.type in subject.dependents and not (one.is_true and one.observed_generation == subject.generation))
+        or (one.type == labels.NODE_MISSING and one.is_true)
     ]
     # Reversed before the stable sort: of two transitions in the same second, the later one comes first.
     found.reverse()

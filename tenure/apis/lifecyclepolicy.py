@@ -115,6 +115,9 @@ class LifecycleRules(KubeModel):
     """From the registration of the Node until it is initialized."""
     drain: Annotated[DrainRules | None, Crd(rules=DRAIN_RULES)] = None
     termination: TerminationRules | None = None
+    node_missing: PhaseRules | None = None
+    """From the loss of a registered Node, which no longer exists, until its NodeClaim is deleted. Unset: replace after
+    15m. A stopped instance is replaced at once."""
     not_ready_grace: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """How long a NotReady node, or a node with a temporary taint, still counts as capacity for its pods, such as 5m."""
     expiry: ExpiryRules | None = None

@@ -38,7 +38,9 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
     HOOK_RUNNING: Reason("a hook is running"),
     HOOK_FAILED: Reason("a hook failed and is retried", "fix the hook, or remove it from its LifecyclePolicy"),
     CALL_FAILED: Reason("a call to AWS or Kubernetes failed and is retried", "read the error in the details"),
-    NODE_NOT_FOUND: Reason("the Node is gone and its instance still runs", "restore the Node, or delete the NodeClaim"),
+    NODE_NOT_FOUND: Reason(
+        "the Node no longer exists and its instance still runs", "restart its kubelet, or delete the NodeClaim"
+    ),
     "MultipleNodesFound": Reason(
         "more than one Node has its provider ID", "delete the Node that is not the instance's"
     ),

@@ -197,6 +197,8 @@ class NodeFact(Value):
     boot_id: str = ""
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
+    registration_gaps: tuple[str, ...] = ()
+    """What registration would add to the Node or remove from it, such as `finalizer karpenter.sh/termination`."""
     created: datetime | None = None
 
     @property
@@ -238,6 +240,8 @@ class NodeClaimFact(Value):
     drifted_at: datetime | None = None
     last_pod_event: datetime | None = None
     """When a pod was last bound to the node or left it; None if none has since initialization."""
+    node_missing_since: datetime | None = None
+    """When this process first saw that the registered Node is gone; None if it exists."""
     termination_grace_period: str = ""
     """Empty: a drain has no time limit."""
     overdue: str = ""

@@ -45,6 +45,8 @@ class ObservedNodeClaim(Message):
     waiting_for: tuple[str, ...] = ()
     """Remaining blockers of initialization: startup taints, ephemeral taints, resources, in Karpenter's order."""
     boot_id: str = ""
+    registration_gaps: tuple[str, ...] = ()
+    """What registration would change on the Node of a registered NodeClaim."""
     empty: bool = False
     """No pod on the node must be rescheduled, and no pod is nominated to it."""
     empty_since: datetime | None = None

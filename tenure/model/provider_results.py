@@ -31,6 +31,8 @@ class InstanceFacts(Value):
     tags: dict[str, str] = {}
     launched_at: datetime | None = None
     instance_profile: str = ""
+    state_reason: str = ""
+    """Why it is stopped or terminated, as `code: message`; empty for a running instance."""
     root: str = ""
     """Root device type: `ebs` keeps its data at a stop, `instance-store` does not."""
 

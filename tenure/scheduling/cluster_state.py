@@ -251,6 +251,7 @@ class ClusterState:
     def _nodes_without_nodeclaim(self) -> Iterator[NodeFact]:
         """Nodes of a pool whose NodeClaim does not exist (any more)."""
         owned = {node.name for nodeclaim in self._facts.nodeclaims.values() if (node := self._facts.node_of(nodeclaim))}
+        owned |= self._facts.strangers()
         for node in self._facts.nodes.values():
             if NODEPOOL in node.labels and node.name not in owned and not node.deleting:
                 yield node

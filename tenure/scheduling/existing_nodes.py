@@ -192,16 +192,17 @@ def build_existing_nodes(
     owned: set[str] = set()
 
     def of_nodeclaim(nodeclaim: NodeClaimFact, node: NodeFact | None) -> Iterable[ExistingNode]:
+        grace = graces.get(nodeclaim.pool, not_ready_grace)
+        presence = NotReadyGrace(node, grace, nodeclaim).presence(now) if nodeclaim.initialized else "starting"
+        is_ready = node is not None and node.ready and not node.deleting
+        if (node and node.deleting) or (presence == "lost" and not is_ready):
+            return []
         if node is None:
             return [
                 _build_launched_node(nodeclaim, daemons)
                 if nodeclaim.launched
                 else _build_unlaunched_node(nodeclaim, unlaunched_demand.get(nodeclaim.name, DaemonDemand()))
             ]
-        grace = graces.get(nodeclaim.pool, not_ready_grace)
-        presence = NotReadyGrace(node, grace, nodeclaim).presence(now) if nodeclaim.initialized else "starting"
-        if node.deleting or (presence == "lost" and not node.ready):
-            return []
         return [build_running_node(nodeclaim, node, facts, daemons, presence)]
 
     def of_node(node: NodeFact) -> Iterable[ExistingNode]:
@@ -217,6 +218,7 @@ def build_existing_nodes(
         if not (nodeclaim.deleting or nodeclaim.instance_terminating):
             with guard(nodeclaim, "node"):
                 yield from of_nodeclaim(nodeclaim, node)
+    owned |= facts.strangers()
     for node in facts.nodes.values():
         if node.name not in owned and not node.deleting and not _lacks_provider_id(node):
             with guard(node, "node"):

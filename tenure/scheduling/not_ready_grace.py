@@ -1,4 +1,4 @@
-"""How long pods wait for a node that is NotReady, has a transient taint or lacks a requested device.
+"""How long pods wait for a node that is NotReady or missing, has a transient taint or lacks a requested device.
 
 During the grace period the node's capacity counts and its pods wait; then they are rescheduled. The grace period is
 cumulative, so that a flapping node does not keep its pods for ever. A stopped instance that a LifecyclePolicy waits
@@ -26,10 +26,15 @@ NodePresence = Literal["here", "expected", "lost"]
 
 
 class NotReadyGrace:
-    """Used and remaining NotReady grace of one node. `nodeclaim`: its NodeClaim, if initialized."""
+    """Used and remaining NotReady grace of one node. `nodeclaim`: its NodeClaim, if initialized.
 
-    def __init__(self, node: NodeFact, grace: timedelta, nodeclaim: NodeClaimFact | None = None) -> None:
-        self._node, self.length = node, grace
+    `node` None: the Node of an initialized NodeClaim is missing, which counts as NotReady.
+    """
+
+    def __init__(self, node: NodeFact | None, grace: timedelta, nodeclaim: NodeClaimFact | None = None) -> None:
+        self._is_missing, self.length = node is None, grace
+        node = node or NodeFact(name="", ready_changed=nodeclaim.node_missing_since if nodeclaim else None)
+        self._node = node
         self._missing_resources = _missing_resources(node, nodeclaim) if nodeclaim else []
         self._startup_taint_names = set[str]()
         self._recorded_intervals: tuple[NotReadyInterval, ...] = ()
@@ -52,6 +57,8 @@ class NotReadyGrace:
     @property
     def describe_causes(self) -> str:
         """Text that names why pods cannot run on it."""
+        if self._is_missing:
+            return "NodeMissing"
         others = [taint.name for taint in self._transient_taints() if taint.key not in _NOT_READY_TAINT_KEYS]
         others += [f"{resource} is not allocatable" for resource in self._missing_resources]
         return ", ".join(["NotReady"] * (not self._node.ready or not others) + others)

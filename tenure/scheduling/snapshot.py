@@ -27,6 +27,7 @@ from tenure.model.facts import (
     VolumeClaimFact,
     VolumeFact,
 )
+from tenure.model.nodeclaim.node_identity import NodeIdentity, identify_node
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.plan import PlannedNodeClaim
 from tenure.scheduling.daemon_pods import DaemonPods
@@ -167,7 +168,7 @@ class ClusterFacts:
         self.virtual: dict[str, tuple[PodFact, ...]] = {}
         """By CapacityBuffer, its virtual pods."""
         self._bound: dict[str, dict[str, PodFact]] = {}
-        self._by_provider: dict[str, str] = {}
+        self._by_provider: dict[str, set[str]] = {}
 
     def apply(self, change: Change) -> None:
         """Apply one change. Raises TypeError for a fact of another kind."""
@@ -206,9 +207,17 @@ class ClusterFacts:
         return self._bound.get(node_name, {}).values()
 
     def node_of(self, nodeclaim: NodeClaimFact) -> NodeFact | None:
-        """The Node of a claim: by provider ID, else by the name in its status."""
-        by_provider = self._by_provider.get(nodeclaim.provider_id, "") if nodeclaim.provider_id else ""
-        return self.nodes.get(by_provider or nodeclaim.node_name)
+        return self._identify_node(nodeclaim).node
+
+    def strangers(self) -> set[str]:
+        """The names of Nodes that belong to no NodeClaim, although they have the provider ID of one."""
+        shared = {provider_id for provider_id, names in self._by_provider.items() if len(names) > 1}
+        claims = (one for one in self.nodeclaims.values() if one.provider_id in shared)
+        return {node.name for claim in claims for node in self._identify_node(claim).strangers}
+
+    def _identify_node(self, nodeclaim: NodeClaimFact) -> NodeIdentity:
+        names = self._by_provider.get(nodeclaim.provider_id, ()) if nodeclaim.provider_id else ()
+        return identify_node(nodeclaim, [self.nodes[name] for name in names], self.nodes.get(nodeclaim.node_name))
 
     def _apply_pod(self, uid: str, pod: PodFact | None) -> None:
         before = self.pods.get(uid)
@@ -233,11 +242,14 @@ class ClusterFacts:
 
     def _apply_node(self, name: str, node: NodeFact | None) -> None:
         before = self.nodes.get(name)
-        if before is not None and self._by_provider.get(before.provider_id) == name:
-            del self._by_provider[before.provider_id]
+        if before is not None and before.provider_id:
+            names = self._by_provider[before.provider_id]
+            names.discard(name)
+            if not names:
+                del self._by_provider[before.provider_id]
         _set_or_delete(self.nodes, name, node)
         if node is not None and node.provider_id:
-            self._by_provider[node.provider_id] = name
+            self._by_provider.setdefault(node.provider_id, set()).add(name)
 
 
 def _set_or_delete(table: dict[str, T], key: str, fact: T | None) -> None:

@@ -60,7 +60,7 @@ async def test_nodes_run_while_temporal_and_api_server_are_unavailable(product: 
         await _assert_all_resume(steady, growing, draining)
 
 
-@pytest.mark.row("001-k")
+@pytest.mark.row("001-p")
 async def test_new_node_waits_for_its_pod_during_a_kube_scheduler_outage(
     product: DedicatedProduct,
 ) -> None:

@@ -14,6 +14,12 @@ from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import StartupOutcome
 from tenure.policy.disruption.commands import replacement_status
 from tenure.policy.interruption.decision import requires_action
+from tenure.policy.lifecycle.missing_nodes import (
+    blocker_of,
+    deletion_due_at,
+    describe_missing_node,
+    missing_node_action,
+)
 from tenure.policy.lifecycle.ready import check_interval
 from tenure.policy.nodepool import counts_as_failure
 from workflows.activity_options import PATCH, with_summary
@@ -49,16 +55,23 @@ async def delete_nodeclaim(context: NodeClaimContext, *, reason: str, at_once: b
 
 
 async def handle_missing_node(context: NodeClaimContext) -> bool:
-    """The Node is gone: delete the NodeClaim if its instance is gone too, otherwise wait for a change. True if
-    deleted."""
+    """Delete the NodeClaim if its instance is gone too, or the deadline has passed; otherwise wait for a change. True
+    if deleted."""
     before = context.state.observed
     if await _fail_if_instance_terminated(context, "the Node and its instance are gone"):
         return True
-    _report_missing_node(context)
+    due = deletion_due_at(context.state, context.now)
+    if due and context.now >= due:
+        at_once = missing_node_action(context.state.observed.rules) == "terminate"
+        message = describe_missing_node(context.state)
+        await fail_nodeclaim(context, reason=labels.NODE_NOT_FOUND, message=message, at_once=at_once)
+        return True
     if context.state.observed is not before:
         return False
-    pause = check_interval(_count_poll(context))
-    await context.wait(watch_observed(context), until=context.now + pause, summary="the Node's return")
+    _report_missing_node(context)
+    check_at = context.now + check_interval(_count_poll(context))
+    until = min(check_at, due) if due else check_at
+    await context.wait(watch_observed(context), until=until, summary="the Node's return")
     return False
 
 
@@ -84,22 +97,22 @@ def _count_poll(context: NodeClaimContext) -> int:
 
 
 async def _fail_if_instance_terminated(context: NodeClaimContext, message: str) -> bool:
-    is_running = await workflow.execute_activity_method(
-        InstanceActivities.instance_is_running,
+    status = await workflow.execute_activity_method(
+        InstanceActivities.read_instance_status,
         context.nodeclaim_ref,
         **with_summary(PATCH, "check whether the instance runs"),
     )
-    if not is_running:
+    context.update_state(instance_status=status)
+    if not status.state:
         await fail_nodeclaim(context, reason="GarbageCollected", message=message)
-    return not is_running
+    return not status.state
 
 
 def _report_missing_node(context: NodeClaimContext) -> None:
-    why = f"{labels.NODE_NOT_FOUND}: the Node left the cluster while its instance runs on"
-    if context.state.blocked_by == why:
-        return
-    context.set_blocked_by(why)
-    context.publish_event(labels.NODE_NOT_FOUND, why.partition(": ")[2])
+    why = blocker_of(context.state.instance_status)
+    if context.state.blocked_by != why:
+        context.set_blocked_by(why)
+        context.publish_event(labels.NODE_NOT_FOUND, describe_missing_node(context.state))
 
 
 async def signal_replacement_status(context: NodeClaimContext) -> None:

@@ -13,13 +13,14 @@ from tenure.apis import labels
 from tenure.model.nodeclaim.state import Phase
 from tenure.policy.interruption.decision import InterruptionDecision
 from tenure.policy.lifecycle.deadlines import action_of
-from tenure.policy.lifecycle.ready import expiry_of, has_expired, is_under_budget
+from tenure.policy.lifecycle.ready import expiry_of, has_expired, is_under_budget, lacks_registration
 from tenure.policy.lifecycle.repair import Repair, decide_repair
 from workflows.activity_options import PATCH, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
 from workflows.outbox import write_condition
 from workflows.phases.failure import delete_nodeclaim, fail_nodeclaim, handle_missing_node
 from workflows.phases.interruption import decide_for_starting_node, disrupt_for_interruption, requires_drain
+from workflows.phases.registration import restore_registration
 from workflows.phases.repair import repair_node
 
 RECHECK_DELAY = timedelta(seconds=10)
@@ -47,6 +48,9 @@ async def run_initialization(context: NodeClaimContext) -> Phase:
             reported_reason = why if await _report_blocked(context, why) else ""
         if context.state.overdue and not context.is_alarmed():
             return Phase.READY if await _initialize_node(context) else await _fail_overdue_nodeclaim(context)
+        if lacks_registration(context.state):
+            await restore_registration(context)
+            continue
         if decide_repair(context.state, context.now).do != "wait":
             if await repair_node(context):
                 return Phase.DRAIN

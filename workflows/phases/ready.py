@@ -40,6 +40,7 @@ from workflows.phases.failure import (
 )
 from workflows.phases.interruption import disrupt_for_interruption, event_drain_options
 from workflows.phases.pause import is_disruption_blocked, limit_to_restore_retry, restore_schedulable
+from workflows.phases.registration import restore_registration
 from workflows.phases.repair import repair_node
 from workflows.phases.stop_start import stop_and_start
 
@@ -65,6 +66,9 @@ async def run_ready(context: NodeClaimContext) -> Phase:
                 next_phase = await _handle_interruption(context)
                 if next_phase is not None:
                     return next_phase
+            case "register":
+                if await restore_registration(context):
+                    return Phase.INITIALIZATION
             case "initialize":
                 context.update_state(reboots=context.state.reboots + 1)
                 return Phase.INITIALIZATION

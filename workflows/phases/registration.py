@@ -11,6 +11,7 @@ from temporalio.exceptions import ActivityError, RetryState
 from activities.nodeclaim.registration import RegistrationActivities
 from tenure.apis import labels
 from tenure.model.blockers import CALL_FAILED
+from tenure.model.nodeclaim.node_identity import REGISTERED_GAP
 from tenure.model.nodeclaim.state import Phase
 from workflows.activity_options import PATCH, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
@@ -111,6 +112,26 @@ async def _register_node(context: NodeClaimContext) -> bool:
         case "gone":
             context.update_state(observed=context.state.observed.model_copy(update={"exists": False}))
     return False
+
+
+async def restore_registration(context: NodeClaimContext) -> bool:
+    """Register a Node that its kubelet created again, or restore what was removed from it. True if the Node is new."""
+    observed = context.state.observed
+    context.update_state(node_name=observed.node_name)
+    result = await workflow.execute_activity_method(
+        RegistrationActivities.register_node,
+        context.nodeclaim_ref,
+        **with_summary(PATCH, f"register {observed.node_name} again"),
+    )
+    context.update_state(registration_checked=observed.number)
+    if result.outcome == "gone":
+        context.update_state(observed=context.state.observed.model_copy(update={"exists": False}))
+    if result.outcome != "registered":
+        return False
+    context.update_state(node_name=result.node_name)
+    gaps = ", ".join(observed.registration_gaps)
+    context.publish_event("RegistrationRestored", f"registered Node {result.node_name} again; it lacked: {gaps}")
+    return REGISTERED_GAP in observed.registration_gaps
 
 
 async def _report_multiple_nodes(context: NodeClaimContext) -> None:

@@ -20,6 +20,7 @@ from tenure.model.nodeclaim.requests import NotReadyNotification, ReportRequest
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.observations import ObservedNodeClaim
 from tenure.policy.lifecycle.deadlines import describe_blocker, is_alarmed
+from tenure.policy.lifecycle.missing_nodes import describe_missing_node, is_node_missing
 from workflows.activity_options import REPORT, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
 
@@ -64,7 +65,8 @@ def record_not_ready_interval(context: NodeClaimContext, observed: ObservedNodeC
     No interval begins or ends while the NodeClaim is being deleted.
     """
     intervals = context.state.not_ready_intervals
-    if observed.deleting or not observed.exists or not observed.node_name:
+    is_known = observed.node_name or observed.not_ready_since
+    if observed.deleting or not observed.exists or not is_known:
         return
     if observed.not_ready_since and ongoing_since(intervals) is None:
         context.update_state(
@@ -111,6 +113,28 @@ async def write_not_ready_intervals(context: NodeClaimContext) -> None:
         AnnotationActivities.record_not_ready_intervals, request, **with_summary(REPORT, summary)
     )
     context.update_state(not_ready_annotation=format_intervals(intervals))
+
+
+def is_missing_node_unreported(state: NodeClaimState) -> bool:
+    if not state.observed.exists or state.observed.deleting:
+        return False
+    message = describe_missing_node(state)
+    return message != state.missing_reported and (bool(message) or not is_node_missing(state))
+
+
+async def write_missing_node(context: NodeClaimContext) -> None:
+    """The condition NodeMissing, on which Ready depends."""
+    message = describe_missing_node(context.state)
+    report = ReportRequest(
+        claim=context.nodeclaim_ref,
+        condition=labels.NODE_MISSING,
+        status="True" if message else "",
+        reason=labels.NODE_NOT_FOUND if message else "",
+        message=message,
+    )
+    summary = "report that the Node is missing" if message else "report that the Node is back"
+    await workflow.execute_activity_method(DisruptionActivities.publish_event, report, **with_summary(REPORT, summary))
+    context.update_state(missing_reported=message)
 
 
 _DRIFT_PHASES = (Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY)

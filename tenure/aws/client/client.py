@@ -43,7 +43,7 @@ OF_AN_INSTANCE: Final = frozenset(
     """
     CapacityReservationId CapacityReservationSpecification CpuOptions IamInstanceProfile ImageId InstanceId
     InstanceLifecycle InstanceType LaunchTime Placement RootDeviceType SecurityGroups SpotInstanceRequestId State
-    SubnetId Tags
+    StateReason SubnetId Tags
     """.split()  # noqa: SIM905
 )
 """The members of EC2's Instance that Tenure uses; others are not parsed. A test compares them with the code."""

@@ -215,8 +215,15 @@ def instance_facts(raw: Mapping[str, Any], *, reserved: bool) -> InstanceFacts:
         tags=as_dict(raw.get("Tags")),
         launched_at=raw.get("LaunchTime"),
         root=raw.get("RootDeviceType", ""),
+        state_reason=_format_state_reason(raw.get("StateReason") or {}),
         instance_profile=(raw.get("IamInstanceProfile") or {}).get("Arn", "").rpartition("/")[2],
     )
+
+
+def _format_state_reason(reason: Mapping[str, Any]) -> str:
+    """EC2's message mostly begins with the code."""
+    code, message = reason.get("Code", ""), reason.get("Message", "")
+    return message if message.startswith(code) else f"{code}: {message}"
 
 
 def _reservation_facts(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -115,9 +115,14 @@ class NotReadyTracker:
         self._cache, self._grace_of = cache, grace_of
 
     def grace_for(self, claim: NodeClaimFact) -> NotReadyGrace | None:
-        """None for a claim whose node is not initialized or does not exist."""
-        nodes = self._cache.nodes_of(claim) if claim.initialized else ()
-        return NotReadyGrace(nodes[0], self._grace_of(claim.pool), claim) if nodes else None
+        """None for a claim whose node is not initialized."""
+        if not claim.initialized:
+            return None
+        node = self._cache.identify_node(claim).node
+        missing_since = self._cache.node_missing_since(claim)
+        if missing_since:
+            claim = claim.model_copy(update={"node_missing_since": missing_since})
+        return NotReadyGrace(node, self._grace_of(claim.pool), claim)
 
     def pod_expected_until(
         self, claim: NodeClaimFact, nominations: Nominations, nomination: Nomination, now: datetime

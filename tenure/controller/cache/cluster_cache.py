@@ -36,7 +36,7 @@ from tenure.controller.cache.occupancy import Occupancy, concerns_pods
 from tenure.controller.cache.occupancy import with_observed_times as with_times
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
-from tenure.kube.client.resources import KINDS, PODS
+from tenure.kube.client.resources import KINDS, NODES, PODS
 from tenure.kube.facts.device_classes import DeviceClasses
 from tenure.kube.facts.objects import check_durations, is_ours, node_fact, nodeclaim_fact
 from tenure.kube.facts.pod_admission import PodAdmission
@@ -44,6 +44,14 @@ from tenure.kube.facts.pods import AnnotationError, read_pod
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodDisruptionBudgetFact, PodFact
 from tenure.model.invalid_objects import InvalidObjects, ObjectKey, object_key
+from tenure.model.nodeclaim.node_identity import (
+    DuplicateProviderIdError,
+    NodeIdentity,
+    NodeStatus,
+    describe_stranger,
+    identify_node,
+    is_named,
+)
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.scheduling.snapshot import Change, Fact, FactKind, Storage
 
@@ -53,6 +61,8 @@ E = TypeVar("E", bound=CacheEvent)
 log = structlog.get_logger(__name__)
 
 _RECENT_DELETIONS: Final = 2000
+_IDENTITY: Final = "identity"
+"""The step that assigns Nodes to NodeClaims."""
 _HANDLE: Final = "handle"
 """The prefix of the steps of subscribers."""
 
@@ -92,6 +102,8 @@ class ClusterCache:
         self._nodes_by_provider: dict[str, set[str]] = {}
         self._nodeclaim_by_instance: dict[str, str] = {}
         self._nodeclaims_by_nodepool: dict[str, set[str]] = {}
+        self._node_missing_since: dict[str, datetime] = {}
+        """By NodeClaim whose registered Node is gone."""
         self._assumed: dict[str, datetime] = {}
         """Times at which `assume_nodeclaim` added NodeClaims that no list or watch has shown yet."""
         self._deleted: deque[str] = deque(maxlen=_RECENT_DELETIONS)
@@ -195,6 +207,10 @@ class ClusterCache:
         set_or_remove(self.nodes, name, new)
         if new is not None and new.provider_id:
             self._nodes_by_provider.setdefault(new.provider_id, set()).add(name)
+        if old is not None and new is not None and old.provider_id != new.provider_id:
+            self.invalid_objects.forget_object(NODES.kind, new.uid)
+        for provider_id in {one.provider_id for one in (old, new) if one is not None}:
+            self._check_node_identity(self.nodeclaim_of_instance(_instance_id(provider_id)))
         if new is None:
             self.occupancy.forget_nodes([name])
         elif old is None:
@@ -230,6 +246,7 @@ class ClusterCache:
             self._changes.pods = True
         elif new.annotations.get(NODECLASS_HASH_VERSION) != old.annotations.get(NODECLASS_HASH_VERSION):
             self._changes.nodeclasses.add(new.node_class)
+        self._check_node_identity(new)
         self.planner_changes.record("claim", new.name, new, affects_disruption=has_foreign_changes(old, new))
 
     def _delete_nodeclaim(self, name: str, uid: str) -> None:
@@ -240,6 +257,7 @@ class ClusterCache:
         del self.nodeclaims[name]
         self.interrupted.discard(name)
         self.early_evicted.discard(name)
+        self._node_missing_since.pop(name, None)
         if self._nodeclaim_by_instance.get(_instance_id(old.provider_id)) == name:
             del self._nodeclaim_by_instance[_instance_id(old.provider_id)]
         discard_member(self._nodeclaims_by_nodepool, old.pool, name)
@@ -249,6 +267,27 @@ class ClusterCache:
         self._changes.nodeclasses.add(old.node_class)
         self._changes.pods = True
         self.planner_changes.record("claim", name, None)
+
+    def _check_node_identity(self, claim: NodeClaimFact | None) -> None:
+        """Record that its Node is missing, and report other Nodes with its provider ID."""
+        if claim is None:
+            return
+        identity = self.identify_node(claim)
+        was_missing = claim.name in self._node_missing_since
+        if identity.status is NodeStatus.MISSING:
+            self._node_missing_since.setdefault(claim.name, self._now())
+        else:
+            self._node_missing_since.pop(claim.name, None)
+        if was_missing != (claim.name in self._node_missing_since):
+            self.planner_changes.record("claim", claim.name, claim)
+            self.requeue_pods()
+        for node in (*identity.strangers, *((identity.node,) if identity.node else ())):
+            key = ObjectKey(NODES.kind, node.name, node.uid, step=_IDENTITY)
+            if node in identity.strangers and is_named(claim):
+                with self.invalid_objects.guard(key):
+                    raise DuplicateProviderIdError(describe_stranger(node, claim))
+            elif self.invalid_objects.get(key):
+                self.invalid_objects.forget_object(NODES.kind, node.uid)
 
     def _on_nodepool(self, delta: Delta) -> None:
         name = delta.object["metadata"]["name"]
@@ -350,16 +389,28 @@ class ClusterCache:
 
     # --- queries ---
 
+    def identify_node(self, claim: NodeClaimFact) -> NodeIdentity:
+        names = self._nodes_by_provider.get(claim.provider_id, ()) if claim.provider_id else ()
+        return identify_node(claim, [self.nodes[name] for name in names], self.nodes.get(claim.node_name))
+
     def nodes_of(self, claim: NodeClaimFact) -> tuple[NodeFact, ...]:
-        """The Nodes with its provider ID, sorted by name."""
-        if not claim.provider_id:
-            return ()
-        return tuple(self.nodes[name] for name in sorted(self._nodes_by_provider.get(claim.provider_id, ())))
+        """Its Node. Before registration, all Nodes with its provider ID, sorted by name."""
+        identity = self.identify_node(claim)
+        own = (identity.node,) if identity.node else ()
+        return own if is_named(claim) else (*own, *identity.strangers)
+
+    def node_missing_since(self, claim: NodeClaimFact) -> datetime | None:
+        """When this process first saw that the registered Node is gone."""
+        return self._node_missing_since.get(claim.name)
 
     def nodeclaim_name_of(self, node: str) -> str:
-        """The name of the Node's NodeClaim; empty for a Node that Tenure does not manage."""
+        """The name of the Node's NodeClaim; empty for a Node that belongs to none."""
         fact = self.nodes.get(node)
-        return self._nodeclaim_by_instance.get(_instance_id(fact.provider_id), "") if fact else ""
+        name = self._nodeclaim_by_instance.get(_instance_id(fact.provider_id), "") if fact else ""
+        claim = self.nodeclaims.get(name)
+        if claim is None or claim.node_name in ("", node) or fact in self.nodes_of(claim):
+            return name
+        return ""
 
     def nomination_target(self, target: str) -> str:
         """The NodeClaim of a Node that a plan names. Nominations use its name, which does not change."""
@@ -407,8 +458,12 @@ class ClusterCache:
     def planner_fact(self, name: str) -> NodeClaimFact:
         claim = self.nodeclaims[name]
         found = with_last_pod_event(claim, self.occupancy.last_pod_event(node.name for node in self.nodes_of(claim)))
-        ending = {"deleting": True, "instance_terminating": True}
-        return found.model_copy(update=ending) if name in self.interrupted else found
+        updates: dict[str, object] = {}
+        if name in self.interrupted:
+            updates |= {"deleting": True, "instance_terminating": True}
+        if name in self._node_missing_since:
+            updates["node_missing_since"] = self._node_missing_since[name]
+        return found.model_copy(update=updates) if updates else found
 
     def _replace_fact(self, table: dict[str, F], kind: FactKind, key: str, new: F | None) -> bool:
         """False if the fact is unchanged."""

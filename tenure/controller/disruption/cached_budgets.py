@@ -63,7 +63,6 @@ class NodePoolBudgets:
 
 
 def is_disrupting(claim: NodeClaimFact, nodes: Sequence[NodeFact]) -> bool:
-    """Whether the node is being disrupted, terminating or NotReady. A NodeClaim without a Node counts only while it is
-    deleted, as in the permits of the NodePool workflow."""
-    disrupted = any(node.being_disrupted for node in nodes)
-    return claim.deleting or disrupted or (bool(nodes) and not any(node.ready for node in nodes))
+    """Whether the node is being disrupted, terminating, NotReady or missing, as in the permits of the NodePool
+    workflow."""
+    return claim.deleting or any(node.being_disrupted for node in nodes) or not any(node.ready for node in nodes)

@@ -18,6 +18,7 @@ from tenure.apis.meta import Taint
 from tenure.model.base import Message
 from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact
 from tenure.model.node_health import UnhealthyCondition
+from tenure.model.nodeclaim.node_identity import NODEPOOL_GAP
 from tenure.model.observations import UNCOMPARED, ObservedNodeClaim, ObservedNodeClass, ObservedNodePool
 from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules
 from tenure.policy.disruption.drift import Drift
@@ -86,12 +87,13 @@ def nodeclaim_digest(view: NodeClaimView, now: datetime) -> Digest:
     found = {"drift": drift.reason, "drift_message": drift.message} if drift else {}
     base = _base_observation(view).model_copy(update=found)
     if not nodes:
-        return Digest(base)
+        return Digest(base.model_copy(update=_not_ready_fields(view)))
     node = {"provider_id": claim.provider_id, "node_name": nodes[0].name, "node_count": len(nodes)}
     joined = base.model_copy(update=node)
     if not claim.registered:
         return Digest(joined)
     digest = (_running_digest if claim.initialized else _starting_digest)(view, joined, nodes[0], now)
+    digest = _with_registration(digest, view, nodes[0], now)
     return _with_health(digest, view, nodes[0], now) if view.is_repair_enabled else digest
 
 
@@ -128,9 +130,7 @@ def _running_digest(view: NodeClaimView, joined: ObservedNodeClaim, node: NodeFa
     found: dict[str, Any] = {}
     if waiting := waiting_for(view.claim, node):
         found |= {"node_ready": node.ready, "waiting_for": _reported_reasons(node, waiting)}
-    if view.not_ready and (since := view.not_ready.not_ready_since):
-        found |= {"not_ready_since": since, "not_ready_reason": view.not_ready.describe_causes}
-    observed = _ready_observation(view, joined, node).model_copy(update=found)
+    observed = _ready_observation(view, joined, node).model_copy(update=found | _not_ready_fields(view))
     if view.occupied:
         return Digest(observed)
     if view.needed_by_buffer:
@@ -145,6 +145,13 @@ def _running_digest(view: NodeClaimView, joined: ObservedNodeClaim, node: NodeFa
     )
 
 
+def _not_ready_fields(view: NodeClaimView) -> dict[str, Any]:
+    grace = view.not_ready
+    if grace is None or grace.not_ready_since is None:
+        return {}
+    return {"not_ready_since": grace.not_ready_since, "not_ready_reason": grace.describe_causes}
+
+
 def _expecting_digest(view: NodeClaimView, observed: ObservedNodeClaim, now: datetime) -> Digest:
     """Report expected pods after EXPECTED_PODS_DELAY. A NotReady node reports NotReady instead."""
     notify_at = (
@@ -156,6 +163,17 @@ def _expecting_digest(view: NodeClaimView, observed: ObservedNodeClaim, now: dat
         times = (view.expected_until, notify_at)
         return Digest(observed, recheck_at=min((one for one in times if one), default=None))
     return Digest(observed.model_copy(update={"awaited_pods": view.expected_pods}), recheck_at=view.expected_until)
+
+
+def _with_registration(digest: Digest, view: NodeClaimView, node: NodeFact, now: datetime) -> Digest:
+    """Add what the Node lacks. Registration changes the Node and the NodeClaim, which two watches observe."""
+    gaps = tuple(one for one in node.registration_gaps if one != NODEPOOL_GAP or view.claim.pool)
+    if not gaps:
+        return digest
+    settled = view.claim.registered_at + SETTLE_TIME if view.claim.registered_at else now
+    if now < settled:
+        return Digest(digest.observed, recheck_at=min(digest.recheck_at or settled, settled))
+    return Digest(digest.observed.model_copy(update={"registration_gaps": gaps}), digest.recheck_at)
 
 
 def _with_health(digest: Digest, view: NodeClaimView, node: NodeFact, now: datetime) -> Digest:

@@ -18,11 +18,12 @@ from tenure.kube.client.errors import Json
 from tenure.kube.client.objects import Objects, SharedRead
 from tenure.kube.client.patches import AnnotationPatcher
 from tenure.kube.client.resources import NODES, PODS
-from tenure.kube.facts.objects import node_fact
+from tenure.kube.facts.objects import node_fact, registration_gaps
 from tenure.kube.facts.pod_drain import is_protected, is_reschedulable
 from tenure.kube.facts.pods import read_pod
 from tenure.model.errors import NotFound
 from tenure.model.extra_capacity import MovedPod, NodeLoad
+from tenure.model.nodeclaim.node_identity import NODEPOOL_GAP, REGISTERED_GAP
 from tenure.model.provider_results import NodeState
 
 _LB: Final = labels.EXCLUDE_FROM_LOAD_BALANCERS
@@ -52,7 +53,8 @@ class KubeNodes(AnnotationPatcher):
         return await self._nodes.read_each(node_state, _node_identity, labels)
 
     async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
-        """Register the Node once: a Node with the registered label is unchanged, because users may have changed it."""
+        """Register the Node. Of a registered Node, only what Tenure needs is restored, since users may have changed the
+        rest."""
         node = await self._nodes.patch_with_retry(name, lambda item: _registration_patch(item, claim))
         return node_state(node) if node else None
 
@@ -125,20 +127,27 @@ def _node_identity(node: Json) -> NodeState:
 
 
 def _registration_patch(node: Json, claim: NodeClaim) -> Json | None:
-    metadata = node["metadata"]
-    current_labels = metadata.get("labels") or {}
-    if current_labels.get(labels.REGISTERED) == "true":
+    metadata, pool = node["metadata"], claim.metadata.labels.get(labels.NODEPOOL, "")
+    gaps = [one for one in registration_gaps(node) if pool or one != NODEPOOL_GAP]
+    if not gaps:
         return None
+    is_new = REGISTERED_GAP in gaps
+    current_labels = metadata.get("labels") or {}
     patch: Json = {
-        "metadata": {
-            "labels": {**claim.metadata.labels, labels.REGISTERED: "true"},
-            "annotations": {key: value for key, value in claim.metadata.annotations.items() if key != labels.PAUSE},
-            "ownerReferences": _with_nodeclaim_owner(metadata.get("ownerReferences") or [], claim),
-        },
+        "metadata": {"ownerReferences": _with_nodeclaim_owner(metadata.get("ownerReferences") or [], claim)},
         "spec": {
-            "taints": _registration_taints(node, claim, sync=current_labels.get(labels.DO_NOT_SYNC_TAINTS) != "true")
+            "taints": _registration_taints(
+                node, claim, sync=is_new and current_labels.get(labels.DO_NOT_SYNC_TAINTS) != "true"
+            )
         },
     }
+    if is_new:
+        patch["metadata"]["labels"] = {**claim.metadata.labels, labels.REGISTERED: "true"}
+        patch["metadata"]["annotations"] = {
+            key: value for key, value in claim.metadata.annotations.items() if key != labels.PAUSE
+        }
+    elif pool:
+        patch["metadata"]["labels"] = {labels.NODEPOOL: pool}
     finalizers = metadata.get("finalizers") or []
     if labels.TERMINATION_FINALIZER not in finalizers and "deletionTimestamp" not in metadata:
         patch["metadata"]["finalizers"] = [*finalizers, labels.TERMINATION_FINALIZER]

@@ -32,7 +32,7 @@ def apply_condition_patches(
     after = before
     for patch in patches:
         if not patch.status:
-            after = clear_condition(after, subject, patch.type)
+            after = clear_condition(after, subject, patch.type, now=now)
             continue
         status = cast(Literal["True", "False", "Unknown"], patch.status)
         # False requires a reason; the default is the name of the type.

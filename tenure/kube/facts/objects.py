@@ -8,6 +8,7 @@ from tenure.apis.durations import NEVER, DurationError, parse_duration, parse_du
 from tenure.apis.quantity import QuantityError, parse_resources
 from tenure.kube.facts.pod_topology import match_expressions
 from tenure.model.facts import NamespaceFact, NodeClaimFact, NodeFact, NodePoolFact
+from tenure.model.nodeclaim.node_identity import NODEPOOL_GAP, REGISTERED_GAP
 from tenure.model.nodeoverlays import OverlayFact
 
 Json = Mapping[str, Any]
@@ -41,9 +42,28 @@ def node_fact(node: Json) -> NodeFact:
             "boot_id": (status.get("nodeInfo") or {}).get("bootID", ""),
             "deleting": "deletionTimestamp" in metadata,
             "finalizers": metadata.get("finalizers") or (),
+            "registration_gaps": registration_gaps(node),
             "created": metadata["creationTimestamp"],
         }
     )
+
+
+def registration_gaps(node: Json) -> tuple[str, ...]:
+    """The parts of registration that the Node lacks (reference 3.3), whichever NodeClaim it belongs to."""
+    metadata, spec = node["metadata"], node.get("spec") or {}
+    present = metadata.get("labels") or {}
+    is_missing = {
+        REGISTERED_GAP: present.get(labels.REGISTERED) != "true",
+        NODEPOOL_GAP: labels.NODEPOOL not in present,
+        f"finalizer {labels.TERMINATION_FINALIZER}": labels.TERMINATION_FINALIZER
+        not in (metadata.get("finalizers") or ())
+        and "deletionTimestamp" not in metadata,
+        "owner NodeClaim": all(one.get("kind") != "NodeClaim" for one in metadata.get("ownerReferences") or ()),
+        f"no taint {labels.UNREGISTERED_TAINT_KEY}": any(
+            one["key"] == labels.UNREGISTERED_TAINT_KEY for one in spec.get("taints") or ()
+        ),
+    }
+    return tuple(gap for gap, missing in is_missing.items() if missing)
 
 
 def check_durations(claim: Json) -> None:

@@ -142,6 +142,13 @@ class CancelDrainRequest(Message):
     event: str = "DrainGivenUp"
 
 
+class InstanceStatus(Message):
+    state: str = ""
+    """As in EC2, such as `running` or `stopped`; empty if EC2 does not list the instance."""
+    reason: str = ""
+    """EC2's reason for this state, such as `Client.UserInitiatedShutdown: User initiated shutdown`."""
+
+
 class StopStartResult(Message):
     """Result of a stop or a start. `unfit`: a stop would lose data on the instance's disks."""
 

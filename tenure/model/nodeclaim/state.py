@@ -17,7 +17,7 @@ from tenure.model.nodeclaim.history import TERMINATING_PHASES as TERMINATING_PHA
 from tenure.model.nodeclaim.history import NodeClaimOutcome as NodeClaimOutcome
 from tenure.model.nodeclaim.history import Phase as Phase
 from tenure.model.nodeclaim.history import Step as Step
-from tenure.model.nodeclaim.requests import ReportRequest
+from tenure.model.nodeclaim.requests import InstanceStatus, ReportRequest
 from tenure.model.observations import ObservedNodeClaim
 from tenure.model.operator_requests import PauseAnnotation
 from tenure.model.plan import ExpectedDurations
@@ -84,8 +84,16 @@ class NodeClaimState(Message):
     unready_since: datetime | None = None
     instance_checks: int = 0
     """Number of consecutive checks that found its instance running while the Node was missing or NotReady."""
+    instance_status: InstanceStatus = InstanceStatus()
+    """As last read while the Node was missing or NotReady."""
+    node_missing_since: datetime | None = None
+    """When the registered Node was first missing; None if it exists."""
+    missing_reported: str = ""
+    """The message last written to the condition NodeMissing."""
     node_name: str = ""
     registered: bool = False
+    registration_checked: int = 0
+    """The number of the observation after which the Node was last registered again."""
     initialized: bool = False
     boot_id: str = ""
     flaps: int = 0

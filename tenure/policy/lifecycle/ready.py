@@ -72,7 +72,9 @@ REPLACED_LATER = "waits for its replacement to be planned"
 
 
 class ReadyDecision(Value):
-    do: Literal["wait", "drain", "interrupt", "initialize", "expire", "ask", "withdraw", "disrupt", "look", "repair"]
+    do: Literal[
+        "wait", "drain", "interrupt", "register", "initialize", "expire", "ask", "withdraw", "disrupt", "look", "repair"
+    ]
     until: datetime | None = None
     """For `wait`: when the decision changes without a signal; None if only a signal can change it."""
     why: str = ""
@@ -90,6 +92,8 @@ def decide_ready(state: NodeClaimState, now: datetime) -> ReadyDecision:
     event = decide_interruption(state, now)
     if event.do in ACTING:
         return ReadyDecision(do="interrupt", why=event.reason)
+    if lacks_registration(state):
+        return ReadyDecision(do="register", why="Unregistered")
     if observed.boot_id and state.boot_id and observed.boot_id != state.boot_id:
         return ReadyDecision(do="initialize", why="Rebooted")
     expired = has_expired(state, now)
@@ -101,6 +105,11 @@ def decide_ready(state: NodeClaimState, now: datetime) -> ReadyDecision:
     if repair.do != "wait":
         return ReadyDecision(do="repair", why=repair.condition)
     return _with_interruption(event, _with_repair(repair, _decide_voluntary(state, now, event, expired=expired)))
+
+
+def lacks_registration(state: NodeClaimState) -> bool:
+    """Whether the last observation shows a Node of the NodeClaim that must be registered again."""
+    return bool(state.observed.registration_gaps) and state.observed.number > state.registration_checked
 
 
 def _decide_voluntary(

@@ -105,7 +105,8 @@ class SetCondition(_Frozen):
 
 
 class Deregister(_Frozen):
-    """Another client deletes the Node object; `for_seconds` later the kubelet registers again, None: never."""
+    """Another client removes the Node's finalizers and deletes it; `for_seconds` later the kubelet registers again,
+    None: never."""
 
     kind: Literal["deregister"] = "deregister"
     after_seconds: Seconds = 0
@@ -212,7 +213,7 @@ async def run_fault(fault: RuntimeFault, kubelet: Kubelet) -> bool:
         case SetCondition():
             await _report_condition(fault, kubelet)
         case Deregister():
-            await kubelet.delete()
+            await kubelet.deregister()
             return await _wait_until_over(fault)
         case _:
             assert_never(fault)

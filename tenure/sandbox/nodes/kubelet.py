@@ -181,6 +181,11 @@ class Kubelet:
         await self._api.patch(self.name, {"metadata": {"labels": {KUBELET: "stopped"}}})
         await self.add_taints([objects.SHUTDOWN_TAINT])
 
+    async def deregister(self) -> None:
+        """Delete the Node without its finalizers, as an operator does by force."""
+        await self._api.patch(self.name, {"metadata": {"uid": self.uid, "finalizers": None}})
+        await self.delete()
+
     async def delete(self) -> None:
         """Also if the response to its creation was lost."""
         if not self.uid and self._provider_id and (found := await self._own_node()):

@@ -32,7 +32,8 @@ def lifecycle_exclusions(nodeclaim: NodeClaimFact, node: NodeFact | None, *, bus
     if busy:
         yield _build_exclusion("InProgress", "it is part of a disruption in progress")
     if node is None:
-        yield _build_exclusion("NoNode", "it has no Node yet")
+        missing = "its Node is missing" if nodeclaim.registered else "it has no Node yet"
+        yield _build_exclusion("NoNode", missing)
     elif not nodeclaim.initialized:
         yield _build_exclusion("NotInitialized", "its node is not initialized yet")
 

@@ -70,6 +70,25 @@ async def test_second_registration_does_not_restore_startup_taints(
     assert state is not None and "cni" not in {key for key, _, _ in state.taints}
 
 
+async def test_registration_restores_what_was_removed_and_keeps_changes_of_users(
+    kube: KubeAdapters, admin: KubeClient, node: str
+) -> None:
+    claim = claim_for(node, taints=[{"key": "dedicated", "effect": "NoSchedule"}])
+    await kube.nodes.register(node, claim)
+    removed = {"finalizers": None, "ownerReferences": None, "labels": {labels.NODEPOOL: None, "team": "b"}}
+    taint = {"key": labels.UNREGISTERED_TAINT_KEY, "effect": labels.NO_EXECUTE}
+    await admin.merge(NODES.path(node), {"metadata": removed, "spec": {"taints": [taint]}})
+    state = await kube.nodes.register(node, claim)
+    assert state is not None and state.finalizers == (labels.TERMINATION_FINALIZER,)
+    assert not {"dedicated", labels.UNREGISTERED_TAINT_KEY} & {key for key, _, _ in state.taints}
+    assert state.labels[labels.NODEPOOL] == claim.metadata.labels[labels.NODEPOOL] and state.labels["team"] == "b"
+    owners = (await stored_node(kube, admin, node))["metadata"]["ownerReferences"]
+    assert [one["uid"] for one in owners] == [claim.metadata.uid]
+    version = (await stored_node(kube, admin, node))["metadata"]["resourceVersion"]
+    await kube.nodes.register(node, claim)
+    assert (await stored_node(kube, admin, node))["metadata"]["resourceVersion"] == version
+
+
 async def test_node_with_do_not_sync_label_keeps_its_taints(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
     await admin.merge(NODES.path(node), {"metadata": {"labels": {labels.DO_NOT_SYNC_TAINTS: "true"}}})
     state = await kube.nodes.register(node, claim_for(node, taints=[{"key": "dedicated", "effect": "NoSchedule"}]))

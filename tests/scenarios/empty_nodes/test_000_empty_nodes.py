@@ -59,7 +59,7 @@ async def test_nodeclaims_without_node_do_not_block_others(
         await scope.scale_deployment(0)
         await wait_until(lambda: scope.assert_nodeclaims_deleted(others))
         await assert_drained_within(scope, others, BOUND, since=scaled)
-        await wait_until(lambda: scope.assert_event(phantom, "NodeNotFound", "left the cluster"))
+        await wait_until(lambda: scope.assert_event(phantom, "NodeNotFound", "no longer exists"))
         await wait_until(lambda: scope.assert_blocked_by(phantom, "NodeNotFound"))
 
 

@@ -157,16 +157,24 @@ def test_all_conditions_of_a_deleting_object_observe_its_last_generation() -> No
 
 def test_clearing_a_condition_sorts_the_others_by_type() -> None:
     conditions = set_status(set_status(all_true(), "Drifted", reason="AMIDrift"), "Consolidatable")
-    cleared = clear_condition(conditions, CLAIM, "Drifted")
+    cleared = clear_condition(conditions, CLAIM, "Drifted", now=LATER)
     assert [one.type for one in cleared] == ["Consolidatable", "Initialized", "Launched", "Ready", "Registered"]
+
+
+def test_missing_node_is_not_ready_until_it_is_back() -> None:
+    missing = set_status(all_true(), labels.NODE_MISSING, reason="NodeNotFound")
+    assert ready_condition(missing) == ("False", "UnhealthyDependents", "tenure.sh/NodeMissing=True")
+    cleared = clear_condition(missing, CLAIM, labels.NODE_MISSING, now=LATER)
+    assert ready_condition(cleared) == ("True", "Ready", "")
+    assert ready_condition(set_status(all_true(), labels.NODE_MISSING, "False", reason="Found"))[0] == "True"
 
 
 def test_clearing_an_absent_condition_is_a_noop() -> None:
     conditions = all_true()
-    assert clear_condition(conditions, CLAIM, "Drifted") == conditions
+    assert clear_condition(conditions, CLAIM, "Drifted", now=LATER) == conditions
 
 
 @pytest.mark.parametrize("condition_type", ("Launched", "Ready"))
 def test_ready_and_its_dependents_cannot_be_cleared(condition_type: str) -> None:
     with pytest.raises(ValueError, match="set it to Unknown"):
-        clear_condition(all_true(), CLAIM, condition_type)
+        clear_condition(all_true(), CLAIM, condition_type, now=LATER)

@@ -4,6 +4,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from tenure.apis import labels
+from tenure.model.nodeclaim.node_identity import REGISTERED_GAP
+from tenure.model.nodeclaim.requests import InstanceStatus
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.provider_results import InstanceFacts
 from tests.support.fakes.worker import WorkerHarness
@@ -173,9 +176,78 @@ async def test_missing_node_with_running_instance_is_awaited(fake: WorkerHarness
     handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle)
     await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
+    await wait_until(lambda: fake.claims.condition_text("a", labels.NODE_MISSING) == "True NodeNotFound")
+    await fake.sleep(minutes=14)
     await fake.signal_observed(handle, **BUSY)
     await wait_until(lambda: has_state(handle, blocked_by=""))
     assert (await query_state(handle)).phase is Phase.READY
+    await wait_until(lambda: fake.claims.condition_text("a", labels.NODE_MISSING) == "")
+    await fake.sleep(hours=1)
+    assert (await query_state(handle)).phase is Phase.READY
+
+
+async def test_node_that_its_kubelet_created_again_is_registered_and_initialized(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    before = await query_state(handle)
+    fake.nodes.join("node-a", before.launched.provider_id if before.launched else "")
+    await fake.signal_observed(handle, **{**BUSY, "registration_gaps": (REGISTERED_GAP,)})
+    await wait_until(lambda: has_event(fake, "RegistrationRestored"))
+    assert fake.nodes.found["node-a"].labels[labels.REGISTERED] == "true"
+    assert fake.nodes.found["node-a"].taints == ()
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until_phase(handle, Phase.READY)
+    phases = [step.phase for step in (await query_state(handle)).history]
+    assert phases[-3:] == [Phase.READY, Phase.INITIALIZATION, Phase.READY]
+
+
+async def test_removed_finalizer_is_restored_once_by_observation(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    await fake.signal_observed(handle, **{**BUSY, "registration_gaps": ("finalizer karpenter.sh/termination",)})
+    await wait_until(lambda: has_event(fake, "RegistrationRestored"))
+    await fake.sleep(minutes=5)
+    assert (await query_state(handle)).phase is Phase.READY
+    assert await count_scheduled(handle, "register_node") == 2
+
+
+async def has_event(fake: WorkerHarness, reason: str) -> bool:
+    return reason in fake.events.reasons_for("a")
+
+
+async def test_nodeclaim_is_deleted_when_its_node_is_missing_for_too_long(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    fake.nodes.found.clear()
+    await fake.signal_observed(handle)
+    await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
+    await fake.sleep(minutes=14)
+    assert (await query_state(handle)).phase is Phase.READY
+    await fake.sleep(minutes=2)
+    outcome = await handle.result()
+    assert outcome.reason == "NodeNotFound" and fake.claims.found == {} and fake.instances.running == {}
+
+
+async def test_nodeclaim_is_deleted_at_once_when_its_node_is_missing_and_its_instance_is_stopped(
+    fake: WorkerHarness,
+) -> None:
+    handle = await ready_nodeclaim(fake)
+    fake.nodes.found.clear()
+    reason = "Client.UserInitiatedShutdown: User initiated shutdown"
+    for instance_id, found in fake.instances.running.items():
+        fake.instances.running[instance_id] = found.model_copy(update={"state": "stopped", "state_reason": reason})
+    await fake.signal_observed(handle)
+    await wait_until(lambda: has_state(handle, disruption="NodeNotFound"))
+    await handle.result()
+    (message,) = fake.events.messages("NodeNotFound")
+    assert message == f"Node node-a no longer exists; EC2: its instance is stopped ({reason})"
+
+
+async def test_policy_keeps_a_nodeclaim_without_node(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    await fake.signal_observed(handle, rules={"nodeMissing": {"deadline": "1m", "whenOverdue": "alarm"}})
+    await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
+    await fake.sleep(hours=1)
+    assert (await query_state(handle)).phase is Phase.READY
+    await fake.signal_observed(handle, rules={"nodeMissing": {"deadline": "1m"}})
+    assert (await handle.result()).reason == "NodeNotFound"
 
 
 async def test_node_returning_during_instance_check_is_observed_at_once(
@@ -189,8 +261,7 @@ async def test_node_returning_during_instance_check_is_observed_at_once(
 
     monkeypatch.setattr(fake.instances, "get", observe_and_get)
     await fake.signal_observed(handle)
-    await wait_until(lambda: "NodeNotFound" in fake.events.reasons_for("a"))
-    await wait_until(lambda: has_state(handle, blocked_by=""))
+    await wait_until(lambda: has_state(handle, blocked_by="", instance_status=InstanceStatus(state="running")))
 
 
 async def test_older_and_repeated_observations_are_ignored(fake: WorkerHarness) -> None:

@@ -7,6 +7,7 @@ import pytest
 from temporalio.client import WorkflowHandle
 
 import workflows.activity_options
+from tenure.apis import labels
 from tenure.model.disruption.commands import PermitRevoked
 from tenure.model.errors import BadInput
 from tenure.model.observations import ObservedNodePool
@@ -28,9 +29,10 @@ Asker = WorkflowHandle[PermitRequesterWorkflow, None]
 
 
 async def add_nodeclaims(fake: WorkerHarness, *names: str) -> None:
-    """Initialized NodeClaims of the NodePool, with fake workflows that record the signals that they receive."""
+    """Initialized NodeClaims with Ready Nodes, and fake workflows that record the signals that they receive."""
     for name in names:
         fake.claims.add(name)
+        fake.nodes.join(f"node-{name}", f"aws:///us-west-2a/i-{name}", labels={labels.NODEPOOL: "default"})
         fake.claims.set_status(name, provider_id=f"aws:///us-west-2a/i-{name}", Initialized="True")
         await fake.client.start_workflow(PermitRequesterWorkflow.run, id=name, task_queue=ids.task_queue(fake.cluster))
 

@@ -7,7 +7,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.nodeclaim.instance import MAX_POLL_SECONDS
 from tenure.model.errors import NotFound, TryLater
-from tenure.model.nodeclaim.requests import NodeClaimRef, TerminationRequest
+from tenure.model.nodeclaim.requests import InstanceStatus, NodeClaimRef, TerminationRequest
 from tests.unit.activities.builders import PROVIDER, REF, FakeCluster, run_activity
 
 REQUEST = TerminationRequest(claim=REF, reason="Deleted")
@@ -103,9 +103,15 @@ async def test_interrupted_termination_can_be_repeated(cluster: FakeCluster, cal
     assert cluster.instances.terminated == ["i-0000"] and cluster.claims.found == {}
 
 
-async def test_instance_is_running_follows_ec2(cluster: FakeCluster) -> None:
+async def test_instance_status_is_read_from_ec2(cluster: FakeCluster) -> None:
     add_deleting_nodeclaim(cluster)
     ref = NodeClaimRef(name="a", uid="uid-a", provider_id=PROVIDER)
-    assert await run_activity(cluster.ending.instance_is_running, ref) is True
+    assert await run_activity(cluster.ending.read_instance_status, ref) == InstanceStatus(state="running")
+    reason = "Client.UserInitiatedShutdown: User initiated shutdown"
+    stopped = {"state": "stopped", "state_reason": reason}
+    cluster.instances.running["i-0000"] = cluster.instances.running["i-0000"].model_copy(update=stopped)
+    assert await run_activity(cluster.ending.read_instance_status, ref) == InstanceStatus(
+        state="stopped", reason=reason
+    )
     cluster.instances.running.clear()
-    assert await run_activity(cluster.ending.instance_is_running, ref) is False
+    assert await run_activity(cluster.ending.read_instance_status, ref) == InstanceStatus()

@@ -37,6 +37,41 @@ def test_node_is_found_by_the_provider_id_of_its_nodeclaim(harness: CacheHarness
     assert harness.cache.nodes_of(one) == () and changed_nodeclaims(harness) == {"c1"}
 
 
+def registered(name: str, node_name: str) -> builders.Json:
+    raw = claim(name, phase="Initialized")
+    raw["status"]["nodeName"] = node_name
+    return raw
+
+
+def test_second_node_with_the_provider_id_is_reported_and_ignored(harness: CacheHarness) -> None:
+    harness.apply_objects("nodeclaims", registered("c1", "n1"))
+    harness.apply_objects("nodes", node("n0", of="c1"), node("n2", of="c1"))
+    one = harness.cache.nodeclaims["c1"]
+    assert [found.name for found in harness.cache.nodes_of(one)] == ["n1"]
+    assert [harness.cache.nodeclaim_name_of(name) for name in ("n0", "n1", "n2")] == ["", "c1", ""]
+    reported = {found.name: found for found in harness.cache.invalid_objects.report().objects}
+    assert set(reported) == {"n0", "n2"} and reported["n0"].kind == "Node"
+    assert "is that of NodeClaim c1, whose Node is n1" in reported["n0"].message
+    harness.delete_objects("nodes", node("n0", of="c1"))
+    assert [found.name for found in harness.cache.invalid_objects.report().objects] == ["n2"]
+    harness.apply_objects("nodes", node("n2", of="other"))
+    assert harness.cache.invalid_objects.report().objects == ()
+
+
+def test_missing_node_is_known_to_the_planner_until_it_is_back(harness: CacheHarness) -> None:
+    harness.apply_objects("nodeclaims", registered("c1", "n1"))
+    harness.cache.drain_changes(), harness.cache.drain_planner_changes()
+    harness.now = at(7)
+    harness.delete_objects("nodes", node("n1", of="c1"))
+    facts = {one.key: one.fact for one in harness.cache.drain_planner_changes() if one.kind == "claim"}
+    assert isinstance(facts["c1"], NodeClaimFact) and facts["c1"].node_missing_since == at(7)
+    assert harness.cache.drain_changes().pods, "its pods may need another node"
+    harness.now = at(9)
+    harness.apply_objects("nodes", node("n1", of="c1"))
+    facts = {one.key: one.fact for one in harness.cache.drain_planner_changes() if one.kind == "claim"}
+    assert isinstance(facts["c1"], NodeClaimFact) and facts["c1"].node_missing_since is None
+
+
 def test_only_first_and_last_pod_of_a_node_change_its_nodeclaim(harness: CacheHarness) -> None:
     harness.apply_objects("pods", pod("a", on="n1"))
     assert changed_nodeclaims(harness) == {"c1"}

@@ -20,6 +20,7 @@ from tenure.controller.signals.digests import (
 from tenure.kube.facts.objects import nodepool_fact
 from tenure.model.facts import NodeCondition, NodeFact, Taint
 from tenure.model.node_health import UnhealthyCondition
+from tenure.model.nodeclaim.node_identity import NODEPOOL_GAP
 from tenure.model.observations import ObservedNodeClaim
 from tenure.policy.disruption.drift import Drift
 from tests.support.controller import builders
@@ -60,6 +61,17 @@ def test_nodeclaim_without_node_has_an_empty_digest() -> None:
 def test_unregistered_node_is_reported_only_as_joined() -> None:
     for node in (node_fact(), node_fact(ready=False), node_fact(taints=(NOT_READY,)), node_fact(boot_id="x")):
         assert observe({"launched": True}, node) == JOINED
+
+
+def test_registered_node_without_its_registration_is_reported_after_a_delay() -> None:
+    node = node_fact(registration_gaps=("finalizer karpenter.sh/termination", NODEPOOL_GAP))
+    gaps = ("finalizer karpenter.sh/termination",)
+    assert observe({**INITIALIZED, "registered_at": at(-60), "pool": ""}, node).registration_gaps == gaps
+    assert observe({**INITIALIZED, "registered_at": at(-60)}, node).registration_gaps == node.registration_gaps
+    early = NodeClaimView(claim=claim_fact(**INITIALIZED, registered_at=at(-1)), nodes=(node,))
+    digest = nodeclaim_digest(early, NOW)
+    assert digest.observed.registration_gaps == () and digest.recheck_at == at(9)
+    assert observe({"registered": False}, node).registration_gaps == ()
 
 
 def test_two_nodes_of_one_instance_are_counted() -> None:

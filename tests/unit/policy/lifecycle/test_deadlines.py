@@ -213,7 +213,7 @@ def test_missing_node_needs_attention() -> None:
     lost = node({"node_name": ""}, blocked_by="NodeNotFound: the Node left", blocked_code="NodeNotFound")
     assert blocker_code(lost) == "NodeNotFound"
     assert describe_blocker(lost) == (
-        "needs attention: restore the Node, or delete the NodeClaim; NodeNotFound: the Node left"
+        "needs attention: restart its kubelet, or delete the NodeClaim; NodeNotFound: the Node left"
     )
 
 

@@ -67,6 +67,14 @@ CASES: dict[str, tuple[NodeClaimState, ReadyDecision]] = {
         node(interruptions=heard(interruption_message("spotInterruption"))),
         decision_of("interrupt", "spot_interrupted"),
     ),
+    "created again by its kubelet": (
+        node({"registration_gaps": ("label karpenter.sh/registered",), "boot_id": "boot-2"}),
+        decision_of("register", "Unregistered"),
+    ),
+    "registered since the last observation": (
+        node({"registration_gaps": ("label karpenter.sh/registered",), "number": 5}, registration_checked=5),
+        decision_of("wait"),
+    ),
     "deferred interruption and drift": (
         node(
             {"drift": "AMIDrift", "drift_message": "old", "rules": DEFER_RULES},

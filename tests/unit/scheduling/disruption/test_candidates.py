@@ -59,7 +59,7 @@ def test_deleting_and_uninitialized_nodes_are_ineligible(
 def test_nodeclaim_without_node_is_ineligible() -> None:
     fleet = Fleet().node("n", "m.large")
     del fleet.nodes["n"], fleet.pods["n"]
-    assert causes(verdict(fleet))["NoNode"] == "it has no Node yet"
+    assert causes(verdict(fleet))["NoNode"] == "its Node is missing"
 
 
 def test_nominated_node_is_ineligible() -> None:

@@ -38,7 +38,7 @@ async def start_limited_nodepools(fake: WorkerHarness, **rules: Any) -> dict[str
         fake.pools.add(name, disruption={"budgets": [{"nodes": "100%"}]})
         fake.claims.add(f"{name}-1", labels={labels.NODEPOOL: name})
         fake.claims.set_status(f"{name}-1", provider_id=f"aws:///us-west-2a/i-{name}", Initialized="True")
-        fake.nodes.join(f"node-{name}", f"aws:///us-west-2a/i-{name}")
+        fake.nodes.join(f"node-{name}", f"aws:///us-west-2a/i-{name}", labels={labels.NODEPOOL: name})
         await fake.client.start_workflow(
             PermitRequesterWorkflow.run, id=f"{name}-1", task_queue=ids.task_queue(fake.cluster)
         )
