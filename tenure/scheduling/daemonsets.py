@@ -18,6 +18,7 @@ class DaemonDemand:
 
     requests: Mapping[str, int] = field(default_factory=dict)
     host_ports: tuple[HostPort, ...] = ()
+    uids: frozenset[str] = frozenset()
 
 
 def compute_daemon_overhead(
@@ -31,10 +32,20 @@ def compute_daemon_overhead(
     taken = np.zeros_like(table.allocatable)
     for daemon in daemons:
         vector = table.to_vector(daemon.pod.requests)
-        if vector is not None and _tolerates_taints(daemon.pod, taints):
-            has_resources: Mask = ((table.allocatable > 0) | (vector == 0)).all(axis=1)
-            taken[_rows_with_daemon(table, daemon.pod, requirements) & has_resources] += vector
+        if vector is not None:
+            taken[rows_running_daemon(table, daemon, requirements, taints)] += vector
     return taken
+
+
+def rows_running_daemon(
+    table: InstanceTypeTable, daemon: DaemonSetFact, requirements: Requirements, taints: Sequence[Taint]
+) -> Mask:
+    """The types whose nodes, of a template with these requirements, get a pod of the DaemonSet."""
+    vector = table.to_vector(daemon.pod.requests)
+    if vector is None or not _tolerates_taints(daemon.pod, taints):
+        return np.zeros(len(table), dtype=bool)
+    has_resources: Mask = ((table.allocatable > 0) | (vector == 0)).all(axis=1)
+    return _rows_with_daemon(table, daemon.pod, requirements) & has_resources
 
 
 def daemon_host_ports(

@@ -44,6 +44,8 @@ class ExistingNode:
     """The NodeClaim behind it, if there is one."""
     pending_ports: tuple[HostPort, ...] = ()
     """Host ports of the DaemonSet pods that it awaits."""
+    pending_daemons: frozenset[str] = frozenset()
+    """UIDs of the DaemonSets whose pods it awaits."""
 
     def satisfies(self, variant: Variant) -> bool:
         """Whether the labels satisfy the pod. Taints and headroom are checked separately."""
@@ -277,7 +279,10 @@ def _build_present_node(
     pending_daemons = pending_daemon_pods(daemons, present, requirements, taints, allocatable)
     headroom = subtract(allocatable, _sum_requests((*pods, *pending_daemons)))
     ports = _host_ports(pending_daemons)
-    return ExistingNode(node.name, requirements, taints, headroom, initialized, pending_ports=ports)
+    uids = frozenset(one.uid for one in pending_daemons)
+    return ExistingNode(
+        node.name, requirements, taints, headroom, initialized, pending_ports=ports, pending_daemons=uids
+    )
 
 
 def _build_launched_node(nodeclaim: NodeClaimFact, daemons: Sequence[DaemonSetFact]) -> ExistingNode:
@@ -292,6 +297,7 @@ def _build_launched_node(nodeclaim: NodeClaimFact, daemons: Sequence[DaemonSetFa
         headroom,
         nodeclaim=nodeclaim.name,
         pending_ports=_host_ports(pending_daemons),
+        pending_daemons=frozenset(one.uid for one in pending_daemons),
     )
 
 
@@ -308,6 +314,7 @@ def _build_unlaunched_node(nodeclaim: NodeClaimFact, daemons: DaemonDemand) -> E
         is_launched=False,
         nodeclaim=nodeclaim.name,
         pending_ports=daemons.host_ports,
+        pending_daemons=daemons.uids,
     )
 
 

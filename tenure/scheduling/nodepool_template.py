@@ -22,7 +22,7 @@ from tenure.model.instance_types import ReservationHeadroom, UnavailableOffering
 from tenure.model.launch import UNAVAILABLE_FOR
 from tenure.model.requirements import Requirements, one_of
 from tenure.scheduling.burstable_types import names_burstable_types
-from tenure.scheduling.daemonsets import compute_daemon_overhead, daemon_host_ports
+from tenure.scheduling.daemonsets import compute_daemon_overhead, daemon_host_ports, rows_running_daemon
 from tenure.scheduling.instance_type_table import Amounts, Indices, InstanceTypeTable, Mask, Prices
 from tenure.scheduling.nodepool_requirements import INTERNAL_LABELS, nodepool_requirements, template_labels
 from tenure.scheduling.pods import Variant
@@ -82,6 +82,7 @@ class NodePoolTemplate:
         self._daemons = daemons = tuple(daemons)
         self.overhead = compute_daemon_overhead(table, daemons, self.requirements, pool.taints)
         self._daemon_ports = daemon_host_ports(table, daemons, self.requirements, pool.taints)
+        self._rows_by_daemon: dict[str, Mask] | None = None
         self.headroom = table.allocatable - self.overhead
         self._sustained_headroom = self.headroom.copy()
         if CPU in table.columns:
@@ -101,6 +102,20 @@ class NodePoolTemplate:
         amount = format_amount(resource, daemon.pod.requests.get(resource, 0))
         name = f"{daemon.namespace}/{daemon.name}"
         return f"DaemonSets leave no {resource} on any allowed instance type: {name} requests {amount}"
+
+    def types_with_daemons(self, uids: Iterable[str]) -> Amounts:
+        """How many of these DaemonSets run on a node of each type."""
+        for daemon in self._daemons if self._rows_by_daemon is None else ():
+            rows = rows_running_daemon(self.table, daemon, self.requirements, self.pool.taints)
+            self._rows_by_daemon = {**(self._rows_by_daemon or {}), daemon.pod.uid: rows}
+        found = np.zeros(len(self.table), dtype=np.int64)
+        for uid in uids:
+            found += (self._rows_by_daemon or {}).get(uid, 0)
+        return found
+
+    def daemons_of(self, rows: Indices) -> frozenset[str]:
+        """UIDs of the DaemonSets that run on any of these types."""
+        return frozenset(one.pod.uid for one in self._daemons if self.types_with_daemons((one.pod.uid,))[rows].any())
 
     def daemon_ports_of(self, rows: Indices) -> tuple[HostPort, ...]:
         """Host ports that DaemonSets use on any of these types."""

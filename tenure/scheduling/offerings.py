@@ -201,7 +201,8 @@ def unlaunched_daemon_demand(template: NodePoolTemplate, nodeclaim: NodeClaimFac
     rows = _possible_rows(template, nodeclaim)
     if not len(rows):
         return DaemonDemand()
-    return DaemonDemand(template.table.to_amounts(template.overhead[rows].min(axis=0)), template.daemon_ports_of(rows))
+    requests = template.table.to_amounts(template.overhead[rows].min(axis=0))
+    return DaemonDemand(requests, template.daemon_ports_of(rows), template.daemons_of(rows))
 
 
 def _possible_rows(template: NodePoolTemplate, nodeclaim: NodeClaimFact) -> Indices:

@@ -11,7 +11,7 @@ from tenure.apis import labels, resources
 from tenure.apis.durations import MAX_LENGTH, DurationError, parse_duration
 from tenure.kube.facts.objects import condition_of, true_condition
 from tenure.kube.facts.pod_requests import explain_oversized, pod_requests
-from tenure.kube.facts.pod_topology import host_ports, intern_string, node_selector_term, topology_terms
+from tenure.kube.facts.pod_topology import intern_string, node_selector_term, topology_terms
 from tenure.kube.facts.scheduling_fields import find_rejected_field
 from tenure.model.facts import DaemonSetFact, PodFact, Toleration
 
@@ -19,6 +19,8 @@ Json = Mapping[str, Any]
 
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+_DAEMON_TERMS: Final = ("labels", "anti_affinity", "host_ports")
+"""The topology terms of a DaemonSet's template that affect other pods."""
 _TOLERATION: Final = {name: name for name in ("key", "operator", "value", "effect")} | {"seconds": "tolerationSeconds"}
 
 
@@ -145,7 +147,7 @@ def daemonset_fact(daemonset: Json, admitted_spec: Json | None = None) -> Daemon
                 "daemonset": True,
                 "do_not_disrupt": (template.get("annotations") or {}).get(labels.DO_NOT_DISRUPT, ""),
                 **_placement_fields(spec),
-                "host_ports": host_ports(spec),
+                **{key: value for key, value in topology_terms(template, spec).items() if key in _DAEMON_TERMS},
             },
         }
     )

@@ -58,6 +58,7 @@ class ClusterSnapshot:
         self.closed = inputs.closed
         self.pass_settings, self.get_shape = pass_settings, get_shape
         self.offers: list[Offer] = list(inputs.fork().offers)
+        self.daemons = self.facts.daemons
         known = {key for offer in inputs.offers for key in offer.table.resources} | set(self.existing_nodes.resources)
         self.resources = sorted(known | {key for pod in self.facts.pods.values() for key in pod.requests})
         self.free: Amounts = free_amounts(self.existing_nodes, self.resources)
@@ -172,6 +173,7 @@ class ClusterSnapshot:
     def count_running_pods(self, topology_groups: TopologyGroups, packing: Packing, *, ports: bool) -> None:
         """Count running pods on remaining nodes. With `ports`, also reserve their host ports."""
         packing.universe.new_node_labels = self._new_node_labels
+        packing.count_daemons(topology_groups.groups)
         removed = ~np.isin(np.arange(len(self.removed)), packing.node_arrays.existing_nodes.present)
         if ports:
             for node_index, taken in self._ports:

@@ -180,6 +180,7 @@ def build_topology_groups(snapshot: ClusterSnapshot, moving: MovingPods) -> Topo
     topology_groups = TopologyGroups({name: one.labels for name, one in snapshot.facts.namespaces.items()})
     topology_groups.add_shapes(shape for shape, _ in moving.shaped_pods)
     snapshot.add_anti_affinity_terms(topology_groups)
+    topology_groups.add_daemons(snapshot.daemons)
     return topology_groups
 
 

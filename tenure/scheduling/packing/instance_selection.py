@@ -19,6 +19,7 @@ from tenure.scheduling.offerings import STRICT, find_missing_variety
 from tenure.scheduling.packing.node_requests import InstanceChoice, NodeRequest, OfferSet, TypeOptions
 from tenure.scheduling.packing.patterns import PatternSolution, pods_in_headroom, pods_per_row
 from tenure.scheduling.packing.shadow_prices import ShadowPrices
+from tenure.scheduling.packing.topology import Rule, types_with_allowed_daemons
 from tenure.scheduling.packing.valuation import CapacityValuation
 from tenure.scheduling.pods import Variant
 
@@ -94,14 +95,18 @@ class InstanceSelector:
                 return min(found, key=lambda one: one[0])[1]
         return rejections
 
-    def can_launch(self, variant: Variant, vector: Amounts, ports: Sequence[HostPort] = ()) -> bool:
+    def can_launch(
+        self, variant: Variant, vector: Amounts, ports: Sequence[HostPort] = (), rules: Sequence[Rule] = ()
+    ) -> bool:
         """Whether any pool has a type that fits such a pod, without regard to limits."""
         for offer in self.offers:
             for option in offer.launchable_options(variant):
                 type_options = self.valuation.type_options(offer, option)
                 if (
                     (type_options.headroom >= vector).all(axis=1)
-                    & offer.template.types_with_free_ports(ports)[type_options.rows]
+                    & (offer.template.types_with_free_ports(ports) & types_with_allowed_daemons(offer.template, rules))[
+                        type_options.rows
+                    ]
                 ).any():
                     return True
         return False
@@ -116,6 +121,7 @@ class InstanceSelector:
         type_options = self.valuation.type_options(offer, option)
         offer.count_against_limits(rows, nodes=-1)
         free = offer.template.types_with_free_ports(request.ports) & offer.types_within_limits(option.types)
+        free &= types_with_allowed_daemons(offer.template, request.rules)
         remaining = type_options.headroom - used
         fits = np.minimum(
             np.where((remaining >= 0).all(axis=1), pods_per_row(np.maximum(remaining, 0), request.vector), 0),
@@ -173,6 +179,11 @@ class InstanceSelector:
         if not fitting.any():
             ports = ", ".join(str(one.port) for one in request.ports)
             return RejectionReason(f"host port {ports} is taken by a DaemonSet on each instance type that fits")
+        fitting &= types_with_allowed_daemons(offer.template, request.rules)[type_options.rows]
+        if not fitting.any():
+            return RejectionReason(
+                "pod affinity or anti-affinity excludes each instance type that fits, because of its DaemonSet pods"
+            )
         allowed = fitting & offer.types_within_limits(option.types)[type_options.rows] if offer.has_limits else fitting
         if not allowed.any():
             return limit_rejection(offer, type_options.rows[fitting])
@@ -188,6 +199,7 @@ class InstanceSelector:
                 continue
             type_options = self.valuation.type_options(offer, option)
             possible = offer.types_within_limits(option.types) & offer.template.types_with_free_ports(request.ports)
+            possible &= types_with_allowed_daemons(offer.template, request.rules)
             allowed = (type_options.headroom >= request.vector).all(axis=1) & possible[type_options.rows]
             for row in np.flatnonzero(allowed):
                 pods = min(request.count, request.cap, pods_in_headroom(type_options.headroom[row], request.vector))

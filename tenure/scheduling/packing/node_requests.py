@@ -8,6 +8,7 @@ import numpy as np
 from tenure.model.facts import HostPort
 from tenure.scheduling.instance_type_table import Amounts, Indices, Prices
 from tenure.scheduling.nodepool_template import Offer, Option
+from tenure.scheduling.packing.topology import Rule
 from tenure.scheduling.pods import Variant
 
 
@@ -27,6 +28,8 @@ class NodeRequest:
     ports: tuple[HostPort, ...] = ()
     size: int = -1
     """The index of their requests in `CapacityValuation.sizes`; -1 without one."""
+    rules: tuple[Rule, ...] = ()
+    """Topology rules of the pods."""
     must_share_node: bool = False
     """All of them must run on one node."""
 

@@ -243,6 +243,9 @@ class NodeArrays:
         """Total requests of the pods on a new node."""
         return np.asarray(self.new_nodes[number].headroom - self.free[self.existing_count + number], dtype=np.int64)
 
+    def new_node_at(self, node_index: int) -> NewNode:
+        return self.new_nodes[node_index - self.existing_count]
+
     def slot_at(self, node_index: int) -> NodeSlot | None:
         """The slot of a new node; None for an existing node."""
         return (

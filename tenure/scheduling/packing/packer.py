@@ -52,6 +52,8 @@ class Packing:
     nominations: dict[str, str] = field(default_factory=dict)
     unscheduled: list[UnschedulablePod] = field(default_factory=list)
     universe: Universe = field(init=False)
+    _daemon_groups: tuple[TopologyGroup, ...] = ()
+    """Those that count pods of DaemonSets."""
     _undetermined: dict[int, dict[str, list[tuple[TopologyGroup, int]]]] = field(default_factory=dict)
     """By index of a new node and key of its undetermined domain, the counts to add once the domain is known."""
 
@@ -66,6 +68,18 @@ class Packing:
             if node_index is None or not self._retain_pod(one, pod, node_index):
                 rest.append(pod)
         one.pods = rest
+
+    def count_daemons(self, groups: Iterable[TopologyGroup]) -> None:
+        """Count the DaemonSet pods that existing nodes await, and from now on those of new nodes."""
+        self._daemon_groups = tuple(group for group in groups if group.daemons)
+        if self._daemon_groups:
+            for node_index in self.node_arrays.existing_nodes.present:
+                self._count_daemons(node_index, self.node_arrays.existing_nodes.nodes[node_index].pending_daemons)
+
+    def _count_daemons(self, node_index: int, uids: frozenset[str]) -> None:
+        for group in self._daemon_groups:
+            if found := len(uids & group.daemons):
+                self._count_pods((group,), node_index, found)
 
     def count_running(self, counted: Iterable[TopologyGroup], node_index: int, pods: int = 1) -> None:
         """Count running pods of an existing node."""
@@ -158,7 +172,9 @@ class Packing:
         return {
             name: int(np.minimum(self._pods_per_node(one, alternative, within, vector), len(one.pods)).sum())
             for name, within in inside.items()
-            if not (allows_new_nodes and self.instance_selector.can_launch(within, vector, one.ports))
+            if not (
+                allows_new_nodes and self.instance_selector.can_launch(within, vector, one.ports, alternative.rules)
+            )
         }
 
     def _schedule_in_domain(
@@ -182,6 +198,7 @@ class Packing:
                 open_headroom,
                 one.ports,
                 one.size,
+                alternative.rules,
                 must_share_node=must_share_node,
             )
             if cap == 0 or (must_share_node and done):
@@ -287,6 +304,9 @@ class Packing:
 
     def _assign_pods(self, one: PodClass, variant: Variant, vector: Amounts, node_index: int, share: int) -> None:
         pods, one.pods = one.pods[:share], one.pods[share:]
+        slot = self.node_arrays.slot_at(node_index) if self._daemon_groups else None
+        if slot is not None and not (new_node := self.node_arrays.new_node_at(node_index)).pods:
+            self._count_daemons(node_index, slot.offer.template.daemons_of(new_node.rows))
         self.node_arrays.assign_pods(node_index, vector, [pod.uid for pod in pods], variant)
         self.node_arrays.reserve_ports(node_index, one.ports)
         self.node_arrays.attachment_limits.add_pods(node_index, one.volumes, share)

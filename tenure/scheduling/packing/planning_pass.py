@@ -202,6 +202,7 @@ def _build_topology_groups(inputs: PassInputs, shapes: Iterable[PodShape]) -> To
         for pod in facts.bound_to(node):
             if pod.anti_affinity:
                 topology_groups.add_anti_affinity_owners(build_pod_shape(pod).topology_terms)
+    topology_groups.add_daemons(facts.daemons)
     return topology_groups
 
 
@@ -210,6 +211,7 @@ def _count_running_pods(
 ) -> None:
     """Count running pods on remaining nodes, with their host ports, before any pod is placed. The ports of awaited
     DaemonSet pods count too."""
+    packing.count_daemons(topology_groups.groups)
     counting = any(True for _ in topology_groups.groups)
     for node_index, node in enumerate(packing.node_arrays.existing_nodes.nodes):
         packing.node_arrays.reserve_ports(node_index, node.pending_ports)

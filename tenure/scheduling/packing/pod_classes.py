@@ -62,10 +62,12 @@ def build_pod_classes(
     launch_blockers: Mapping[str, str] = MappingProxyType({}),
 ) -> list[PodClass]:
     """Sorted by priority, CPU, memory, age and UID (reference 2.4). `launch_blockers`: as in PassInputs."""
-    pods_by_key: dict[tuple[PodShape, tuple[TopologyGroup, ...], int, str], list[PodFact]] = {}
+    pods_by_key: dict[tuple[PodShape, tuple[TopologyGroup, ...], tuple[TopologyGroup, ...], int, str], list[PodFact]]
+    pods_by_key = {}
     for shape, pod in pods:
         counting_groups = topology_groups.counting_groups(pod, shape.topology_terms)
-        pods_by_key.setdefault((shape, counting_groups, pod.priority, launch_blockers.get(pod.uid, "")), []).append(pod)
+        excluding_groups, blocker = topology_groups.excluding_groups(pod), launch_blockers.get(pod.uid, "")
+        pods_by_key.setdefault((shape, counting_groups, excluding_groups, pod.priority, blocker), []).append(pod)
     found = [
         PodClass(
             pods=sorted(members, key=_age_order),
@@ -76,7 +78,7 @@ def build_pod_classes(
             volumes=shape.volumes,
             launch_blocker=reason,
         )
-        for (shape, counting_groups, _, reason), members in pods_by_key.items()
+        for (shape, counting_groups, _, _, reason), members in pods_by_key.items()
     ]
     return sorted(found, key=_queue_order)
 

@@ -12,7 +12,8 @@ import numpy as np
 from tenure.apis.labels import HOSTNAME
 from tenure.model.facts import Selector, Toleration, matches_selector
 from tenure.model.requirements import Requirements
-from tenure.scheduling.instance_type_table import Amounts
+from tenure.scheduling.instance_type_table import Amounts, Mask
+from tenure.scheduling.nodepool_template import NodePoolTemplate
 from tenure.scheduling.pods import Variant
 
 UNLIMITED: Final = np.iinfo(np.int64).max
@@ -47,13 +48,15 @@ class TopologyIndex:
 class TopologyGroup:
     """The counts of a TopologyIndex: by node index for the hostname key, by domain for other keys."""
 
-    __slots__ = ("by_domain", "by_node_index", "hostname", "topology_index")
+    __slots__ = ("by_domain", "by_node_index", "daemons", "hostname", "topology_index")
 
     def __init__(self, topology_index: TopologyIndex) -> None:
         self.topology_index = topology_index
         self.hostname = topology_index.key == HOSTNAME
         self.by_node_index: Amounts = np.zeros(64 if self.hostname else 0, dtype=np.int64)
         self.by_domain: dict[str, int] = {}
+        self.daemons: set[str] = set()
+        """UIDs of the DaemonSets whose pods the group counts on each node that gets one."""
 
     def counts_by_node(self, node_count: int) -> Amounts:
         """The counts of the first `node_count` nodes."""
@@ -219,7 +222,7 @@ def hostname_caps(rules: Iterable[Rule], node_count: int) -> Amounts | None:
 
 
 def new_node_cap(rules: Iterable[Rule]) -> int:
-    """How many pods the hostname rules allow on a new node, which has no counted pods yet."""
+    """How many pods the hostname rules allow on a new node, which has no counted pods yet, except of DaemonSets."""
     cap = UNLIMITED
     for rule in rules:
         if not rule.group.hostname:
@@ -229,14 +232,33 @@ def new_node_cap(rules: Iterable[Rule]) -> int:
                 cap = min(cap, rule.max_skew)
             case AntiAffinityRule(own=True):
                 cap = min(cap, 1)
-            case AffinityRule() if rule.group.has_pods() or not rule.own:
+            case AffinityRule() if not rule.group.daemons and (rule.group.has_pods() or not rule.own):
                 cap = 0
     return cap
 
 
 def requires_shared_node(rules: Iterable[Rule]) -> bool:
     """Whether all pods of the class must run on one node."""
-    return any(isinstance(rule, AffinityRule) and rule.group.hostname for rule in rules)
+    return any(isinstance(rule, AffinityRule) and rule.group.hostname and not rule.group.daemons for rule in rules)
+
+
+def types_with_allowed_daemons(template: NodePoolTemplate, rules: Iterable[Rule]) -> Mask:
+    """The types of a new node whose DaemonSet pods the rules allow.
+
+    kube-scheduler counts bound pods only. A DaemonSet pod is bound before the pods for which the node is launched,
+    since it tolerates the taints of a new node. Therefore anti-affinity excludes types that get a selected DaemonSet
+    pod, and hostname affinity requires one, unless the pods select themselves and are the first.
+    """
+    allowed: Mask = np.ones(len(template.table), dtype=bool)
+    for rule in rules:
+        if not rule.group.daemons:
+            continue
+        match rule:
+            case AntiAffinityRule():
+                allowed &= template.types_with_daemons(rule.group.daemons) == 0
+            case AffinityRule() if rule.group.hostname and (rule.group.has_pods() or not rule.own):
+                allowed &= template.types_with_daemons(rule.group.daemons) > 0
+    return allowed
 
 
 def domain_keys(rules: Iterable[Rule]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tenure.model.facts import AffinityTerm, PodFact, SpreadConstraint
+from tenure.model.facts import AffinityTerm, DaemonSetFact, PodFact, SpreadConstraint
 from tenure.scheduling.packing.pod_requirements import (
     NO_TOPOLOGY_TERMS,
     PodShape,
@@ -56,7 +56,22 @@ class TopologyGroups:
         self._groups: dict[TopologyIndex, TopologyGroup] = {}
         self._counting_groups: dict[tuple[str, frozenset[tuple[str, str]]], tuple[TopologyGroup, ...]] = {}
         self._owned_groups: dict[PodTopologyTerms, tuple[TopologyGroup, ...]] = {}
+        self._excluding_groups: dict[tuple[str, frozenset[tuple[str, str]]], tuple[TopologyGroup, ...]] = {}
+        self._owners: list[TopologyGroup] = []
+        """The groups that count the owners of anti-affinity terms."""
         self._required: set[TopologyIndex] = set()
+
+    def add_daemons(self, daemons: Iterable[DaemonSetFact]) -> None:
+        """Count the pods that DaemonSets will have on nodes, for required affinity and anti-affinity terms of others,
+        and for their own anti-affinity terms. Spread constraints count only their bound pods."""
+        pods = {daemon.pod.uid: daemon.pod for daemon in daemons}
+        for pod in pods.values():
+            if pod.anti_affinity:
+                self.add_anti_affinity_owners(topology_terms_of(pod))
+        for uid, pod in pods.items():
+            for group in self.counting_groups(pod):
+                if group.topology_index.owners or group.topology_index in self._required:
+                    group.daemons.add(uid)
 
     @property
     def groups(self) -> Iterable[TopologyGroup]:
@@ -108,6 +123,18 @@ class TopologyGroups:
         if not pod.anti_affinity:
             return known
         return known + self._list_owned(topology_terms or topology_terms_of(pod))
+
+    def excluding_groups(self, pod: PodFact) -> tuple[TopologyGroup, ...]:
+        """The groups of pods whose required anti-affinity terms select this pod."""
+        if not self._owners:
+            return ()
+        key = (pod.namespace, frozenset(pod.labels.items()))
+        known = self._excluding_groups.get(key)
+        if known is None:
+            known = self._excluding_groups[key] = tuple(
+                group for group in self._owners if group.topology_index.selects(pod.namespace, pod.labels)
+            )
+        return known
 
     def _list_owned(self, topology_terms: PodTopologyTerms) -> tuple[TopologyGroup, ...]:
         known = self._owned_groups.get(topology_terms)
@@ -183,10 +210,10 @@ class TopologyGroups:
 
     def _imposed_rules(self, shape: PodShape, example: PodFact, own_groups: frozenset[TopologyGroup]) -> Iterator[Rule]:
         """Rules that required terms of other pods impose on these."""
+        for group in self.excluding_groups(example):
+            yield AntiAffinityRule(group, False)
         for topology_index, group in self._groups.items():
-            if topology_index.owners and topology_index.selects(example.namespace, example.labels):
-                yield AntiAffinityRule(group, False)
-            elif group in own_groups and not group.hostname and topology_index in self._required:
+            if group in own_groups and not group.hostname and topology_index in self._required:
                 yield KnownDomainRule(group)
 
     def _preferred_rules(
@@ -232,6 +259,8 @@ class TopologyGroups:
         known = self._groups.get(topology_index)
         if known is None:
             known = self._groups[topology_index] = TopologyGroup(topology_index)
+            if topology_index.owners:
+                self._owners.append(known)
         return known
 
 

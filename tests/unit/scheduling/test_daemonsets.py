@@ -1,9 +1,11 @@
 """DaemonSets on new nodes and on nodes that await their pods: node affinity and host ports."""
 
+from typing import Any
+
 import pytest
 
 from tenure.apis.labels import HOSTNAME, NODE_NAME_FIELD, ZONE
-from tenure.model.facts import DaemonSetFact, Expression, HostPort
+from tenure.model.facts import AffinityTerm, DaemonSetFact, Expression, HostPort
 from tenure.scheduling.cluster_state import Change
 from tests.unit.scheduling.builders import (
     COMMON,
@@ -101,3 +103,48 @@ def test_pods_do_not_move_to_a_node_whose_awaited_daemonset_pod_has_their_host_p
     assert not [one for one in fleet.decide().commands if "n" in one.node_names]
     fleet = Fleet().node("free", "m.2xlarge", pod(cpu=4)).node("n", "m.large", pod(host_ports=PORT))
     assert [one.node_names for one in fleet.decide().commands] == [("n",)]
+
+
+LABELED = daemonset("agent", pod("agent", cpu=0.1, daemonset=True, labels={"app": "agent"}))
+NEAR_AGENT = (AffinityTerm(key=HOSTNAME, selector=expressions("app In agent")),)
+WEB = {"app": "web"}
+NEAR_WEB = (AffinityTerm(key=HOSTNAME, selector=expressions("app In web")),)
+
+
+def test_pod_with_affinity_to_a_daemonset_gets_a_node_that_runs_it() -> None:
+    on_b = daemonset(
+        "agent", pod("agent", cpu=0.1, daemonset=True, labels={"app": "agent"}, terms=(expressions(f"{ZONE} In b"),))
+    )
+    assert not Cluster(pool("a", f"{ZONE} In a"), on_b, pod("p", affinity=NEAR_AGENT)).plan().claims
+    plan = Cluster(pool("a", f"{ZONE} In a"), pool("b", f"{ZONE} In b"), on_b, pod("p", affinity=NEAR_AGENT)).plan()
+    assert [one.pool for one in plan.claims] == ["b"]
+
+
+def test_pods_with_affinity_to_a_daemonset_need_no_common_node() -> None:
+    plan = Cluster(pool(), LABELED, *(pod(cpu=5, affinity=NEAR_AGENT) for _ in range(3))).plan()
+    assert sum(len(one.pods) for one in plan.claims) == 3
+
+
+@pytest.mark.parametrize(
+    ("agent", "excluded"),
+    [
+        (LABELED, {"anti_affinity": NEAR_AGENT}),
+        (daemonset("agent", pod("agent", cpu=0.1, daemonset=True, anti_affinity=NEAR_WEB)), {"labels": WEB}),
+    ],
+)
+def test_no_node_is_launched_for_a_pod_whose_anti_affinity_excludes_its_daemonset_pod(
+    agent: DaemonSetFact, excluded: dict[str, Any]
+) -> None:
+    plan = Cluster(pool(), agent, pod("p", **excluded), pod("other")).plan()
+    assert [one.pods for one in plan.claims] == [("other",)] and "DaemonSet pods" in reasons(plan)[0]
+    waiting = Cluster(agent, node("n"), pod("p", **excluded), pod("other"))
+    assert waiting.plan().nominations == {"other": "n"}
+    elsewhere = agent.model_copy(update={"pod": agent.pod.model_copy(update={"required_terms": (ELSEWHERE,)})})
+    assert Cluster(pool(), elsewhere, pod("p", **excluded)).plan().claims
+
+
+def test_node_that_awaits_a_daemonset_pod_takes_pods_with_affinity_to_it() -> None:
+    assert Cluster(LABELED, node("n"), pod("p", affinity=NEAR_AGENT)).plan().nominations == {"p": "n"}
+    cluster = cluster_with_unlaunched_nodeclaim(LABELED)
+    cluster.add(pod("p", affinity=NEAR_AGENT))
+    assert set(cluster.plan(after=1).nominations) == {"p"}

@@ -219,6 +219,15 @@ def test_preferred_affinity_is_dropped_if_necessary() -> None:
 # --- anti-affinity ---
 
 
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_anti_affinity_of_a_running_pod_excludes_only_pods_with_its_labels(names: tuple[str, str]) -> None:
+    """Otherwise equal pods are planned together."""
+    running = pod("r", node="n", anti_affinity=term(HOSTNAME))
+    selected, other = pod(names[0], labels=APP), pod(names[1])
+    plan = build_cluster(node("n", cpu=16), running, selected, other).plan()
+    assert plan.nominations == {names[1]: "n"}
+
+
 def test_hostname_anti_affinity_gives_each_pod_a_node() -> None:
     assert sizes(build_cluster(pool(), *web(4, anti_affinity=term(HOSTNAME))).plan()) == [1, 1, 1, 1]
 
