@@ -172,7 +172,9 @@ class RolloutController:
         )
         if remaining >= allowed_disruptions.allowed:
             return allowed_disruptions
-        return allowed_disruptions.model_copy(update={"allowed": remaining, "why": decision.why})
+        return allowed_disruptions.model_copy(
+            update={"allowed": remaining, "allowed_unavailable": None, "why": decision.why}
+        )
 
     @property
     def status_text(self) -> str:

@@ -91,14 +91,18 @@ def _is_counted(claim: NodeClaim) -> bool:
 def _to_counted_node(claim: NodeClaim, node: NodeState | None, request: AllowedDisruptionsRequest) -> NodeCounted:
     """Nodes consume budgets if they are missing, NotReady, being disrupted (reference 4.4) or reserved by other
     NodePools."""
-    is_unavailable = (
-        node is None or not node.ready or (node.being_disrupted and not _is_tainted_without_command(claim, request))
+    is_disrupted = (
+        claim.metadata.is_deleting
+        or claim.metadata.uid in request.reserved_uids
+        or (node is not None and node.being_disrupted and not _is_tainted_without_command(claim, request))
     )
+    is_unavailable = node is None or not node.ready
     return NodeCounted(
         uid=claim.metadata.uid,
         pool=claim.metadata.labels[labels.NODEPOOL],
         zone=_find_zone(claim, node),
-        consuming=claim.metadata.is_deleting or is_unavailable or claim.metadata.uid in request.reserved_uids,
+        consuming=is_disrupted or is_unavailable,
+        unavailable=is_unavailable and not is_disrupted,
     )
 
 

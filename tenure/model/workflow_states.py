@@ -105,7 +105,9 @@ class NodePoolCount(Message):
     existing: tuple[str, ...] = ()
     """UIDs of NodeClaims that are managed and initialized, and whose instance is not terminating yet."""
     consuming: tuple[str, ...] = ()
-    """Those of `existing` that are NotReady or being deleted, which consume the budget."""
+    """Those of `existing` that are NotReady, missing or being deleted, which consume the budget."""
+    unavailable: tuple[str, ...] = ()
+    """Those of `consuming` that are NotReady or missing, and are not disrupted."""
 
     @property
     def total(self) -> int:

@@ -54,11 +54,16 @@ class NodePoolBudgets:
             if claim.pool and claim.initialized and not claim.instance_terminating:
                 nodes = self._cache.nodes_of(claim)
                 zones = [one.labels[ZONE] for one in nodes if ZONE in one.labels]
+                consuming = claim.uid in under_way or is_disrupting(claim, nodes)
                 yield NodeCounted(
                     uid=claim.uid,
                     pool=claim.pool,
                     zone=zones[0] if zones else claim.labels.get(ZONE, ""),
-                    consuming=claim.uid in under_way or is_disrupting(claim, nodes),
+                    consuming=consuming,
+                    unavailable=consuming
+                    and claim.uid not in under_way
+                    and not claim.deleting
+                    and not any(node.being_disrupted for node in nodes),
                 )
 
 

@@ -130,6 +130,13 @@ class Command(Value):
 class BudgetHeadroom(Value):
     allowed: int
     why: str = ""
+    allowed_unavailable: int | None = None
+    """`allowed` for nodes that are NotReady or missing. Disrupting them costs no capacity, so that only other
+    disruptions count. None: the same."""
+
+    def allowed_for(self, *, unavailable: bool) -> int:
+        use_other = unavailable and self.allowed_unavailable is not None
+        return self.allowed_unavailable or 0 if use_other else self.allowed
 
 
 class ConcurrentZoneLimit(Value):

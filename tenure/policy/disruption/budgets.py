@@ -88,6 +88,8 @@ class AllowedDisruptions(Message):
     zones_at_once: ConcurrentZoneLimit | None = None
     cluster: BudgetHeadroom | None = None
     minimum_node_age: timedelta | None = None
+    allowed_unavailable: int | None = None
+    """As in BudgetHeadroom."""
     fixed: bool = False
     """Only time or a change of the spec can allow a disruption, not a change of a node."""
     opens: datetime | None = None
@@ -112,7 +114,10 @@ def decide_allowed_disruptions(
     limit, written = min(limits)
     used = len(count.consuming)
     message = f"budget {written} of {count.total} nodes allows {limit}, {used} in use (NotReady or terminating)"
-    return AllowedDisruptions(allowed=max(0, limit - used), count=count, why=message)
+    disrupted = used - len(count.unavailable)
+    return AllowedDisruptions(
+        allowed=max(0, limit - used), allowed_unavailable=max(0, limit - disrupted), count=count, why=message
+    )
 
 
 def is_closed(budgets: Sequence[Budget], *, reason: str, now: datetime) -> bool:

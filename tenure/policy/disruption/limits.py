@@ -50,6 +50,8 @@ class NodeCounted(Value):
     pool: str
     zone: str = ""
     consuming: bool = False
+    unavailable: bool = False
+    """Consuming only because it is NotReady or missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ def decide_limits(
     headroom = found.headroom(reason)
     return AllowedDisruptions(
         allowed=headroom.allowed,
+        allowed_unavailable=headroom.allowed_unavailable,
         count=found.count_nodes(),
         why=headroom.why,
         zones=found.zone_headroom(),
@@ -135,12 +138,13 @@ class _PoolLimits:
             return BudgetHeadroom(allowed=0, why=blocked_by)
         base = decide_allowed_disruptions(self.pool.budgets, self.count_nodes(), reason=method, now=self.now)
         limits = [
-            BudgetHeadroom(allowed=base.allowed, why=base.why),
+            BudgetHeadroom(allowed=base.allowed, why=base.why, allowed_unavailable=base.allowed_unavailable),
             *self._active_freezes(method),
             *self._missed_windows(method),
         ]
         limits += self._rate_limits(method)
-        return min(limits, key=lambda one: one.allowed)
+        least = min(one.allowed_for(unavailable=True) for one in limits)
+        return min(limits, key=lambda one: one.allowed).model_copy(update={"allowed_unavailable": least})
 
     def is_fixed(self, method: str) -> bool:
         """No change of a node can allow a disruption for this reason."""
@@ -185,6 +189,7 @@ class _PoolLimits:
         return NodePoolCount(
             existing=tuple(one.uid for one in self._nodes),
             consuming=tuple(one.uid for one in self._nodes if one.consuming),
+            unavailable=tuple(one.uid for one in self._nodes if one.unavailable),
         )
 
     def _active_freezes(self, method: str) -> Iterator[BudgetHeadroom]:
@@ -222,7 +227,8 @@ class _PoolLimits:
 def _compute_headroom(nodes: str, among: Sequence[NodeCounted], written: str) -> BudgetHeadroom:
     limit, used = share_of(nodes, len(among)), sum(one.consuming for one in among)
     message = f"{written} of {len(among)} nodes allows {limit}, {used} in use (NotReady or terminating)"
-    return BudgetHeadroom(allowed=max(0, limit - used), why=message)
+    disrupted = used - sum(one.unavailable for one in among)
+    return BudgetHeadroom(allowed=max(0, limit - used), why=message, allowed_unavailable=max(0, limit - disrupted))
 
 
 def _applies_to(reasons: Sequence[str] | None, method: str) -> bool:

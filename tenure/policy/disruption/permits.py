@@ -8,7 +8,7 @@ disruption of a shared limit. Rates need the record of past disruptions, which i
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -16,7 +16,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from tenure.apis.durations import format_duration
-from tenure.model.disruption.decision import METHODS, PastDisruption
+from tenure.model.disruption.decision import METHODS, BudgetHeadroom, PastDisruption
 from tenure.model.disruption.permits import PermitReservation, ReservationRequest
 from tenure.model.signals import PermitRequest
 from tenure.model.workflow_states import Permit
@@ -107,12 +107,13 @@ def decide_permits(
     """
     observed = next((one for one in allowed_disruptions.values() if one.read), None)
     existing = {*observed.count.existing} if observed else None
-    disrupting = {*observed.count.consuming} if observed else set[str]()
+    unavailable = {*observed.count.unavailable} if observed else set[str]()
+    disrupting = {*observed.count.consuming} - unavailable if observed else set[str]()
     active = tuple(one for one in permits if _is_active(one, existing, disrupting, now))
     deleted = tuple(one for one in permits if existing is not None and one.claim_uid not in existing)
     # The workflow of a NodeClaim that was deleted for another reason does not withdraw its request.
     known = [one for one in requests if existing is None or one.claim_uid in existing]
-    headroom = _PermitHeadroom(pool, allowed_disruptions, now, blocked_by)
+    headroom = _PermitHeadroom(pool, allowed_disruptions, now, blocked_by, unavailable)
     for permit in active:
         headroom.count_permit(permit.claim_uid, unused=permit.counts_until > now and permit.claim_uid not in disrupting)
     holders = {one.claim_uid: one for one in active}
@@ -195,17 +196,24 @@ class _PermitHeadroom:
     allowed_disruptions: Mapping[str, AllowedDisruptions]
     now: datetime
     blocked_by: str
+    unavailable: Collection[str] = ()
+    """UIDs of NodeClaims whose nodes are NotReady or missing. Budgets count them already."""
     leased: int = 0
-    by_zone: dict[str, int] = field(default_factory=dict)
+    leased_unavailable: int = 0
+    by_zone: Counter[str] = field(default_factory=Counter)
+    unavailable_by_zone: Counter[str] = field(default_factory=Counter)
     begun: set[str] = field(default_factory=set)
 
     def count_permit(self, uid: str, *, unused: bool) -> None:
         zone = self._zone_of(uid)
         if zone:
             self.begun.add(zone)
-        if unused:
+        if unused and uid in self.unavailable:
+            self.leased_unavailable += 1
+            self.unavailable_by_zone[zone] += 1
+        elif unused:
             self.leased += 1
-            self.by_zone[zone] = self.by_zone.get(zone, 0) + 1
+            self.by_zone[zone] += 1
 
     def rejection_reason(self, request: PermitRequest) -> str:
         budget = self.allowed_disruptions[request.reason]
@@ -216,17 +224,19 @@ class _PermitHeadroom:
             return f"NodeClaim {request.claim_name} {candidate.paused}"
         if young := _too_young(budget, candidate, self.now):
             return f"NodeClaim {request.claim_name}: {young}"
-        out = f"{self.leased} permits granted"
-        if budget.allowed <= self.leased:
-            return f"NodePool {self.pool}: {budget.why}, {out}"
-        if budget.cluster is not None and budget.cluster.allowed <= self.leased:
-            return f"all NodePools: {budget.cluster.why}, {out}"
-        return self._zone_rejection_reason(budget, candidate.zone)
+        unavailable = request.claim_uid in self.unavailable
+        leased = self.leased + (self.leased_unavailable if unavailable else 0)
+        pool_headroom = BudgetHeadroom(allowed=budget.allowed, allowed_unavailable=budget.allowed_unavailable)
+        if pool_headroom.allowed_for(unavailable=unavailable) <= leased:
+            return f"NodePool {self.pool}: {budget.why}, {leased} permits granted"
+        if budget.cluster is not None and budget.cluster.allowed_for(unavailable=unavailable) <= leased:
+            return f"all NodePools: {budget.cluster.why}, {leased} permits granted"
+        return self._zone_rejection_reason(budget, candidate.zone, unavailable=unavailable)
 
-    def _zone_rejection_reason(self, budget: AllowedDisruptions, zone: str) -> str:
+    def _zone_rejection_reason(self, budget: AllowedDisruptions, zone: str, *, unavailable: bool) -> str:
         headroom = budget.zones.get(zone)
-        if headroom is not None and headroom.allowed <= self.by_zone.get(zone, 0):
-            granted = self.by_zone.get(zone, 0)
+        granted = self.by_zone[zone] + (self.unavailable_by_zone[zone] if unavailable else 0)
+        if headroom is not None and headroom.allowed_for(unavailable=unavailable) <= granted:
             return f"NodePool {self.pool} in {zone or 'no zone'}: {headroom.why}, {granted} permits granted"
         rule = budget.zones_at_once
         begun = self.begun | {*rule.active_zones} if rule else set()

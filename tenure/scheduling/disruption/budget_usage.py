@@ -35,7 +35,12 @@ class BudgetTracker:
             (self._allowed_disruptions.cluster.get(pool), self._nodes + len(with_others), "the cluster"),
         )
         message = next(
-            (message for budget, spent, scope in checks if (message := _exhausted_message(budget, spent, scope))), ""
+            (
+                message
+                for budget, spent, scope in checks
+                if (message := _exhausted_message(budget, spent, scope, unavailable=not (one.node and one.node.ready)))
+            ),
+            "",
         )
         return message or self._zone_rejection_reason(pool, zone, with_others)
 
@@ -74,8 +79,9 @@ class BudgetTracker:
             self._nodes += 1
 
 
-def _exhausted_message(budget: BudgetHeadroom | None, spent: int, scope: str) -> str:
-    if budget is None or spent < budget.allowed:
+def _exhausted_message(budget: BudgetHeadroom | None, spent: int, scope: str, *, unavailable: bool) -> str:
+    allowed = budget.allowed_for(unavailable=unavailable) if budget else 0
+    if budget is None or spent < allowed:
         return ""
-    taken = f", and this pass takes {spent}" if spent and budget.allowed else ""
-    return f"the budgets of {scope} allow {budget.allowed} disruptions{f' ({budget.why})' if budget.why else ''}{taken}"
+    taken = f", and this pass takes {spent}" if spent and allowed else ""
+    return f"the budgets of {scope} allow {allowed} disruptions{f' ({budget.why})' if budget.why else ''}{taken}"

@@ -8,11 +8,12 @@ from operator import itemgetter
 
 import pytest
 
-from tenure.kube.client.resources import NODES
+from tenure.apis import labels
+from tenure.kube.client.resources import NODES, PODS
 from tenure.model.nodeclaim.state import Phase
 from tenure.sandbox.fault_proxy import ErrorResponse
 from tenure.sandbox.nodes.fault_rules import NeverRegister, NotReady
-from tests.support.product.cluster_scope import object_names
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.drains import assert_drained_within, read_phase_times, terminating_pod
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import daemon_set, pod_spec, static_pod
@@ -89,48 +90,76 @@ async def _assert_tried(rule: FaultRule, times: int) -> None:
 
 @pytest.mark.row("000-e")
 async def test_used_up_budget_is_reported_on_node_and_nodepool(product: InstalledProduct) -> None:
-    """10 % of two nodes rounds up to one, which the NotReady node uses up."""
+    """10 % of two nodes rounds up to one, which the NotReady node uses up. An annotation keeps that node."""
     async with product.scope("000-e", after="1s", budget="10%") as scope:
-        claims = await scope.run_pods(2)
-        broken = claims[0]["status"]["nodeName"]
-        await scope.inject_node_fault(NotReady(), node=broken)
-        await wait_until(lambda: scope.assert_node_ready_status(broken, ready="False"))
+        broken, healthy = await _run_pods_with_kept_notready_node(scope, 2)
         await scope.scale_deployment(0)
         expected = ("budget 10% of 2 nodes allows 1", "1 in use")
         await wait_until(lambda: scope.assert_event(scope.name, "DisruptionBlocked", *expected))
-        for name in object_names(claims):
-            await wait_until(partial(scope.assert_conditions_mention, name, *expected))
-            await wait_until(partial(scope.assert_blocked_by, name, *expected))
-            await wait_until(partial(scope.assert_event, name, "DisruptionBlocked", *expected))
-        await assert_throughout(lambda: scope.assert_nodeclaims_exist(object_names(claims)), seconds=3)
+        (name,) = healthy
+        await wait_until(lambda: scope.assert_conditions_mention(name, *expected))
+        await wait_until(lambda: scope.assert_blocked_by(name, *expected))
+        await wait_until(lambda: scope.assert_event(name, "DisruptionBlocked", *expected))
+        await assert_throughout(lambda: scope.assert_nodeclaims_exist([name]), seconds=3)
         allowed = datetime.now(UTC)
         await product.patch(scope.pool_path, {"spec": {"disruption": {"budgets": [{"nodes": "2"}]}}})
-        await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names(claims)))
-        await assert_drained_within(scope, object_names(claims), BOUND, since=allowed)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted(healthy))
+        await assert_drained_within(scope, healthy, BOUND, since=allowed)
+        await scope.assert_node_ready_status(broken, ready="False")
 
 
 @pytest.mark.row("000-e")
 async def test_budget_headroom_is_signaled_before_next_poll(product: InstalledProduct) -> None:
     """The node that used it up becomes Ready when polls of the budget are a minute or more apart."""
     async with product.scope("000-e-signal", after="1s", budget="1") as scope:
-        claims = await scope.run_pods(2)
-        broken = claims[0]["status"]["nodeName"]
-        await scope.inject_node_fault(NotReady(), node=broken)
-        await wait_until(lambda: scope.assert_node_ready_status(broken, ready="False"))
+        broken, healthy = await _run_pods_with_kept_notready_node(scope, 3)
         await scope.scale_deployment(0)
-        for name in object_names(claims):
-            await wait_until(partial(scope.assert_blocked_by, name, "budget 1 of 2 nodes allows 1", "1 in use"))
+        for name in healthy:
+            await wait_until(partial(scope.assert_blocked_by, name, "budget 1 of 3 nodes allows 1", "1 in use"))
         await asyncio.sleep(40)
         back = await scope.report_node_recovered(broken)
-        await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names(claims)))
+        await wait_until(lambda: scope.assert_nodeclaims_deleted(healthy))
         first, second = sorted(
-            [await read_phase_times(scope, nodeclaim) for nodeclaim in await scope.nodeclaim_workflows()],
+            [
+                await read_phase_times(scope, nodeclaim)
+                for nodeclaim in await scope.nodeclaim_workflows()
+                if nodeclaim.name in healthy
+            ],
             key=itemgetter(Phase.DRAIN),
         )
         assert (
             first[Phase.DRAIN] - back <= NOTIFICATION_BOUND
             and second[Phase.DRAIN] - first[Phase.DELETED] <= NOTIFICATION_BOUND
         )
+
+
+async def _run_pods_with_kept_notready_node(scope: ClusterScope, pods: int) -> tuple[str, list[str]]:
+    """Returns a NotReady Node that an annotation keeps, and the NodeClaims of the other nodes."""
+    broken, *healthy = await scope.run_pods(pods)
+    node = broken["status"]["nodeName"]
+    await scope.product.patch(NODES.path(node), {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: "true"}}})
+    await scope.inject_node_fault(NotReady(), node=node)
+    await wait_until(lambda: scope.assert_node_ready_status(node, ready="False"))
+    return node, object_names(healthy)
+
+
+@pytest.mark.row("000-n")
+async def test_empty_notready_node_does_not_count_against_its_own_budget(product: InstalledProduct) -> None:
+    """10 % of five nodes rounds up to one. The other four nodes run pods."""
+    async with product.scope("000-n", after="1s", budget="10%") as scope:
+        claims = await scope.run_pods(5)
+        broken, *healthy = claims
+        node, name = broken["status"]["nodeName"], broken["metadata"]["name"]
+        (pod,) = [one for one in await scope.pods() if one["spec"]["nodeName"] == node]
+        await scope.inject_node_fault(NotReady(), node=node)
+        await wait_until(lambda: scope.assert_node_ready_status(node, ready="False"))
+        emptied = datetime.now(UTC)
+        cost = {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-100"}}}
+        await product.patch(PODS.path(pod["metadata"]["name"], namespace="default"), cost)
+        await scope.scale_deployment(4)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+        await assert_drained_within(scope, [name], BOUND, since=emptied)
+        await scope.assert_nodeclaims_exist(object_names(healthy))
 
 
 @pytest.mark.row("000-h")

@@ -49,9 +49,9 @@ def permit(name: str, *, by: str = "", minutes: float = 1, reason: str = "Empty"
 
 
 def allowed_disruptions(
-    allowed: int, *existing: str, consuming: tuple[str, ...] = (), **more: Any
+    allowed: int, *existing: str, consuming: tuple[str, ...] = (), unavailable: tuple[str, ...] = (), **more: Any
 ) -> AllowedDisruptions:
-    count = NodePoolCount(existing=(*existing, *consuming), consuming=consuming)
+    count = NodePoolCount(existing=(*existing, *consuming), consuming=consuming, unavailable=unavailable)
     candidates = {
         one: PermitCandidate(zone=one.partition("-")[0], created=NOW - timedelta(hours=1)) for one in count.existing
     }
@@ -83,6 +83,20 @@ def test_granted_permit_consumes_the_budget_until_its_node_does() -> None:
     assert names(decide(requests, allowed_disruptions(1, "a", "b"), permit("b")).granted) == []
     assert names(decide(requests, allowed_disruptions(1, "a", consuming=("b",)), permit("b")).granted) == ["a"]
     assert names(decide(requests, allowed_disruptions(1, "a", "b"), permit("b", minutes=-1)).granted) == ["a"]
+
+
+def test_unavailable_nodes_wait_only_for_nodes_that_are_disrupted() -> None:
+    requests = [permit_request("a"), permit_request("b"), permit_request("c")]
+    lost: dict[str, Any] = {"consuming": ("a", "b"), "unavailable": ("a", "b"), "allowed_unavailable": 1}
+    found = decide(requests, allowed_disruptions(0, "c", **lost))
+    assert names(found.granted) == ["a"]
+    assert set(found.why) == {request_key(permit_request(name)) for name in "bc"}
+    held = decide(requests[1:], allowed_disruptions(0, "c", **lost), permit("a"))
+    assert held.active == (permit("a"),) and names(held.granted) == []
+    lapsed = decide(requests[1:], allowed_disruptions(0, "c", **lost), permit("a", minutes=-1))
+    assert lapsed.active == () and names(lapsed.granted) == ["b"]
+    closed: dict[str, Any] = {**lost, "allowed_unavailable": 0}
+    assert names(decide(requests, allowed_disruptions(0, "c", **closed)).granted) == []
 
 
 def test_permit_counts_while_its_disruption_may_still_begin() -> None:
