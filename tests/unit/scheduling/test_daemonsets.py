@@ -148,3 +148,10 @@ def test_node_that_awaits_a_daemonset_pod_takes_pods_with_affinity_to_it() -> No
     cluster = cluster_with_unlaunched_nodeclaim(LABELED)
     cluster.add(pod("p", affinity=NEAR_AGENT))
     assert set(cluster.plan(after=1).nominations) == {"p"}
+
+
+def test_pods_do_not_move_to_a_node_whose_awaited_daemonset_pod_excludes_them() -> None:
+    agent = daemonset("agent", pod("agent", cpu=0.1, daemonset=True, anti_affinity=NEAR_WEB))
+    for labels, moves in ((WEB, False), ({}, True)):
+        fleet = Fleet(facts=(agent,)).node("free", "m.2xlarge", pod(cpu=4)).node("n", "m.large", pod(labels=labels))
+        assert any("n" in one.node_names for one in fleet.decide().commands) is moves

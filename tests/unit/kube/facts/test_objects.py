@@ -102,6 +102,20 @@ def test_limits_of_a_daemonset_are_its_default_requests() -> None:
     assert fact.pod.daemonset and fact.pod.tolerations == (Toleration(operator="Exists"),)
 
 
+def test_topology_terms_of_a_daemonset_template_that_affect_other_pods_are_read() -> None:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    spec = {"containers": [], "affinity": {"podAffinity": terms, "podAntiAffinity": terms}}
+    fact = daemonset_fact(
+        {
+            "metadata": {"uid": "u", "namespace": "kube-system", "name": "agent", "creationTimestamp": CREATED},
+            "spec": {"template": {"metadata": {"labels": {"app": "agent"}}, "spec": spec}},
+        }
+    )
+    assert fact.pod.labels == {"app": "agent"} and not fact.pod.affinity
+    assert [one.key for one in fact.pod.anti_affinity] == ["kubernetes.io/hostname"]
+
+
 def pod(**more: Any) -> dict[str, Any]:
     raw = pod_json("web", **more)
     raw["metadata"] |= {"uid": "u1", "creationTimestamp": CREATED}
