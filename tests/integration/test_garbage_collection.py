@@ -26,7 +26,7 @@ VALIDATION = "/validation/"
 async def test_only_orphaned_instances_are_terminated_with_their_nodes(own_product: DedicatedProduct) -> None:
     outside = ExternalAws(own_product)
     await own_product.ensure_worker()
-    async with paused_schedule(own_product, "instances"), own_product.scope("upkeep") as scope:
+    async with paused_schedule(own_product, "instances"), own_product.scope("garbage") as scope:
         await scope.run_pods(1)
         (own_instance,) = scope.alive_instances()
         orphan = await outside.launch_instance(own_instance)
@@ -57,7 +57,7 @@ async def test_instance_with_a_lost_launch_response_is_not_collected(own_product
     """EC2 launched the instances, but every response is lost. Their NodeClaims still wait for them, whatever their
     age.
     """
-    async with own_product.scope("upkeep") as scope:
+    async with own_product.scope("garbage") as scope:
         fault = scope.inject_aws_fault("answer-lost", "CreateFleet")
         await scope.create_deployment(2)
         await wait_until(lambda: scope.assert_instances_alive(2))
@@ -73,7 +73,7 @@ async def test_instance_with_a_lost_launch_response_is_not_collected(own_product
 
 
 async def test_nodeclaim_with_a_missing_instance_is_deleted(product: InstalledProduct) -> None:
-    async with product.scope("upkeep", after="Never") as scope:
+    async with product.scope("garbage", after="Never") as scope:
         (claim,) = await scope.run_pods(1)
         (name,) = object_names([claim])
         await scope.scale_deployment(0)
@@ -90,7 +90,7 @@ async def test_nodeclaim_with_a_missing_instance_is_deleted(product: InstalledPr
 
 async def test_instances_are_tagged_after_their_node_registers(product: InstalledProduct) -> None:
     outside = ExternalAws(product)
-    async with product.scope("upkeep") as scope:
+    async with product.scope("garbage") as scope:
         claims = await scope.run_pods(2)
 
         async def assert_tagged() -> None:
@@ -114,7 +114,7 @@ async def test_only_unused_launch_templates_are_deleted(
     """Also with a new worker, which does not know earlier launches."""
     outside = ExternalAws(own_product)
     await own_product.ensure_worker()
-    async with own_product.scope("upkeep") as scope:
+    async with own_product.scope("garbage") as scope:
         claims = await scope.run_pods(1)
         template_names = {
             one: name for one, name in (await outside.launch_templates(scope.name)).items() if VALIDATION not in name
@@ -157,7 +157,7 @@ async def test_unreferenced_instance_profiles_are_deleted(own_product: Dedicated
 async def test_next_worker_continues_an_interrupted_collection(own_product: DedicatedProduct) -> None:
     outside = ExternalAws(own_product)
     await own_product.ensure_worker()
-    async with own_product.scope("upkeep") as scope:
+    async with own_product.scope("garbage") as scope:
         await scope.run_pods(1)
         (own_instance,) = scope.alive_instances()
         orphans = [await outside.launch_instance(own_instance) for _ in range(3)]

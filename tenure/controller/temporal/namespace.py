@@ -139,11 +139,16 @@ async def start_schedules(temporal: Client, cluster: str) -> None:
 async def remove_schedules(temporal: Client, cluster: str) -> None:
     """Delete the Schedules, to uninstall Tenure from a cluster. Running workflows continue."""
     for name in TASKS:
-        try:
-            await temporal.get_schedule_handle(ids.garbage_collection(cluster, name)).delete()
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
+        for schedule_id in (ids.garbage_collection(cluster, name), ids.former_garbage_collection(cluster, name)):
+            await _delete_schedule(temporal, schedule_id)
+
+
+async def _delete_schedule(temporal: Client, schedule_id: str) -> None:
+    try:
+        await temporal.get_schedule_handle(schedule_id).delete()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
 
 
 def schedule(cluster: str, name: str, task: Task) -> Schedule:
@@ -170,6 +175,7 @@ async def _ensure_schedule(temporal: Client, cluster: str, name: str, task: Task
         await temporal.get_schedule_handle(ids.garbage_collection(cluster, name)).update(
             lambda found: _updated_schedule(found, desired)
         )
+    await _delete_schedule(temporal, ids.former_garbage_collection(cluster, name))
 
 
 def _updated_schedule(found: ScheduleUpdateInput, desired: Schedule) -> ScheduleUpdate | None:

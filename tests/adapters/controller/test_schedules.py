@@ -62,6 +62,15 @@ async def test_outdated_schedule_is_updated_and_stays_paused(temporal: Client, c
     assert found.schedule.state.note == "looking into something"
 
 
+async def test_schedule_with_former_id_is_replaced(temporal: Client, cluster: str) -> None:
+    former_id = ids.former_garbage_collection(cluster, "leases")
+    former = await temporal.create_schedule(former_id, schedule(cluster, "leases", TASKS["leases"]))
+    await start_schedules(temporal, cluster)
+    assert await describe_schedule(temporal, cluster, "leases")
+    with pytest.raises(RPCError, match="not found"):
+        await former.describe()
+
+
 async def test_schedule_runs_its_task(temporal: Client, cluster: str) -> None:
     fake = WorkerHarness(temporal, cluster=cluster)
     fake.inventory.lease("left")
