@@ -84,9 +84,6 @@ async def test_registration_restores_what_was_removed_and_keeps_changes_of_users
     assert state.labels[labels.NODEPOOL] == claim.metadata.labels[labels.NODEPOOL] and state.labels["team"] == "b"
     owners = (await stored_node(kube, admin, node))["metadata"]["ownerReferences"]
     assert [one["uid"] for one in owners] == [claim.metadata.uid]
-    version = (await stored_node(kube, admin, node))["metadata"]["resourceVersion"]
-    await kube.nodes.register(node, claim)
-    assert (await stored_node(kube, admin, node))["metadata"]["resourceVersion"] == version
 
 
 async def test_node_with_do_not_sync_label_keeps_its_taints(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
