@@ -83,9 +83,10 @@ TRANSIENT: Final = frozenset(
         labels.NETWORK_UNAVAILABLE_TAINT_KEY,
         labels.UNINITIALIZED_TAINT_KEY,
         labels.SHUTDOWN_TAINT_KEY,
+        labels.UNREGISTERED_TAINT_KEY,
     }
 )
-"""Keys of taints that reflect a node's health, with any effect."""
+"""Keys of taints that reflect a node's health or its registration, with any effect."""
 
 
 def is_transient_taint(key: str) -> bool:

@@ -22,7 +22,6 @@ from tenure.scheduling.taints import (
     first_untolerated,
     without_startup_taints,
     without_transient,
-    without_unregistered_taint,
 )
 
 T = TypeVar("T")
@@ -241,6 +240,8 @@ def build_running_node(
 ) -> ExistingNode:
     """A NodeClaim with its node. Labels and resources that are still expected count as present."""
     labels = node.labels if nodeclaim.registered else {**node.labels, **nodeclaim.labels}
+    if node.registration_gaps:  # # Registration restores them.
+        labels = {**nodeclaim.labels, **labels}
     taints, allocatable = node.taints, node.allocatable
     match presence:
         case "starting":
@@ -260,7 +261,7 @@ def _starting_taints(nodeclaim: NodeClaimFact, node: NodeFact) -> tuple[Taint, .
     """Before registration, the taints of the NodeClaim count. Before initialization, temporary taints are ignored
     without a time limit, since the phase has a deadline."""
     taints = without_transient(node.taints if nodeclaim.registered else nodeclaim.taints)
-    return without_startup_taints(without_unregistered_taint(taints), nodeclaim.startup_taints)
+    return without_startup_taints(taints, nodeclaim.startup_taints)
 
 
 def _build_present_node(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tenure.apis.labels import PREFER_NO_SCHEDULE, READINESS_TAINT_PREFIX, UNREGISTERED_TAINT_KEY
+from tenure.apis.labels import PREFER_NO_SCHEDULE, READINESS_TAINT_PREFIX
 from tenure.apis.resources import KNOWN_EPHEMERAL, is_transient_taint
 from tenure.model.facts import HostPort, Taint, Toleration
 
@@ -37,10 +37,6 @@ def without_startup_taints(taints: Iterable[Taint], startup: Iterable[Taint]) ->
     """The taints that remain after initialization: neither known ephemeral nor its own startup taints."""
     declared = {(taint.key, taint.effect) for taint in startup}
     return tuple(taint for taint in taints if not _is_ephemeral(taint) and (taint.key, taint.effect) not in declared)
-
-
-def without_unregistered_taint(taints: Iterable[Taint]) -> tuple[Taint, ...]:
-    return tuple(taint for taint in taints if taint.key != UNREGISTERED_TAINT_KEY)
 
 
 def without_transient(taints: Iterable[Taint], declared: Iterable[Taint] = ()) -> tuple[Taint, ...]:

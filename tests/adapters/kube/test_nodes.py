@@ -11,7 +11,7 @@ from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient
-from tenure.kube.client.resources import NODES
+from tenure.kube.client.resources import NODE_CLAIMS, NODES
 from tests.support.kube.builders import claim_json, node_json
 
 Unique = Callable[[str], str]
@@ -70,10 +70,20 @@ async def test_second_registration_does_not_restore_startup_taints(
     assert state is not None and "cni" not in {key for key, _, _ in state.taints}
 
 
+@pytest.fixture
+async def stored_claim(admin: KubeClient, node: str) -> AsyncIterator[NodeClaim]:
+    """A NodeClaim of another provider. Kubernetes deletes Nodes whose owner does not exist."""
+    node_class = {"group": "example.com", "kind": "Other", "name": "default"}
+    raw = claim_json(f"claim-of-{node}", nodeClassRef=node_class, taints=[{"key": "dedicated", "effect": "NoSchedule"}])
+    raw["metadata"]["labels"]["team"] = "a"
+    yield NodeClaim.from_object(await admin.request("POST", NODE_CLAIMS.path(), body=raw))
+    await admin.request("DELETE", NODE_CLAIMS.path(raw["metadata"]["name"]))
+
+
 async def test_registration_restores_what_was_removed_and_keeps_changes_of_users(
-    kube: KubeAdapters, admin: KubeClient, node: str
+    kube: KubeAdapters, admin: KubeClient, node: str, stored_claim: NodeClaim
 ) -> None:
-    claim = claim_for(node, taints=[{"key": "dedicated", "effect": "NoSchedule"}])
+    claim = stored_claim
     await kube.nodes.register(node, claim)
     removed = {"finalizers": None, "ownerReferences": None, "labels": {labels.NODEPOOL: None, "team": "b"}}
     taint = {"key": labels.UNREGISTERED_TAINT_KEY, "effect": labels.NO_EXECUTE}

@@ -144,6 +144,15 @@ def test_labels_and_taints_before_registration_come_from_the_nodeclaim() -> None
     assert Cluster(bare, joining, pod("p", selector={ZONE: "b"})).plan().nominations == {"p": "n"}
 
 
+@pytest.mark.parametrize("ready", [False, True])
+def test_node_created_again_by_its_kubelet_keeps_its_pods(ready: bool) -> None:
+    unregistered = (taint("karpenter.sh/unregistered", effect="NoExecute"),)
+    gaps = ("label karpenter.sh/registered",)
+    found = node("n", labels={}, taints=unregistered, registration_gaps=gaps, ready=ready, created=NOW, ready_changed=NOW)
+    initialized = nodeclaim("c", on=found, labels={NODEPOOL: "default", ZONE: "b"})
+    assert Cluster(found, initialized, pod("p", selector={ZONE: "b"})).plan().nominations == {"p": "n"}
+
+
 def test_launched_nodeclaim_counts_with_the_capacity_of_its_instance() -> None:
     [planned] = Cluster(pool(), pod("p")).plan().claims
     running = launched_nodeclaim("c", planned, COMMON[2])

@@ -16,6 +16,7 @@ GRACE = timedelta(seconds=100)
 NOT_READY = taint("node.kubernetes.io/not-ready")
 NETWORK = taint("node.kubernetes.io/network-unavailable")
 CNI = taint("cni.example.com/agent-not-ready", effect="NoExecute")
+UNREGISTERED = taint("karpenter.sh/unregistered", effect="NoExecute")
 OWN = taint("team")
 
 
@@ -61,6 +62,8 @@ def build_nodeclaim(found: NodeFact, *record: tuple[float, float | None], initia
         pytest.param(not_ready_node(900, NETWORK=100), "lost", 100, id="network unavailable beyond the grace period"),
         pytest.param(not_ready_node(900, CNI=99), "expected", 99, id="startup taint returned"),
         pytest.param(not_ready_node(900, CNI=100), "lost", 100, id="startup taint returned beyond the grace period"),
+        pytest.param(not_ready_node(900, UNREGISTERED=99), "expected", 99, id="not registered again"),
+        pytest.param(not_ready_node(900, UNREGISTERED=100), "lost", 100, id="not registered beyond the grace period"),
         pytest.param(not_ready_node(20, CNI=80), "expected", 80, id="Ready again with startup taint"),
         pytest.param(not_ready_node(lost_for=20, NOT_READY=19, CNI=120), "lost", 120, id="earliest cause counts"),
     ],
