@@ -16,7 +16,7 @@ from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import EC2_NODE_CLASSES, LIFECYCLE_POLICIES, NODE_CLAIMS, NODE_POOLS
 from tenure.model.base import Value
-from tenure.model.errors import Finding, Forbidden, advice_finding, ok_finding, problem_finding, unknown_finding
+from tenure.model.errors import Finding, Forbidden, Subject
 
 AREA: Final = "cluster"
 RIGHTS: Final = "rights"
@@ -41,22 +41,20 @@ class AccessRight(Value):
 async def check_version(client: KubeClient) -> list[Finding]:
     """Raises model.faults if the API server does not answer."""
     response = await client.request("GET", "/version")
-    return [ok_finding(AREA, "API server", response.get("gitVersion", ""))]
+    return [Subject(AREA, "API server").ok(response.get("gitVersion", ""))]
 
 
 async def check_kinds(client: KubeClient) -> list[Finding]:
     found = []
     for resource in (NODE_POOLS, NODE_CLAIMS, EC2_NODE_CLASSES, LIFECYCLE_POLICIES):
-        subject = f"{resource.plural}.{resource.api_version.partition('/')[0]}"
+        at = Subject(AREA, f"{resource.plural}.{resource.group}")
         response = await client.send("GET", resource.path(), params={"limit": "1"})
         if response.code == 404:
-            found.append(problem_finding(AREA, subject, "the kind is not installed", "kubectl apply -f deploy/crds"))
+            found.append(at.problem("the kind is not installed", "kubectl apply -f deploy/crds"))
         elif not response.is_success:
-            found.append(
-                unknown_finding(AREA, subject, f"cannot be listed (HTTP {response.code})", "use other credentials")
-            )
+            found.append(at.unknown(f"cannot be listed (HTTP {response.code})", "use other credentials"))
         else:
-            found.append(ok_finding(AREA, subject, f"served as {resource.api_version.rpartition('/')[2]}"))
+            found.append(at.ok(f"served as {resource.api_version.rpartition('/')[2]}"))
     return found
 
 
@@ -73,8 +71,8 @@ async def check_rights(
     except Forbidden:
         user, denied = "these credentials", await _find_denied(client, rights, "")
     if denied:
-        return [problem_finding(RIGHTS, user, f"may not {one.describe()}", todo) for one in denied]
-    return [ok_finding(RIGHTS, user, f"has all {len(rights)} permissions in deploy/rbac")]
+        return [Subject(RIGHTS, user).problem(f"may not {one.describe()}", todo) for one in denied]
+    return [Subject(RIGHTS, user).ok(f"has all {len(rights)} permissions in deploy/rbac")]
 
 
 async def check_objects(
@@ -84,42 +82,37 @@ async def check_objects(
     pools, classes = await cluster.pools.list(), await cluster.node_classes.list()
     names = {one.name for one in classes}
     found = [one for pool in pools for one in _of_pool(pool, names)]
-    found += [one for node_class in classes for one in _check_conditions(f"EC2NodeClass {node_class.name}", node_class)]
+    for node_class in classes:
+        found += _check_conditions(Subject(AREA, f"EC2NodeClass {node_class.name}"), node_class)
     if not pools:
-        found.append(advice_finding(AREA, "NodePools", "no NodePool exists", "kubectl apply -f examples"))
+        found.append(Subject(AREA, "NodePools").advice("no NodePool exists", "kubectl apply -f examples"))
     holder = await cluster.leases.find_holder("", lease, now=now) if lease else ""
     if holder:
         todo = f"stop it before the worker starts: two controllers would manage the same nodes (lease {lease})"
-        found.append(problem_finding(AREA, "another controller", f"{holder} is active", todo))
+        found.append(Subject(AREA, "another controller").problem(f"{holder} is active", todo))
     return found, list(pools), list(classes)
 
 
 def _of_pool(pool: NodePool, classes: Iterable[str]) -> list[Finding]:
-    subject, name = f"NodePool {pool.name}", pool.spec.template.spec.node_class_ref.name
+    at, name = Subject(AREA, f"NodePool {pool.name}"), pool.spec.template.spec.node_class_ref.name
     if name not in classes:
         todo = "create it, or correct spec.template.spec.nodeClassRef.name"
-        return [problem_finding(AREA, subject, f"its EC2NodeClass {name} does not exist", todo)]
-    return _check_conditions(subject, pool)
+        return [at.problem(f"its EC2NodeClass {name} does not exist", todo)]
+    return _check_conditions(at, pool)
 
 
-def _check_conditions(subject: str, owner: NodePool | EC2NodeClass) -> list[Finding]:
+def _check_conditions(at: Subject, owner: NodePool | EC2NodeClass) -> list[Finding]:
     conditions = {one.type: one for one in owner.status.conditions}
     ready = conditions.get(labels.READY)
     if ready is None:
-        return [advice_finding(AREA, subject, "no Ready condition yet", "start the worker")]
+        return [at.advice("no Ready condition yet", "start the worker")]
     if ready.is_true:
-        return [ok_finding(AREA, subject, "Ready")]
+        return [at.ok("Ready")]
     descriptions = [
         _describe_condition(one) for one in conditions.values() if one.type != labels.READY and not one.is_true
     ]
-    return [
-        problem_finding(
-            AREA,
-            subject,
-            f"not Ready: {'; '.join(descriptions) or _describe_condition(ready)}",
-            "fix the problems in the conditions",
-        )
-    ]
+    message = f"not Ready: {'; '.join(descriptions) or _describe_condition(ready)}"
+    return [at.problem(message, "fix the problems in the conditions")]
 
 
 def _describe_condition(condition: Condition) -> str:

@@ -72,22 +72,6 @@ class Finding(Value):
     """The remedy; empty if none is needed."""
 
 
-def ok_finding(area: str, subject: str, message: str) -> Finding:
-    return Finding(area=area, subject=subject, level="ok", message=message)
-
-
-def problem_finding(area: str, subject: str, message: str, todo: str) -> Finding:
-    return Finding(area=area, subject=subject, level="problem", message=message, todo=todo)
-
-
-def advice_finding(area: str, subject: str, message: str, todo: str) -> Finding:
-    return Finding(area=area, subject=subject, level="advice", message=message, todo=todo)
-
-
-def unknown_finding(area: str, subject: str, message: str, todo: str) -> Finding:
-    return Finding(area=area, subject=subject, level="unknown", message=message, todo=todo)
-
-
 class Subject(NamedTuple):
     """The checked object, action or setting, and its area."""
 
@@ -95,16 +79,16 @@ class Subject(NamedTuple):
     name: str
 
     def ok(self, message: str) -> Finding:
-        return ok_finding(self.area, self.name, message)
+        return Finding(area=self.area, subject=self.name, level="ok", message=message)
 
     def problem(self, message: str, todo: str) -> Finding:
-        return problem_finding(self.area, self.name, message, todo)
+        return Finding(area=self.area, subject=self.name, level="problem", message=message, todo=todo)
 
     def advice(self, message: str, todo: str) -> Finding:
-        return advice_finding(self.area, self.name, message, todo)
+        return Finding(area=self.area, subject=self.name, level="advice", message=message, todo=todo)
 
     def unknown(self, message: str, todo: str) -> Finding:
-        return unknown_finding(self.area, self.name, message, todo)
+        return Finding(area=self.area, subject=self.name, level="unknown", message=message, todo=todo)
 
 
 def has_problem(findings: Iterable[Finding]) -> bool:

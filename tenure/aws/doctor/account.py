@@ -11,7 +11,7 @@ from tenure.aws.client.client import AwsClients
 from tenure.aws.eks_cluster import Clusters
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.model.base import Value, format_number
-from tenure.model.errors import BadInput, Fault, Finding, Forbidden, NotFound, Subject, unknown_finding
+from tenure.model.errors import BadInput, Fault, Finding, Forbidden, NotFound, Subject
 
 AREA: Final = "account"
 OLDEST, NEWEST = 26, 36
@@ -118,7 +118,7 @@ async def check_quotas(clients: AwsClients, pools: Sequence[NodePool]) -> list[F
     try:
         used = await _count_used_vcpus(clients)
     except Fault as fault:
-        return [unknown_finding(QUOTAS_AREA, "vCPUs in use", fault.message, "allow ec2:DescribeInstances")]
+        return [Subject(QUOTAS_AREA, "vCPUs in use").unknown(fault.message, "allow ec2:DescribeInstances")]
     quota_keys = {pair for pool in pools for pair in _reachable_classes(pool)} | used.keys()
     return [
         await _check_quota(clients, vcpu_class.name, capacity_type, code, used)

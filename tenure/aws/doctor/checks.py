@@ -17,7 +17,7 @@ from tenure.aws.eks_cluster import Clusters
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses, Networks
 from tenure.aws.settings import AwsSettings
-from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, advice_finding, unknown_finding
+from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject
 from tenure.model.interruption.messages import EventKind
 
 
@@ -30,7 +30,7 @@ async def check_events(
     """
     if not queue:
         todo = f"create the queue and its rules ({TEMPLATE}), and set INTERRUPTION_QUEUE to its name"
-        return [advice_finding(AREA, "INTERRUPTION_QUEUE", "not set: no notice of spot interruptions", todo)]
+        return [Subject(AREA, "INTERRUPTION_QUEUE").advice("not set: no notice of spot interruptions", todo)]
     at = Subject(AREA, f"queue {queue}")
     try:
         url = (await clients.call(clients.sqs.get_queue_url, QueueName=queue))["QueueUrl"]
@@ -53,7 +53,7 @@ async def check_events(
         rules = await rules_targeting(clients, where.arn)
     except Fault as fault:
         todo = "run the doctor once with credentials that may events:ListRuleNamesByTarget and events:DescribeRule"
-        found = [unknown_finding(AREA, "rules", f"the rules cannot be read: {fault.message}", todo)]
+        found = [Subject(AREA, "rules").unknown(f"the rules cannot be read: {fault.message}", todo)]
         return [*check_policy(queue, attributes, {}), *itself, *found]
     allowed = check_policy(queue, attributes, {one.name: one.arn for one in rules if one.arn})
     return [*allowed, *itself, *await check_rules(clients, where, rules, ignored)]

@@ -12,17 +12,7 @@ from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import DRY_RUN
 from tenure.aws.doctor.account import Caller
 from tenure.aws.doctor.queue import as_list
-from tenure.model.errors import (
-    Fault,
-    Finding,
-    Forbidden,
-    NotFound,
-    Subject,
-    TryLater,
-    advice_finding,
-    ok_finding,
-    problem_finding,
-)
+from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, TryLater
 
 AREA: Final = "permissions"
 _SAMPLE: Final = "doctor"
@@ -44,7 +34,7 @@ async def check_permissions(
     """`statements`: shipped policy, rendered for the cluster. `role`: ARN; empty for the caller's role."""
     reads = await asyncio.gather(*(_dry_read(clients, name) for name in _READS))
     found = [one for one in reads if one.level != "ok"] or [
-        ok_finding(AREA, "ec2:Describe*", f"all {len(_READS)} answer a dry run")
+        Subject(AREA, "ec2:Describe*").ok(f"all {len(_READS)} answer a dry run")
     ]
     writing = Subject(AREA, "writing actions")
     try:
@@ -89,20 +79,17 @@ async def _simulate_all(clients: AwsClients, arn: str, statements: Sequence[Stat
             return await _denied_actions(clients, arn, statement)
 
     results = await asyncio.gather(*(simulate(one) for one in statements))
-    found = [
-        (advice_finding if statement["Sid"] in _OPTIONAL else problem_finding)(
-            AREA,
-            statement["Sid"],
-            f"{arn} is denied {', '.join(denied)}",
-            f"attach the statement {statement['Sid']} of deploy/iam, or remove the Deny that overrides it",
-        )
-        for statement, denied in zip(statements, results, strict=True)
-        if denied
-    ]
+    found = []
+    for statement, denied in zip(statements, results, strict=True):
+        if denied:
+            at = Subject(AREA, statement["Sid"])
+            level = at.advice if statement["Sid"] in _OPTIONAL else at.problem
+            todo = f"attach the statement {statement['Sid']} of deploy/iam, or remove the Deny that overrides it"
+            found.append(level(f"{arn} is denied {', '.join(denied)}", todo))
     allowed = len(statements) - len(found)
     return [
         *found,
-        ok_finding(AREA, arn, f"{allowed} of {len(statements)} statements of the shipped policy are allowed"),
+        Subject(AREA, arn).ok(f"{allowed} of {len(statements)} statements of the shipped policy are allowed"),
     ]
 
 

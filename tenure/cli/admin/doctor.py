@@ -21,7 +21,7 @@ from tenure.cli.worker_settings import settings_command, temporal_connection
 from tenure.controller.temporal.doctor import check_temporal
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.doctor import check_kinds, check_objects, check_rights, check_version, rights_of
-from tenure.model.errors import Fault, Finding, has_problem, problem_finding
+from tenure.model.errors import Fault, Finding, Subject, has_problem
 from tenure.model.interruption.messages import EventKind
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.policy.interruption.rules import ignored_by_all
@@ -67,7 +67,7 @@ async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObj
     try:
         cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig)
     except Fault as fault:
-        return [problem_finding("cluster", "API server", fault.message, "set KUBECONFIG")], _ClusterObjects()
+        return [Subject("cluster", "API server").problem(fault.message, "set KUBECONFIG")], _ClusterObjects()
     try:
         found = await check_version(cluster.client)
         found += await check_kinds(cluster.client)
@@ -81,7 +81,7 @@ async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObj
         return [*found, *objects], _ClusterObjects(pools, classes, ignored)
     except Fault as fault:
         todo = "check that KUBECONFIG names the right cluster"
-        return [problem_finding("cluster", "API server", fault.message, todo)], _ClusterObjects()
+        return [Subject("cluster", "API server").problem(fault.message, todo)], _ClusterObjects()
     finally:
         await cluster.close()
 
@@ -142,4 +142,4 @@ async def _check_temporal(settings: Settings) -> list[Finding]:
             build=settings.temporal_worker_build_id,
         )
     except UsageError as error:
-        return [problem_finding("temporal", settings.temporal_address, str(error), "set TEMPORAL_ADDRESS")]
+        return [Subject("temporal", settings.temporal_address).problem(str(error), "set TEMPORAL_ADDRESS")]

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from tenure.apis.durations import DurationError
 from tenure.kube.adapters.workloads import DeploymentState
-from tenure.model.errors import Finding, advice_finding, ok_finding, problem_finding
+from tenure.model.errors import Finding, Subject
 from tenure.settings import AWS_GATES, GATES, Settings, SettingsError, load
 
 AREA: Final = "settings"
@@ -95,15 +95,15 @@ class SettingComparison:
         subject = f"{self.variable}={self.karpenter!r}"
         match self.outcome:
             case "wrong":
-                return problem_finding(AREA, subject, "Tenure does not accept this value", self.todo)
+                return Subject(AREA, subject).problem("Tenure does not accept this value", self.todo)
             case "differs" if self.variable in _MUST_AGREE:
-                return problem_finding(AREA, subject, f"Tenure's Deployment has {self.tenure!r}", self.todo)
+                return Subject(AREA, subject).problem(f"Tenure's Deployment has {self.tenure!r}", self.todo)
             case "differs":
-                return advice_finding(AREA, subject, f"Tenure's Deployment has {self.tenure!r}", self.todo)
+                return Subject(AREA, subject).advice(f"Tenure's Deployment has {self.tenure!r}", self.todo)
             case "elsewhere":
-                return advice_finding(AREA, self.variable, "its value is not in the Deployment", self.todo)
+                return Subject(AREA, self.variable).advice("its value is not in the Deployment", self.todo)
             case "none" if self.todo and not self.todo.startswith("nothing"):
-                return advice_finding(AREA, subject, "Tenure has no equivalent setting", self.todo)
+                return Subject(AREA, subject).advice("Tenure has no equivalent setting", self.todo)
             case _:
                 return None
 
@@ -121,7 +121,7 @@ def check_settings(rows: list[SettingComparison]) -> list[Finding]:
     found = [one for one in (row.to_finding() for row in rows) if one is not None]
     fine = sum(row.outcome in ("same", "set") for row in rows)
     return [
-        ok_finding(AREA, "Karpenter's Deployment", f"{fine} of its settings have the same meaning in Tenure"),
+        Subject(AREA, "Karpenter's Deployment").ok(f"{fine} of its settings have the same meaning in Tenure"),
         *found,
     ]
 

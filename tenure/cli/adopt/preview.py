@@ -34,7 +34,7 @@ from tenure.kube.adapters.workloads import DeploymentState, KubeDeployments
 from tenure.kube.client import resources
 from tenure.kube.doctor import AREA as KINDS
 from tenure.kube.doctor import check_kinds, check_version
-from tenure.model.errors import Fault, Finding, has_problem, problem_finding
+from tenure.model.errors import Fault, Finding, Subject, has_problem
 from tenure.settings import Settings, SettingsError, load
 from worker import aws_settings, host_settings
 
@@ -133,7 +133,7 @@ async def preview_adoption(
     try:
         preview, profiles = await compute_preview(cluster, known.settings)
     except Fault as fault:
-        finding = problem_finding("nodes", "preview", fault.message, "run `tenure doctor`, then try again")
+        finding = Subject("nodes", "preview").problem(fault.message, "run `tenure doctor`, then try again")
         return replace(known, findings=(*known.findings, finding))
     static = known.settings.feature_gates[FeatureGate.STATIC_CAPACITY]
     more = [

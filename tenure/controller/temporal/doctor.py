@@ -15,13 +15,7 @@ from tenure.controller.temporal.namespace import KINDS, describe_attribute_creat
 from tenure.controller.temporal.queries import query_invalid_objects, query_or_none
 from tenure.controller.temporal.worker_versioning import current_build, list_pollers
 from tenure.model.base import format_number
-from tenure.model.errors import (
-    Finding,
-    advice_finding,
-    ok_finding,
-    problem_finding,
-    unknown_finding,
-)
+from tenure.model.errors import Finding, Subject
 from tenure.model.interruption.records import InterruptionState
 from workflows import ids, search_attributes
 
@@ -63,10 +57,10 @@ def _check_version(version: str, build: str) -> list[Finding]:
             why = (
                 f"version {version} is too old for Worker Versioning, which TEMPORAL_WORKER_BUILD_ID={build!r} asks for"
             )
-            return [problem_finding(AREA, "server", why, todo)]
+            return [Subject(AREA, "server").problem(why, todo)]
         why = f"version {version} is too old for Worker Versioning; tested are {' and '.join(TESTED_VERSIONS)}"
-        return [advice_finding(AREA, "server", why, todo)]
-    return [ok_finding(AREA, "server", f"version {version or 'unknown'}")]
+        return [Subject(AREA, "server").advice(why, todo)]
+    return [Subject(AREA, "server").ok(f"version {version or 'unknown'}")]
 
 
 def _check_updates(namespace: str, has_capabilities: bool, *, updates: bool) -> list[Finding]:
@@ -74,10 +68,9 @@ def _check_updates(namespace: str, has_capabilities: bool, *, updates: bool) -> 
         return []
     if not updates:
         todo = "set frontend.enableUpdateWorkflowExecution to true in the server's dynamic config"
-        return [
-            problem_finding(AREA, "updates", f"not allowed in {namespace}: nothing can be approved or paused", todo)
-        ]
-    return [ok_finding(AREA, "updates", "allowed")]
+        message = f"not allowed in {namespace}: nothing can be approved or paused"
+        return [Subject(AREA, "updates").problem(message, todo)]
+    return [Subject(AREA, "updates").ok("allowed")]
 
 
 def _check_limits(namespace: str, blob: int) -> list[Finding]:
@@ -87,15 +80,15 @@ def _check_limits(namespace: str, blob: int) -> list[Finding]:
     message = f"a payload in {namespace} may have {format_number(blob / _MIB, 6)} MiB"
     if blob < MIN_BLOB_BYTES:
         todo = "raise limit.blobSize.error to 2097152 or more in the server's dynamic config"
-        return [advice_finding(AREA, "limits", f"{message}; plans of a large cluster need more", todo)]
-    return [ok_finding(AREA, "limits", message)]
+        return [Subject(AREA, "limits").advice(f"{message}; plans of a large cluster need more", todo)]
+    return [Subject(AREA, "limits").ok(message)]
 
 
 def _check_encryption(address: str, *, secure: bool) -> list[Finding]:
     if secure or address.startswith(_NEAR):
         return []
     todo = "set TEMPORAL_TLS, or the files of mTLS, unless a service mesh encrypts the connection"
-    return [advice_finding(AREA, "connection", f"Tenure does not encrypt the connection to {address}", todo)]
+    return [Subject(AREA, "connection").advice(f"Tenure does not encrypt the connection to {address}", todo)]
 
 
 _MIN_RETENTION: Final = timedelta(days=3)
@@ -119,17 +112,11 @@ async def check_temporal(temporal: Client, cluster: str, *, queue: str = "", bui
             found += await check(temporal, cluster)
         except RPCError as error:
             if lacks_namespace(error):
-                subject = f"namespace {temporal.namespace}"
-                return [
-                    problem_finding(
-                        AREA,
-                        subject,
-                        "Temporal has no namespace of this name",
-                        describe_namespace_creation(temporal.namespace),
-                    )
-                ]
+                todo = describe_namespace_creation(temporal.namespace)
+                message = "Temporal has no namespace of this name"
+                return [Subject(AREA, f"namespace {temporal.namespace}").problem(message, todo)]
             todo = f"allow these credentials to read the namespace {temporal.namespace}"
-            found.append(unknown_finding(AREA, check.__name__.strip("_"), error.message, todo))
+            found.append(Subject(AREA, check.__name__.strip("_")).unknown(error.message, todo))
     return found
 
 
@@ -144,8 +131,8 @@ async def _namespace(temporal: Client, _: str) -> list[Finding]:
             f"temporal operator namespace update --retention 30d {temporal.namespace}, "
             "or run `tenure history export` more often than that"
         )
-        return [advice_finding(AREA, subject, f"{message}: a node's history is lost soon after its deletion", todo)]
-    return [ok_finding(AREA, subject, message)]
+        return [Subject(AREA, subject).advice(f"{message}: a node's history is lost soon after its deletion", todo)]
+    return [Subject(AREA, subject).ok(message)]
 
 
 async def _attributes(temporal: Client, _: str) -> list[Finding]:
@@ -164,31 +151,31 @@ async def _attributes(temporal: Client, _: str) -> list[Finding]:
         )
         if full := _exhausted_types(dict(response.custom_attributes)):
             todo = f"{todo}; but {full}: use a separate namespace for this cluster"
-        return [problem_finding(AREA, "search attributes", f"missing or of another type: {', '.join(invalid)}", todo)]
-    return [ok_finding(AREA, "search attributes", f"all {len(search_attributes.ALL)} exist")]
+        return [Subject(AREA, "search attributes").problem(f"missing or of another type: {', '.join(invalid)}", todo)]
+    return [Subject(AREA, "search attributes").ok(f"all {len(search_attributes.ALL)} exist")]
 
 
 async def _workers(temporal: Client, cluster: str) -> list[Finding]:
     queue = ids.task_queue(cluster)
     pollers = await list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
     if not pollers:
-        return [advice_finding(AREA, f"task queue {queue}", "no worker polls it", "start the worker")]
+        return [Subject(AREA, f"task queue {queue}").advice("no worker polls it", "start the worker")]
     names = sorted({one.identity for one in pollers})
     host = await list_pollers(temporal, ids.plan_queue(cluster), TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
-    found = [ok_finding(AREA, f"task queue {queue}", f"{len(names)} workers: {', '.join(names)}")]
+    found = [Subject(AREA, f"task queue {queue}").ok(f"{len(names)} workers: {', '.join(names)}")]
     if build := await current_build(temporal, cluster):
-        found.append(ok_finding(AREA, "build", f"{build} receives the tasks"))
+        found.append(Subject(AREA, "build").ok(f"{build} receives the tasks"))
     if not host:
         message = "no worker hosts the watch, so nothing is planned"
         todo = f"see the worker's log and /readyz, and the workflow {ids.watch(cluster)} in Temporal's UI"
-        found.append(advice_finding(AREA, f"task queue {ids.plan_queue(cluster)}", message, todo))
+        found.append(Subject(AREA, f"task queue {ids.plan_queue(cluster)}").advice(message, todo))
     return found
 
 
 async def check_invalid_objects(temporal: Client, cluster: str) -> list[Finding]:
     """One problem for each object that the controller cannot read."""
     return [
-        problem_finding("cluster", f"{one.kind} {one.name}", one.message, "fix the field that the message names")
+        Subject("cluster", f"{one.kind} {one.name}").problem(one.message, "fix the field that the message names")
         for one in (await query_invalid_objects(temporal, cluster)).objects
     ]
 
@@ -202,23 +189,20 @@ async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Find
     if state.queue != queue:
         todo = "restart the workers with the same INTERRUPTION_QUEUE, or set it for doctor as for the worker"
         message = f"the worker reads {state.queue or 'none'}, and INTERRUPTION_QUEUE here is {queue or 'not set'}"
-        return [advice_finding(AREA, "event queue", message, todo)]
+        return [Subject(AREA, "event queue").advice(message, todo)]
     sources = (
         (f"queue {queue}", state.messages, "deploy/iam/interruption.json"),
         ("instance status", state.statuses, "deploy/iam/resource-discovery.json"),
     )
-    return [
-        problem_finding(
-            AREA,
-            f"reading {name}",
-            f"has failed since {source.failing_since:%Y-%m-%d %H:%M UTC}: {source.fault}",
-            f"fix the cause; the permissions are in {permissions}",
-        )
-        if source.failing_since
-        else ok_finding(AREA, f"reading {name}", "no error")
-        for name, source, permissions in sources
-        if name != "queue "
-    ]
+    found = []
+    for name, source, permissions in sources if queue else sources[1:]:
+        at = Subject(AREA, f"reading {name}")
+        if source.failing_since:
+            message = f"has failed since {source.failing_since:%Y-%m-%d %H:%M UTC}: {source.fault}"
+            found.append(at.problem(message, f"fix the cause; the permissions are in {permissions}"))
+        else:
+            found.append(at.ok("no error"))
+    return found
 
 
 def _exhausted_types(custom: dict[str, int]) -> str:

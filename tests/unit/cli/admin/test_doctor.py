@@ -10,7 +10,7 @@ from _pytest.capture import CaptureFixture
 from tenure.cli import main as cli_main
 from tenure.cli.console import summarize_findings
 from tenure.kube.doctor import rights_of
-from tenure.model.errors import Finding, ok_finding, problem_finding
+from tenure.model.errors import Finding, Subject
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def test_roles_for_operators_are_not_worker_permissions() -> None:
     ("findings", "expected"),
     [
         ((), "nothing was checked"),
-        ((problem_finding("a", "b", "c", "d"), ok_finding("a", "b", "c")), "1 ok, 1 problem"),
+        ((Subject("a", "b").problem("c", "d"), Subject("a", "b").ok("c")), "1 ok, 1 problem"),
     ],
 )
 def test_summary_counts_findings_by_level(findings: Sequence[Finding], expected: str) -> None:
