@@ -32,9 +32,9 @@ _VALIDATED_KINDS: Final = frozenset(
         resources.NODE_POOLS,
     )
 )
-_RESOURCES: Final = (*resources.WATCHED, *resources.WORKLOADS.values(), resources.JOBS)
+_IRRELEVANT: Final = (resources.EVENTS, resources.LEASES, resources.SERVICES, resources.VOLUME_ATTACHMENTS)
 _GROUPS: Final[Mapping[str, str]] = {
-    **{one.kind: one.group for one in _RESOURCES},
+    **{one.kind: one.group for one in resources.RESOURCES.values() if one not in _IRRELEVANT},
     "CronJob": "batch",
     "PriorityClass": "scheduling.k8s.io",
     "ReplicationController": "",

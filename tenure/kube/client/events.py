@@ -15,18 +15,7 @@ from tenure.clock import utc_now
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.event_reasons import EVENT_REASONS, UNLISTED
-from tenure.kube.client.resources import (
-    DAEMON_SETS,
-    EC2_NODE_CLASSES,
-    EVENTS,
-    LIFECYCLE_POLICIES,
-    NAMESPACES,
-    NODE_CLAIMS,
-    NODE_OVERLAYS,
-    NODE_POOLS,
-    NODES,
-    PODS,
-)
+from tenure.kube.client.resources import EVENTS, RESOURCES
 from tenure.model.base import REQUEST_PRIORITY
 from tenure.model.errors import Conflict, Fault, Throttled, TryLater
 
@@ -44,20 +33,6 @@ _SENDERS: Final = 4
 _RETRY_PAUSES: Final = (1.0, 4.0, 15.0, 40.0)
 """Seconds before each retry."""
 _MESSAGE_LIMIT: Final = 1024
-_API_VERSIONS: Final = {
-    one.kind: one.api_version
-    for one in (
-        NODE_POOLS,
-        NODE_CLAIMS,
-        EC2_NODE_CLASSES,
-        NODE_OVERLAYS,
-        LIFECYCLE_POLICIES,
-        NODES,
-        PODS,
-        DAEMON_SETS,
-        NAMESPACES,
-    )
-}
 
 
 class KubeEvents:
@@ -176,7 +151,12 @@ class KubeEvents:
 def _build_event(kind: str, name: str, uid: str, reason: str, message: str, warning: bool, namespace: str) -> Json:
     now = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
     space = namespace or "default"
-    about = {"apiVersion": _API_VERSIONS.get(kind, "v1"), "kind": kind, "name": name, "uid": uid}
+    about = {
+        "apiVersion": RESOURCES[kind].api_version if kind in RESOURCES else "v1",
+        "kind": kind,
+        "name": name,
+        "uid": uid,
+    }
     if namespace:
         about["namespace"] = namespace
     return {

@@ -63,26 +63,7 @@ WORKLOADS = {
     "ReplicaSet": Resource("apps/v1", "replicasets", "ReplicaSet", namespaced=True),
 }
 """Kinds that a CapacityBuffer can reference."""
-WATCHED = (
-    NODE_POOLS,
-    NODE_CLAIMS,
-    EC2_NODE_CLASSES,
-    NODE_OVERLAYS,
-    LIFECYCLE_POLICIES,
-    CAPACITY_BUFFERS,
-    NODES,
-    NAMESPACES,
-    PODS,
-    PERSISTENT_VOLUMES,
-    PERSISTENT_VOLUME_CLAIMS,
-    DAEMON_SETS,
-    STORAGE_CLASSES,
-    CSI_NODES,
-    POD_DISRUPTION_BUDGETS,
-    POD_TEMPLATES,
-    LIMIT_RANGES,
-    RUNTIME_CLASSES,
-    DEVICE_CLASSES,
-)
-KINDS = {one.plural: one.kind for one in WATCHED}
-"""Kinds of the watched resources, by plural."""
+RESOURCES = {one.kind: one for one in tuple(globals().values()) if isinstance(one, Resource)} | WORKLOADS
+"""By kind."""
+KINDS = {one.plural: one.kind for one in RESOURCES.values()}
+"""By plural."""

@@ -112,6 +112,17 @@ async def test_event_of_a_cluster_object_is_in_the_default_namespace(events: Kub
     assert event["involvedObject"] == {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": "c", "uid": "u"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "api_version"), [("StorageClass", "storage.k8s.io/v1"), ("Pod", "v1"), ("Unlisted", "v1")]
+)
+async def test_event_has_the_api_version_of_its_object(
+    events: KubeEvents, sent: RecordingClient, kind: str, api_version: str
+) -> None:
+    await events.publish(kind=kind, name="c", uid="u", reason="InvalidObject", message="m")
+    await events.flush()
+    assert sent.events[0]["involvedObject"]["apiVersion"] == api_version
+
+
 async def test_unreachable_server_raises_no_error(events: KubeEvents, sent: RecordingClient, clock: Clock) -> None:
     sent.faults = [TryLater("down")] * 5
     await publish_and_flush(events, "Evicted")
