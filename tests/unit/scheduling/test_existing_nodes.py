@@ -148,7 +148,9 @@ def test_labels_and_taints_before_registration_come_from_the_nodeclaim() -> None
 def test_node_created_again_by_its_kubelet_keeps_its_pods(ready: bool) -> None:
     unregistered = (taint("karpenter.sh/unregistered", effect="NoExecute"),)
     gaps = ("label karpenter.sh/registered",)
-    found = node("n", labels={}, taints=unregistered, registration_gaps=gaps, ready=ready, created=NOW, ready_changed=NOW)
+    found = node(
+        "n", labels={}, taints=unregistered, registration_gaps=gaps, ready=ready, created=NOW, ready_changed=NOW
+    )
     initialized = nodeclaim("c", on=found, labels={NODEPOOL: "default", ZONE: "b"})
     assert Cluster(found, initialized, pod("p", selector={ZONE: "b"})).plan().nominations == {"p": "n"}
 
