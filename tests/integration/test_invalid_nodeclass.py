@@ -36,14 +36,6 @@ VALID_SPEC = node_class()["spec"]
 MISSING_ROLE = "no-such-role"
 """The worker may not pass this role, whether it exists or not."""
 MISTAKES = {
-    "alias-malformed": Mistake(
-        {"amiSelectorTerms": [{"alias": "al2023@a@b"}]},
-        {"amiSelectorTerms": VALID_SPEC["amiSelectorTerms"]},
-        "AMIsReady",
-        "UnsupportedAlias",
-        ("al2023@a@b", "family@version"),
-        also=WAITING,
-    ),
     "alias-unknown": Mistake(
         {"amiSelectorTerms": [{"alias": "al2023@v19990101"}]},
         {"amiSelectorTerms": VALID_SPEC["amiSelectorTerms"]},
@@ -98,33 +90,12 @@ MISTAKES = {
         "InvalidUserData",
         ("spec.userData", "Bottlerocket", "AL2023"),
     ),
-    "user-data-broken": Mistake(
-        {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}], "userData": "[settings]\nmotd = \n"},
-        {"userData": '[settings]\nmotd = "hello"\n'},
-        "ValidationSucceeded",
-        "InvalidUserData",
-        ("spec.userData", "TOML", "line 2"),
-    ),
-    "user-data-size": Mistake(
-        {"userData": "#!/bin/bash\n" + "# nothing\n" * 2000},
-        {"userData": "#!/bin/bash\n"},
-        "ValidationSucceeded",
-        "UserDataSizeLimitExceeded",
-        ("spec.userData", "16384"),
-    ),
     "kubelet-field": Mistake(
         {"kubelet": {"maxPod": 20}},
         {"kubelet": {"maxPods": 20, "maxPod": None}},
         "ValidationSucceeded",
         "InvalidKubeletConfiguration",
         ("spec.kubelet", "maxPod ", "did you mean maxPods?"),
-    ),
-    "kubelet-expression": Mistake(
-        {"kubelet": {"maxPods": "vcpus * 10"}},
-        {"kubelet": {"maxPods": 20}},
-        "ValidationSucceeded",
-        "KubeletExpressionsDisabled",
-        ("spec.kubelet.maxPods", "NodeClassCEL"),
     ),
 }
 

@@ -166,13 +166,6 @@ async def test_each_reservation_has_its_own_launch_template(
         }
 
 
-async def test_reservation_with_most_capacity_in_a_zone_is_used(cloud: AwsAdapters, control: AwsControl) -> None:
-    control.make_reservation(tags=TAGS, count=1)
-    roomy = control.make_reservation(tags=TAGS, count=5)
-    request = await prepare_launch(cloud, await resolve_nodeclass(cloud, selecting_nodeclass()), NODECLAIM)
-    assert [one.reservation_id for one in request.overrides] == [roomy]
-
-
 async def test_on_demand_launch_avoids_open_reservations_with_gate_on(cloud: AwsAdapters, control: AwsControl) -> None:
     open_one = control.make_reservation(criteria="open", count=9)
     one = await resolve_nodeclass(cloud)
@@ -182,20 +175,6 @@ async def test_on_demand_launch_avoids_open_reservations_with_gate_on(cloud: Aws
     found, facts = await describe_launched(cloud, one, result)
     assert control.list_reservations()[open_one]["instances"] == []
     assert (found.capacity_type, reservation_labels(facts)) == ("on-demand", [None] * 3)
-
-
-async def test_launch_into_open_reservation_counts_as_on_demand_with_gate_off(
-    cloud_without_gate: AwsAdapters, control: AwsControl
-) -> None:
-    open_one = control.make_reservation(criteria="open", tags=TAGS, count=9)
-    one = await resolve_nodeclass(cloud_without_gate, selecting_nodeclass())
-    assert reservation_ids(one) == []
-    nodeclaim = build_nodeclaim((labels.CAPACITY_TYPE, "In", "on-demand"), (labels.INSTANCE_TYPE, "In", "m5.large"),
-                   (labels.ZONE, "In", "us-west-2a"))  # fmt: skip
-    _, result = await launch(cloud_without_gate, one, nodeclaim)
-    found, facts = await describe_launched(cloud_without_gate, one, result)
-    assert control.list_reservations()[open_one]["instances"] == [found.instance_id]
-    assert (found.capacity_type, found.reservation_id, reservation_labels(facts)) == ("on-demand", "", [None] * 3)
 
 
 async def test_reservations_in_status_are_ignored_and_cleared_with_gate_off(

@@ -140,21 +140,6 @@ async def test_karpenters_queue_and_rules_only_lack_retention(endpoint: str, con
     assert finding.subject == "queue demo retention" and "outage of Temporal of 5 minutes" in finding.message
 
 
-async def test_rules_are_evaluated_as_eventbridge_does(endpoint: str, control: AwsControl) -> None:
-    events = admin_client(endpoint, "events")
-    events.disable_rule(Name="demo-scheduled-change")
-    events.put_rule(
-        Name="demo-instance-state-change", EventPattern='{"source":["aws.ec2"],"detail":{"state":["stopped"]}}'
-    )
-    events.remove_targets(Rule="demo-spot-interruption", Ids=["KarpenterInterruptionQueueTarget"])
-    findings = {one.subject: one for one in await run_doctor(endpoint, queue="demo") if one.area == "events"}
-    assert findings["rule for rebalanceRecommendation"].level == "ok"
-    assert "disabled" in findings["rule for scheduledChange"].message
-    assert findings["rule for instanceStopping"].level == "ok"
-    assert findings["rule for instanceTerminating"].level == "problem"
-    assert "demo-spot-interruption sends them to no target" in findings["rule for spotInterruption"].message
-
-
 async def test_denied_queue_action_of_the_worker_is_named(endpoint: str, control: AwsControl) -> None:
     allow_statement = {"Effect": "Allow", "NotAction": "sqs:ReceiveMessage", "Resource": "*"}
     control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [allow_statement]})

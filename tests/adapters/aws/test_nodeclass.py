@@ -25,12 +25,6 @@ async def test_repeated_resolve_makes_no_calls(cloud: AwsAdapters, control: AwsC
 @pytest.mark.parametrize(
     ("spec", "condition", "status", "reason"),
     [
-        (
-            {"amiSelectorTerms": [{"id": "ami-0000000000000dead"}], "amiFamily": "AL2023"},
-            "AMIsReady",
-            "False",
-            "AMINotFound",
-        ),
         ({"amiSelectorTerms": [{"alias": "al2@latest"}]}, "AMIsReady", "False", "UnsupportedAlias"),
         ({"subnetSelectorTerms": [{"tags": {"no": "such"}}]}, "SubnetsReady", "False", "SubnetsNotFound"),
         (

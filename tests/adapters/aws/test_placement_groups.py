@@ -111,14 +111,6 @@ async def test_full_group_blocks_all_types_in_its_zone_for_its_class_only(
     assert "us-west-2a" in {each.zone for each in (await prepare_launch(cloud, plain, other_type)).overrides}
 
 
-async def test_types_unsupported_by_the_group_strategy_are_unavailable(cloud: AwsAdapters, endpoint: str) -> None:
-    create_placement_group(endpoint, Strategy="cluster")
-    one = await resolve_nodeclass(cloud, placement_nodeclass())
-    of = {each.name: each for each in await cloud.offerings.instance_types(one)}
-    assert any(offering.available for offering in of["m5.large"].offerings)
-    assert not any(offering.available for offering in of["t3.large"].offerings)
-
-
 async def test_recreated_placement_group_is_found(
     control: AwsControl, region: Region, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,11 +136,12 @@ def test_dns_addresses_of_custom_user_data_override_the_discovered_one() -> None
 
 
 @pytest.mark.parametrize("family", ["AL2", "AL2023", "Bottlerocket", "Windows2022"])
-def test_unregistered_taint_of_a_pool_is_registered_once(family: str) -> None:
+@pytest.mark.parametrize("value", ["true", ""])
+def test_unregistered_taint_of_a_pool_is_registered_once(family: str, value: str) -> None:
     """The API server refuses a Node with two taints of one key and effect."""
     one = build_nodeclaim()
     raw = one.to_object()
-    raw["spec"]["startupTaints"] = [{"key": "karpenter.sh/unregistered", "value": "true", "effect": "NoExecute"}]
+    raw["spec"]["startupTaints"] = [{"key": "karpenter.sh/unregistered", "value": value, "effect": "NoExecute"}]
     facts = bootstrap_of(
         build_nodeclass(), type(one).from_object(raw), FAMILIES[family], CLUSTER, capacity_type="spot", max_pods=29
     )

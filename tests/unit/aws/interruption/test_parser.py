@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tenure.aws.interruption.parser import parse
-from tenure.model.interruption.messages import KARPENTERS_KINDS, InterruptionMessage
+from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.interruption.records import ParsedEvent
 from tenure.sandbox.aws.services import eventbridge
 from tenure.sandbox.aws.settings import SimSettings
@@ -64,12 +64,6 @@ def test_every_karpenter_event_kind_is_parsed(message: dict[str, Any], kind: str
     assert (parsed.kind, found.message_type, parsed.code) == (kind, name, code)
     assert (parsed.at, parsed.source, parsed.status) == (NOW, "queue", "announced")
     assert not found.dropped
-
-
-def test_all_karpenter_message_types_are_covered() -> None:
-    """The test above has each of the six message types."""
-    message_types = {message_type for (_, source), message_type in KARPENTERS_KINDS.items() if source == "queue"}
-    assert len(message_types) == 6
 
 
 def test_health_event_has_instances_times_and_text() -> None:

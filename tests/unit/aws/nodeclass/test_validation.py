@@ -1,58 +1,10 @@
 """Static validation of an EC2NodeClass: Karpenter's reasons, and the valid form in the message."""
 
-from typing import Any
-
 import pytest
 
-from tenure.apis import labels
-from tenure.aws.amifamily.families import FAMILIES, AliasError, parameters_of
+from tenure.aws.amifamily.families import AliasError, parameters_of
 from tenure.aws.nodeclass.spec_validation import why_tags
-from tenure.aws.nodeclass.validation import why_invalid
-from tests.support.aws.builders import CLUSTER, SETTINGS, build_nodeclass
-
-
-@pytest.mark.parametrize(
-    ("kubelet", "family", "reason", "expected"),
-    [
-        ({"registerWithTaints": []}, "AL2023", "InvalidKubeletConfiguration", "taints"),
-        ({"maxPods": "max_pods * 2"}, "AL2023", "KubeletExpressionsDisabled", "maxPods"),
-        ({"kubeReserved": {"cpu": "vcpus * 10"}}, "AL2023", "KubeletExpressionsDisabled", "kubeReserved.cpu"),
-        ({"serializeImagePulls": False}, "Bottlerocket", "UnsupportedKubeletConfiguration", "serializeImagePulls"),
-    ],
-)
-def test_invalid_kubelet_settings_are_reported(
-    kubelet: dict[str, Any], family: str, reason: str, expected: str
-) -> None:
-    problem = why_invalid(build_nodeclass(kubelet=kubelet), FAMILIES[family], CLUSTER)
-    assert problem is not None
-    assert problem[0] == reason
-    assert expected in problem[1]
-
-
-@pytest.mark.parametrize(
-    ("kubelet", "family"),
-    [
-        ({}, "AL2023"),
-        ({"serializeImagePulls": False, "clusterDNS": ["a", "b"], "podsPerCore": 2}, "AL2023"),
-        ({"evictionHard": {"memory.available": "5%", "nodefs.inodesFree": "10%"}}, "Bottlerocket"),
-        (
-            {"evictionSoft": {"memory.available": "1Gi"}, "evictionSoftGracePeriod": {"memory.available": "2m"}},
-            "AL2",
-        ),
-        ({"serializeImagePulls": False}, "Custom"),
-    ],
-)
-def test_valid_kubelet_settings_are_accepted(kubelet: dict[str, Any], family: str) -> None:
-    assert why_invalid(build_nodeclass(kubelet=kubelet), FAMILIES[family], CLUSTER) is None
-
-
-def test_reserved_tags_and_missing_cidr_are_reported() -> None:
-    problem = why_tags(build_nodeclass(tags={"kubernetes.io/cluster/other": "owned"}), SETTINGS)
-    assert problem is not None and problem[0] == labels.TAG_VALIDATION_FAILED
-    without = CLUSTER.model_copy(update={"cidr": ""})
-    problem = why_invalid(build_nodeclass(), FAMILIES["AL2023"], without)
-    assert problem is not None and problem[0] == labels.CLUSTER_CIDR_RESOLUTION_FAILED
-    assert why_invalid(build_nodeclass(), FAMILIES["Bottlerocket"], without) is None
+from tests.support.aws.builders import SETTINGS, build_nodeclass
 
 
 @pytest.mark.parametrize(

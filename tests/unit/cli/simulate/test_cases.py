@@ -111,3 +111,25 @@ def test_pdb_blocked_pod(capsys: CaptureFixture[str], tmp_path: Path) -> None:
         (tmp_path / "nodes.yaml").write_text(f"{nodes}\n---\n{budget}")
         _, found, _ = simulate(capsys, *files("pdb-blocked-pod")[:4], "--nodes", tmp_path / "nodes.yaml")
         assert sorted(pod for node in found["nodes"] for pod in node["pods"]) == planned
+
+
+def planned_nodes(capsys: CaptureFixture[str], pool: str, pods: str, types: str = "types.json") -> list[dict[str, Any]]:
+    """The planned nodes."""
+    arguments = ("--nodepools", case_file(pool), "--pods", case_file(pods), "--instance-types", case_file(types))
+    exit_code, found, err = simulate(capsys, *arguments)
+    assert (exit_code, found["unschedulable"]) == (0, {}), err
+    nodes: list[dict[str, Any]] = found["nodes"]
+    return nodes
+
+
+def test_limits_drop_types(capsys: CaptureFixture[str]) -> None:
+    (limited,) = planned_nodes(capsys, "limits-drop-types.pool.yaml", "limits-drop-types.pods.yaml")
+    (unlimited,) = planned_nodes(capsys, "pool.yaml", "limits-drop-types.pods.yaml")
+    assert limited["instanceTypes"] == unlimited["instanceTypes"] and len(limited["instanceTypes"]) == 5
+
+
+@pytest.mark.parametrize("case", ["reserved-zone-term", "reserved-zone-spread"])
+def test_reserved_zone_term(capsys: CaptureFixture[str], case: str) -> None:
+    nodes = planned_nodes(capsys, "reserved-zone-term.pool.yaml", f"{case}.pods.yaml", "types-reserved.json")
+    assert [one["capacityTypes"] for one in nodes] == [["reserved"]] * 2
+    assert {zone for one in nodes for zone in one["zones"]} == {"us-west-2a"}

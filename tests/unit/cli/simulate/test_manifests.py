@@ -329,6 +329,8 @@ def test_non_utf8_file_is_rejected(files: Files) -> None:
         ([{"key": "team", "operator": "In", "values": ["a"], "minValues": 2}], {}, '"minValues": 2'),
         ([{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["cheap"]}], {}, "cheap"),
         ([{"key": "karpenter.sh/nodepool", "operator": "Exists"}], {}, "karpenter.sh/nodepool"),
+        ([{"key": "team", "operator": "Near", "values": ["x"]}], {}, "Near"),
+        ([{"key": "kubernetes.io/arch", "operator": "In", "values": ["riscv64"]}], {}, "riscv64"),
         ([], {"limits": {"cpu": "ten"}}, "'ten'"),
         ([], {"limits": {"cpu": "-1"}}, "spec.limits.cpu: '-1'"),
         ([], {"weight": 101}, "spec.weight: 101"),
@@ -346,14 +348,19 @@ def test_invalid_nodepool_is_rejected(files: Files, requirements: list[Json], sp
 @pytest.mark.parametrize(
     ("types", "expected"),
     [
+        ("{", "not JSON"),
+        ([], "no instance types"),
         ([TYPES[0], TYPES[0]], "occurs twice"),
         ([{**TYPES[0], "resources": {"cpu": "-2"}}], "resources.cpu"),
+        ([{**TYPES[0], "resources": {"cpu": "2 cores"}}], "m5.large"),
+        ([{key: value for key, value in TYPES[0].items() if key != "offerings"}], "'offerings'"),
         (["m5.large"], "number 0"),
         ([{**TYPES[0], "offerings": [{**TYPES[0]["offerings"][0], "Price": float("nan")}]}], "Price"),
+        ([{**TYPES[0], "offerings": [{**TYPES[0]["offerings"][0], "Price": "cheap"}]}], "'cheap'"),
         ([{**TYPES[0], "offerings": [{**TYPES[0]["offerings"][0], "Available": "perhaps"}]}], "perhaps"),
     ],
 )
-def test_invalid_instance_types_are_rejected(files: Files, types: list[Any], expected: str) -> None:
-    (files.folder / "types.json").write_text(json.dumps(types))
+def test_invalid_instance_types_are_rejected(files: Files, types: list[Any] | str, expected: str) -> None:
+    (files.folder / "types.json").write_text(types if isinstance(types, str) else json.dumps(types))
     line = files.usage_error()
     assert expected in line and "types.json" in line

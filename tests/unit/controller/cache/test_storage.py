@@ -1,5 +1,7 @@
 """Storage objects in the cluster cache: changes for the planner, and pods that wait for a claim."""
 
+from datetime import datetime
+
 import pytest
 
 from tenure.controller.cache.nominations import Nominations
@@ -72,13 +74,13 @@ def test_fact_of_another_kind_raises_type_error(harness: CacheHarness) -> None:
 def test_pods_waiting_for_a_changed_claim_are_signaled_again(harness: CacheHarness) -> None:
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
     harness.apply_objects("pods", pod("uses", volumes=volumes), pod("other"))
-    nominations, batcher = Nominations(), Batcher()
-    assert (
-        batcher.decide_signal(
-            classify_pods(harness.cache, nominations, not_ready_tracker(harness), at(0)).pending, at(0)
-        )
-        is not None
-    )
+    batcher = Batcher()
+
+    def is_signaled(now: datetime) -> bool:
+        pending = classify_pods(harness.cache, Nominations(), not_ready_tracker(harness), now).pending
+        return batcher.decide_signal(pending, now) is not None
+
+    assert is_signaled(at(0))
     harness.cache.drain_changes()
     harness.apply_objects("persistentvolumeclaims", claim(volumeName="pv"))
     changes = harness.cache.drain_changes()
@@ -86,19 +88,9 @@ def test_pods_waiting_for_a_changed_claim_are_signaled_again(harness: CacheHarne
     waiting_uids = waiting_for(harness.cache, changes.volume_claims)
     assert waiting_uids == ["uid-uses"]
     later = at(1 + MIN_SIGNAL_INTERVAL.total_seconds())
-    assert (
-        batcher.decide_signal(
-            classify_pods(harness.cache, nominations, not_ready_tracker(harness), later).pending, later
-        )
-        is None
-    )
+    assert not is_signaled(later)
     batcher.renotify(waiting_uids)
-    assert (
-        batcher.decide_signal(
-            classify_pods(harness.cache, nominations, not_ready_tracker(harness), later).pending, later
-        )
-        is not None
-    )
+    assert is_signaled(later)
 
 
 def test_no_pod_waits_for_an_unchanged_or_unused_claim(harness: CacheHarness) -> None:

@@ -262,30 +262,26 @@ def test_unreadable_rules_block_the_disruptions_they_may_limit() -> None:
     assert decide_limits(all_blocked, both, [], reason="Expired", now=NOON).allowed == 0
 
 
-def rules_for(*budgets: dict[str, Any], **rules: Any) -> PoolDisruptionRules:
-    found = [Budget.model_validate(one) for one in budgets]
-    return PoolDisruptionRules("a", found, DisruptionRules.model_validate(rules) if rules else None)
-
-
 @pytest.mark.parametrize(
     ("pool", "when"),
     [
-        (rules_for(), None),
-        (rules_for({"nodes": "0"}), None),
-        (rules_for({"nodes": "0", "schedule": "0 9 * * *", "duration": "8h"}), "2026-06-01T17:00"),
-        (rules_for({"nodes": "0", "schedule": "0 13 * * *", "duration": "8h"}), None),
-        (rules_for({"nodes": "0", "schedule": "every day", "duration": "8h"}), None),
-        (rules_for(windows=[{"schedule": "0 22 * * *", "duration": "4h"}]), "2026-06-01T22:00"),
+        (pool_rules(), None),
+        (pool_rules("a", {"nodes": "0"}), None),
+        (pool_rules("a", {"nodes": "0", "schedule": "0 9 * * *", "duration": "8h"}), "2026-06-01T17:00"),
+        (pool_rules("a", {"nodes": "0", "schedule": "0 13 * * *", "duration": "8h"}), None),
+        (pool_rules("a", {"nodes": "0", "schedule": "every day", "duration": "8h"}), None),
+        (pool_rules(windows=[{"schedule": "0 22 * * *", "duration": "4h"}]), "2026-06-01T22:00"),
         (
-            rules_for(windows=[{"schedule": "0 22 * * *", "duration": "4h", "timeZone": "Asia/Tokyo"}]),
+            pool_rules(windows=[{"schedule": "0 22 * * *", "duration": "4h", "timeZone": "Asia/Tokyo"}]),
             "2026-06-01T13:00",
         ),
-        (rules_for(windows=[{"schedule": "0 11 * * *", "duration": "4h"}]), None),
-        (rules_for(freezes=[{"start": "2026-05-20", "end": "2026-06-03"}]), "2026-06-03T00:00"),
-        (rules_for(freezes=[{"start": "2026-07-20", "end": "2026-08-03"}]), None),
-        (rules_for(freezes=[{"start": "2026-01-20", "end": "2026-02-03"}]), None),
+        (pool_rules(windows=[{"schedule": "0 11 * * *", "duration": "4h"}]), None),
+        (pool_rules(freezes=[{"start": "2026-05-20", "end": "2026-06-03"}]), "2026-06-03T00:00"),
+        (pool_rules(freezes=[{"start": "2026-07-20", "end": "2026-08-03"}]), None),
+        (pool_rules(freezes=[{"start": "2026-01-20", "end": "2026-02-03"}]), None),
         (
-            rules_for(
+            pool_rules(
+                "a",
                 {"nodes": "0", "schedule": "0 9 * * *", "duration": "8h"},
                 windows=[{"schedule": "0 14 * * *", "duration": "1h"}],
             ),
@@ -295,23 +291,23 @@ def rules_for(*budgets: dict[str, Any], **rules: Any) -> PoolDisruptionRules:
 )
 def test_next_budget_opening_is_the_earliest_change(pool: PoolDisruptionRules, when: str | None) -> None:
     expected = datetime.fromisoformat(f"{when}:00+00:00") if when else None
-    assert next_budget_opening([rules_for(), pool], NOON) == expected
+    assert next_budget_opening([pool_rules(), pool], NOON) == expected
 
 
 def test_rate_opens_when_an_old_disruption_leaves_its_period() -> None:
     past = [PastDisruption(pool="a", reason="Empty", at=NOON - timedelta(minutes=ago)) for ago in (50, 20, 90)]
     other = PastDisruption(pool="b", reason="Empty", at=NOON - timedelta(minutes=59))
-    pool = rules_for(rates=[{"nodes": "2", "within": "1h"}])
+    pool = pool_rules(rates=[{"nodes": "2", "within": "1h"}])
     assert next_pool_opening(pool, [*past, other], [], NOON) == NOON + timedelta(minutes=10)
-    assert next_pool_opening(rules_for(), past, [], NOON) is None
+    assert next_pool_opening(pool_rules(), past, [], NOON) is None
 
 
 def test_minimum_node_age_opens_when_a_candidate_reaches_it() -> None:
     candidates = [PermitCandidate(created=NOON - timedelta(minutes=one)) for one in (10, 30, 70)]
-    assert next_pool_opening(rules_for(minimumNodeAge="1h"), [], candidates, NOON) == NOON + timedelta(minutes=30)
-    assert next_pool_opening(rules_for(minimumNodeAge="soon"), [], candidates, NOON) is None
+    assert next_pool_opening(pool_rules(minimumNodeAge="1h"), [], candidates, NOON) == NOON + timedelta(minutes=30)
+    assert next_pool_opening(pool_rules(minimumNodeAge="soon"), [], candidates, NOON) is None
 
 
 def test_window_may_open_before_a_candidate_reaches_the_minimum_age() -> None:
-    pool = rules_for(windows=[{"schedule": "0 14 * * *", "duration": "1h"}], minimumNodeAge="12h")
+    pool = pool_rules(windows=[{"schedule": "0 14 * * *", "duration": "1h"}], minimumNodeAge="12h")
     assert next_pool_opening(pool, [], [PermitCandidate(created=NOON)], NOON) == NOON + timedelta(hours=2)

@@ -22,19 +22,6 @@ def estimate(name: str) -> int:
     return (nominal - -(-nominal * 75 // 1000)) * MIB
 
 
-@pytest.mark.parametrize(
-    ("name", "pods", "millis", "mebibytes", "gibibytes"),
-    [("a1.medium", 8, 940, 1392, 17), ("a1.large", 29, 1930, 3055, 17)],
-)
-def test_allocatable_follows_eks_formulas(name: str, pods: int, millis: int, mebibytes: int, gibibytes: int) -> None:
-    """The values are from Karpenter's documentation of the estimated memory."""
-    found = resources_of(machine(name), JOIN, memory=estimate(name), disk_gib=20)
-    assert found.allocatable["cpu"] == f"{millis}m"
-    assert found.allocatable["pods"] == str(pods)
-    assert int(found.allocatable["memory"].removesuffix("Ki")) // 1024 == mebibytes
-    assert int(found.allocatable["ephemeral-storage"]) // GIB == gibibytes
-
-
 @pytest.mark.parametrize("name", ["t3.micro", "m5.large", "m7g.8xlarge", "c6a.48xlarge"])
 def test_real_memory_is_between_estimate_and_nominal(name: str) -> None:
     facts = machine(name)
@@ -49,47 +36,9 @@ def test_max_pods_is_kubelet_setting_or_eni_limit() -> None:
     assert max_pods(facts, Join(cluster="demo", pods_per_core=400)) == 29
 
 
-def test_kube_reserved_overrides_per_key_and_system_reserved_adds() -> None:
-    facts = machine("m5.large")
-    plain = resources_of(facts, JOIN, memory=8 * GIB, disk_gib=20)
-    changed = resources_of(
-        facts,
-        Join(cluster="demo", kube_reserved={"cpu": "200m"}, system_reserved={"memory": "100Mi"}),
-        memory=8 * GIB,
-        disk_gib=20,
-    )
-    assert (plain.allocatable["cpu"], changed.allocatable["cpu"]) == ("1930m", "1800m")
-    less = int(plain.allocatable["memory"][:-2]) - int(changed.allocatable["memory"][:-2])
-    assert less == 100 * 1024
-
-
-def test_eviction_thresholds_are_quantities_or_percentages() -> None:
-    facts = machine("m5.large")
-
-    def allocatable(threshold: str) -> int:
-        join = Join(cluster="demo", eviction_hard={"memory.available": threshold})
-        return int(resources_of(facts, join, memory=8 * GIB, disk_gib=20).allocatable["memory"][:-2])
-
-    assert allocatable("100%") - allocatable("500Mi") == 500 * 1024
-    assert allocatable("100%") - allocatable("10%") == -(-8 * GIB // 10 // 1024)
-
-
 def test_raid0_uses_local_disks_as_ephemeral_storage() -> None:
     found = resources_of(machine("g5.xlarge"), Join(cluster="demo", raid0=True), memory=8 * GIB, disk_gib=20)
     assert found.capacity["ephemeral-storage"] == f"{250 * 10**9 // 1024}Ki"
-
-
-@pytest.mark.parametrize(
-    ("name", "devices"),
-    [
-        ("m5.large", {}),
-        ("g5.xlarge", {"nvidia.com/gpu": 1}),
-        ("p4d.24xlarge", {"nvidia.com/gpu": 8}),
-        ("inf2.xlarge", {"aws.amazon.com/neuron": 1, "aws.amazon.com/neuroncore": 2}),
-    ],
-)
-def test_devices_are_counted_like_device_plugins(name: str, devices: dict[str, int]) -> None:
-    assert machine(name).devices == devices
 
 
 def test_disk_size_is_size_of_data_volume() -> None:

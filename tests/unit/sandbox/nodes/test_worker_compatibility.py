@@ -45,6 +45,7 @@ KUBELETS: list[dict[str, Any]] = [
     },
     {"evictionHard": {"memory.available": "5%", "nodefs.available": "12%"}},
     {"evictionHard": {"memory.available": "700Mi", "nodefs.available": "100%"}},
+    {"evictionHard": {"memory.available": "100%"}},
 ]
 TYPES = ("t3.micro", "m5.large", "c6a.48xlarge", "m7g.2xlarge", "g5.xlarge", "i4i.large")
 
