@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from temporalio import activity
 
-from activities.ports.core import ConditionPatch, DrainPod, NodeState, Ports, find_nodeclaim, publish_event_on
+from activities.ports.core import ConditionPatch, DrainPod, NodeFact, Ports, find_nodeclaim, publish_event_on
 from activities.runtime import background_heartbeat, call_for_each, map_faults
 from tenure.apis import labels
 from tenure.apis.labels import DO_NOT_DISRUPT
@@ -23,7 +23,7 @@ from tenure.model.errors import Fault
 from tenure.model.nodeclaim.requests import DisruptionResult, NodeClaimDisruptionRequest, NodeClaimRef, ReportRequest
 
 
-def node_blocker(node: NodeState) -> str:
+def node_blocker(node: NodeFact) -> str:
     """Why the node may not be disrupted; empty if it may."""
     return f"Node {node.name} is annotated {DO_NOT_DISRUPT}" if node.annotations.get(DO_NOT_DISRUPT) == "true" else ""
 
@@ -115,7 +115,7 @@ class DisruptionActivities:
             return f"Node {one.node} is gone"
         return await self._protection(request, claim, node)
 
-    async def _protection(self, request: CommandRequest, claim: NodeClaim, node: NodeState) -> str:
+    async def _protection(self, request: CommandRequest, claim: NodeClaim, node: NodeFact) -> str:
         """The blocking do-not-disrupt annotation (reference 4.2). Pods do not protect a drifted node with a
         terminationGracePeriod."""
         why = node_blocker(node)
@@ -266,7 +266,7 @@ class DisruptionActivities:
             await self._nodes.unmark_disrupted(node.name)
         return blocker
 
-    async def _usage_blocker(self, node: NodeState) -> str:
+    async def _usage_blocker(self, node: NodeFact) -> str:
         if why := node_blocker(node):
             return why
         pods = await self._pods.on_node(node.name, now=utc_now())

@@ -11,7 +11,7 @@ from datetime import datetime
 from temporalio import activity
 
 from activities.nodeclaim.eviction import EvictionQueue, FirstEviction
-from activities.ports.core import ConditionPatch, DrainPod, NodeState, Ports, find_nodeclaim, publish_event_on
+from activities.ports.core import ConditionPatch, DrainPod, NodeFact, Ports, find_nodeclaim, publish_event_on
 from tenure import metrics
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -61,7 +61,7 @@ class DrainPass:
         self._read_at: datetime | None = None
         """When NodeClaim and Node were read; None after this pass changed them."""
         self._nodeclaim: NodeClaim | None = None
-        self._node: NodeState | None = None
+        self._node: NodeFact | None = None
         self._deleted: set[str] = set()
         self._deadline = request.known.deadline if request.known else None
         self._escalated = not request.escalate
@@ -132,7 +132,7 @@ class DrainPass:
             defers_deletion=self.defers_deletion,
         )
 
-    async def _read_objects(self, now: datetime) -> tuple[NodeClaim | None, NodeState | None]:
+    async def _read_objects(self, now: datetime) -> tuple[NodeClaim | None, NodeFact | None]:
         """NodeClaim and Node, read at most REFRESH seconds ago."""
         if self._read_at is None or (now - self._read_at).total_seconds() >= REFRESH:
             ref = self._ref
@@ -142,17 +142,17 @@ class DrainPass:
             self._read_at = now
         return self._nodeclaim, self._node
 
-    async def _own_node(self) -> NodeState | None:
+    async def _own_node(self) -> NodeFact | None:
         """The Node with this name, if it is that of the NodeClaim's instance: names derived from an address are
         reused."""
         node = await self._nodes.get(self._ref.node_name)
         return node if node is not None and node.provider_id == self._ref.provider_id else None
 
-    async def _is_instance_terminated(self, node: NodeState) -> bool:
+    async def _is_instance_terminated(self, node: NodeFact) -> bool:
         """The node is NotReady and its instance is gone, so no kubelet can terminate pods (reference 3.13)."""
         return not node.ready and await self._ports.instances.get(parse_instance_id(node.provider_id)) is None
 
-    async def _ensure_deleting(self, claim: NodeClaim | None, node: NodeState) -> None:
+    async def _ensure_deleting(self, claim: NodeClaim | None, node: NodeFact) -> None:
         """Delete NodeClaim and Node, unless deferred. This follows the evictions: with hundreds of drains, pods are
         more urgent."""
         if not self.defers_deletion:
@@ -184,7 +184,7 @@ class DrainPass:
             self._deleted.add(claim.uid)
             self._read_at = None
 
-    async def _delete_node(self, node: NodeState | None) -> None:
+    async def _delete_node(self, node: NodeFact | None) -> None:
         if node is not None and not node.deleting and node.uid not in self._deleted:
             await self._nodes.delete(node.name)
             self._deleted.add(node.uid)
@@ -227,7 +227,7 @@ class DrainPass:
             self._eviction_queue = EvictionQueue(self._ports, self._request, reason)
         return await self._eviction_queue.evict(pods, deadline=deadline, known=self.status, now=now)
 
-    def _not_ready_since(self, node: NodeState, now: datetime) -> datetime | None:
+    def _not_ready_since(self, node: NodeFact, now: datetime) -> datetime | None:
         return None if node.ready else self.status.not_ready_since or now
 
     def _evaluate_status(

@@ -13,10 +13,11 @@ from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.clock import utc_now
 from tenure.model.errors import TryLater
+from tenure.model.facts import NodeFact
 from tenure.model.launch import FleetInstance, FleetResult, LaunchedInstance
 from tenure.model.node_health import parse_intervals
 from tenure.model.nodeclaim.requests import NodeClaimRef, RecoveredState
-from tenure.model.provider_results import InstanceFacts, NodeState
+from tenure.model.provider_results import InstanceFacts
 
 
 class RecoveryActivities:
@@ -56,7 +57,7 @@ class RecoveryActivities:
         """Whether the NodeClaim with this UID exists, including one that is being deleted."""
         return await find_nodeclaim(self._claims, ref.name, ref.uid) is not None
 
-    async def _restore_schedulable(self, claim: NodeClaim, node: NodeState | None) -> None:
+    async def _restore_schedulable(self, claim: NodeClaim, node: NodeFact | None) -> None:
         """Make a node schedulable again whose drain was interrupted. Its disruption is decided again from the start."""
         if node is None or claim.metadata.is_deleting:
             return
@@ -100,7 +101,7 @@ class RecoveryActivities:
         )
         return (await self._fleet.describe(fleet_result, node_class, claim))[0]
 
-    async def _find_node(self, claim: NodeClaim) -> NodeState | None:
+    async def _find_node(self, claim: NodeClaim) -> NodeFact | None:
         node = await self._nodes.get(claim.status.node_name) if claim.status.node_name else None
         return node if node is not None and node.provider_id == claim.status.provider_id else None
 

@@ -2,10 +2,9 @@
 
 from temporalio import activity
 
-from activities.ports.core import ConditionPatch, NodeState, Ports, find_nodeclaim, publish_event_on
+from activities.ports.core import ConditionPatch, NodeFact, Ports, find_nodeclaim, publish_event_on
 from activities.runtime import map_faults
 from tenure.apis import labels
-from tenure.apis.meta import Taint
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import parse_resources
 from tenure.clock import utc_now
@@ -89,17 +88,17 @@ class RegistrationActivities:
         await self._claims.patch(ref.name, ref.uid, conditions=_initialized_conditions(claim, node), now=utc_now())
         return _initialized_result(claim, node)
 
-    async def _explain_taints(self, claim: NodeClaim, node: NodeState) -> None:
+    async def _explain_taints(self, claim: NodeClaim, node: NodeFact) -> None:
         """Publish an event for undeclared taints, which count as permanent. The expected pods may not tolerate them."""
-        undeclared = decide_undeclared(_parse_taints(node), (*claim.spec.taints, *claim.spec.startup_taints))
+        undeclared = decide_undeclared(node.taints, (*claim.spec.taints, *claim.spec.startup_taints))
         if undeclared:
             message = undeclared_message(node.name, undeclared)
             await publish_event_on(self._events, "NodeClaim", claim, "UndeclaredTaint", message)
 
-    async def _warn_if_open(self, claim: NodeClaim, node: NodeState) -> None:
+    async def _warn_if_open(self, claim: NodeClaim, node: NodeFact) -> None:
         """Warn if the Node joined without the taint `unregistered`: pods may have been bound before it got its own
         taints (reference 3.3)."""
-        tainted = any(key == labels.UNREGISTERED_TAINT_KEY for key, _, _ in node.taints)
+        tainted = any(one.key == labels.UNREGISTERED_TAINT_KEY for one in node.taints)
         if not tainted and labels.REGISTERED not in node.labels:
             message = (
                 f"Node {node.name} joined without {labels.UNREGISTERED_TAINT_KEY}:NoExecute; user data must add it"
@@ -107,24 +106,24 @@ class RegistrationActivities:
             await publish_event_on(self._events, "NodeClaim", claim, "UnregisteredTaintMissing", message)
 
 
-def _waiting_for(claim: NodeClaim, node: NodeState) -> tuple[str, ...]:
+def _waiting_for(claim: NodeClaim, node: NodeFact) -> tuple[str, ...]:
     return decide_waiting_for(
         ready=node.ready,
-        taints=_parse_taints(node),
+        taints=node.taints,
         startup_taints=claim.spec.startup_taints,
         allocatable=node.allocatable,
         requests=parse_resources(claim.spec.resources.requests),
     )
 
 
-def _initialized_result(claim: NodeClaim, node: NodeState) -> InitializationResult:
+def _initialized_result(claim: NodeClaim, node: NodeFact) -> InitializationResult:
     lifetime = claim.spec.expire_after_delta
     return InitializationResult(
         outcome="initialized", boot_id=node.boot_id, expires=claim.expires_at, lifetime=lifetime
     )
 
 
-def _initialized_conditions(claim: NodeClaim, node: NodeState) -> tuple[ConditionPatch, ...]:
+def _initialized_conditions(claim: NodeClaim, node: NodeFact) -> tuple[ConditionPatch, ...]:
     """Initialized, and ConsistentStateFound if the Node lacks no resource, so that the watch need not write it. The
     watch reports missing resources."""
     initialized = ConditionPatch(type=labels.INITIALIZED_CONDITION, status="True")
@@ -132,10 +131,6 @@ def _initialized_conditions(claim: NodeClaim, node: NodeState) -> tuple[Conditio
     if describe_missing_resources(requests, expected, node.capacity):
         return (initialized,)
     return (initialized, ConditionPatch(type=labels.CONSISTENT_STATE_FOUND, status="True"))
-
-
-def _parse_taints(node: NodeState) -> list[Taint]:
-    return [Taint(key=key, value=value, effect=effect) for key, value, effect in node.taints]
 
 
 def _not_initialized_condition(waiting: tuple[str, ...]) -> ConditionPatch:

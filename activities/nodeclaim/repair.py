@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from temporalio import activity
 
-from activities.ports.core import NodeState, Ports, find_nodeclaim, publish_event_on
+from activities.ports.core import NodeFact, Ports, find_nodeclaim, publish_event_on
 from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -50,7 +50,7 @@ class RepairActivities:
         """Why no node may be repaired; empty if allowed. For a standalone NodeClaim, the whole cluster counts
         (reference 3.11)."""
         nodes = await self._nodes.list(labels={labels.NODEPOOL: request.pool} if request.pool else None)
-        unhealthy = sum(is_unhealthy(node.conditions, request.conditions) for node in nodes)
+        unhealthy = sum(is_unhealthy(node, request.conditions) for node in nodes)
         where = f"of NodePool {request.pool}" if request.pool else "of the cluster"
         return decide_breaker(unhealthy, len(nodes), request.max_unhealthy, where=where)
 
@@ -73,7 +73,7 @@ class RepairActivities:
     async def _annotate_reboot(self, request: RepairRequest, text: str) -> None:
         await self._claims.patch(request.name, request.uid, annotations={labels.REBOOTED: text}, now=utc_now())
 
-    async def _replace_node(self, request: RepairRequest, claim: NodeClaim, node: NodeState) -> RepairResult:
+    async def _replace_node(self, request: RepairRequest, claim: NodeClaim, node: NodeFact) -> RepairResult:
         """As in Karpenter, the termination grace period ends immediately, whatever budgets, annotations or the
         NodePool's grace period say. A graceful drain has its own time if the kubelet can terminate pods."""
         now = utc_now()
@@ -93,8 +93,8 @@ class RepairActivities:
         await publish_event_on(self._events, "NodeClaim", request, reason, message)
 
 
-def _is_healthy(node: NodeState, request: RepairRequest) -> bool:
-    return not is_unhealthy(node.conditions, request.conditions) and (node.ready or not request.after_reboot)
+def _is_healthy(node: NodeFact, request: RepairRequest) -> bool:
+    return not is_unhealthy(node, request.conditions) and (node.ready or not request.after_reboot)
 
 
 def _was_rebooted(claim: NodeClaim, request: RepairRequest, now: datetime) -> bool:

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from temporalio import activity
 
-from activities.ports.core import NodeState, Ports, publish_event_on
+from activities.ports.core import NodeFact, Ports, publish_event_on
 from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -52,7 +52,7 @@ def _decide_allowed_disruptions(
     request: AllowedDisruptionsRequest,
     pool: NodePool,
     claims: Sequence[NodeClaim],
-    nodes: Mapping[str, NodeState],
+    nodes: Mapping[str, NodeFact],
     now: datetime,
 ) -> AllowedDisruptions:
     counted = sorted(
@@ -88,7 +88,7 @@ def _is_counted(claim: NodeClaim) -> bool:
     return bool(pool) and claim.is_true(labels.INITIALIZED_CONDITION) and not claim.is_true(labels.INSTANCE_TERMINATING)
 
 
-def _to_counted_node(claim: NodeClaim, node: NodeState | None, request: AllowedDisruptionsRequest) -> NodeCounted:
+def _to_counted_node(claim: NodeClaim, node: NodeFact | None, request: AllowedDisruptionsRequest) -> NodeCounted:
     """Nodes consume budgets if they are missing, NotReady, being disrupted (reference 4.4) or reserved by other
     NodePools."""
     is_disrupted = (
@@ -113,13 +113,13 @@ def _is_tainted_without_command(claim: NodeClaim, request: AllowedDisruptionsReq
     return claim.metadata.uid in request.requesting and not has_command
 
 
-def _to_permit_candidate(claim: NodeClaim, node: NodeState | None, now: datetime) -> PermitCandidate:
+def _to_permit_candidate(claim: NodeClaim, node: NodeFact | None, now: datetime) -> PermitCandidate:
     written = claim.metadata.annotations.get(labels.PAUSE) or (node.annotations.get(labels.PAUSE) if node else None)
     pause = pause_from_annotation(written or "")
     paused = describe_pause(pause) if pause and is_pause_active(pause, now) else ""
     return PermitCandidate(zone=_find_zone(claim, node), created=claim.metadata.creation_timestamp, paused=paused)
 
 
-def _find_zone(claim: NodeClaim, node: NodeState | None) -> str:
+def _find_zone(claim: NodeClaim, node: NodeFact | None) -> str:
     found = claim.metadata.labels.get(labels.ZONE) or (node.labels.get(labels.ZONE) if node else None)
     return found or ""

@@ -15,7 +15,7 @@ from typing import Any, Final
 import aiohttp
 from temporalio import activity
 
-from activities.ports.core import NodeState, Ports, publish_event_on
+from activities.ports.core import NodeFact, Ports, publish_event_on
 from activities.runtime import call_for_each, map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -86,7 +86,7 @@ class RolloutActivities:
             now = utc_now()
             await self._pools.patch_status(request.name, annotations={labels.ROLLOUT: request.stored_state}, now=now)
 
-    async def _pods_on(self, new: Iterable[NodeClaim], nodes: dict[str, NodeState]) -> Sequence[DrainPod]:
+    async def _pods_on(self, new: Iterable[NodeClaim], nodes: dict[str, NodeFact]) -> Sequence[DrainPod]:
         """Pods on the youngest new nodes that are not terminating and would be rescheduled."""
         youngest = sorted(new, key=_created_at, reverse=True)[:MAX_NODES]
         names = [node.name for claim in youngest if (node := nodes.get(claim.status.provider_id))]
@@ -130,7 +130,7 @@ class RolloutActivities:
         return _parse_payload(payload, response.status)
 
 
-def _is_new(claim: NodeClaim, node: NodeState | None, target: RolloutTarget | None) -> bool:
+def _is_new(claim: NodeClaim, node: NodeFact | None, target: RolloutTarget | None) -> bool:
     """Whether the NodeClaim is initialized, matches the target and is not terminating.
 
     Drift of an older node may be detected only after the target has changed; its hash annotations show it immediately.
@@ -140,7 +140,7 @@ def _is_new(claim: NodeClaim, node: NodeState | None, target: RolloutTarget | No
     return is_made_of(claim, target) and not _is_terminating(claim, node)
 
 
-def _is_terminating(claim: NodeClaim, node: NodeState | None) -> bool:
+def _is_terminating(claim: NodeClaim, node: NodeFact | None) -> bool:
     return claim.metadata.is_deleting or (node is not None and node.being_disrupted)
 
 

@@ -18,6 +18,7 @@ from tenure.apis.nodepool import NodePool
 from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.disruption.drain import DeploymentRollout, EvictionBudget
 from tenure.model.extra_capacity import NodeLoad
+from tenure.model.facts import NodeFact as NodeFact
 from tenure.model.hooks import CallResult, DesiredJob, JobFact
 from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom, UnavailableOffering
 from tenure.model.launch import FleetResult, LaunchGroup, LaunchPreparation
@@ -26,7 +27,6 @@ from tenure.model.provider_results import DrainPod as DrainPod
 from tenure.model.provider_results import Eviction as Eviction
 from tenure.model.provider_results import InstanceFacts as InstanceFacts
 from tenure.model.provider_results import LaunchFacts as LaunchFacts
-from tenure.model.provider_results import NodeState as NodeState
 from tenure.model.provider_results import ResolvedNodeClass as ResolvedNodeClass
 
 
@@ -93,20 +93,20 @@ class Claims(Labelled, Protocol):
 
 
 class Nodes(Labelled, Protocol):
-    async def get(self, name: str) -> NodeState | None: ...
+    async def get(self, name: str) -> NodeFact | None: ...
 
-    async def find_by_provider_id(self, provider_id: str) -> Sequence[NodeState]:
+    async def find_by_provider_id(self, provider_id: str) -> Sequence[NodeFact]:
         """All Nodes with this spec.providerID, from a live list."""
 
-    async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeState]: ...
+    async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeFact]: ...
 
-    async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
+    async def register(self, name: str, claim: NodeClaim) -> NodeFact | None:
         """One patch: finalizer, owner reference, the NodeClaim's labels, annotations and taints (unless the Node has
         do-not-sync-taints), label registered=true, without the taint `unregistered`. None if the Node is gone."""
 
     async def mark_initialized(self, name: str) -> bool: ...
 
-    async def mark_disrupted(self, name: str) -> NodeState | None:
+    async def mark_disrupted(self, name: str) -> NodeFact | None:
         """Taint karpenter.sh/disrupted:NoSchedule, and exclude the Node from load balancers. None if it is gone."""
 
     async def mark_early_evicted(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:

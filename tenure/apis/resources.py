@@ -58,22 +58,23 @@ def exceeded_resources(usage: Resources, limits: Resources) -> tuple[str, ...]:
 
 DISRUPTED: Final = Taint(key=labels.DISRUPTED_TAINT_KEY, effect=labels.NO_SCHEDULE)
 UNREGISTERED: Final = Taint(key=labels.UNREGISTERED_TAINT_KEY, effect=labels.NO_EXECUTE)
-# Taints of a node during startup. Planning ignores them until the node is initialized, and initialization waits until
-# all are removed.
-KNOWN_EPHEMERAL: Final = (
-    Taint(key=labels.NOT_READY_TAINT_KEY, effect=labels.NO_SCHEDULE),
-    Taint(key=labels.NOT_READY_TAINT_KEY, effect=labels.NO_EXECUTE),
-    Taint(key=labels.UNREACHABLE_TAINT_KEY, effect=labels.NO_SCHEDULE),
-    Taint(key=labels.UNINITIALIZED_TAINT_KEY, effect=labels.NO_SCHEDULE, value="true"),
-    UNREGISTERED,
+_KNOWN_EPHEMERAL: Final = frozenset(
+    {
+        (labels.NOT_READY_TAINT_KEY, "", labels.NO_SCHEDULE),
+        (labels.NOT_READY_TAINT_KEY, "", labels.NO_EXECUTE),
+        (labels.UNREACHABLE_TAINT_KEY, "", labels.NO_SCHEDULE),
+        (labels.UNINITIALIZED_TAINT_KEY, "true", labels.NO_SCHEDULE),
+        (labels.UNREGISTERED_TAINT_KEY, "", labels.NO_EXECUTE),
+    }
 )
+"""Key, value and effect."""
 
 
-def is_known_ephemeral(taint: Taint) -> bool:
-    """Whether the taint belongs to node startup and disappears after it."""
-    if taint.key.startswith(labels.READINESS_TAINT_PREFIX):
-        return True
-    return any(taint.matches(known) and taint.value == known.value for known in KNOWN_EPHEMERAL)
+def is_known_ephemeral(key: str, value: str, effect: str) -> bool:
+    """Whether the taint belongs to node startup and disappears after it.
+
+    Planning ignores such taints until the node is initialized, and initialization waits until all are removed."""
+    return key.startswith(labels.READINESS_TAINT_PREFIX) or (key, value, effect) in _KNOWN_EPHEMERAL
 
 
 TRANSIENT: Final = frozenset(

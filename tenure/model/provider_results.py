@@ -7,7 +7,6 @@ import the ports.
 from datetime import datetime, timedelta
 from typing import Literal
 
-from tenure.apis.labels import DISRUPTED_TAINT_KEY
 from tenure.model.base import Value
 from tenure.model.instance_types import Market
 
@@ -60,29 +59,6 @@ class ConditionPatch(Value):
     """Empty removes the condition; only for conditions that do not affect `Ready`."""
     reason: str = ""
     message: str = ""
-
-
-class NodeState(Value):
-    name: str
-    uid: str
-    provider_id: str
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    taints: tuple[tuple[str, str, str], ...] = ()
-    """key, value, effect."""
-    capacity: dict[str, int] = {}
-    allocatable: dict[str, int] = {}
-    ready: bool = False
-    conditions: tuple[tuple[str, str], ...] = ()
-    """type, status."""
-    boot_id: str = ""
-    deleting: bool = False
-    finalizers: tuple[str, ...] = ()
-
-    @property
-    def being_disrupted(self) -> bool:
-        """The Node has the taint `disrupted`, even if its NodeClaim is deleted only after the drain."""
-        return any(key == DISRUPTED_TAINT_KEY for key, _, _ in self.taints)
 
 
 class DrainPod(Value):

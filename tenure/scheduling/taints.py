@@ -1,13 +1,10 @@
 """Taints, tolerations and host ports by the rules of kube-scheduler (reference 2.7)."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
-from tenure.apis.labels import PREFER_NO_SCHEDULE, READINESS_TAINT_PREFIX
-from tenure.apis.resources import KNOWN_EPHEMERAL, is_transient_taint
+from tenure.apis.labels import PREFER_NO_SCHEDULE
+from tenure.apis.resources import is_known_ephemeral, is_transient_taint
 from tenure.model.facts import HostPort, Taint, Toleration
-
-_EPHEMERAL_TAINTS: Final = frozenset((taint.key, taint.value or "", taint.effect) for taint in KNOWN_EPHEMERAL)
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -36,7 +33,11 @@ def first_untolerated(
 def without_startup_taints(taints: Iterable[Taint], startup: Iterable[Taint]) -> tuple[Taint, ...]:
     """The taints that remain after initialization: neither known ephemeral nor its own startup taints."""
     declared = {(taint.key, taint.effect) for taint in startup}
-    return tuple(taint for taint in taints if not _is_ephemeral(taint) and (taint.key, taint.effect) not in declared)
+    return tuple(
+        taint
+        for taint in taints
+        if not is_known_ephemeral(taint.key, taint.value, taint.effect) and (taint.key, taint.effect) not in declared
+    )
 
 
 def without_transient(taints: Iterable[Taint], declared: Iterable[Taint] = ()) -> tuple[Taint, ...]:
@@ -48,11 +49,6 @@ def without_transient(taints: Iterable[Taint], declared: Iterable[Taint] = ()) -
 def format_taint(taint: Taint) -> str:
     """As in kubectl: `key=value:effect`."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
-
-
-def _is_ephemeral(taint: Taint) -> bool:
-    known = (taint.key, taint.value, taint.effect) in _EPHEMERAL_TAINTS
-    return known or taint.key.startswith(READINESS_TAINT_PREFIX)
 
 
 def ports_conflict(one: HostPort, other: HostPort) -> bool:

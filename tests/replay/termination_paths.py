@@ -5,12 +5,13 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 
 from tenure.model.nodeclaim.state import Phase
+from tests.support.fakes.kubernetes import node_conditions
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import is_blocked_by, wait_until_phase, wait_until_skipping_time
 from tests.support.workflows.nodeclaim_workflows import BUSY, create_nodeclaim, ready_nodeclaim, start_nodepool
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
-UNHEALTHY = (("Ready", "True"), ("KernelReady", "False"))
+UNHEALTHY = node_conditions(Ready="True", KernelReady="False")
 REPAIR_RULES = {"repair": {"steps": ["reboot", "replace"], "rebootFor": "5m", "within": "2h"}}
 EXPIRY_RULES = {"expiry": {"jitter": "10%", "underBudget": True}}
 

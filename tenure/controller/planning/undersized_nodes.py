@@ -10,7 +10,6 @@ from typing import Final
 
 from activities.ports.core import Events
 from tenure.apis.labels import INSTANCE_TYPE
-from tenure.apis.meta import Taint
 from tenure.apis.resources import MEMORY, Resources, elementwise_max, sum_resources
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
@@ -199,11 +198,7 @@ def format_expired_grace(node: NodeFact, grace: NotReadyGrace, now: datetime) ->
 
 
 def undeclared_taints(claim: NodeClaimFact, node: NodeFact) -> tuple[str, ...]:
-    declared = (*claim.taints, *claim.startup_taints)
-    return decide_undeclared(
-        [Taint(key=one.key, value=one.value, effect=one.effect) for one in node.taints],
-        [Taint(key=one.key, value=one.value, effect=one.effect) for one in declared],
-    )
+    return decide_undeclared(node.taints, (*claim.taints, *claim.startup_taints))
 
 
 def _format_seconds(duration: timedelta) -> str:

@@ -14,7 +14,6 @@ from tenure.apis.durations import parse_duration
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.apis.meta import Taint
 from tenure.model.base import Message
 from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact
 from tenure.model.node_health import UnhealthyCondition
@@ -215,8 +214,8 @@ def waiting_for(claim: NodeClaimFact, node: NodeFact) -> tuple[str, ...]:
     """The blockers of initialization, by the rules of the activity that performs it."""
     return decide_waiting_for(
         ready=node.ready,
-        taints=[Taint(key=one.key, value=one.value, effect=one.effect) for one in node.taints],
-        startup_taints=[Taint(key=one.key, value=one.value, effect=one.effect) for one in claim.startup_taints],
+        taints=node.taints,
+        startup_taints=claim.startup_taints,
         allocatable=node.allocatable,
         requests=claim.requests,
     )

@@ -23,8 +23,8 @@ from tenure.kube.facts.pod_drain import is_protected, is_reschedulable
 from tenure.kube.facts.pods import read_pod
 from tenure.model.errors import NotFound
 from tenure.model.extra_capacity import MovedPod, NodeLoad
+from tenure.model.facts import NodeFact
 from tenure.model.nodeclaim.node_identity import NODEPOOL_GAP, REGISTERED_GAP
-from tenure.model.provider_results import NodeState
 
 _LB: Final = labels.EXCLUDE_FROM_LOAD_BALANCERS
 _TAINTS: Final = "/spec/taints"
@@ -38,25 +38,25 @@ class KubeNodes(AnnotationPatcher):
         super().__init__(self._nodes)
         self._read_all_nodes = SharedRead(self._nodes.list)
 
-    async def get(self, name: str) -> NodeState | None:
+    async def get(self, name: str) -> NodeFact | None:
         node = await self._nodes.get(name)
-        return node_state(node) if node else None
+        return node_fact(node) if node else None
 
-    async def find_by_provider_id(self, provider_id: str) -> Sequence[NodeState]:
+    async def find_by_provider_id(self, provider_id: str) -> Sequence[NodeFact]:
         """From a live list, which concurrent callers share, because the API server has no selector for provider IDs."""
         return [
-            node_state(node) for node in await self._read_all_nodes() if node["spec"].get("providerID") == provider_id
+            node_fact(node) for node in await self._read_all_nodes() if node["spec"].get("providerID") == provider_id
         ]
 
-    async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeState]:
+    async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeFact]:
         """An invalid Node has only its identity, is not Ready, and is protected from disruption."""
-        return await self._nodes.read_each(node_state, _node_identity, labels)
+        return await self._nodes.read_each(node_fact, _node_identity, labels)
 
-    async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
+    async def register(self, name: str, claim: NodeClaim) -> NodeFact | None:
         """Register the Node. Of a registered Node, only what Tenure needs is restored, since users may have changed the
         rest."""
         node = await self._nodes.patch_with_retry(name, lambda item: _registration_patch(item, claim))
-        return node_state(node) if node else None
+        return node_fact(node) if node else None
 
     async def mark_initialized(self, name: str) -> bool:
         try:
@@ -68,9 +68,9 @@ class KubeNodes(AnnotationPatcher):
     async def patch_labels(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
         return await self._nodes.patch_metadata(name, uid=uid, labels=labels) is not None
 
-    async def mark_disrupted(self, name: str) -> NodeState | None:
+    async def mark_disrupted(self, name: str) -> NodeFact | None:
         node = await self._nodes.patch_with_retry(name, _disruption_patch)
-        return node_state(node) if node else None
+        return node_fact(node) if node else None
 
     async def mark_early_evicted(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
         stamp = at.isoformat(timespec="seconds")
@@ -94,28 +94,9 @@ class KubeNodes(AnnotationPatcher):
         return await self._nodes.drop_finalizer(name, labels.TERMINATION_FINALIZER)
 
 
-def node_state(node: Json) -> NodeState:
-    fact = node_fact(node)
-    return NodeState(
-        name=fact.name,
-        uid=fact.uid,
-        provider_id=fact.provider_id,
-        labels=fact.labels,
-        annotations=fact.annotations,
-        taints=tuple((one.key, one.value, one.effect) for one in fact.taints),
-        capacity=fact.capacity,
-        allocatable=fact.allocatable,
-        ready=fact.ready,
-        conditions=tuple((one.type, one.status) for one in fact.conditions),
-        boot_id=fact.boot_id,
-        deleting=fact.deleting,
-        finalizers=fact.finalizers,
-    )
-
-
-def _node_identity(node: Json) -> NodeState:
+def _node_identity(node: Json) -> NodeFact:
     metadata = node["metadata"]
-    return NodeState(
+    return NodeFact(
         name=metadata["name"],
         uid=metadata["uid"],
         provider_id=(node.get("spec") or {}).get("providerID", ""),

@@ -12,6 +12,7 @@ from tenure.apis.meta import Taint
 from tenure.apis.quantity import format_resources
 from tenure.apis.resources import Resources, is_known_ephemeral
 from tenure.model.base import Value
+from tenure.model.facts import Taint as TaintFact
 
 _OWN_KEYS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "karpenter.sh/")
 
@@ -19,40 +20,39 @@ _OWN_KEYS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "karpen
 def decide_waiting_for(
     *,
     ready: bool,
-    taints: Iterable[Taint],
-    startup_taints: Iterable[Taint],
+    taints: Iterable[TaintFact],
+    startup_taints: Iterable[Taint | TaintFact],
     allocatable: Resources,
     requests: Resources,
 ) -> tuple[str, ...]:
     """Blockers as `Reason: detail`; empty if the node is initialized."""
-    present, declared = tuple(taints), tuple(startup_taints)
+    present, declared = tuple(taints), {(one.key, one.effect) for one in startup_taints}
     waiting = []
     if not ready:
         waiting.append(f"{labels.NODE_NOT_READY}: the kubelet does not report Ready")
-    startup = [taint for taint in present if any(taint.matches(one) for one in declared)]
+    startup = [taint.name for taint in present if (taint.key, taint.effect) in declared]
     if startup:
-        waiting.append(f"{labels.STARTUP_TAINTS_EXIST}: {_format_taints(startup)}")
-    ephemeral = [taint for taint in present if is_known_ephemeral(taint)]
+        waiting.append(f"{labels.STARTUP_TAINTS_EXIST}: {', '.join(startup)}")
+    ephemeral = [taint.name for taint in present if is_known_ephemeral(taint.key, taint.value, taint.effect)]
     if ephemeral:
-        waiting.append(f"{labels.KNOWN_EPHEMERAL_TAINTS_EXIST}: {_format_taints(ephemeral)}")
+        waiting.append(f"{labels.KNOWN_EPHEMERAL_TAINTS_EXIST}: {', '.join(ephemeral)}")
     missing = sorted(key for key, amount in requests.items() if amount > 0 and not allocatable.get(key))
     if missing:
         waiting.append(f"{labels.RESOURCE_NOT_REGISTERED}: {', '.join(missing)}")
     return tuple(waiting)
 
 
-def decide_undeclared(taints: Iterable[Taint], declared: Iterable[Taint]) -> tuple[str, ...]:
+def decide_undeclared(taints: Iterable[TaintFact], declared: Iterable[Taint | TaintFact]) -> tuple[str, ...]:
     """Taints that neither the NodePool declares nor Kubernetes or Tenure sets, as `key:effect`."""
-    known = tuple(declared)
-    undeclared = [
-        taint
+    known = {(one.key, one.effect) for one in declared}
+    return tuple(
+        taint.name
         for taint in taints
-        if not any(taint.matches(one) for one in known)
-        and not is_known_ephemeral(taint)
+        if (taint.key, taint.effect) not in known
+        and not is_known_ephemeral(taint.key, taint.value, taint.effect)
         and not taint.key.startswith(_OWN_KEYS)
         and taint.effect != labels.PREFER_NO_SCHEDULE
-    ]
-    return tuple(f"{taint.key}:{taint.effect}" for taint in undeclared)
+    )
 
 
 def undeclared_message(node: str, undeclared: Iterable[str]) -> str:
@@ -60,10 +60,6 @@ def undeclared_message(node: str, undeclared: Iterable[str]) -> str:
         f"Node {node} is tainted {', '.join(undeclared)}: only pods that tolerate it run there, and "
         "others get another node; if the taint is temporary, declare it in the NodePool's startupTaints"
     )
-
-
-def _format_taints(taints: Iterable[Taint]) -> str:
-    return ", ".join(f"{taint.key}:{taint.effect}" for taint in taints)
 
 
 MIN_SAMPLES: Final = 3

@@ -4,13 +4,14 @@ Karpenter's rules are the defaults (reference 3.11; the conditions are its AWS p
 and carries out the decision; the activity checks again and counts the NodePool's nodes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from tenure.apis.durations import parse_duration, parse_duration_or_none
 from tenure.apis.lifecyclepolicy import LifecycleRules, RepairCondition, RepairRules
 from tenure.model.base import Value
+from tenure.model.facts import NodeFact
 from tenure.model.node_health import ConditionInterval, Health, RepairStep, UnhealthyCondition
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.disruption.budgets import share_of
@@ -147,8 +148,8 @@ def decide_breaker(unhealthy: int, total: int, limit: str, *, where: str) -> str
     return f"{unhealthy} of {total} nodes {where} are unhealthy, and maxUnhealthy {limit} allows {allowed}"
 
 
-def is_unhealthy(conditions: Iterable[tuple[str, str]], counting: Iterable[tuple[str, str]]) -> bool:
-    return not set(conditions).isdisjoint(counting)
+def is_unhealthy(node: NodeFact, counting: Collection[tuple[str, str]]) -> bool:
+    return any((one.type, one.status) in counting for one in node.conditions)
 
 
 def _repair_steps(rules: RepairRules) -> tuple[RepairStep, ...]:

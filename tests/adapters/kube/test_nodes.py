@@ -12,11 +12,13 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import NODE_CLAIMS, NODES
+from tenure.model.facts import Taint
 from tests.support.kube.builders import claim_json, node_json
 
 Unique = Callable[[str], str]
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 UNREGISTERED = {"key": labels.UNREGISTERED_TAINT_KEY, "effect": "NoExecute"}
+DISRUPTED = Taint(key=labels.DISRUPTED_TAINT_KEY, effect=labels.NO_SCHEDULE)
 
 
 @pytest.fixture
@@ -53,9 +55,9 @@ async def test_registration_copies_labels_and_taints_of_the_nodeclaim(
     assert state is not None and state.finalizers == (labels.TERMINATION_FINALIZER,)
     assert state.labels[labels.REGISTERED] == "true" and state.labels["team"] == "a"
     assert state.annotations["note"] == "from the claim"
-    pairs = {(key, value) for key, value, _ in state.taints}
-    assert {("dedicated", "gpu"), ("cni", "")} <= pairs
-    assert labels.UNREGISTERED_TAINT_KEY not in {key for key, _ in pairs}
+    values = {one.key: one.value for one in state.taints}
+    assert {("dedicated", "gpu"), ("cni", "")} <= values.items()
+    assert labels.UNREGISTERED_TAINT_KEY not in values
     owner = (await stored_node(kube, admin, node))["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["name"], owner["blockOwnerDeletion"]) == ("NodeClaim", claim.name, True)
 
@@ -67,7 +69,7 @@ async def test_second_registration_does_not_restore_startup_taints(
     await kube.nodes.register(node, claim)
     await admin.merge(NODES.path(node), {"spec": {"taints": None}})
     state = await kube.nodes.register(node, claim)
-    assert state is not None and "cni" not in {key for key, _, _ in state.taints}
+    assert state is not None and "cni" not in {one.key for one in state.taints}
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ async def test_registration_restores_what_was_removed_and_keeps_changes_of_users
     await admin.merge(NODES.path(node), {"metadata": removed, "spec": {"taints": [taint]}})
     state = await kube.nodes.register(node, claim)
     assert state is not None and state.finalizers == (labels.TERMINATION_FINALIZER,)
-    assert not {"dedicated", labels.UNREGISTERED_TAINT_KEY} & {key for key, _, _ in state.taints}
+    assert not {"dedicated", labels.UNREGISTERED_TAINT_KEY} & {one.key for one in state.taints}
     assert state.labels[labels.NODEPOOL] == claim.metadata.labels[labels.NODEPOOL] and state.labels["team"] == "b"
     owners = (await stored_node(kube, admin, node))["metadata"]["ownerReferences"]
     assert [one["uid"] for one in owners] == [claim.metadata.uid]
@@ -99,17 +101,17 @@ async def test_registration_restores_what_was_removed_and_keeps_changes_of_users
 async def test_node_with_do_not_sync_label_keeps_its_taints(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
     await admin.merge(NODES.path(node), {"metadata": {"labels": {labels.DO_NOT_SYNC_TAINTS: "true"}}})
     state = await kube.nodes.register(node, claim_for(node, taints=[{"key": "dedicated", "effect": "NoSchedule"}]))
-    assert state is not None and "dedicated" not in {key for key, _, _ in state.taints}
+    assert state is not None and "dedicated" not in {one.key for one in state.taints}
 
 
 async def test_disruption_taint_is_added_once_and_removed_with_its_label(kube: KubeAdapters, node: str) -> None:
     disrupted_node = await kube.nodes.mark_disrupted(node)
     repeated = await kube.nodes.mark_disrupted(node)
-    assert disrupted_node is not None and repeated is not None and repeated.taints.count(disrupted_taint()) == 1
+    assert disrupted_node is not None and repeated is not None and repeated.taints.count(DISRUPTED) == 1
     assert repeated.labels[labels.EXCLUDE_FROM_LOAD_BALANCERS] == "karpenter"
     assert await kube.nodes.unmark_disrupted(node)
     cleared = await kube.nodes.get(node)
-    assert cleared is not None and disrupted_taint() not in cleared.taints
+    assert cleared is not None and DISRUPTED not in cleared.taints
     assert labels.EXCLUDE_FROM_LOAD_BALANCERS not in cleared.labels
 
 
@@ -128,10 +130,10 @@ async def test_early_eviction_mark_is_one_request_and_keeps_other_writes(
     assert kube.client.calls - before == (1 if known else 3)
     assert await kube.nodes.mark_early_evicted(node, uid, tainted=True, at=AT)
     disrupted_node = await kube.nodes.get(node)
-    assert disrupted_node is not None and disrupted_node.taints.count(disrupted_taint()) == 1
+    assert disrupted_node is not None and disrupted_node.taints.count(DISRUPTED) == 1
     assert (
         disrupted_node.labels["kubelet"] == "wrote"
-        and ("theirs" in {key for key, _, _ in disrupted_node.taints}) == tainted
+        and ("theirs" in {one.key for one in disrupted_node.taints}) == tainted
     )
     assert disrupted_node.labels[labels.EXCLUDE_FROM_LOAD_BALANCERS] == "karpenter"
     assert disrupted_node.annotations[labels.EARLY_EVICTED_AT] == "2026-03-01T12:00:00+00:00"
@@ -145,7 +147,7 @@ async def test_node_with_another_uid_is_not_marked_early_evicted(kube: KubeAdapt
     other = "00000000-0000-0000-0000-000000000009"
     assert not await kube.nodes.mark_early_evicted(name or node, other, tainted=False, at=AT)
     found = await kube.nodes.get(node)
-    assert found is not None and disrupted_taint() not in found.taints
+    assert found is not None and DISRUPTED not in found.taints
 
 
 async def test_disruption_mark_keeps_concurrent_kubelet_writes(
@@ -183,10 +185,6 @@ async def test_finalizer_keeps_a_deleted_node_until_released(kube: KubeAdapters,
     assert deleting is not None and deleting.deleting and deleting.labels[labels.INITIALIZED] == "true"
     assert await kube.nodes.release(node)
     assert await kube.nodes.get(node) is None
-
-
-def disrupted_taint() -> tuple[str, str, str]:
-    return (labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)
 
 
 async def test_patch_labels_keeps_labels_of_other_writers(kube: KubeAdapters, admin: KubeClient, node: str) -> None:

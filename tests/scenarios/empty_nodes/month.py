@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tenure.apis import labels
 from tenure.model.errors import BadInput, Conflict, Fault, Throttled, TryLater
-from tenure.model.provider_results import NodeState
+from tenure.model.facts import NodeFact
 from tenure.model.signals import Pause, Resume
 from tests.scenarios.empty_nodes.month_watch import POLICY, FakeWatch, NodeSlot
 from tests.support.fakes.worker import WorkerHarness
@@ -187,28 +187,28 @@ class Month:
             self.kinds[event.__name__] += 1
             await event(slot, node, now)
 
-    async def _remove_pods(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+    async def _remove_pods(self, slot: NodeSlot, node: NodeFact, now: datetime) -> None:
         self.fake.pods.by_node.pop(node.name, None)
         slot.empty_since = slot.empty_since or now
 
-    async def _add_pod(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+    async def _add_pod(self, slot: NodeSlot, node: NodeFact, now: datetime) -> None:
         await self._add_unobserved_pod(slot, node, now)
         slot.empty_since = None
 
-    async def _add_unobserved_pod(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+    async def _add_unobserved_pod(self, slot: NodeSlot, node: NodeFact, now: datetime) -> None:
         """A pod that the watch does not report."""
         if not self.fake.pods.by_node.get(node.name):
             self.fake.pods.add(node.name, f"pod-{slot.name}")
 
-    async def _toggle_ready(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+    async def _toggle_ready(self, slot: NodeSlot, node: NodeFact, now: datetime) -> None:
         self.fake.nodes.update_node(node.name, ready=not node.ready)
 
-    async def _toggle_do_not_disrupt(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+    async def _toggle_do_not_disrupt(self, slot: NodeSlot, node: NodeFact, now: datetime) -> None:
         slot.do_not_disrupt = not slot.do_not_disrupt
         annotations = {labels.DO_NOT_DISRUPT: "true"} if slot.do_not_disrupt else {}
         self.fake.nodes.update_node(node.name, annotations=annotations)
 
-    async def _toggle_pause(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+    async def _toggle_pause(self, slot: NodeSlot, node: NodeFact, now: datetime) -> None:
         if slot.paused and slot.paused > now:
             slot.paused = None
             await self.watch.send_signal(slot, NodeClaimWorkflow.resume_disruption, Resume(by="ops"))
@@ -216,15 +216,15 @@ class Month:
             slot.paused = now + timedelta(hours=self.dice.uniform(0.1, MAX_PAUSE_HOURS))
             await self.watch.send_signal(slot, NodeClaimWorkflow.pause_disruption, self._pause_until(slot.paused))
 
-    async def _delete_nodeclaim(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+    async def _delete_nodeclaim(self, slot: NodeSlot, node: NodeFact, now: datetime) -> None:
         """As a user does."""
         claim = self.fake.claims.found[slot.name]
         claim["metadata"].setdefault("deletionTimestamp", now.isoformat())
 
-    async def _delete_node(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+    async def _delete_node(self, slot: NodeSlot, node: NodeFact, now: datetime) -> None:
         self.fake.nodes.update_node(node.name, deleting=True)
 
-    async def _terminate_instance(self, slot: NodeSlot, node: NodeState, now: datetime) -> None:
+    async def _terminate_instance(self, slot: NodeSlot, node: NodeFact, now: datetime) -> None:
         """The instance is terminated, and its kubelet stops reporting."""
         self.fake.instances.running.pop(node.provider_id.rpartition("/")[2], None)
         self.fake.nodes.update_node(node.name, ready=False)

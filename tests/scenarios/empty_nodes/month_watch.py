@@ -10,8 +10,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.apis import labels
 from tenure.model.base import Message
+from tenure.model.facts import NodeFact
 from tenure.model.observations import ObservedNodePool
-from tenure.model.provider_results import NodeState
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import Handle, wait_until_idle
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -54,7 +54,7 @@ class FakeWatch:
         self._budget_states: dict[str, str] = {}
         self._last_pool_observation: dict[str, Any] = {}
 
-    def find_node(self, slot: NodeSlot) -> NodeState | None:
+    def find_node(self, slot: NodeSlot) -> NodeFact | None:
         claim = self._fake.claims.found.get(slot.name)
         provider_id = claim["status"].get("providerID") if claim else None
         return next(
@@ -92,7 +92,7 @@ class FakeWatch:
         true = {one["type"] for one in claim["status"]["conditions"] if one["status"] == "True"} if claim else set()
         if claim is None or labels.INITIALIZED_CONDITION not in true or labels.INSTANCE_TERMINATING in true:
             return ""
-        tainted = node is not None and any(key == labels.DISRUPTED_TAINT_KEY for key, _, _ in node.taints)
+        tainted = node is not None and node.being_disrupted
         is_disrupting = "deletionTimestamp" in claim["metadata"] or tainted
         return "uses" if is_disrupting or (node is not None and not node.ready) else "well"
 
@@ -137,7 +137,7 @@ class FakeWatch:
             "do_not_disrupt": slot.do_not_disrupt,
         }
 
-    def _join_node(self, slot: NodeSlot, claim: dict[str, Any]) -> NodeState | None:
+    def _join_node(self, slot: NodeSlot, claim: dict[str, Any]) -> NodeFact | None:
         provider = claim["status"].get("providerID", "")
         known = slot.last_observation.get("node_name")
         if known or provider.rpartition("/")[2] not in self._fake.instances.running:

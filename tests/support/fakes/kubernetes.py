@@ -10,12 +10,21 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
-from tenure.model.provider_results import ConditionPatch, DrainPod, Eviction, NodeState
+from tenure.model.facts import NodeCondition, NodeFact, Taint
+from tenure.model.provider_results import ConditionPatch, DrainPod, Eviction
 from tests.support.fakes.faulty import FaultInjectable
 
 BORN = datetime(2026, 1, 1, tzinfo=UTC)
 NODE_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 TEMPLATE = {"spec": {"nodeClassRef": NODE_CLASS}}
+
+
+DISRUPTED = Taint(key=labels.DISRUPTED_TAINT_KEY, effect=labels.NO_SCHEDULE)
+
+
+def node_conditions(**statuses: str) -> tuple[NodeCondition, ...]:
+    """Conditions of a Node, by type."""
+    return tuple(NodeCondition(type=kind, status=status) for kind, status in statuses.items())
 
 
 def matches(labels: Mapping[str, str], selector: Mapping[str, str] | None) -> bool:
@@ -171,30 +180,30 @@ class FakeNodeClaims(FakeAnnotated):
 
 @dataclass
 class FakeNodes(FakeAnnotated):
-    found: dict[str, NodeState] = field(default_factory=dict)
+    found: dict[str, NodeFact] = field(default_factory=dict)
 
-    def join(self, name: str, provider_id: str, **fields: Any) -> NodeState:
-        self.found[name] = NodeState(
+    def join(self, name: str, provider_id: str, **fields: Any) -> NodeFact:
+        self.found[name] = NodeFact(
             name=name,
             uid=f"uid-{name}",
             provider_id=provider_id,
-            taints=((labels.UNREGISTERED_TAINT_KEY, "", labels.NO_EXECUTE),),
+            taints=(Taint(key=labels.UNREGISTERED_TAINT_KEY, effect=labels.NO_EXECUTE),),
             **{"ready": True, "boot_id": "boot-1", "allocatable": {"cpu": 4000}, **fields},
         )
         return self.found[name]
 
-    def update_node(self, name: str, **fields: Any) -> NodeState | None:
+    def update_node(self, name: str, **fields: Any) -> NodeFact | None:
         if name in self.found:
             self.found[name] = self.found[name].model_copy(update=fields)
         return self.found.get(name)
 
-    async def get(self, name: str) -> NodeState | None:
+    async def get(self, name: str) -> NodeFact | None:
         return self.found.get(name)
 
-    async def find_by_provider_id(self, provider_id: str) -> Sequence[NodeState]:
+    async def find_by_provider_id(self, provider_id: str) -> Sequence[NodeFact]:
         return [node for node in self.found.values() if node.provider_id == provider_id]
 
-    async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeState]:
+    async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeFact]:
         return [node for node in self.found.values() if matches(node.labels, labels)]
 
     async def patch_labels(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
@@ -211,11 +220,11 @@ class FakeNodes(FakeAnnotated):
     def _write(self, name: str, annotations: dict[str, str]) -> None:
         self.update_node(name, annotations=annotations)
 
-    async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
+    async def register(self, name: str, claim: NodeClaim) -> NodeFact | None:
         node = self.found.get(name)
         if node is None:
             return None
-        taints = tuple(one for one in node.taints if one[0] != labels.UNREGISTERED_TAINT_KEY)
+        taints = tuple(one for one in node.taints if one.key != labels.UNREGISTERED_TAINT_KEY)
         node_labels = {**node.labels, **claim.metadata.labels, labels.REGISTERED: "true"}
         return self.update_node(name, taints=taints, labels=node_labels, finalizers=(labels.TERMINATION_FINALIZER,))
 
@@ -223,12 +232,12 @@ class FakeNodes(FakeAnnotated):
         node = self.found.get(name)
         return node is not None and bool(self.update_node(name, labels={**node.labels, labels.INITIALIZED: "true"}))
 
-    async def mark_disrupted(self, name: str) -> NodeState | None:
+    async def mark_disrupted(self, name: str) -> NodeFact | None:
         node = self.found.get(name)
         if node is None:
             return None
-        others = tuple(one for one in node.taints if one[0] != labels.DISRUPTED_TAINT_KEY)
-        return self.update_node(name, taints=(*others, (labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)))
+        others = tuple(one for one in node.taints if one.key != labels.DISRUPTED_TAINT_KEY)
+        return self.update_node(name, taints=(*others, DISRUPTED))
 
     async def mark_early_evicted(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
         node = self.found.get(name)
@@ -238,7 +247,7 @@ class FakeNodes(FakeAnnotated):
         node = self.found.get(name)
         if node is None:
             return False
-        self.update_node(name, taints=tuple(one for one in node.taints if one[0] != labels.DISRUPTED_TAINT_KEY))
+        self.update_node(name, taints=tuple(one for one in node.taints if one.key != labels.DISRUPTED_TAINT_KEY))
         return True
 
     async def delete(self, name: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from tenure.apis.labels import DISRUPTED_TAINT_KEY, DISRUPTION_REASON
+from tenure.apis.labels import DISRUPTION_REASON
 from tenure.model.disruption.commands import CommandFinished, CommandState, Proposal, ReplacementMessage
 from tenure.model.disruption.decision import CommandCandidate
 from tests.support.fakes.permit_granter import PermitGranterHandle, PermitGranterWorkflow, PermitRules
@@ -98,8 +98,7 @@ def is_deleted(fake: WorkerHarness, name: str) -> bool:
 
 def is_disrupted(fake: WorkerHarness, name: str) -> bool:
     """The Node has the disruption taint, or the NodeClaim the condition."""
-    taints = [key for key, _, _ in fake.nodes.found[f"node-{name}"].taints]
-    return DISRUPTED_TAINT_KEY in taints or bool(fake.claims.condition_text(name, DISRUPTION_REASON))
+    return fake.nodes.found[f"node-{name}"].being_disrupted or bool(fake.claims.condition_text(name, DISRUPTION_REASON))
 
 
 def is_undisturbed(fake: WorkerHarness, *names: str) -> bool:

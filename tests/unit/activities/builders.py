@@ -21,7 +21,7 @@ from activities.nodepool.allowed_disruptions import AllowedDisruptionsActivities
 from activities.nodepool.static_capacity import ReplicaActivities
 from activities.nodepool.status import NodePoolActivities
 from tenure.apis import labels
-from tenure.apis.labels import DISRUPTED_TAINT_KEY, TERMINATION_FINALIZER
+from tenure.apis.labels import TERMINATION_FINALIZER
 from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
 from tenure.model.nodeclaim.requests import NodeClaimRef
 from tenure.model.provider_results import InstanceFacts
@@ -98,7 +98,7 @@ class FakeCluster(FakePorts):
         return KubernetesCollector(self.build_ports(), self.lists)
 
     def is_disrupted(self, node: str = "node-a") -> bool:
-        return any(key == DISRUPTED_TAINT_KEY for key, _, _ in self.nodes.found[node].taints)
+        return self.nodes.found[node].being_disrupted
 
 
 async def run_activity(call: Callable[[A], Awaitable[R]], request: A, *, attempt: int = 1) -> R:

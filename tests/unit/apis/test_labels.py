@@ -65,7 +65,7 @@ def test_nodeclass_label_is_that_of_karpenter() -> None:
     ids=lambda one: f"{one.key}:{one.effect}" if isinstance(one, Taint) else str(one),
 )
 def test_ephemeral_taints(taint: Taint, ephemeral: bool) -> None:
-    assert resources.is_known_ephemeral(taint) is ephemeral
+    assert resources.is_known_ephemeral(taint.key, taint.value, taint.effect) is ephemeral
 
 
 def test_merge_keeps_existing_taints() -> None:

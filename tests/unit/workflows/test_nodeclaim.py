@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from tenure.apis import labels
+from tenure.model.facts import Taint
 from tenure.model.nodeclaim.node_identity import REGISTERED_GAP
 from tenure.model.nodeclaim.requests import InstanceStatus
 from tenure.model.nodeclaim.state import Phase
@@ -112,7 +113,7 @@ async def test_nodeclaim_deleted_before_registration_terminates_instance(fake: W
 async def test_startup_taints_block_initialization(fake: WorkerHarness) -> None:
     taint = {"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}
     handle = await registered_nodeclaim(fake, startupTaints=[taint])
-    fake.nodes.update_node("node-a", ready=True, taints=(("node.cilium.io/agent-not-ready", "", "NoExecute"),))
+    fake.nodes.update_node("node-a", ready=True, taints=(Taint(**taint),))
     waiting = "StartupTaintsExist: node.cilium.io/agent-not-ready:NoExecute"
     await fake.signal_observed(handle, **BUSY, waiting_for=[waiting])
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "StartupTaintsExist"), seconds=5)
@@ -124,7 +125,8 @@ async def test_startup_taints_block_initialization(fake: WorkerHarness) -> None:
 
 async def test_taint_in_live_read_waits_for_next_observation(fake: WorkerHarness) -> None:
     handle = await registered_nodeclaim(fake)
-    fake.nodes.update_node("node-a", ready=True, taints=(("node.kubernetes.io/not-ready", "", "NoExecute"),))
+    not_ready = Taint(key="node.kubernetes.io/not-ready", effect="NoExecute")
+    fake.nodes.update_node("node-a", ready=True, taints=(not_ready,))
     await fake.signal_observed(handle, **BUSY)
     await wait_until(lambda: is_blocked_by(handle, "KnownEphemeralTaintsExist"))
     fake.nodes.update_node("node-a", taints=())

@@ -91,13 +91,13 @@ async def test_deferred_deletion_only_taints_node(cluster: FakeCluster) -> None:
     cluster.nodes.join("node-a", REF.provider_id)
     assert (await run_hook(cluster, hook=CALL, defers_deletion=True)).outcome == "succeeded"
     assert not cluster.claims.found["a"]["metadata"].get("deletionTimestamp")
-    assert "karpenter.sh/disrupted" in {key for key, _, _ in cluster.nodes.found["node-a"].taints}
+    assert cluster.nodes.found["node-a"].being_disrupted
 
 
 async def test_node_of_another_instance_is_not_tainted(cluster: FakeCluster) -> None:
     cluster.nodes.join("node-a", "aws:///us-west-2a/i-another")
     await run_hook(cluster, hook=CALL)
-    assert "karpenter.sh/disrupted" not in {key for key, _, _ in cluster.nodes.found["node-a"].taints}
+    assert not cluster.nodes.found["node-a"].being_disrupted
 
 
 def test_grace_end_counts_from_deletion_unless_annotated(cluster: FakeCluster) -> None:

@@ -6,12 +6,13 @@ import pytest
 
 from tenure.apis.labels import INITIALIZED, REGISTERED, TERMINATION_FINALIZER, UNREGISTERED_TAINT_KEY
 from tenure.model.errors import Conflict
+from tenure.model.facts import Taint
 from tenure.model.nodeclaim.requests import RegistrationResult
 from tests.support.fakes.kubernetes import BORN
 from tests.unit.activities.builders import PROVIDER, REF, FakeCluster, run_activity
 
 STARTUP = [{"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}]
-CILIUM = ("node.cilium.io/agent-not-ready", "", "NoExecute")
+CILIUM = Taint(key="node.cilium.io/agent-not-ready", effect="NoExecute")
 
 
 async def test_joined_node_is_registered(cluster: FakeCluster) -> None:
@@ -28,7 +29,7 @@ async def test_joined_node_is_registered(cluster: FakeCluster) -> None:
     )
     node = cluster.nodes.found["node-a"]
     assert node.labels[REGISTERED] == "true" and node.finalizers == (TERMINATION_FINALIZER,)
-    assert all(key != UNREGISTERED_TAINT_KEY for key, _, _ in node.taints)
+    assert all(one.key != UNREGISTERED_TAINT_KEY for one in node.taints)
     assert cluster.claims.found["a"]["status"]["nodeName"] == "node-a"
     assert cluster.claims.condition_text("a", "Registered").startswith("True")
 

@@ -9,11 +9,12 @@ from temporalio.exceptions import ApplicationError
 from tenure.apis import labels
 from tenure.model.errors import Fault, Forbidden, Throttled, TryLater
 from tenure.model.node_health import RepairRequest, RepairResult
+from tests.support.fakes.kubernetes import node_conditions
 from tests.unit.activities.builders import PROVIDER, FakeCluster, run_activity
 
 REPAIR_CONDITIONS = (("Ready", "False"), ("KernelReady", "False"))
-UNHEALTHY = (("Ready", "True"), ("KernelReady", "False"))
-HEALTHY = (("Ready", "True"), ("KernelReady", "True"))
+UNHEALTHY = node_conditions(Ready="True", KernelReady="False")
+HEALTHY = node_conditions(Ready="True", KernelReady="True")
 
 
 async def repair(cluster: FakeCluster, step: str = "replace", **fields: Any) -> RepairResult:
@@ -137,7 +138,7 @@ async def test_healthy_node_in_final_check_is_kept(cluster: FakeCluster, step: s
 
 async def test_node_that_stays_unready_after_reboot_is_unhealthy(cluster: FakeCluster) -> None:
     make_unhealthy(cluster)
-    cluster.nodes.update_node("node-a", conditions=(("Ready", "Unknown"),), ready=False)
+    cluster.nodes.update_node("node-a", conditions=node_conditions(Ready="Unknown"), ready=False)
     assert (await repair(cluster)).outcome == "not now"
     assert (await repair(cluster, after_reboot=True)).outcome == "done"
 

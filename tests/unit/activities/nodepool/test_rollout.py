@@ -17,6 +17,7 @@ from tenure.model.rollout import (
     RolloutRequest,
     active_image_pin,
 )
+from tests.support.fakes.kubernetes import DISRUPTED
 from tests.unit.activities.builders import FakeCluster, run_activity
 
 REQUEST = RolloutRequest(name="default", pods=True)
@@ -62,7 +63,7 @@ def add_node(
         name, provider_id=provider, deleting=more.pop("deleting", False), Initialized="True", **more
     )
     cluster.nodes.join(f"node-{name}", provider, ready=ready)
-    taints = ((labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE),) if is_tainted else ()
+    taints = (DISRUPTED,) if is_tainted else ()
     cluster.nodes.update_node(f"node-{name}", labels={labels.NODEPOOL: "default"}, taints=taints)
 
 

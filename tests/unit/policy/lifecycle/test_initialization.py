@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tenure.apis.meta import Taint
+from tenure.model.facts import Taint
 from tenure.policy.lifecycle.initialization import (
     decide_expected,
     decide_waiting_for,

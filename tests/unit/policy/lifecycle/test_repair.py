@@ -8,6 +8,7 @@ import pytest
 
 from tenure.apis.durations import parse_duration
 from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.facts import NodeFact
 from tenure.model.node_health import Health, UnhealthyCondition
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.lifecycle.repair import (
@@ -24,6 +25,7 @@ from tenure.policy.lifecycle.repair import (
     record_conditions,
     repair_conditions,
 )
+from tests.support.fakes.kubernetes import node_conditions
 from tests.unit.policy.builders import NOW, after, node
 
 READY, KERNEL = ("Ready", "False"), ("KernelReady", "False")
@@ -283,8 +285,10 @@ def test_breaker_opens_above_the_limit(unhealthy: int, total: int, limit: str, o
 
 def test_node_is_unhealthy_by_condition_type_and_status() -> None:
     counting = [("Ready", "False"), ("Ready", "Unknown")]
-    assert is_unhealthy([("Ready", "Unknown"), ("MemoryPressure", "False")], counting)
-    assert not is_unhealthy([("Ready", "True"), ("KernelReady", "False")], counting)
+    unready = node_conditions(Ready="Unknown", MemoryPressure="False")
+    assert is_unhealthy(NodeFact(name="n", conditions=unready), counting)
+    ready = node_conditions(Ready="True", KernelReady="False")
+    assert not is_unhealthy(NodeFact(name="n", conditions=ready), counting)
 
 
 @pytest.mark.parametrize(

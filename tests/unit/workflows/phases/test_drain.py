@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import workflows.activity_options
-from tenure.apis.labels import DISRUPTED_TAINT_KEY, NODECLAIM_TERMINATION_TIMESTAMP
+from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
@@ -47,7 +47,7 @@ async def observe_empty_now(fake: WorkerHarness, handle: Handle, **fields: Any) 
 
 
 def is_in_service(fake: WorkerHarness) -> bool:
-    return DISRUPTED_TAINT_KEY not in {key for key, _, _ in fake.nodes.found["node-a"].taints}
+    return not fake.nodes.found["node-a"].being_disrupted
 
 
 async def test_drain_status_is_in_workflow_state(fake: WorkerHarness) -> None:

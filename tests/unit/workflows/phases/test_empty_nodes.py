@@ -67,7 +67,7 @@ async def test_pod_unknown_to_cache_keeps_node(fake: WorkerHarness) -> None:
     await observe_empty(fake, handle)
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "not empty: default/web"), seconds=10)
     await wait_until(lambda: has_no_permits(pools))
-    assert all(key != "karpenter.sh/disrupted" for key, _, _ in fake.nodes.found["node-a"].taints)
+    assert all(one.key != "karpenter.sh/disrupted" for one in fake.nodes.found["node-a"].taints)
     fake.pods.by_node.clear()
     assert (await handle.result()).reason == "Empty"
     assert len(fake.instances.terminated) == 1

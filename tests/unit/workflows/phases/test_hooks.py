@@ -8,7 +8,6 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 import workflows.activity_options
-from tenure.apis.labels import DISRUPTED_TAINT_KEY
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.hooks import HOOK_NODE, CallResult, HookRun, JobFact
@@ -88,7 +87,7 @@ async def observe_empty_now(fake: WorkerHarness, handle: Handle, **hooks: Any) -
 
 
 def is_in_service(fake: WorkerHarness) -> bool:
-    return DISRUPTED_TAINT_KEY not in {key for key, _, _ in fake.nodes.found["node-a"].taints}
+    return not fake.nodes.found["node-a"].being_disrupted
 
 
 def event_messages(fake: WorkerHarness, reason: str) -> list[str]:

@@ -362,7 +362,7 @@ async def test_withdrawn_event_cancels_drain(fake: WorkerHarness) -> None:
     await wait_until(lambda: is_blocked_by(handle, "default/db"))
     await send_message(fake, handle, status="withdrawn")
     await wait_until_phase(handle, Phase.READY)
-    assert labels.DISRUPTED_TAINT_KEY not in {key for key, _, _ in fake.nodes.found["node-a"].taints}
+    assert not fake.nodes.found["node-a"].being_disrupted
     assert (await query_state(handle)).interrupted == "" and fake.pods.evicted == ["web"]
 
 

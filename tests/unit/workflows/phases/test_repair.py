@@ -6,6 +6,7 @@ from typing import Any
 from tenure.apis import labels
 from tenure.model.errors import Forbidden
 from tenure.model.nodeclaim.state import Phase
+from tests.support.fakes.kubernetes import node_conditions
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,
@@ -20,8 +21,8 @@ from tests.support.workflows.eventually import (
 )
 from tests.support.workflows.nodeclaim_workflows import BUSY, JOINED, ready_nodeclaim, registered_nodeclaim
 
-UNHEALTHY = (("Ready", "True"), ("KernelReady", "False"))
-HEALTHY = (("Ready", "True"), ("KernelReady", "True"))
+UNHEALTHY = node_conditions(Ready="True", KernelReady="False")
+HEALTHY = node_conditions(Ready="True", KernelReady="True")
 REBOOT_RULES: dict[str, Any] = {"repair": {"steps": ["reboot", "replace"], "rebootFor": "5m"}}
 
 
@@ -117,7 +118,7 @@ async def test_node_that_stays_not_ready_after_reboot_is_replaced(fake: WorkerHa
     since = await fake.now()
     await make_unhealthy(fake, handle, rules=REBOOT_RULES)
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "rebooted for"), minutes=1)
-    fake.nodes.update_node("node-a", ready=False, boot_id="boot-2", conditions=(("Ready", "False"),))
+    fake.nodes.update_node("node-a", ready=False, boot_id="boot-2", conditions=node_conditions(Ready="False"))
     now = await fake.now()
     rebooted = {"node_ready": False, "boot_id": "boot-2", "rules": REBOOT_RULES}
     await fake.signal_observed(
@@ -178,7 +179,7 @@ async def test_node_healthy_in_live_check_is_kept(fake: WorkerHarness) -> None:
 async def test_unhealthy_uninitialized_node_is_replaced(fake: WorkerHarness) -> None:
     handle = await registered_nodeclaim(fake)
     since = await fake.now()
-    fake.nodes.update_node("node-a", conditions=(("Ready", "False"),))
+    fake.nodes.update_node("node-a", conditions=node_conditions(Ready="False"))
     unhealthy_condition = {"type": "Ready", "status": "False", "since": since - timedelta(minutes=5)}
     await fake.signal_observed(handle, **JOINED, unhealthy=[unhealthy_condition])
     assert timedelta(minutes=24) <= await time_until_drain(handle, since) < timedelta(minutes=26)
@@ -187,7 +188,7 @@ async def test_unhealthy_uninitialized_node_is_replaced(fake: WorkerHarness) -> 
 async def test_toleration_exceeded_at_first_observation_repairs_at_once(fake: WorkerHarness) -> None:
     now = await fake.now()
     handle = await registered_nodeclaim(fake)
-    fake.nodes.update_node("node-a", conditions=(("Ready", "False"),))
+    fake.nodes.update_node("node-a", conditions=node_conditions(Ready="False"))
     unhealthy_condition = {"type": "Ready", "status": "False", "since": now - timedelta(hours=5)}
     await fake.signal_observed(handle, **JOINED, unhealthy=[unhealthy_condition])
     assert await time_until_drain(handle, now) < timedelta(minutes=1)

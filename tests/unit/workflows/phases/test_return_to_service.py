@@ -15,7 +15,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 
 
 def is_tainted(fake: WorkerHarness) -> bool:
-    return labels.DISRUPTED_TAINT_KEY in {key for key, _, _ in fake.nodes.found["node-a"].taints}
+    return fake.nodes.found["node-a"].being_disrupted
 
 
 def is_in_service(fake: WorkerHarness) -> bool:

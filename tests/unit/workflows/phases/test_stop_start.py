@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tenure.apis.labels import DISRUPTED_TAINT_KEY
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
@@ -30,7 +29,7 @@ def short_stop_start_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_in_service(fake: WorkerHarness) -> bool:
-    return DISRUPTED_TAINT_KEY not in {key for key, _, _ in fake.nodes.found["node-a"].taints}
+    return not fake.nodes.found["node-a"].being_disrupted
 
 
 async def nodeclaim_with_maintenance(fake: WorkerHarness, **other_rules: Any) -> Handle:
