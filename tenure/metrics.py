@@ -267,8 +267,10 @@ NODECLAIMS_DRAIN_WAITING = _gauge(
     "nodepool",
     "NodeClaims whose drain waits for pods or volumes; `tenure why` names them",
 )
-NODECLAIMS_OVERDUE = _gauge(
-    "tenure_nodeclaims_overdue", "phase nodepool", "NodeClaims past the deadline of their phase"
+NODECLAIMS_NEEDING_ATTENTION = _gauge(
+    "tenure_nodeclaims_needing_attention",
+    "code nodepool",
+    "NodeClaims whose blocker does not clear by itself; `tenure stuck` lists them",
 )
 OVERDUE = _counter("tenure_overdue_total", "phase nodepool", "phases that passed their deadline")
 PAUSES = _gauge("tenure_pauses", "kind", "paused objects: `Cluster`, `NodePool`, `NodeClaim`")

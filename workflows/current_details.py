@@ -15,9 +15,10 @@ from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.workflow_states import NodeClassState, NodePoolState, ProvisioningState
 from tenure.policy.hooks.messages import describe_runs as hook_lines
 from tenure.policy.interruption import decision
-from tenure.policy.lifecycle.deadlines import action_of, describe_blocker
+from tenure.policy.lifecycle.deadlines import action_of
 from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active, pause_from_annotation
 from tenure.policy.lifecycle.ready import REPLACED_LATER, expiry_of
+from tenure.policy.lifecycle.verdict import describe_blocker
 
 MAX_ROWS = 10
 """Rows of a list."""

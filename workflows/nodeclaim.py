@@ -43,15 +43,15 @@ from workflows.phases.ready import run_ready
 from workflows.phases.recovery import nodeclaim_exists
 from workflows.phases.registration import run_registration
 from workflows.phases.status_reports import (
+    is_attention_unreported,
     is_drift_unreported,
     is_missing_node_unreported,
     is_not_ready_unreported,
-    is_overdue_unreported,
     record_not_ready_interval,
+    write_attention,
     write_drift,
     write_missing_node,
     write_not_ready_intervals,
-    write_overdue,
 )
 from workflows.phases.termination import run_termination
 from workflows.timers import stop_background_tasks, wait_at_most
@@ -68,7 +68,7 @@ REPORTS = (
     Report("AWS events in the memo", has_new_event_records, store_event_records),
     Report("AWS events", has_unreported_events, write_interruption_events),
     Report("events", has_pending_events, send_pending_event),
-    Report("the deadline", is_overdue_unreported, write_overdue),
+    Report("the verdict", is_attention_unreported, write_attention),
     Report("the missing Node", is_missing_node_unreported, write_missing_node),
     Report("NotReady intervals", is_not_ready_unreported, write_not_ready_intervals),
     Report("drift", is_drift_unreported, write_drift),

@@ -14,8 +14,9 @@ from temporalio.exceptions import ActivityError, RetryState, is_cancelled_except
 from tenure.model.blockers import CALL_FAILED
 from tenure.model.nodeclaim.requests import MAX_EVICTED_PODS, NodeClaimRef, ReportRequest
 from tenure.model.nodeclaim.state import NodeClaimState, Phase, Step
-from tenure.policy.lifecycle.deadlines import action_of, is_alarmed, slow_at
+from tenure.policy.lifecycle.deadlines import action_of, slow_at
 from tenure.policy.lifecycle.transitions import deadline_of, may_follow
+from tenure.policy.lifecycle.verdict import is_alarmed
 from workflows import current_details, ids, metrics, visibility
 from workflows.activity_options import is_continue_as_new_due
 from workflows.timers import time_until, wait_at_most

@@ -9,7 +9,7 @@ from temporalio.common import SearchAttributePair, SearchAttributeUpdate, TypedS
 from tenure.model.disruption.commands import CommandState, Step
 from tenure.model.nodeclaim.state import NodeClaimIdentity, NodeClaimState, Phase
 from tenure.model.rollout import RolloutState
-from tenure.policy.lifecycle.deadlines import blocker_code
+from tenure.policy.lifecycle.verdict import verdict_of
 from workflows import ids
 from workflows.search_attributes import (
     BLOCKED_BY,
@@ -44,13 +44,13 @@ def claim_start(identity: NodeClaimIdentity, deadline: datetime | None = None) -
 
 def nodeclaim_attributes(state: NodeClaimState) -> dict[str, SearchAttributeUpdate[Any]]:
     """All attributes of a state, by name. The caller upserts the changed ones in one batch."""
-    launched, blocked = state.launched, blocker_code(state)
+    launched, verdict = state.launched, verdict_of(state)
     deadline = state.deadline or state.waits_until
     values: list[SearchAttributeUpdate[Any]] = [
         PHASE.value_set(state.phase.value),
         OVERDUE.value_set(state.overdue),
         PAUSED.value_set(True) if state.pause else PAUSED.value_unset(),
-        BLOCKED_BY.value_set(blocked) if blocked else BLOCKED_BY.value_unset(),
+        BLOCKED_BY.value_set(verdict.code) if verdict else BLOCKED_BY.value_unset(),
         NODE_NAME.value_set(state.node_name) if state.node_name else NODE_NAME.value_unset(),
         DEADLINE.value_set(deadline) if deadline else DEADLINE.value_unset(),
     ]

@@ -44,7 +44,7 @@ class RecoveryActivities:
             initialized=claim.is_true(labels.INITIALIZED_CONDITION),
             boot_id=node.boot_id if node else "",
             expires=claim.expires_at,
-            reported_overdue=_overdue_phase(claim),
+            reported_attention=_reported_attention(claim),
             not_ready_intervals=parse_intervals(claim.metadata.annotations.get(labels.NOT_READY_INTERVALS, "")),
             interruptions=claim.metadata.annotations.get(labels.INTERRUPTIONS, ""),
             lifetime=claim.spec.expire_after_delta,
@@ -121,6 +121,6 @@ def _drift_fields(claim: NodeClaim) -> dict[str, str]:
     return {"drift": condition.reason, "drift_message": condition.message} if condition and condition.is_true else {}
 
 
-def _overdue_phase(claim: NodeClaim) -> str:
-    condition = claim.condition(labels.OVERDUE)
-    return condition.reason if condition and condition.is_true else ""
+def _reported_attention(claim: NodeClaim) -> str:
+    condition = claim.condition(labels.NEEDS_ATTENTION)
+    return (condition.message or condition.reason) if condition and condition.is_true else ""

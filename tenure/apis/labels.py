@@ -357,7 +357,9 @@ REBOOTED: Final = _own_name(
     "rebooted", "NodeClaim", "repair step and time of the last reboot", "0@2026-06-01T12:00:00+00:00"
 )
 NODE_MISSING: Final = _own_name("NodeMissing", "NodeClaim condition", "registered Node that no longer exists", "True")
-OVERDUE: Final = _own_name("Overdue", "NodeClaim condition", "phase past its deadline", "Drain")
+NEEDS_ATTENTION: Final = _own_name(
+    "NeedsAttention", "NodeClaim condition", "a blocker that does not clear by itself", "EvictionRefused"
+)
 IMAGE_PIN: Final = _own_name(
     "image-pin", "EC2NodeClass", "images kept after a rollback, JSON", '{"images":{"ami-2":"ami-1"},"by":"tenure"}'
 )

@@ -70,8 +70,8 @@ class ControllerMetrics:
 class _NodeClaimSample(NamedTuple):
     label_values: tuple[str, str, str]
     """Phase, NodePool, capacity type."""
-    overdue: str
-    """The phase that is past its deadline."""
+    attention_code: str
+    """Of a blocker that does not clear by itself."""
     is_drain_waiting: bool
     is_paused: bool
     price: float
@@ -82,11 +82,11 @@ class NodeClaimMetrics:
 
     def __init__(self, cache: ClusterCache, cluster_pause: ClusterPause, meter: Meter) -> None:
         self._cache, self._cluster_pause = cache, cluster_pause
-        self._nodeclaims, self._overdue, self._drain_waiting, self._pauses, self._cost = self._gauges = [
+        self._nodeclaims, self._needing_attention, self._drain_waiting, self._pauses, self._cost = self._gauges = [
             GaugeFamily(one, meter)
             for one in (
                 metrics.NODECLAIMS,
-                metrics.NODECLAIMS_OVERDUE,
+                metrics.NODECLAIMS_NEEDING_ATTENTION,
                 metrics.NODECLAIMS_DRAIN_WAITING,
                 metrics.PAUSES,
                 metrics.NODEPOOLS_COST_TOTAL,
@@ -126,7 +126,7 @@ class NodeClaimMetrics:
         kind = self._types.get((claim.node_class, claim_labels.get(labels.INSTANCE_TYPE, "")))
         return _NodeClaimSample(
             label_values=(phase_of(claim).value, claim.pool, claim_labels.get(labels.CAPACITY_TYPE, "")),
-            overdue=claim.overdue,
+            attention_code=claim.needs_attention,
             is_drain_waiting=claim.drain_waits,
             is_paused=labels.PAUSE in claim.annotations,
             price=offering_price(claim_labels, kind) if claim.launched else 0.0,
@@ -135,7 +135,9 @@ class NodeClaimMetrics:
     def _record(self) -> None:
         samples = self._samples.values()
         self._nodeclaims.record(Counter(one.label_values for one in samples))
-        self._overdue.record(Counter((one.overdue, one.label_values[1]) for one in samples if one.overdue))
+        self._needing_attention.record(
+            Counter((one.attention_code, one.label_values[1]) for one in samples if one.attention_code)
+        )
         self._drain_waiting.record(Counter(one.label_values[1:2] for one in samples if one.is_drain_waiting))
         cost: dict[tuple[str, ...], float] = {}
         for one in samples:

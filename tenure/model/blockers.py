@@ -12,6 +12,8 @@ class Reason(NamedTuple):
     meaning: str
     remedy: str = ""
     """The action an operator can take; empty if the blocker ends without one."""
+    clears_by_itself: bool = True
+    """False: it needs an operator before any deadline has passed."""
 
 
 SLOW: Final = "Slow"
@@ -19,9 +21,6 @@ HOOK_RUNNING: Final = "HookRunning"
 HOOK_FAILED: Final = "HookFailed"
 CALL_FAILED: Final = "CallFailed"
 NODE_NOT_FOUND: Final = "NodeNotFound"
-NEEDS_ATTENTION: Final = (HOOK_FAILED, NODE_NOT_FOUND)
-"""Codes that need an operator before any deadline has passed."""
-
 BLOCKERS: Final[Mapping[str, Reason]] = {
     "LaunchOverdue": Reason(
         "no instance before the deadline", "read EC2's error in the details, or delete the NodeClaim"
@@ -35,14 +34,23 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
     "DrainOverdue": Reason("not drained before the deadline", "unblock the evictions, or delete the pods"),
     "TerminationOverdue": Reason("not terminated before the deadline", "find out why the instance does not terminate"),
     SLOW: Reason("the phase is slower than for similar nodes, and within its deadline"),
-    HOOK_RUNNING: Reason("a hook is running"),
-    HOOK_FAILED: Reason("a hook failed and is retried", "fix the hook, or remove it from its LifecyclePolicy"),
+    HOOK_RUNNING: Reason("a hook is running", "fix the hook, or remove it from its LifecyclePolicy"),
+    HOOK_FAILED: Reason(
+        "a hook failed and is retried", "fix the hook, or remove it from its LifecyclePolicy", clears_by_itself=False
+    ),
     CALL_FAILED: Reason("a call to AWS or Kubernetes failed and is retried", "read the error in the details"),
     NODE_NOT_FOUND: Reason(
-        "the Node no longer exists and its instance still runs", "restart its kubelet, or delete the NodeClaim"
+        "the Node no longer exists and its instance still runs",
+        "restart its kubelet, or delete the NodeClaim",
+        clears_by_itself=False,
+    ),
+    "NodeNotJoined": Reason(
+        "no Node with its provider ID exists yet", "find out why the Node does not join, or delete the NodeClaim"
     ),
     "MultipleNodesFound": Reason(
-        "more than one Node has its provider ID", "delete the Node that is not the instance's"
+        "more than one Node has its provider ID",
+        "delete the Node that is not the instance's",
+        clears_by_itself=False,
     ),
     "NodeNotReady": Reason("the kubelet does not report Ready", "find out why the kubelet is not Ready"),
     "StartupTaintsExist": Reason(
@@ -67,12 +75,24 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
     "Never": Reason("`consolidateAfter` of its NodePool is Never"),
     "LiveStateDiffers": Reason("live state did not confirm the decision; it is evaluated again"),
     "PodDisruptionBudget": Reason(
-        "a PodDisruptionBudget allows no eviction", "make its pods Ready, or allow one disruption"
+        "a PodDisruptionBudget allows no eviction now", "make its pods Ready, or allow one disruption"
     ),
-    "MultiplePodDisruptionBudgets": Reason("two PodDisruptionBudgets select a pod", "keep one of them for the pod"),
-    "PodDoNotDisrupt": Reason("the annotation `karpenter.sh/do-not-disrupt` of a pod", "remove it, or delete the pod"),
+    "PodDisruptionBudgetAllowsNone": Reason(
+        "a PodDisruptionBudget can never allow an eviction",
+        "scale the workload up, or allow one of its pods to be unavailable",
+        clears_by_itself=False,
+    ),
+    "MultiplePodDisruptionBudgets": Reason(
+        "two PodDisruptionBudgets select a pod", "keep one of them for the pod", clears_by_itself=False
+    ),
+    "PodDoNotDisrupt": Reason(
+        "the annotation `karpenter.sh/do-not-disrupt` of a pod", "remove it, or delete the pod", clears_by_itself=False
+    ),
+    "PodDoNotDisruptUntil": Reason("the annotation `karpenter.sh/do-not-disrupt` of a pod, for a limited time"),
     "EvictionRefused": Reason(
-        "the API server rejects an eviction", "check admission webhooks and the worker's permissions"
+        "the API server rejects an eviction",
+        "check admission webhooks and the worker's permissions",
+        clears_by_itself=False,
     ),
     "NewPodPending": Reason("a Deployment restarts, and its new pod is not Ready", "check the new pod"),
     "VolumesAttached": Reason("volumes are still attached", "check the CSI driver's controller"),
@@ -86,9 +106,12 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
     "RollbackFailed": Reason(
         "the nodes of a command could not be returned to service yet", "read the error in the details"
     ),
-    "RolloutHalted": Reason("a rollout is halted", "`tenure approve` or `tenure reject`"),
-    "RolloutWaits": Reason("a rollout waits for approval, or is overdue", "`tenure approve` or `tenure reject`"),
+    "RolloutHalted": Reason("a rollout is halted", "`tenure approve` or `tenure reject`", clears_by_itself=False),
+    "RolloutWaits": Reason(
+        "a rollout waits for approval, or is overdue", "`tenure approve` or `tenure reject`", clears_by_itself=False
+    ),
 }
+NEEDS_ATTENTION: Final = tuple(code for code, reason in BLOCKERS.items() if not reason.clears_by_itself)
 
 INELIGIBILITIES: Final[Mapping[str, Reason]] = {
     "NoNode": Reason("it has no Node yet"),

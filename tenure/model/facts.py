@@ -244,7 +244,7 @@ class NodeClaimFact(Value):
     """When this process first saw that the registered Node is gone; None if it exists."""
     termination_grace_period: str = ""
     """Empty: a drain has no time limit."""
-    overdue: str = ""
+    needs_attention: str = ""
     disruption: str = ""
     """The reason of the condition DisruptionReason, while it is True."""
     disrupted_by: str = ""

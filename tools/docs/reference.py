@@ -65,7 +65,7 @@ CONDITIONS: Final[Mapping[str, Iterable[tuple[str, str]]]] = {
         (labels.INSTANCE_TERMINATING, "termination of the instance was requested from EC2"),
         (labels.CONSISTENT_STATE_FOUND, "the Node has the resources that the NodeClaim requested"),
         (labels.DISRUPTION_REASON, "the node is being disrupted; the reason gives the cause"),
-        (labels.OVERDUE, "a phase is past its deadline; the reason is the phase"),
+        (labels.NEEDS_ATTENTION, "its blocker does not clear by itself; the reason is its code"),
     ),
     "EC2NodeClass": (
         *((one, "that part was resolved") for one in labels.NODECLASS_CONDITIONS if one != labels.VALIDATION_SUCCEEDED),
@@ -158,7 +158,11 @@ def _search_attributes_page() -> str:
 def _reasons_page() -> str:
     blockers, ineligibilities = (
         markdown_table(
-            ("Code", "Meaning", "Action"), ((f"`{code}`", one.meaning, one.remedy) for code, one in reasons.items())
+            ("Code", "Meaning", "Needs attention", "Action"),
+            (
+                (f"`{code}`", one.meaning, "" if one.clears_by_itself else "yes", one.remedy)
+                for code, one in reasons.items()
+            ),
         )
         for reasons in (BLOCKERS, INELIGIBILITIES)
     )
@@ -167,7 +171,9 @@ def _reasons_page() -> str:
         + "# Blockers and ineligibility reasons\n\n`tenure why`, `tenure stuck`, the workflow's details, conditions "
         "and events explain each code in a sentence.\n\n## Blockers of a workflow\n"
         "These are the values of `TenureBlockedBy`. A node without an instance has the reason of its "
-        "condition `Launched` instead, such as `InsufficientCapacityError`."
+        "condition `Launched` instead, such as `InsufficientCapacityError`. A code that needs attention does not "
+        "clear by itself: the condition `tenure.sh/NeedsAttention` has it as its reason at once, and every other code "
+        "when a phase is past its deadline."
         f"\n\n{blockers}\n## Why a node is not disrupted\nThese are the causes in `tenure plan`, `tenure why` and "
         f"`tenure_disruption_excluded_nodes{{cause}}`.\n\n{ineligibilities}"
     )

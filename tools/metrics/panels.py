@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 
 _POOL: Final = 'nodepool=~"$nodepool"'
+_ATTENTION: Final = f"max by (code, nodepool) (tenure_nodeclaims_needing_attention{{{_POOL}}})"
 _LAUNCH_FAILURES: Final = "karpenter_cloudprovider_instance_launch_failures_total"
 _LAUNCH: Final = f'phase="Launch", {_POOL}'
 
@@ -37,9 +38,9 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 stat=True,
             ),
             Panel(
-                "Overdue",
-                "Past the deadline of a phase: `tenure stuck` lists them.",
-                ((f"sum(max by (phase, nodepool) (tenure_nodeclaims_overdue{{{_POOL}}})) or vector(0)", "overdue"),),
+                "Need attention",
+                "Nodes whose blocker does not clear by itself: `tenure stuck` lists them.",
+                ((f"sum({_ATTENTION}) or vector(0)", "nodes"),),
                 stat=True,
             ),
             Panel(
@@ -84,9 +85,9 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 stacked=True,
             ),
             Panel(
-                "Overdue by phase",
+                "Nodes that need attention, by code",
                 "Runbook: docs/operating/runbooks/node-overdue.md.",
-                ((f"max by (phase, nodepool) (tenure_nodeclaims_overdue{{{_POOL}}})", "{{phase}} {{nodepool}}"),),
+                ((_ATTENTION, "{{code}} {{nodepool}}"),),
             ),
             Panel(
                 "Launches and terminations",

@@ -50,7 +50,7 @@ async def recover_state(context: NodeClaimContext) -> Phase | None:
         lifetime=recovered.lifetime,
         drift=recovered.drift,
         drift_message=recovered.drift_message,
-        reported_overdue=Phase(recovered.reported_overdue) if recovered.reported_overdue in list(Phase) else None,
+        reported_attention=recovered.reported_attention,
     )
     recover_not_ready_intervals(context, recovered.not_ready_intervals)
     recover_interruption_messages(context, recovered.interruptions)

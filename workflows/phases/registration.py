@@ -108,7 +108,7 @@ async def _register_node(context: NodeClaimContext) -> bool:
         case "several nodes":
             await _report_multiple_nodes(context)
         case "no node":
-            context.set_blocked_by("NodeNotFound: the Node no longer exists")
+            context.set_blocked_by("NodeNotJoined: no Node has its provider ID")
         case "gone":
             context.update_state(observed=context.state.observed.model_copy(update={"exists": False}))
     return False

@@ -1,4 +1,4 @@
-"""Reports of the node's status: overdue, NotReady intervals and drift.
+"""Reports of the node's status: verdicts that need an operator, NotReady intervals and drift.
 
 Without a change of one of these, a node costs no history event.
 """
@@ -19,40 +19,51 @@ from tenure.model.node_health import (
 from tenure.model.nodeclaim.requests import NotReadyNotification, ReportRequest
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.observations import ObservedNodeClaim
-from tenure.policy.lifecycle.deadlines import describe_blocker, is_alarmed
 from tenure.policy.lifecycle.missing_nodes import describe_missing_node, is_node_missing
+from tenure.policy.lifecycle.verdict import Verdict, verdict_of
 from workflows.activity_options import REPORT, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
 
 
-def is_overdue_unreported(state: NodeClaimState) -> bool:
+def is_attention_unreported(state: NodeClaimState) -> bool:
     if state.phase is Phase.DELETED or not state.observed.exists:
         return False
-    return state.reported_overdue is not _overdue_phase(state)
+    return state.reported_attention != _attention_message(state, _attention_verdict(state))
 
 
-def _overdue_phase(state: NodeClaimState) -> Phase | None:
-    return state.phase if is_alarmed(state) else None
-
-
-async def write_overdue(context: NodeClaimContext) -> None:
+async def write_attention(context: NodeClaimContext) -> None:
+    """The condition NeedsAttention. A phase that passed its deadline has an event too."""
     state = context.state
-    phase = _overdue_phase(state)
-    report = ReportRequest(claim=context.nodeclaim_ref, condition=labels.OVERDUE, status="")
-    if phase:
-        since, until = (at.isoformat(timespec="seconds") if at else "-" for at in (state.since, state.deadline))
-        message = f"in {phase.value} since {since}, deadline {until}; {describe_blocker(state)}"
-        report = report.model_copy(
-            update={
-                "status": "True",
-                "reason": phase.value,
-                "message": message,
-                "event": f"{phase.value}Overdue",
-            }
-        )
-    summary = f"report that {phase.value} is overdue" if phase else "report that it is no longer overdue"
+    verdict = _attention_verdict(state)
+    message = _attention_message(state, verdict)
+    was_reported = state.reported_attention.startswith(_overdue_since(state))
+    report = ReportRequest(
+        claim=context.nodeclaim_ref,
+        condition=labels.NEEDS_ATTENTION,
+        status="True" if verdict else "",
+        reason=verdict.code if verdict else "",
+        message=message,
+        event=f"{state.phase.value}Overdue" if verdict and state.overdue and not was_reported else "",
+    )
+    summary = f"report that it needs attention: {verdict.code}" if verdict else "report that it needs no attention"
     await workflow.execute_activity_method(DisruptionActivities.publish_event, report, **with_summary(REPORT, summary))
-    context.update_state(reported_overdue=phase)
+    context.update_state(reported_attention=message)
+
+
+def _attention_verdict(state: NodeClaimState) -> Verdict | None:
+    verdict = verdict_of(state)
+    return verdict if verdict and not verdict.clears_by_itself else None
+
+
+def _attention_message(state: NodeClaimState, verdict: Verdict | None) -> str:
+    if verdict is None or not state.overdue:
+        return verdict.sentence if verdict else ""
+    deadline = state.deadline.isoformat(timespec="seconds") if state.deadline else "-"
+    return f"{_overdue_since(state)}, deadline {deadline}; {verdict.sentence}"
+
+
+def _overdue_since(state: NodeClaimState) -> str:
+    return f"in {state.phase.value} since {state.since.isoformat(timespec='seconds') if state.since else '-'}"
 
 
 NOT_READY = "NotReady"

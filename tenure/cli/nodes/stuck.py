@@ -1,4 +1,5 @@
-"""`tenure stuck`: overdue nodes, rollouts and commands with their next action; slow nodes separately, and pauses.
+"""`tenure stuck`: nodes, rollouts, commands and EC2NodeClasses that need an operator, with their remedies; slow nodes
+separately, and pauses.
 
 A slow node takes longer than similar nodes did and is within its deadline. It is listed but does not change the exit
 code.
@@ -27,19 +28,21 @@ from tenure.cli.output import Result
 from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.controller.temporal.queries import query_invalid_objects
 from tenure.model.base import Message
-from tenure.model.blockers import HOOK_FAILED, SLOW
+from tenure.model.blockers import NEEDS_ATTENTION, SLOW
 from tenure.model.errors import InvalidObject
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.plan import ProvisioningBackoff
 from tenure.model.signals import Pause
+from tenure.model.workflow_states import NodeClassState
 from tenure.policy.disruption.commands import is_late
-from tenure.policy.lifecycle.deadlines import NEEDS_ATTENTION_TEXT, action_of, describe_blocker
+from tenure.policy.lifecycle.deadlines import action_of
 from tenure.policy.lifecycle.pauses import describe_pause
+from tenure.policy.lifecycle.verdict import NEEDS_ATTENTION_TEXT, describe_blocker
 from workflows import ids, search_attributes
 
 RUNNING = "ExecutionStatus = 'Running'"
-OVERDUE = f"(TenureOverdue = true OR TenureBlockedBy = '{HOOK_FAILED}') AND {RUNNING}"
-"""A failed hook blocks its node before the deadline too."""
+NEEDING_ATTENTION = f"(TenureOverdue = true OR TenureBlockedBy IN {NEEDS_ATTENTION}) AND {RUNNING}"
+"""Blockers that do not clear by themselves, and phases past their deadlines."""
 SLOW_ONES = f"TenureBlockedBy = '{SLOW}' AND {RUNNING}"
 MAX_QUERIES = 50
 """Maximum number of workflows per call that are queried for state that visibility lacks."""
@@ -49,7 +52,9 @@ S = TypeVar("S", bound=Message)
 
 @temporal_command
 async def stuck(connection: Connection) -> Result:
-    """List overdue nodes, rollouts and commands, and slow nodes. Exit code 1 if one is overdue."""
+    """List all that needs attention: nodes whose blocker does not clear by itself, overdue nodes, rollouts and
+    commands, EC2NodeClasses that are not ready, invalid objects. Exit code 1 if one is listed. Slow nodes are listed
+    too."""
     now = datetime.now(UTC)
     client, cluster = await connection.connect(), connection.cluster
     (overdue, slow, follows, paused), overdue_items, invalid = await asyncio.gather(
@@ -69,21 +74,25 @@ class OverdueItem:
 
 
 async def list_overdue_items(client: Client, cluster: str, now: datetime) -> list[OverdueItem]:
-    """From visibility; rollouts first."""
+    """From visibility; rollouts first, EC2NodeClasses that are not ready last."""
     pools = ids.nodepool(cluster, "")
     halted = f"WorkflowType = 'NodePool' AND {search_attributes.OVERDUE.name} = true AND {_running_condition(pools)}"
     commands = f"WorkflowType = 'Disruption' AND {_running_condition(ids.disruption(cluster, ''))}"
+    classes = f"WorkflowType = 'EC2NodeClass' AND {_running_condition(ids.nodeclass(cluster, ''))}"
     rollouts = [one async for one in client.list_workflows(halted, page_size=1000)]
     under_way = [one async for one in client.list_workflows(commands, page_size=1000)]
-    states, provisioning = await asyncio.gather(
+    nodeclasses = [one.id async for one in client.list_workflows(classes, page_size=1000)]
+    states, provisioning, nodeclass_states = await asyncio.gather(
         _query_states(client, [one.id for one in (*rollouts, *under_way)], BlockedState),
         _query_state(client, ids.provisioning(cluster), BackoffState),
+        _query_states(client, nodeclasses, NodeClassState),
     )
     found = [command_item(one, states.get(one.id), now) for one in under_way]
     return [
         *(rollout_item(one, states.get(one.id)) for one in rollouts),
         *(one for one in found if one),
         *(backoff_item(one) for one in (provisioning.backoffs if provisioning else ()) if one.pods),
+        *(nodeclass_item(one) for one in nodeclass_states.values() if one.ready == "False"),
     ]
 
 
@@ -106,6 +115,10 @@ class BackoffState(Message):
 
 def backoff_item(backoff: ProvisioningBackoff) -> OverdueItem:
     return OverdueItem(f"pod {backoff.pod}", "Provisioning", backoff.since, backoff.describe())
+
+
+def nodeclass_item(state: NodeClassState) -> OverdueItem:
+    return OverdueItem(f"EC2NodeClass {state.name}", "-", state.failing_since, state.message)
 
 
 def rollout_item(execution: WorkflowExecution, state: BlockedState | None) -> OverdueItem:
@@ -137,7 +150,7 @@ def overdue_items_table(overdue_items: Sequence[OverdueItem], now: datetime) -> 
             (one.what, one.step, f"{format_span(now - one.since)} ago" if one.since else "-", one.blocked_by)
             for one in overdue_items
         ),
-        title="Halted or overdue",
+        title="Other objects that need attention",
     )
 
 
@@ -198,9 +211,9 @@ def paused_table(paused: Sequence[PausedObject]) -> PrintableTable:
 async def find_stuck_nodes(
     client: Client, cluster: str
 ) -> tuple[list[NodeClaimSummary], list[NodeClaimSummary], dict[str, str], list[PausedObject]]:
-    """Overdue nodes, slow nodes, the next action by workflow ID of the overdue ones, and paused objects."""
+    """Nodes that need attention, slow nodes, the action at the deadline by workflow ID, and paused objects."""
     visibility = NodeClaimVisibility(client, cluster)
-    overdue, slow = await visibility.list_all(OVERDUE), await visibility.list_all(SLOW_ONES)
+    overdue, slow = await visibility.list_all(NEEDING_ATTENTION), await visibility.list_all(SLOW_ONES)
     states = await _query_states(client, [one.workflow_id for one in (*overdue, *slow)], NodeClaimState)
     follows: dict[str, str] = {one: action_of(state.observed.rules, state.phase) for one, state in states.items()}
     overdue, slow = ([_with_message(one, states) for one in nodeclaims] for nodeclaims in (overdue, slow))
@@ -240,12 +253,14 @@ def stuck_result(
         ],
         "invalidObjects": [one.model_dump() for one in invalid],
     }
-    parts: list[object] = [_nodes_table("Overdue", overdue, now, follows) if overdue else "No node is overdue."]
+    parts: list[object] = [
+        _nodes_table("Need attention", overdue, now, follows) if overdue else "No node needs attention."
+    ]
     parts += [overdue_items_table(overdue_items, now)] if overdue_items else []
     parts += [_nodes_table("Slow, within their deadlines", slow, now)] if slow else []
     parts += [paused_table(paused)] if paused else []
     parts += [_invalid_objects_table(invalid)] if invalid else []
-    return Result(data, parts, FAILED if overdue or overdue_items else DONE)
+    return Result(data, parts, FAILED if overdue or overdue_items or invalid else DONE)
 
 
 def _invalid_objects_table(invalid: Sequence[InvalidObject]) -> PrintableTable:

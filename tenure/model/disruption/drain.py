@@ -26,12 +26,17 @@ MAX_NAMED_BLOCKERS: Final = 5
 _BLOCKER_CODES: Final[Mapping[BlockerCause, str]] = {
     "budget": "PodDisruptionBudget",
     "budgets": "MultiplePodDisruptionBudgets",
-    "do-not-disrupt": "PodDoNotDisrupt",
+    "do-not-disrupt": "PodDoNotDisruptUntil",
     "refused": "EvictionRefused",
     "surge": "NewPodPending",
     "volume": "VolumesAttached",
     "policy": "PodsDeferred",
 }
+_PERMANENT_BLOCKER_CODES: Final[Mapping[BlockerCause, str]] = {
+    "budget": "PodDisruptionBudgetAllowsNone",
+    "do-not-disrupt": "PodDoNotDisrupt",
+}
+"""If the blocker never clears on its own."""
 
 
 class EvictionBlocker(Message):
@@ -50,6 +55,12 @@ class EvictionBlocker(Message):
     @property
     def summary(self) -> str:
         return f"{self.subject}: {self.what}"
+
+    @property
+    def code(self) -> str:
+        """A code of `tenure/model/blockers.py`."""
+        permanent = _PERMANENT_BLOCKER_CODES.get(self.cause) if self.passes == "never" else None
+        return permanent or _BLOCKER_CODES.get(self.cause, "PodsTerminating")
 
     @property
     def describe_prospect(self) -> str:
@@ -92,12 +103,17 @@ class DrainStatus(Message):
         return "; ".join(parts)
 
     @property
+    def first_blocker(self) -> EvictionBlocker | None:
+        """The first one that never clears on its own, else the first one; None while pods only terminate."""
+        named = [one for one in self.eviction_blockers[:MAX_NAMED_BLOCKERS] if one.cause != "terminating"]
+        return next((one for one in named if one.passes == "never"), next(iter(named), None))
+
+    @property
     def blocker_code(self) -> str:
-        """The code of the first blocker in `status_line`, from `tenure/model/blockers.py`."""
+        """The code of the first blocker, from `tenure/model/blockers.py`."""
         if self.not_ready_since:
             return "NodeNotReady"
-        causes = [one.cause for one in self.eviction_blockers[:MAX_NAMED_BLOCKERS] if one.cause != "terminating"]
-        return _BLOCKER_CODES[causes[0]] if causes else "PodsTerminating"
+        return self.first_blocker.code if self.first_blocker else "PodsTerminating"
 
     @property
     def status_line(self) -> str:

@@ -59,7 +59,7 @@ class RecoveredState(Message):
     lifetime: timedelta | None = None
     drift: str = ""
     drift_message: str = ""
-    reported_overdue: str = ""
+    reported_attention: str = ""
     not_ready_intervals: tuple[NotReadyInterval, ...] = ()
     interruptions: str = ""
 

@@ -63,11 +63,12 @@ class NodeClaimState(Message):
     since: datetime | None = None
     deadline: datetime | None = None
     overdue: bool = False
-    reported_overdue: Phase | None = None
+    reported_attention: str = ""
+    """The message last written to the condition NeedsAttention."""
     expected: ExpectedDurations | None = None
     slow: bool = False
     blocked_by: str = ""
-    """The last blocker as text; `tenure/policy/lifecycle/deadlines.py` decides how it is shown."""
+    """The last blocker as text; `tenure/policy/lifecycle/verdict.py` decides how it is shown."""
     blocked_code: str = ""
     """The code of `blocked_by` in `tenure/model/blockers.py`; without meaning if `blocked_by` is empty."""
     launch_attempt: int = 1

@@ -1,4 +1,4 @@
-"""Deadlines of phases, the actions after them, and the blockers of a node.
+"""Deadlines of phases, and the actions after them.
 
 Rules are None without a policy. The settings apply then, and for each missing or invalid value. A phase is slow if it
 takes longer than past nodes of the same kind; this is only shown.
@@ -10,12 +10,10 @@ from typing import Any, Final, get_args
 
 from tenure.apis.durations import DurationError, parse_duration, parse_duration_or_none
 from tenure.apis.lifecyclepolicy import DrainRules, LifecycleRules, Overdue, PhaseRules, TerminationRules
-from tenure.model.blockers import BLOCKERS, HOOK_FAILED, NODE_NOT_FOUND, SLOW
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimState, Phase
 from tenure.model.plan import PhaseDurations
 from tenure.policy.disruption.limits import problems_of
 from tenure.policy.hooks import rules as hook_rules
-from tenure.policy.hooks.messages import has_failed_hook, is_waiting_for_hook
 from tenure.policy.interruption import rules as interruption_rules
 
 ACTIONS: Final[Mapping[Phase, Overdue]] = {
@@ -143,47 +141,6 @@ def _parse_duration(text: str) -> timedelta | str:
 def _duration_or_default(text: str | None, default: timedelta) -> timedelta:
     span = parse_duration_or_none(text)
     return default if span is None else span
-
-
-NEEDS_ATTENTION_TEXT: Final = "needs attention"
-WAITS_FOR_DELETION: Final = "waits for its deletion"
-
-
-def is_alarmed(state: NodeClaimState) -> bool:
-    return state.overdue and action_of(state.observed.rules, state.phase) == "alarm"
-
-
-def describe_blocker(state: NodeClaimState) -> str:
-    """The current blocker as shown to users; empty without one."""
-    message, code = state.blocked_by, blocker_code(state)
-    if state.overdue and state.phase in ACTIONS:
-        remedy = BLOCKERS[HOOK_FAILED if is_waiting_for_hook(state) else _overdue_code(state)].remedy
-        whom = f"{NEEDS_ATTENTION_TEXT}: {remedy}" if is_alarmed(state) else WAITS_FOR_DELETION
-        return f"{whom}; {message}" if message else whom
-    if has_failed_hook(state) or is_lost(state):
-        return f"{NEEDS_ATTENTION_TEXT}: {BLOCKERS[code].remedy}; {message}"
-    return f"slow: {message or 'no known blocker'}" if code == SLOW else message
-
-
-def blocker_code(state: NodeClaimState) -> str:
-    """A code of `tenure/model/blockers.py`; empty without a blocker."""
-    if is_lost(state):
-        return NODE_NOT_FOUND
-    if state.slow and not state.overdue:
-        return SLOW
-    if state.blocked_by:
-        return state.blocked_code
-    return _overdue_code(state) if state.overdue and state.phase in ACTIONS else ""
-
-
-def _overdue_code(state: NodeClaimState) -> str:
-    return f"{state.phase.value}Overdue"
-
-
-def is_lost(state: NodeClaimState) -> bool:
-    observed = state.observed
-    exists = observed.exists and not observed.deleting
-    return state.phase is Phase.READY and bool(state.blocked_by) and exists and not observed.node_name
 
 
 def slow_at(state: NodeClaimState) -> datetime | None:

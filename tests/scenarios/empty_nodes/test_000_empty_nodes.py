@@ -9,12 +9,21 @@ from operator import itemgetter
 import pytest
 
 from tenure.apis import labels
-from tenure.kube.client.resources import NODES, PODS
+from tenure.cli.nodes.stuck import find_stuck_nodes
+from tenure.kube.client.resources import NODE_CLAIMS, NODES, PODS
+from tenure.metrics import NODECLAIMS_NEEDING_ATTENTION
 from tenure.model.nodeclaim.state import Phase
 from tenure.sandbox.fault_proxy import ErrorResponse
 from tenure.sandbox.nodes.fault_rules import NeverRegister, NotReady
 from tests.support.product.cluster_scope import ClusterScope, object_names
-from tests.support.product.drains import assert_drained_within, read_phase_times, terminating_pod
+from tests.support.product.drains import (
+    assert_budget_healthy,
+    assert_drained_within,
+    budget_path,
+    pod_disruption_budget,
+    read_phase_times,
+    terminating_pod,
+)
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import daemon_set, pod_spec, static_pod
 from tests.support.product.product import InstalledProduct
@@ -141,6 +150,37 @@ async def _run_pods_with_kept_notready_node(scope: ClusterScope, pods: int) -> t
     await scope.inject_node_fault(NotReady(), node=node)
     await wait_until(lambda: scope.assert_node_ready_status(node, ready="False"))
     return node, object_names(healthy)
+
+
+@pytest.mark.row("000-m")
+async def test_drain_that_never_ends_by_itself_needs_attention_until_its_budget_changes(
+    product: InstalledProduct,
+) -> None:
+    code = "PodDisruptionBudgetAllowsNone"
+    async with product.scope("000-m", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        (name,) = object_names([claim])
+        await scope.apply_manifest(pod_disruption_budget(scope.name, maxUnavailable=0))
+        await wait_until(lambda: assert_budget_healthy(scope, 1))
+        await product.delete(NODE_CLAIMS.path(name))
+        await wait_until(lambda: scope.assert_blocked_by(name, "needs attention", "maxUnavailable 0"))
+        await wait_until(lambda: scope.assert_conditions_mention(name, code, "needs attention", "maxUnavailable 0"))
+        await wait_until(lambda: scope.assert_event(name, "FailedDraining", "maxUnavailable 0"))
+        await wait_until(
+            lambda: product.metric_value(NODECLAIMS_NEEDING_ATTENTION.name, nodepool=scope.name, code=code)
+        )
+        assert not (await scope.nodeclaim_workflow(name)).overdue
+        await wait_until(partial(_assert_stuck, product, name, is_listed=True))
+        await product.patch(budget_path(scope.name), {"spec": {"maxUnavailable": 1}})
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+        await _assert_stuck(product, name, is_listed=False)
+
+
+async def _assert_stuck(product: InstalledProduct, name: str, *, is_listed: bool) -> None:
+    nodeclaims, *_ = await find_stuck_nodes(product.temporal, product.connection.cluster)
+    listed = {one.name: one.blocked_by for one in nodeclaims}
+    assert (name in listed) is is_listed, listed
+    assert not is_listed or "scale the workload up" in listed[name], listed
 
 
 @pytest.mark.row("000-n")

@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from tenure.apis.labels import OVERDUE
+from tenure.apis.labels import NEEDS_ATTENTION
 from tenure.model.nodeclaim.state import Deadlines, Phase
 from tenure.model.plan import ExpectedDurations, PhaseDurations
-from tenure.policy.lifecycle.deadlines import describe_blocker
 from tenure.policy.lifecycle.initialization import default_expected_duration
+from tenure.policy.lifecycle.verdict import describe_blocker
 from tests.support.fakes.time_skipping_server import time_skipping
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import query_state, wait_until_phase
@@ -70,7 +70,7 @@ async def test_node_ready_after_6_minutes_is_slow_but_not_overdue(fake: WorkerHa
     await fake.sleep(minutes=4)
     state = await query_state(handle)
     assert state.slow and describe_blocker(state).startswith("slow: NodeNotReady")
-    assert not state.overdue and fake.claims.condition_text("a", OVERDUE) == ""
+    assert not state.overdue and fake.claims.condition_text("a", NEEDS_ATTENTION) == ""
     fake.nodes.update_node("node-a", ready=True)
     await fake.signal_observed(handle, **BUSY)
     await wait_until_phase(handle, Phase.READY)

@@ -11,7 +11,7 @@ from tenure.apis import labels
 from tenure.cli.nodes.startups import read, sort_slowest_first
 from tenure.cli.nodes.stuck import find_stuck_nodes
 from tenure.kube.client.resources import LIFECYCLE_POLICIES, NODE_CLAIMS
-from tenure.metrics import NODECLAIMS_OVERDUE, STARTUP_DURATION
+from tenure.metrics import NODECLAIMS_NEEDING_ATTENTION, STARTUP_DURATION
 from tenure.sandbox.nodes.fault_rules import AddTaint, NeverRegister, SlowReady
 from tenure.sandbox.nodes.userdata.kubelet_join import Taint
 from tests.support.product.cluster_scope import ClusterScope, condition_reason, condition_status
@@ -82,9 +82,11 @@ async def test_overdue_node_is_visible_everywhere_until_it_recovers(product: Ins
         await scope.create_deployment(1)
         name = await wait_until(lambda: scope.assert_newest_nodeclaim(1))
         await wait_until(lambda: scope.assert_event(name, "InitializationOverdue", "needs attention", CILIUM))
-        await wait_until(lambda: scope.assert_conditions_mention(name, "Initialization", "needs attention"))
+        await wait_until(lambda: scope.assert_conditions_mention(name, labels.STARTUP_TAINTS_EXIST, "needs attention"))
         await wait_until(
-            lambda: product.metric_value(NODECLAIMS_OVERDUE.name, nodepool=scope.name, phase="Initialization")
+            lambda: product.metric_value(
+                NODECLAIMS_NEEDING_ATTENTION.name, nodepool=scope.name, code=labels.STARTUP_TAINTS_EXIST
+            )
         )
         await wait_until(lambda: scope.assert_blocked_by(name, "needs attention", labels.STARTUP_TAINTS_EXIST))
         stuck_nodes = await wait_until(partial(_assert_listed, product, "kept", name))
@@ -93,7 +95,7 @@ async def test_overdue_node_is_visible_everywhere_until_it_recovers(product: Ins
         await remove_taints(scope, (await scope.nodeclaim_workflow(name)).node_name)
         await wait_until(lambda: scope.assert_pods_running(1))
         await wait_until(lambda: assert_not_overdue(scope, name))
-        await wait_until(lambda: assert_no_overdue_metric(product, scope.name))
+        await wait_until(lambda: assert_no_attention_metric(product, scope.name))
         await wait_until(lambda: _assert_applies_to(product, policy["metadata"]["name"], [scope.name]))
 
 
@@ -173,16 +175,16 @@ async def assert_conflict(scope: ClusterScope, name: str, other: str) -> None:
 async def assert_not_overdue(scope: ClusterScope, claim: str) -> None:
     assert not (await scope.nodeclaim_workflow(claim)).overdue, f"{claim} is still overdue"
     found = await scope.product.kube.request("GET", NODE_CLAIMS.path(claim))
-    assert not condition_status(found, labels.OVERDUE), f"{claim} still has the condition Overdue"
+    assert not condition_status(found, labels.NEEDS_ATTENTION), f"{claim} still has the condition NeedsAttention"
 
 
-async def assert_no_overdue_metric(product: InstalledProduct, pool: str) -> None:
+async def assert_no_attention_metric(product: InstalledProduct, pool: str) -> None:
     try:
-        await product.metric_value(NODECLAIMS_OVERDUE.name, nodepool=pool, phase="Initialization")
+        await product.metric_value(NODECLAIMS_NEEDING_ATTENTION.name, nodepool=pool, code=labels.STARTUP_TAINTS_EXIST)
     except AssertionError as none:
-        if str(none).startswith(NODECLAIMS_OVERDUE.name):
+        if str(none).startswith(NODECLAIMS_NEEDING_ATTENTION.name):
             return
-    raise AssertionError(f"NodeClaims of {pool} still count as overdue")
+    raise AssertionError(f"NodeClaims of {pool} still count")
 
 
 async def remove_taints(scope: ClusterScope, node: str) -> None:

@@ -71,9 +71,9 @@ def claim(name: str, *, phase: str = "", pool: str = "general", deleting: bool =
     return raw
 
 
-def overdue_nodeclaim(name: str, phase: str, **more: Any) -> Json:
+def blocked_nodeclaim(name: str, code: str, **more: Any) -> Json:
     raw = claim(name, **more)
-    raw["status"]["conditions"] = [{"type": "tenure.sh/Overdue", "status": "True", "reason": phase}]
+    raw["status"]["conditions"] = [{"type": "tenure.sh/NeedsAttention", "status": "True", "reason": code}]
     return raw
 
 

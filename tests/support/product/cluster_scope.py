@@ -17,7 +17,7 @@ from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.client.resources import EVENTS, NODE_CLAIMS, NODE_POOLS, NODES, PODS
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import REPEAT_QUERY
-from tenure.policy.lifecycle.deadlines import describe_blocker
+from tenure.policy.lifecycle.verdict import describe_blocker
 from tenure.sandbox.fault_proxy import Fault as ApiFault
 from tenure.sandbox.nodes.fault_rules import InjectedFault, Match, Rule
 from tests.support.product.eventually import wait_until

@@ -11,10 +11,10 @@ from tenure.controller.metrics import DisruptionMetrics, NodeClaimMetrics, NodeP
 from tenure.kube.client.list_watch import Delta
 from tenure.model.disruption.decision import BudgetHeadroom, Decision, DisruptionBudgets, Ineligibility, NodeVerdict
 from tenure.model.instance_types import Catalogue, InstanceType, Offering
-from tests.support.controller.builders import NOW, CacheHarness, claim, overdue_nodeclaim, pool
+from tests.support.controller.builders import NOW, CacheHarness, blocked_nodeclaim, claim, pool
 from tests.support.controller.meter import RecordingMeter, Sample
 
-NODES, OVERDUE = metrics.NODECLAIMS.name, metrics.NODECLAIMS_OVERDUE.name
+NODES, ATTENTION = metrics.NODECLAIMS.name, metrics.NODECLAIMS_NEEDING_ATTENTION.name
 WAITING, PAUSED = metrics.NODECLAIMS_DRAIN_WAITING.name, metrics.PAUSES.name
 USAGE, LIMIT = metrics.NODEPOOLS_USAGE.name, metrics.NODEPOOLS_LIMIT.name
 AVAILABLE = metrics.CLOUDPROVIDER_INSTANCE_TYPE_OFFERING_AVAILABLE.name
@@ -66,34 +66,34 @@ def test_nodeclaims_are_counted_by_the_phase_of_their_conditions(harness: GaugeH
         (NODES, ("Launch", "general", ""), 0),
         (NODES, ("Registration", "general", ""), 2),
     ]
-    assert harness.update_and_drain(NODES, WAITING, PAUSED, OVERDUE) == []
+    assert harness.update_and_drain(NODES, WAITING, PAUSED, ATTENTION) == []
     assert {value for _, _, value in harness.close_and_drain(NODES)} == {0}
 
 
-def test_overdue_nodeclaims_are_counted_by_phase_and_pool(harness: GaugeHarness) -> None:
+def test_needed_attention_is_counted_by_code_and_pool(harness: GaugeHarness) -> None:
     harness.apply_objects(
         "nodeclaims",
-        overdue_nodeclaim("a", "Drain"),
-        overdue_nodeclaim("b", "Drain"),
-        overdue_nodeclaim("g", "Registration", pool="gpu"),
+        blocked_nodeclaim("a", "HookFailed"),
+        blocked_nodeclaim("b", "HookFailed"),
+        blocked_nodeclaim("g", "RegistrationOverdue", pool="gpu"),
     )
-    assert harness.update_and_drain(OVERDUE) == [
-        (OVERDUE, ("Drain", "general"), 2),
-        (OVERDUE, ("Registration", "gpu"), 1),
+    assert harness.update_and_drain(ATTENTION) == [
+        (ATTENTION, ("HookFailed", "general"), 2),
+        (ATTENTION, ("RegistrationOverdue", "gpu"), 1),
     ]
-    harness.apply_objects("nodeclaims", overdue_nodeclaim("a", "Termination"))
-    assert harness.update_and_drain(OVERDUE) == [
-        (OVERDUE, ("Drain", "general"), 1),
-        (OVERDUE, ("Termination", "general"), 1),
+    harness.apply_objects("nodeclaims", blocked_nodeclaim("a", "PodDoNotDisrupt"))
+    assert harness.update_and_drain(ATTENTION) == [
+        (ATTENTION, ("HookFailed", "general"), 1),
+        (ATTENTION, ("PodDoNotDisrupt", "general"), 1),
     ]
-    assert harness.update_and_drain(OVERDUE) == []
-    harness.delete_objects("nodeclaims", overdue_nodeclaim("a", "Termination"))
+    assert harness.update_and_drain(ATTENTION) == []
+    harness.delete_objects("nodeclaims", blocked_nodeclaim("a", "PodDoNotDisrupt"))
     harness.apply_objects("nodeclaims", claim("b"))
-    assert harness.update_and_drain(OVERDUE) == [
-        (OVERDUE, ("Drain", "general"), 0),
-        (OVERDUE, ("Termination", "general"), 0),
+    assert harness.update_and_drain(ATTENTION) == [
+        (ATTENTION, ("HookFailed", "general"), 0),
+        (ATTENTION, ("PodDoNotDisrupt", "general"), 0),
     ]
-    assert harness.close_and_drain(OVERDUE) == [(OVERDUE, ("Registration", "gpu"), 0)]
+    assert harness.close_and_drain(ATTENTION) == [(ATTENTION, ("RegistrationOverdue", "gpu"), 0)]
 
 
 def test_drain_with_a_blocker_message_is_counted_as_waiting(harness: GaugeHarness) -> None:

@@ -88,14 +88,14 @@ async def test_node_missing_in_live_read_is_checked_with_backoff(fake: WorkerHar
     handle = await launched_nodeclaim(fake)
     await fake.signal_observed(handle, **JOINED)
     await fake.sleep(minutes=13)
-    assert await is_blocked_by(handle, "NodeNotFound")
+    assert await is_blocked_by(handle, "NodeNotJoined")
     assert 5 < await count_scheduled(handle, "register_node") < 25
 
 
 async def test_node_missing_in_live_read_is_checked_again(fake: WorkerHarness) -> None:
     handle = await launched_nodeclaim(fake)
     await fake.signal_observed(handle, **JOINED)
-    await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
+    await wait_until(lambda: is_blocked_by(handle, "NodeNotJoined"))
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
     await fake.sleep(seconds=6)
     await wait_until_phase(handle, Phase.INITIALIZATION)

@@ -7,11 +7,20 @@ from typing import Any
 
 from tenure.cli.nodes.startups import as_json as startup_json
 from tenure.cli.nodes.startups import sort_slowest_first, startup_times_table
-from tenure.cli.nodes.stuck import OVERDUE, SLOW_ONES, OverdueItem, PausedObject, backoff_item, stuck_result
+from tenure.cli.nodes.stuck import (
+    NEEDING_ATTENTION,
+    SLOW_ONES,
+    OverdueItem,
+    PausedObject,
+    backoff_item,
+    nodeclass_item,
+    stuck_result,
+)
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.model.errors import InvalidObject
 from tenure.model.facts import NodeClaimFact
 from tenure.model.plan import FIRST_BACKOFF, ProvisioningBackoff
+from tenure.model.workflow_states import NodeClassState
 
 NOW = datetime.now(UTC)
 
@@ -44,7 +53,7 @@ def test_slow_nodes_are_listed_separately_without_failure() -> None:
         [], [make_nodeclaim("b", deadline=NOW + timedelta(minutes=5), blocked_by="slow: NodeNotReady")], {}
     )
     assert code == 0
-    assert output.index("No node is overdue") < output.index("Slow") < output.index("slow: NodeNotReady")
+    assert output.index("No node needs attention") < output.index("Slow") < output.index("slow: NodeNotReady")
 
 
 def test_invalid_objects_are_listed_with_problem() -> None:
@@ -52,7 +61,17 @@ def test_invalid_objects_are_listed_with_problem() -> None:
     result = stuck_result([], [], {}, (), (), NOW, [invalid])
     output = "\n".join(map(str, result.parts))
     assert all(part in output for part in ("Invalid objects", "default/a", "spec: expected an object"))
-    assert result.code == 0
+    assert result.code == 1
+
+
+def test_nodeclass_that_is_not_ready_is_listed_with_its_message() -> None:
+    state = NodeClassState(cluster="demo", name="gpu", ready="False", message="SubnetsReady: no subnet matches")
+    code, output = capture_stuck([], [], {}, [nodeclass_item(state)])
+    assert code == 1 and "EC2NodeClass gpu" in output and "SubnetsReady: no subnet matches" in output
+
+
+def test_blockers_that_do_not_clear_by_themselves_are_selected() -> None:
+    assert "'PodDisruptionBudgetAllowsNone'" in NEEDING_ATTENTION and "'PodDisruptionBudget'" not in NEEDING_ATTENTION
 
 
 def test_pod_whose_nodes_do_not_help_is_listed_with_the_message_of_kube_scheduler() -> None:
@@ -79,7 +98,7 @@ def test_pod_whose_nodes_do_not_help_is_listed_with_the_message_of_kube_schedule
 
 
 def test_no_overdue_node_is_one_line() -> None:
-    assert capture_stuck([], [], {}) == (0, "No node is overdue.")
+    assert capture_stuck([], [], {}) == (0, "No node needs attention.")
 
 
 def test_overdue_rollouts_and_commands_are_listed() -> None:
@@ -94,7 +113,7 @@ def test_overdue_rollouts_and_commands_are_listed() -> None:
 
 
 def test_queries_select_running_workflows_only() -> None:
-    assert all("ExecutionStatus = 'Running'" in one for one in (OVERDUE, SLOW_ONES))
+    assert all("ExecutionStatus = 'Running'" in one for one in (NEEDING_ATTENTION, SLOW_ONES))
 
 
 def make_claim_fact(name: str, *ends: float | None, **more: Any) -> NodeClaimFact:

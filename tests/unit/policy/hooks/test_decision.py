@@ -32,7 +32,7 @@ from tenure.policy.hooks.messages import (
     run_key,
     to_label_value,
 )
-from tenure.policy.lifecycle.deadlines import describe_blocker
+from tenure.policy.lifecycle.verdict import describe_blocker
 from tests.unit.policy.builders import NOW, after, before
 from tests.unit.policy.interruption_builders import (
     drained_for,

@@ -10,7 +10,7 @@ from tenure.apis import labels
 from tenure.model.launch import LaunchRejection
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.plan import ExpectedDurations, PhaseDurations
-from tenure.policy.lifecycle.deadlines import describe_blocker
+from tenure.policy.lifecycle.verdict import describe_blocker
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,
@@ -34,7 +34,6 @@ from tests.support.workflows.nodeclaim_workflows import (
 from tests.unit.workflows.phases.test_recovery import add_launched_nodeclaim
 
 ALARM_RULES: dict[str, Any] = {"registration": {"whenOverdue": "alarm"}}
-OVERDUE = labels.OVERDUE
 COUNTED_EVENTS = (
     EventType.EVENT_TYPE_TIMER_STARTED,
     EventType.EVENT_TYPE_TIMER_FIRED,
@@ -44,8 +43,8 @@ COUNTED_EVENTS = (
 )
 
 
-async def has_overdue_condition(fake: WorkerHarness, condition: str) -> bool:
-    return fake.claims.condition_text("a", OVERDUE) == condition
+async def has_attention_condition(fake: WorkerHarness, condition: str) -> bool:
+    return fake.claims.condition_text("a", labels.NEEDS_ATTENTION) == condition
 
 
 def age_at_deadline(state: NodeClaimState) -> timedelta:
@@ -77,7 +76,7 @@ async def test_deadline_changed_during_wait_applies(fake: WorkerHarness) -> None
 async def test_overdue_registration_with_alarm_waits_and_is_reported(fake: WorkerHarness) -> None:
     handle = await launched_nodeclaim(fake)
     await fake.signal_observed(handle, rules=ALARM_RULES)
-    await wait_until_skipping_time(fake, lambda: has_overdue_condition(fake, "True Registration"), minutes=1)
+    await wait_until_skipping_time(fake, lambda: has_attention_condition(fake, "True NodeNotJoined"), minutes=1)
     state = await query_state(handle)
     assert state.overdue and describe_blocker(state).startswith("needs attention: ")
     assert fake.events.reasons_for("a").count("RegistrationOverdue") == 1
@@ -90,7 +89,7 @@ async def test_overdue_registration_with_alarm_waits_and_is_reported(fake: Worke
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
     await fake.signal_observed(handle, **JOINED, rules=ALARM_RULES)
     await wait_until_phase(handle, Phase.INITIALIZATION)
-    await wait_until(lambda: has_overdue_condition(fake, ""))
+    await wait_until(lambda: has_attention_condition(fake, ""))
     assert not (await query_state(handle)).overdue
 
 
@@ -104,20 +103,20 @@ async def test_action_changed_to_delete_ends_overdue_registration(fake: WorkerHa
 
 async def test_extended_deadline_clears_overdue(fake: WorkerHarness) -> None:
     handle = await registered_nodeclaim(fake)
-    await wait_until_skipping_time(fake, lambda: has_overdue_condition(fake, "True Initialization"), minutes=1)
+    await wait_until_skipping_time(fake, lambda: has_attention_condition(fake, "True NodeNotReady"), minutes=1)
     assert "InitializationOverdue" in fake.events.reasons_for("a")
     await fake.signal_observed(handle, **JOINED, rules={"initialization": {"deadline": "2h"}})
-    await wait_until(lambda: has_overdue_condition(fake, ""))
+    await wait_until(lambda: has_attention_condition(fake, ""))
     state = await query_state(handle)
     assert not state.overdue and "person" not in describe_blocker(state)
-    await wait_until_skipping_time(fake, lambda: has_overdue_condition(fake, "True Initialization"), minutes=5)
+    await wait_until_skipping_time(fake, lambda: has_attention_condition(fake, "True NodeNotReady"), minutes=5)
 
 
 async def test_overdue_blocker_update_is_reported_without_timers(
     fake: WorkerHarness,
 ) -> None:
     handle = await registered_nodeclaim(fake)
-    await wait_until_skipping_time(fake, lambda: has_overdue_condition(fake, "True Initialization"), minutes=1)
+    await wait_until_skipping_time(fake, lambda: has_attention_condition(fake, "True NodeNotReady"), minutes=1)
     assert "NodeNotReady" in describe_blocker(await query_state(handle))
     await fake.signal_observed(handle, **BUSY, waiting_for=["StartupTaintsExist: example.com/late"])
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "example.com/late"), seconds=5)
@@ -141,7 +140,9 @@ async def test_uninitialized_node_is_replaced_or_terminated_by_policy(fake: Work
     outcome = await handle.result()
     assert outcome.reason == "InitializationTimeout" and "InitializationTimeout" in fake.events.reasons_for("a")
     assert fake.instances.running == {} and fake.claims.found == {}
-    assert OVERDUE not in fake.events.reasons_for("a") and "InitializationOverdue" not in fake.events.reasons_for("a")
+    assert labels.NEEDS_ATTENTION not in fake.events.reasons_for(
+        "a"
+    ) and "InitializationOverdue" not in fake.events.reasons_for("a")
 
 
 async def test_node_found_initialized_at_deadline_is_not_replaced(fake: WorkerHarness) -> None:
@@ -171,7 +172,7 @@ async def test_nodeclaim_waiting_for_launch_group_can_be_deleted(fake: WorkerHar
     claim = await create_nodeclaim(fake, annotations={labels.LAUNCH_GROUP: "group-1"})
     rules = {"launch": {"whenOverdue": "alarm"}}
     handle = await fake.start(claim, rules=rules)
-    await wait_until_skipping_time(fake, lambda: has_overdue_condition(fake, "True Launch"), minutes=1)
+    await wait_until_skipping_time(fake, lambda: has_attention_condition(fake, "True LaunchOverdue"), minutes=1)
     await fake.sleep(hours=3)
     await fake.signal_observed(handle, deleting=True, rules=rules)
     assert (await handle.result()).reason == "Deleted"
@@ -186,18 +187,18 @@ async def test_deadline_shortened_during_drain_makes_it_overdue(fake: WorkerHarn
     await fake.signal_observed(handle, **BUSY, deleting=True, rules={"drain": {"deadline": "1ms"}})
     await wait_until(lambda: has_state(handle, overdue=True))
     assert "budget 0" in describe_blocker(await query_state(handle))
-    await wait_until(lambda: has_overdue_condition(fake, "True Drain"))
+    await wait_until(lambda: has_attention_condition(fake, "True PodDisruptionBudget"))
     fake.pods.blocked.clear()
     await handle.result()
 
 
 async def test_new_workflow_clears_stale_overdue_condition(fake: WorkerHarness) -> None:
     claim = await add_launched_nodeclaim(fake, "Registered", "Initialized")
-    written = {"type": OVERDUE, "status": "True", "reason": "Initialization"}
+    written = {"type": labels.NEEDS_ATTENTION, "status": "True", "reason": "NodeNotReady"}
     fake.claims.found["a"]["status"]["conditions"].append(written)
     handle = await fake.start(claim, **BUSY)
     await wait_until_phase(handle, Phase.READY)
-    await wait_until(lambda: has_overdue_condition(fake, ""))
+    await wait_until(lambda: has_attention_condition(fake, ""))
 
 
 # --- slow ---
@@ -222,7 +223,7 @@ async def test_node_slower_than_expected_is_slow_but_not_overdue(fake: WorkerHar
     await wait_until_skipping_time(fake, lambda: has_state(handle, slow=True), seconds=15)
     state = await query_state(handle)
     assert describe_blocker(state).startswith("slow: ") and not state.overdue
-    assert fake.claims.condition_text("a", OVERDUE) == ""
+    assert fake.claims.condition_text("a", labels.NEEDS_ATTENTION) == ""
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
     await fake.signal_observed(handle, **JOINED)
     await wait_until_phase(handle, Phase.INITIALIZATION)
