@@ -211,7 +211,7 @@ class ControllerSession:
             nodeclasses=is_synced(EC2_NODE_CLASSES),
             policies=is_synced(LIFECYCLE_POLICIES, NODE_POOLS),
             pauses=is_synced(NAMESPACES),
-            warm_up_until=self.provisioning.warm_up_ends_at(
+            warm_up_until=self.provisioning.warm_up.ends_at(
                 self._now(), synced=is_synced(NODE_CLAIMS, NODES, PODS, NODE_POOLS)
             ),
         )

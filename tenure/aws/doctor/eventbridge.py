@@ -224,7 +224,8 @@ async def _find_near_misses(
     """Rules for these kinds with another bus or target. Rules that the credentials cannot read are left out."""
     found = []
     try:
-        for rule in await _default_bus_rules(clients):
+        for raw in await _paginate(clients, clients.events.list_rules, "Rules"):
+            rule = _parse_rule(raw, DEFAULT_BUS)
             if rule.name not in known and any(where.accepts_kind(rule, kind) for kind in kinds):
                 response = await clients.call(clients.events.list_targets_by_rule, Rule=rule.name)
                 targets = tuple(str(one["Arn"]) for one in response.get("Targets", ()))
@@ -247,10 +248,6 @@ async def rules_targeting(clients: AwsClients, arn: str, bus: str = DEFAULT_BUS)
     )
     responses = [await clients.call(clients.events.describe_rule, Name=name, EventBusName=bus) for name in names]
     return [_parse_rule(one, bus) for one in responses]
-
-
-async def _default_bus_rules(clients: AwsClients) -> list[Rule]:
-    return [_parse_rule(one, DEFAULT_BUS) for one in await _paginate(clients, clients.events.list_rules, "Rules")]
 
 
 async def _paginate(clients: AwsClients, method: Any, key: str, **request: Any) -> list[Any]:

@@ -51,21 +51,15 @@ _PREFERRED: Final[tuple[Market, ...]] = ("default", "capacity-block", "interrupt
 
 def reserved_only(found: Sequence[Candidate], remaining: Remaining) -> Sequence[Candidate]:
     """The candidates with reserved offerings of the cheapest kind; empty if no reservation has free capacity."""
-    reserved = filter_offerings(found, lambda one: _has_capacity(one, remaining))
+    reserved = filter_offerings(
+        found, lambda one: one.capacity_type == labels.RESERVED and remaining(one.reservation_id) > 0
+    )
     kinds = {kind: of for kind in _PREFERRED if (of := _of_kind(reserved, kind))}
     if not kinds:
         return ()
     kind = min(kinds, key=lambda kind: (_lowest_price(kinds[kind]), _PREFERRED.index(kind)))
     chosen = _cheapest_block(kinds[kind]) if kind == "capacity-block" else kinds[kind]
     return [one for each in chosen if (one := _one_per_zone(each, remaining))]
-
-
-def unreserved_only(found: Sequence[Candidate]) -> Sequence[Candidate]:
-    return filter_offerings(found, lambda one: one.capacity_type != labels.RESERVED)
-
-
-def _has_capacity(one: Offering, remaining: Remaining) -> bool:
-    return one.capacity_type == labels.RESERVED and remaining(one.reservation_id) > 0
 
 
 def _of_kind(reserved: Sequence[Candidate], kind: Market) -> Sequence[Candidate]:
@@ -135,9 +129,10 @@ def select_offerings(
     ]
     minimum = {key: one.min_values for key, one in requirements.items() if one.min_values}
     # Reservations may not satisfy minValues, because they are few. Then the launch does without them.
+    unreserved = filter_offerings(found, lambda one: one.capacity_type != labels.RESERVED)
     choices = (
         _restrict_candidates(some, requirements, minimum, claim)
-        for some in (reserved_only(found, remaining), unreserved_only(found))
+        for some in (reserved_only(found, remaining), unreserved)
     )
     return next((one for one in choices if one), None)
 

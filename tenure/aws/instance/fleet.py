@@ -170,7 +170,8 @@ class AwsFleet:
         self, claim: NodeClaim, node_class: EC2NodeClass, discovered: DiscoveredCapacity
     ) -> ResolvedTypes:
         """The types as the plan of the claim saw them, with discovered capacity and NodeOverlays."""
-        types = (await self._offerings.types_for(node_class)).with_discovered(discovered, _spec_hash(node_class))
+        spec_hash = node_class.metadata.annotations.get(labels.NODECLASS_HASH, "")
+        types = (await self._offerings.types_for(node_class)).with_discovered(discovered, spec_hash)
         if self._overlays is None or not self._is_overlaid(claim):
             return types
         return types.with_overlays(await self._overlays(), claim.metadata.labels)
@@ -303,7 +304,3 @@ def _launch_overrides(
 def _nodeclass_stamp(node_class: EC2NodeClass, cluster: ClusterFacts) -> str:
     """Hash version and hash of the class as used for the templates; it may be newer than the class's annotation."""
     return f"{HASH_VERSION}/{nodeclass_hash(node_class, ca_bundle=cluster.ca_bundle)}"
-
-
-def _spec_hash(node_class: EC2NodeClass) -> str:
-    return node_class.metadata.annotations.get(labels.NODECLASS_HASH, "")

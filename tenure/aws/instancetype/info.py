@@ -95,7 +95,7 @@ class TypeInfo:
             neuron=_parse_devices((raw.get("NeuronInfo") or {}).get("NeuronDevices")),
             cards=tuple(
                 NetworkCard(c.get("NetworkCardIndex", 0), c["MaximumNetworkInterfaces"])
-                for c in _network_cards(network)
+                for c in network.get("NetworkCards") or ()
             ),
             default_card=network.get("DefaultNetworkCardIndex", 0),
             ipv4_per_interface=network.get("Ipv4AddressesPerInterface", 0),
@@ -111,10 +111,6 @@ class TypeInfo:
 
 def _architecture(supported: Any) -> str:
     return next((_ARCHITECTURES[name] for name in supported if name in _ARCHITECTURES), "")
-
-
-def _network_cards(network: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return network.get("NetworkCards") or []
 
 
 def _ebs_mbps(ebs: Mapping[str, Any]) -> int:

@@ -71,7 +71,8 @@ def _find_fitting_type(
     fits_none = family_of(node_class).os == "windows" or not pool_requirements
     fallback: tuple[ResolvedTypes, InstanceType] | None = None
     for names in _type_batches(region.types, {name for one in pool_requirements for name in _named_types(one)}):
-        types = resolve_types(_with_types_only(region, names), node_class, settings)
+        batch = replace(region, types={name: region.types[name] for name in names})
+        types = resolve_types(batch, node_class, settings)
         for one in types.types:
             if not one.image_id or not any(offering.available for offering in one.offerings):
                 continue
@@ -96,10 +97,6 @@ def _type_batches(names: Iterable[str], named: Collection[str]) -> Iterator[Sequ
 def _named_types(requirements: Requirements) -> Collection[str]:
     found = requirements.get(labels.INSTANCE_TYPE)
     return () if found is None or found.complement else found.values
-
-
-def _with_types_only(region: Region, names: Iterable[str]) -> Region:
-    return replace(region, types={name: region.types[name] for name in names})
 
 
 def _is_special(image: ResolvedAmi) -> bool:

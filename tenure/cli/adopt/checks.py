@@ -143,7 +143,7 @@ def _check_nodeclaim(taken: AdoptedNodeClaim, now: datetime) -> Iterator[Finding
         yield at.advice("it is being deleted", todo)
         return
     yield from _check_instance(at, taken)
-    if claim.disruption or _is_being_disrupted(taken):
+    if claim.disruption or (taken.node is not None and taken.node.being_disrupted):
         message = f"Karpenter is about to disrupt it ({claim.disruption or labels.DISRUPTED_TAINT_KEY})"
         todo = "nothing: Tenure returns it to service and evaluates it again; or wait until it is deleted"
         yield at.advice(message, todo)
@@ -193,7 +193,3 @@ def _check_instance(at: Subject, taken: AdoptedNodeClaim) -> Iterator[Finding]:
         message = f"no Node has the providerID {claim.provider_id}"
         todo = "see `kubectl describe nodeclaim`: without a Node it cannot be drained"
         yield at.advice(message, todo)
-
-
-def _is_being_disrupted(taken: AdoptedNodeClaim) -> bool:
-    return taken.node is not None and taken.node.being_disrupted

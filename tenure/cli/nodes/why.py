@@ -57,14 +57,9 @@ def format_disruption_status(found: DisruptionStatus) -> list[str]:
         return [f"unknown: {found.blocked}"]
     return [
         *found.messages,
-        *_format_commands(found),
+        *(f"would be disrupted now ({one.reason}): {one.why}" for one in found.commands),
         *(line for one in found.verdicts for line in _format_verdict(one)),
     ]
-
-
-def _format_commands(found: DisruptionStatus) -> Iterator[str]:
-    for one in found.commands:
-        yield f"would be disrupted now ({one.reason}): {one.why}"
 
 
 def _format_verdict(one: NodeVerdict) -> Iterator[str]:

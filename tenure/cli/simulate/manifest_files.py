@@ -18,7 +18,7 @@ from tenure.cli.simulate.manifests import (
     namespace_of,
     read_objects,
 )
-from tenure.cli.validate.objects import validate_object
+from tenure.cli.validate.worker_checks import validate_object
 from tenure.kube.client import resources
 
 _MAX_PROBLEMS: Final = 3

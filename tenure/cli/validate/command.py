@@ -9,9 +9,8 @@ import typer
 from tenure.cli.command import command
 from tenure.cli.exit_codes import DONE, FAILED
 from tenure.cli.output import Result
-from tenure.cli.simulate.manifests import Object, describe_object, format_kinds, read_objects
-from tenure.cli.validate.findings import Finding
-from tenure.cli.validate.objects import validate_object
+from tenure.cli.simulate.manifests import describe_object, format_kinds, read_objects
+from tenure.cli.validate.worker_checks import validate_object
 
 Files = Annotated[list[Path], typer.Argument(help="Files in YAML or JSON, e.g. of `helm template`; - is stdin.")]
 _STDIN: Final = Path("/dev/stdin")
@@ -29,14 +28,11 @@ def validate(files: Files) -> Result:
                 skipped[str(one.get("kind") or "object")] += 1
                 continue
             checked += 1
-            findings += [_as_json(path, one, finding) for finding in found[1]]
+            place = {"file": str(path), "object": describe_object(one)}
+            findings += [{**place, **finding.model_dump()} for finding in found[1]]
             lines += [f"{path}: {describe_object(one)}: {finding}" for finding in found[1]]
     summary = f"{checked} objects checked, {len(findings)} problems found"
     if skipped:
         summary += f"; skipped kinds that Tenure does not define: {format_kinds(skipped)}"
     data = {"valid": not findings, "checked": checked, "skipped": dict(skipped), "findings": findings}
     return Result(data, [*lines, summary], FAILED if findings else DONE)
-
-
-def _as_json(path: Path, one: Object, finding: Finding) -> dict[str, object]:
-    return {"file": str(path), "object": describe_object(one), **finding.model_dump()}

@@ -1,7 +1,7 @@
 """Checks of the worker in addition to those of the API server. The worker reports their problems in conditions."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from tenure.apis.nodepool import NodePool
 from tenure.aws.amifamily.families import family_of
 from tenure.aws.nodeclass.spec_validation import find_spec_problem, why_tags
 from tenure.aws.settings import AwsSettings
+from tenure.cli.validate.crd import Object, custom_resource_of
 from tenure.cli.validate.findings import Finding, from_message
 from tenure.kube.facts.lifecycle_policies import policy_fact
 from tenure.kube.facts.objects import check_durations, nodepool_fact, overlay_fact
@@ -32,12 +33,23 @@ _REQUIREMENTS: Final = "spec.template.spec.requirements"
 _METADATA: Final = {"namespace": "default", "creationTimestamp": "2000-01-01T00:00:00Z", "uid": "file"}
 
 
+def validate_object(found: Json) -> tuple[Object, list[Finding]] | None:
+    """The object with its defaults, and its problems for the API server on create, else for the worker.
+
+    None for a kind that Tenure does not define."""
+    resource = custom_resource_of(found)
+    if resource is None:
+        return None
+    stored, findings = resource.validate(found)
+    return stored, findings or list(check_as_worker(stored))
+
+
 def check_as_worker(found: Json) -> Iterator[Finding]:
     """The problems of an object that the API server accepts."""
     problems = _PROBLEMS.get(found["kind"])
     filled = {**found, "metadata": {**_METADATA, **found["metadata"]}}
     try:
-        messages = list(problems(filled)) if problems else []
+        messages = list(filter(None, problems(filled))) if problems else []
     except ValidationError as error:
         field, problem, value = first_validation_error(error)
         yield Finding(field=field, value=value, problem=problem, remedy="expected a value that the worker can read")
@@ -73,33 +85,20 @@ def _nodepool_problems(found: Json) -> Iterator[str]:
 
 def _nodeclass_problems(found: Json) -> Iterator[str]:
     node_class = EC2NodeClass.from_object(found)
-    for problem in (
-        find_spec_problem(node_class, family_of(node_class), expressions=True),
-        why_tags(node_class, _ANY_CLUSTER),
-    ):
-        if problem:
-            yield problem[1]
+    family = family_of(node_class)
+    found_problems = (find_spec_problem(node_class, family, expressions=True), why_tags(node_class, _ANY_CLUSTER))
+    yield from (problem[1] for problem in found_problems if problem)
 
 
-def _overlay_problems(found: Json) -> Iterator[str]:
-    if problem := find_overlay_problem(overlay_fact(found)):
-        yield problem
-
-
-def _policy_problems(found: Json) -> Iterator[str]:
-    if problem := problem_in(policy_fact(found)):
-        yield problem
-
-
-def _nodeclaim_problems(found: Json) -> Iterator[str]:
+def _nodeclaim_problems(found: Json) -> tuple[str, ...]:
     check_durations(found)
-    yield from ()
+    return ()
 
 
-_PROBLEMS: Final[Mapping[str, Callable[[Json], Iterator[str]]]] = {
+_PROBLEMS: Final[Mapping[str, Callable[[Json], Iterable[str]]]] = {
     "NodePool": _nodepool_problems,
     "EC2NodeClass": _nodeclass_problems,
-    "NodeOverlay": _overlay_problems,
-    "LifecyclePolicy": _policy_problems,
+    "NodeOverlay": lambda found: (find_overlay_problem(overlay_fact(found)),),
+    "LifecyclePolicy": lambda found: (problem_in(policy_fact(found)),),
     "NodeClaim": _nodeclaim_problems,
 }

@@ -79,7 +79,7 @@ class ProvisioningController:
         self._trigger = ProvisioningTrigger(
             self._cache, self._nominations, cluster.not_ready, self._buffers, self._signal_pending_pods
         )
-        self._warm_up = PlanningWarmUp(
+        self.warm_up = PlanningWarmUp(
             self._cache,
             has_planned=lambda: self.provisioner.passes > 0,
             is_uncertain=lambda: self._buffers is not None and self._buffers.is_uncertain,
@@ -116,9 +116,6 @@ class ProvisioningController:
             self._interrupted_capacity.next_expiry,
             *self._trigger.wake_times,
         ]
-
-    def warm_up_ends_at(self, now: datetime, *, synced: bool) -> datetime | None:
-        return self._warm_up.ends_at(now, synced=synced)
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         before = self._nominations.nominated_nodes()

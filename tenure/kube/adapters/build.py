@@ -3,12 +3,16 @@
 from tenure.endpoints import Endpoints
 from tenure.kube.adapters.cluster import KubeLeases, KubeNamespaces
 from tenure.kube.adapters.garbage_collection import KubeInventory
-from tenure.kube.adapters.karpenter_objects import KubeCapacityBuffers, KubeNodeClasses, KubeNodeOverlays, KubeNodePools
-from tenure.kube.adapters.lifecycle_policies import KubeLifecyclePolicies
+from tenure.kube.adapters.karpenter_objects import (
+    KubeCapacityBuffers,
+    KubeLifecyclePolicies,
+    KubeNodeClasses,
+    KubeNodeOverlays,
+    KubeNodePools,
+)
 from tenure.kube.adapters.nodeclaims import KubeNodeClaims
 from tenure.kube.adapters.nodes import KubeNodeLoads, KubeNodes
-from tenure.kube.adapters.pod_disruption_budgets import KubePodDisruptionBudgets
-from tenure.kube.adapters.pods import KubePods
+from tenure.kube.adapters.pods import KubePodDisruptionBudgets, KubePods
 from tenure.kube.adapters.workloads import KubeJobs, KubeRollouts
 from tenure.kube.client.client import KubeClient, connect
 from tenure.kube.client.events import KubeEvents

@@ -1,4 +1,4 @@
-"""NodePools, EC2NodeClasses, NodeOverlays and CapacityBuffers."""
+"""NodePools, EC2NodeClasses, NodeOverlays, CapacityBuffers and LifecyclePolicies."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -16,9 +16,18 @@ from tenure.kube.client.errors import Json
 from tenure.kube.client.events import KubeEvents
 from tenure.kube.client.objects import Objects, merge_patch
 from tenure.kube.client.patches import AnnotationPatcher, StatusObjects
-from tenure.kube.client.resources import CAPACITY_BUFFERS, EC2_NODE_CLASSES, NODE_OVERLAYS, NODE_POOLS, WORKLOADS
+from tenure.kube.client.resources import (
+    CAPACITY_BUFFERS,
+    EC2_NODE_CLASSES,
+    LIFECYCLE_POLICIES,
+    NODE_OVERLAYS,
+    NODE_POOLS,
+    WORKLOADS,
+)
+from tenure.kube.facts.lifecycle_policies import policy_fact
 from tenure.kube.facts.objects import overlay_fact
 from tenure.model.nodeoverlays import OverlayFact, find_overlay_problem
+from tenure.model.operator_requests import PolicyFact, PolicyValidation
 from tenure.model.provider_results import ConditionPatch
 
 
@@ -155,3 +164,34 @@ def _merge_conditions(
             else transition_time,
         }
     return list(found.values())
+
+
+class KubeLifecyclePolicies:
+    def __init__(self, client: KubeClient, events: KubeEvents) -> None:
+        self._policies, self._events = StatusObjects(client, LIFECYCLE_POLICIES, events), events
+
+    async def list_facts(self) -> list[PolicyFact]:
+        """All LifecyclePolicies, parsed as in the watch."""
+        return [policy_fact(one) for one in await self._policies.list()]
+
+    async def write_validation(self, name: str, uid: str, validation: PolicyValidation, *, now: datetime) -> bool:
+        """Write the condition and the selected NodePools, and publish an event if there is a reason.
+
+        Only changes are written. False if the policy is gone.
+        """
+        status = "False" if validation.rejected else "True"
+        condition = ConditionPatch(
+            type=VALIDATION_SUCCEEDED, status=status, reason=validation.reason, message=validation.message
+        )
+        status_fields = {"nodePools": list(validation.node_pools)}
+        item = await self._policies.patch_status(name, uid=uid, status=status_fields, conditions=[condition], now=now)
+        if item is not None and validation.reason:
+            await self._events.publish(
+                kind=LIFECYCLE_POLICIES.kind,
+                name=name,
+                uid=uid,
+                reason=validation.reason,
+                message=validation.message,
+                warning=validation.rejected,
+            )
+        return item is not None

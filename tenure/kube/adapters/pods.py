@@ -1,4 +1,4 @@
-"""Pods of a drain: eviction, forced deletion, nomination, and attached volumes."""
+"""Pods of a drain: eviction, forced deletion, nomination, attached volumes, and PodDisruptionBudgets."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,9 +11,11 @@ from tenure.clock import utc_now
 from tenure.kube.client.client import STRATEGIC_MERGE, KubeClient, Response
 from tenure.kube.client.errors import Json, fault_of, status_of
 from tenure.kube.client.objects import SharedRead
-from tenure.kube.client.resources import PERSISTENT_VOLUME_CLAIMS, PODS, VOLUME_ATTACHMENTS
+from tenure.kube.client.resources import PERSISTENT_VOLUME_CLAIMS, POD_DISRUPTION_BUDGETS, PODS, VOLUME_ATTACHMENTS
+from tenure.kube.facts.pod_disruption_budgets import budget_fact
 from tenure.kube.facts.pod_drain import drain_pod
 from tenure.kube.facts.pod_topology import claim_names
+from tenure.model.disruption.drain import EvictionBudget
 from tenure.model.facts import PodFact
 from tenure.model.provider_results import DrainPod, Eviction
 
@@ -144,3 +146,12 @@ def _blocking_budget_message(response: Response) -> str:
     if response.code == 429 and cause_messages:
         return cause_messages
     return message if _MULTIPLE_BUDGETS in message else ""
+
+
+class KubePodDisruptionBudgets:
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def in_namespace(self, namespace: str) -> Sequence[EvictionBudget]:
+        response = await self._client.request("GET", POD_DISRUPTION_BUDGETS.path(namespace=namespace))
+        return [budget_fact(one) for one in response.get("items") or ()]
