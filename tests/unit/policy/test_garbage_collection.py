@@ -140,29 +140,28 @@ def launched_nodeclaim(**fields: Any) -> InventoryNodeClaim:
     return claim(**{"node_class": "class", "provider_id": "aws:///a/i-1", **fields})
 
 
+UNRELATED = [
+    launched_nodeclaim(),
+    launched_nodeclaim(pool="other", provider_id=""),
+    launched_nodeclaim(node_class="other", provider_id=""),
+]
+
+
 @pytest.mark.parametrize(
-    ("one", "claims", "running"),
+    ("one", "claims", "running", "is_collected"),
     [
-        pytest.param(template(created=ago(1700)), (), (), id="young"),
-        pytest.param(template(used_lately=True), (), (), id="used recently by this process"),
-        pytest.param(template(), (), ("lt-1",), id="used by a running instance"),
-        pytest.param(template(), [launched_nodeclaim(provider_id="")], (), id="launch pending"),
-        pytest.param(template(), [launched_nodeclaim(created=ago(60))], (), id="recent launch"),
+        pytest.param(template(created=ago(1700)), (), "", False, id="young"),
+        pytest.param(template(used_lately=True), (), "", False, id="used recently by this process"),
+        pytest.param(template(), (), "lt-1", False, id="used by a running instance"),
+        pytest.param(template(), [launched_nodeclaim(provider_id="")], "", False, id="launch pending"),
+        pytest.param(template(), [launched_nodeclaim(created=ago(60))], "", False, id="recent launch"),
+        pytest.param(template(), UNRELATED, "lt-2", True, id="only unrelated NodeClaims and instances"),
     ],
 )
-def test_used_or_young_launch_template_is_kept(
-    one: InventoryLaunchTemplate, claims: list[InventoryNodeClaim], running: tuple[str, ...]
+def test_only_unused_launch_templates_are_collected(
+    one: InventoryLaunchTemplate, claims: list[InventoryNodeClaim], running: str, is_collected: bool
 ) -> None:
-    assert decide_unused_templates([one], claims, running=set(running), now=NOW) == []
-
-
-def test_unused_launch_template_is_collected() -> None:
-    unrelated = [
-        launched_nodeclaim(),
-        launched_nodeclaim(pool="other", provider_id=""),
-        launched_nodeclaim(node_class="other", provider_id=""),
-    ]
-    assert decide_unused_templates([template()], unrelated, running={"lt-2"}, now=NOW) == [template()]
+    assert decide_unused_templates([one], claims, running={running}, now=NOW) == [one] * is_collected
 
 
 def profile(**fields: Any) -> InventoryInstanceProfile:
@@ -173,49 +172,31 @@ CLASS = InventoryNodeClass(name="class", uid="uid-class", profiles=("demo_2",))
 PROFILE_ANNOTATIONS = {labels.INSTANCE_PROFILE_NAME: "demo_2"}
 
 
-@pytest.mark.parametrize(
-    ("one", "claims", "classes", "running"),
-    [
-        pytest.param(profile(created=ago(3500)), (), [CLASS], (), id="young"),
-        pytest.param(profile(name="demo_2"), (), [CLASS], (), id="named by its EC2NodeClass"),
-        pytest.param(
-            profile(),
-            [claim(annotations={labels.INSTANCE_PROFILE_NAME: "demo_1"})],
-            [CLASS],
-            (),
-            id="named by a NodeClaim",
-        ),
-        pytest.param(profile(), (), [CLASS], ("demo_1",), id="used by an instance"),
-        pytest.param(
-            profile(), [claim(node_class="class")], [CLASS], (), id="NodeClaim of its class without annotation"
-        ),
-        pytest.param(profile(), [claim(node_class="gone")], (), (), id="NodeClaim of a missing class"),
-    ],
-)
-def test_used_or_young_instance_profile_is_kept(
-    one: InventoryInstanceProfile,
-    claims: list[InventoryNodeClaim],
-    classes: list[InventoryNodeClass],
-    running: tuple[str, ...],
-) -> None:
-    assert decide_unused_profiles([one], claims, classes, running=set(running), now=NOW) == []
+OTHER = InventoryNodeClass(name="other", uid="o")
+KEPT_PROFILES: dict[str, tuple[InventoryInstanceProfile, list[InventoryNodeClaim], list[InventoryNodeClass], str]] = {
+    "young": (profile(created=ago(3500)), [], [CLASS], ""),
+    "named by its EC2NodeClass": (profile(name="demo_2"), [], [CLASS], ""),
+    "named by a NodeClaim": (profile(), [claim(annotations={labels.INSTANCE_PROFILE_NAME: "demo_1"})], [CLASS], ""),
+    "used by an instance": (profile(), [], [CLASS], "demo_1"),
+    "NodeClaim of its class without annotation": (profile(), [claim(node_class="class")], [CLASS], ""),
+    "NodeClaim of a missing class": (profile(), [claim(node_class="gone")], [], ""),
+}
+COLLECTED_PROFILES: dict[str, tuple[list[InventoryNodeClaim], list[InventoryNodeClass]]] = {
+    "missing class": ([], []),
+    "changed role": ([claim(node_class="class", annotations=PROFILE_ANNOTATIONS)], [CLASS]),
+    "other class without profiles": ([claim(node_class="other")], [CLASS, OTHER]),
+}
 
 
-@pytest.mark.parametrize(
-    ("claims", "classes"),
-    [
-        pytest.param((), (), id="missing class"),
-        pytest.param([claim(node_class="class", annotations=PROFILE_ANNOTATIONS)], [CLASS], id="changed role"),
-        pytest.param(
-            [claim(node_class="other")],
-            [CLASS, InventoryNodeClass(name="other", uid="o")],
-            id="other class without profiles",
-        ),
-    ],
-)
-def test_unused_instance_profile_is_collected(
-    claims: list[InventoryNodeClaim], classes: list[InventoryNodeClass]
-) -> None:
+@pytest.mark.parametrize("case", KEPT_PROFILES)
+def test_used_or_young_instance_profile_is_kept(case: str) -> None:
+    one, claims, classes, running = KEPT_PROFILES[case]
+    assert decide_unused_profiles([one], claims, classes, running={running}, now=NOW) == []
+
+
+@pytest.mark.parametrize("case", COLLECTED_PROFILES)
+def test_unused_instance_profile_is_collected(case: str) -> None:
+    claims, classes = COLLECTED_PROFILES[case]
     assert decide_unused_profiles([profile()], claims, classes, running={"demo_2"}, now=NOW) == [profile()]
 
 

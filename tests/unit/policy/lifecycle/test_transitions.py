@@ -44,19 +44,10 @@ DEADLINES = {
 }
 
 
-def test_table_has_every_phase_and_exactly_these_edges() -> None:
-    assert set(TRANSITIONS) == set(Phase)
-    assert {(start, end) for start, ends in TRANSITIONS.items() for end in ends} == EDGES
-
-
 @pytest.mark.parametrize("start", Phase)
 @pytest.mark.parametrize("end", Phase)
 def test_phase_may_follow_only_by_the_table(start: Phase, end: Phase) -> None:
     assert may_follow(start, end) is ((start, end) in EDGES)
-
-
-def test_every_edge_describes_its_cause() -> None:
-    assert [edge for ends in TRANSITIONS.values() for edge in ends.values() if len(edge) < 20] == []
 
 
 def test_every_phase_is_reachable_from_launch_and_leads_to_deleted() -> None:
