@@ -102,7 +102,7 @@ def rejects(name: str, rejection: str, **patch: Any) -> Row:
     return Row(f"rejects {name}", patch, rejection)
 
 
-class _RowLoader(yaml.SafeLoader):
+class _RowLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Supports `!times [count, item]`, which repeats the item and replaces `#` by its number."""
 
 
