@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from tenure.aws.adapters import AwsAdapters
+from tenure.aws.instancetype.resolver import Region
 from tenure.aws.interruption import sqs as queue_module
 from tenure.model.errors import Forbidden, NotFound, Throttled
 from tenure.model.interruption.messages import StatusReport
 from tenure.model.interruption.records import QueueMessage
 from tenure.sandbox.aws.admin.client import AwsControl
+from tests.adapters.aws.conftest import adapters
 from tests.support.aws.steps import admin_client, run_foreign_instances
 
 QUEUE = "demo"
@@ -134,7 +136,8 @@ async def test_message_with_expired_visibility_is_not_returned(
     assert await read(cloud) == []
 
 
-async def test_polls_do_not_block_threads_of_other_calls(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_polls_do_not_block_threads_of_other_calls(endpoint: str, region: Region, control: AwsControl) -> None:
+    cloud = adapters(endpoint, region, pool_size=8)
     polls = {asyncio.create_task(read(cloud, 20)) for _ in range(8)}
     await asyncio.sleep(0.2)
     await asyncio.gather(*(read_reports(cloud) for _ in range(5)))
@@ -142,6 +145,7 @@ async def test_polls_do_not_block_threads_of_other_calls(cloud: AwsAdapters, con
     while polls:
         control.send_message({"ends": "a poll"})
         _, polls = await asyncio.wait(polls, timeout=0.2)
+    cloud.close()
 
 
 async def test_only_impaired_instances_are_reported(

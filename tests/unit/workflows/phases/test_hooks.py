@@ -176,7 +176,7 @@ async def test_deleted_job_is_not_created_again(fake: WorkerHarness) -> None:
 
 UNAVAILABLE = CallResult(status=503)
 STILL_RUNNING = CallResult(status=202, retry_after=0.01)
-LATE = {"timeout": "1s"}
+LATE = {"timeout": "200ms"}
 
 
 @pytest.mark.parametrize(
