@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from activities.ports.core import Events, Instances
+from activities.ports.core import Events, Instances, publish_event_on
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.controller.cache.cluster_cache import ClusterCache
@@ -226,13 +226,9 @@ class DriftDetector:
                 node_class is not None and not node_class.metadata.is_deleting
             ) or not self._cache.nodeclaims_of_nodepool(name):
                 continue
-            await self._events.publish(
-                kind="NodePool",
-                name=name,
-                uid=view.fact.uid,
-                reason=labels.NODECLASS_TERMINATING if node_class else labels.NODECLASS_NOT_FOUND,
-                message=f"Failed resolving NodeClass {view.fact.node_class}: its nodes are not checked for drift",
-            )
+            reason = labels.NODECLASS_TERMINATING if node_class else labels.NODECLASS_NOT_FOUND
+            message = f"Failed resolving NodeClass {view.fact.node_class}: its nodes are not checked for drift"
+            await publish_event_on(self._events, "NodePool", view.fact, reason, message)
 
 
 def _instance_id(claim: NodeClaimFact) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 from temporalio.common import MetricMeter
 
-from activities.ports.core import Claims, Events
+from activities.ports.core import Claims, Events, publish_event_on
 from tenure.apis import labels
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import Nominations
@@ -172,10 +172,11 @@ class Replacements:
         if not faults:
             for one in made:
                 self._cache.assume_nodeclaim(one)
-                await self._publish_event(one, "DisruptionLaunching", f"Launching NodeClaim: {request.proposal.reason}")
-                await self._publish_event(
-                    one, "DisruptionWaitingReadiness", "Waiting on readiness to continue disruption"
-                )
+                for reason, message in (
+                    ("DisruptionLaunching", f"Launching NodeClaim: {request.proposal.reason}"),
+                    ("DisruptionWaitingReadiness", "Waiting on readiness to continue disruption"),
+                ):
+                    await publish_event_on(self._events, "NodeClaim", one, reason, message)
             return None
         unknown = next((one for one in faults if not isinstance(one, Fault)), None)
         for one in made:
@@ -183,10 +184,6 @@ class Replacements:
         if unknown is not None:
             raise unknown
         return next(one for one in faults if isinstance(one, Fault))
-
-    async def _publish_event(self, one: NodeClaimFact, reason: str, message: str) -> None:
-        """On the replacement, as Karpenter does (reference 5.2)."""
-        await self._events.publish(kind="NodeClaim", name=one.name, uid=one.uid, reason=reason, message=message)
 
 
 def _in_order(found: Sequence[NodeClaimFact], plan_id: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from activities.ports.core import Events, Offerings
+from activities.ports.core import Events, Offerings, publish_event_on
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.controller.cache.cluster_cache import ClusterCache
@@ -152,7 +152,5 @@ class ZonalShifts:
             ("ZonalShiftCleared", ended, "no longer has a zonal shift: nodes are launched there again"),
         ):
             for zone in sorted(zones):
-                for name, view in self._cache.nodepools.items():
-                    await self._events.publish(
-                        kind="NodePool", name=name, uid=view.fact.uid, reason=reason, message=f"Zone {zone} {text}"
-                    )
+                for view in self._cache.nodepools.values():
+                    await publish_event_on(self._events, "NodePool", view.fact, reason, f"Zone {zone} {text}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from activities.ports.core import Events
+from activities.ports.core import Events, publish_event_on
 from tenure.apis.labels import INSTANCE_TYPE
 from tenure.apis.resources import MEMORY, Resources, elementwise_max, sum_resources
 from tenure.controller.cache.availability import NotReadyTracker
@@ -171,14 +171,13 @@ class ExpiredGraceEvents:
     async def _publish_for(self, claim: NodeClaimFact, node: NodeFact, now: datetime, *, pool_launches: bool) -> None:
         found = self._not_ready.grace_for(claim)
         if found is not None and found.presence(now) == "lost":
-            await self._publish(claim, GRACE_OVER, format_expired_grace(node, found, now))
+            message = format_expired_grace(node, found, now)
+            await publish_event_on(self._events, "NodeClaim", claim, GRACE_OVER, message)
         recent = {name for name, since in node.tainted.items() if now - since < TAINT_EVENT_WINDOW}
         undeclared = [name for name in undeclared_taints(claim, node) if pool_launches and name in recent]
         if undeclared:
-            await self._publish(claim, "UndeclaredTaint", undeclared_message(node.name, undeclared))
-
-    async def _publish(self, claim: NodeClaimFact, reason: str, message: str) -> None:
-        await self._events.publish(kind="NodeClaim", name=claim.name, uid=claim.uid, reason=reason, message=message)
+            message = undeclared_message(node.name, undeclared)
+            await publish_event_on(self._events, "NodeClaim", claim, "UndeclaredTaint", message)
 
 
 def format_expired_grace(node: NodeFact, grace: NotReadyGrace, now: datetime) -> str:
