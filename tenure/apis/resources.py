@@ -56,7 +56,6 @@ def exceeded_resources(usage: Resources, limits: Resources) -> tuple[str, ...]:
     return tuple(sorted(key for key, limit in limits.items() if usage.get(key, 0) > limit))
 
 
-DISRUPTED: Final = Taint(key=labels.DISRUPTED_TAINT_KEY, effect=labels.NO_SCHEDULE)
 UNREGISTERED: Final = Taint(key=labels.UNREGISTERED_TAINT_KEY, effect=labels.NO_EXECUTE)
 _KNOWN_EPHEMERAL: Final = frozenset(
     {

@@ -49,10 +49,6 @@ def is_waiting_for_hook(state: NodeClaimState) -> bool:
     return bool(state.blocked_by) and state.blocked_code in (HOOK_RUNNING, HOOK_FAILED)
 
 
-def has_failed_hook(state: NodeClaimState) -> bool:
-    return bool(state.blocked_by) and state.blocked_code == HOOK_FAILED
-
-
 def hook_subject(state: NodeClaimState, point: HookPoint, hook: Hook) -> HookSubject:
     event = draining_event(state) or next(iter(live_events(state)), None)
     provider = state.launched.provider_id if state.launched else ""
