@@ -21,6 +21,7 @@ from tenure.scheduling.packing.pod_requirements import pin_label
 from tenure.scheduling.packing.shared_nodes import SharedNodePacker, add_new_node, group_by_variant, is_unconstrained
 from tenure.scheduling.packing.topology import (
     UNLIMITED,
+    AntiAffinityRule,
     Domains,
     Rule,
     SpreadRule,
@@ -28,6 +29,7 @@ from tenure.scheduling.packing.topology import (
     domain_keys,
     hostname_caps,
     new_node_cap,
+    on_node_of_daemons,
     requires_shared_node,
     rules_for_key,
 )
@@ -63,6 +65,9 @@ class Packing:
     def retain_promised(self, one: PodClass, promised: Mapping[str, str]) -> None:
         """Place pods on the nodes that earlier passes launched for them, if they still fit there."""
         rest = []
+        if self._daemon_groups:
+            for alternative in one.alternatives:
+                self.universe.set_daemon_counts(alternative.rules)
         for pod in one.pods:
             node_index = self.node_arrays.existing_nodes.index.get(promised.get(pod.uid, ""))
             if node_index is None or not self._retain_pod(one, pod, node_index):
@@ -120,6 +125,8 @@ class Packing:
         """Place the pods of a class. Returns why some remain; empty if none do."""
         reason = ""
         for alternative in one.alternatives:
+            if self._daemon_groups:
+                self.universe.set_daemon_counts(alternative.rules)
             reason = self._schedule_by_domain(one, alternative, domain_keys(alternative.rules), len(one.pods))[1]
             if not one.pods:
                 return ""
@@ -138,15 +145,22 @@ class Packing:
         least = {rule: self.universe.counted_domains(rule) for rule in rules if isinstance(rule, SpreadRule)}
         blocked = set(universe) - set(filter_requested(universe, alternative.variant, key))
         domains = Domains(universe, rules, least, blocked=blocked)
+        counts_daemons = [rule for rule in least if rule.group.daemons]
+        domains.occupied = set[str]().union(*map(self.universe.occupied_domains, counts_daemons))
         scheduled, reason = 0, ""
         while scheduled < count:
             if least:
                 domains.headroom = self._domain_headroom(one, alternative, key, domains.order)
+            if counts_daemons:
+                domains.room = self._domain_room(one, alternative, key, domains.order)
             pods_by_domain = domains.distribute_pods(self._chunk_size(one, rules, domains, count - scheduled))
             if not pods_by_domain:
                 return scheduled, reason or domains.rejection_message(key)
             for name, share in pods_by_domain:
-                done, why = self._schedule_by_domain(one, alternative.pin_label(key, name), rest, share)
+                within = alternative.pin_label(key, name).add_rules(
+                    map(on_node_of_daemons, domains.awaits_daemons(name))
+                )
+                done, why = self._schedule_by_domain(one, within, rest, share)
                 scheduled += done
                 if done < share:
                     domains.blocked.add(name)
@@ -162,20 +176,32 @@ class Packing:
             return count
         return min(count, max(1, min(skews) * domain_count))
 
+    def _domain_room(
+        self, one: PodClass, alternative: ConstraintAlternative, key: str, names: Iterable[str]
+    ) -> dict[str, int]:
+        """How many such pods fit on the nodes of each domain."""
+        vector = self.node_arrays.to_vector(one.requests)
+        inside = {name: pin_label(alternative.variant, key, name) for name in names}
+        return {
+            name: int(np.minimum(self._pods_per_node(one, alternative, within, vector), len(one.pods)).sum())
+            for name, within in inside.items()
+        }
+
     def _domain_headroom(
         self, one: PodClass, alternative: ConstraintAlternative, key: str, names: Iterable[str]
     ) -> dict[str, int]:
         """For domains in which no node can be launched for such pods: how many more fit there."""
         vector = self.node_arrays.to_vector(one.requests)
         allows_new_nodes = not one.launch_blocker and new_node_cap(alternative.rules) > 0
-        inside = {name: pin_label(alternative.variant, key, name) for name in names}
-        return {
-            name: int(np.minimum(self._pods_per_node(one, alternative, within, vector), len(one.pods)).sum())
-            for name, within in inside.items()
-            if not (
-                allows_new_nodes and self.instance_selector.can_launch(within, vector, one.ports, alternative.rules)
+        full = [
+            name
+            for name in names
+            if not allows_new_nodes
+            or not self.instance_selector.can_launch(
+                pin_label(alternative.variant, key, name), vector, one.ports, alternative.rules
             )
-        }
+        ]
+        return self._domain_room(one, alternative, key, full)
 
     def _schedule_in_domain(
         self, one: PodClass, alternative: ConstraintAlternative, variant: Variant, count: int
@@ -266,6 +292,8 @@ class Packing:
         caps = hostname_caps(alternative.rules, node_arrays.count)
         if caps is not None:
             chosen &= caps > 0
+        if self._daemon_groups:
+            chosen[self._open_nodes_with_daemons(alternative.rules)] = False
         fitting = node_arrays.pod_counts(vector, chosen)
         if one.launch_blocker:
             fitting[node_arrays.existing_count :] = 0
@@ -275,6 +303,17 @@ class Packing:
             fitting = np.minimum(fitting, 1)
         attachable = node_arrays.attachment_limits.pod_caps(one.volumes, node_arrays.count)
         return fitting if attachable is None else np.minimum(fitting, attachable)
+
+    def _open_nodes_with_daemons(self, rules: Iterable[Rule]) -> list[int]:
+        """New nodes whose domain these pods would determine, and with it the domain of selected DaemonSet pods."""
+        groups = {
+            rule.group for rule in rules if isinstance(rule, SpreadRule | AntiAffinityRule) and rule.group.daemons
+        }
+        return [
+            node_index
+            for node_index, counts in self._undetermined.items()
+            if groups and any(group in groups for one in counts.values() for group, _ in one)
+        ]
 
     def _assign_shares(self, one: PodClass, variant: Variant, vector: Amounts, pods_by_node: Amounts) -> int:
         used = np.flatnonzero(pods_by_node)

@@ -3,8 +3,8 @@
 The rules are the kube-scheduler's, with the reference's 2.14 for new nodes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -48,7 +48,7 @@ class TopologyIndex:
 class TopologyGroup:
     """The counts of a TopologyIndex: by node index for the hostname key, by domain for other keys."""
 
-    __slots__ = ("by_domain", "by_node_index", "daemons", "hostname", "topology_index")
+    __slots__ = ("by_domain", "by_node_index", "daemons", "fewest", "hostname", "most", "topology_index")
 
     def __init__(self, topology_index: TopologyIndex) -> None:
         self.topology_index = topology_index
@@ -57,6 +57,9 @@ class TopologyGroup:
         self.by_domain: dict[str, int] = {}
         self.daemons: set[str] = set()
         """UIDs of the DaemonSets whose pods the group counts on each node that gets one."""
+        self.fewest, self.most = 0, 0
+        """For the spread constraint that is being scheduled: the minimum of a node, if the pods of DaemonSets are the
+        first on a new one, and the maximum of these on a new node."""
 
     def counts_by_node(self, node_count: int) -> Amounts:
         """The counts of the first `node_count` nodes."""
@@ -88,6 +91,11 @@ class SpreadRule:
     strict: tuple[Variant, ...] = ()
     """The pods' node requirements without preferences."""
 
+    @property
+    def most_counted_before(self) -> int:
+        """How many pods a node may have before another one is added."""
+        return self.max_skew + self.group.fewest - self.counts_itself
+
 
 @dataclass(frozen=True, slots=True)
 class AffinityRule:
@@ -95,6 +103,11 @@ class AffinityRule:
 
     group: TopologyGroup
     own: bool
+
+    @property
+    def requires_daemons(self) -> bool:
+        """Whether the DaemonSet pods of a new node can satisfy the rule there, and the pods themselves cannot."""
+        return bool(self.group.daemons) and (self.group.has_pods() or not self.own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +138,10 @@ class Domains:
     """The domains among which a spread constraint finds its minimum; without an entry, all usable domains."""
     headroom: Mapping[str, int] = field(default_factory=dict)
     """How many more pods fit in domains in which no node can be launched."""
+    room: Mapping[str, int] = field(default_factory=dict)
+    """How many more pods fit on existing and new nodes, where the pods of DaemonSets count."""
+    occupied: Set[str] = frozenset()
+    """Domains of existing nodes, where the pods of DaemonSets count."""
     blocked: set[str] = field(default_factory=set)
 
     def distribute_pods(self, count: int) -> list[tuple[str, int]]:
@@ -136,6 +153,9 @@ class Domains:
         taken = dict.fromkeys(allowed, 0)
         if not spreads:
             return [(name, min(most, count)) for name in allowed[: count if most == 1 else 1]]
+        if any(spread.group.daemons for spread in spreads):
+            taken = self._distribute_until_launch(count, allowed, spreads, most)
+            count = 0
         for _ in range(count):
             name = self._emptiest_domain(allowed, taken, spreads, most)
             if name is None:
@@ -144,6 +164,14 @@ class Domains:
         return sorted(
             ((name, number) for name, number in taken.items() if number),
             key=lambda one: self._emptiest_first_order(one[0]),
+        )
+
+    def awaits_daemons(self, name: str) -> tuple[AffinityRule, ...]:
+        """The rules that only a new node in this domain satisfies, by its DaemonSet pods."""
+        return tuple(
+            rule
+            for rule in self.rules
+            if isinstance(rule, AffinityRule) and rule.requires_daemons and not rule.group.domain_count(name)
         )
 
     def rejection_message(self, key: str) -> str:
@@ -177,11 +205,60 @@ class Domains:
     def _satisfying_affinity(self, allowed: list[str]) -> list[str]:
         for rule in self.rules:
             if isinstance(rule, AffinityRule):
-                if rule.group.has_pods():
+                if rule.requires_daemons:
+                    allowed = [name for name in allowed if rule.group.domain_count(name)] or allowed
+                elif rule.group.has_pods():
                     allowed = [name for name in allowed if rule.group.domain_count(name)]
                 else:
                     allowed = allowed[:1] if rule.own else []
         return allowed
+
+    def _distribute_until_launch(
+        self, count: int, allowed: Sequence[str], spreads: Sequence[SpreadRule], most: int
+    ) -> dict[str, int]:
+        """Distribute pods up to the first that needs a new node, since its DaemonSet pods count too. If no single
+        domain may get one, all of the emptiest domains get one."""
+        taken = dict.fromkeys(allowed, 0)
+
+        def is_allowed(added: Mapping[str, int]) -> bool:
+            return all(
+                added[name] <= min(most, self.headroom.get(name, most))
+                and all(self._is_final_within_skew(spread, name, added) for spread in spreads)
+                for name in added
+                if added[name]
+            )
+
+        def order(name: str) -> tuple[bool, int]:
+            return taken[name] >= self.room.get(name, 0), self._final_count(spreads[0], name, taken)
+
+        for _ in range(count):
+            fitting = [name for name in allowed if is_allowed({**taken, name: taken[name] + 1})]
+            if not fitting:
+                break
+            name = min(fitting, key=order)
+            taken[name] += 1
+            if taken[name] > self.room.get(name, 0):
+                return taken
+        if any(taken.values()):
+            return taken
+        counts = {name: self._final_count(spreads[0], name, {}) for name in self._counted_domains(spreads[0])}
+        emptiest = {name: 1 for name, number in counts.items() if number == min(counts.values())}
+        is_possible = emptiest.keys() <= taken.keys() and len(emptiest) <= count and is_allowed(emptiest)
+        return emptiest if is_possible else taken
+
+    def _is_final_within_skew(self, spread: SpreadRule, name: str, added: Mapping[str, int]) -> bool:
+        counted_domains = self._counted_domains(spread)
+        counts = [self._final_count(spread, domain, added) for domain in counted_domains]
+        least = min(counts, default=0) if len(counted_domains) >= spread.min_domains else 0
+        return self._final_count(spread, name, added) - least <= spread.max_skew
+
+    def _final_count(self, spread: SpreadRule, name: str, added: Mapping[str, int]) -> int:
+        """With the added pods and the DaemonSet pods of a new node, if they need one or the domain has none."""
+        group, pods = spread.group, added.get(name, 0)
+        count = group.domain_count(name) + pods * spread.counts_itself
+        if pods > self.room.get(name, 0):
+            return count + group.most
+        return count if count or name in self.occupied else group.fewest
 
     def _emptiest_domain(
         self, allowed: Iterable[str], taken: Mapping[str, int], spreads: Iterable[SpreadRule], most: int
@@ -229,7 +306,7 @@ def new_node_cap(rules: Iterable[Rule]) -> int:
             continue
         match rule:
             case SpreadRule(counts_itself=True):
-                cap = min(cap, rule.max_skew)
+                cap = min(cap, rule.max_skew + rule.group.fewest - rule.group.most)
             case AntiAffinityRule(own=True):
                 cap = min(cap, 1)
             case AffinityRule() if not rule.group.daemons and (rule.group.has_pods() or not rule.own):
@@ -247,7 +324,8 @@ def types_with_allowed_daemons(template: NodePoolTemplate, rules: Iterable[Rule]
 
     kube-scheduler counts bound pods only. A DaemonSet pod is bound before the pods for which the node is launched,
     since it tolerates the taints of a new node. Therefore anti-affinity excludes types that get a selected DaemonSet
-    pod, and hostname affinity requires one, unless the pods select themselves and are the first.
+    pod, and hostname affinity requires one, unless the pods select themselves and are the first. Hostname spread
+    excludes types that get too many.
     """
     allowed: Mask = np.ones(len(template.table), dtype=bool)
     for rule in rules:
@@ -256,9 +334,18 @@ def types_with_allowed_daemons(template: NodePoolTemplate, rules: Iterable[Rule]
         match rule:
             case AntiAffinityRule():
                 allowed &= template.types_with_daemons(rule.group.daemons) == 0
-            case AffinityRule() if rule.group.hostname and (rule.group.has_pods() or not rule.own):
+            case AffinityRule() if rule.group.hostname and rule.requires_daemons:
                 allowed &= template.types_with_daemons(rule.group.daemons) > 0
+            case SpreadRule() if rule.group.hostname:
+                allowed &= template.types_with_daemons(rule.group.daemons) <= rule.most_counted_before
     return allowed
+
+
+def on_node_of_daemons(rule: AffinityRule) -> AffinityRule:
+    """Only on new nodes that get a DaemonSet pod which the rule selects."""
+    group = TopologyGroup(replace(rule.group.topology_index, key=HOSTNAME))
+    group.daemons = rule.group.daemons
+    return AffinityRule(group, own=False)
 
 
 def domain_keys(rules: Iterable[Rule]) -> tuple[str, ...]:
@@ -273,9 +360,9 @@ def rules_for_key(rules: Iterable[Rule], key: str) -> Iterator[Rule]:
 def _hostname_cap(rule: SpreadRule | AffinityRule | AntiAffinityRule, counts: Amounts) -> Amounts:
     match rule:
         case SpreadRule(counts_itself=True):
-            return np.maximum(rule.max_skew - counts, 0)
+            return np.maximum(rule.max_skew + rule.group.fewest - counts, 0)
         case SpreadRule():
-            return np.where(counts <= rule.max_skew, UNLIMITED, 0)
+            return np.where(counts <= rule.max_skew + rule.group.fewest, UNLIMITED, 0)
         case AntiAffinityRule():
             return np.where(counts > 0, 0, 1 if rule.own else UNLIMITED)
         case AffinityRule():

@@ -1,7 +1,9 @@
 """The domains of a topology key: domains that pods may use, and domains that a spread constraint counts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from tenure.apis.labels import CAPACITY_TYPE, ZONE, ZONE_ID
 from tenure.model.requirements import Requirement, Requirements
@@ -9,7 +11,7 @@ from tenure.scheduling.instance_type_table import Mask
 from tenure.scheduling.nodepool_template import Offer, Option
 from tenure.scheduling.packing.nodes import NodeArrays
 from tenure.scheduling.packing.pod_requirements import pin_label
-from tenure.scheduling.packing.topology import SpreadRule, TopologyGroup
+from tenure.scheduling.packing.topology import Rule, SpreadRule, TopologyGroup
 from tenure.scheduling.pods import Variant
 from tenure.scheduling.taints import first_untolerated
 
@@ -25,6 +27,7 @@ class Universe:
     _usable_domains: dict[tuple[Variant, str], list[str]] = field(default_factory=dict)
     _counted_nodes: dict[TopologyGroup, Mask] = field(default_factory=dict)
     _counted_domains: dict[SpreadRule, tuple[str, ...]] = field(default_factory=dict)
+    _offered_daemons: dict[SpreadRule, set[int]] = field(default_factory=dict)
 
     def usable_domains(self, variant: Variant, key: str) -> list[str]:
         """Domains that these pods may use, cheapest first: of existing nodes and of current offers."""
@@ -44,21 +47,66 @@ class Universe:
         """
         known = self._counted_domains.get(rule)
         if known is None:
-            key = rule.group.topology_index.key
-            counted_nodes = (
-                node_index
-                for node_index in self.node_arrays.existing_nodes.present
-                if self.is_counted(rule.group, node_index)
-            )
-            existing = {
-                value
-                for node_index in counted_nodes
-                if (value := self.node_arrays.domain_at(node_index, key)) is not None
-            }
+            key, existing = rule.group.topology_index.key, self.occupied_domains(rule)
             offered = {value for variant in rule.strict for value in self._offered_domains(variant, key)}
             new = {value for labels in self.new_node_labels if key in labels for value in labels[key].values}
             known = self._counted_domains[rule] = tuple(sorted(existing | offered | new))
         return known
+
+    def occupied_domains(self, rule: SpreadRule) -> set[str]:
+        """Domains of the existing nodes that the constraint includes."""
+        key = rule.group.topology_index.key
+        return {
+            value
+            for node_index in self._counted_existing_nodes(rule)
+            if (value := self.node_arrays.domain_at(node_index, key)) is not None
+        }
+
+    def set_daemon_counts(self, rules: Iterable[Rule]) -> None:
+        """Set `fewest` and `most` of the groups of spread constraints that count pods of DaemonSets."""
+        for rule in rules:
+            if isinstance(rule, SpreadRule) and rule.group.daemons:
+                self._set_daemon_counts(rule)
+
+    def _set_daemon_counts(self, rule: SpreadRule) -> None:
+        group, new = rule.group, self._daemons_of_offers(rule)
+        counts = set(new)
+        if group.hostname:
+            existing = [*self._counted_existing_nodes(rule)]
+            counts |= {int(count) for count in group.counts_by_node(self.node_arrays.count)[existing]}
+            added = [*self._counts_of_new_nodes(group)]
+            counts |= set(added)
+            if rule.min_domains > max(1, len(existing) + len(added)):
+                counts = {0}
+        group.fewest = min(counts, default=0)
+        group.most = max((one for one in new if not group.hostname or one <= rule.most_counted_before), default=0)
+
+    def _counts_of_new_nodes(self, group: TopologyGroup) -> Iterator[int]:
+        """The fewest DaemonSet pods of each new node of this pass."""
+        for number, new_node in enumerate(self.node_arrays.new_nodes):
+            slot = self.node_arrays.slot_at(self.node_arrays.existing_count + number)
+            if slot is not None and self.is_counted(group, self.node_arrays.existing_count + number):
+                yield int(slot.offer.template.types_with_daemons(group.daemons)[new_node.rows].min())
+
+    def _daemons_of_offers(self, rule: SpreadRule) -> set[int]:
+        """How many counted DaemonSet pods new nodes for these pods can have."""
+        known = self._offered_daemons.get(rule)
+        if known is None:
+            known = self._offered_daemons[rule] = {
+                int(count)
+                for variant in rule.strict
+                for offer in self.offers
+                for option in offer.launchable_options(variant)
+                for count in np.unique(offer.template.types_with_daemons(rule.group.daemons)[option.types])
+            }
+        return known
+
+    def _counted_existing_nodes(self, rule: SpreadRule) -> Iterator[int]:
+        return (
+            node_index
+            for node_index in self.node_arrays.existing_nodes.present
+            if self.is_counted(rule.group, node_index)
+        )
 
     def is_counted(self, group: TopologyGroup, node_index: int) -> bool:
         """Whether pods on this node are counted, by nodeAffinityPolicy and nodeTaintsPolicy."""

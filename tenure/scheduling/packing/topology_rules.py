@@ -1,7 +1,7 @@
 """Topology terms of pods as rules over shared counts, and the order in which preferences are relaxed."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tenure.model.facts import AffinityTerm, DaemonSetFact, PodFact, SpreadConstraint
 from tenure.scheduling.packing.pod_requirements import (
@@ -42,6 +42,9 @@ class ConstraintAlternative:
             pin_label(self.variant, key, value), self.rules, pin_label(self.without_volumes, key, value)
         )
 
+    def add_rules(self, rules: Iterable[Rule]) -> "ConstraintAlternative":
+        return replace(self, rules=added) if len(added := (*self.rules, *rules)) > len(self.rules) else self
+
 
 class TopologyGroups:
     """Every topology group of a pass, with the pods that each counts."""
@@ -62,16 +65,15 @@ class TopologyGroups:
         self._required: set[TopologyIndex] = set()
 
     def add_daemons(self, daemons: Iterable[DaemonSetFact]) -> None:
-        """Count the pods that DaemonSets will have on nodes, for required affinity and anti-affinity terms of others,
-        and for their own anti-affinity terms. Spread constraints count only their bound pods."""
+        """Count the pods that DaemonSets will have on nodes, for the terms of others and for their own anti-affinity
+        terms."""
         pods = {daemon.pod.uid: daemon.pod for daemon in daemons}
         for pod in pods.values():
             if pod.anti_affinity:
                 self.add_anti_affinity_owners(topology_terms_of(pod))
         for uid, pod in pods.items():
             for group in self.counting_groups(pod):
-                if group.topology_index.owners or group.topology_index in self._required:
-                    group.daemons.add(uid)
+                group.daemons.add(uid)
 
     @property
     def groups(self) -> Iterable[TopologyGroup]:

@@ -1,27 +1,34 @@
 """DaemonSets on new nodes and on nodes that await their pods: node affinity and host ports."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from tenure.apis.labels import HOSTNAME, NODE_NAME_FIELD, ZONE
-from tenure.model.facts import AffinityTerm, DaemonSetFact, Expression, HostPort
+from tenure.model.facts import AffinityTerm, DaemonSetFact, Expression, HostPort, SpreadConstraint
 from tenure.scheduling.cluster_state import Change
 from tests.unit.scheduling.builders import (
     COMMON,
     Cluster,
     daemonset,
     expressions,
+    instance_type,
     launched_nodeclaim,
     node,
     pod,
     pool,
     reasons,
+    taint,
+    toleration,
+    values_of,
 )
 from tests.unit.scheduling.disruption.cluster_builder import Fleet
 
 PORT = (HostPort(port=8080),)
 AGENT = daemonset("agent", pod("template", cpu=0.1, daemonset=True, host_ports=PORT))
+LARGE = instance_type("m.2xlarge", cpu=8, memory=32, price=0.4, zones=("a", "b"))
+RED = expressions("team In red")
 ELSEWHERE = expressions("team In red")
 HERE = expressions(f"{ZONE} In a")
 
@@ -155,3 +162,89 @@ def test_pods_do_not_move_to_a_node_whose_awaited_daemonset_pod_excludes_them() 
     for labels, moves in ((WEB, False), ({}, True)):
         fleet = Fleet(facts=(agent,)).node("free", "m.2xlarge", pod(cpu=4)).node("n", "m.large", pod(labels=labels))
         assert any("n" in one.node_names for one in fleet.decide().commands) is moves
+
+
+def near_agent(key: str) -> tuple[AffinityTerm, ...]:
+    return (AffinityTerm(key=key, selector=expressions("app In agent")),)
+
+
+def spread_with_agent(key: str, max_skew: int = 1, **more: Any) -> dict[str, Any]:
+    """Pods of an application whose spread constraint counts the DaemonSet pods, too."""
+    selector = expressions("app In web agent")
+    constraint = SpreadConstraint.model_validate({"key": key, "max_skew": max_skew, "selector": selector, **more})
+    return {"labels": WEB, "spreads": (constraint,)}
+
+
+def test_pod_with_zone_affinity_to_a_daemonset_gets_the_first_node_of_a_zone() -> None:
+    plan = Cluster(pool(), LABELED, *(pod(cpu=5, affinity=near_agent(ZONE)) for _ in range(3))).plan()
+    assert sum(len(one.pods) for one in plan.claims) == 3
+    assert len({values_of(one, ZONE) for one in plan.claims}) == 1
+    elsewhere = LABELED.model_copy(update={"pod": LABELED.pod.model_copy(update={"required_terms": (ELSEWHERE,)})})
+    assert not Cluster(pool(), elsewhere, pod(affinity=near_agent(ZONE))).plan().claims
+
+
+def test_pod_with_zone_affinity_to_a_daemonset_joins_no_node_of_a_zone_without_it() -> None:
+    tainted = node("n", cpu=16, taints=(taint("team", "red"),))
+    agent = LABELED.model_copy(update={"pod": LABELED.pod.model_copy(update={"tolerations": ()})})
+    lonely = pod("p", affinity=near_agent(ZONE), tolerations=(toleration(),))
+    assert not Cluster(agent, tainted, lonely).plan().nominations
+    plan = Cluster(pool(), agent, tainted, lonely, pod("q", cpu=9, tolerations=(toleration(),))).plan()
+    assert [one.pods for one in plan.claims] == [("p",)] and plan.nominations == {"q": "n"}
+
+
+def test_pods_spread_by_hostname_count_the_daemonset_pods_of_new_nodes() -> None:
+    plan = Cluster(pool(), LABELED, *(pod(**spread_with_agent(HOSTNAME)) for _ in range(3))).plan()
+    assert [len(one.pods) for one in plan.claims] == [1, 1, 1]
+
+
+def test_hostname_spread_counts_daemonset_pods_beyond_those_of_the_emptiest_node() -> None:
+    """One DaemonSet runs only on new nodes of pool b."""
+    on_b = daemonset("agent", pod("agent", cpu=0.1, daemonset=True, labels={"app": "agent"}, terms=(RED,)))
+    empty, pods = node("n", cpu=1), [pod(cpu=2, **spread_with_agent(HOSTNAME)) for _ in range(2)]
+    red = pool("b", template_labels={"team": "red"})
+    assert not Cluster(empty, red, on_b, *pods).plan().claims
+    assert len(Cluster(red, on_b, *pods).plan().claims) == 2
+    plan = Cluster(empty, pool("a"), red, on_b, *pods).plan()
+    assert [one.pool for one in plan.claims] == ["a", "a"]
+    wide = [pod(cpu=2, **spread_with_agent(HOSTNAME, 2)) for _ in range(2)]
+    assert [len(one.pods) for one in Cluster(empty, red, on_b, *wide).plan().claims] == [1, 1]
+
+
+def test_hostname_spread_counts_awaited_daemonset_pods() -> None:
+    """Node `other` gets no DaemonSet pod."""
+    on_red = daemonset("agent", pod("agent", cpu=0.1, daemonset=True, labels={"app": "agent"}, terms=(RED,)))
+    red, other = node("red", labels={"team": "red"}), node("other", cpu=1)
+    pods = [pod("p", cpu=2, **spread_with_agent(HOSTNAME))]
+    assert not Cluster(on_red, red, other, *pods).plan().nominations
+    assert Cluster(on_red, red, *pods).plan().nominations == {"p": "red"}
+
+
+def test_pods_spread_by_zone_count_the_daemonset_pods_of_each_new_node() -> None:
+    """Each pod needs a node, so each adds two pods to its zone."""
+    zones = f"{ZONE} In a b"
+    for count, placed in ((1, 1), (2, 2), (3, 2), (4, 4)):
+        pods = [pod(cpu=7, **spread_with_agent(ZONE)) for _ in range(count)]
+        plan = Cluster(pool("default", zones), LABELED, *pods, instance_types=(LARGE,)).plan()
+        assert sum(len(one.pods) for one in plan.claims) == placed
+        assert all(len(one.pods) == 1 for one in plan.claims)
+        by_zone = Counter(values_of(one, ZONE) for one in plan.claims)
+        assert max(by_zone.values()) - min(by_zone.values()) == 0
+
+
+def test_pods_spread_by_zone_count_awaited_daemonset_pods() -> None:
+    """Zone a awaits two DaemonSet pods, zone b one."""
+    nodes = [node(f"{zone}{number}", labels={ZONE: zone}) for zone, number in ("a1", "a2", "b1")]
+    pods = [pod(f"p{number}", **spread_with_agent(ZONE)) for number in range(4)]
+    nominated = Counter(name[0] for name in Cluster(LABELED, *nodes, *pods).plan().nominations.values())
+    assert nominated == {"a": 2, "b": 2} or nominated == {"b": 3, "a": 1}
+    [first] = Cluster(LABELED, *nodes, pods[0]).plan().nominations.values()
+    assert first == "b1"
+
+
+def test_pod_does_not_fix_the_zone_of_a_new_node_whose_daemonset_pod_its_anti_affinity_excludes() -> None:
+    agent = LABELED.model_copy(update={"pod": LABELED.pod.model_copy(update={"required_terms": (RED,)})})
+    pools = pool("plain", weight=1), pool("red", template_labels={"team": "red"})
+    first = pod("first", cpu=1, priority=5, selector={"team": "red"})
+    excluded = pod("p", cpu=0.5, anti_affinity=near_agent(ZONE))
+    plan = Cluster(*pools, agent, first, excluded).plan()
+    assert sorted((one.pool, one.pods) for one in plan.claims) == [("plain", ("p",)), ("red", ("first",))]
