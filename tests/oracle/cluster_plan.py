@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from tenure.apis.labels import HOSTNAME, NODE_NAME_FIELD
 from tenure.kube.facts.objects import namespace_fact, node_fact, nodepool_fact
 from tenure.kube.facts.pods import daemonset_fact, pod_fact
 from tenure.kube.facts.volumes import csi_node_fact, storage_class_fact, volume_claim_fact, volume_fact
-from tenure.model.facts import NamespaceFact, NodeFact, PodFact
+from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeFact, PodFact
 from tenure.model.instance_types import Catalogue
 from tenure.scheduling.cluster_state import Change, ClusterState
 from tenure.scheduling.snapshot import Fact, FactKind
 from tests.oracle.binding_order import find_binding_order
 from tests.oracle.manifests import node_manifest
-from tests.oracle.plan import launch_outcomes
+from tests.oracle.plan import awaited_daemon_pods, launch_outcomes
 from tests.oracle.random_cluster import RandomCluster
 from tests.oracle.random_pods import CLUSTER, Object
 
@@ -120,7 +121,13 @@ def _find_order(
             node_fact({**one, "metadata": {"uid": "", "creationTimestamp": NOW.isoformat(), **one["metadata"]}})
         )
     namespaces = {one.name: one.labels for one in facts if isinstance(one, NamespaceFact)}
-    return find_binding_order(targets, [one for one in facts if isinstance(one, PodFact)], nodes, namespaces)
+    daemons = [one for one in facts if isinstance(one, DaemonSetFact)]
+    pods = [one for one in facts if isinstance(one, PodFact) and not one.daemonset]
+    for node in nodes:
+        labels = {HOSTNAME: node.name, NODE_NAME_FIELD: node.name, **node.labels}
+        awaited = awaited_daemon_pods(daemons, labels, node.taints, frozenset(), node.allocatable)
+        pods += [one.model_copy(update={"node_name": node.name}) for one in awaited]
+    return find_binding_order(targets, pods, nodes, namespaces)
 
 
 def build_cluster_state(cluster: RandomCluster, lists: ObjectLists) -> ClusterState:

@@ -57,13 +57,24 @@ def _build_spots(plan: Plan, inputs: PlanInputs) -> list[Spot]:
     spots = []
     for name, node in inputs.nodes.items():
         labels = {key: frozenset({value}) for key, value in node.labels.items()}
-        pods = [*inputs.bound.get(name, ()), *planned.get(name, ())]
+        bound = inputs.bound.get(name, ())
+        present = frozenset(pod.owner_uid for pod in bound if pod.daemonset)
+        single = {"kubernetes.io/hostname": name, **node.labels, NODE_NAME_FIELD: name}
+        daemons = awaited_daemon_pods(inputs.daemons, single, node.taints, present, node.allocatable)
+        pods = [*bound, *planned.get(name, ()), *daemons]
         spots.append(Spot(name, labels, node.taints, pods, frozenset(pod.uid for pod in planned.get(name, ()))))
     for number, nodeclaim in enumerate(plan.claims):
-        outcomes = [labels for _, _, labels in launch_outcomes(nodeclaim, inputs.types)]
+        outcomes = [(kind, labels) for kind, _, labels in launch_outcomes(nodeclaim, inputs.types)]
+        daemons = {
+            one.uid: one
+            for kind, labels in outcomes
+            for one in awaited_daemon_pods(inputs.daemons, labels, nodeclaim.taints, frozenset(), kind.allocatable())
+        }
         pods = [inputs.pods[uid] for uid in nodeclaim.pods if uid in inputs.pods]
+        labels_of_node = one_value(labels for _, labels in outcomes)
+        planned_uids = frozenset(pod.uid for pod in pods)
         spots.append(
-            Spot(f"claim {number}", one_value(outcomes), nodeclaim.taints, pods, frozenset(pod.uid for pod in pods))
+            Spot(f"claim {number}", labels_of_node, nodeclaim.taints, [*pods, *daemons.values()], planned_uids)
         )
     return spots
 
@@ -206,7 +217,7 @@ def _outcome_violations(
         unreachable = unreachable_claims(pod, labels, inputs.disks, matches_expression)
         yield from (f"{pod.name} does not reach {one} on {instance_type.name} with {labels}" for one in unreachable)
     allocatable = instance_type.allocatable()
-    with_daemons = [*pods, *_daemon_pods(inputs, labels, nodeclaim.taints, frozenset(), allocatable)]
+    with_daemons = [*pods, *awaited_daemon_pods(inputs.daemons, labels, nodeclaim.taints, frozenset(), allocatable)]
     yield from (
         f"{instance_type.name} has not enough {key}" for key in _insufficient_resources(allocatable, with_daemons)
     )
@@ -248,7 +259,7 @@ def _node_violations(name: str, pods: list[PodFact], inputs: PlanInputs) -> Iter
     labels = {"kubernetes.io/hostname": name, **node.labels, NODE_NAME_FIELD: name}
     bound = inputs.bound.get(name, ())
     present = frozenset(pod.owner_uid for pod in bound if pod.daemonset)
-    everything = [*pods, *bound, *_daemon_pods(inputs, labels, node.taints, present, node.allocatable)]
+    everything = [*pods, *bound, *awaited_daemon_pods(inputs.daemons, labels, node.taints, present, node.allocatable)]
     yield from (f"{pod.name} does not tolerate its taints" for pod in pods if not tolerates_taints(pod, node.taints))
     yield from (f"{pod.name} may not run on it" for pod in pods if not selects_node(pod, labels))
     yield from (f"it has not enough {key}" for key in _insufficient_resources(node.allocatable, everything))
@@ -261,8 +272,8 @@ def _node_violations(name: str, pods: list[PodFact], inputs: PlanInputs) -> Iter
         yield f"{attached} volumes of {driver}, which attaches {limit}"
 
 
-def _daemon_pods(
-    inputs: PlanInputs,
+def awaited_daemon_pods(
+    daemons: Iterable[DaemonSetFact],
     labels: Mapping[str, str],
     taints: Iterable[Taint],
     present: frozenset[str],
@@ -271,7 +282,7 @@ def _daemon_pods(
     """Pods of DaemonSets that will run on the node. One that lacks a requested device keeps its pod Pending."""
     return [
         daemon.pod
-        for daemon in inputs.daemons
+        for daemon in daemons
         if daemon.uid not in present
         and selects_node(daemon.pod, labels)
         and tolerates_taints(daemon.pod, taints)

@@ -5,7 +5,7 @@ clusters share an API server.
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -96,7 +96,7 @@ def generate_cluster(seed: int, slot: int = 0) -> RandomCluster:
     templates = [random_template(dice, site, app=dice.choice(APPS)) for _ in range(dice.randint(2, 6))]
     for name in site.nodes:
         _add_node(dice, cluster, name, templates)
-    cluster.daemonsets.extend(_random_daemonsets(dice, site))
+    cluster.daemonsets.extend(_random_daemonsets(dice, site, [one["metadata"]["labels"]["app"] for one in templates]))
     for number, template in enumerate(templates):
         for replica in range(dice.randint(1, _MAX_REPLICAS)):
             _add_pod(dice, cluster, template, f"c{seed}-pod-{number}-{replica}")
@@ -203,8 +203,9 @@ def _add_pod(dice: Dice, cluster: RandomCluster, template: Object, name: str, *,
     return pod
 
 
-def _random_daemonsets(dice: Dice, site: Site) -> Iterator[Object]:
-    """Up to two DaemonSets: on all nodes or some, with host ports or a device."""
+def _random_daemonsets(dice: Dice, site: Site, apps: Sequence[str]) -> Iterator[Object]:
+    """Up to two DaemonSets: on all nodes or some, with host ports or a device, and often with an application's
+    labels."""
     for number in range(dice.choice((0, 1, 1, 2))):
         name = f"agent-{number}"
         requests: Object = {"cpu": dice.choice(CPUS[:4]), "memory": dice.choice(MEMORIES[:3])}
@@ -223,10 +224,11 @@ def _random_daemonsets(dice: Dice, site: Site) -> Iterator[Object]:
                 container["resources"] = {"requests": requests, "limits": {GPU: "1"}}
             case 4:
                 spec["runtimeClassName"] = RUNTIME_CLASS
-        # No term of another pod selects the pods of DaemonSets, since plans do not count them on new nodes.
         labels_of_pod = {"agent": name}
+        # Terms of other pods that select the application also select these pods.
+        app = {"app": dice.choice(apps), "rev": "1", "tier": "front"} if dice.random() < 0.6 else {}
         template = {
-            "metadata": {"labels": labels_of_pod, "annotations": {"sandbox.tenure.sh/starts-after": "never"}},
+            "metadata": {"labels": labels_of_pod | app, "annotations": {"sandbox.tenure.sh/starts-after": "never"}},
             "spec": spec,
         }
         found = make_object("apps/v1", "DaemonSet", name)
