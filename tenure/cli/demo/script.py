@@ -14,7 +14,7 @@ from tenure.cli.demo.screen import Screen
 from tenure.cli.demo.timeline import CompletedNodeClaim, calls_table, timeline_table
 from tenure.cli.exit_codes import DONE, FAILED
 from tenure.cli.sandbox.environment import ClusterView, SandboxSession
-from tenure.cli.sandbox.probes import format_failed_tasks, read_failed_tasks
+from tenure.cli.sandbox.probes import format_failed_tasks, read_failed_tasks, read_unused_nodes
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
 from tenure.model.nodeclaim.state import Phase
 
@@ -32,6 +32,8 @@ class Facts:
     """Of these, the ones that became Ready."""
     launched: int = 0
     terminated: int = 0
+    unused: int = 0
+    """Nodes that no pod used that they were launched for."""
     remaining: dict[str, list[str]] = field(default_factory=dict)
     """Names of remaining objects by kind."""
     failed: list[str] = field(default_factory=list)
@@ -50,6 +52,8 @@ def find_failures(facts: Facts, *, retained: bool = False) -> list[str]:
         lines.append(f"instances: {facts.launched} launched, {facts.terminated} terminated")
     if facts.launched < facts.nodes:
         lines.append(f"instances: {facts.launched} launched for {facts.nodes} nodes")
+    if facts.unused:
+        lines.append(f"nodes: {facts.unused} deleted without any pod that they were launched for")
     lines += [f"not deleted: {kind}: {', '.join(names)}" for kind, names in sorted(facts.remaining.items()) if names]
     lines += [f"failed: {line}" for line in facts.failed]
     if not retained and facts.worker_exit != 0:
@@ -181,6 +185,7 @@ class Demo:
         if not self._options.retain:
             templates = await session.aws.launch_templates()
             facts.remaining["launch templates"] = [f"{templates} not deleted"] if templates else []
+        facts.unused = sum((await read_unused_nodes(session.worker.metrics_port)).values())
         self._failed_tasks_line = format_failed_tasks(await read_failed_tasks(session.worker.metrics_port))
         return await session.aws.count_calls()
 

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.list_watch import Delta, ListWatch
 from tenure.kube.client.resources import PODS
+from tenure.metrics import NODES_UNUSED
 from tenure.sandbox.aws.admin.client import AwsControl
 
 
@@ -144,9 +145,25 @@ FAILED_TASKS = "temporal_workflow_task_execution_failed"
 
 async def read_failed_tasks(port: int) -> dict[str, int]:
     """By workflow type. Raises aiohttp's ClientError."""
+    return failed_tasks(await _read_metrics(port))
+
+
+async def read_unused_nodes(port: int) -> dict[str, int]:
+    """By NodePool. Raises aiohttp's ClientError."""
+    return unused_nodes(await _read_metrics(port))
+
+
+async def _read_metrics(port: int) -> str:
     async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as response:
         response.raise_for_status()
-        return failed_tasks(await response.text())
+        return await response.text()
+
+
+def unused_nodes(exposition: str) -> dict[str, int]:
+    """By NodePool, the nodes that were deleted without any pod that they were launched for."""
+    families = text_string_to_metric_families(exposition)
+    samples = [sample for family in families for sample in family.samples if sample.name == NODES_UNUSED.name]
+    return {sample.labels["nodepool"]: int(sample.value) for sample in samples if sample.value}
 
 
 def failed_tasks(exposition: str) -> dict[str, int]:

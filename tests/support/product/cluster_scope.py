@@ -43,6 +43,8 @@ class ClusterScope:
         self._rules: list[Rule] = []
         self._aws_rules: list[str] = []
         self._api_rules: list[FaultRule] = []
+        self._has_faults = False
+        """Whether the test injected any fault, so that a node may be launched in vain."""
 
     async def __aenter__(self) -> Self:
         await self.apply_manifest(node_pool(self.name, **self._pool))
@@ -59,6 +61,8 @@ class ClusterScope:
             await self.product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
         if not any(error_info):
             await self._wait_until_removed()
+            if not self._has_faults:
+                self.product.faultless_pools.add(self.name)
 
     async def _wait_until_removed(self) -> None:
         try:
@@ -116,6 +120,7 @@ class ClusterScope:
         match = Match(node_name=node) if node else Match(nodepool=self.name, instance_type=instance_type)
         rule = await self.product.nodes.add(fault, match=match, count=count)
         self._rules.append(rule)
+        self._has_faults = True
         return rule
 
     async def remove_node_fault(self, rule: Rule) -> None:
@@ -138,6 +143,7 @@ class ClusterScope:
         """The fault affects workers' requests whose path contains `path`."""
         rule = self.product.faults.add(fault, path, method=method)
         self._api_rules.append(rule)
+        self._has_faults = True
         return rule
 
     def remove_api_fault(self, rule: FaultRule) -> None:
@@ -156,6 +162,7 @@ class ClusterScope:
         parameters = {"InstanceId": value} if value.startswith("i-") else {"Value": value or self.name}
         rule_id = self.product.aws.add_fault(kind, service="ec2", action=action, match=parameters, **rule)
         self._aws_rules.append(rule_id)
+        self._has_faults = True
         return rule_id
 
     def remove_aws_fault(self, rule_id: str) -> None:

@@ -75,6 +75,7 @@ async def shared_product(request: pytest.FixtureRequest) -> AsyncIterator[Instal
         product = await stack.enter_async_context(InstalledProduct(shared, worker))
         await wait_until(product.assert_nodeclass_ready)
         yield product
+        await product.assert_all_nodes_used()
 
 
 @pytest_asyncio.fixture

@@ -22,6 +22,7 @@ from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 
 from tenure.cli.nodes.workflows import NodeClaimVisibility
+from tenure.cli.sandbox.probes import unused_nodes
 from tenure.cli.sandbox.worker_process import clean_environment, service_account
 from tenure.cli.temporal_client import Connection
 from tenure.controller.temporal.namespace import remove_schedules
@@ -59,6 +60,8 @@ class InstalledProduct:
         self._serial = 0
         self.samples_before_kill: list[str] = []
         """Metrics of a killed worker, since counters start at zero in each process."""
+        self.faultless_pools: set[str] = set()
+        """NodePools of tests that passed and injected no fault."""
         self.kube: KubeApi
         self.temporal: Client
         self.nodeclaim_workflows: NodeClaimVisibility
@@ -249,6 +252,12 @@ class InstalledProduct:
     async def metric_samples(self) -> list[str]:
         async with aiohttp.ClientSession() as session, session.get(self.worker.metrics) as response:
             return (await response.text()).splitlines()
+
+    async def assert_all_nodes_used(self) -> None:
+        """No node of a test without faults was deleted without any pod that it was launched for."""
+        unused = unused_nodes("\n".join([*await self.metric_samples(), ""]))
+        found = {pool: count for pool, count in unused.items() if pool in self.faultless_pools}
+        assert not found, f"unused nodes by NodePool, whose name contains that of the test: {found}"
 
     # # --- scopes ---
 

@@ -27,6 +27,7 @@ def test_demo_without_results_fails() -> None:
         (lambda facts: setattr(facts, "terminated", 4), "5 launched, 4 terminated"),
         (lambda facts: setattr(facts, "launched", 6), "6 launched, 5 terminated"),
         (lambda facts: facts.__dict__.update(launched=4, terminated=4), "4 launched for 5 nodes"),
+        (lambda facts: setattr(facts, "unused", 2), "2 deleted without any pod"),
         (lambda facts: facts.remaining.update({"Nodes": ["ip-10-0-0-1"]}), "Nodes: ip-10-0-0-1"),
         (lambda facts: facts.remaining.update({"open workflows": ["demo/watch"]}), "open workflows: demo/watch"),
         (lambda facts: facts.failed.append("demo/nodeclaim/a/1 is FAILED"), "is FAILED"),
