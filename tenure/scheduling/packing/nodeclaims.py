@@ -94,7 +94,7 @@ class PlannedNodeClaims:
     def _fitting_types(self, slot: NodeSlot, new_node: NewNode, used: Amounts) -> Mask:
         template = slot.offer.template
         fitting: Mask = np.all(slot.option.headroom >= used, axis=1) & template.types_with_free_ports(new_node.ports)
-        return fitting
+        return fitting if new_node.allowed_types is None else fitting & new_node.allowed_types
 
     def _rows_within_limits(self, offer: Offer, number: int) -> Indices:
         """The fitting types that the limits leave room for on this node and all other new nodes of the NodePool."""

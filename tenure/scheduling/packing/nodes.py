@@ -133,6 +133,8 @@ class NewNode:
     pods: list[str] = field(default_factory=list)
     ports: list[HostPort] = field(default_factory=list)
     """Host ports of its pods."""
+    allowed_types: Mask | None = None
+    """The types whose DaemonSet pods the rules of its pods allow; None for all."""
 
 
 class NodeArrays:
@@ -228,6 +230,14 @@ class NodeArrays:
         """The slot of a new node after such pods join it, with any type; None if they cannot."""
         slot = self._next_slots(variant)[self.new_nodes[node_index - self.existing_count].slot]
         return self.slots[slot] if slot >= 0 else None
+
+    def restrict_types(self, node_index: int, allowed: Mask) -> None:
+        """Leave only these types of a new node, if any of its target types is among them."""
+        new_node = self.new_node_at(node_index)
+        if allowed[new_node.rows].any():
+            new_node.rows = new_node.rows[allowed[new_node.rows]]
+            new_node.allowed_types = allowed if new_node.allowed_types is None else new_node.allowed_types & allowed
+            self._target_rows[node_index - self.existing_count] = new_node.rows[0]
 
     def enlarge_node(self, node_index: int, rows: Indices, headroom: Amounts) -> None:
         """Give a new node a larger type."""

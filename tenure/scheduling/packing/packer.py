@@ -32,6 +32,7 @@ from tenure.scheduling.packing.topology import (
     on_node_of_daemons,
     requires_shared_node,
     rules_for_key,
+    types_with_allowed_daemons,
 )
 from tenure.scheduling.packing.topology_domains import Universe, filter_requested
 from tenure.scheduling.packing.topology_rules import ConstraintAlternative
@@ -243,6 +244,7 @@ class Packing:
                 instance_choice,
                 count - done,
                 most=1 if must_share_node else instance_choice.nodes,
+                rules=alternative.rules,
             )
         return done, ""
 
@@ -262,7 +264,7 @@ class Packing:
             used = node_arrays.used_amounts(node_index - node_arrays.existing_count)
             found = (
                 self.instance_selector.find_larger(slot.offer, slot.option, used, new_node.rows, grown_request)
-                if slot
+                if slot and new_node.allowed_types is None
                 else None
             )
             if found is not None:
@@ -275,9 +277,12 @@ class Packing:
     ) -> int:
         """Place pods on existing and new nodes, in their order."""
         fitting = self._pods_per_node(one, alternative, variant, vector)
-        return self._assign_shares(
-            one, variant, vector, distribute_pods(fitting, count, one_node=_starts_affinity_group(alternative.rules))
-        )
+        pods_by_node = distribute_pods(fitting, count, one_node=_starts_affinity_group(alternative.rules))
+        used = np.flatnonzero(pods_by_node)
+        for node_index in used:
+            share = int(pods_by_node[node_index])
+            self._assign_pods(one, variant, vector, int(node_index), share, alternative.rules)
+        return int(pods_by_node[used].sum())
 
     def _pods_per_node(
         self, one: PodClass, alternative: ConstraintAlternative, variant: Variant, vector: Amounts
@@ -315,12 +320,6 @@ class Packing:
             if groups and any(group in groups for one in counts.values() for group, _ in one)
         ]
 
-    def _assign_shares(self, one: PodClass, variant: Variant, vector: Amounts, pods_by_node: Amounts) -> int:
-        used = np.flatnonzero(pods_by_node)
-        for node_index in used:
-            self._assign_pods(one, variant, vector, int(node_index), int(pods_by_node[node_index]))
-        return int(pods_by_node[used].sum())
-
     def _add_nodes(
         self,
         one: PodClass,
@@ -330,6 +329,7 @@ class Packing:
         count: int,
         *,
         most: int,
+        rules: Sequence[Rule],
     ) -> int:
         """Add at most `most` equal nodes, as many as the pods fill. A pool with limits gets one, since its limits may
         change the choice."""
@@ -337,15 +337,26 @@ class Packing:
         for _ in range(1 if offer.has_limits else max(1, min(most, count // instance_choice.pods))):
             node_index = add_new_node(self.node_arrays, self.instance_selector, instance_choice)
             share = min(instance_choice.pods, count - done)
-            self._assign_pods(one, variant, vector, node_index, share)
+            self._assign_pods(one, variant, vector, node_index, share, rules)
             done += share
         return done
 
-    def _assign_pods(self, one: PodClass, variant: Variant, vector: Amounts, node_index: int, share: int) -> None:
+    def _assign_pods(
+        self,
+        one: PodClass,
+        variant: Variant,
+        vector: Amounts,
+        node_index: int,
+        share: int,
+        rules: Sequence[Rule] = (),
+    ) -> None:
         pods, one.pods = one.pods[:share], one.pods[share:]
         slot = self.node_arrays.slot_at(node_index) if self._daemon_groups else None
-        if slot is not None and not (new_node := self.node_arrays.new_node_at(node_index)).pods:
-            self._count_daemons(node_index, slot.offer.template.daemons_of(new_node.rows))
+        if slot is not None:
+            if any(rule.group.daemons for rule in rules):
+                self.node_arrays.restrict_types(node_index, types_with_allowed_daemons(slot.offer.template, rules))
+            if not (new_node := self.node_arrays.new_node_at(node_index)).pods:
+                self._count_daemons(node_index, slot.offer.template.daemons_of(new_node.rows))
         self.node_arrays.assign_pods(node_index, vector, [pod.uid for pod in pods], variant)
         self.node_arrays.reserve_ports(node_index, one.ports)
         self.node_arrays.attachment_limits.add_pods(node_index, one.volumes, share)

@@ -324,8 +324,8 @@ def types_with_allowed_daemons(template: NodePoolTemplate, rules: Iterable[Rule]
 
     kube-scheduler counts bound pods only. A DaemonSet pod is bound before the pods for which the node is launched,
     since it tolerates the taints of a new node. Therefore anti-affinity excludes types that get a selected DaemonSet
-    pod, and hostname affinity requires one, unless the pods select themselves and are the first. Hostname spread
-    excludes types that get too many.
+    pod, and hostname affinity requires one, also if the pods select themselves and are the first, since nodes for other
+    pods may get one. Hostname spread excludes types that get too many.
     """
     allowed: Mask = np.ones(len(template.table), dtype=bool)
     for rule in rules:
@@ -336,6 +336,9 @@ def types_with_allowed_daemons(template: NodePoolTemplate, rules: Iterable[Rule]
                 allowed &= template.types_with_daemons(rule.group.daemons) == 0
             case AffinityRule() if rule.group.hostname and rule.requires_daemons:
                 allowed &= template.types_with_daemons(rule.group.daemons) > 0
+            case AffinityRule(own=True) if not rule.group.has_pods():
+                preferred = allowed & (template.types_with_daemons(rule.group.daemons) > 0)
+                allowed = preferred if preferred.any() else allowed
             case SpreadRule() if rule.group.hostname:
                 allowed &= template.types_with_daemons(rule.group.daemons) <= rule.most_counted_before
     return allowed

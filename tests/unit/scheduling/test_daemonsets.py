@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tenure.apis.labels import HOSTNAME, NODE_NAME_FIELD, ZONE
+from tenure.apis.labels import HOSTNAME, INSTANCE_TYPE, NODE_NAME_FIELD, ZONE
 from tenure.model.facts import AffinityTerm, DaemonSetFact, Expression, HostPort, SpreadConstraint
 from tenure.scheduling.cluster_state import Change
 from tests.unit.scheduling.builders import (
@@ -248,3 +248,22 @@ def test_pod_does_not_fix_the_zone_of_a_new_node_whose_daemonset_pod_its_anti_af
     excluded = pod("p", cpu=0.5, anti_affinity=near_agent(ZONE))
     plan = Cluster(*pools, agent, first, excluded).plan()
     assert sorted((one.pool, one.pods) for one in plan.claims) == [("plain", ("p",)), ("red", ("first",))]
+
+
+def test_first_pods_that_select_themselves_get_nodes_with_a_selected_daemonset_pod() -> None:
+    """Its pods on nodes for others would be the first."""
+    on_large = expressions(f"{INSTANCE_TYPE} In {LARGE.name}")
+    agent = LABELED.model_copy(update={"pod": LABELED.pod.model_copy(update={"required_terms": (on_large,)})})
+    cheap = instance_type("c.2xlarge", cpu=8, memory=16, price=0.3)
+    pods = [pod(cpu=5, labels={"app": "agent"}, affinity=NEAR_AGENT) for _ in range(3)]
+    plan = Cluster(pool(), agent, *pods, instance_types=(LARGE, cheap)).plan()
+    assert [values_of(one, INSTANCE_TYPE) for one in plan.claims] == [(LARGE.name,)] * 3
+
+
+def test_nodeclaim_allows_no_type_whose_daemonset_pod_an_anti_affinity_excludes() -> None:
+    on_large = expressions(f"{INSTANCE_TYPE} In {LARGE.name}")
+    agent = LABELED.model_copy(update={"pod": LABELED.pod.model_copy(update={"required_terms": (on_large,)})})
+    cheap = instance_type("c.2xlarge", cpu=8, memory=16, price=0.3)
+    for types, terms in (((cheap.name,), NEAR_AGENT), ((cheap.name, LARGE.name), ())):
+        plan = Cluster(pool(), agent, pod(cpu=5, anti_affinity=terms), instance_types=(LARGE, cheap)).plan()
+        assert [values_of(one, INSTANCE_TYPE) for one in plan.claims] == [types]
