@@ -65,7 +65,7 @@ def _build_spots(plan: Plan, inputs: PlanInputs) -> list[Spot]:
         spots.append(Spot(name, labels, node.taints, pods, frozenset(pod.uid for pod in planned.get(name, ()))))
     for number, nodeclaim in enumerate(plan.claims):
         outcomes = [(kind, labels) for kind, _, labels in launch_outcomes(nodeclaim, inputs.types)]
-        daemons = {
+        awaited = {
             one.uid: one
             for kind, labels in outcomes
             for one in awaited_daemon_pods(inputs.daemons, labels, nodeclaim.taints, frozenset(), kind.allocatable())
@@ -74,7 +74,7 @@ def _build_spots(plan: Plan, inputs: PlanInputs) -> list[Spot]:
         labels_of_node = one_value(labels for _, labels in outcomes)
         planned_uids = frozenset(pod.uid for pod in pods)
         spots.append(
-            Spot(f"claim {number}", labels_of_node, nodeclaim.taints, [*pods, *daemons.values()], planned_uids)
+            Spot(f"claim {number}", labels_of_node, nodeclaim.taints, [*pods, *awaited.values()], planned_uids)
         )
     return spots
 

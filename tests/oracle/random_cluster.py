@@ -103,6 +103,39 @@ def generate_cluster(seed: int, slot: int = 0) -> RandomCluster:
     return cluster
 
 
+def cluster_with_daemonset(slot: int, pod_spec: Object) -> RandomCluster:
+    """A cluster without nodes, a DaemonSet `agent` for all nodes, and three pods `web` with these fields."""
+    site = Site(str(slot), (f"oracle-{slot}-a", f"oracle-{slot}-b"), ())
+    namespaces = [make_object("v1", "Namespace", name, labels={CLUSTER: site.cluster}) for name in site.namespaces]
+    zones = [{"key": labels.ZONE, "operator": "In", "values": [*ZONES]}]
+    pool = make_pool("pool-0", zones, taints=[_cluster_taint(site)])
+    pool["spec"]["template"]["metadata"] = {"labels": {CLUSTER: site.cluster}}
+    cluster = RandomCluster(slot, site, tuple(_all_types()[:_MAX_TYPES]), [pool], namespaces)
+    template: Object = {
+        "metadata": {"annotations": {"sandbox.tenure.sh/starts-after": "never"}},
+        "spec": {
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "registry.example/app:1",
+                    "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}},
+                }
+            ],
+            "nodeSelector": {CLUSTER: site.cluster},
+            "tolerations": [_cluster_toleration(site)],
+        },
+    }
+    agent = make_object("apps/v1", "DaemonSet", "agent")
+    agent["metadata"]["namespace"] = site.namespaces[0]
+    of_agent = {"metadata": template["metadata"] | {"labels": {"app": "agent"}}, "spec": template["spec"]}
+    cluster.daemonsets.append(agent | {"spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": of_agent}})
+    metadata = template["metadata"] | {"labels": {"app": "web"}, "namespace": site.namespaces[0]}
+    web = make_object("v1", "Pod", "web") | {"metadata": metadata, "spec": template["spec"] | pod_spec}
+    for number in range(3):
+        _add_pod(random.Random(slot), cluster, web, f"c{slot}-web-{number}")
+    return cluster
+
+
 @lru_cache(maxsize=1)
 def _all_types() -> tuple[InstanceType, ...]:
     """Types with GPUs are rare in the catalogue, and a tenth of this list."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from benchmarks.workloads import Scenario, make_scenario
-from tenure.apis.labels import ON_DEMAND
+from tenure.apis.labels import HOSTNAME, ON_DEMAND, ZONE
 from tenure.kube.adapters.pods import KubePods
 from tenure.kube.client.client import connect
 from tenure.kube.facts.objects import node_fact
@@ -30,7 +30,8 @@ from tests.integration.sandbox.planned_nodes import SCHEDULER, PlannedNodes, gat
 from tests.oracle.cluster_plan import NOW
 from tests.oracle.manifests import node_manifest
 from tests.oracle.plan import launch_outcomes
-from tests.oracle.random_cluster import generate_cluster
+from tests.oracle.random_cluster import cluster_with_daemonset, generate_cluster
+from tests.oracle.random_pods import REQUIRED
 from tests.support.product.eventually import TIMEOUT_SECONDS
 
 Object = dict[str, Any]
@@ -103,6 +104,26 @@ async def test_kube_scheduler_binds_planned_pods_of_random_clusters(
     found = f"{len(seeds)} clusters, {planned} planned pods, {elsewhere} bound elsewhere, {stuck} not bound"
     print(found)
     assert planned - stuck >= MIN_BOUND_SHARE * planned > 0, found
+
+
+async def test_kube_scheduler_counts_pods_of_daemonsets_as_planned(
+    cluster: Sandbox, api: KubeApi, pods: KubePods
+) -> None:
+    """No node exists before, and each application has its own cluster."""
+    selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["agent", "web"]}]}
+    spread = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
+    near_agent = [{"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "agent"}}}]
+    specs: list[Object] = [
+        {"topologySpreadConstraints": [spread | {"topologyKey": HOSTNAME}]},
+        {"topologySpreadConstraints": [spread | {"topologyKey": ZONE}]},
+        {"affinity": {"podAffinity": {REQUIRED: near_agent}}},
+    ]
+    planned_nodes = PlannedNodes(cluster, api, pods)
+    await planned_nodes.create_shared_objects()
+    found = await planned_nodes.compare([cluster_with_daemonset(slot, spec) for slot, spec in enumerate(specs)])
+    report = [one.describe() for one in found]
+    assert [len(one.plan.nodes) for one in found] == [3, 3, 1], report
+    assert [(one.planned, one.stuck) for one in found] == [(3, ())] * 3, report
 
 
 async def _plan(api: KubeApi, inputs: Scenario) -> Plan:

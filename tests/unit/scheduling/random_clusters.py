@@ -137,6 +137,14 @@ def some_daemons(draw: st.DrawFn) -> list[DaemonSetFact]:
     result = []
     for number in range(draw(st.integers(0, 2))):
         tolerations: tuple[Toleration, ...] = draw(st.sampled_from([(), (toleration(),)]))
-        one = pod(f"d{number}", cpu=0.3, memory=0.2, daemonset=True, terms=draw(terms), tolerations=tolerations)
+        one = pod(
+            f"d{number}",
+            cpu=0.3,
+            memory=0.2,
+            daemonset=True,
+            terms=draw(terms),
+            tolerations=tolerations,
+            labels=draw(st.sampled_from([{}, {"app": "web"}])),
+        )
         result.append(daemonset(f"d{number}", one))
     return result
