@@ -1,10 +1,31 @@
 """Static validation of an EC2NodeClass: Karpenter's reasons, and the valid form in the message."""
 
+from typing import Any
+
 import pytest
 
-from tenure.aws.amifamily.families import AliasError, parameters_of
+from tenure.aws.amifamily.families import FAMILIES, AliasError, parameters_of
 from tenure.aws.nodeclass.spec_validation import why_tags
-from tests.support.aws.builders import SETTINGS, build_nodeclass
+from tenure.aws.nodeclass.validation import why_invalid
+from tests.support.aws.builders import CLUSTER, SETTINGS, build_nodeclass
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "field"),
+    [
+        ({"maxPods": "max_pods * 2"}, "spec.kubelet.maxPods"),
+        ({"kubeReserved": {"cpu": "vcpus * 10"}}, "spec.kubelet.kubeReserved.cpu"),
+    ],
+)
+def test_disabled_expression_is_reported_with_its_field_and_gate(kubelet: dict[str, Any], field: str) -> None:
+    reason, message = why_invalid(build_nodeclass(kubelet=kubelet), FAMILIES["AL2023"], CLUSTER) or ("", "")
+    assert reason == "KubeletExpressionsDisabled"
+    assert message.startswith(f"{field}: ") and "NodeClassCEL" in message
+
+
+def test_bottlerocket_needs_no_service_cidr() -> None:
+    without = CLUSTER.model_copy(update={"cidr": ""})
+    assert why_invalid(build_nodeclass(), FAMILIES["Bottlerocket"], without) is None
 
 
 @pytest.mark.parametrize(
