@@ -20,7 +20,7 @@ async def test_scale_up_and_down_launches_no_extra_node_while_aws_fails(product:
     before = _count_aws_calls(product)
     rules = [product.aws.add_fault(kind, probability=share) for kind, share in SHARES.items()]
     try:
-        await product.ensure_worker(ready_within_seconds=TIMEOUT_SECONDS, BATCH_MAX_DURATION="5s")
+        await product.ensure_worker(BATCH_MAX_DURATION="5s")
         async with product.scope("failing") as scope:
             await scope.create_deployment(PODS)
             await wait_until(lambda: scope.assert_pods_running(PODS), seconds=TIMEOUT_SECONDS)

@@ -35,7 +35,7 @@ from tenure.sandbox.kube_client import KubeApi
 from tenure.sandbox.nodes.control_api import NodesControl
 from tenure.sandbox.ports import Ports
 from tests.support.product.cluster_scope import ClusterScope
-from tests.support.product.eventually import TIMEOUT_SECONDS, wait_until
+from tests.support.product.eventually import wait_until
 from tests.support.product.objects import NODE_CLASS, node_class
 from tests.support.product.shared_sandbox import SharedFaults, SharedSandbox
 from tests.support.product.worker_harness import SETTINGS, WorkerAddresses, WorkerUnderTest
@@ -43,6 +43,8 @@ from workflows import ids
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
+READY_WITHIN_SECONDS = 400.0
+"""For an EC2NodeClass after the worker's start. A test may let AWS calls fail, which are retried with backoff."""
 Object = dict[str, Any]
 
 
@@ -306,7 +308,7 @@ class DedicatedProduct(InstalledProduct):
         self.workers.append(worker)
         return worker
 
-    async def ensure_worker(self, *, ready_within_seconds: float = TIMEOUT_SECONDS, **settings: str) -> WorkerUnderTest:
+    async def ensure_worker(self, **settings: str) -> WorkerUnderTest:
         """Ensure that a worker with exactly these settings runs; one with other settings is stopped first."""
         if self.workers and self.worker.is_running and self._settings == settings:
             return self.worker
@@ -315,7 +317,7 @@ class DedicatedProduct(InstalledProduct):
         worker = self.add_worker(**settings)
         await self.kube.apply(node_class())
         await worker.start()
-        await wait_until(self.assert_nodeclass_ready, seconds=ready_within_seconds)
+        await wait_until(self.assert_nodeclass_ready, seconds=READY_WITHIN_SECONDS)
         return worker
 
     async def resume_worker(self) -> WorkerUnderTest:

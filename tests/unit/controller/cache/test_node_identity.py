@@ -50,7 +50,11 @@ CASES: dict[str, tuple[str, list[Json], Expected]] = {
     "present": ("Initialized", [OWN], Expected(NodeStatus.PRESENT, ("n1",), "n1")),
     "not ready": ("Initialized", [NOT_READY], Expected(NodeStatus.NOT_READY, ("n1",), "n1", **GONE)),
     "missing": ("Initialized", [], Expected(NodeStatus.MISSING, **GONE)),
-    "created again": ("Initialized", [CREATED_AGAIN], Expected(NodeStatus.PRESENT, ("n1",), "n1", has_gaps=True)),
+    "created again": (
+        "Initialized",
+        [CREATED_AGAIN],
+        Expected(NodeStatus.PRESENT, ("n1",), "n1", is_not_ready=True, room_after=0, has_gaps=True),
+    ),
     "with a second Node": ("Initialized", [OWN, SECOND], Expected(NodeStatus.PRESENT, ("n1",), "n1")),
     "created again with another name": (
         "Initialized",
