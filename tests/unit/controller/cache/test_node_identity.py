@@ -53,7 +53,7 @@ CASES: dict[str, tuple[str, list[Json], Expected]] = {
     "created again": (
         "Initialized",
         [CREATED_AGAIN],
-        Expected(NodeStatus.PRESENT, ("n1",), "n1", is_not_ready=True, room_after=0, has_gaps=True),
+        Expected(NodeStatus.PRESENT, ("n1",), "n1", is_not_ready=True, has_gaps=True),
     ),
     "with a second Node": ("Initialized", [OWN, SECOND], Expected(NodeStatus.PRESENT, ("n1",), "n1")),
     "created again with another name": (
