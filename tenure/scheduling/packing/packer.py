@@ -153,7 +153,7 @@ class Packing:
             if least:
                 domains.headroom = self._domain_headroom(one, alternative, key, domains.order)
             if counts_daemons:
-                domains.room = self._domain_room(one, alternative, key, domains.order)
+                domains.fitting_pods = self._fitting_pods_by_domain(one, alternative, key, domains.order)
             pods_by_domain = domains.distribute_pods(self._chunk_size(one, rules, domains, count - scheduled))
             if not pods_by_domain:
                 return scheduled, reason or domains.rejection_message(key)
@@ -177,7 +177,7 @@ class Packing:
             return count
         return min(count, max(1, min(skews) * domain_count))
 
-    def _domain_room(
+    def _fitting_pods_by_domain(
         self, one: PodClass, alternative: ConstraintAlternative, key: str, names: Iterable[str]
     ) -> dict[str, int]:
         """How many such pods fit on the nodes of each domain."""
@@ -202,7 +202,7 @@ class Packing:
                 pin_label(alternative.variant, key, name), vector, one.ports, alternative.rules
             )
         ]
-        return self._domain_room(one, alternative, key, full)
+        return self._fitting_pods_by_domain(one, alternative, key, full)
 
     def _schedule_in_domain(
         self, one: PodClass, alternative: ConstraintAlternative, variant: Variant, count: int

@@ -138,7 +138,7 @@ class Domains:
     """The domains among which a spread constraint finds its minimum; without an entry, all usable domains."""
     headroom: Mapping[str, int] = field(default_factory=dict)
     """How many more pods fit in domains in which no node can be launched."""
-    room: Mapping[str, int] = field(default_factory=dict)
+    fitting_pods: Mapping[str, int] = field(default_factory=dict)
     """How many more pods fit on existing and new nodes, where the pods of DaemonSets count."""
     occupied: Set[str] = frozenset()
     """Domains of existing nodes, where the pods of DaemonSets count."""
@@ -229,7 +229,7 @@ class Domains:
             )
 
         def order(name: str) -> tuple[bool, int]:
-            return taken[name] >= self.room.get(name, 0), self._final_count(spreads[0], name, taken)
+            return taken[name] >= self.fitting_pods.get(name, 0), self._final_count(spreads[0], name, taken)
 
         for _ in range(count):
             fitting = [name for name in allowed if is_allowed({**taken, name: taken[name] + 1})]
@@ -237,7 +237,7 @@ class Domains:
                 break
             name = min(fitting, key=order)
             taken[name] += 1
-            if taken[name] > self.room.get(name, 0):
+            if taken[name] > self.fitting_pods.get(name, 0):
                 return taken
         if any(taken.values()):
             return taken
@@ -256,7 +256,7 @@ class Domains:
         """With the added pods and the DaemonSet pods of a new node, if they need one or the domain has none."""
         group, pods = spread.group, added.get(name, 0)
         count = group.domain_count(name) + pods * spread.counts_itself
-        if pods > self.room.get(name, 0):
+        if pods > self.fitting_pods.get(name, 0):
             return count + group.most
         return count if count or name in self.occupied else group.fewest
 
