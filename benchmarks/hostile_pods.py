@@ -3,8 +3,8 @@
     .venv/bin/python -m benchmarks.hostile_pods [--pods 1000] [--runs 3] [--workload diverse]
 
 Each plan runs in a separate process, for its own peak memory. Reading the objects is not measured.
-Pods of `plain` have eleven shapes, those of `diverse` the constraints of Karpenter's own benchmark.
-Hostile pods have over a hundred shapes, so with `plain` the ratio mostly reflects the number of shapes.
+1,000 pods of `plain` form 11 pod classes, and those of `diverse` 447. 1,000 hostile pods add 87 classes and five
+priorities, so with `plain` the ratio mostly reflects the number of classes.
 """
 
 import argparse
