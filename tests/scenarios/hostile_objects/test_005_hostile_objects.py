@@ -17,6 +17,7 @@ from tests.support.product.product import InstalledProduct
 DIGITS: Final = "9" * 4301 + "h"
 LONG: Final = "9" * 20_000 + "x"
 HALF_NODE: Final = "600m"
+DROPPED: Final = "tenure_interruption_messages_dropped_total"
 
 
 @pytest.mark.row("005-a")
@@ -32,6 +33,8 @@ async def test_unreadable_annotation_protects_only_its_pod(product: InstalledPro
         await wait_until(lambda: scope.assert_event(protected, "InvalidObject", DO_NOT_DISRUPT, "protects the pod"))
         await product.delete(f"/apis/karpenter.sh/v1/nodeclaims/{nodeclaim_name(claim)}")
         await wait_until(lambda: assert_pod_replaced(scope, other))
+        independent = await scope.create_deployment(1, f"{scope.name}-independent", **pod_spec(scope.name))
+        await wait_until(lambda: scope.assert_pods_running(1, independent))
         await assert_throughout(lambda: assert_on_node(scope, protected, claim), seconds=5)
         await set_do_not_disrupt(scope, protected, None)
         await wait_until(lambda: scope.assert_nodeclaims_deleted([nodeclaim_name(claim)]))
@@ -56,6 +59,7 @@ async def test_hostile_pending_pods_are_reported_and_an_ordinary_pod_runs(produc
             pending_pod(scope.name, "cpu", cpu="1e30"),
             pending_pod(scope.name, "annotation", do_not_disrupt=LONG),
             pending_pod(scope.name, "script", do_not_disrupt="\u0663h"),
+            pending_pod(scope.name, "type", do_not_disrupt='{"after": [5]}'),
         ):
             await scope.apply_manifest(pod)
         await scope.run_pods(1)
@@ -64,6 +68,7 @@ async def test_hostile_pending_pods_are_reported_and_an_ordinary_pod_runs(produc
             ("cpu", "FailedScheduling", "1e30"),
             ("annotation", "InvalidObject", DO_NOT_DISRUPT),
             ("script", "InvalidObject", DO_NOT_DISRUPT),
+            ("type", "InvalidObject", DO_NOT_DISRUPT),
         )
         for name, reason, text in expected:
             await wait_until(partial(scope.assert_event, f"{scope.name}-{name}", reason, text))
@@ -74,16 +79,41 @@ async def test_hostile_pending_pods_are_reported_and_an_ordinary_pod_runs(produc
 async def test_unreadable_messages_do_not_delay_a_spot_warning(product: InstalledProduct) -> None:
     async with product.scope("005-c") as scope:
         (claim,) = await scope.run_pods(1)
-        product.aws.send_message(spot_warning(claim, time="Fri, 22 Jul 2016 00:00:00 +99999999999999999999"))
-        product.aws.send_message(
-            spot_warning(claim, detail={"instance-id": instance_id(claim), "instance-action": "\ud800"})
-        )
-        for number in range(7):
-            product.aws.send_message(spot_warning(claim, detail={"instance-id": number}))
+        for message in malformed_messages(claim):
+            product.aws.send_message(message)
         send_spot_warning(product, claim)
         await wait_until(lambda: scope.assert_event(nodeclaim_name(claim), "SpotInterrupted"), seconds=SOON)
         await wait_until(lambda: scope.assert_nodeclaims_deleted([nodeclaim_name(claim)]), seconds=SOON)
-        await wait_until(
-            lambda: product.metric_value("tenure_interruption_messages_dropped_total", why="malformed"), seconds=SOON
-        )
+        await wait_until(lambda: product.metric_value(DROPPED, why="malformed"), seconds=SOON)
         await wait_until(partial(assert_queue_empty, product))
+
+
+@pytest.mark.row("005-c")
+@pytest.mark.exact_counters
+async def test_each_unreadable_message_is_counted_once(product: InstalledProduct) -> None:
+    messages = malformed_messages({"status": {"providerID": "aws:///us-west-2a/i-0123456789abcdef0"}})
+    dropped = await count_malformed_messages(product)
+    for message in messages:
+        product.aws.send_message(message)
+    await wait_until(partial(assert_queue_empty, product))
+    await wait_until(partial(assert_malformed_messages, product, dropped + len(messages)))
+
+
+def malformed_messages(claim: Object) -> list[Object]:
+    """Nine spot warnings with an impossible time, a lone surrogate or a number as instance ID."""
+    surrogate = {"instance-id": instance_id(claim), "instance-action": "\ud800"}
+    return [
+        spot_warning(claim, time="Fri, 22 Jul 2016 00:00:00 +99999999999999999999"),
+        spot_warning(claim, detail=surrogate),
+        *(spot_warning(claim, detail={"instance-id": number}) for number in range(7)),
+    ]
+
+
+async def assert_malformed_messages(product: InstalledProduct, expected: float) -> None:
+    assert await count_malformed_messages(product) == expected
+
+
+async def count_malformed_messages(product: InstalledProduct) -> float:
+    """Malformed messages that the worker dropped; zero before the first."""
+    found = [one for one in await product.metric_samples() if one.startswith(DROPPED) and 'why="malformed"' in one]
+    return sum(float(one.rpartition(" ")[2]) for one in found)
