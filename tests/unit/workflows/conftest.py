@@ -17,6 +17,8 @@ POLL_SECONDS = {
     "nodeclaim.instance.STOP_START_POLL_SECONDS": 0.02,
     "nodeclaim.drain.FIRST_POLL_SECONDS": 0.01,
     "nodeclaim.drain.MAX_POLL_SECONDS": 0.05,
+    "nodeclaim.drain.HEARTBEAT_EVERY_SECONDS": 0.1,
+    "nodeclaim.drain.RARE_HEARTBEAT_SECONDS": 0.1,
     "nodeclaim.drain.MIN_BLOCKED_SECONDS": 0.1,
     "nodeclaim.drain_pass.MIN_DRAIN": 0.0,
     "nodeclaim.drain_pass.REFRESH": 0.0,

@@ -1,5 +1,6 @@
 """Drains under a LifecyclePolicy: escalation, cancellation, unresponsive kubelets and changed rules."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -50,6 +51,12 @@ def is_in_service(fake: WorkerHarness) -> bool:
     return not fake.nodes.found["node-a"].being_disrupted
 
 
+@pytest.fixture
+def short_escalation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods are deleted half a second after the escalation."""
+    monkeypatch.setattr("tenure.policy.drain.decision.ESCALATION_AT_LEAST", timedelta(seconds=0.5))
+
+
 async def test_drain_status_is_in_workflow_state(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.budgets.add("web", min_available="1", expected=1, desired=1, current=1)
@@ -63,10 +70,10 @@ async def test_drain_status_is_in_workflow_state(fake: WorkerHarness) -> None:
     await handle.result()
 
 
-async def test_drain_blocked_too_long_escalates(fake: WorkerHarness) -> None:
+async def test_drain_blocked_too_long_escalates(fake: WorkerHarness, short_escalation: None) -> None:
     handle = await ready_nodeclaim(fake)
-    add_blocked_pod(fake, grace_seconds=1)
-    await delete_and_observe(fake, handle, **drain_rules(whenBlocked="escalate", blockedFor="1s"))
+    add_blocked_pod(fake, grace_seconds=0)
+    await delete_and_observe(fake, handle, **drain_rules(whenBlocked="escalate", blockedFor="200ms"))
     await handle.result()
     assert [name for name, _ in fake.pods.forced] == ["web"] and fake.pods.evicted == []
     assert "TerminationGracePeriodExpiring" in fake.events.reasons_for("a")
@@ -82,13 +89,13 @@ async def test_blocked_drain_waits_without_escalation(fake: WorkerHarness) -> No
     assert NODECLAIM_TERMINATION_TIMESTAMP not in fake.claims.found["a"]["metadata"]["annotations"]
 
 
-async def test_changed_drain_rules_apply_at_once(fake: WorkerHarness) -> None:
+async def test_changed_drain_rules_apply_at_once(fake: WorkerHarness, short_escalation: None) -> None:
     """Without the change, the activity would wait for minutes."""
     handle = await ready_nodeclaim(fake)
-    add_blocked_pod(fake, grace_seconds=1)
+    add_blocked_pod(fake, grace_seconds=0)
     await delete_and_observe(fake, handle)
     await wait_until(lambda: is_blocked_by(handle, PDB))
-    await fake.signal_observed(handle, **BUSY, deleting=True, **drain_rules(whenBlocked="escalate", blockedFor="1s"))
+    await fake.signal_observed(handle, **BUSY, deleting=True, **drain_rules(whenBlocked="escalate", blockedFor="200ms"))
     await handle.result()
     assert [name for name, _ in fake.pods.forced] == ["web"]
 
@@ -121,7 +128,7 @@ async def test_blocked_voluntary_drain_is_cancelled_and_permit_released(fake: Wo
     await observe_empty_now(fake, handle, **drain_rules(whenBlocked="giveUp", blockedFor="9h"))
     await wait_until(lambda: is_blocked_by(handle, PDB))
     assert not is_in_service(fake)
-    await observe_empty_now(fake, handle, **drain_rules(whenBlocked="giveUp", blockedFor="1s"))
+    await observe_empty_now(fake, handle, **drain_rules(whenBlocked="giveUp", blockedFor="200ms"))
     await wait_until(lambda: drain_was_cancelled(handle))
     assert is_in_service(fake) and "deletionTimestamp" not in fake.claims.found["a"]["metadata"]
     assert fake.claims.condition_text("a", "Drained") == "False GaveUp"
@@ -161,7 +168,7 @@ async def test_expired_node_backs_off_after_cancelled_drain(fake: WorkerHarness)
     handle = await ready_nodeclaim(fake, expireAfter="2h")
     await start_nodepool(fake)
     add_blocked_pod(fake)
-    await fake.signal_observed(handle, **BUSY, **drain_rules(whenBlocked="giveUp", blockedFor="1s"))
+    await fake.signal_observed(handle, **BUSY, **drain_rules(whenBlocked="giveUp", blockedFor="200ms"))
     await wait_until_skipping_time(fake, lambda: drain_was_cancelled(handle), minutes=5)
     assert is_in_service(fake) and fake.pods.forced == []
     fake.pods.blocked.clear()
@@ -174,7 +181,7 @@ async def test_pods_of_unresponsive_kubelet_do_not_block_termination(fake: Worke
     handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake)
     fake.nodes.update_node("node-a", ready=False)
-    await delete_and_observe(fake, handle, **drain_rules(nodeNotReady="1s"))
+    await delete_and_observe(fake, handle, **drain_rules(nodeNotReady="200ms"))
     await handle.result()
     assert not fake.pods.evicted and not fake.pods.forced and len(fake.instances.terminated) == 1
 
