@@ -17,6 +17,7 @@ POLL_SECONDS = {
     "nodeclaim.instance.STOP_START_POLL_SECONDS": 0.02,
     "nodeclaim.drain.FIRST_POLL_SECONDS": 0.01,
     "nodeclaim.drain.MAX_POLL_SECONDS": 0.05,
+    "runtime.HEARTBEAT_EVERY_SECONDS": 0.2,
     "nodeclaim.drain.HEARTBEAT_EVERY_SECONDS": 0.1,
     "nodeclaim.drain.RARE_HEARTBEAT_SECONDS": 0.1,
     "nodeclaim.drain.MIN_BLOCKED_SECONDS": 0.1,
