@@ -11,7 +11,15 @@ from datetime import datetime
 from temporalio import activity
 
 from activities.nodeclaim.eviction import EvictionQueue, FirstEviction
-from activities.ports.core import ConditionPatch, DrainPod, NodeFact, Ports, find_nodeclaim, publish_event_on
+from activities.ports.core import (
+    AttachedVolume,
+    ConditionPatch,
+    DrainPod,
+    NodeFact,
+    Ports,
+    find_nodeclaim,
+    publish_event_on,
+)
 from tenure import metrics
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -84,7 +92,9 @@ class DrainPass:
         tainted_at = await self._taint_node(claim, node.name, now)
         pods = [pod for pod in await self._pods.on_node(node.name, now=now) if pod.waits]
         self._drained_pods |= {pod.uid: f"{pod.namespace}/{pod.name}" for pod in pods}
-        deadline = self._deadline = earliest_deadline(self._deadline, await self._resolve_deadline(claim, pods, now))
+        volumes = () if pods else await self._pods.attached_volumes(node.name)
+        resolved = await self._resolve_deadline(claim, pods, now, is_blocked=bool(pods or volumes))
+        deadline = self._deadline = earliest_deadline(self._deadline, resolved)
         not_ready = self._not_ready_since(node, now)
         try:
             blockers = await self._evict_pods(claim, pods, deadline, now)
@@ -94,7 +104,6 @@ class DrainPass:
                 await self._eviction_queue.publish_events()
             await self._ensure_deleting(claim, node)
         await self._write_draining()
-        volumes = () if pods else await self._pods.attached_volumes(node.name)
         self.status = self._evaluate_status(blockers, pods, volumes, not_ready, now)
         if not pods and not volumes and (now - tainted_at).total_seconds() >= MIN_DRAIN:
             return await self._finish_drain(claim, DRAINED_CONDITIONS, "drained")
@@ -190,7 +199,7 @@ class DrainPass:
             self._deleted.add(node.uid)
 
     async def _resolve_deadline(
-        self, claim: NodeClaim | None, pods: Sequence[DrainPod], now: datetime
+        self, claim: NodeClaim | None, pods: Sequence[DrainPod], now: datetime, *, is_blocked: bool
     ) -> datetime | None:
         """The deadline in the NodeClaim's annotation, written if necessary. An existing deadline only moves earlier."""
         if claim is None:
@@ -201,7 +210,7 @@ class DrainPass:
         desired = written
         if written is None and grace is not None and not self.defers_deletion:
             desired = (claim.metadata.deletion_timestamp or now) + grace
-        if pods and not self._escalated:
+        if is_blocked and not self._escalated:
             self._escalated, desired = True, earliest_deadline(desired, escalation_deadline(pods, now))
         if text and desired is None and self._deadline is None:
             await self._publish_event(
@@ -234,12 +243,12 @@ class DrainPass:
         self,
         blockers: Sequence[EvictionBlocker],
         pods: Sequence[DrainPod],
-        volumes: Sequence[str],
+        volumes: Sequence[AttachedVolume],
         not_ready: datetime | None,
         now: datetime,
     ) -> DrainStatus:
         found = decide_drain_status(
-            [*blockers, *(volume_blocker(one) for one in volumes)],
+            [*blockers, *(volume_blocker(one, self._ref.name) for one in volumes)],
             self.status,
             waited=pods,
             began=self._request.began or self._tainted_at or now,
@@ -251,7 +260,9 @@ class DrainPass:
                 "deadline": self._deadline,
                 "not_ready_since": not_ready,
                 "not_ready_until": not_ready + not_ready_for(rules) if not_ready else None,
-                "follows": describe_next_step(rules, found.blocked_since, cancellable=self.defers_deletion),
+                "follows": describe_next_step(
+                    rules, found.blocked_since, cancellable=self.defers_deletion, has_pods=bool(pods)
+                ),
             }
         )
 

@@ -22,6 +22,7 @@ from tenure.model.facts import NodeFact as NodeFact
 from tenure.model.hooks import CallResult, DesiredJob, JobFact
 from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom, UnavailableOffering
 from tenure.model.launch import FleetResult, LaunchGroup, LaunchPreparation
+from tenure.model.provider_results import AttachedVolume as AttachedVolume
 from tenure.model.provider_results import ConditionPatch as ConditionPatch
 from tenure.model.provider_results import DrainPod as DrainPod
 from tenure.model.provider_results import Eviction as Eviction
@@ -132,8 +133,8 @@ class Pods(Protocol):
 
     async def force_delete(self, pod: DrainPod, *, grace_seconds: int) -> bool: ...
 
-    async def attached_volumes(self, node_name: str) -> Sequence[str]:
-        """Names of VolumeAttachments for which a drain must wait."""
+    async def attached_volumes(self, node_name: str) -> Sequence[AttachedVolume]:
+        """Volumes for which a drain must wait."""
 
 
 class Events(Protocol):

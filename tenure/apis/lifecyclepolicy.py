@@ -43,9 +43,10 @@ class DrainRules(KubeModel):
     deadline: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """How long a drain may take before it is overdue, such as 1h."""
     when_blocked: Literal["wait", "escalate", "giveUp"] | None = None
-    """Action when a PodDisruptionBudget or a do-not-disrupt pod has blocked the drain for 'blockedFor'. wait: no
-    action; escalate: pods are deleted with their own grace period, regardless of blockers; giveUp: the node is
-    uncordoned and kept if still possible. With giveUp, nodes are drained before their NodeClaim is deleted."""
+    """Action when a PodDisruptionBudget, a do-not-disrupt pod or an attached volume has blocked the drain for
+    'blockedFor'. wait: no action; escalate: pods are deleted with their own grace period, regardless of blockers, and
+    the instance terminates with volumes attached; giveUp: the node is uncordoned and kept if still possible. With
+    giveUp, nodes are drained before their NodeClaim is deleted."""
     blocked_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """How long a drain must be blocked before that action, such as 2h."""
     node_not_ready: Annotated[str | None, Crd(DURATION_SCHEMA)] = None

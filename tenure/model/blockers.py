@@ -95,7 +95,9 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
         clears_by_itself=False,
     ),
     "NewPodPending": Reason("a Deployment restarts, and its new pod is not Ready", "check the new pod"),
-    "VolumesAttached": Reason("volumes are still attached", "check the CSI driver's controller"),
+    "VolumesAttached": Reason(
+        "all pods left, and a CSI driver has not detached a volume", "check the CSI driver's controller"
+    ),
     "PodsTerminating": Reason("pods are terminating"),
     "PodsDeferred": Reason("a LifecyclePolicy evicts pods later than others"),
     "StopStart": Reason("its instance is stopped and started for maintenance"),

@@ -88,6 +88,21 @@ class DrainPod(Value):
     """The node lifecycle controller set Ready to False although the containers are ready. The kubelet resets it."""
 
 
+class AttachedVolume(Value):
+    """A VolumeAttachment for which a drain waits."""
+
+    attachment: str
+    driver: str
+    volume: str
+    """The PersistentVolume."""
+    claim: str = ""
+    """namespace/name of the PersistentVolumeClaim that it is bound to."""
+    detaching: bool = False
+    """The VolumeAttachment is deleted, and its driver has not confirmed it."""
+    error: str = ""
+    """The driver's last error while detaching."""
+
+
 class Eviction(Value):
     pod: str
     """namespace/name."""

@@ -11,13 +11,19 @@ from tenure.clock import utc_now
 from tenure.kube.client.client import STRATEGIC_MERGE, KubeClient, Response
 from tenure.kube.client.errors import Json, fault_of, status_of
 from tenure.kube.client.objects import SharedRead
-from tenure.kube.client.resources import PERSISTENT_VOLUME_CLAIMS, POD_DISRUPTION_BUDGETS, PODS, VOLUME_ATTACHMENTS
+from tenure.kube.client.resources import (
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    VOLUME_ATTACHMENTS,
+)
 from tenure.kube.facts.pod_disruption_budgets import budget_fact
 from tenure.kube.facts.pod_drain import drain_pod
 from tenure.kube.facts.pod_topology import claim_names
 from tenure.model.disruption.drain import EvictionBudget
 from tenure.model.facts import PodFact
-from tenure.model.provider_results import DrainPod, Eviction
+from tenure.model.provider_results import AttachedVolume, DrainPod, Eviction
 
 _POD_DELETED_CODES: Final = (404, 409)
 """The pod does not exist, or another pod has its name."""
@@ -85,15 +91,25 @@ class KubePods:
         conditions = (found.get("status") or {}).get("conditions") or ()
         return next((one.get("message", "") for one in conditions if one.get("type") == "PodScheduled"), "")
 
-    async def attached_volumes(self, node_name: str) -> Sequence[str]:
-        """VolumeAttachments to wait for. Volumes of pods that the drain does not wait for detach with the instance."""
+    async def attached_volumes(self, node_name: str) -> Sequence[AttachedVolume]:
+        """Volumes to wait for. Those of pods that the drain does not wait for detach with the instance. A missing or
+        released PersistentVolume is not awaited: no pod can use it on another node."""
         here = [
             one for one in await self._attachments() if one["spec"].get("nodeName") == node_name and _volume_name(one)
         ]
         if not here:
             return ()
         staying = await self._volumes_of_staying_pods(node_name)
-        return sorted(one["metadata"]["name"] for one in here if _volume_name(one) not in staying)
+        awaited = [one for one in here if _volume_name(one) not in staying]
+        volumes = await asyncio.gather(
+            *(self._client.get(PERSISTENT_VOLUMES.path(_volume_name(one))) for one in awaited)
+        )
+        found = (
+            _attached_volume(one, volume)
+            for one, volume in zip(awaited, volumes, strict=True)
+            if volume and (volume.get("status") or {}).get("phase") != "Released"
+        )
+        return sorted(found, key=lambda one: one.attachment)
 
     async def _volumes_of_staying_pods(self, node_name: str) -> set[str]:
         now = utc_now()
@@ -127,6 +143,20 @@ def stays_until_termination(pod: Json, now: datetime) -> bool:
 def _volume_name(attachment: Json) -> str:
     name: str = attachment["spec"].get("source", {}).get("persistentVolumeName", "")
     return name
+
+
+def _attached_volume(attachment: Json, volume: Json) -> AttachedVolume:
+    metadata, spec = attachment["metadata"], attachment["spec"]
+    error = (attachment.get("status") or {}).get("detachError") or {}
+    claim = volume["spec"].get("claimRef") or {}
+    return AttachedVolume(
+        attachment=metadata["name"],
+        driver=spec["attacher"],
+        volume=_volume_name(attachment),
+        claim=f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else "",
+        detaching="deletionTimestamp" in metadata,
+        error=error.get("message", ""),
+    )
 
 
 def _is_uid_mismatch(response: Response) -> bool:

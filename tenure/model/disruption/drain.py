@@ -16,7 +16,9 @@ BlockerCause = Literal["budget", "budgets", "do-not-disrupt", "refused", "surge"
 LifecyclePolicy evicts the pod later than others."""
 Prospect = Literal["never", "can", "at", "unknown"]
 """`never`: someone must change an object; `can`: may clear without that; `at`: clears at `passes_at`."""
-BLOCKING_CAUSES: Final[frozenset[BlockerCause]] = frozenset({"budget", "budgets", "do-not-disrupt", "refused"})
+BLOCKING_CAUSES: Final[frozenset[BlockerCause]] = frozenset(
+    {"budget", "budgets", "do-not-disrupt", "refused", "volume"}
+)
 """Causes that `blockedFor` of a LifecyclePolicy counts. The others end without intervention."""
 MAX_STATUS_LINE_LENGTH: Final = 250
 """Characters: a Keyword in SQL visibility holds 255."""
@@ -41,7 +43,7 @@ _PERMANENT_BLOCKER_CODES: Final[Mapping[BlockerCause, str]] = {
 
 class EvictionBlocker(Message):
     subject: str
-    """namespace/name of the pod, or the name of the VolumeAttachment."""
+    """namespace/name of the pod, or kind and name of the VolumeAttachment."""
     uid: str = ""
     owner: str = ""
     """Kind and name of the pod's owner, such as `ReplicaSet web-5d9`."""

@@ -1,4 +1,4 @@
-"""Why a pod is not evicted: the counts of its budget, whether the blocker clears on its own, and the remedy.
+"""Why a pod is not evicted or a volume not detached, whether the blocker clears on its own, and the remedy.
 
 The inputs are current pods and PodDisruptionBudgets. The Eviction API decides; this module only explains.
 """
@@ -10,10 +10,12 @@ from tenure.apis import labels
 from tenure.model.blockers import BLOCKERS
 from tenure.model.disruption.drain import EvictionBlocker, EvictionBudget, PodDrainRule, Prospect
 from tenure.model.facts import matches_selector
-from tenure.model.provider_results import DrainPod, Eviction
+from tenure.model.provider_results import AttachedVolume, DrainPod, Eviction
 
 STUCK_AFTER = timedelta(seconds=60)
 """A drain does not wait for a pod this long after its deletionTimestamp (reference 3.14)."""
+MAX_ERROR_LENGTH = 200
+"""Characters of an error of another component."""
 
 
 def budgets_of(pod: DrainPod, budgets: Sequence[EvictionBudget]) -> tuple[EvictionBudget, ...]:
@@ -56,7 +58,7 @@ def rejection_blocker(pod: DrainPod, message: str) -> EvictionBlocker:
     return new_pod_blocker(
         pod,
         cause="refused",
-        what=f"its eviction is rejected: {message[:200]}",
+        what=f"its eviction is rejected: {message[:MAX_ERROR_LENGTH]}",
         passes="unknown",
         hint=BLOCKERS["EvictionRefused"].remedy,
     )
@@ -78,7 +80,7 @@ def _budget_name(budget: EvictionBudget) -> str:
 
 def _budget_prospect(pod: DrainPod, budget: EvictionBudget) -> tuple[Prospect, str]:
     if budget.sync_failed:
-        return "never", f"its controller cannot count the pods: {budget.sync_failed[:200]}"
+        return "never", f"its controller cannot count the pods: {budget.sync_failed[:MAX_ERROR_LENGTH]}"
     if not budget.counted:
         return "can", "its controller has not observed its latest change"
     if budget.expected and budget.desired >= budget.expected:
@@ -132,6 +134,20 @@ def surge_blocker(pod: DrainPod, deployment: str, until: datetime) -> EvictionBl
     )
 
 
-def volume_blocker(volume: str) -> EvictionBlocker:
-    reason = BLOCKERS["VolumesAttached"]
-    return EvictionBlocker(subject=volume, cause="volume", what=reason.meaning, hint=reason.remedy)
+def volume_blocker(volume: AttachedVolume, nodeclaim: str) -> EvictionBlocker:
+    claim = f" of PersistentVolumeClaim {volume.claim}" if volume.claim else ""
+    what = f"{volume.driver} has not detached PersistentVolume {volume.volume}{claim} from NodeClaim {nodeclaim}"
+    return EvictionBlocker(
+        subject=f"VolumeAttachment {volume.attachment}",
+        cause="volume",
+        what=f"{what}: {volume.error[:MAX_ERROR_LENGTH]}" if volume.error else what,
+        hint=_detach_hint(volume),
+    )
+
+
+def _detach_hint(volume: AttachedVolume) -> str:
+    if volume.error:
+        return f"fix the error of {volume.driver}"
+    if volume.detaching:
+        return f"check that the controller of {volume.driver} runs"
+    return "kube-controller-manager has not deleted it: check its log, or delete the VolumeAttachment"

@@ -69,11 +69,15 @@ def decide_drain(rules: DrainRules | None, drain: DrainState, now: datetime) -> 
     return DrainDecision(do="wait")
 
 
-def describe_next_step(rules: DrainRules | None, blocked_since: datetime | None, *, cancellable: bool) -> str:
+def describe_next_step(
+    rules: DrainRules | None, blocked_since: datetime | None, *, cancellable: bool, has_pods: bool = True
+) -> str:
     limit = blocked_for(rules)
     if rules is None or limit is None or blocked_since is None:
         return ""
     due = (blocked_since + limit).isoformat(timespec="seconds")
+    if rules.when_blocked == "escalate" and not has_pods:
+        return f"escalates at {due}: the instance terminates with its volumes attached"
     if rules.when_blocked == "escalate":
         return f"escalates at {due}: pods are deleted with their own grace period, regardless of blockers"
     if cancellable:
@@ -134,7 +138,7 @@ def decide_drain_status(
     now: datetime,
 ) -> DrainStatus:
     """The status of the drain. `blocked_since` is kept when the blocker changes, and reset when a pod leaves."""
-    progressed = known is not None and 0 < len(waited) < known.pods
+    progressed = known is not None and len(waited) < known.pods
     progress = now if progressed else (known.progress if known else None) or began
     dated = with_known_since(blockers, known, now)
     ordered = sorted(dated, key=lambda one: (_ORDER.get(one.cause, 1), one.subject))

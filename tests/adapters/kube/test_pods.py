@@ -9,10 +9,10 @@ import pytest
 
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient
-from tenure.kube.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, VOLUME_ATTACHMENTS
+from tenure.kube.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, VOLUME_ATTACHMENTS
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.errors import Forbidden
-from tenure.model.provider_results import DrainPod
+from tenure.model.provider_results import AttachedVolume, DrainPod
 from tests.support.kube.builders import node_json, pod_json
 from tests.support.product.eventually import TIMEOUT_SECONDS
 
@@ -103,7 +103,7 @@ async def test_blocked_eviction_has_the_message_of_the_api_server(
 async def test_attached_volumes_are_those_of_evictable_pods(
     kube: KubeAdapters, admin: KubeClient, node: str, unique: Unique
 ) -> None:
-    evicted, staying = unique("pv"), unique("pv")
+    evicted, staying, released, missing = (unique("pv") for _ in range(4))
     await run_pod(kube, admin, unique("db"), node, volumes=[volume_of_claim(evicted)])
     await run_pod(
         kube, admin, unique("agent"), node, volumes=[volume_of_claim(staying)], tolerations=[{"operator": "Exists"}]
@@ -112,11 +112,33 @@ async def test_attached_volumes_are_those_of_evictable_pods(
         await admin.request(
             "POST", PERSISTENT_VOLUME_CLAIMS.path(namespace="default"), body=persistent_volume_claim(volume)
         )
+    for volume in (evicted, staying, released):
+        body = persistent_volume(volume, claim_uid="deleted" if volume == released else None)
+        await admin.request("POST", PERSISTENT_VOLUMES.path(), body=body)
+    for volume in (evicted, staying, released, missing):
         await admin.request("POST", VOLUME_ATTACHMENTS.path(), body=volume_attachment(volume, node))
-    assert await kube.pods.attached_volumes(node) == [evicted]
-    for volume in (evicted, staying):
+    await admin.merge(PERSISTENT_VOLUMES.path(released, sub="status"), {"status": {"phase": "Released"}})
+    await admin.request("DELETE", VOLUME_ATTACHMENTS.path(evicted))
+    failed = {"status": {"attached": True, "detachError": {"message": "denied"}}}
+    await admin.merge(VOLUME_ATTACHMENTS.path(evicted, sub="status"), failed)
+    assert await kube.pods.attached_volumes(node) == [
+        AttachedVolume(
+            attachment=evicted,
+            driver="test",
+            volume=evicted,
+            claim=f"default/{evicted}",
+            detaching=True,
+            error="denied",
+        )
+    ]
+    await admin.merge(VOLUME_ATTACHMENTS.path(evicted), {"metadata": {"finalizers": None}})
+    for volume in (staying, released, missing):
         await admin.request("DELETE", VOLUME_ATTACHMENTS.path(volume))
+        await admin.merge(VOLUME_ATTACHMENTS.path(volume), {"metadata": {"finalizers": None}})
+    for volume in (evicted, staying):
         await admin.request("DELETE", PERSISTENT_VOLUME_CLAIMS.path(volume, namespace="default"))
+    for volume in (evicted, staying, released):
+        await admin.request("DELETE", PERSISTENT_VOLUMES.path(volume))
     assert await kube.pods.attached_volumes(node) == ()
 
 
@@ -148,10 +170,25 @@ def persistent_volume_claim(name: str) -> dict[str, Any]:
     }
 
 
+def persistent_volume(name: str, *, claim_uid: str | None) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "1Gi"},
+            "claimRef": {"namespace": "default", "name": name, "uid": claim_uid},
+            "csi": {"driver": "test", "volumeHandle": name},
+            "storageClassName": "none",
+        },
+    }
+
+
 def volume_attachment(name: str, node: str) -> dict[str, Any]:
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "VolumeAttachment",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "finalizers": ["external-attacher/test"]},
         "spec": {"attacher": "test", "nodeName": node, "source": {"persistentVolumeName": name}},
     }

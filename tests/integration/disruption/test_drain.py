@@ -7,6 +7,7 @@ from tenure.sandbox.nodes.fault_rules import NotReady
 from tests.support.product.cluster_scope import object_names
 from tests.support.product.drains import annotate_do_not_disrupt, delete_with_drain_rules, single_pod, started_at
 from tests.support.product.eventually import wait_until
+from tests.support.product.objects import Object
 from tests.support.product.product import InstalledProduct
 
 
@@ -29,6 +30,45 @@ async def test_drain_escalates_after_blocked_for(product: InstalledProduct) -> N
         await delete_with_drain_rules(scope, claim, whenBlocked="escalate", blockedFor="5s")
         await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names([claim])))
         await wait_until(lambda: scope.assert_event(pod["metadata"]["name"], "Disrupted", "its node terminates then"))
+
+
+async def test_drain_names_the_attached_volume_and_escalates(product: InstalledProduct) -> None:
+    async with product.scope("attached", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        name, missing = claim["metadata"]["name"], f"{scope.name}-missing"
+        await scope.apply_manifest(_persistent_volume(scope.name))
+        attachments = [_volume_attachment(one, claim["status"]["nodeName"]) for one in (scope.name, missing)]
+        for attachment in attachments:
+            await scope.apply_manifest(attachment)
+        await delete_with_drain_rules(scope, claim, whenBlocked="escalate", blockedFor="10s")
+        words = (f"VolumeAttachment {scope.name}", f"PersistentVolume {scope.name}", f"NodeClaim {name}")
+        await wait_until(lambda: scope.assert_conditions_mention(name, "escalates at", *words))
+        assert missing not in str((await scope.nodeclaims())[0]["status"]["conditions"])
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+
+
+def _persistent_volume(name: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "1Gi"},
+            "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": name},
+        },
+    }
+
+
+def _volume_attachment(volume: str, node: str) -> Object:
+    """No controller detaches it."""
+    spec = {"attacher": "ebs.csi.aws.com", "nodeName": node, "source": {"persistentVolumeName": volume}}
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": {"name": volume},
+        "spec": spec,
+    }
 
 
 async def test_drain_with_stopped_kubelet_ends_after_node_not_ready(product: InstalledProduct) -> None:

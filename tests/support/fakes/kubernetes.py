@@ -11,7 +11,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.model.facts import NodeCondition, NodeFact, Taint
-from tenure.model.provider_results import ConditionPatch, DrainPod, Eviction
+from tenure.model.provider_results import AttachedVolume, ConditionPatch, DrainPod, Eviction
 from tests.support.fakes.faulty import FaultInjectable
 
 BORN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -265,7 +265,7 @@ class FakePods(FaultInjectable):
     evicted: list[str] = field(default_factory=list)
     forced: list[tuple[str, int]] = field(default_factory=list)
     """Force-deleted pods, and the grace period of each in seconds."""
-    volumes: list[str] = field(default_factory=list)
+    volumes: list[AttachedVolume] = field(default_factory=list)
 
     def add(self, node: str, name: str, **fields: Any) -> None:
         pod = DrainPod(
@@ -278,6 +278,11 @@ class FakePods(FaultInjectable):
 
     async def on_node(self, node_name: str, *, now: datetime) -> Sequence[DrainPod]:
         return list(self.by_node.get(node_name, ()))
+
+    def attach(self, attachment: str = "csi-1", **fields: Any) -> AttachedVolume:
+        volume = AttachedVolume(attachment=attachment, driver="ebs.csi.aws.com", volume="pvc-1", **fields)
+        self.volumes.append(volume)
+        return volume
 
     async def evict(self, pod: DrainPod) -> Eviction:
         name = f"{pod.namespace}/{pod.name}"
@@ -292,7 +297,7 @@ class FakePods(FaultInjectable):
         self._remove(pod)
         return True
 
-    async def attached_volumes(self, node_name: str) -> Sequence[str]:
+    async def attached_volumes(self, node_name: str) -> Sequence[AttachedVolume]:
         return tuple(self.volumes)
 
     def _remove(self, pod: DrainPod) -> None:

@@ -92,9 +92,11 @@ async def test_pods_without_wait_do_not_block_drain(cluster: FakeCluster) -> Non
 
 async def test_attached_volume_blocks_drain_and_is_named(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
-    cluster.pods.volumes = ["csi-1"]
+    cluster.pods.attach(claim="default/data")
     result = await drain(cluster)
-    assert result.outcome == "waiting" and "csi-1" in result.blockers
+    expected = "ebs.csi.aws.com has not detached PersistentVolume pvc-1 of PersistentVolumeClaim default/data"
+    assert result.outcome == "waiting"
+    assert result.blockers == f"VolumeAttachment csi-1: {expected} from NodeClaim a"
     assert cluster.claims.condition_text("a", "Drained").startswith("True")
     assert cluster.claims.condition_text("a", "VolumesDetached") == "Unknown AwaitingVolumeDetachment"
     assert cluster.events.reasons_for("node-a") == ["AwaitingVolumeDetachment"]
@@ -163,6 +165,6 @@ async def test_pods_after_deadline_are_forced_with_minimum_grace(cluster: FakeCl
 
 async def test_volume_after_deadline_is_not_awaited(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster, grace="1m", since=timedelta(minutes=5))
-    cluster.pods.volumes = ["csi-1"]
+    cluster.pods.attach()
     assert (await drain(cluster)).outcome == "deadline passed"
     assert cluster.claims.condition_text("a", "VolumesDetached") == "False TerminationGracePeriodElapsed"

@@ -196,6 +196,20 @@ async def test_escalation_deletes_pods_with_their_own_grace_period(cluster: Fake
     assert all(name == "later" and least <= grace <= 60 for name, grace in cluster.pods.forced)
 
 
+async def test_volume_is_not_awaited_after_escalation(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenure.policy.drain.decision.ESCALATION_AT_LEAST", timedelta(0))
+    delete_nodeclaim(cluster)
+    cluster.pods.attach()
+    rules = DrainRules.model_validate({"whenBlocked": "escalate", "blockedFor": "1m"})
+    result, found = await drain_status(cluster, rules=rules, poll_timeout=0)
+    assert found.blocked_since is not None and result.deadline is None
+    assert "the instance terminates with its volumes attached" in cluster.claims.condition_message(
+        "a", "VolumesDetached"
+    )
+    assert (await drain(cluster, escalate=True, known=found, poll_timeout=60)).outcome == "deadline passed"
+    assert cluster.claims.condition_text("a", "VolumesDetached") == "False TerminationGracePeriodElapsed"
+
+
 async def test_drain_waits_some_seconds_after_taint(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheduler that has not seen the taint may still bind a pod, which is evicted too."""
     monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 1.0)

@@ -6,7 +6,7 @@ import pytest
 
 from tenure.model.disruption.drain import EvictionBlocker, EvictionBudget
 from tenure.model.facts import Expression, Selector, matches_selector
-from tenure.model.provider_results import Eviction
+from tenure.model.provider_results import AttachedVolume, Eviction
 from tenure.policy.drain import blockers
 from tenure.policy.drain.blockers import budget_blocker
 from tests.unit.policy.builders import NOW, after, before
@@ -96,9 +96,31 @@ def test_terminating_pod_has_start_and_end_of_its_termination() -> None:
     assert "grace period of 300 s" in found.what
 
 
+VOLUME = AttachedVolume(attachment="csi-1", driver="ebs.csi.aws.com", volume="pvc-1", claim="default/data")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, "from NodeClaim web-1; may clear on its own: kube-controller-manager has not deleted it"),
+        (
+            {"detaching": True},
+            "from NodeClaim web-1; may clear on its own: check that the controller of ebs.csi.aws.com",
+        ),
+        ({"detaching": True, "error": "denied"}, "NodeClaim web-1: denied; may clear on its own: fix the error of ebs"),
+    ],
+)
+def test_volume_is_named_with_the_remedy_for_its_cause(fields: dict[str, Any], expected: str) -> None:
+    found = blockers.volume_blocker(VOLUME.model_copy(update=fields), "web-1").description
+    assert found.startswith(
+        "VolumeAttachment csi-1: ebs.csi.aws.com has not detached PersistentVolume pvc-1 "
+        "of PersistentVolumeClaim default/data from NodeClaim web-1"
+    )
+    assert expected in found
+
+
 def test_other_blockers_name_their_object_or_give_a_hint() -> None:
     assert "webhook" in blockers.rejection_blocker(pod(), "denied by x").hint
     surge = blockers.surge_blocker(pod(), "web", after(minutes=10))
     assert surge.passes_at == after(minutes=10) and "Deployment web" in surge.summary
-    assert blockers.volume_blocker("csi-1").description.startswith("csi-1: volumes are still attached")
     assert blockers.terminating_blocker(pod(deletion=NOW)).describe_prospect.startswith("passes at")

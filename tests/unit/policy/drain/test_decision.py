@@ -71,6 +71,11 @@ def test_next_step_is_described(found: DrainRules | None, cancellable: bool, pre
     assert decision.describe_next_step(found, None, cancellable=cancellable) == ""
 
 
+def test_next_step_without_pods_names_the_volumes() -> None:
+    text = decision.describe_next_step(ESCALATE, before(hours=1), cancellable=False, has_pods=False)
+    assert text == "escalates at 2026-06-01T13:00:00+00:00: the instance terminates with its volumes attached"
+
+
 def test_unset_rules_have_defaults() -> None:
     assert decision.not_ready_for(None) == decision.not_ready_for(rules()) == timedelta(minutes=5)
     assert decision.not_ready_for(rules(nodeNotReady="30s")) == timedelta(seconds=30)
@@ -179,7 +184,14 @@ def test_blocked_time_continues_across_blockers_until_a_pod_leaves() -> None:
     assert left.blocked_since == NOW and left.progress == NOW
 
 
-@pytest.mark.parametrize("cause", ["terminating", "surge", "volume"])
+def test_attached_volume_counts_as_blocked_since_the_last_pod_left() -> None:
+    known = DrainStatus(eviction_blockers=(blocker("a", since=before(hours=1)),), pods=1, blocked_since=before(hours=1))
+    attached = status_after(known, "v", pods=0, cause="volume")
+    assert attached.blocked_since == NOW
+    assert status_after(attached, "v", pods=0, cause="volume").blocked_since == NOW
+
+
+@pytest.mark.parametrize("cause", ["terminating", "surge"])
 def test_self_clearing_blocker_does_not_count_as_blocked(cause: str) -> None:
     assert status_after(None, "a", cause=cause).blocked_since is None
 

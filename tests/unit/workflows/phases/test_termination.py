@@ -42,7 +42,7 @@ async def test_expired_termination_grace_period_deletes_remaining_pods(fake: Wor
 
 async def test_attached_volume_does_not_outlast_termination_grace_period(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake, terminationGracePeriod="1m")
-    fake.pods.volumes = ["csi-1"]
+    fake.pods.attach()
     await delete_nodeclaim(fake, handle)
     await handle.result()
     assert len(fake.instances.terminated) == 1
