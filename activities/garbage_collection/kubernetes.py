@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from temporalio import activity
 
-from activities.garbage_collection.base import GARBAGE_COLLECTED, SharedLists, collection_run
+from activities.garbage_collection.base import GARBAGE_COLLECTED, CollectionStats, SharedLists, collection_run
 from activities.ports.core import Ports, publish_event_on
 from activities.runtime import map_faults
 from tenure.clock import utc_now
@@ -24,6 +24,7 @@ from tenure.policy.garbage_collection import (
     TERMINATING_STATES,
     decide_orphaned_nodeclaims,
     decide_orphaned_nodes,
+    decide_ownerless_nodeclaims,
     decide_speaks_for,
     is_orphaned_lease,
 )
@@ -38,7 +39,7 @@ class KubernetesCollector:
     @map_faults
     async def collect_nodeclaims(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
         """Delete NodeClaims without an instance; their workflows terminate them. A NodeClaim is deleted only in the
-        second run, since its workflow may be handling it."""
+        second run, since its workflow may be handling it. NodeClaims without an owner get their NodePool as owner."""
         async with collection_run(request) as stats:
             claims = await self._lists.claims.read_cached()
             listed = await self._lists.instances.read_cached()
@@ -57,7 +58,21 @@ class KubernetesCollector:
                     await publish_event_on(self._events, "NodeClaim", claim, GARBAGE_COLLECTED, message)
 
             await stats.process_each("nodeclaim", orphaned, collect)
+            await self._restore_owners(claims, stats)
             return stats.build_result()
+
+    async def _restore_owners(self, claims: Sequence[InventoryNodeClaim], stats: CollectionStats) -> None:
+        """Without an owner, a NodeClaim would outlast its NodePool."""
+        ownerless = decide_ownerless_nodeclaims(claims)
+        pools = await self._inventory.list_nodepool_uids() if ownerless else {}
+
+        async def restore(claim: InventoryNodeClaim) -> None:
+            if await self._inventory.set_nodepool_owner(claim, pools[claim.pool]):
+                stats.record_collected("nodeclaim-owner", claim.name, nodepool=claim.pool)
+                message = f"NodePool {claim.pool} is the owner again; the NodePool had been deleted without its nodes"
+                await publish_event_on(self._events, "NodeClaim", claim, "OwnerRestored", message)
+
+        await stats.process_each("nodeclaim-owner", [one for one in ownerless if one.pool in pools], restore)
 
     @activity.defn
     @map_faults

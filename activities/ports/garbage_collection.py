@@ -21,6 +21,12 @@ class Inventory(Protocol):
 
     async def list_nodeclaims(self) -> Sequence[InventoryNodeClaim]: ...
 
+    async def list_nodepool_uids(self) -> Mapping[str, str]:
+        """By name, without those that are being deleted."""
+
+    async def set_nodepool_owner(self, claim: InventoryNodeClaim, pool_uid: str) -> bool:
+        """Add the NodePool to the ownerReferences; False if the NodeClaim is gone or terminating, or has an owner."""
+
     async def list_nodes(self) -> Sequence[InventoryNode]: ...
 
     async def get_node(self, name: str) -> InventoryNode | None: ...

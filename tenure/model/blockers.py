@@ -121,7 +121,7 @@ INELIGIBILITIES: Final[Mapping[str, Reason]] = {
     "Deleting": Reason("it is being deleted"),
     "InProgress": Reason("it is part of a disruption in progress"),
     "Nominated": BLOCKERS["PodsExpected"],
-    "NoPool": Reason("its NodePool is gone"),
+    "NoPool": Reason("its NodePool is gone", "delete the NodeClaim, or create the NodePool again"),
     "StaticPool": Reason("its NodePool is static"),
     "PoolClosed": Reason("its NodePool can launch no node", "read the NodePool's conditions"),
     "NodeDoNotDisrupt": BLOCKERS["NodeDoNotDisrupt"],

@@ -78,6 +78,8 @@ class InventoryNodeClaim(Value):
     registered: bool = False
     deleting: bool = False
     annotations: dict[str, str] = {}
+    has_owner: bool = True
+    """A NodePool is among its ownerReferences."""
 
     @property
     def instance_id(self) -> str:

@@ -79,6 +79,11 @@ def decide_orphaned_nodeclaims(
     ]
 
 
+def decide_ownerless_nodeclaims(claims: Iterable[InventoryNodeClaim]) -> list[InventoryNodeClaim]:
+    """NodeClaims of a NodePool that does not own them: it was deleted with `--cascade=orphan`."""
+    return [one for one in claims if one.pool and not one.has_owner and not one.deleting]
+
+
 def decide_speaks_for(node: InventoryNode, claim: InventoryNodeClaim, *, now: datetime) -> bool:
     """Whether the Node shows that its NodeClaim's instance exists: it is Ready, or became NotReady only recently."""
     lately = node.ready_changed is not None and node.ready_changed > now - UNREADY_FOR

@@ -6,7 +6,7 @@ from functools import partial
 
 from activities.garbage_collection.base import CACHE_SECONDS
 from tenure.apis import labels
-from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.kube.client.resources import NODE_CLAIMS, NODE_POOLS
 from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.garbage_collection import (
@@ -86,6 +86,39 @@ async def test_nodeclaim_with_a_missing_instance_is_deleted(product: InstalledPr
 
         await wait_until(assert_collected)
         await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+
+
+async def test_orphaned_nodeclaim_is_owned_by_its_recreated_nodepool(product: InstalledProduct) -> None:
+    async with product.scope("orphaned", after="Never") as scope:
+        (name,) = object_names(await scope.run_pods(1))
+        path = NODE_POOLS.path(scope.name)
+        pool = await product.kube.request("GET", path)
+        await product.kube.request("DELETE", path, {"propagationPolicy": "Orphan"})
+        await wait_until(lambda: assert_owners(product, name, []))
+        recreated = await product.kube.request(
+            "POST",
+            NODE_POOLS.path(),
+            {
+                "apiVersion": pool["apiVersion"],
+                "kind": "NodePool",
+                "metadata": {"name": scope.name},
+                "spec": pool["spec"],
+            },
+        )
+
+        async def assert_owned() -> None:
+            await collect_garbage(product, "nodeclaims")
+            await assert_owners(product, name, [recreated["metadata"]["uid"]])
+
+        await wait_until(assert_owned)
+        await wait_until(lambda: scope.assert_event(name, "OwnerRestored", scope.name))
+        await product.delete(path)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+
+
+async def assert_owners(product: InstalledProduct, nodeclaim: str, uids: Sequence[str]) -> None:
+    found = await product.kube.request("GET", NODE_CLAIMS.path(nodeclaim))
+    assert [one["uid"] for one in found["metadata"].get("ownerReferences") or ()] == list(uids)
 
 
 async def test_instances_are_tagged_after_their_node_registers(product: InstalledProduct) -> None:

@@ -33,7 +33,7 @@ KINDS: Final = frozenset(_READERS)
 def find_annotation_problem(plural: str, raw: Json) -> str:
     """The problem with the annotation do-not-disrupt of a Node or a DaemonSet's pod template; empty if it is valid."""
     if plural == resources.NODES.plural:
-        return read_protection(raw["metadata"].get("annotations") or {}, protects="")[1]
+        return read_protection(raw["metadata"].get("annotations") or {}, durations=False)[1]
     if plural == resources.DAEMON_SETS.plural:
         template = raw["spec"]["template"].get("metadata") or {}
         path = "spec.template.metadata.annotations"

@@ -3,7 +3,7 @@
 Only the used fields are parsed, so that objects with other invalid fields are listed too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -11,11 +11,12 @@ from tenure.apis import labels
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.objects import Objects
-from tenure.kube.client.resources import EC2_NODE_CLASSES, LEASES, NODE_CLAIMS, NODES
+from tenure.kube.client.resources import EC2_NODE_CLASSES, LEASES, NODE_CLAIMS, NODE_POOLS, NODES
 from tenure.kube.facts.objects import condition_of, is_condition_true
 from tenure.model.base import parse_timestamp
 from tenure.model.errors import Conflict, NotFound
 from tenure.model.garbage_collection import InventoryLease, InventoryNode, InventoryNodeClaim, InventoryNodeClass
+from tenure.model.nodeclaim.names import nodepool_owner_reference
 
 NODE_LEASES: Final = "kube-node-lease"
 _LEASE_SECONDS: Final = 40
@@ -30,10 +31,27 @@ class KubeInventory:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._claims, self._nodes = Objects(client, NODE_CLAIMS), Objects(client, NODES)
+        self._pools = Objects(client, NODE_POOLS)
         self._classes, self._leases = Objects(client, EC2_NODE_CLASSES), Objects(client, LEASES, NODE_LEASES)
 
     async def list_nodeclaims(self) -> Sequence[InventoryNodeClaim]:
         return [to_inventory_nodeclaim(one) async for one in self._claims.iterate()]
+
+    async def list_nodepool_uids(self) -> Mapping[str, str]:
+        pools = [one["metadata"] async for one in self._pools.iterate()]
+        return {one["name"]: one["uid"] for one in pools if "deletionTimestamp" not in one}
+
+    async def set_nodepool_owner(self, claim: InventoryNodeClaim, pool_uid: str) -> bool:
+        owner = nodepool_owner_reference(claim.pool, pool_uid)
+
+        def build_patch(item: Json) -> Json | None:
+            found = to_inventory_nodeclaim(item)
+            if found.has_owner or found.deleting or found.pool != claim.pool:
+                return None
+            return {"metadata": {"ownerReferences": [*(item["metadata"].get("ownerReferences") or ()), owner]}}
+
+        updated = await self._claims.patch_with_retry(claim.name, build_patch, uid=claim.uid)
+        return updated is not None and owner in (updated["metadata"].get("ownerReferences") or ())
 
     async def list_nodes(self) -> Sequence[InventoryNode]:
         return [to_inventory_node(one) async for one in self._nodes.iterate()]
@@ -82,6 +100,7 @@ def to_inventory_nodeclaim(claim: Json) -> InventoryNodeClaim:
         registered=is_condition_true(status, labels.REGISTERED_CONDITION),
         deleting="deletionTimestamp" in metadata,
         annotations=annotations,
+        has_owner=any(one.get("kind") == "NodePool" for one in metadata.get("ownerReferences") or ()),
     )
 
 

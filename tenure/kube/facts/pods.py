@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tenure.apis import labels, resources
-from tenure.apis.durations import MAX_LENGTH, DurationError, parse_duration
+from tenure.apis.durations import MAX_LENGTH, DurationError, parse_duration, quote
 from tenure.kube.facts.objects import condition_of, true_condition
 from tenure.kube.facts.pod_requests import explain_oversized, pod_requests
 from tenure.kube.facts.pod_topology import intern_string, node_selector_term, topology_terms
@@ -63,22 +63,24 @@ def pod_fact(pod: Json) -> PodFact:
 
 
 def read_protection(
-    annotations: Json, *, path: str = "metadata.annotations", protects: str = "the pod"
+    annotations: Json, *, path: str = "metadata.annotations", protects: str = "the pod", durations: bool = True
 ) -> tuple[str, str]:
     """The value of do-not-disrupt, and the problem with it; both empty without the annotation.
 
     As in Karpenter, a value that is neither `true` nor a duration has no effect. A value that is too long to parse may
-    be a duration, so it protects the objects in `protects`; with an empty `protects` it has no effect either.
+    be a duration, so it protects the objects in `protects`. `durations`: False for a Node, where only `true` counts.
     """
     value = str(annotations.get(labels.DO_NOT_DISRUPT, ""))
     if value in ("", "true", "false"):
         return value, ""
+    if not durations:
+        return "", f"{path}[{labels.DO_NOT_DISRUPT}]: {quote(value)}: a Node accepts only 'true'; it has no effect"
     try:
         parse_duration(value)
     except DurationError as error:
-        is_protected = bool(protects) and len(value) > MAX_LENGTH
+        is_protected = len(value) > MAX_LENGTH
         effect = f"it protects {protects} until it is fixed" if is_protected else "it has no effect"
-        return "true" if is_protected else "", f"{path}[{labels.DO_NOT_DISRUPT}]: {error}; {effect}"
+        return "true" if is_protected else "", f"{path}[{labels.DO_NOT_DISRUPT}]: {error}, or 'true'; {effect}"
     return value, ""
 
 

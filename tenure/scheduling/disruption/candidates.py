@@ -103,22 +103,25 @@ class CandidateEvaluator:
             one for one in bound if is_reschedulable(one, now) and not self.pod_budgets.never_allows_eviction(one)
         )
         labels = {**nodeclaim.labels, **(node.labels if node else {})}
-        instance_type = self._instance_type(nodeclaim.pool, labels)
+        template = self.templates.get(nodeclaim.pool)
+        instance_type = _find_instance_type(template, labels)
         expected_names = [one.name for one in expected if one.uid not in self.virtual]
         applicable = _applicable_methods(nodeclaim, empty=not pods)
         checks: list[Callable[[], Iterator[Ineligibility]]] = [
             lambda: eligibility.lifecycle_exclusions(nodeclaim, node, busy=busy),
             lambda: iter(self.request.ineligible.get(nodeclaim.name, ())),
             lambda: eligibility.nomination_exclusions(nodeclaim, node, nominated, expected_names),
-            lambda: eligibility.nodepool_exclusions(nodeclaim, pool, self.templates.get(nodeclaim.pool)),
+            lambda: eligibility.nodepool_exclusions(nodeclaim, pool, template),
             lambda: eligibility.age_exclusions(
                 nodeclaim, self.request.allowed_disruptions.youngest.get(nodeclaim.pool), now
             ),
             lambda: eligibility.consolidate_after_exclusions(nodeclaim, pool, now),
-            lambda: eligibility.do_not_disrupt_exclusions(node, now),
+            lambda: eligibility.do_not_disrupt_exclusions(node),
             lambda: eligibility.pod_exclusions(nodeclaim, bound, self.pod_budgets, facts.storage, now),
             lambda: eligibility.capacity_buffer_exclusions([one for one in expected if one.uid in self.virtual]),
-            lambda: eligibility.price_exclusions(labels, instance_type, offering_price(labels, instance_type)),
+            lambda: eligibility.price_exclusions(
+                labels, template, instance_type, offering_price(labels, instance_type)
+            ),
         ]
         exclusions = [one for run_check in checks for one in run_check() if set(one.methods) & set(applicable)]
         blocked_methods = {method for one in exclusions for method in one.methods}
@@ -138,12 +141,14 @@ class CandidateEvaluator:
         moving = (*pods, *(one for one in expected if one.uid in self.virtual))
         return Candidate(nodeclaim, node, pool, instance_type, moving, verdict)
 
-    def _instance_type(self, pool: str, labels: Mapping[str, str]) -> InstanceType | None:
-        template = self.templates.get(pool)
-        if not isinstance(template, NodePoolTemplate):
-            return None
-        row = template.table.rows.get(labels.get(INSTANCE_TYPE, ""))
-        return None if row is None else template.table.types[row]
+
+def _find_instance_type(
+    template: NodePoolTemplate | RejectionReason | None, labels: Mapping[str, str]
+) -> InstanceType | None:
+    if not isinstance(template, NodePoolTemplate):
+        return None
+    row = template.table.rows.get(labels.get(INSTANCE_TYPE, ""))
+    return None if row is None else template.table.types[row]
 
 
 def _applicable_methods(nodeclaim: NodeClaimFact, *, empty: bool) -> tuple[Method, ...]:

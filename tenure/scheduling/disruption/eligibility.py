@@ -9,6 +9,7 @@ from typing import Final
 
 from tenure.apis.durations import DurationError, format_duration, parse_duration
 from tenure.apis.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, ZONE
+from tenure.model.blockers import INELIGIBILITIES
 from tenure.model.disruption.decision import Cause, Ineligibility, Method
 from tenure.model.extra_capacity import VIRTUAL_PREFIX
 from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodFact
@@ -54,7 +55,7 @@ def nodepool_exclusions(
 ) -> Iterator[Ineligibility]:
     """Blockers that follow from its NodePool: missing, static, or without a valid template."""
     if pool is None:
-        yield _build_exclusion("NoPool", f"NodePool {nodeclaim.pool} not found")
+        yield _build_exclusion("NoPool", f"NodePool {nodeclaim.pool} not found: {INELIGIBILITIES['NoPool'].remedy}")
         return
     if pool.static:
         yield _build_exclusion("StaticPool", f"NodePool {pool.name} is static")
@@ -106,20 +107,10 @@ def is_within_consolidate_after(nodeclaim: NodeClaimFact, pool: NodePoolFact | N
     return after is not None and consolidate_after_end(nodeclaim, after) > now
 
 
-def do_not_disrupt_exclusions(node: NodeFact | None, now: datetime) -> Iterator[Ineligibility]:
-    """The annotation do-not-disrupt on the Node: `true`, or a duration since its creation."""
-    annotation = node.annotations.get(DO_NOT_DISRUPT, "") if node else ""
-    if annotation == "true":
+def do_not_disrupt_exclusions(node: NodeFact | None) -> Iterator[Ineligibility]:
+    """The annotation do-not-disrupt on the Node. As in Karpenter, only `true` has an effect."""
+    if node and node.annotations.get(DO_NOT_DISRUPT) == "true":
         yield _build_exclusion("NodeDoNotDisrupt", f"the Node has the annotation {DO_NOT_DISRUPT}: true")
-    elif annotation and node and node.created:
-        try:
-            duration = parse_duration(annotation)
-        except DurationError:
-            return
-        if duration is None or now < node.created + duration:
-            until = None if duration is None else node.created + duration
-            message = f"the Node has the annotation {DO_NOT_DISRUPT}: {annotation}{_format_end(until)}"
-            yield _build_exclusion("NodeDoNotDisrupt", message, until=until)
 
 
 def pod_exclusions(
@@ -154,9 +145,15 @@ def capacity_buffer_exclusions(virtual: Sequence[PodFact]) -> Iterator[Ineligibi
 
 
 def price_exclusions(
-    labels: Mapping[str, str], instance_type: InstanceType | None, price: float
+    labels: Mapping[str, str],
+    template: NodePoolTemplate | RejectionReason | None,
+    instance_type: InstanceType | None,
+    price: float,
 ) -> Iterator[Ineligibility]:
-    """Missing labels, instance type or price, without which prices cannot be compared."""
+    """Missing labels, instance type or price, without which prices cannot be compared. Without a template the instance
+    types are unknown, and `nodepool_exclusions` states the reason."""
+    if not isinstance(template, NodePoolTemplate):
+        return
     only: tuple[Method, ...] = ("Underutilized",)
     name = labels.get(INSTANCE_TYPE, "")
     if instance_type is None:

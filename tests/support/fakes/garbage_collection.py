@@ -13,6 +13,7 @@ from tenure.model.garbage_collection import (
     InventoryNodeClaim,
     InventoryNodeClass,
 )
+from tenure.model.nodeclaim.names import nodepool_owner_reference
 from tests.support.fakes.faulty import FaultInjectable
 from tests.support.fakes.kubernetes import FakeNodeClaims, FakeNodeClasses, FakeNodes
 
@@ -25,6 +26,7 @@ class FakeInventory(FaultInjectable):
     known_nodes: FakeNodes
     known_classes: FakeNodeClasses
     known_leases: dict[str, InventoryLease] = field(default_factory=dict)
+    nodepool_uids: dict[str, str] = field(default_factory=dict)
 
     def lease(self, name: str, *, renewed_ago: float = 3600, owner: str = "") -> None:
         """`renewed_ago`: seconds."""
@@ -35,6 +37,14 @@ class FakeInventory(FaultInjectable):
 
     async def list_nodeclaims(self) -> Sequence[InventoryNodeClaim]:
         return [to_inventory_nodeclaim(one) for one in self.known_claims.found.values()]
+
+    async def list_nodepool_uids(self) -> dict[str, str]:
+        return dict(self.nodepool_uids)
+
+    async def set_nodepool_owner(self, claim: InventoryNodeClaim, pool_uid: str) -> bool:
+        owner = nodepool_owner_reference(claim.pool, pool_uid)
+        self.known_claims.found[claim.name]["metadata"]["ownerReferences"] = [owner]
+        return True
 
     async def list_nodes(self) -> Sequence[InventoryNode]:
         return [self._mark(name) for name in self.known_nodes.found]

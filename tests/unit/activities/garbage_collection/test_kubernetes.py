@@ -2,9 +2,10 @@
 
 import pytest
 
-from tenure.apis.labels import REGISTERED_CONDITION, TERMINATION_FINALIZER
+from tenure.apis.labels import NODEPOOL, REGISTERED_CONDITION, TERMINATION_FINALIZER
 from tenure.model.errors import TryLater
 from tenure.model.garbage_collection import InventoryLease
+from tenure.model.nodeclaim.names import nodepool_owner_reference
 from tests.unit.activities.builders import FakeCluster, run_collection, run_collection_twice
 
 REGISTERED = {REGISTERED_CONDITION: "True"}
@@ -36,6 +37,20 @@ async def test_nodeclaim_is_deleted_only_by_second_run(cluster: FakeCluster) -> 
     cluster.add_nodeclaim("another", "aws:///a/i-gone-too", **REGISTERED)
     assert (await run_collection(cluster.kubernetes.collect_nodeclaims, done.suspects)).suspects == ("uid-another",)
     assert list(cluster.claims.found) == ["another"]
+
+
+async def test_nodeclaim_without_owner_gets_its_recreated_nodepool(cluster: FakeCluster) -> None:
+    cluster.inventory.nodepool_uids["web"] = "uid-new"
+    for name, pool in (("orphan", "web"), ("other", "gone"), ("owned", "web")):
+        cluster.add_nodeclaim(name, cluster.add_instance(f"i-{name}"), **REGISTERED)
+        cluster.claims.found[name]["metadata"]["labels"] = {NODEPOOL: pool}
+    cluster.claims.found["owned"]["metadata"]["ownerReferences"] = [nodepool_owner_reference("web", "uid-new")]
+    done = await run_collection(cluster.kubernetes.collect_nodeclaims)
+    owners = {name: one["metadata"].get("ownerReferences") for name, one in cluster.claims.found.items()}
+    reference = nodepool_owner_reference("web", "uid-new")
+    assert owners == {"orphan": [reference], "owned": [reference], "other": None}
+    assert done.collected == 1 and cluster.events.reasons_for("orphan") == ["OwnerRestored"]
+    assert cluster.events.reasons_for("owned") == []
 
 
 async def test_nodeclaim_with_invalid_provider_id_is_deleted(cluster: FakeCluster) -> None:

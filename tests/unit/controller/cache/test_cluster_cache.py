@@ -229,11 +229,16 @@ def test_unreadable_pod_protects_its_node_and_affects_no_other_pod(
         ("false", "false", ""),
         ("1h30m", "1h30m", ""),
         ("yes", "", "'yes': invalid duration"),
+        (
+            "True",
+            "",
+            "or 'Never', or 'true'; it has no effect",
+        ),
         ("\u0663h", "", "invalid duration"),
         ("9" * 4301 + "h", "true", "has 4302 characters"),
         ("9" * 20_000 + "x", "true", "has 20001 characters"),
     ),
-    ids=("true", "false", "duration", "word", "non-ascii digits", "many digits", "very long"),
+    ids=("true", "false", "duration", "word", "capital", "non-ascii digits", "many digits", "very long"),
 )
 def test_unreadable_do_not_disrupt_of_a_pod_is_reported(
     harness: CacheHarness, value: str, kept: str, problem: str
@@ -250,11 +255,12 @@ def test_unreadable_do_not_disrupt_of_a_pod_is_reported(
     ("kind", "value", "effect"),
     (
         ("nodes", "soon", "metadata.annotations[karpenter.sh/do-not-disrupt]: .* it has no effect"),
+        ("nodes", "4h", ".*: '4h': a Node accepts only 'true'; it has no effect"),
         ("nodes", "9" * 5000 + "h", "metadata.annotations[karpenter.sh/do-not-disrupt]: .* it has no effect"),
         ("daemonsets", "soon", "spec.template.metadata.annotations[karpenter.sh/do-not-disrupt]: .* it has no effect"),
         ("daemonsets", "9" * 5000 + "h", ".* it protects its pods until it is fixed"),
     ),
-    ids=("node", "node-long", "daemonset", "daemonset-long"),
+    ids=("node", "node-duration", "node-long", "daemonset", "daemonset-long"),
 )
 def test_unreadable_do_not_disrupt_of_a_node_or_daemonset_is_reported(
     harness: CacheHarness, kind: str, value: str, effect: str
