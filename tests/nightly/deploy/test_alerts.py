@@ -70,6 +70,11 @@ def read_metrics(port: int) -> str:
 
 
 @pytest.mark.parametrize("rule", list(alert_rules()), ids=lambda rule: rule["alert"])
+def test_alert_links_to_a_runbook_that_names_it(rule: dict[str, Any]) -> None:
+    assert rule["alert"] in (ROOT / rule["annotations"]["runbook_url"]).read_text()
+
+
+@pytest.mark.parametrize("rule", list(alert_rules()), ids=lambda rule: rule["alert"])
 def test_alert_uses_existing_metrics_and_labels(rule: dict[str, Any], exported_samples: Samples) -> None:
     names = set(METRIC.findall(rule["expr"]))
     assert names and names <= exported_samples.keys()

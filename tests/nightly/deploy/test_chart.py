@@ -252,6 +252,12 @@ def test_network_policy_allows_ports_of_the_settings() -> None:
     }
 
 
+def test_alerts_link_to_the_runbooks_of_the_documentation_site() -> None:
+    rendered = render_chart(ALL_VALUES, "--set", "metrics.rules.docsUrl=https://docs.example.com/tenure/")
+    (found, *_) = single_document(rendered, "PrometheusRule")["spec"]["groups"][0]["rules"]
+    assert found["annotations"]["runbook_url"] == ("https://docs.example.com/tenure/operating/runbooks/node-overdue/")
+
+
 def test_chart_has_the_shipped_alerts() -> None:
     shipped = [
         group
