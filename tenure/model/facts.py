@@ -115,6 +115,10 @@ class PodFact(Value):
     """The deletionTimestamp: when the grace period of its deletion ends."""
     unschedulable: bool = False
     """kube-scheduler set PodScheduled=False with reason Unschedulable."""
+    scheduler: str = ""
+    """Its schedulerName; empty for the default scheduler."""
+    scheduler_message: str = ""
+    """Why its scheduler has not bound it: the message of PodScheduled=False. Empty for the default scheduler."""
     untried: bool = False
     """kube-scheduler has not tried the pod yet, and the pod has no scheduling gate."""
     owner_kind: str = ""

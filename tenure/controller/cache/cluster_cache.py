@@ -81,6 +81,8 @@ class ClusterCache:
         self.daemonsets: dict[str, DaemonSetFact] = {}
         self.pod_admission = PodAdmission()
         self._device_classes = DeviceClasses()
+        self._not_planned: dict[str, tuple[str, str]] = {}
+        """By UID of a pod: its scheduler's message when `stop_planning` was called, and the reason."""
         self._daemon_templates = DaemonTemplates(self.pod_admission, self._device_classes)
         self.namespaces: dict[str, NamespaceFact] = {}
         self.storage = Storage()
@@ -158,6 +160,8 @@ class ClusterCache:
 
     def _store_pod(self, uid: str, new: PodFact | None) -> None:
         old = self.pods.get(uid)
+        if new is None:
+            self._not_planned.pop(uid, None)
         if new == old:
             return
         set_or_remove(self.pods, uid, new)
@@ -178,7 +182,18 @@ class ClusterCache:
 
     def _read_pod(self, pod: Json) -> PodFact:
         found = read_pod(pod, lambda error: self.invalid_objects.record(object_key(pod, PODS.kind), error))
+        message, why = self._not_planned.get(found.uid, ("", ""))
+        if why and (found.node_name or found.scheduler_message != message):
+            del self._not_planned[found.uid]
+        elif why:
+            return found.model_copy(update={"unplannable": why})
         return self._device_classes.check_pod(found)
+
+    def stop_planning(self, uid: str, why: str) -> None:
+        """The pod without a node is unplannable until it is bound, or its scheduler's message changes."""
+        pod = self.pods[uid]
+        self._not_planned[uid] = (pod.scheduler_message, why)
+        self._store_pod(uid, pod.model_copy(update={"unplannable": why}))
 
     def _on_device_class(self, delta: Delta) -> None:
         changed = self._device_classes.update(delta.object, is_deleted=delta.is_deleted)

@@ -5,15 +5,18 @@ a person can help, so the pod is reported by name and counted."""
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from tenure.apis.durations import format_duration
 from tenure.controller.cache.availability import NotReadyTracker, is_replacing, still_runs
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import NOMINATION_TTL, REPLAN_WITHIN, Nominations
 from tenure.controller.signals.digests import EXPECTED_PODS_DELAY
 from tenure.model.facts import NodeClaimFact
 
+OTHER_SCHEDULER_LIMIT: Final = timedelta(minutes=10)
+"""How long a ready node is kept for a pod of another scheduler, whose reasons Tenure does not know."""
 PODS_COMING: Final = "pods of terminating nodes are expected here"
 
 
@@ -50,7 +53,9 @@ class ExpectedPods:
         pending = sorted((uid for uid in waiting if self._is_planned(uid, up, now)), key=self._nomination_age)
         if pending:
             pod, others = self._cache.pending[pending[0]], " and others" if len(pending) > 1 else ""
-            description = f"pod {pod.namespace}/{pod.name}{others} expected here, and not bound by kube-scheduler"
+            scheduler = f"scheduler {pod.scheduler}" if pod.scheduler else "kube-scheduler"
+            cause = f": {pod.scheduler_message}" if pod.scheduler_message else ""
+            description = f"pod {pod.namespace}/{pod.name}{others} expected here, and not bound by {scheduler}{cause}"
             return description, self._expected_since(pending, up)
         coming = [uid for uid in waiting if still_runs(self._cache, uid, now)]
         return (PODS_COMING, self._expected_since(coming, up)) if coming else ("", None)
@@ -71,6 +76,22 @@ class ExpectedPods:
         """None while the node is not initialized."""
         since = min((found.since for uid in pods if (found := self._nominations.nomination_of(uid))), default=None)
         return max(since, up) if since and up else None
+
+    def release_unbound(self, now: datetime) -> None:
+        """Stop planning the pods that another scheduler has not bound to their ready node for OTHER_SCHEDULER_LIMIT, so
+        that the node may go. A change of the scheduler's message starts over."""
+        for name in self._nominations.nominated_nodes():
+            claim = self._cache.nodeclaims.get(name)
+            if claim is None or not self._is_ready(claim, now):
+                continue
+            up = self._not_ready.up_since(claim)
+            for uid in self._nominations.pods_expected_on(name):
+                since, pod = self._expected_since([uid], up), self._cache.pending.get(uid)
+                if pod and pod.scheduler and since and since + OTHER_SCHEDULER_LIMIT <= now:
+                    limit = format_duration(OTHER_SCHEDULER_LIMIT)
+                    cause = f": {pod.scheduler_message}" if pod.scheduler_message else ""
+                    why = f"scheduler {pod.scheduler} has not bound it to NodeClaim {name} for {limit}{cause}"
+                    self._cache.stop_planning(uid, why)
 
     def count_not_bound(self, now: datetime) -> Counter[tuple[str, ...]]:
         """By NodePool, the number of pods that are pending for EXPECTED_PODS_DELAY although their node is ready."""

@@ -17,6 +17,7 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import format_amount
 from tenure.controller.cache.availability import NotReadyTracker, is_settled
 from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.capacity_buffers import CapacityBuffers
 from tenure.controller.planning.nodeclaim_factory import (
@@ -80,6 +81,7 @@ class Provisioner:
         self._claims, self._events = claims, events
         self.undersized_nodes = UndersizedNodes(cache, nominations, self.capacity_discovery, began=now())
         self.backoff_tracker = BackoffTracker(cache, nominations, not_ready, scheduler_messages, meter, began=now())
+        self._expected_pods = ExpectedPods(cache, nominations, not_ready)
         self._grace, self._not_ready_grace_periods, self._now = not_ready_grace, not_ready_grace_periods, now
         self.passes = 0
 
@@ -122,6 +124,7 @@ class Provisioner:
             existing = self._find_existing(request.plan_id)
             if existing:
                 return await self._resume_plan(request.plan_id, existing)
+            self._expected_pods.release_unbound(self._now())
             process = await self.planner_client.sync()
             now = self._now()
             if blocked_reason := self.planner_client.blocked_reason():

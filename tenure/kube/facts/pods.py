@@ -19,6 +19,9 @@ Json = Mapping[str, Any]
 
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+MAX_SCHEDULER_MESSAGE: Final = 200
+"""Characters."""
 _DAEMON_TERMS: Final = ("labels", "anti_affinity", "host_ports")
 """The topology terms of a DaemonSet's template that affect other pods."""
 _TOLERATION: Final = {name: name for name in ("key", "operator", "value", "effect")} | {"seconds": "tolerationSeconds"}
@@ -46,6 +49,7 @@ def pod_fact(pod: Json) -> PodFact:
             "deleting": "deletionTimestamp" in metadata,
             "deletion_deadline": metadata.get("deletionTimestamp"),
             "unschedulable": scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable",
+            **_scheduler_fields(spec, scheduled),
             "untried": not spec.get("schedulingGates") and not scheduled,
             "owner_kind": intern_string(owner.get("kind", "")),
             "owner_uid": intern_string(owner.get("uid", "")),
@@ -60,6 +64,15 @@ def pod_fact(pod: Json) -> PodFact:
             **topology_terms(metadata, spec),
         }
     )
+
+
+def _scheduler_fields(spec: Json, scheduled: Json) -> dict[str, str]:
+    """The message of the default scheduler is left out, since it changes often and Tenure explains such pods itself."""
+    name = spec.get("schedulerName") or DEFAULT_SCHEDULER
+    if name == DEFAULT_SCHEDULER:
+        return {}
+    message = scheduled.get("message", "") if scheduled.get("status") == "False" else ""
+    return {"scheduler": intern_string(name), "scheduler_message": message[:MAX_SCHEDULER_MESSAGE]}
 
 
 def read_protection(

@@ -48,14 +48,23 @@ async def test_nominated_node_is_deleted_after_last_nomination(
         await scope.assert_one_node_launched()
 
 
-async def _create_unschedulable_pod(scope: ClusterScope, number: int) -> None:
+async def test_pod_of_another_scheduler_is_reported_with_its_message(product: InstalledProduct) -> None:
+    async with product.scope("other-scheduler", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        await scope.scale_deployment(0)
+        await _create_unschedulable_pod(scope, 0, message="queue is full")
+        expected = ("not bound by scheduler absent-scheduler", "queue is full")
+        await wait_until(lambda: scope.assert_blocked_by(claim["metadata"]["name"], *expected))
+
+
+async def _create_unschedulable_pod(scope: ClusterScope, number: int, message: str = "") -> None:
     """A pod that no scheduler handles; the test writes its condition Unschedulable."""
-    spec = pod_spec(scope.name, cpu="100m") | {"schedulerName": "nobody"}
+    spec = pod_spec(scope.name, cpu="100m") | {"schedulerName": "absent-scheduler"}
     name = f"{scope.name}-phantom-{number}"
     await scope.apply_manifest(
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
     )
-    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     stamps = {"lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
     await scope.product.patch_status(_pod_path(scope, number), {"conditions": [unschedulable | stamps]})
 

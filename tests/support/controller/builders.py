@@ -103,6 +103,13 @@ def pod(name: str, *, on: str = "", owner: str = "ReplicaSet", phase: str = "", 
     return raw
 
 
+def pod_of_scheduler(name: str, message: str, **more: Any) -> Json:
+    """A pod that `batch-scheduler` has not bound, for this reason."""
+    raw = pod(name, schedulerName="batch-scheduler", **more)
+    raw["status"]["conditions"][0]["message"] = message
+    return raw
+
+
 def with_binding(raw: Json, after: float) -> Json:
     """The pod, bound `after` seconds after NOW."""
     condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(after)}

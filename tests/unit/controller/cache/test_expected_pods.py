@@ -9,7 +9,7 @@ import pytest
 
 from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cache.nominations import Nominations
-from tests.support.controller.builders import CacheHarness, at, claim, node, not_ready_tracker, pod
+from tests.support.controller.builders import CacheHarness, at, claim, node, not_ready_tracker, pod, pod_of_scheduler
 
 
 class ExpectedPodsHarness(CacheHarness):
@@ -52,6 +52,36 @@ def test_pod_running_on_a_deleting_node_is_not_counted(harness: ExpectedPodsHarn
     harness.apply_objects("nodes", node("n-old", of="old"))
     harness.apply_objects("pods", pod("p", on="n-old"), pod("q", on="n-old"))
     assert harness.count_not_bound(61) == 0
+
+
+def test_pod_that_another_scheduler_does_not_bind_is_released_until_its_message_changes(
+    harness: ExpectedPodsHarness,
+) -> None:
+    harness.apply_objects("pods", pod_of_scheduler("p", "queue is full"))
+    harness.expected_pods.release_unbound(at(599))
+    assert not harness.cache.pending["uid-p"].unplannable
+    harness.expected_pods.release_unbound(at(600))
+    expected = "scheduler batch-scheduler has not bound it to NodeClaim c1 for 10m0s: queue is full"
+    assert harness.cache.pending["uid-p"].unplannable == expected
+    assert not harness.cache.pending["uid-q"].unplannable, "kube-scheduler owns it"
+    harness.apply_objects("pods", pod_of_scheduler("p", "queue is full", metadata={"labels": {"a": "b"}}))
+    assert harness.cache.pending["uid-p"].unplannable == expected
+    harness.apply_objects("pods", pod_of_scheduler("p", "waits for a gang"))
+    assert not harness.cache.pending["uid-p"].unplannable
+
+
+def test_released_pod_that_is_bound_is_planned_like_others(harness: ExpectedPodsHarness) -> None:
+    harness.apply_objects("pods", pod_of_scheduler("p", ""))
+    harness.expected_pods.release_unbound(at(600))
+    assert harness.cache.pending["uid-p"].unplannable
+    harness.apply_objects("pods", pod("p", on="n1", schedulerName="batch-scheduler"))
+    assert not harness.cache.pods["uid-p"].unplannable
+
+
+def test_pod_of_another_scheduler_waits_for_a_notready_node(harness: ExpectedPodsHarness) -> None:
+    harness.apply_objects("pods", pod_of_scheduler("r", "queue is full"))
+    harness.expected_pods.release_unbound(at(6000))
+    assert not harness.cache.pending["uid-r"].unplannable
 
 
 def test_pods_of_a_notready_node_are_not_counted(harness: ExpectedPodsHarness) -> None:

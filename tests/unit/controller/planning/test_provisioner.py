@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tenure.apis.nodeclaim import NodeClaim
+from tenure.controller.cache.expected_pods import OTHER_SCHEDULER_LIMIT
 from tenure.controller.planning.catalog import FRESH_FOR, RETRY_AFTER
 from tenure.model.errors import TryLater
-from tests.support.controller.builders import claim, node_class, pod, pool
+from tests.support.controller.builders import claim, node, node_class, pod, pod_of_scheduler, pool
 from tests.support.injected_errors import fail_for, named
 from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness, running_provisioner
 
@@ -96,6 +97,19 @@ async def test_nomination_of_an_unschedulable_pod_is_removed(harness: Provisione
     harness.nominations.nominate({"uid-p0": "taken"}, harness.now)
     assert (await harness.plan()).unschedulable == 1
     assert harness.nominations.nomination_of("uid-p0") is None and harness.nominations.pods_expected_on("taken") == ()
+
+
+async def test_pod_of_another_scheduler_is_not_planned_after_the_limit(harness: ProvisionerHarness) -> None:
+    harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
+    harness.apply_objects("nodes", node("n1", of="c1"))
+    harness.apply_objects("pods", pod_of_scheduler("p", "queue is full"))
+    harness.nominations.nominate({"uid-p": "c1"}, harness.now)
+    harness.now += OTHER_SCHEDULER_LIMIT
+    outcome = await harness.plan()
+    assert (outcome.created, outcome.unschedulable) == (0, 1)
+    assert not harness.nominations.is_expecting("c1")
+    (message,) = [message for _, reason, message in harness.events.published if reason == "FailedScheduling"]
+    assert "scheduler batch-scheduler has not bound it to NodeClaim c1" in message and "queue is full" in message
 
 
 async def test_pods_bound_or_deleted_during_a_plan_are_not_nominated(

@@ -11,6 +11,7 @@ from tests.support.controller.builders import (
     node,
     not_ready_tracker,
     pod,
+    pod_of_scheduler,
     stamp,
 )
 from tests.unit.controller.signals.notifier_harness import NotifierHarness, build_notifier
@@ -70,6 +71,16 @@ def test_awaited_pod_is_named_after_one_minute(harness: NotifierHarness) -> None
         harness.nominations.on_pod_bound(f"uid-{name}", at(71))
     harness.notify(71)
     assert not harness.last_observed().awaited_pods and not harness.last_observed().empty
+
+
+def test_awaited_pod_of_another_scheduler_has_its_message(harness: NotifierHarness) -> None:
+    harness.add_running_node()
+    harness.apply_objects("pods", pod_of_scheduler("p", "queue is full"))
+    harness.nominations.nominate({"uid-p": "c1"}, at(0))
+    harness.nominations.nominate({"uid-p": "c1"}, at(50))
+    harness.notify(60)
+    expected = "pod default/p expected here, and not bound by scheduler batch-scheduler: queue is full"
+    assert harness.last_observed().awaited_pods == expected
 
 
 def test_awaited_pods_on_deleting_nodes_are_reported(harness: NotifierHarness) -> None:
