@@ -28,8 +28,8 @@ def validate(files: Files) -> Result:
                 skipped[str(one.get("kind") or "object")] += 1
                 continue
             checked += 1
-            place = {"file": str(path), "object": describe_object(one)}
-            findings += [{**place, **finding.model_dump()} for finding in found[1]]
+            source = {"file": str(path), "object": describe_object(one)}
+            findings += [{**source, **finding.model_dump()} for finding in found[1]]
             lines += [f"{path}: {describe_object(one)}: {finding}" for finding in found[1]]
     summary = f"{checked} objects checked, {len(findings)} problems found"
     if skipped:
