@@ -126,7 +126,7 @@ class NodeClaimMetrics:
         kind = self._types.get((claim.node_class, claim_labels.get(labels.INSTANCE_TYPE, "")))
         return _NodeClaimSample(
             label_values=(phase_of(claim).value, claim.pool, claim_labels.get(labels.CAPACITY_TYPE, "")),
-            attention_code=claim.needs_attention,
+            attention_code=claim.attention_code,
             is_drain_waiting=claim.drain_waits,
             is_paused=labels.PAUSE in claim.annotations,
             price=offering_price(claim_labels, kind) if claim.launched else 0.0,

@@ -21,6 +21,7 @@ HOOK_RUNNING: Final = "HookRunning"
 HOOK_FAILED: Final = "HookFailed"
 CALL_FAILED: Final = "CallFailed"
 NODE_NOT_FOUND: Final = "NodeNotFound"
+_HOOK_REMEDY: Final = "fix the hook, or remove it from its LifecyclePolicy"
 BLOCKERS: Final[Mapping[str, Reason]] = {
     "LaunchOverdue": Reason(
         "no instance before the deadline", "read EC2's error in the details, or delete the NodeClaim"
@@ -34,10 +35,8 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
     "DrainOverdue": Reason("not drained before the deadline", "unblock the evictions, or delete the pods"),
     "TerminationOverdue": Reason("not terminated before the deadline", "find out why the instance does not terminate"),
     SLOW: Reason("the phase is slower than for similar nodes, and within its deadline"),
-    HOOK_RUNNING: Reason("a hook is running", "fix the hook, or remove it from its LifecyclePolicy"),
-    HOOK_FAILED: Reason(
-        "a hook failed and is retried", "fix the hook, or remove it from its LifecyclePolicy", clears_by_itself=False
-    ),
+    HOOK_RUNNING: Reason("a hook is running", _HOOK_REMEDY),
+    HOOK_FAILED: Reason("a hook failed and is retried", _HOOK_REMEDY, clears_by_itself=False),
     CALL_FAILED: Reason("a call to AWS or Kubernetes failed and is retried", "read the error in the details"),
     NODE_NOT_FOUND: Reason(
         "the Node no longer exists and its instance still runs",
@@ -114,6 +113,7 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
     ),
 }
 NEEDS_ATTENTION: Final = tuple(code for code, reason in BLOCKERS.items() if not reason.clears_by_itself)
+"""Codes that need an operator before any deadline has passed."""
 
 INELIGIBILITIES: Final[Mapping[str, Reason]] = {
     "NoNode": Reason("it has no Node yet"),

@@ -240,7 +240,7 @@ def build_running_node(
 ) -> ExistingNode:
     """A NodeClaim with its node. Labels and resources that are still expected count as present."""
     labels = node.labels if nodeclaim.registered else {**node.labels, **nodeclaim.labels}
-    if node.registration_gaps:  # # Registration restores them.
+    if node.registration_gaps:  # Registration restores them.
         labels = {**nodeclaim.labels, **labels}
     taints, allocatable = node.taints, node.allocatable
     match presence:

@@ -28,14 +28,13 @@ from workflows.nodeclaim_context import NodeClaimContext
 def is_attention_unreported(state: NodeClaimState) -> bool:
     if state.phase is Phase.DELETED or not state.observed.exists:
         return False
-    return state.reported_attention != _attention_message(state, _attention_verdict(state))
+    return state.reported_attention != _attention_message(state)
 
 
 async def write_attention(context: NodeClaimContext) -> None:
     """The condition NeedsAttention. A phase that passed its deadline has an event too."""
     state = context.state
-    verdict = _attention_verdict(state)
-    message = _attention_message(state, verdict)
+    verdict, message = _attention_verdict(state), _attention_message(state)
     was_reported = state.reported_attention.startswith(_overdue_since(state))
     report = ReportRequest(
         claim=context.nodeclaim_ref,
@@ -55,7 +54,9 @@ def _attention_verdict(state: NodeClaimState) -> Verdict | None:
     return verdict if verdict and not verdict.clears_by_itself else None
 
 
-def _attention_message(state: NodeClaimState, verdict: Verdict | None) -> str:
+def _attention_message(state: NodeClaimState) -> str:
+    """Empty if the node needs no attention."""
+    verdict = _attention_verdict(state)
     if verdict is None or not state.overdue:
         return verdict.sentence if verdict else ""
     deadline = state.deadline.isoformat(timespec="seconds") if state.deadline else "-"

@@ -57,23 +57,23 @@ async def stuck(connection: Connection) -> Result:
     too."""
     now = datetime.now(UTC)
     client, cluster = await connection.connect(), connection.cluster
-    (overdue, slow, follows, paused), overdue_items, invalid = await asyncio.gather(
+    (overdue, slow, follows, paused), items, invalid = await asyncio.gather(
         find_stuck_nodes(client, cluster),
-        list_overdue_items(client, cluster, now),
+        list_stuck_items(client, cluster, now),
         query_invalid_objects(client, cluster),
     )
-    return stuck_result(overdue, slow, follows, paused, overdue_items, now, invalid.objects)
+    return stuck_result(overdue, slow, follows, paused, items, now, invalid.objects)
 
 
 @dataclass(frozen=True)
-class OverdueItem:
+class StuckItem:
     what: str
     step: str
     since: datetime | None
     blocked_by: str
 
 
-async def list_overdue_items(client: Client, cluster: str, now: datetime) -> list[OverdueItem]:
+async def list_stuck_items(client: Client, cluster: str, now: datetime) -> list[StuckItem]:
     """From visibility; rollouts first, EC2NodeClasses that are not ready last."""
     pools = ids.nodepool(cluster, "")
     halted = f"WorkflowType = 'NodePool' AND {search_attributes.OVERDUE.name} = true AND {_running_condition(pools)}"
@@ -113,42 +113,42 @@ class BackoffState(Message):
     backoffs: tuple[ProvisioningBackoff, ...] = ()
 
 
-def backoff_item(backoff: ProvisioningBackoff) -> OverdueItem:
-    return OverdueItem(f"pod {backoff.pod}", "Provisioning", backoff.since, backoff.describe())
+def backoff_item(backoff: ProvisioningBackoff) -> StuckItem:
+    return StuckItem(f"pod {backoff.pod}", "Provisioning", backoff.since, backoff.describe())
 
 
-def nodeclass_item(state: NodeClassState) -> OverdueItem:
-    return OverdueItem(f"EC2NodeClass {state.name}", "-", state.failing_since, state.message)
+def nodeclass_item(state: NodeClassState) -> StuckItem:
+    return StuckItem(f"EC2NodeClass {state.name}", "-", state.failing_since, state.message)
 
 
-def rollout_item(execution: WorkflowExecution, state: BlockedState | None) -> OverdueItem:
+def rollout_item(execution: WorkflowExecution, state: BlockedState | None) -> StuckItem:
     code = execution.typed_search_attributes.get(search_attributes.BLOCKED_BY)
     message = state.rollout_blocked_by if state else ""
     why = f"{NEEDS_ATTENTION_TEXT}: {message}" if message else code or "see its workflow"
-    return OverdueItem(f"rollout of NodePool {_short_name(execution)}", "-", None, why)
+    return StuckItem(f"rollout of NodePool {_short_name(execution)}", "-", None, why)
 
 
-def command_item(execution: WorkflowExecution, state: BlockedState | None, now: datetime) -> OverdueItem | None:
+def command_item(execution: WorkflowExecution, state: BlockedState | None, now: datetime) -> StuckItem | None:
     """None for a command within its deadline."""
     found = execution.typed_search_attributes
     step, since = found.get(search_attributes.PHASE) or "", found.get(search_attributes.PHASE_SINCE)
     if not is_late(step, since, found.get(search_attributes.DEADLINE), now):
         return None
     why = (state.blocked_by if state else "") or found.get(search_attributes.BLOCKED_BY) or "-"
-    return OverdueItem(f"command {_short_name(execution)}", step, since, why)
+    return StuckItem(f"command {_short_name(execution)}", step, since, why)
 
 
 def _short_name(execution: WorkflowExecution) -> str:
     return execution.id.rpartition("/")[2]
 
 
-def overdue_items_table(overdue_items: Sequence[OverdueItem], now: datetime) -> PrintableTable:
+def stuck_items_table(items: Sequence[StuckItem], now: datetime) -> PrintableTable:
     return make_table(
         *unwrapped("object", "step", "since"),
         *folded("blocked by"),
         rows=(
             (one.what, one.step, f"{format_span(now - one.since)} ago" if one.since else "-", one.blocked_by)
-            for one in overdue_items
+            for one in items
         ),
         title="Other objects that need attention",
     )
@@ -231,7 +231,7 @@ def stuck_result(
     slow: Sequence[NodeClaimSummary],
     follows: Mapping[str, str],
     paused: Sequence[PausedObject],
-    overdue_items: Sequence[OverdueItem],
+    items: Sequence[StuckItem],
     now: datetime,
     invalid: Sequence[InvalidObject] = (),
 ) -> Result:
@@ -246,7 +246,7 @@ def stuck_result(
                 "since": one.since.isoformat() if one.since else None,
                 "blockedBy": one.blocked_by,
             }
-            for one in overdue_items
+            for one in items
         ],
         "paused": [
             {"what": one.what, "pause": one.pause.model_dump(mode="json") if one.pause else None} for one in paused
@@ -256,11 +256,11 @@ def stuck_result(
     parts: list[object] = [
         _nodes_table("Need attention", overdue, now, follows) if overdue else "No node needs attention."
     ]
-    parts += [overdue_items_table(overdue_items, now)] if overdue_items else []
+    parts += [stuck_items_table(items, now)] if items else []
     parts += [_nodes_table("Slow, within their deadlines", slow, now)] if slow else []
     parts += [paused_table(paused)] if paused else []
     parts += [_invalid_objects_table(invalid)] if invalid else []
-    return Result(data, parts, FAILED if overdue or overdue_items or invalid else DONE)
+    return Result(data, parts, FAILED if overdue or items or invalid else DONE)
 
 
 def _invalid_objects_table(invalid: Sequence[InvalidObject]) -> PrintableTable:

@@ -13,7 +13,7 @@ from tenure.controller.cache.availability import NotReadyTracker, is_replacing, 
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import NOMINATION_TTL, REPLAN_WITHIN, Nominations
 from tenure.controller.signals.digests import EXPECTED_PODS_DELAY
-from tenure.model.facts import NodeClaimFact
+from tenure.model.facts import NodeClaimFact, PodFact
 
 OTHER_SCHEDULER_LIMIT: Final = timedelta(minutes=10)
 """How long a ready node is kept for a pod of another scheduler, whose reasons Tenure does not know."""
@@ -54,8 +54,8 @@ class ExpectedPods:
         if pending:
             pod, others = self._cache.pending[pending[0]], " and others" if len(pending) > 1 else ""
             scheduler = f"scheduler {pod.scheduler}" if pod.scheduler else "kube-scheduler"
-            cause = f": {pod.scheduler_message}" if pod.scheduler_message else ""
-            description = f"pod {pod.namespace}/{pod.name}{others} expected here, and not bound by {scheduler}{cause}"
+            description = f"pod {pod.namespace}/{pod.name}{others} expected here, and not bound by {scheduler}"
+            description += _scheduler_cause(pod)
             return description, self._expected_since(pending, up)
         coming = [uid for uid in waiting if still_runs(self._cache, uid, now)]
         return (PODS_COMING, self._expected_since(coming, up)) if coming else ("", None)
@@ -89,9 +89,8 @@ class ExpectedPods:
                 since, pod = self._expected_since([uid], up), self._cache.pending.get(uid)
                 if pod and pod.scheduler and since and since + OTHER_SCHEDULER_LIMIT <= now:
                     limit = format_duration(OTHER_SCHEDULER_LIMIT)
-                    cause = f": {pod.scheduler_message}" if pod.scheduler_message else ""
-                    why = f"scheduler {pod.scheduler} has not bound it to NodeClaim {name} for {limit}{cause}"
-                    self._cache.stop_planning(uid, why)
+                    why = f"scheduler {pod.scheduler} has not bound it to NodeClaim {name} for {limit}"
+                    self._cache.stop_planning(uid, why + _scheduler_cause(pod))
 
     def count_not_bound(self, now: datetime) -> Counter[tuple[str, ...]]:
         """By NodePool, the number of pods that are pending for EXPECTED_PODS_DELAY although their node is ready."""
@@ -107,3 +106,7 @@ class ExpectedPods:
     def _is_ready(self, claim: NodeClaimFact, now: datetime) -> bool:
         grace = self._not_ready.grace_for(claim)
         return grace is not None and grace.presence(now) == "here"
+
+
+def _scheduler_cause(pod: PodFact) -> str:
+    return f": {pod.scheduler_message}" if pod.scheduler_message else ""

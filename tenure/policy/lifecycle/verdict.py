@@ -1,4 +1,4 @@
-"""The verdict on a node: its blocker, since when, whether it clears by itself, and the remedy.
+"""The verdict on a node: its blocker and start time, whether it clears by itself, and the remedy.
 
 Conditions, events, metrics, search attributes, the Temporal UI and commands show the same verdict.
 """
@@ -8,6 +8,7 @@ from typing import Final
 
 from tenure.model.base import Value
 from tenure.model.blockers import BLOCKERS, NODE_NOT_FOUND, SLOW, Reason
+from tenure.model.disruption.drain import EvictionBlocker
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.policy.lifecycle.deadlines import ACTIONS, action_of
 
@@ -31,19 +32,22 @@ def verdict_of(state: NodeClaimState) -> Verdict | None:
     code = _code_of(state)
     if not code:
         return None
-    is_waiting_for_deletion = _is_overdue(state) and not is_alarmed(state)
-    clears_by_itself = is_waiting_for_deletion or (not _is_overdue(state) and _reason_of(code).clears_by_itself)
-    remedy = _remedy_of(state, code)
-    if is_waiting_for_deletion:
-        sentence = "; ".join(part for part in (WAITS_FOR_DELETION, state.blocked_by) if part)
-    elif not clears_by_itself:
-        sentence = "; ".join(part for part in (f"{NEEDS_ATTENTION_TEXT}: {remedy}", state.blocked_by) if part)
+    drain = state.drain.status if state.drain else None
+    blocker = drain.first_blocker if drain else None
+    remedy = _remedy_of(state, code, blocker)
+    clears_by_itself, introduction = _reason_of(code).clears_by_itself, ""
+    if _is_overdue(state):
+        clears_by_itself, introduction = not is_alarmed(state), WAITS_FOR_DELETION
+    if not clears_by_itself:
+        introduction = f"{NEEDS_ATTENTION_TEXT}: {remedy}"
+    if code == SLOW:
+        sentence = f"slow: {state.blocked_by or 'no known blocker'}"
     else:
-        sentence = f"slow: {state.blocked_by or 'no known blocker'}" if code == SLOW else state.blocked_by
+        sentence = "; ".join(part for part in (introduction, state.blocked_by) if part)
     return Verdict(
         code=code,
         sentence=sentence,
-        since=_blocked_since(state),
+        since=(blocker.since if blocker else None) or state.node_missing_since or state.since,
         clears_by_itself=clears_by_itself,
         remedy=remedy,
         deadline=state.deadline,
@@ -80,16 +84,10 @@ def _is_lost(state: NodeClaimState) -> bool:
     return state.phase is Phase.READY and bool(state.blocked_by) and exists and not observed.node_name
 
 
-def _remedy_of(state: NodeClaimState, code: str) -> str:
-    blocker = state.drain.status.first_blocker if state.drain and state.drain.status else None
+def _remedy_of(state: NodeClaimState, code: str, blocker: EvictionBlocker | None) -> str:
     if blocker and blocker.code == code and blocker.hint:
         return blocker.hint
     return _reason_of(code).remedy or _reason_of(_overdue_code(state)).remedy
-
-
-def _blocked_since(state: NodeClaimState) -> datetime | None:
-    blocker = state.drain.status.first_blocker if state.drain and state.drain.status else None
-    return (blocker.since if blocker else None) or state.node_missing_since or state.since
 
 
 def _reason_of(code: str) -> Reason:

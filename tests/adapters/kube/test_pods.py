@@ -13,12 +13,13 @@ from tenure.kube.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSIS
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.errors import Forbidden
 from tenure.model.provider_results import AttachedVolume, DrainPod
-from tests.support.kube.builders import node_json, pod_json
+from tests.support.kube.builders import node_json, persistent_volume_json, pod_json, volume_attachment_json
 from tests.support.product.eventually import TIMEOUT_SECONDS
 
 Unique = Callable[[str], str]
 RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+DRIVER = "test"
 
 
 @pytest.fixture
@@ -113,10 +114,12 @@ async def test_attached_volumes_are_those_of_evictable_pods(
             "POST", PERSISTENT_VOLUME_CLAIMS.path(namespace="default"), body=persistent_volume_claim(volume)
         )
     for volume in (evicted, staying, released):
-        body = persistent_volume(volume, claim_uid="deleted" if volume == released else None)
+        claim = {"namespace": "default", "name": volume, "uid": "deleted" if volume == released else None}
+        body = persistent_volume_json(volume, driver=DRIVER, claimRef=claim, storageClassName="none")
         await admin.request("POST", PERSISTENT_VOLUMES.path(), body=body)
     for volume in (evicted, staying, released, missing):
-        await admin.request("POST", VOLUME_ATTACHMENTS.path(), body=volume_attachment(volume, node))
+        body = volume_attachment_json(volume, node, driver=DRIVER, finalizers=["external-attacher/test"])
+        await admin.request("POST", VOLUME_ATTACHMENTS.path(), body=body)
     await admin.merge(PERSISTENT_VOLUMES.path(released, sub="status"), {"status": {"phase": "Released"}})
     await admin.request("DELETE", VOLUME_ATTACHMENTS.path(evicted))
     failed = {"status": {"attached": True, "detachError": {"message": "denied"}}}
@@ -124,7 +127,7 @@ async def test_attached_volumes_are_those_of_evictable_pods(
     assert await kube.pods.attached_volumes(node) == [
         AttachedVolume(
             attachment=evicted,
-            driver="test",
+            driver=DRIVER,
             volume=evicted,
             claim=f"default/{evicted}",
             detaching=True,
@@ -167,28 +170,4 @@ def persistent_volume_claim(name: str) -> dict[str, Any]:
             "volumeName": name,
             "resources": {"requests": {"storage": "1Gi"}},
         },
-    }
-
-
-def persistent_volume(name: str, *, claim_uid: str | None) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "capacity": {"storage": "1Gi"},
-            "claimRef": {"namespace": "default", "name": name, "uid": claim_uid},
-            "csi": {"driver": "test", "volumeHandle": name},
-            "storageClassName": "none",
-        },
-    }
-
-
-def volume_attachment(name: str, node: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "VolumeAttachment",
-        "metadata": {"name": name, "finalizers": ["external-attacher/test"]},
-        "spec": {"attacher": "test", "nodeName": node, "source": {"persistentVolumeName": name}},
     }

@@ -4,11 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.sandbox.nodes.fault_rules import NotReady
+from tests.support.kube.builders import persistent_volume_json, volume_attachment_json
 from tests.support.product.cluster_scope import object_names
 from tests.support.product.drains import annotate_do_not_disrupt, delete_with_drain_rules, single_pod, started_at
 from tests.support.product.eventually import wait_until
-from tests.support.product.objects import Object
 from tests.support.product.product import InstalledProduct
+
+EBS = "ebs.csi.aws.com"
 
 
 async def test_pod_with_temporary_protection_is_evicted_when_it_ends(product: InstalledProduct) -> None:
@@ -36,39 +38,14 @@ async def test_drain_names_the_attached_volume_and_escalates(product: InstalledP
     async with product.scope("attached", after="Never") as scope:
         (claim,) = await scope.run_pods(1)
         name, missing = claim["metadata"]["name"], f"{scope.name}-missing"
-        await scope.apply_manifest(_persistent_volume(scope.name))
-        attachments = [_volume_attachment(one, claim["status"]["nodeName"]) for one in (scope.name, missing)]
-        for attachment in attachments:
-            await scope.apply_manifest(attachment)
+        await scope.apply_manifest(persistent_volume_json(scope.name, driver=EBS))
+        for volume in (scope.name, missing):  # No controller detaches them.
+            await scope.apply_manifest(volume_attachment_json(volume, claim["status"]["nodeName"], driver=EBS))
         await delete_with_drain_rules(scope, claim, whenBlocked="escalate", blockedFor="10s")
         words = (f"VolumeAttachment {scope.name}", f"PersistentVolume {scope.name}", f"NodeClaim {name}")
         await wait_until(lambda: scope.assert_conditions_mention(name, "escalates at", *words))
         assert missing not in str((await scope.nodeclaims())[0]["status"]["conditions"])
         await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
-
-
-def _persistent_volume(name: str) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "capacity": {"storage": "1Gi"},
-            "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": name},
-        },
-    }
-
-
-def _volume_attachment(volume: str, node: str) -> Object:
-    """No controller detaches it."""
-    spec = {"attacher": "ebs.csi.aws.com", "nodeName": node, "source": {"persistentVolumeName": volume}}
-    return {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "VolumeAttachment",
-        "metadata": {"name": volume},
-        "spec": spec,
-    }
 
 
 async def test_drain_with_stopped_kubelet_ends_after_node_not_ready(product: InstalledProduct) -> None:

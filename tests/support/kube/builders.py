@@ -58,3 +58,26 @@ def pod_json(name: str, *, node: str = "", **more: Any) -> Json:
             **more,
         },
     }
+
+
+def persistent_volume_json(name: str, *, driver: str, **spec: Any) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "1Gi"},
+            "csi": {"driver": driver, "volumeHandle": name},
+            **spec,
+        },
+    }
+
+
+def volume_attachment_json(volume: str, node: str, *, driver: str, **metadata: Any) -> Json:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": {"name": volume, **metadata},
+        "spec": {"attacher": driver, "nodeName": node, "source": {"persistentVolumeName": volume}},
+    }

@@ -9,7 +9,7 @@ from temporalio.client import WorkflowExecution
 from temporalio.client import WorkflowExecutionStatus as Status
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
-from tenure.cli.nodes.stuck import BlockedState, OverdueItem, command_item, rollout_item
+from tenure.cli.nodes.stuck import BlockedState, StuckItem, command_item, rollout_item
 from tests.unit.cli.nodes.test_workflows import START, execution
 from workflows import ids, search_attributes
 
@@ -38,7 +38,7 @@ def test_command_past_deadline_or_with_long_rollback_is_overdue(values: dict[str
     found = command_item(workflow_execution(COMMAND, **values), None, START)
     assert (found is not None) == is_overdue
     if found:
-        assert found == OverdueItem(
+        assert found == StuckItem(
             "command 12ab", values["PHASE"], values.get("PHASE_SINCE"), values.get("BLOCKED_BY", "-")
         )
 
@@ -49,10 +49,10 @@ def test_rollout_names_its_blocker() -> None:
         (None, "RolloutHalted"),
         (BlockedState(rollout_blocked_by="it is halted"), "needs attention: it is halted"),
     ):
-        assert rollout_item(execution, state) == OverdueItem("rollout of NodePool web", "-", None, message)
+        assert rollout_item(execution, state) == StuckItem("rollout of NodePool web", "-", None, message)
 
 
 def test_overdue_command_names_blocker_from_query() -> None:
     execution = workflow_execution(COMMAND, PHASE="Wait", DEADLINE=START - MINUTE, BLOCKED_BY="ReplacementsNotReady")
     found = command_item(execution, BlockedState(blocked_by="waits for web-1"), START)
-    assert found == OverdueItem("command 12ab", "Wait", None, "waits for web-1")
+    assert found == StuckItem("command 12ab", "Wait", None, "waits for web-1")

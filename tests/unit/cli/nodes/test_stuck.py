@@ -10,8 +10,8 @@ from tenure.cli.nodes.startups import sort_slowest_first, startup_times_table
 from tenure.cli.nodes.stuck import (
     NEEDING_ATTENTION,
     SLOW_ONES,
-    OverdueItem,
     PausedObject,
+    StuckItem,
     backoff_item,
     nodeclass_item,
     stuck_result,
@@ -34,9 +34,9 @@ def capture_stuck(
     overdue: list[NodeClaimSummary],
     slow: list[NodeClaimSummary],
     follows: dict[str, str],
-    overdue_items: Sequence[OverdueItem] = (),
+    items: Sequence[StuckItem] = (),
 ) -> tuple[int, str]:
-    result = stuck_result(overdue, slow, follows, (), overdue_items, NOW)
+    result = stuck_result(overdue, slow, follows, (), items, NOW)
     return result.code, "\n".join(map(str, result.parts))
 
 
@@ -103,8 +103,8 @@ def test_no_overdue_node_is_one_line() -> None:
 
 def test_overdue_rollouts_and_commands_are_listed() -> None:
     late = [
-        OverdueItem("rollout of NodePool web", "-", None, "needs attention: tenure approve web-3f2a9c"),
-        OverdueItem("command 12ab", "Undo", NOW - timedelta(minutes=20), "the API server does not answer"),
+        StuckItem("rollout of NodePool web", "-", None, "needs attention: tenure approve web-3f2a9c"),
+        StuckItem("command 12ab", "Undo", NOW - timedelta(minutes=20), "the API server does not answer"),
     ]
     code, output = capture_stuck([], [], {}, late)
     assert code == 1
@@ -148,7 +148,7 @@ def test_node_deleted_before_ready_has_no_startup_time() -> None:
 def test_json_has_action_and_null_for_unknown_values() -> None:
     late = make_nodeclaim("a", overdue=True, deadline=NOW, blocked_by="mend it")
     other = make_nodeclaim("b", overdue=True)
-    paused, items = [PausedObject("NodePool web")], [OverdueItem("x", "-", None, "y")]
+    paused, items = [PausedObject("NodePool web")], [StuckItem("x", "-", None, "y")]
     found = stuck_result([late, other], [], {late.workflow_id: "alarm"}, paused, items, NOW).data
     assert [(one["nodeClaim"], one["action"]) for one in found["overdue"]] == [("a", "alarm"), ("b", None)]
     assert found["overdue"][0]["deadline"] == NOW.isoformat()
