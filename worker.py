@@ -79,6 +79,8 @@ HEARTBEAT_AT_LEAST = timedelta(seconds=2)
 DRAINS = 20
 """Drain slots per activity slot. Drains mostly sleep, and drains that a budget blocks must not delay others."""
 GRACE = timedelta(seconds=20)
+STOP_WITHIN = GRACE + timedelta(seconds=15)
+"""Limit of a shutdown: activities are cancelled after `GRACE`, and report their end."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -245,8 +247,17 @@ async def serve(
             prefetch.cancel()
             memory_trim.cancel()
             log.info("worker stopping")
-        # Concurrently: each shutdown waits for running activities, and leaving the block would run them in sequence.
-        await asyncio.gather(*(one.shutdown() for one in (worker, drains, launches)))
+        await shut_down(worker, drains, launches)
+
+
+async def shut_down(*workers: Worker) -> None:
+    """Concurrently: each shutdown waits for running activities, and leaving the block would run them in sequence.
+
+    A worker that does not stop in time ends the process. Temporal repeats its unfinished tasks on another worker.
+    """
+    if await process.find_unfinished({one.task_queue: one.shutdown() for one in workers}, STOP_WITHIN):
+        sys.stdout.flush()
+        os._exit(1)
 
 
 async def read_ahead(offerings: Offerings) -> None:

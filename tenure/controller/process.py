@@ -7,8 +7,10 @@ import asyncio
 import ctypes
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import structlog
@@ -17,6 +19,8 @@ from aiohttp import web
 from activities.ports.core import Leases
 from tenure.clock import utc_now
 from tenure.model.errors import Fault
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass
@@ -79,6 +83,28 @@ def configure_logging(level: Literal["debug", "info", "error"], form: Literal["j
     )
 
 
+async def find_unfinished(shutdowns: Mapping[str, Coroutine[Any, Any, None]], timeout: timedelta) -> list[str]:
+    """Run shutdowns, by task queue, at the same time. The task queues that did not stop in time are logged, with all
+    tasks that the process waits for.
+    """
+    queues = {asyncio.create_task(shutdown): queue for queue, shutdown in shutdowns.items()}
+    _, pending = await asyncio.wait(queues, timeout=timeout.total_seconds())
+    unfinished = sorted(queues[one] for one in pending)
+    if unfinished:
+        log.error("worker did not stop", task_queues=unfinished, tasks=sorted(map(_describe, asyncio.all_tasks())))
+    return unfinished
+
+
+def _describe(task: asyncio.Task[Any]) -> str:
+    """The task's name, and where each of its nested calls waits."""
+    calls: list[str] = [task.get_name()]
+    call: Any = task.get_coro()
+    while frame := getattr(call, "cr_frame", None):
+        calls.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}")
+        call = call.cr_await
+    return " > ".join(calls)
+
+
 TRIM_INTERVAL_SECONDS: Final = 60.0
 """Seconds. Trimming takes milliseconds in a thread, without the GIL."""
 MAX_ARENAS: Final = 2
@@ -104,8 +130,6 @@ async def trim_memory() -> None:
 def _glibc_function(name: str) -> Any:
     return getattr(ctypes.CDLL(None), name, None)
 
-
-log = structlog.get_logger(__name__)
 
 LEASE_POLL_SECONDS = 10.0
 """Seconds; Karpenter's lease lasts 15."""

@@ -95,6 +95,7 @@ async def test_orphaned_nodeclaim_is_owned_by_its_recreated_nodepool(product: In
         pool = await product.kube.request("GET", path)
         await product.kube.request("DELETE", path, {"propagationPolicy": "Orphan"})
         await wait_until(lambda: assert_owners(product, name, []))
+        await wait_until(lambda: product.assert_deleted(path))
         recreated = await product.kube.request(
             "POST",
             NODE_POOLS.path(),

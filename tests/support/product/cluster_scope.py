@@ -366,7 +366,7 @@ class ClusterScope:
 
     async def assert_all_removed(self) -> None:
         await self.assert_no_nodes()
-        assert await self.product.find(self.pool_path) is None, f"NodePool {self.name} is left"
+        await self.product.assert_deleted(self.pool_path)
         pool = ids.nodepool(self.product.sandbox.plan.cluster_name, self.name)
         assert pool not in [one.id for one in await self.product.open_workflows()], f"workflow {pool} is open"
 

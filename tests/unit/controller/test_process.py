@@ -5,11 +5,12 @@ import ctypes
 import resource
 import socket
 from collections.abc import AsyncIterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import aiohttp
 import pytest
+import structlog
 
 from tenure.controller import process
 from tenure.controller.process import Health, KarpenterLease
@@ -51,6 +52,24 @@ async def test_readiness_follows_the_reported_reason(harness: ProbeHarness) -> N
     assert await harness.get("/readyz") == (200, "ok")
     harness.why_not = "another controller is active: karpenter-7d9f renews the lease"
     assert await harness.get("/readyz") == (503, harness.why_not)
+
+
+async def test_shutdown_that_does_not_end_is_reported_with_its_place() -> None:
+    async def stop_at_once() -> None:
+        return
+
+    async def wait_for_activity() -> None:
+        await asyncio.Event().wait()
+
+    async def never_stop() -> None:
+        await wait_for_activity()
+
+    stops = {"stopped": stop_at_once(), "blocked": never_stop()}
+    with structlog.testing.capture_logs() as lines:
+        assert await process.find_unfinished(stops, timedelta(milliseconds=20)) == ["blocked"]
+    (line,) = lines
+    assert line["task_queues"] == ["blocked"]
+    assert any("never_stop > test_process.py" in task and "wait_for_activity" in task for task in line["tasks"])
 
 
 async def test_probes_are_served_on_ipv6(harness: ProbeHarness) -> None:
