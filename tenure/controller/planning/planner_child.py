@@ -4,24 +4,34 @@ import contextlib
 import os
 import pickle
 import signal
+import sys
 import time
 import traceback
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from tenure.controller.planning.planner_process import Response
+from tenure.model.errors import InvalidObject
+from tenure.model.invalid_objects import ObjectKey
 from tenure.scheduling.cluster_state import ClusterState
-from tenure.scheduling.settings import PlanSettings
 
 _NICE: Final = 5
 
+InvalidByKey = Mapping[ObjectKey, InvalidObject]
+Response = tuple[Any, float, str, InvalidByKey | None]
+"""The result, its duration in seconds, the error text, and all invalid objects if they changed."""
 
-def serve(pipe: Connection, settings: PlanSettings) -> None:
-    """Run in the child process until the parent exits. Ignores signals to the process group: the parent stops it."""
+
+def main() -> None:
+    """Serve the pipe whose file descriptor is the argument, until the parent exits. PlanSettings come first.
+
+    Ignores signals to the process group: the parent stops it.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.nice(_NICE)
-    serve_requests(pipe, ClusterState(settings))
+    pipe = Connection(int(sys.argv[1]))
+    serve_requests(pipe, ClusterState(pipe.recv()))
 
 
 def serve_requests(pipe: Connection, state: ClusterState) -> None:
@@ -42,3 +52,7 @@ def _handle_request(state: ClusterState, method: str, args: Any, kwargs: Any) ->
         return None, 0.0, traceback.format_exc(limit=-4), None
     invalid = state.guard.invalid_objects
     return result, time.perf_counter() - began, "", invalid.items() if invalid.take_changed() else None
+
+
+if __name__ == "__main__":
+    main()

@@ -3,16 +3,19 @@
 A planner that dies is replaced and filled again from the cache. It handles one request at a time."""
 
 import asyncio
-import multiprocessing
+import os
 import pickle
+import socket
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -23,13 +26,16 @@ from tenure.controller.planning.catalog import CatalogueFeed, ZonalShifts
 from tenure.controller.planning.discovered_capacity import CapacityDiscovery
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.disruption.decision import Decision, DisruptionRequest
-from tenure.model.errors import Fault, InvalidObject, TryLater
+from tenure.model.errors import Fault, TryLater
 from tenure.model.instance_types import Catalogue, ReservationHeadroom, UnavailableOffering
-from tenure.model.invalid_objects import PLANNER_STEPS, ObjectKey
+from tenure.model.invalid_objects import PLANNER_STEPS
 from tenure.model.plan import Plan, PlannedNodeClaim
 from tenure.scheduling.nodeoverlays import OverlayValidation
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change
+
+if TYPE_CHECKING:  # The planner's modules take 15 MB, and only the child process needs them.
+    from tenure.controller.planning.planner_child import InvalidByKey, Response
 
 log = structlog.get_logger(__name__)
 
@@ -37,24 +43,35 @@ PLAN_TIMEOUT_SECONDS: Final = 60.0
 """Seconds; a planner that takes longer is killed and replaced."""
 
 
-InvalidByKey = Mapping[ObjectKey, InvalidObject]
-Response = tuple[Any, float, str, InvalidByKey | None]
-"""The result, its duration in seconds, the error text, and all invalid objects if they changed."""
+PLANNER_MODULE: Final = "tenure.controller.planning.planner_child"
+
+
+def start_planner(settings: PlanSettings) -> tuple[Connection, subprocess.Popen[bytes]]:
+    """Start a process with a command of its own, and return this process' end of its pipe.
+
+    `multiprocessing` would import the worker's main module into the planner: 2 s of CPU time and 55 MB.
+    """
+    own_end, child_end = socket.socketpair()
+    pipe = Connection(own_end.detach())
+    with child_end:
+        pipe.send(settings)
+        number = child_end.fileno()
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", PLANNER_MODULE, str(number)],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[number],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+    return pipe, process
 
 
 class PlannerProcess:
     """One child process. Each call is one request and one response, one at a time. After a fault, create a new one."""
 
-    def __init__(self, settings: PlanSettings, report_invalid: Callable[[InvalidByKey], None]) -> None:
+    def __init__(self, settings: PlanSettings, report_invalid: "Callable[[InvalidByKey], None]") -> None:
         """`report_invalid` receives all objects that raise an error in the planner, whenever they change."""
         self._report_invalid = report_invalid
-        context = multiprocessing.get_context("spawn")
-        self._pipe, child = context.Pipe()
-        self._process: BaseProcess = context.Process(
-            target=_run_child, args=(child, settings), name="tenure-planner", daemon=True
-        )
-        self._process.start()
-        child.close()
+        self._pipe, self._process = start_planner(settings)
         # One thread per child: pipes block, and a dead child must not block its successor.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="planner-pipe")
         self._lock = asyncio.Lock()
@@ -67,7 +84,7 @@ class PlannerProcess:
     @property
     def is_alive(self) -> bool:
         """Whether it runs, and no call ended with a timeout or a broken pipe."""
-        return not self._broken and self._process.is_alive()
+        return not self._broken and self._process.poll() is None
 
     async def apply(self, changes: Sequence[Change]) -> None:
         await self._call("apply", changes)
@@ -119,7 +136,8 @@ class PlannerProcess:
         self._process.kill()
         self._pipe.close()
         self._thread.shutdown(wait=False)
-        await asyncio.to_thread(self._process.join, 2.0)
+        with suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self._process.wait, 2.0)
 
     async def _call(self, method: str, *args: Any, **kwargs: Any) -> tuple[Any, float]:
         async with self._lock:
@@ -136,17 +154,11 @@ class PlannerProcess:
             raise TryLater(f"the planner failed in {method}: {error}")
         return result, seconds
 
-    def _send_and_receive(self, message: tuple[str, tuple[Any, ...], dict[str, Any]]) -> Response:
+    def _send_and_receive(self, message: tuple[str, tuple[Any, ...], dict[str, Any]]) -> "Response":
         """Runs in the thread of the pipe, since pickling a catalogue of ten classes takes seconds."""
         self._pipe.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
         result: Response = pickle.loads(self._pipe.recv_bytes())
         return result
-
-
-def _run_child(pipe: Connection, settings: PlanSettings) -> None:
-    from tenure.controller.planning.planner_child import serve  # noqa: PLC0415 - its modules take 15 MB, and only the child needs them
-
-    serve(pipe, settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,47 +3,38 @@
 A process takes most of a second to start. Tests that need one request the fixture `planner_in_a_process`.
 """
 
-import multiprocessing
-import os
 import threading
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any
 
 from tenure.controller.planning.planner_child import serve_requests
 from tenure.scheduling.cluster_state import ClusterState
 from tenure.scheduling.settings import PlanSettings
 
 
-class ThreadContext:
-    """Replaces a `multiprocessing` context."""
-
-    Pipe = staticmethod(multiprocessing.Pipe)
-
-    def Process(self, *, args: tuple[Connection, PlanSettings], **_: Any) -> "PlannerThread":
-        return PlannerThread(*args)
+def start_planner_thread(settings: PlanSettings) -> tuple[Connection, "PlannerThread"]:
+    """Replaces `start_planner`."""
+    own_end, thread_end = Pipe()
+    return own_end, PlannerThread(thread_end, settings)
 
 
 class PlannerThread:
-    """The methods of `multiprocessing.Process` that `PlannerProcess` calls."""
+    """The methods of `subprocess.Popen` that `PlannerProcess` calls."""
 
     pid = None
 
     def __init__(self, pipe: Connection, settings: PlanSettings) -> None:
-        # # The parent closes its copy of the connection after the child has started, so the thread needs its own.
-        self._pipe = Connection(os.dup(pipe.fileno()))
-        self._state = ClusterState(settings)
+        self._pipe, self._state = pipe, ClusterState(settings)
         self._thread = threading.Thread(target=self._serve, name="planner", daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
+    def poll(self) -> int | None:
+        return None if self._thread.is_alive() else 0
 
     def kill(self) -> None:
         """The thread ends when the parent closes its end of the pipe."""
 
-    def join(self, timeout: float) -> None:
+    def wait(self, timeout: float) -> None:
         self._thread.join(timeout)
 
     def _serve(self) -> None:

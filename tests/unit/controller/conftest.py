@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.controller.planner_thread import ThreadContext
+from tests.support.controller.planner_thread import start_planner_thread
 from tests.support.logs import plain_log
 
 __all__ = ["plain_log"]
@@ -12,9 +12,7 @@ __all__ = ["plain_log"]
 def planner_in_a_thread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planners start in milliseconds, except in tests that request `planner_in_a_process`."""
     if "planner_in_a_process" not in request.fixturenames:
-        monkeypatch.setattr(
-            "tenure.controller.planning.planner_process.multiprocessing.get_context", lambda _: ThreadContext()
-        )
+        monkeypatch.setattr("tenure.controller.planning.planner_process.start_planner", start_planner_thread)
 
 
 @pytest.fixture
