@@ -40,6 +40,7 @@ from tenure.clock import CLOCK
 from tenure.controller import process
 from tenure.controller import settings as gates
 from tenure.controller.host import ClusterController
+from tenure.controller.log_format import configure_logging
 from tenure.controller.metrics import meter_of, monitor_endpoints
 from tenure.controller.process import Health, KarpenterLease, Readiness
 from tenure.controller.settings import ControllerSettings
@@ -90,7 +91,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return 0
     try:
         settings = load(arguments)
-        process.configure_logging(settings.log_level, settings.log_format)
+        configure_logging(settings.log_level, settings.log_format)
         process.limit_arenas()
         asyncio.run(run(settings))
     except (SettingsError, BadInput) as error:

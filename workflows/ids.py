@@ -11,6 +11,12 @@ def nodeclaims(cluster: str) -> str:
     return f"{cluster}/nodeclaim/"
 
 
+def nodeclaim_name(workflow_id: str) -> str:
+    """Empty if it is the ID of another workflow."""
+    parts = workflow_id.split("/")
+    return parts[2] if len(parts) == 4 and parts[1] == "nodeclaim" else ""
+
+
 def provisioning(cluster: str) -> str:
     return f"{cluster}/provisioning"
 

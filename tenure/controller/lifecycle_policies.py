@@ -177,5 +177,5 @@ class LifecyclePolicies:
                 continue
             self._written[name] = (known.uid, known.generation, validation)
             if validation.rejected:
-                log.warning("LifecyclePolicy rejected", name=name, reason=validation.reason, message=validation.message)
+                log.warning("LifecyclePolicy rejected", name=name, reason=validation.reason, error=validation.message)
         return complete

@@ -1,17 +1,15 @@
-"""The worker process: probes, logs, memory, and the lease of another controller.
+"""The worker process: probes, shutdown, memory, and the lease of another controller.
 
 Tenure must not act while Karpenter manages the same objects. `worker.py` takes work only between `wait_until_released`
 and `wait_until_acquired`, and the host of the watch checks the lease separately."""
 
 import asyncio
 import ctypes
-import logging
-import sys
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import structlog
 from aiohttp import web
@@ -60,27 +58,6 @@ class Health:
     async def _readyz(self, _: web.Request) -> web.Response:
         why_not = self._not_ready()
         return web.Response(status=503, text=why_not) if why_not else web.Response(text="ok")
-
-
-_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "error": logging.ERROR}
-
-
-def configure_logging(level: Literal["debug", "info", "error"], form: Literal["json", "console"]) -> None:
-    """Libraries log only warnings and errors."""
-    least = _LEVELS[level]
-    logging.basicConfig(
-        level=max(least, logging.WARNING), stream=sys.stdout, format="%(levelname)s %(name)s %(message)s"
-    )
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(least),
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", key="time"),
-            structlog.processors.format_exc_info,
-            structlog.dev.ConsoleRenderer() if form == "console" else structlog.processors.JSONRenderer(),
-        ],
-    )
 
 
 async def find_unfinished(shutdowns: Mapping[str, Coroutine[Any, Any, None]], timeout: timedelta) -> list[str]:

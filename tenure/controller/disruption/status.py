@@ -125,4 +125,4 @@ class OverlayStatusWriter:
                 continue
             self._written[name] = (known.uid, known.generation, validation)
             if validation.reason:
-                log.warning("NodeOverlay rejected", name=name, reason=validation.reason, message=validation.message)
+                log.warning("NodeOverlay rejected", name=name, reason=validation.reason, error=validation.message)

@@ -1,16 +1,24 @@
 """Temporal for the worker: a client with metrics, and the singleton workflows. `BadInput` names the setting to fix."""
 
+import logging
 import socket
 from collections.abc import Collection
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.runtime import (
+    LogForwardingConfig,
+    LoggingConfig,
+    PrometheusConfig,
+    Runtime,
+    TelemetryConfig,
+    TelemetryFilter,
+)
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.controller.temporal.connection import Security, why_not
@@ -28,6 +36,16 @@ from workflows.provisioner import ProvisioningWorkflow
 log = structlog.get_logger(__name__)
 
 RESET_TIMEOUT = timedelta(seconds=3)
+CORE_LOGGING: Final = LoggingConfig(
+    filter=TelemetryFilter(core_level="WARN", other_level="ERROR"),
+    forwarding=LogForwardingConfig(
+        logger=logging.getLogger("temporalio.core"),
+        append_target_to_name=False,
+        prepend_target_on_message=False,
+        append_log_fields_to_message=False,
+    ),
+)
+"""Temporal Core logs through Python, in the form of all other lines. The formatter adds its fields."""
 
 
 async def connect(address: str, *, namespace: str, security: Security, metrics_port: int) -> Client:
@@ -40,7 +58,7 @@ async def connect(address: str, *, namespace: str, security: Security, metrics_p
             tls=security.tls_config(),
             api_key=security.read_api_key(),
             data_converter=security.data_converter(),
-            runtime=Runtime(telemetry=TelemetryConfig(metrics=metrics)),
+            runtime=Runtime(telemetry=TelemetryConfig(metrics=metrics, logging=CORE_LOGGING)),
         )
     except ValueError as error:
         raise BadInput(f"METRICS_PORT={metrics_port}: {error}; choose a free port") from error
