@@ -5,6 +5,7 @@ Signal handlers only replace `state`; phases act on it.
 
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
+from logging import INFO, WARNING
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -16,9 +17,11 @@ from tenure.model.nodeclaim.requests import MAX_EVICTED_PODS, NodeClaimRef, Repo
 from tenure.model.nodeclaim.state import NodeClaimState, Phase, Step
 from tenure.policy.lifecycle.deadlines import action_of, slow_at
 from tenure.policy.lifecycle.transitions import deadline_of, may_follow
-from tenure.policy.lifecycle.verdict import is_alarmed
+from tenure.policy.lifecycle.verdict import is_alarmed, verdict_of
 from workflows import current_details, ids, metrics, visibility
 from workflows.activity_options import is_continue_as_new_due
+from workflows.phases.node_log import blocker_line, step_line
+from workflows.search_attributes import BLOCKED_BY, OVERDUE
 from workflows.timers import time_until, wait_at_most
 
 T = TypeVar("T")
@@ -105,6 +108,8 @@ class NodeClaimContext:
             metrics.count_terminated(self.state)
             metrics.time_end(self.state)
         now = self.now
+        message, fields = step_line(self.state, phase, cause, now)
+        workflow.logger.info(message, extra=fields)
         self.update_state(
             phase=phase,
             since=now,
@@ -127,14 +132,21 @@ class NodeClaimContext:
         """Upsert the search attributes that changed, in one batch, and set the details for the Temporal UI."""
         before = self._published_attributes
         self._published_attributes = visibility.nodeclaim_attributes(self.state)
-        changed = [
-            update
+        changed = {
+            name: update
             for name, update in self._published_attributes.items()
             if name not in before or before[name].value != update.value
-        ]
+        }
         if changed:
-            workflow.upsert_search_attributes(changed)
+            workflow.upsert_search_attributes(list(changed.values()))
+        if not {BLOCKED_BY.name, OVERDUE.name}.isdisjoint(changed):
+            self._log_blocker()
         self._set_current_details()
+
+    def _log_blocker(self) -> None:
+        if verdict := verdict_of(self.state):
+            message, fields = blocker_line(self.state, verdict, self.now)
+            workflow.logger.log(INFO if verdict.clears_by_itself else WARNING, message, extra=fields)
 
     def set_blocked_by(self, why: str, code: str = "") -> None:
         """Publish what the node waits for: `why` in the details, `code` as TenureBlockedBy.

@@ -7,6 +7,7 @@ idempotent.
 import asyncio
 from typing import Final, Literal
 
+import structlog
 from temporalio import activity
 
 from activities.ports.core import ConditionPatch, Ports, find_nodeclaim
@@ -16,6 +17,8 @@ from tenure.clock import utc_now
 from tenure.model.base import REQUEST_PRIORITY, InstanceId, parse_instance_id
 from tenure.model.errors import Fault, NotFound, TryLater
 from tenure.model.nodeclaim.requests import InstanceStatus, NodeClaimRef, StopStartResult, TerminationRequest
+
+log = structlog.get_logger(__name__)
 
 FIRST_POLL_SECONDS = 1.0
 """Seconds between reads of a terminating instance. The reads of all nodes share DescribeInstances calls."""
@@ -80,6 +83,7 @@ class InstanceActivities:
             await self._nodes.release(name)
         except NotFound:
             return
+        log.info("deleted node", Node={"name": name}, **{"provider-id": provider_id})
 
     async def _provider_id(self, ref: NodeClaimRef) -> str:
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)

@@ -90,9 +90,9 @@ def _flatten_temporal_details(_: Any, __: str, line: EventDict) -> EventDict:
     details = {**(line.pop("temporal_workflow", None) or {}), **(line.pop("temporal_activity", None) or {})}
     line.pop("__temporal_error_identifier", None)
     core = line.pop("temporal_log", None)
-    kept = {"workflow_id": "workflow", "activity_type": "activity", "attempt": "attempt"}
-    named = {name: details[key] for key, name in kept.items() if key in details}
-    return {**(core.fields if core else {}), **named, **line}
+    keys = {"workflow_id": "workflow", "activity_type": "activity", "attempt": "attempt"}
+    fields = {key: details[name] for name, key in keys.items() if name in details}
+    return {**(core.fields if core else {}), **fields, **line}
 
 
 def _add_nodeclaim(_: Any, __: str, line: EventDict) -> EventDict:

@@ -45,6 +45,7 @@ from workflows import ids
 from workflows.activity_options import PLAN, with_summary
 from workflows.disruption.command_context import Command, ContinueAsNewRequested
 from workflows.metrics import count_command, count_ending
+from workflows.phases.node_log import command_fields
 
 RETRY_AFTER = timedelta(seconds=20)
 """Delay before the next rollback attempt, after all retries of the activity have failed."""
@@ -83,6 +84,9 @@ async def begin_command(command: Command) -> Step:
     if result.outcome != "done":
         return command.stop_with("held", result.why, nodes=result.nodes)
     count_command(command.state.proposal)
+    proposal = command.state.proposal
+    reason = f"{proposal.reason}: {proposal.why}"
+    workflow.logger.info("disrupting node(s)", extra={**command_fields(proposal), "reason": reason})
     return "Replace"
 
 
@@ -219,6 +223,8 @@ class DisruptionWorkflow:
             workflow.continue_as_new(command.state)
         finished = command.state.over or CommandFinished(proposal_id=command.state.proposal.id, ending="done")
         count_ending(command.state.proposal, finished)
+        fields = {**command_fields(command.state.proposal), "outcome": finished.ending, "reason": finished.why}
+        workflow.logger.info("finished disruption command", extra=fields)
         await command.signal_cluster("command_finished", finished)
         return finished
 

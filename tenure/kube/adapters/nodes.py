@@ -10,12 +10,14 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
 
+import structlog
+
 from tenure.apis import labels
 from tenure.apis.meta import Taint
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.kube.client.client import JSON_PATCH, KubeClient
 from tenure.kube.client.errors import Json
-from tenure.kube.client.objects import Objects, SharedRead
+from tenure.kube.client.objects import BuildPatch, Objects, SharedRead
 from tenure.kube.client.patches import AnnotationPatcher
 from tenure.kube.client.resources import NODES, PODS
 from tenure.kube.facts.objects import node_fact, registration_gaps
@@ -25,6 +27,8 @@ from tenure.model.errors import NotFound
 from tenure.model.extra_capacity import MovedPod, NodeLoad
 from tenure.model.facts import NodeFact
 from tenure.model.nodeclaim.node_identity import NODEPOOL_GAP, REGISTERED_GAP
+
+log = structlog.get_logger(__name__)
 
 _LB: Final = labels.EXCLUDE_FROM_LOAD_BALANCERS
 _TAINTS: Final = "/spec/taints"
@@ -69,29 +73,55 @@ class KubeNodes(AnnotationPatcher):
         return await self._nodes.patch_metadata(name, uid=uid, labels=labels) is not None
 
     async def mark_disrupted(self, name: str) -> NodeFact | None:
-        node = await self._nodes.patch_with_retry(name, _disruption_patch)
+        node = await self._patch_taints(name, _disruption_patch, "tainted node")
         return node_fact(node) if node else None
+
+    async def _patch_taints(self, name: str, build_patch: BuildPatch, message: str, *, uid: str = "") -> Json | None:
+        """The Node after the patch; None if it is gone. Logs the message if the taints changed."""
+        patch: Json | None = None
+
+        def build_and_store(item: Json) -> Json | None:
+            nonlocal patch
+            patch = build_patch(item)
+            return patch
+
+        node = await self._nodes.patch_with_retry(name, build_and_store, uid=uid)
+        if node and patch and "spec" in patch:
+            log.info(message, **_log_fields(node))
+        return node
 
     async def mark_early_evicted(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
         stamp = at.isoformat(timespec="seconds")
         patch = _early_eviction_json_patch(uid, tainted=tainted, stamp=stamp)
         response = await self._client.send("PATCH", NODES.path(name), body=patch, content_type=JSON_PATCH)
+        if response.is_success:
+            log.info("tainted node", Node={"name": name})
         if response.is_success or response.code == HTTPStatus.NOT_FOUND:
             return response.is_success
         # The Node is not in the expected state: another UID, or its taints were added or removed meanwhile.
         return (
-            await self._nodes.patch_with_retry(name, lambda node: _early_eviction_patch(node, stamp), uid=uid)
+            await self._patch_taints(name, lambda node: _early_eviction_patch(node, stamp), "tainted node", uid=uid)
             is not None
         )
 
     async def unmark_disrupted(self, name: str) -> bool:
-        return await self._nodes.patch_with_retry(name, _undo_disruption_patch) is not None
+        return await self._patch_taints(name, _undo_disruption_patch, "untainted node") is not None
 
     async def delete(self, name: str) -> bool:
         return await self._nodes.delete(name)
 
     async def release(self, name: str) -> bool:
         return await self._nodes.drop_finalizer(name, labels.TERMINATION_FINALIZER)
+
+
+def _log_fields(node: Json) -> dict[str, Any]:
+    """Karpenter's keys of a log line about a Node."""
+    pool = (node["metadata"].get("labels") or {}).get(labels.NODEPOOL, "")
+    return {
+        "Node": {"name": node["metadata"]["name"]},
+        **({"NodePool": {"name": pool}} if pool else {}),
+        "provider-id": node["spec"].get("providerID", ""),
+    }
 
 
 def _node_identity(node: Json) -> NodeFact:

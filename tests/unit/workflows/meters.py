@@ -1,5 +1,6 @@
 """A fake meter that records the metrics of a workflow without a server."""
 
+import logging
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +18,7 @@ class FakeMeter:
         self.counted: Counter[tuple[Any, ...]] = Counter()
         self.recorded: dict[tuple[Any, ...], float] = {}
         self.time = BORN
+        self.logger = logging.getLogger(__name__)
 
     def now(self) -> datetime:
         return self.time

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from structlog.testing import capture_logs
 from temporalio.exceptions import ApplicationError
 
 from activities.nodeclaim.instance import MAX_POLL_SECONDS
@@ -26,7 +27,11 @@ async def test_instance_node_and_nodeclaim_are_deleted(
     """Includes an instance that shuts down slowly, and an instance that only the NodeClaim status names."""
     add_deleting_nodeclaim(cluster)
     cluster.instances.shutting_down_polls = polls
-    await run_activity(cluster.ending.terminate_instance, request_)
+    with capture_logs() as logs:
+        await run_activity(cluster.ending.terminate_instance, request_)
+    assert [(one["event"], one["Node"], one["provider-id"]) for one in logs] == [
+        ("deleted node", {"name": "node-a"}, PROVIDER)
+    ]
     assert cluster.instances.terminated == ["i-0000"] and cluster.instances.shutting_down_polls == 0
     assert cluster.nodes.found == {} and cluster.claims.found == {}
 
