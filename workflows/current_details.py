@@ -18,7 +18,7 @@ from tenure.policy.interruption import decision
 from tenure.policy.lifecycle.deadlines import action_of
 from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active, pause_from_annotation
 from tenure.policy.lifecycle.ready import REPLACED_LATER, expiry_of
-from tenure.policy.lifecycle.verdict import describe_blocker
+from tenure.policy.lifecycle.verdict import describe_blocker, verdict_of
 
 MAX_ROWS = 10
 """Rows of a list."""
@@ -159,7 +159,7 @@ def describe_drain(state: NodeClaimState) -> tuple[str, ...]:
 def explain_nodeclaim(state: NodeClaimState) -> NodeClaimExplanation:
     """For `tenure why`, while the NodeClaim exists."""
     return NodeClaimExplanation(
-        blocked_by=describe_blocker(state),
+        verdict=verdict_of(state),
         bought_for=state.identity.why,
         events=describe_interruption_events(state),
         paused=describe_pause(state.pause) if state.pause else "",

@@ -319,7 +319,7 @@ class AdoptionPreviewer:
             now=self._now,
             paused=ActivePauses(cache, cluster.pause),
         )
-        return await DisruptionPreviewer(cache, cluster.nominations, disrupting).preview_disruption(
+        return await DisruptionPreviewer(cache, cluster.pod_verdicts, disrupting, self._now).preview_disruption(
             DisruptionPreviewRequest(cluster=self._settings.cluster)
         )
 

@@ -1,11 +1,15 @@
-"""The one registry of codes: what a workflow is blocked by (`TenureBlockedBy`), and why a node is not disrupted.
+"""The one registry of codes: what a workflow is blocked by (`TenureBlockedBy`), why a node is not disrupted, and why a
+pod is pending.
 
 The sentence that goes with a code names the objects and the arithmetic; it is in the details, conditions and events.
 Launches are blocked by the reasons of the condition Launched, such as `InsufficientCapacityError`.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final, NamedTuple
+
+from tenure.model.base import Value
 
 
 class Reason(NamedTuple):
@@ -14,6 +18,23 @@ class Reason(NamedTuple):
     """The action an operator can take; empty if the blocker ends without one."""
     clears_by_itself: bool = True
     """False: it needs an operator before any deadline has passed."""
+
+
+class Verdict(Value):
+    """On a node or a pending pod. Conditions, events, metrics, the Temporal UI and commands show the same one."""
+
+    code: str
+    """A code of this module, or the reason of the condition Launched."""
+    sentence: str
+    since: datetime | None
+    clears_by_itself: bool
+    """False: it needs an operator."""
+    remedy: str
+    deadline: datetime | None
+
+    @property
+    def message(self) -> str:
+        return f"{self.code}: {self.sentence}"
 
 
 SLOW: Final = "Slow"
@@ -145,3 +166,101 @@ INELIGIBILITIES: Final[Mapping[str, Reason]] = {
     "Paused": BLOCKERS["Paused"],
     "Bounced": Reason("its last disruption failed; it is retried later"),
 }
+
+NOMINATED: Final = "Nominated"
+NOT_BOUND: Final = "NotBound"
+PLAN_PENDING: Final = "PlanPending"
+NOT_TRIED: Final = "NotTried"
+SCHEDULING_GATED: Final = "SchedulingGated"
+SCHEDULER_ERROR: Final = "SchedulerError"
+PREEMPTION: Final = "Preemption"
+DAEMONSET_POD: Final = "DaemonSetPod"
+NODEPOOLS_EXCLUDED: Final = "NodePoolsExcluded"
+INSUFFICIENT_CAPACITY: Final = "InsufficientCapacity"
+LIMITS_EXCEEDED: Final = "LimitsExceeded"
+MIN_VALUES: Final = "MinValues"
+NODEPOOL_NOT_READY: Final = "NodePoolNotReady"
+NO_INSTANCE_TYPE_FITS: Final = "NoInstanceTypeFits"
+NO_NODEPOOL_FITS: Final = "NoNodePoolFits"
+TOPOLOGY: Final = "TopologyConstraints"
+VOLUMES: Final = "Volumes"
+POD_UNPLANNABLE: Final = "PodUnplannable"
+BACKOFF: Final = "ProvisioningBackoff"
+PENDING_PODS: Final[Mapping[str, Reason]] = {
+    NOMINATED: Reason("a plan expects the pod on a Node or NodeClaim"),
+    PLAN_PENDING: Reason("the pod waits for the next plan"),
+    NOT_TRIED: Reason(
+        "its scheduler has not tried to schedule the pod yet", "check that the scheduler of its `schedulerName` runs"
+    ),
+    SCHEDULING_GATED: Reason("the pod has scheduling gates", "remove its `schedulingGates`, or wait for their owner"),
+    SCHEDULER_ERROR: Reason(
+        "kube-scheduler chose a node and could not bind the pod; Tenure does not plan it",
+        "read the message of its condition PodScheduled",
+    ),
+    PREEMPTION: Reason("kube-scheduler evicts pods of a Node for it"),
+    DAEMONSET_POD: Reason("pods of DaemonSets run on existing nodes; no node is launched for them"),
+    NODEPOOLS_EXCLUDED: Reason("its node affinity excludes the nodes of all NodePools"),
+    INSUFFICIENT_CAPACITY: Reason(
+        "EC2 has no capacity for the instance types that fit; refused ones are tried again after three minutes",
+        "allow more instance types, zones or capacity types in the NodePool",
+    ),
+    NOT_BOUND: Reason(
+        "its node is ready, and its scheduler has not bound the pod for over a minute",
+        "read the message of its condition PodScheduled, and check that its scheduler runs",
+        clears_by_itself=False,
+    ),
+    LIMITS_EXCEEDED: Reason(
+        "a node for the pod would exceed the limits of a NodePool",
+        "raise `limits` of the NodePool, or delete pods",
+        clears_by_itself=False,
+    ),
+    MIN_VALUES: Reason(
+        "too few instance types fit the pod for `minValues` of the NodePool",
+        "lower `minValues`, or allow more instance types",
+        clears_by_itself=False,
+    ),
+    NODEPOOL_NOT_READY: Reason(
+        "a NodePool that may fit the pod cannot launch nodes",
+        "read the conditions of the NodePool and its EC2NodeClass",
+        clears_by_itself=False,
+    ),
+    NO_INSTANCE_TYPE_FITS: Reason(
+        "no allowed instance type has room for the pod",
+        "allow larger instance types in the NodePool, or lower the pod's requests",
+        clears_by_itself=False,
+    ),
+    NO_NODEPOOL_FITS: Reason(
+        "the pod does not match the requirements or taints of any NodePool",
+        "change the pod's node selector, affinity or tolerations, or the NodePool",
+        clears_by_itself=False,
+    ),
+    TOPOLOGY: Reason(
+        "topology spread or pod affinity leaves no domain for the pod",
+        "change the constraint, or allow more zones in the NodePool",
+        clears_by_itself=False,
+    ),
+    VOLUMES: Reason(
+        "the pod cannot use its volumes", "fix the PersistentVolumeClaim that the message names", clears_by_itself=False
+    ),
+    POD_UNPLANNABLE: Reason(
+        "the pod has a field that Tenure does not support, or cannot be read",
+        "change the field that the message names",
+        clears_by_itself=False,
+    ),
+    BACKOFF: Reason(
+        "nodes were launched for the pod, and kube-scheduler used none of them",
+        "remove the cause that kube-scheduler names, or change the pod",
+        clears_by_itself=False,
+    ),
+}
+"""Codes of pending pods."""
+NEARNESS: Final = (
+    INSUFFICIENT_CAPACITY,
+    LIMITS_EXCEEDED,
+    MIN_VALUES,
+    TOPOLOGY,
+    NODEPOOL_NOT_READY,
+    NO_INSTANCE_TYPE_FITS,
+    NO_NODEPOOL_FITS,
+)
+"""Why a NodePool does not fit a pod: the NodePools that lack least come first."""

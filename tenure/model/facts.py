@@ -121,6 +121,8 @@ class PodFact(Value):
     """Why its scheduler has not bound it: the message of PodScheduled=False. Empty for the default scheduler."""
     untried: bool = False
     """kube-scheduler has not tried the pod yet, and the pod has no scheduling gate."""
+    gated: bool = False
+    """It has a scheduling gate."""
     owner_kind: str = ""
     owner_uid: str = ""
     daemonset: bool = False

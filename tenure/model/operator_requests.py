@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.base import Message, Value
+from tenure.model.blockers import Verdict
 from tenure.model.disruption.decision import Method, NodeVerdict
 from tenure.model.signals import Pause
 
@@ -76,6 +77,8 @@ class DisruptionStatus(Message):
     verdicts: tuple[NodeVerdict, ...] = ()
     pod: str = ""
     """If a pod was named: `namespace/name`, its node and the node that it would move to."""
+    verdict: Verdict | None = None
+    """On the named pod, if it is pending."""
     messages: tuple[str, ...] = ()
 
 

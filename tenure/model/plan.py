@@ -49,6 +49,8 @@ class UnschedulablePod(Value):
     namespace: str
     name: str
     reason: str
+    code: str
+    """Of `tenure/model/blockers.py`."""
 
 
 class Plan(Value):

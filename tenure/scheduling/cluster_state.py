@@ -7,6 +7,7 @@ from typing import Final
 
 from tenure.apis.labels import NODEPOOL
 from tenure.apis.resources import NODES, add
+from tenure.model.blockers import NODEPOOL_NOT_READY, POD_UNPLANNABLE
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.disruption.decision import Decision, DisruptionRequest
 from tenure.model.facts import NodeClaimFact, NodeFact, PodFact
@@ -40,6 +41,7 @@ from tenure.scheduling.unscheduled_pods import list_unscheduled_pods
 
 __all__ = ["Change", "ClusterState"]
 
+_NOT_READY: Final = RejectionReason("it is not ready: see its conditions", NODEPOOL_NOT_READY)
 _DEFAULT_GRACE: Final = timedelta(minutes=5)
 _GracePeriods = tuple[timedelta, Mapping[str, timedelta]]
 """How long pods wait for NotReady nodes: the default, and NodePools that differ."""
@@ -170,7 +172,7 @@ class ClusterState:
         for pod in list_unscheduled_pods(self._facts, now):
             reason = self._pod_shapes.validation_error(pod)
             if reason:
-                rejected.append(unscheduled_pod(pod, reason))
+                rejected.append(unscheduled_pod(pod, reason, POD_UNPLANNABLE))
             else:
                 yield self._pod_shapes.shape(pod), pod
 
@@ -208,7 +210,7 @@ class ClusterState:
         reservation_tracker = ReservationTracker(reservations, nodeclaims)
         closed: dict[str, RejectionReason] = {}
         for pool in sort_by_weight(self._facts.pools.values()):
-            offer: NodePoolTemplate | Offer | RejectionReason = templates[pool.name]
+            offer: NodePoolTemplate | Offer | RejectionReason = templates[pool.name] if pool.ready else _NOT_READY
             if isinstance(offer, NodePoolTemplate):
                 offer = self._offerings.create_offer(
                     offer, used.get(pool.name, {}), unavailable, now, reservation_tracker

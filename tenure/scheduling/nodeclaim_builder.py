@@ -19,6 +19,7 @@ from tenure.apis.labels import (
 )
 from tenure.apis.resources import PODS
 from tenure.model.base import format_number
+from tenure.model.blockers import MIN_VALUES
 from tenure.model.facts import Expression, PodFact
 from tenure.model.plan import PlannedNodeClaim
 from tenure.model.requirements import Requirements, one_of
@@ -49,7 +50,7 @@ def build_planned_nodeclaim(
     rows = sort_rows_by_price(draft)[:max_types]
     missing = find_missing_variety(table, draft.option.requirements, rows)
     if missing and min_values_policy == STRICT:
-        return RejectionReason(f"minValues cannot be kept with {max_types} instance types: {missing}")
+        return RejectionReason(f"minValues cannot be kept with {max_types} instance types: {missing}", MIN_VALUES)
     requirements = _relax_min_values(draft, rows) if missing else draft.option.requirements
     return PlannedNodeClaim(
         pool=pool.name,

@@ -17,6 +17,7 @@ from tenure.apis.labels import (
 )
 from tenure.apis.quantity import format_amount
 from tenure.apis.resources import CPU, NODES, Resources
+from tenure.model.blockers import INSUFFICIENT_CAPACITY, NO_NODEPOOL_FITS
 from tenure.model.facts import DaemonSetFact, HostPort, NodeClaimFact, NodePoolFact
 from tenure.model.instance_types import ReservationHeadroom, UnavailableOffering
 from tenure.model.launch import UNAVAILABLE_FOR
@@ -144,9 +145,15 @@ class Option:
 
 
 class RejectionReason(str):
-    """Why a pod cannot run on a node of a pool, as text."""
+    """Why a pod cannot run on a node of a pool, as text with a code."""
 
-    __slots__ = ()
+    __slots__ = ("code",)
+    code: str
+
+    def __new__(cls, text: str, code: str = NO_NODEPOOL_FITS) -> "RejectionReason":
+        reason = super().__new__(cls, text)
+        reason.code = code
+        return reason
 
 
 @dataclass(slots=True)
@@ -299,9 +306,7 @@ class Offer:
         offerings = possible & available & fitting[self.table.offering_rows]
         types = fitting & self.table.rows_of(offerings)
         if not types.any():
-            return RejectionReason(
-                _no_offering_message(int(fitting.sum()), bool((possible & fitting[self.table.offering_rows]).any()))
-            )
+            return _no_offering(int(fitting.sum()), known=bool((possible & fitting[self.table.offering_rows]).any()))
         headroom = self.template.headroom_for(requirements, fitting)
         return Option(requirements, types, offerings, headroom, reservation)
 
@@ -321,7 +326,8 @@ def column_maximum(amounts: Amounts, rows: Indices) -> Amounts:
     return np.asarray(amounts[rows].max(axis=0), dtype=np.int64)
 
 
-def _no_offering_message(types: int, known: bool) -> str:
+def _no_offering(types: int, *, known: bool) -> RejectionReason:
+    subject = f"none of the {types} instance types that satisfy it"
     if known:
-        return f"none of the {types} instance types that satisfy it {NOT_AVAILABLE}"
-    return f"none of the {types} instance types that satisfy it is offered in the allowed zones and capacity types"
+        return RejectionReason(f"{subject} {NOT_AVAILABLE}", INSUFFICIENT_CAPACITY)
+    return RejectionReason(f"{subject} is offered in the allowed zones and capacity types")

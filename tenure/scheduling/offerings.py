@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from tenure.apis.labels import INSTANCE_TYPE
+from tenure.model.blockers import NODEPOOL_NOT_READY
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.facts import DaemonSetFact, NodeClaimFact, NodePoolFact
 from tenure.model.instance_types import Catalogue, UnavailableOffering
@@ -38,7 +39,7 @@ _TableKey = tuple[str, tuple[tuple[str, str], ...]]
 """EC2NodeClass, and the pool labels that NodeOverlays select by. Pools with equal keys have the same instance types."""
 
 
-_UNREADABLE_POOL: Final = RejectionReason("it is invalid: see the event InvalidObject")
+_UNREADABLE_POOL: Final = RejectionReason("it is invalid: see the event InvalidObject", NODEPOOL_NOT_READY)
 
 
 class Offerings:
@@ -147,11 +148,13 @@ class Offerings:
         with self._guard(pool, "template"):
             table = self._get_table(pool)
             if not len(table):
-                return RejectionReason(f"{pool.node_class_kind} {pool.node_class} has no instance types yet")
+                return RejectionReason(
+                    f"{pool.node_class_kind} {pool.node_class} has no instance types yet", NODEPOOL_NOT_READY
+                )
             try:
                 return NodePoolTemplate(pool, table, daemons)
             except RequirementError as error:
-                return RejectionReason(f"its requirements are not valid: {error}")
+                return RejectionReason(f"its requirements are not valid: {error}", NODEPOOL_NOT_READY)
         return _UNREADABLE_POOL
 
     def _get_table(self, pool: NodePoolFact) -> InstanceTypeTable:
@@ -179,8 +182,9 @@ def _table_key_of(pool: NodePoolFact, overlays: Iterable[OverlayFact]) -> _Table
 
 
 def sort_by_weight(pools: Iterable[NodePoolFact]) -> list[NodePoolFact]:
-    """The pools that can launch nodes for pods, by weight, then name, both descending (reference 2.3)."""
-    usable = [pool for pool in pools if pool.ready and not pool.deleting and not pool.static]
+    """The pools that can launch nodes for pods when they are ready, by weight, then name, both descending (reference
+    2.3)."""
+    usable = [pool for pool in pools if not pool.deleting and not pool.static]
     return sorted(usable, key=lambda pool: (pool.weight, pool.name), reverse=True)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
+from tenure.model.blockers import POD_UNPLANNABLE
 from tenure.model.facts import DaemonSetFact, NodeClaimFact, NodeFact, NodePoolFact, PodFact
 from tenure.model.invalid_objects import PLANNER_STEPS, InvalidObjects, ObjectKey
 from tenure.model.nodeoverlays import OverlayFact
@@ -141,4 +142,4 @@ def _unplannable_pod(pod: PodFact) -> PodFact:
 
 
 def _rejection(pod: PodFact, why: str) -> UnschedulablePod:
-    return unscheduled_pod(pod, f"planning fails with this pod: {why}")
+    return unscheduled_pod(pod, f"planning fails with this pod: {why}", POD_UNPLANNABLE)

@@ -60,7 +60,7 @@ def _explain_blocked_drain() -> str:
     )
     found = explain_nodeclaim(state)
     return NodeExplanation(
-        _summarize(), found.steps, blocked_by=found.blocked_by, drain=found.drain, calls=(_drain_call(),)
+        _summarize(), found.steps, verdict=found.verdict, drain=found.drain, calls=(_drain_call(),)
     ).format_text()
 
 

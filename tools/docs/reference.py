@@ -8,7 +8,7 @@ from tenure.apis import labels
 from tenure.controller.temporal.namespace import create_commands
 from tenure.kube.client.event_reasons import EVENT_REASONS, EventReason
 from tenure.metrics import METRICS
-from tenure.model.blockers import BLOCKERS, INELIGIBILITIES, NEEDS_ATTENTION
+from tenure.model.blockers import BLOCKERS, INELIGIBILITIES, NEEDS_ATTENTION, PENDING_PODS
 from tools.metrics.catalog import KARPENTER_ONLY, TEMPORALS
 from workflows import search_attributes
 
@@ -156,7 +156,7 @@ def _search_attributes_page() -> str:
 
 
 def _reasons_page() -> str:
-    blockers, ineligibilities = (
+    blockers, ineligibilities, pending_pods = (
         markdown_table(
             ("Code", "Meaning", "Needs attention", "Action"),
             (
@@ -164,18 +164,22 @@ def _reasons_page() -> str:
                 for code, one in reasons.items()
             ),
         )
-        for reasons in (BLOCKERS, INELIGIBILITIES)
+        for reasons in (BLOCKERS, INELIGIBILITIES, PENDING_PODS)
     )
     return (
         WRITTEN.format(source="tenure/model/blockers.py")
-        + "# Blockers and ineligibility reasons\n\n`tenure why`, `tenure stuck`, the workflow's details, conditions "
+        + "# Codes of nodes and pending pods\n\n`tenure why`, `tenure stuck`, the workflow's details, conditions "
         "and events explain each code in a sentence.\n\n## Blockers of a workflow\n"
         "These are the values of `TenureBlockedBy`. A node without an instance has the reason of its "
         "condition `Launched` instead, such as `InsufficientCapacityError`. A code that needs attention does not "
         "clear by itself: the condition `tenure.sh/NeedsAttention` has it as its reason at once, and every other code "
         "when a phase is past its deadline."
         f"\n\n{blockers}\n## Why a node is not disrupted\nThese are the causes in `tenure plan`, `tenure why` and "
-        f"`tenure_disruption_excluded_nodes{{cause}}`.\n\n{ineligibilities}"
+        f"`tenure_disruption_excluded_nodes{{cause}}`.\n\n{ineligibilities}\n## Why a pod is pending\n"
+        "`tenure why POD` and the pod's event `FailedScheduling` have the code, the message, and for a pod without a "
+        "NodePool the reason of each, the nearest first. If several reasons apply, the code is that of the nearest "
+        "NodePool. [Pending pods](../operating/runbooks/no-capacity.md) has the commands.\n\n"
+        f"{pending_pods}"
     )
 
 

@@ -7,9 +7,9 @@ Node.
 from datetime import datetime, timedelta
 from typing import Any
 
+from tenure.model.blockers import Verdict
 from tenure.model.disruption.commands import Proposal
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
-from tenure.policy.lifecycle.verdict import Verdict
 
 _MESSAGES = {
     Phase.LAUNCH: "created nodeclaim",

@@ -8,6 +8,7 @@ from temporalio import workflow
 from activities.disruption import DisruptionActivities
 from activities.nodeclaim.annotations import AnnotationActivities
 from tenure.apis import labels
+from tenure.model.blockers import Verdict
 from tenure.model.node_health import (
     NotReadyInterval,
     begin_interval,
@@ -20,7 +21,7 @@ from tenure.model.nodeclaim.requests import NotReadyNotification, ReportRequest
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.observations import ObservedNodeClaim
 from tenure.policy.lifecycle.missing_nodes import describe_missing_node, is_node_missing
-from tenure.policy.lifecycle.verdict import Verdict, verdict_of
+from tenure.policy.lifecycle.verdict import verdict_of
 from workflows.activity_options import REPORT, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
 

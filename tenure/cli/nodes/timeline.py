@@ -9,8 +9,9 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from tenure.cli.nodes.workflows import NodeClaimSummary, as_json
+from tenure.cli.nodes.workflows import NodeClaimSummary, as_json, format_span
 from tenure.model.base import format_short_list
+from tenure.model.blockers import Verdict
 from tenure.model.nodeclaim.history import NodeClaimOutcome, Step
 
 _OURS: Final = "Tenure"
@@ -179,7 +180,7 @@ class NodeExplanation:
     drift: str = ""
     drain: Sequence[str] = ()
     expires: datetime | None = None
-    blocked_by: str = ""
+    verdict: Verdict | None = None
     bought_for: str = ""
     not_ready: str = ""
     events: Sequence[str] = ()
@@ -189,17 +190,18 @@ class NodeExplanation:
     calls: Sequence[ActivityCall] = ()
     """Activities of its last run."""
 
-    def format_text(self) -> str:
-        nodeclaim = self.nodeclaim
+    def format_text(self, now: datetime | None = None) -> str:
+        """`now`: also state how long ago times are. It has no effect for a deleted node."""
+        nodeclaim, now = self.nodeclaim, now if self.nodeclaim.open else None
         machine = " ".join(part for part in (nodeclaim.instance_type, nodeclaim.capacity_type, nodeclaim.zone) if part)
         price = f" {nodeclaim.price:.4f} $/h" if nodeclaim.price else ""
         lines = [
             f"NodeClaim {nodeclaim.name}" + (f" · node {nodeclaim.node_name}" if nodeclaim.node_name else ""),
             f"  instance    {nodeclaim.instance_id or 'none'} {machine}{price}".rstrip(),
             f"  phase       {nodeclaim.phase}" + (" (overdue)" if nodeclaim.overdue else ""),
-            f"  since       {format_time(nodeclaim.since)}",
+            f"  since       {format_moment(nodeclaim.since, now)}",
         ]
-        lines += [f"  {name:<10}  {value}" for name, value in self._list_facts() if value]
+        lines += [f"  {name:<10}  {value}" for name, value in self._list_facts(now) if value]
         lines += [format_step(step) for step in self.steps]
         lines += self._format_calls()
         return "\n".join(lines)
@@ -210,10 +212,13 @@ class NodeExplanation:
             yield f"  {few_of}; with waits and signals: tenure history {self.nodeclaim.name}"
         yield from (f"  {format_time(one.at)}  {one.format_line()}" for one in self.calls[-CALLS:])
 
-    def _list_facts(self) -> Iterator[tuple[str, str]]:
+    def _list_facts(self, now: datetime | None) -> Iterator[tuple[str, str]]:
+        nodeclaim, verdict = self.nodeclaim, self.verdict
+        deadline = (verdict.deadline if verdict else None) or nodeclaim.deadline
         yield "bought for", self.bought_for
-        yield "deadline", format_time(self.nodeclaim.deadline) if self.nodeclaim.deadline else ""
-        yield "blocked by", self.blocked_by or self.nodeclaim.blocked_by
+        yield "deadline", format_moment(deadline, now) if deadline else ""
+        yield "blocked by", verdict.sentence if verdict else nodeclaim.blocked_by
+        yield "blocked", f"since {format_moment(verdict.since, now)}" if verdict and verdict.since else ""
         yield from (("from AWS", line) for line in self.events)
         yield from (("paused", line) for line in self.paused)
         yield from (("drain", line) for line in self.drain)
@@ -228,6 +233,7 @@ class NodeExplanation:
     def as_json(self) -> dict[str, Any]:
         return {
             **as_json(self.nodeclaim),
+            "verdict": self.verdict.model_dump(mode="json") if self.verdict else None,
             "boughtFor": self.bought_for,
             "events": list(self.events),
             "paused": list(self.paused),
@@ -258,6 +264,14 @@ def explain_completed(nodeclaim: NodeClaimSummary, outcome: NodeClaimOutcome) ->
 
 def format_step(step: Step) -> str:
     return f"  {format_time(step.at)}  {step.phase.value:<14}  {step.cause}".rstrip()
+
+
+def format_moment(at: datetime | None, now: datetime | None) -> str:
+    """`2026-01-01 12:00:00 UTC, 6m00s ago`, or `in 9m00s`."""
+    if at is None or now is None:
+        return format_time(at)
+    span = f"{format_span(now - at)} ago" if at <= now else f"in {format_span(at - now)}"
+    return f"{format_time(at)}, {span}"
 
 
 def format_time(at: datetime | None) -> str:

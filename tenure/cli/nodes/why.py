@@ -1,4 +1,4 @@
-"""`tenure why NAME`: explain a node, also after it is deleted, or why a pod keeps its node.
+"""`tenure why NAME`: explain a node, also after it is deleted, or why a pod is pending or keeps its node.
 
 NAME is a NodeClaim, a Node, an instance, or a pod (`namespace/name`, or only the name).
 """
@@ -7,7 +7,7 @@ import asyncio
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -17,7 +17,13 @@ from temporalio.service import RPCError
 
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.exported_histories import explain_exported_nodes
-from tenure.cli.nodes.timeline import ActivityCall, NodeExplanation, explain_completed, list_activity_calls
+from tenure.cli.nodes.timeline import (
+    ActivityCall,
+    NodeExplanation,
+    explain_completed,
+    format_moment,
+    list_activity_calls,
+)
 from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility
 from tenure.cli.output import Result
 from tenure.cli.temporal_client import Connection, temporal_command
@@ -84,15 +90,19 @@ ExportedHistory = Annotated[Path | None, typer.Option("--from", help="Folder wri
 
 @dataclass(frozen=True)
 class PodExplanation:
-    """Why a pod keeps its node."""
+    """Why a pod is pending, or keeps its node."""
 
     status: DisruptionStatus
 
-    def format_text(self) -> str:
+    def format_text(self, now: datetime) -> str:
         node = f" · node {self.status.verdicts[0].node}" if self.status.verdicts else ""
-        return "\n".join(
-            [f"Pod {self.status.pod}{node}", *(f"  {line}" for line in format_disruption_status(self.status))]
-        )
+        lines = [f"Pod {self.status.pod}{node}", *(f"  {line}" for line in format_disruption_status(self.status))]
+        if verdict := self.status.verdict:
+            lines.append(f"  pending     {verdict.message}")
+            lines.append(f"  since       {format_moment(verdict.since, now)}")
+            lines += [f"  deadline    {format_moment(verdict.deadline, now)}"] if verdict.deadline else []
+            lines += [f"  action      {verdict.remedy}"] if verdict.remedy else []
+        return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
         return as_json(self.status)
@@ -101,7 +111,7 @@ class PodExplanation:
 @temporal_command
 async def why(connection: Connection, name: str, exported_history: ExportedHistory = None) -> Result:
     """Explain a node: current phase, deadline, blockers, history, and why it is not disrupted. With a pod name, explain
-    why the pod keeps its node alive."""
+    why it is pending, or keeps its node alive."""
     found = (
         explain_exported_nodes(exported_history, name, connection.decrypt_events)
         if exported_history
@@ -111,7 +121,7 @@ async def why(connection: Connection, name: str, exported_history: ExportedHisto
 
 
 def format_explanations(found: Sequence[NodeExplanation | PodExplanation]) -> str:
-    return "\n\n".join(one.format_text() for one in found)
+    return "\n\n".join(one.format_text(datetime.now(UTC)) for one in found)
 
 
 async def explain_nodes_or_pod(connection: Connection, name: str) -> Sequence[NodeExplanation | PodExplanation]:
@@ -165,7 +175,7 @@ async def _explain_running(client: Client, cluster: str, nodeclaim: NodeClaimSum
         state.steps,
         drift=state.drift,
         drain=state.drain,
-        blocked_by=state.blocked_by,
+        verdict=state.verdict,
         bought_for=state.bought_for,
         expires=state.expires,
         not_ready=state.not_ready,

@@ -195,6 +195,10 @@ class ClusterCache:
         self._not_planned[uid] = (pod.scheduler_message, why)
         self._store_pod(uid, pod.model_copy(update={"unplannable": why}))
 
+    def why_not_planned(self, uid: str) -> str:
+        """The reason given to `stop_planning`, while it applies."""
+        return self._not_planned.get(uid, ("", ""))[1]
+
     def _on_device_class(self, delta: Delta) -> None:
         changed = self._device_classes.update(delta.object, is_deleted=delta.is_deleted)
         for uid, pod in tuple(self.pods.items()) if changed else ():

@@ -53,9 +53,8 @@ class ExpectedPods:
         pending = sorted((uid for uid in waiting if self._is_planned(uid, up, now)), key=self._nomination_age)
         if pending:
             pod, others = self._cache.pending[pending[0]], " and others" if len(pending) > 1 else ""
-            scheduler = f"scheduler {pod.scheduler}" if pod.scheduler else "kube-scheduler"
-            description = f"pod {pod.namespace}/{pod.name}{others} expected here, and not bound by {scheduler}"
-            description += _scheduler_cause(pod)
+            named = f"pod {pod.namespace}/{pod.name}{others}"
+            description = f"{named} expected here, and not bound by {describe_scheduler(pod)}{scheduler_cause(pod)}"
             return description, self._expected_since(pending, up)
         coming = [uid for uid in waiting if still_runs(self._cache, uid, now)]
         return (PODS_COMING, self._expected_since(coming, up)) if coming else ("", None)
@@ -89,8 +88,15 @@ class ExpectedPods:
                 since, pod = self._expected_since([uid], up), self._cache.pending.get(uid)
                 if pod and pod.scheduler and since and since + OTHER_SCHEDULER_LIMIT <= now:
                     limit = format_duration(OTHER_SCHEDULER_LIMIT)
-                    why = f"scheduler {pod.scheduler} has not bound it to NodeClaim {name} for {limit}"
-                    self._cache.stop_planning(uid, why + _scheduler_cause(pod))
+                    why = f"{describe_scheduler(pod)} has not bound it to NodeClaim {name} for {limit}"
+                    self._cache.stop_planning(uid, why + scheduler_cause(pod))
+
+    def ready_since(self, claim: NodeClaimFact, uid: str, now: datetime) -> datetime | None:
+        """Since when the pod could be bound to the ready node of this NodeClaim; None if it could not."""
+        up = self._not_ready.up_since(claim)
+        if not self._is_ready(claim, now) or not self._is_planned(uid, up, now):
+            return None
+        return self._expected_since([uid], up)
 
     def count_not_bound(self, now: datetime) -> Counter[tuple[str, ...]]:
         """By NodePool, the number of pods that are pending for EXPECTED_PODS_DELAY although their node is ready."""
@@ -108,5 +114,9 @@ class ExpectedPods:
         return grace is not None and grace.presence(now) == "here"
 
 
-def _scheduler_cause(pod: PodFact) -> str:
+def describe_scheduler(pod: PodFact) -> str:
+    return f"scheduler {pod.scheduler}" if pod.scheduler else "kube-scheduler"
+
+
+def scheduler_cause(pod: PodFact) -> str:
     return f": {pod.scheduler_message}" if pod.scheduler_message else ""

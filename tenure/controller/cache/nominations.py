@@ -11,6 +11,7 @@ from typing import Final
 
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import PodBound, PodDeleted
+from tenure.model.plan import UnschedulablePod
 
 NOMINATION_TTL: Final = timedelta(seconds=20)
 """max(2 x the longest batch window, 10 s), as in Karpenter (reference 2.17)."""
@@ -47,8 +48,10 @@ class Nominations:
         self._ended: dict[str, datetime] = {}
         self._departed: dict[str, list[_DepartedPod]] = {}
         """By target, in the order of their departure. No list is empty."""
-        self.unschedulable: Mapping[str, str] = {}
-        """By UID, the pods for which the latest plan has no target, with the reason."""
+        self.unschedulable: Mapping[str, UnschedulablePod] = {}
+        """By UID, the pods for which the latest plan has no target."""
+        self.blocked_reason = ""
+        """Why no plan is possible yet."""
 
     def subscribe_to(self, cache: ClusterCache, now: Callable[[], datetime]) -> None:
         """Follow the cache's pods, and requeue targets that lose or gain a nomination."""
@@ -72,10 +75,10 @@ class Nominations:
             self.on_pod_bound(pod, now)
             self._set_nomination(pod, target, now, earlier.since if earlier and earlier.target == target else now)
 
-    def remove_unschedulable(self, reasons: Mapping[str, str], now: datetime) -> None:
-        """Remove the nominations of pods for which the latest plan has no target. `reasons`: all of them, by UID."""
-        self.unschedulable = reasons
-        for pod in reasons:
+    def remove_unschedulable(self, pods: Iterable[UnschedulablePod], now: datetime) -> None:
+        """Remove the nominations of all pods for which the latest plan has no target."""
+        self.unschedulable = {one.pod_uid: one for one in pods}
+        for pod in self.unschedulable:
             self.on_pod_bound(pod, now)
 
     def on_pod_bound(self, pod: str, now: datetime) -> str:

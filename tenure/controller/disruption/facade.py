@@ -1,7 +1,7 @@
 """Voluntary disruption in one session: drift, the disruption controller, its trigger, and previews."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -14,7 +14,7 @@ from tenure.apis.labels import INSTANCE_TYPE
 from tenure.controller.cache.availability import ActivePauses, early_eviction_holds
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeBatch
-from tenure.controller.cache.nominations import Nominations
+from tenure.controller.cache.pod_verdicts import PodVerdicts
 from tenure.controller.consistency import ConsistencyChecker
 from tenure.controller.disruption.cached_budgets import NodePoolBudgets
 from tenure.controller.disruption.controller import DisruptionController, DisruptionPass, make_disruption_settings
@@ -39,11 +39,21 @@ _TYPES: Final = 3
 
 
 class DisruptionPreviewer:
-    def __init__(self, cache: ClusterCache, nominations: Nominations, controller: DisruptionController) -> None:
-        self._cache, self._nominations, self._controller = cache, nominations, controller
+    def __init__(
+        self,
+        cache: ClusterCache,
+        pod_verdicts: PodVerdicts,
+        controller: DisruptionController,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._cache, self._pod_verdicts, self._controller, self._now = cache, pod_verdicts, controller, now
 
     async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
-        """Raises TryLater when no planner is available."""
+        """Raises TryLater when no planner is available, which a pending pod does not need."""
+        pods = self._find_pods(request.name)
+        if pods and not pods[0].node_name:
+            verdict = self._pod_verdicts.verdict_of(pods[0], self._now())
+            return _pod_status(pods).model_copy(update={"at": self._now(), "verdict": verdict})
         disruption_pass = await self._controller.evaluate()
         if disruption_pass.decision is None:
             return DisruptionStatus(at=disruption_pass.at, blocked=disruption_pass.blocked)
@@ -67,28 +77,28 @@ class DisruptionPreviewer:
             node = verdicts[0].node
             commands = [_command_status(one) for one in decision.commands if node and node in one.node_names]
             return DisruptionStatus(verdicts=tuple(verdicts), commands=tuple(commands))
-        pods = [one for one in self._cache.pods.values() if name in (one.name, f"{one.namespace}/{one.name}")]
+        pods = self._find_pods(name)
         if not pods:
             return DisruptionStatus(messages=(f"no NodeClaim, Node or pod has the name {name}",))
-        return self._pod_status(pods[0], decision, len(pods) - 1)
-
-    def _pod_status(self, pod: PodFact, decision: Decision, others: int) -> DisruptionStatus:
-        verdicts = [one for one in decision.nodes if one.node == pod.node_name and pod.node_name]
-        messages = [f"{others} more pods have this name: write namespace/name"] if others else []
-        if not pod.node_name:
-            messages.append(self._describe_pending(pod))
-        elif not verdicts:
+        status, pod = _pod_status(pods), pods[0]
+        verdicts = tuple(one for one in decision.nodes if one.node == pod.node_name)
+        messages = list(status.messages)
+        if not verdicts:
             messages.append(f"it runs on {pod.node_name}, which belongs to no NodePool")
         messages += [message for command in decision.commands for message in _describe_moves(pod, command)]
-        return DisruptionStatus(pod=f"{pod.namespace}/{pod.name}", messages=tuple(messages), verdicts=tuple(verdicts))
+        return status.model_copy(update={"messages": tuple(messages), "verdicts": verdicts})
 
-    def _describe_pending(self, pod: PodFact) -> str:
-        nomination = self._nominations.nomination_of(pod.uid)
-        if nomination is not None:
-            kind = "NodeClaim" if nomination.target in self._cache.nodeclaims else "Node"
-            return f"it has no node yet: expected on {kind} {nomination.target} since {nomination.since:%H:%M:%S} UTC"
-        reason = self._nominations.unschedulable.get(pod.uid)
-        return f"it has no node: {reason}" if reason else "it has no node yet"
+    def _find_pods(self, name: str) -> list[PodFact]:
+        if name in self._cache.nodeclaims or name in self._cache.nodes:
+            return []
+        return [one for one in self._cache.pods.values() if name in (one.name, f"{one.namespace}/{one.name}")]
+
+
+def _pod_status(pods: Sequence[PodFact]) -> DisruptionStatus:
+    """Of the first of the pods with one name."""
+    others = f"{len(pods) - 1} more pods have this name: write namespace/name"
+    messages = (others,) if len(pods) > 1 else ()
+    return DisruptionStatus(pod=f"{pods[0].namespace}/{pods[0].name}", messages=messages)
 
 
 def _describe_moves(pod: PodFact, command: Command) -> Iterator[str]:
@@ -156,7 +166,7 @@ class VoluntaryDisruption:
         self._trigger = DisruptionTrigger(
             cache, signal_queue, settings.cluster, last_pass_seconds=lambda: self.controller.last_pass_seconds
         )
-        self.previewer = DisruptionPreviewer(cache, cluster.nominations, self.controller)
+        self.previewer = DisruptionPreviewer(cache, cluster.pod_verdicts, self.controller, now)
         catalogue.subscribe(self._on_catalogue)
 
     def on_changes(self, batch: ChangeBatch) -> None:

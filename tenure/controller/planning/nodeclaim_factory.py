@@ -18,6 +18,7 @@ from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, SPOT, ZONE, ZONE_ID
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import format_resources, parse_resources
 from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.model.blockers import LIMITS_EXCEEDED
 from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import OfferingShard, list_offering_shards
 from tenure.model.launch import LaunchGroupMember
@@ -238,7 +239,7 @@ def _unschedulable_pods(claim: PlannedNodeClaim, over: Sequence[str], cache: Clu
     why = f"limits of NodePool {claim.pool} would be exceeded: {', '.join(over)}"
     pods = (cache.pods.get(uid) for uid in claim.pods)
     return [
-        UnschedulablePod(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=why)
+        UnschedulablePod(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=why, code=LIMITS_EXCEEDED)
         for pod in pods
         if pod is not None
     ]

@@ -1,7 +1,7 @@
 """One plan: update the planner, plan, create the NodeClaims, and store on which node each pod is expected."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
@@ -19,6 +19,7 @@ from tenure.controller.cache.availability import NotReadyTracker, is_settled
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cache.nominations import Nominations
+from tenure.controller.cache.pod_verdicts import PodVerdicts
 from tenure.controller.capacity_buffers import CapacityBuffers
 from tenure.controller.planning.nodeclaim_factory import (
     assign_shards,
@@ -39,8 +40,9 @@ from tenure.controller.planning.provisioning_backoff import (
 from tenure.controller.planning.undersized_nodes import ExpiredGraceEvents, UndersizedNodes
 from tenure.controller.signals.pending_pods import list_pods_needing_nodes
 from tenure.kube.facts.objects import nodeclaim_fact
+from tenure.model.blockers import NOMINATED
 from tenure.model.errors import Fault
-from tenure.model.plan import Plan, PlannedNodeClaim, PlanOutcome, PlanRequest, UnschedulablePod
+from tenure.model.plan import Plan, PlannedNodeClaim, PlanOutcome, PlanRequest
 from tenure.scheduling.snapshot import Change
 
 log = structlog.get_logger(__name__)
@@ -59,6 +61,7 @@ class Provisioner:
         cache: ClusterCache,
         nominations: Nominations,
         not_ready: NotReadyTracker,
+        verdicts: PodVerdicts,
         planner_client: PlannerClient,
         claims: Claims,
         events: Events,
@@ -78,7 +81,7 @@ class Provisioner:
         self._duration = metrics.SCHEDULER_SCHEDULING_DURATION.bind(meter)
         self._unschedulable_pods = metrics.SCHEDULER_UNSCHEDULABLE_PODS_COUNT.bind(meter)
         self._expired_grace_events = ExpiredGraceEvents(cache, not_ready, events)
-        self._claims, self._events = claims, events
+        self._claims, self._events, self._verdicts = claims, events, verdicts
         self.undersized_nodes = UndersizedNodes(cache, nominations, self.capacity_discovery, began=now())
         self.backoff_tracker = BackoffTracker(cache, nominations, not_ready, scheduler_messages, meter, began=now())
         self._expected_pods = ExpectedPods(cache, nominations, not_ready)
@@ -127,7 +130,8 @@ class Provisioner:
             self._expected_pods.release_unbound(self._now())
             process = await self.planner_client.sync()
             now = self._now()
-            if blocked_reason := self.planner_client.blocked_reason():
+            self._nominations.blocked_reason = blocked_reason = self.planner_client.blocked_reason()
+            if blocked_reason:
                 return PlanOutcome(plan_id=request.plan_id, blocked=blocked_reason, planned_at=now)
             if not self._cache.buffers and not any(True for _ in list_pods_needing_nodes(self._cache, now)):
                 self.passes += 1
@@ -171,8 +175,9 @@ class Provisioner:
         vacated = self._nominated_targets(plan)
         nominated = self._update_nominations(plan, {claim.name: planned[claim.name] for claim in made})
         unschedulable = (*plan.unschedulable, *rejected)
-        self._nominations.remove_unschedulable({one.pod_uid: one.reason for one in unschedulable}, self._now())
-        await self._publish_events(nominated, unschedulable)
+        self._nominations.remove_unschedulable(unschedulable, self._now())
+        await self._publish_verdicts([one.pod_uid for one in unschedulable[:MAX_EVENTS]])
+        await self._publish_verdicts(uid for uid in nominated if self._nominations.nomination_of(uid))
         await self._expired_grace_events.publish({claim.pool for claim in allowed}, vacated, self._now())
         self.passes += 1
         self._duration.record(plan.seconds, controller="provisioner")
@@ -262,27 +267,22 @@ class Provisioner:
         self._nominations.nominate(unsettled, self._now())
         return nominated
 
-    async def _publish_events(self, nominated: Mapping[str, str], unschedulable: Sequence[UnschedulablePod]) -> None:
-        for one in unschedulable[:MAX_EVENTS]:
+    async def _publish_verdicts(self, pods: Iterable[str]) -> None:
+        """As an event on each of these pods."""
+        for uid in pods:
+            pod = self._cache.pods.get(uid)
+            if pod is None:
+                continue
+            verdict = self._verdicts.verdict_of(pod, self._now())
+            is_nominated = verdict.code == NOMINATED
             await self._events.publish(
                 kind="Pod",
-                name=one.name,
-                namespace=one.namespace,
-                uid=one.pod_uid,
-                reason="FailedScheduling",
-                message=one.reason,
+                name=pod.name,
+                namespace=pod.namespace,
+                uid=uid,
+                reason=NOMINATED if is_nominated else "FailedScheduling",
+                message=verdict.sentence if is_nominated else verdict.message,
             )
-        for uid, target in nominated.items():
-            pod = self._cache.pods.get(uid)
-            if pod is not None:
-                await self._events.publish(
-                    kind="Pod",
-                    name=pod.name,
-                    namespace=pod.namespace,
-                    uid=uid,
-                    reason="Nominated",
-                    message=f"Pod should schedule on: {self._kind_of(target)}/{target}",
-                )
 
     async def _publish_undersized(self) -> None:
         """Publish events for nodes that are smaller than planned."""
@@ -296,6 +296,3 @@ class Provisioner:
                 "for pods, and "
                 f"{format_amount(one.resource, one.required)} were planned onto it: its pods are rescheduled",
             )
-
-    def _kind_of(self, target: str) -> str:
-        return "nodeclaim" if target in self._cache.nodeclaims else "node"

@@ -51,6 +51,7 @@ def pod_fact(pod: Json) -> PodFact:
             "unschedulable": scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable",
             **_scheduler_fields(spec, scheduled),
             "untried": not spec.get("schedulingGates") and not scheduled,
+            "gated": bool(spec.get("schedulingGates")),
             "owner_kind": intern_string(owner.get("kind", "")),
             "owner_uid": intern_string(owner.get("uid", "")),
             "daemonset": any(one.get("kind") == "DaemonSet" for one in owners),

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from tenure.model.base import Message
+from tenure.model.blockers import Verdict
 
 
 class Phase(StrEnum):
@@ -34,7 +35,7 @@ class Step(Message):
 class NodeClaimExplanation(Message):
     bought_for: str = ""
     events: tuple[str, ...] = ()
-    blocked_by: str = ""
+    verdict: Verdict | None = None
     paused: str = ""
     drain: tuple[str, ...] = ()
     drift: str = ""

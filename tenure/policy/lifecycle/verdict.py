@@ -3,28 +3,15 @@
 Conditions, events, metrics, search attributes, the Temporal UI and commands show the same verdict.
 """
 
-from datetime import datetime
 from typing import Final
 
-from tenure.model.base import Value
-from tenure.model.blockers import BLOCKERS, NODE_NOT_FOUND, SLOW, Reason
+from tenure.model.blockers import BLOCKERS, NODE_NOT_FOUND, SLOW, Reason, Verdict
 from tenure.model.disruption.drain import EvictionBlocker
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.policy.lifecycle.deadlines import ACTIONS, action_of
 
 NEEDS_ATTENTION_TEXT: Final = "needs attention"
 WAITS_FOR_DELETION: Final = "waits for its deletion"
-
-
-class Verdict(Value):
-    code: str
-    """A code of `tenure/model/blockers.py`, or the reason of the condition Launched."""
-    sentence: str
-    since: datetime | None
-    clears_by_itself: bool
-    """False: it needs an operator."""
-    remedy: str
-    deadline: datetime | None
 
 
 def verdict_of(state: NodeClaimState) -> Verdict | None:

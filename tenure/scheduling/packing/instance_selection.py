@@ -12,6 +12,7 @@ import numpy as np
 
 from tenure.apis.quantity import format_amount
 from tenure.apis.resources import NODES
+from tenure.model.blockers import LIMITS_EXCEEDED, MIN_VALUES, NO_INSTANCE_TYPE_FITS, TOPOLOGY
 from tenure.model.facts import HostPort
 from tenure.scheduling.instance_type_table import Amounts, Indices, Prices
 from tenure.scheduling.nodepool_template import NodePoolTemplate, Offer, Option, RejectionReason
@@ -33,14 +34,17 @@ def headroom_rejection(
         key = resources[number]
         requested, available = format_amount(key, int(vector[number])), format_amount(key, max(0, int(most[number])))
         if most[number] < 0:
-            return RejectionReason(template.explain_overhead(key))
+            return RejectionReason(template.explain_overhead(key), NO_INSTANCE_TYPE_FITS)
         if not most[number]:
-            return RejectionReason(f"no instance type has {key}")
+            return RejectionReason(f"no instance type has {key}", NO_INSTANCE_TYPE_FITS)
         return RejectionReason(
-            f"needs {requested} {key}; the largest allowed instance type has {available} after DaemonSet overhead"
+            f"needs {requested} {key}; the largest allowed instance type has {available} after DaemonSet overhead",
+            NO_INSTANCE_TYPE_FITS,
         )
     requested = ", ".join(f"{format_amount(key, int(n))} {key}" for key, n in zip(resources, vector, strict=True) if n)
-    return RejectionReason(f"no allowed instance type has {requested} together after DaemonSet overhead")
+    return RejectionReason(
+        f"no allowed instance type has {requested} together after DaemonSet overhead", NO_INSTANCE_TYPE_FITS
+    )
 
 
 def limit_rejection(offer: Offer, fitting: Indices) -> RejectionReason:
@@ -50,13 +54,14 @@ def limit_rejection(offer: Offer, fitting: Indices) -> RejectionReason:
         least = 1 if column is None else int(offer.table.capacity[fitting, column].min())
         if least > remaining:
             if key == NODES:
-                return RejectionReason(f"limit nodes {limit} is reached")
+                return RejectionReason(f"limit nodes {limit} is reached", LIMITS_EXCEEDED)
             formatted = [format_amount(key, amount) for amount in (limit, max(remaining, 0), least)]
             return RejectionReason(
                 f"limit {key} {formatted[0]}: {formatted[1]} left, the smallest instance type that fits has "
-                f"{formatted[2]}"
+                f"{formatted[2]}",
+                LIMITS_EXCEEDED,
             )
-    return RejectionReason("the limits together leave no instance type that fits")
+    return RejectionReason("the limits together leave no instance type that fits", LIMITS_EXCEEDED)
 
 
 _NEAR_BEST_RATIO: Final = 1.02
@@ -178,11 +183,14 @@ class InstanceSelector:
         fitting &= offer.template.types_with_free_ports(request.ports)[type_options.rows]
         if not fitting.any():
             ports = ", ".join(str(one.port) for one in request.ports)
-            return RejectionReason(f"host port {ports} is taken by a DaemonSet on each instance type that fits")
+            return RejectionReason(
+                f"host port {ports} is taken by a DaemonSet on each instance type that fits", NO_INSTANCE_TYPE_FITS
+            )
         fitting &= types_with_allowed_daemons(offer.template, request.rules)[type_options.rows]
         if not fitting.any():
             return RejectionReason(
-                "pod affinity or anti-affinity excludes each instance type that fits, because of its DaemonSet pods"
+                "pod affinity or anti-affinity excludes each instance type that fits, because of its DaemonSet pods",
+                TOPOLOGY,
             )
         allowed = fitting & offer.types_within_limits(option.types)[type_options.rows] if offer.has_limits else fitting
         if not allowed.any():
@@ -312,7 +320,9 @@ class InstanceSelector:
             ):
                 selected.append(row)
         missing = self._missing_variety(offer, option, type_options, selected)
-        return RejectionReason(f"minValues cannot be kept: {missing}") if missing else np.array(selected, dtype=np.intp)
+        if missing:
+            return RejectionReason(f"minValues cannot be kept: {missing}", MIN_VALUES)
+        return np.array(selected, dtype=np.intp)
 
     def _missing_variety(self, offer: Offer, option: Option, type_options: TypeOptions, selected: list[np.intp]) -> str:
         return find_missing_variety(offer.table, option.requirements, type_options.rows[selected])

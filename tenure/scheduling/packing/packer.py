@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from tenure.apis.resources import NODES
+from tenure.model.blockers import BACKOFF, NEARNESS, NODEPOOL_NOT_READY, TOPOLOGY
 from tenure.model.facts import PodFact
 from tenure.model.plan import UnschedulablePod
 from tenure.scheduling.instance_type_table import Amounts
@@ -38,7 +39,10 @@ from tenure.scheduling.packing.topology_domains import Universe, filter_requeste
 from tenure.scheduling.packing.topology_rules import ConstraintAlternative
 from tenure.scheduling.pods import Variant
 
-NO_NODEPOOL_AVAILABLE: Final = "no existing node has room, and no NodePool is ready to launch one"
+NO_NODEPOOL_AVAILABLE: Final = RejectionReason(
+    "no existing node has room, and no NodePool is ready to launch one", NODEPOOL_NOT_READY
+)
+_FITS: Final = RejectionReason("")
 _WORST_PACKING_FACTOR: Final = 4
 
 
@@ -96,16 +100,16 @@ class Packing:
         pending = [one for one in classes if one.pods]
         while pending:
             before = sum(len(one.pods) for one in pending)
-            reasons: dict[int, str] = {}
+            reasons: dict[int, RejectionReason] = {}
             for _, tier in groupby(pending, key=lambda one: one.pods[0].priority):
                 reasons |= self._schedule_tier(list(tier))
             pending = [one for one in pending if one.pods]
             if sum(len(one.pods) for one in pending) == before or not pending:
                 break
         for one in pending:
-            self.unscheduled += [unscheduled_pod(pod, reasons[id(one)]) for pod in one.pods]
+            self.unscheduled += [unscheduled_pod(pod, reasons[id(one)], reasons[id(one)].code) for pod in one.pods]
 
-    def _schedule_tier(self, classes: Sequence[PodClass]) -> dict[int, str]:
+    def _schedule_tier(self, classes: Sequence[PodClass]) -> dict[int, RejectionReason]:
         """Pods of one priority: constrained pods first, since the others can fill their nodes."""
         free = [one for one in classes if is_unconstrained(one)] if self.use_pod_mixer else []
         reasons = {
@@ -122,21 +126,21 @@ class Packing:
                 SharedNodePacker(self.node_arrays, self.instance_selector, self._assign_pods, launchable).add_nodes()
         return reasons | {id(one): self.schedule_class(one) for one in free if one.pods}
 
-    def schedule_class(self, one: PodClass) -> str:
+    def schedule_class(self, one: PodClass) -> RejectionReason:
         """Place the pods of a class. Returns why some remain; empty if none do."""
-        reason = ""
+        reason = _FITS
         for alternative in one.alternatives:
             if self._daemon_groups:
                 self.universe.set_daemon_counts(alternative.rules)
             reason = self._schedule_by_domain(one, alternative, domain_keys(alternative.rules), len(one.pods))[1]
             if not one.pods:
-                return ""
+                return _FITS
         volumes = " or ".join(str(where) for where in one.volumes.alternatives)
-        return f"{reason}; its volumes need {volumes}" if volumes else reason
+        return RejectionReason(f"{reason}; its volumes need {volumes}", reason.code) if volumes else reason
 
     def _schedule_by_domain(
         self, one: PodClass, alternative: ConstraintAlternative, keys: Sequence[str], count: int
-    ) -> tuple[int, str]:
+    ) -> tuple[int, RejectionReason]:
         """Place up to `count` pods, domain by domain for each key of a rule. Returns how many, and why not more."""
         if not keys:
             return self._schedule_in_domain(one, alternative, alternative.variant, count)
@@ -148,7 +152,7 @@ class Packing:
         domains = Domains(universe, rules, least, blocked=blocked)
         counts_daemons = [rule for rule in least if rule.group.daemons]
         domains.occupied = set[str]().union(*map(self.universe.occupied_domains, counts_daemons))
-        scheduled, reason = 0, ""
+        scheduled, reason = 0, _FITS
         while scheduled < count:
             if least:
                 domains.headroom = self._domain_headroom(one, alternative, key, domains.order)
@@ -156,7 +160,7 @@ class Packing:
                 domains.fitting_pods = self._fitting_pods_by_domain(one, alternative, key, domains.order)
             pods_by_domain = domains.distribute_pods(self._chunk_size(one, rules, domains, count - scheduled))
             if not pods_by_domain:
-                return scheduled, reason or domains.rejection_message(key)
+                return scheduled, reason or RejectionReason(domains.rejection_message(key), TOPOLOGY)
             for name, share in pods_by_domain:
                 within = alternative.pin_label(key, name).add_rules(
                     map(on_node_of_daemons, domains.awaits_daemons(name))
@@ -206,12 +210,12 @@ class Packing:
 
     def _schedule_in_domain(
         self, one: PodClass, alternative: ConstraintAlternative, variant: Variant, count: int
-    ) -> tuple[int, str]:
+    ) -> tuple[int, RejectionReason]:
         vector = self.node_arrays.to_vector(one.requests)
         must_share_node = requires_shared_node(alternative.rules)
         done = self._join_nodes(one, alternative, variant, vector, count)
         if one.launch_blocker and done < count:
-            return done, one.launch_blocker
+            return done, RejectionReason(one.launch_blocker, BACKOFF)
         while done < count:
             cap = min(new_node_cap(alternative.rules), 1 if one.ports else UNLIMITED)
             others = np.maximum(self.instance_selector.demand - vector * len(one.pods), 0)
@@ -233,10 +237,10 @@ class Packing:
                 done += joined
                 if joined:
                     continue
-                return done, "no node with the pods that its affinity selects has room"
+                return done, RejectionReason("no node with the pods that its affinity selects has room", TOPOLOGY)
             instance_choice = self.instance_selector.choose_instance(request)
             if not isinstance(instance_choice, InstanceChoice):
-                return done, self._rejection_message(instance_choice)
+                return done, self._explain_rejections(instance_choice)
             done += self._add_nodes(
                 one,
                 variant,
@@ -246,7 +250,7 @@ class Packing:
                 most=1 if must_share_node else instance_choice.nodes,
                 rules=alternative.rules,
             )
-        return done, ""
+        return done, _FITS
 
     def _enlarge_node(self, one: PodClass, alternative: ConstraintAlternative, request: NodeRequest) -> int:
         """Enlarge a new node that these pods must join and do not fit. Returns how many pods then join it."""
@@ -406,18 +410,21 @@ class Packing:
             return True
         return False
 
-    def _rejection_message(self, rejections: Mapping[str, RejectionReason]) -> str:
+    def _explain_rejections(self, rejections: Mapping[str, RejectionReason]) -> RejectionReason:
+        """Names every pool, the nearest first, then by weight."""
         by_pool = {
             offer.pool_name: rejections[offer.pool_name]
             for offer in self.instance_selector.offers
             if offer.pool_name in rejections
         }
-        every = [f"pool {name}: {rejection}" for name, rejection in {**by_pool, **self.closed}.items()]
-        return "; ".join(every) or NO_NODEPOOL_AVAILABLE
+        every = sorted({**by_pool, **self.closed}.items(), key=lambda one: NEARNESS.index(one[1].code))
+        if not every:
+            return NO_NODEPOOL_AVAILABLE
+        return RejectionReason("; ".join(f"pool {name}: {rejection}" for name, rejection in every), every[0][1].code)
 
 
-def unscheduled_pod(pod: PodFact, reason: str) -> UnschedulablePod:
-    return UnschedulablePod(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=reason)
+def unscheduled_pod(pod: PodFact, reason: str, code: str) -> UnschedulablePod:
+    return UnschedulablePod(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=str(reason), code=code)
 
 
 def _may_run_out(offer: Offer, one: PodClass, domains: int) -> bool:

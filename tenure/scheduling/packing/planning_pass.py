@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tenure.apis.labels import PREFER_NO_SCHEDULE
+from tenure.model.blockers import VOLUMES
 from tenure.model.facts import PodFact, Taint
 from tenure.model.plan import Plan, PlannedNodeClaim, UnschedulablePod
 from tenure.scheduling.existing_nodes import ExistingNodes
@@ -176,7 +177,7 @@ def resolve_volume_requirements(
     for shape, pod in shaped_pods:
         requirements = volume_requirements(pod, facts.storage) if pod.volumes else NO_VOLUME_REQUIREMENTS
         if isinstance(requirements, RejectionReason):
-            rejected.append(unscheduled_pod(pod, requirements))
+            rejected.append(unscheduled_pod(pod, requirements, VOLUMES))
             continue
         usable.append((shape, pod))
         if requirements is not NO_VOLUME_REQUIREMENTS:
@@ -186,7 +187,7 @@ def resolve_volume_requirements(
         shape = plain._replace(volumes=volumes[pod.uid]) if pod.uid in volumes else plain
         reason = volume_conflict(shape) if shape.volumes.alternatives else ""
         if reason:
-            rejected.append(unscheduled_pod(pod, reason))
+            rejected.append(unscheduled_pod(pod, reason, VOLUMES))
         else:
             yield shape, pod
 
@@ -291,7 +292,7 @@ def _build_plan(pods: Mapping[str, PodFact], attempt: PackingAttempt, rejected: 
         planned = attempt.planned_nodeclaims.build(number)
         if isinstance(planned, RejectionReason):
             reason = f"pool {packing.node_arrays.slots[new_node.slot].offer.pool_name}: {planned}"
-            unscheduled += [unscheduled_pod(pods[uid], reason) for uid in new_node.pods]
+            unscheduled += [unscheduled_pod(pods[uid], reason, planned.code) for uid in new_node.pods]
         else:
             nodeclaims.append(planned)
     return Plan(claims=tuple(nodeclaims), nominations=packing.nominations, unschedulable=tuple(unscheduled))

@@ -10,7 +10,9 @@ from temporalio.client import Client, WorkflowQueryFailedError
 
 from tenure.cli.nodes import why
 from tenure.cli.nodes.timeline import CALLS, ActivityCall, NodeExplanation, explain_completed
+from tenure.cli.nodes.why import PodExplanation
 from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.model.blockers import Verdict
 from tenure.model.disruption.drain import CancelledDrain, DrainState, DrainStatus, EvictionBlocker
 from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.interruption.records import ApprovalDecision, TrackedInterruption
@@ -18,12 +20,14 @@ from tenure.model.node_health import NotReadyInterval
 from tenure.model.nodeclaim.history import NodeClaimExplanation
 from tenure.model.nodeclaim.state import NodeClaimIdentity, NodeClaimOutcome, NodeClaimState, Phase, Step
 from tenure.model.observations import ObservedNodeClaim
+from tenure.model.operator_requests import DisruptionStatus
 from tenure.model.signals import REPEAT_QUERY
 from workflows.current_details import (
     describe_drain,
     describe_drift,
     describe_interruption_events,
     describe_not_ready,
+    explain_nodeclaim,
     render_nodeclaim,
 )
 
@@ -41,6 +45,34 @@ def state(**fields: Any) -> NodeClaimState:
 
 def lines_of(summary: NodeClaimSummary, steps: Sequence[Step] = (), **fields: Any) -> list[str]:
     return NodeExplanation(summary, steps, **fields).format_text().splitlines()
+
+
+def test_pending_pod_shows_its_verdict_with_times_and_action() -> None:
+    verdict = Verdict(
+        code="Nominated",
+        sentence="Pod should schedule on: nodeclaim/one",
+        since=START,
+        clears_by_itself=True,
+        remedy="wait",
+        deadline=START + timedelta(minutes=15),
+    )
+    found = PodExplanation(DisruptionStatus(pod="shop/web", verdict=verdict))
+    assert found.format_text(START + timedelta(minutes=6)).splitlines() == [
+        "Pod shop/web",
+        "  pending     Nominated: Pod should schedule on: nodeclaim/one",
+        "  since       2026-01-01 12:00:00 UTC, 6m00s ago",
+        "  deadline    2026-01-01 12:15:00 UTC, in 9m00s",
+        "  action      wait",
+    ]
+    assert found.as_json()["verdict"]["code"] == "Nominated"
+
+
+def test_blocked_node_shows_since_when() -> None:
+    blocked = explain_nodeclaim(state(phase=Phase.DRAIN, since=START, blocked_by="pdb default/web", blocked_code="x"))
+    found = NodeExplanation(nodeclaim("Drain"), verdict=blocked.verdict)
+    lines = found.format_text(START + timedelta(minutes=6)).splitlines()
+    assert "  blocked by  pdb default/web" in lines
+    assert "  blocked     since 2026-01-01 12:00:00 UTC, 6m00s ago" in lines
 
 
 def test_waiting_node_shows_blocker_and_deadline() -> None:

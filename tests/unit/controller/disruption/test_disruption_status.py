@@ -1,9 +1,11 @@
 """The disruption preview: commands and ineligibility causes from a pass without side effects."""
 
+from tenure.controller.cache.pod_verdicts import PodVerdicts
 from tenure.controller.disruption.facade import DisruptionPreviewer
 from tenure.model.disruption.commands import ActivePause
+from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
-from tests.support.controller.builders import pod, with_binding
+from tests.support.controller.builders import not_ready_tracker, pod, with_binding
 from tests.unit.controller.disruption import test_controller
 from tests.unit.controller.disruption.test_controller import DisruptionHarness
 
@@ -11,9 +13,9 @@ harness = test_controller.harness
 
 
 async def preview(harness: DisruptionHarness, name: str = "") -> DisruptionStatus:
-    return await DisruptionPreviewer(harness.cache, harness.nominations, harness.controller).preview_disruption(
-        DisruptionPreviewRequest(cluster="east", name=name)
-    )
+    verdicts = PodVerdicts(harness.cache, harness.nominations, not_ready_tracker(harness), lambda pool: Deadlines())
+    previewer = DisruptionPreviewer(harness.cache, verdicts, harness.controller, lambda: harness.now)
+    return await previewer.preview_disruption(DisruptionPreviewRequest(cluster="east", name=name))
 
 
 async def test_preview_lists_commands_and_counts_ineligible_nodes(harness: DisruptionHarness) -> None:
@@ -52,22 +54,25 @@ async def test_preview_of_one_node_by_node_or_nodeclaim_name(harness: Disruption
     assert not other.commands and "PodDoNotDisrupt" in {one.cause for one in other.verdicts[0].excluded}
 
 
-async def test_preview_of_a_pod_shows_its_move_or_why_there_is_none(harness: DisruptionHarness) -> None:
+async def test_preview_of_a_running_pod_shows_its_move_or_why_there_is_none(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     found = await preview(harness, "default/big-0")
     assert (found.pod, found.verdicts[0].node) == ("default/big-0", "node-big")
     assert found.messages[0].startswith("it would move from node-big to a new node of NodePool general: node-big: ")
-    harness.apply_objects("pods", pod("waits"), pod("elsewhere", on="strange"))
-    assert (await preview(harness, "waits")).messages == ("it has no node yet",)
-    harness.nominations.remove_unschedulable({"uid-waits": "no NodePool allows it"}, harness.now)
-    assert (await preview(harness, "waits")).messages == ("it has no node: no NodePool allows it",)
-    harness.nominations.nominate({"uid-waits": "big"}, harness.now)
-    assert (await preview(harness, "waits")).messages == (
-        "it has no node yet: expected on NodeClaim big since 12:00:00 UTC",
-    )
+    harness.apply_objects("pods", pod("elsewhere", on="strange"))
     assert (await preview(harness, "elsewhere")).messages == ("it runs on strange, which belongs to no NodePool",)
     assert (await preview(harness, "missing")).messages == ("no NodeClaim, Node or pod has the name missing",)
     assert not (await preview(harness, "missing")).pod
+
+
+async def test_preview_of_a_pending_pod_has_its_verdict_while_planning_is_blocked(
+    harness: DisruptionHarness,
+) -> None:
+    harness.types.broken = True
+    harness.apply_objects("pods", pod("waits"), pod("waits", metadata={"namespace": "shop", "uid": "other"}))
+    found = await preview(harness, "waits")
+    assert found.verdict and found.verdict.code == "PlanPending" and not found.blocked
+    assert (found.pod, found.messages) == ("default/waits", ("1 more pods have this name: write namespace/name",))
 
 
 async def test_preview_reports_why_it_is_blocked(harness: DisruptionHarness) -> None:

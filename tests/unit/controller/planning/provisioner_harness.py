@@ -9,6 +9,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.nominations import Nominations
+from tenure.controller.cache.pod_verdicts import PodVerdicts
 from tenure.controller.disruption.status import Overlays, OverlayStatusWriter
 from tenure.controller.interruption import InterruptedCapacity
 from tenure.controller.planning.planner_process import PlannerClient
@@ -16,6 +17,7 @@ from tenure.controller.planning.provisioner import Provisioner
 from tenure.model.errors import Fault, Throttled, TryLater
 from tenure.model.facts import PodFact
 from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom
+from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.plan import PlanOutcome, PlanRequest
 from tenure.scheduling.settings import PlanSettings
 from tests.support.controller.builders import CacheHarness, node_class, pod, pool, stamp
@@ -106,12 +108,14 @@ class ProvisionerHarness(CacheHarness):
             overlay_status=OverlayStatusWriter(self.cache, overlays, lambda: self.now) if overlays else None,
             interrupted_offerings=self.interrupted_capacity.unavailable_offerings,
         )
+        not_ready = NotReadyTracker(
+            self.cache, lambda pool: self.not_ready_grace_periods.get(pool, timedelta(minutes=5))
+        )
         self.provisioner = Provisioner(
             cache=self.cache,
             nominations=self.nominations,
-            not_ready=NotReadyTracker(
-                self.cache, lambda pool: self.not_ready_grace_periods.get(pool, timedelta(minutes=5))
-            ),
+            not_ready=not_ready,
+            verdicts=PodVerdicts(self.cache, self.nominations, not_ready, lambda pool: Deadlines()),
             claims=self.claims,
             events=self.events,
             scheduler_messages=self.scheduler_messages,

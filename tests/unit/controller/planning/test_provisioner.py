@@ -89,7 +89,7 @@ async def test_unschedulable_pod_has_a_failed_scheduling_event(harness: Provisio
     outcome = await harness.plan()
     assert (outcome.created, outcome.unschedulable) == (0, 2)
     messages = {name: message for name, reason, message in harness.events.published if reason == "FailedScheduling"}
-    assert messages.keys() == {"p0", "p1"} and "general" in messages["p0"]
+    assert messages.keys() == {"p0", "p1"} and messages["p0"].startswith("NoNodePoolFits: pool general: ")
 
 
 async def test_nomination_of_an_unschedulable_pod_is_removed(harness: ProvisionerHarness) -> None:

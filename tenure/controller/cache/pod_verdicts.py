@@ -1,0 +1,116 @@
+"""The verdict on each pending pod: why it has no node, and whether that clears by itself.
+
+Events, metrics, `tenure why` and `tenure stuck` show the same verdict.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+
+from tenure.controller.cache.availability import NotReadyTracker
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.expected_pods import (
+    OTHER_SCHEDULER_LIMIT,
+    ExpectedPods,
+    describe_scheduler,
+    scheduler_cause,
+)
+from tenure.controller.cache.nominations import Nomination, Nominations
+from tenure.controller.signals.digests import EXPECTED_PODS_DELAY
+from tenure.model import blockers
+from tenure.model.blockers import PENDING_PODS, Verdict
+from tenure.model.facts import NodeClaimFact, PodFact
+from tenure.model.nodeclaim.state import Deadlines
+from tenure.scheduling.pods import excludes_nodepools, validation_error
+
+
+class _Explanation(NamedTuple):
+    code: str
+    sentence: str = ""
+    """Empty: the meaning of the code."""
+    since: datetime | None = None
+    """None: since the pod's creation."""
+    deadline: datetime | None = None
+
+
+class PodVerdicts:
+    """`deadlines_of`: by NodePool."""
+
+    def __init__(
+        self,
+        cache: ClusterCache,
+        nominations: Nominations,
+        not_ready: NotReadyTracker,
+        deadlines_of: Callable[[str], Deadlines],
+    ) -> None:
+        self._cache, self._nominations, self._not_ready = cache, nominations, not_ready
+        self._expected_pods = ExpectedPods(cache, nominations, not_ready)
+        self._deadlines_of = deadlines_of
+
+    def verdict_of(self, pod: PodFact, now: datetime) -> Verdict:
+        """Of a pod that is neither bound nor finished, or that a plan moves."""
+        found = self._explain(pod, now)
+        reason = PENDING_PODS[found.code]
+        return Verdict(
+            code=found.code,
+            sentence=found.sentence or reason.meaning,
+            since=found.since or pod.created,
+            clears_by_itself=reason.clears_by_itself,
+            remedy=reason.remedy,
+            deadline=found.deadline,
+        )
+
+    def _explain(self, pod: PodFact, now: datetime) -> _Explanation:
+        if why := self._cache.why_not_planned(pod.uid):
+            return _Explanation(blockers.NOT_BOUND, why)
+        if rejected := self._nominations.unschedulable.get(pod.uid):
+            return _Explanation(rejected.code, rejected.reason)
+        nomination = self._nominations.nomination_of(pod.uid)
+        return self._explain_nomination(pod, nomination, now) if nomination else self._explain_unplanned(pod)
+
+    def _explain_nomination(self, pod: PodFact, nomination: Nomination, now: datetime) -> _Explanation:
+        claim = self._cache.nodeclaims.get(nomination.target)
+        if claim is None:
+            return _Explanation(blockers.NOMINATED, _expectation("node", nomination.target), nomination.since)
+        expected = _expectation("nodeclaim", claim.name)
+        since = self._expected_pods.ready_since(claim, pod.uid, now)
+        if since is None:
+            deadline = self._deadline_of(claim, nomination, now)
+            return _Explanation(blockers.NOMINATED, expected, nomination.since, deadline)
+        if now < since + EXPECTED_PODS_DELAY:
+            return _Explanation(blockers.NOMINATED, expected, nomination.since, since + EXPECTED_PODS_DELAY)
+        sentence = f"{describe_scheduler(pod)} has not bound it to NodeClaim {claim.name}, which is ready"
+        deadline = since + OTHER_SCHEDULER_LIMIT if pod.scheduler else None
+        return _Explanation(blockers.NOT_BOUND, sentence + scheduler_cause(pod), since, deadline)
+
+    def _deadline_of(self, claim: NodeClaimFact, nomination: Nomination, now: datetime) -> datetime:
+        """Of the phase of a starting node, or the end of the grace of a NotReady node."""
+        if claim.initialized:
+            return self._not_ready.pod_expected_until(claim, self._nominations, nomination, now)
+        deadlines = self._deadlines_of(claim.pool)
+        if claim.registered_at:
+            return claim.registered_at + deadlines.initialization
+        return claim.created + (deadlines.registration if claim.launched else deadlines.launch)
+
+    def _explain_unplanned(self, pod: PodFact) -> _Explanation:
+        if pod.daemonset:
+            return _Explanation(blockers.DAEMONSET_POD)
+        if excludes_nodepools(pod):
+            return _Explanation(blockers.NODEPOOLS_EXCLUDED)
+        if problem := validation_error(pod):
+            return _Explanation(blockers.POD_UNPLANNABLE, problem)
+        if pod.nominated_node:
+            return _Explanation(blockers.PREEMPTION, f"kube-scheduler evicts pods of Node {pod.nominated_node} for it")
+        if pod.untried:
+            return _Explanation(blockers.NOT_TRIED, f"{describe_scheduler(pod)} has not tried to schedule the pod yet")
+        if pod.gated:
+            return _Explanation(blockers.SCHEDULING_GATED)
+        if not pod.unschedulable:
+            return _Explanation(blockers.SCHEDULER_ERROR)
+        why = self._nominations.blocked_reason
+        return _Explanation(blockers.PLAN_PENDING, f"the pod waits for the next plan: {why}" if why else "")
+
+
+def _expectation(kind: str, target: str) -> str:
+    """As Karpenter's event Nominated."""
+    return f"Pod should schedule on: {kind}/{target}"
