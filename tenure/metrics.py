@@ -274,6 +274,11 @@ NODECLAIMS_NEEDING_ATTENTION = _gauge(
 )
 OVERDUE = _counter("tenure_overdue_total", "phase nodepool", "phases that passed their deadline")
 PAUSES = _gauge("tenure_pauses", "kind", "paused objects: `Cluster`, `NodePool`, `NodeClaim`")
+PENDING_PODS = _gauge(
+    "tenure_pending_pods",
+    "code clears_by_itself",
+    'pending pods by the code of their verdict; `tenure stuck` lists those with `clears_by_itself="false"`',
+)
 PODS_NOT_BOUND = _gauge(
     "tenure_pods_not_bound",
     "nodepool",

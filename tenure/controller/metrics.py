@@ -3,7 +3,8 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from temporalio.client import Client
@@ -25,6 +26,8 @@ from tenure.model.instance_types import Catalogue, InstanceType
 from tenure.model.nodeclaim.state import Phase
 from tenure.scheduling.disruption.cost import offering_price
 
+PENDING_PODS_SECONDS: Final = 5.0
+"""Between two counts of pending pods."""
 _PRICE_DIGITS: Final = 5
 """AWS prices have no more digits."""
 _MILLI: Final = 1000
@@ -45,7 +48,9 @@ def monitor_endpoints(meter: Meter) -> Endpoints:
 class ControllerMetrics:
     """All gauges of one session."""
 
-    def __init__(self, cluster: WatchedCluster, meter: Meter) -> None:
+    def __init__(self, cluster: WatchedCluster, meter: Meter, now: Callable[[], datetime]) -> None:
+        self._pod_verdicts, self._now = cluster.pod_verdicts, now
+        self._pending_pods = GaugeFamily(metrics.PENDING_PODS, meter)
         self._nodeclaims = NodeClaimMetrics(cluster.cache, cluster.pause, meter)
         self._nodepools = NodePoolMetrics(cluster.cache, meter)
         self._offerings = OfferingMetrics(meter)
@@ -57,6 +62,12 @@ class ControllerMetrics:
         self._nodepools.update(batch.changes)
         self._not_bound.record(self._expected_pods.count_not_bound(batch.now))
 
+    async def run(self) -> None:
+        """Runs until cancelled. Verdicts on pods also change without an event."""
+        while True:
+            self._pending_pods.record(await self._pod_verdicts.count_by_code(self._now()))
+            await asyncio.sleep(PENDING_PODS_SECONDS)
+
     def on_catalogue(self, catalogue: Catalogue) -> None:
         self._nodeclaims.update_prices(catalogue)
         asyncio.get_running_loop().run_in_executor(None, self._offerings.record, catalogue)
@@ -65,6 +76,7 @@ class ControllerMetrics:
         self._nodeclaims.close()
         self._nodepools.close()
         self._not_bound.record({})
+        self._pending_pods.record({})
 
 
 class _NodeClaimSample(NamedTuple):

@@ -107,7 +107,7 @@ class ControllerSession:
             discovered=planner_client.capacity_discovery.for_node_class,
             now=now,
         )
-        self._metrics = ControllerMetrics(self.cluster, meter)
+        self._metrics = ControllerMetrics(self.cluster, meter, now)
         self._invalid_objects = InvalidObjectReporter(
             settings, self.cluster.cache, kube.events, self._signal_queue, meter, now
         )
@@ -126,6 +126,7 @@ class ControllerSession:
                 group.create_task(self._signal_queue.run(), name="watch-signals")
                 group.create_task(self._publish_changes(), name="watch-changes")
                 group.create_task(self._invalid_objects.run(), name="watch-invalid-objects")
+                group.create_task(self._run_once_synced(self._metrics.run), name="watch-metrics")
                 if self.provisioning.pod_nominator:
                     group.create_task(self.provisioning.pod_nominator.run(), name="watch-nominations")
                 group.create_task(self._run_once_synced(self._resync_periodically), name="watch-resync")
@@ -153,7 +154,7 @@ class ControllerSession:
         return await self._single_flight.run(key, lambda: controller.create_replacements(request))
 
     async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
-        key, previewer = f"show/{request.name}", self._disruption.previewer
+        key, previewer = f"show/{request.model_dump_json()}", self._disruption.previewer
         return await self._single_flight.run(key, lambda: previewer.preview_disruption(request))
 
     async def resync(self) -> None:

@@ -53,6 +53,8 @@ class DisruptionPreviewRequest(Message):
     cluster: str
     name: str = ""
     """A NodeClaim, a Node, or a pod as `namespace/name` or name; empty: preview all commands."""
+    pending_pods: bool = False
+    """List only the pending pods that need attention."""
 
 
 class CommandPreview(Value):
@@ -64,6 +66,15 @@ class CommandPreview(Value):
     """US dollars an hour."""
     price_after: float = 0.0
     why: str = ""
+
+
+class PendingPodGroup(Value):
+    """Pods with one owner, equal constraints and one code."""
+
+    pod: str
+    """The oldest, as `namespace/name`."""
+    pods: int
+    verdict: Verdict
 
 
 class DisruptionStatus(Message):
@@ -79,6 +90,8 @@ class DisruptionStatus(Message):
     """If a pod was named: `namespace/name`, its node and the node that it would move to."""
     verdict: Verdict | None = None
     """On the named pod, if it is pending."""
+    pending_pods: tuple[PendingPodGroup, ...] = ()
+    """Those whose verdict does not clear by itself, oldest first."""
     messages: tuple[str, ...] = ()
 
 

@@ -1,5 +1,5 @@
-"""`tenure stuck`: nodes, rollouts, commands and EC2NodeClasses that need an operator, with their remedies; slow nodes
-separately, and pauses.
+"""`tenure stuck`: nodes, pods, launches, rollouts, commands and EC2NodeClasses that need an operator, with their
+remedies; slow nodes separately, and pauses.
 
 A slow node takes longer than similar nodes did and is within its deadline. It is listed but does not change the exit
 code.
@@ -16,6 +16,7 @@ from temporalio.service import RPCError
 
 from tenure.cli.console import PrintableTable, folded, make_table, unwrapped
 from tenure.cli.exit_codes import DONE, FAILED
+from tenure.cli.nodes.why import query_disruption_status
 from tenure.cli.nodes.workflows import (
     NodeClaimSummary,
     NodeClaimVisibility,
@@ -31,13 +32,16 @@ from tenure.model.base import Message
 from tenure.model.blockers import NEEDS_ATTENTION, SLOW
 from tenure.model.errors import InvalidObject
 from tenure.model.nodeclaim.state import NodeClaimState
-from tenure.model.plan import ProvisioningBackoff
+from tenure.model.observations import Registrations
+from tenure.model.operator_requests import PendingPodGroup
+from tenure.model.plan import LaunchDraft
 from tenure.model.signals import Pause
 from tenure.model.workflow_states import NodeClassState
 from tenure.policy.disruption.commands import is_late
 from tenure.policy.lifecycle.deadlines import action_of
 from tenure.policy.lifecycle.pauses import describe_pause
 from tenure.policy.lifecycle.verdict import NEEDS_ATTENTION_TEXT, describe_blocker
+from tenure.policy.nodepool import decide_healthy
 from workflows import ids, search_attributes
 
 RUNNING = "ExecutionStatus = 'Running'"
@@ -47,22 +51,27 @@ SLOW_ONES = f"TenureBlockedBy = '{SLOW}' AND {RUNNING}"
 MAX_QUERIES = 50
 """Maximum number of workflows per call that are queried for state that visibility lacks."""
 _QUERY_TIMEOUT = timedelta(seconds=2)
+PENDING_PODS_TIMEOUT = timedelta(seconds=10)
+LAUNCH_FAILURES = 3
+"""Failures of one launch, each with all instance types and zones, from which on it is listed."""
 S = TypeVar("S", bound=Message)
 
 
 @temporal_command
 async def stuck(connection: Connection) -> Result:
-    """List all that needs attention: nodes whose blocker does not clear by itself, overdue nodes, rollouts and
-    commands, EC2NodeClasses that are not ready, invalid objects. Exit code 1 if one is listed. Slow nodes are listed
-    too."""
+    """List all that needs attention: nodes and pending pods whose blocker does not clear by itself, overdue nodes,
+    rollouts and commands, launches that fail repeatedly, EC2NodeClasses that are not ready, invalid objects. Exit code
+    1 if one is listed. Slow nodes are listed too."""
     now = datetime.now(UTC)
     client, cluster = await connection.connect(), connection.cluster
-    (overdue, slow, follows, paused), items, invalid = await asyncio.gather(
+    (overdue, slow, follows, paused), items, invalid, pods = await asyncio.gather(
         find_stuck_nodes(client, cluster),
         list_stuck_items(client, cluster, now),
         query_invalid_objects(client, cluster),
+        query_disruption_status(client, cluster, pending_pods=True, timeout=PENDING_PODS_TIMEOUT),
     )
-    return stuck_result(overdue, slow, follows, paused, items, now, invalid.objects)
+    items += [pending_pod_item(one) for one in pods.pending_pods]
+    return stuck_result(overdue, slow, follows, paused, items, now, invalid.objects, pods.blocked)
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,7 @@ class StuckItem:
     step: str
     since: datetime | None
     blocked_by: str
+    code: str = ""
 
 
 async def list_stuck_items(client: Client, cluster: str, now: datetime) -> list[StuckItem]:
@@ -79,19 +89,23 @@ async def list_stuck_items(client: Client, cluster: str, now: datetime) -> list[
     halted = f"WorkflowType = 'NodePool' AND {search_attributes.OVERDUE.name} = true AND {_running_condition(pools)}"
     commands = f"WorkflowType = 'Disruption' AND {_running_condition(ids.disruption(cluster, ''))}"
     classes = f"WorkflowType = 'EC2NodeClass' AND {_running_condition(ids.nodeclass(cluster, ''))}"
+    nodepools = f"WorkflowType = 'NodePool' AND {_running_condition(pools)}"
     rollouts = [one async for one in client.list_workflows(halted, page_size=1000)]
     under_way = [one async for one in client.list_workflows(commands, page_size=1000)]
     nodeclasses = [one.id async for one in client.list_workflows(classes, page_size=1000)]
-    states, provisioning, nodeclass_states = await asyncio.gather(
+    nodepool_ids = [one.id async for one in client.list_workflows(nodepools, page_size=1000)]
+    states, provisioning, nodeclass_states, nodepool_states = await asyncio.gather(
         _query_states(client, [one.id for one in (*rollouts, *under_way)], BlockedState),
-        _query_state(client, ids.provisioning(cluster), BackoffState),
+        _query_state(client, ids.provisioning(cluster), LaunchState),
         _query_states(client, nodeclasses, NodeClassState),
+        _query_states(client, nodepool_ids, RegistrationState),
     )
     found = [command_item(one, states.get(one.id), now) for one in under_way]
     return [
         *(rollout_item(one, states.get(one.id)) for one in rollouts),
         *(one for one in found if one),
-        *(backoff_item(one) for one in (provisioning.backoffs if provisioning else ()) if one.pods),
+        *(launch_item(one) for one in (provisioning.drafts if provisioning else ()) if one.failures >= LAUNCH_FAILURES),
+        *(one for state in nodepool_states.values() if (one := nodepool_item(state))),
         *(nodeclass_item(one) for one in nodeclass_states.values() if one.ready == "False"),
     ]
 
@@ -107,14 +121,36 @@ class BlockedState(Message):
     rollout_blocked_by: str = ""
 
 
-class BackoffState(Message):
-    """The part of the Provisioning workflow's state that names pods whose nodes were not used."""
+class LaunchState(Message):
+    """The part of the Provisioning workflow's state that names launches which are retried."""
 
-    backoffs: tuple[ProvisioningBackoff, ...] = ()
+    drafts: tuple[LaunchDraft, ...] = ()
 
 
-def backoff_item(backoff: ProvisioningBackoff) -> StuckItem:
-    return StuckItem(f"pod {backoff.pod}", "Provisioning", backoff.since, backoff.describe())
+class RegistrationState(Message):
+    """The part of a NodePool's state that shows whether its nodes start."""
+
+    name: str
+    registrations: Registrations = Registrations()
+
+
+def launch_item(draft: LaunchDraft) -> StuckItem:
+    others = f" and {len(draft.members) - 1} more" if len(draft.members) > 1 else ""
+    names = f"NodeClaim {draft.members[0].name}{others} of NodePool {draft.pool}"
+    return StuckItem(names, "Launch", None, f"{draft.failures} launches failed, the last: {draft.why}")
+
+
+def nodepool_item(state: RegistrationState) -> StuckItem | None:
+    """None for a NodePool whose nodes start."""
+    healthy, reason, message = decide_healthy(state.registrations)
+    return StuckItem(f"NodePool {state.name}", "-", None, message, reason) if healthy == "False" else None
+
+
+def pending_pod_item(group: PendingPodGroup) -> StuckItem:
+    verdict = group.verdict
+    others = f" and {group.pods - 1} more" if group.pods > 1 else ""
+    why = f"{NEEDS_ATTENTION_TEXT}: {verdict.remedy}; {verdict.message}"
+    return StuckItem(f"pod {group.pod}{others}", "Scheduling", verdict.since, why, verdict.code)
 
 
 def nodeclass_item(state: NodeClassState) -> StuckItem:
@@ -234,8 +270,10 @@ def stuck_result(
     items: Sequence[StuckItem],
     now: datetime,
     invalid: Sequence[InvalidObject] = (),
+    pods_unknown: str = "",
 ) -> Result:
-    """`follows`: the next action by workflow ID; absent if no worker responded."""
+    """`follows`: the next action by workflow ID; absent if no worker responded. `pods_unknown`: why pending pods could
+    not be checked."""
     data = {
         "overdue": [{**as_json(one), "action": follows.get(one.workflow_id)} for one in overdue],
         "slow": [as_json(one) for one in slow],
@@ -245,6 +283,7 @@ def stuck_result(
                 "step": one.step,
                 "since": one.since.isoformat() if one.since else None,
                 "blockedBy": one.blocked_by,
+                "code": one.code,
             }
             for one in items
         ],
@@ -252,6 +291,7 @@ def stuck_result(
             {"what": one.what, "pause": one.pause.model_dump(mode="json") if one.pause else None} for one in paused
         ],
         "invalidObjects": [one.model_dump() for one in invalid],
+        "podsUnknown": pods_unknown,
     }
     parts: list[object] = [
         _nodes_table("Need attention", overdue, now, follows) if overdue else "No node needs attention."
@@ -260,7 +300,8 @@ def stuck_result(
     parts += [_nodes_table("Slow, within their deadlines", slow, now)] if slow else []
     parts += [paused_table(paused)] if paused else []
     parts += [_invalid_objects_table(invalid)] if invalid else []
-    return Result(data, parts, FAILED if overdue or items or invalid else DONE)
+    parts += [f"Pending pods are unknown: {pods_unknown}"] if pods_unknown else []
+    return Result(data, parts, FAILED if overdue or items or invalid or pods_unknown else DONE)
 
 
 def _invalid_objects_table(invalid: Sequence[InvalidObject]) -> PrintableTable:

@@ -37,15 +37,17 @@ from workflows import ids
 PREVIEW_TIMEOUT: Final = timedelta(seconds=30)
 
 
-async def query_disruption_status(client: Client, cluster: str, name: str = "") -> DisruptionStatus:
+async def query_disruption_status(
+    client: Client, cluster: str, name: str = "", *, pending_pods: bool = False, timeout: timedelta = PREVIEW_TIMEOUT
+) -> DisruptionStatus:
     """`blocked` is set if no status is available."""
     try:
         status: DisruptionStatus = await client.execute_workflow(
             "DisruptionPreview",
-            DisruptionPreviewRequest(cluster=cluster, name=name),
+            DisruptionPreviewRequest(cluster=cluster, name=name, pending_pods=pending_pods),
             id=ids.disruption_preview(cluster, uuid.uuid4().hex[:8]),
             task_queue=ids.task_queue(cluster),
-            execution_timeout=PREVIEW_TIMEOUT,
+            execution_timeout=timeout,
             result_type=DisruptionStatus,
         )
     except WorkflowFailureError as error:

@@ -3,9 +3,11 @@
 Events, metrics, `tenure why` and `tenure stuck` show the same verdict.
 """
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
@@ -16,12 +18,16 @@ from tenure.controller.cache.expected_pods import (
     scheduler_cause,
 )
 from tenure.controller.cache.nominations import Nomination, Nominations
+from tenure.controller.planning.pod_groups import PodGroups
 from tenure.controller.signals.digests import EXPECTED_PODS_DELAY
 from tenure.model import blockers
 from tenure.model.blockers import PENDING_PODS, Verdict
 from tenure.model.facts import NodeClaimFact, PodFact
 from tenure.model.nodeclaim.state import Deadlines
+from tenure.model.operator_requests import PendingPodGroup
 from tenure.scheduling.pods import excludes_nodepools, validation_error
+
+PODS_AT_ONCE: Final = 200
 
 
 class _Explanation(NamedTuple):
@@ -60,6 +66,29 @@ class PodVerdicts:
             deadline=found.deadline,
         )
 
+    def list_groups(self, now: datetime) -> list[PendingPodGroup]:
+        """The pending pods that need attention, by owner, constraints and code, the oldest first."""
+        pod_groups, found = PodGroups(), dict[tuple[str, str], PendingPodGroup]()
+        for pod in sorted(self._cache.pending.values(), key=lambda one: (one.created, one.namespace, one.name)):
+            verdict = None if pod.deleting else self.verdict_of(pod, now)
+            if verdict is None or verdict.clears_by_itself:
+                continue
+            key = (pod_groups.group_of(pod), verdict.code)
+            group = found.get(key) or PendingPodGroup(pod=f"{pod.namespace}/{pod.name}", pods=0, verdict=verdict)
+            found[key] = group.model_copy(update={"pods": group.pods + 1})
+        return list(found.values())
+
+    async def count_by_code(self, now: datetime) -> Counter[tuple[str, ...]]:
+        """All pending pods, by code and whether it clears by itself. Thousands of pods must not delay other tasks."""
+        counted: Counter[tuple[str, ...]] = Counter()
+        for number, pod in enumerate(tuple(self._cache.pending.values()), start=1):
+            if not pod.deleting:
+                verdict = self.verdict_of(pod, now)
+                counted[verdict.code, str(verdict.clears_by_itself).lower()] += 1
+            if number % PODS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return counted
+
     def _explain(self, pod: PodFact, now: datetime) -> _Explanation:
         if why := self._cache.why_not_planned(pod.uid):
             return _Explanation(blockers.NOT_BOUND, why)
@@ -74,17 +103,17 @@ class PodVerdicts:
             return _Explanation(blockers.NOMINATED, _expectation("node", nomination.target), nomination.since)
         expected = _expectation("nodeclaim", claim.name)
         since = self._expected_pods.ready_since(claim, pod.uid, now)
+        until = since + EXPECTED_PODS_DELAY if since else self._deadline_of(claim, nomination, now)
+        if now < until or not claim.initialized:
+            return _Explanation(blockers.NOMINATED, expected, nomination.since, until)
         if since is None:
-            deadline = self._deadline_of(claim, nomination, now)
-            return _Explanation(blockers.NOMINATED, expected, nomination.since, deadline)
-        if now < since + EXPECTED_PODS_DELAY:
-            return _Explanation(blockers.NOMINATED, expected, nomination.since, since + EXPECTED_PODS_DELAY)
+            return self._explain_unplanned(pod)
         sentence = f"{describe_scheduler(pod)} has not bound it to NodeClaim {claim.name}, which is ready"
         deadline = since + OTHER_SCHEDULER_LIMIT if pod.scheduler else None
         return _Explanation(blockers.NOT_BOUND, sentence + scheduler_cause(pod), since, deadline)
 
     def _deadline_of(self, claim: NodeClaimFact, nomination: Nomination, now: datetime) -> datetime:
-        """Of the phase of a starting node, or the end of the grace of a NotReady node."""
+        """Of the phase of a starting node; otherwise, when the nomination expires."""
         if claim.initialized:
             return self._not_ready.pod_expected_until(claim, self._nominations, nomination, now)
         deadlines = self._deadlines_of(claim.pool)

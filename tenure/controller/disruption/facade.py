@@ -35,6 +35,7 @@ from tenure.model.operator_requests import CommandPreview, DisruptionPreviewRequ
 from tenure.model.plan import PlannedNodeClaim
 
 MAX_COMMANDS: Final = 100
+MAX_POD_GROUPS: Final = 100
 _TYPES: Final = 3
 
 
@@ -49,7 +50,11 @@ class DisruptionPreviewer:
         self._cache, self._pod_verdicts, self._controller, self._now = cache, pod_verdicts, controller, now
 
     async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
-        """Raises TryLater when no planner is available, which a pending pod does not need."""
+        """Raises TryLater when no planner is available, which pending pods do not need."""
+        if request.pending_pods:
+            groups = self._pod_verdicts.list_groups(self._now())
+            listed = tuple(groups[:MAX_POD_GROUPS])
+            return DisruptionStatus(at=self._now(), pending_pods=listed, more=len(groups) - len(listed))
         pods = self._find_pods(request.name)
         if pods and not pods[0].node_name:
             verdict = self._pod_verdicts.verdict_of(pods[0], self._now())
@@ -81,12 +86,12 @@ class DisruptionPreviewer:
         if not pods:
             return DisruptionStatus(messages=(f"no NodeClaim, Node or pod has the name {name}",))
         status, pod = _pod_status(pods), pods[0]
-        verdicts = tuple(one for one in decision.nodes if one.node == pod.node_name)
+        of_node = tuple(one for one in decision.nodes if one.node == pod.node_name)
         messages = list(status.messages)
-        if not verdicts:
+        if not of_node:
             messages.append(f"it runs on {pod.node_name}, which belongs to no NodePool")
         messages += [message for command in decision.commands for message in _describe_moves(pod, command)]
-        return status.model_copy(update={"messages": tuple(messages), "verdicts": verdicts})
+        return status.model_copy(update={"messages": tuple(messages), "verdicts": of_node})
 
     def _find_pods(self, name: str) -> list[PodFact]:
         if name in self._cache.nodeclaims or name in self._cache.nodes:

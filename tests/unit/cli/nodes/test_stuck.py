@@ -11,15 +11,22 @@ from tenure.cli.nodes.stuck import (
     NEEDING_ATTENTION,
     SLOW_ONES,
     PausedObject,
+    RegistrationState,
     StuckItem,
-    backoff_item,
+    launch_item,
     nodeclass_item,
+    nodepool_item,
+    pending_pod_item,
     stuck_result,
 )
 from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.model.blockers import BACKOFF, NO_NODEPOOL_FITS, PENDING_PODS, Verdict
 from tenure.model.errors import InvalidObject
 from tenure.model.facts import NodeClaimFact
-from tenure.model.plan import FIRST_BACKOFF, ProvisioningBackoff
+from tenure.model.launch import LaunchGroupMember
+from tenure.model.observations import Registrations, StartupOutcome
+from tenure.model.operator_requests import PendingPodGroup
+from tenure.model.plan import FIRST_BACKOFF, LaunchDraft, ProvisioningBackoff
 from tenure.model.workflow_states import NodeClassState
 
 NOW = datetime.now(UTC)
@@ -85,8 +92,8 @@ def test_pod_whose_nodes_do_not_help_is_listed_with_the_message_of_kube_schedule
         last_unused_at=NOW,
         scheduler_message="0/4 nodes are available: 4 Insufficient cpu.",
     )
-    item = backoff_item(backoff)
-    assert (item.what, item.since) == ("pod shop/web", backoff.since)
+    item = pending_pod_item(make_pod_group(pods=2, code=BACKOFF, sentence=backoff.describe()))
+    assert (item.what, item.since) == ("pod shop/web and 1 more", backoff.since)
     for part in (
         "4 nodes were launched",
         "(b, c, d)",
@@ -95,6 +102,49 @@ def test_pod_whose_nodes_do_not_help_is_listed_with_the_message_of_kube_schedule
     ):
         assert part in item.blocked_by
     assert capture_stuck([], [], {}, [item])[0] == 1
+
+
+def make_pod_group(pods: int = 1, code: str = NO_NODEPOOL_FITS, sentence: str = "pool gpu: arm64") -> PendingPodGroup:
+    verdict = Verdict(
+        code=code,
+        sentence=sentence,
+        since=NOW - timedelta(hours=1),
+        clears_by_itself=False,
+        remedy=PENDING_PODS[code].remedy,
+        deadline=None,
+    )
+    return PendingPodGroup(pod="shop/web", pods=pods, verdict=verdict)
+
+
+def test_pod_without_a_possible_node_is_listed_with_code_and_remedy() -> None:
+    item = pending_pod_item(make_pod_group())
+    result = stuck_result([], [], {}, (), [item], NOW)
+    assert result.code == 1 and result.data["late"][0]["code"] == "NoNodePoolFits"
+    assert item.what == "pod shop/web"
+    assert item.blocked_by.startswith("needs attention: change the pod's node selector")
+    assert item.blocked_by.endswith("; NoNodePoolFits: pool gpu: arm64")
+
+
+def test_pending_pods_that_could_not_be_checked_are_a_failure() -> None:
+    result = stuck_result([], [], {}, (), (), NOW, pods_unknown="no worker responded")
+    assert result.code == 1 and "Pending pods are unknown: no worker responded" in result.parts
+
+
+def test_launch_that_fails_repeatedly_is_listed_with_the_last_error() -> None:
+    members = tuple(LaunchGroupMember(uid=name, name=name, pool_uid="u") for name in ("a", "b"))
+    draft = LaunchDraft(
+        group_id="g", pool="web", node_class="default", members=members, failures=4, why="LaunchFailed: no permission"
+    )
+    item = launch_item(draft)
+    assert item.what == "NodeClaim a and 1 more of NodePool web"
+    assert item.blocked_by == "4 launches failed, the last: LaunchFailed: no permission"
+
+
+def test_nodepool_whose_nodes_do_not_start_is_listed() -> None:
+    failed = [StartupOutcome(uid=str(number), at=NOW, registered=False, message="no AMI") for number in range(9)]
+    found = nodepool_item(RegistrationState(name="web", registrations=Registrations(outcomes=tuple(failed))))
+    assert found and found.what == "NodePool web" and "failed to start, the last: no AMI" in found.blocked_by
+    assert nodepool_item(RegistrationState(name="web")) is None
 
 
 def test_no_overdue_node_is_one_line() -> None:
@@ -153,7 +203,7 @@ def test_json_has_action_and_null_for_unknown_values() -> None:
     assert [(one["nodeClaim"], one["action"]) for one in found["overdue"]] == [("a", "alarm"), ("b", None)]
     assert found["overdue"][0]["deadline"] == NOW.isoformat()
     assert found["paused"] == [{"what": "NodePool web", "pause": None}]
-    assert found["late"][0] == {"what": "x", "step": "-", "since": None, "blockedBy": "y"}
+    assert found["late"][0] == {"what": "x", "step": "-", "since": None, "blockedBy": "y", "code": ""}
     json.dumps(found)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.cache.pod_verdicts import PodVerdicts
-from tenure.model.blockers import NO_INSTANCE_TYPE_FITS, Verdict
+from tenure.model.blockers import INSUFFICIENT_CAPACITY, NO_INSTANCE_TYPE_FITS, NO_NODEPOOL_FITS, Verdict
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.plan import UnschedulablePod
 from tests.support.controller.builders import (
@@ -137,11 +137,37 @@ def test_pod_of_another_scheduler_has_its_message_and_the_limit(harness: PodVerd
     assert harness.verdicts.verdict_of(harness.cache.pending["uid-p"], at(600)).code == "NotBound"
 
 
+def test_pod_with_an_expired_nomination_waits_for_the_next_plan(harness: PodVerdictHarness) -> None:
+    harness.nominate("c1", phase="Initialized")
+    harness.verdict_of(pod("p"))
+    assert harness.verdict_of(pod("p"), 111).code == "PlanPending"
+
+
 def test_pod_waits_for_a_notready_node_until_its_grace_ends(harness: PodVerdictHarness) -> None:
     harness.nominate("c1", phase="Initialized")
     harness.apply_objects("nodes", node("n1", of="c1", ready=False))
     found = harness.verdict_of(pod("p"), 61)
     assert found.code == "Nominated" and found.deadline and found.deadline > at(61)
+
+
+async def test_pods_that_need_attention_are_grouped_by_owner_and_code(harness: PodVerdictHarness) -> None:
+    harness.apply_objects("pods", pod("a"), pod("b"), pod("big"), pod("waits"))
+    names = {"a": NO_NODEPOOL_FITS, "b": NO_NODEPOOL_FITS, "big": NO_INSTANCE_TYPE_FITS, "waits": INSUFFICIENT_CAPACITY}
+    rejected = [
+        UnschedulablePod(pod_uid=f"uid-{name}", namespace="default", name=name, reason="pool general: x", code=code)
+        for name, code in names.items()
+    ]
+    harness.nominations.remove_unschedulable(rejected, at(0))
+    found = harness.verdicts.list_groups(at(0))
+    assert [(one.pod.partition("/")[2], one.pods, one.verdict.code) for one in found] == [
+        ("a", 2, NO_NODEPOOL_FITS),
+        ("big", 1, NO_INSTANCE_TYPE_FITS),
+    ]
+    assert await harness.verdicts.count_by_code(at(0)) == {
+        (NO_NODEPOOL_FITS, "false"): 2,
+        (NO_INSTANCE_TYPE_FITS, "false"): 1,
+        (INSUFFICIENT_CAPACITY, "true"): 1,
+    }
 
 
 def test_pod_expected_on_a_node_without_nodeclaim_is_nominated(harness: PodVerdictHarness) -> None:

@@ -12,10 +12,11 @@ from tests.unit.controller.disruption.test_controller import DisruptionHarness
 harness = test_controller.harness
 
 
-async def preview(harness: DisruptionHarness, name: str = "") -> DisruptionStatus:
+async def preview(harness: DisruptionHarness, name: str = "", *, pending_pods: bool = False) -> DisruptionStatus:
     verdicts = PodVerdicts(harness.cache, harness.nominations, not_ready_tracker(harness), lambda pool: Deadlines())
     previewer = DisruptionPreviewer(harness.cache, verdicts, harness.controller, lambda: harness.now)
-    return await previewer.preview_disruption(DisruptionPreviewRequest(cluster="east", name=name))
+    request = DisruptionPreviewRequest(cluster="east", name=name, pending_pods=pending_pods)
+    return await previewer.preview_disruption(request)
 
 
 async def test_preview_lists_commands_and_counts_ineligible_nodes(harness: DisruptionHarness) -> None:
@@ -73,6 +74,13 @@ async def test_preview_of_a_pending_pod_has_its_verdict_while_planning_is_blocke
     found = await preview(harness, "waits")
     assert found.verdict and found.verdict.code == "PlanPending" and not found.blocked
     assert (found.pod, found.messages) == ("default/waits", ("1 more pods have this name: write namespace/name",))
+
+
+async def test_pending_pods_that_need_attention_are_listed_without_a_plan(harness: DisruptionHarness) -> None:
+    harness.types.broken = True
+    harness.apply_objects("pods", pod("waits"), pod("claims", resourceClaims=[{"name": "a", "resourceClaimName": "a"}]))
+    found = await preview(harness, pending_pods=True)
+    assert [(one.pod, one.verdict.code) for one in found.pending_pods] == [("default/claims", "PodUnplannable")]
 
 
 async def test_preview_reports_why_it_is_blocked(harness: DisruptionHarness) -> None:

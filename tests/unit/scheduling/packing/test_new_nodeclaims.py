@@ -84,10 +84,36 @@ def test_nodepool_of_lower_weight_is_used_if_the_first_cannot() -> None:
 
 
 def test_unready_deleting_and_static_nodepools_launch_no_nodes() -> None:
-    for unusable in (pool(ready=False), pool(deleting=True), pool(static=True)):
+    for unusable in (pool(deleting=True), pool(static=True)):
         plan = Cluster(unusable, pod()).plan()
         assert not plan.claims
         assert "no NodePool is ready" in reasons(plan)[0]
+    assert reasons(Cluster(pool(ready=False), pod()).plan()) == ["pool default: it is not ready: see its conditions"]
+
+
+def test_unschedulable_pod_has_the_reason_of_each_nodepool_and_the_code_of_the_nearest() -> None:
+    pools = (
+        pool("tainted", taints=(taint("gpu"),), weight=9),
+        pool("waits", ready=False),
+        pool("full", limits={"cpu": 1000}),
+    )
+    [rejected] = Cluster(*pools, pod(cpu=2)).plan().unschedulable
+    assert rejected.code == "LimitsExceeded"
+    assert [one.partition(":")[0] for one in rejected.reason.split("; ")] == ["pool full", "pool waits", "pool tainted"]
+
+
+@pytest.mark.parametrize(
+    ("objects", "code"),
+    [
+        pytest.param((pool(), pod(cpu=4000)), "NoInstanceTypeFits", id="too large"),
+        pytest.param((pool(), pod(node_selector={ZONE: "mars"})), "NoNodePoolFits", id="requirements"),
+        pytest.param((pool(), pod(volumes=("missing",))), "Volumes", id="volume"),
+        pytest.param((pool(), pod(unplannable="spec.x")), "PodUnplannable", id="unsupported field"),
+        pytest.param((pod(),), "NodePoolNotReady", id="no NodePool"),
+    ],
+)
+def test_unschedulable_pod_has_the_code_of_its_reason(objects: Any, code: str) -> None:
+    assert [one.code for one in Cluster(*objects).plan().unschedulable] == [code]
 
 
 def test_untolerated_taint_of_the_nodepool_excludes_the_pod() -> None:
@@ -286,7 +312,8 @@ def test_unavailable_offering_is_not_planned_until_it_expires() -> None:
 
 def test_unavailability_of_every_offering_is_the_reason() -> None:
     mark = UnavailableOffering(instance_type="*", zone="*", capacity_type="on-demand", until=NOW + timedelta(minutes=3))
-    assert "EC2 has no capacity" in reasons(Cluster(pool(), pod()).plan(unavailable=[mark]))[0]
+    [rejected] = Cluster(pool(), pod()).plan(unavailable=[mark]).unschedulable
+    assert "EC2 has no capacity" in rejected.reason and rejected.code == "InsufficientCapacity"
 
 
 def test_unavailable_zone_leaves_other_zones() -> None:
