@@ -15,7 +15,7 @@ from tenure.model.invalid_objects import Guard, no_guard
 from tenure.model.requirements import Requirement, Requirements
 from tenure.scheduling.daemonsets import DaemonDemand, pending_daemon_pods
 from tenure.scheduling.instance_type_table import Amounts, Mask
-from tenure.scheduling.not_ready_grace import NodePresence, NotReadyGrace
+from tenure.scheduling.not_ready_grace import NodePresence, NotReadyGrace, has_grace
 from tenure.scheduling.pods import Variant
 from tenure.scheduling.snapshot import ClusterFacts
 from tenure.scheduling.taints import (
@@ -194,7 +194,7 @@ def build_existing_nodes(
 
     def of_nodeclaim(nodeclaim: NodeClaimFact, node: NodeFact | None) -> Iterable[ExistingNode]:
         grace = graces.get(nodeclaim.pool, not_ready_grace)
-        presence = NotReadyGrace(node, grace, nodeclaim).presence(now) if nodeclaim.initialized else "starting"
+        presence = NotReadyGrace(node, grace, nodeclaim).presence(now) if has_grace(nodeclaim) else "starting"
         is_ready = node is not None and node.ready and not node.deleting
         if (node and node.deleting) or (presence == "lost" and not is_ready):
             return []

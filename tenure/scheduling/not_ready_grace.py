@@ -25,10 +25,15 @@ _NOT_READY_TAINT_KEYS: Final = {NOT_READY_TAINT_KEY, UNREACHABLE_TAINT_KEY}
 NodePresence = Literal["here", "expected", "lost"]
 
 
-class NotReadyGrace:
-    """Used and remaining NotReady grace of one node. `nodeclaim`: its NodeClaim, if initialized.
+def has_grace(nodeclaim: NodeClaimFact) -> bool:
+    """Before initialization the phase's deadline applies instead of the grace, except to a Node that disappeared."""
+    return nodeclaim.initialized or nodeclaim.node_missing_since is not None
 
-    `node` None: the Node of an initialized NodeClaim is missing, which counts as NotReady.
+
+class NotReadyGrace:
+    """Used and remaining NotReady grace of one node. `nodeclaim`: its NodeClaim, if `has_grace`.
+
+    `node` None: the registered Node of the NodeClaim is missing, which counts as NotReady.
     """
 
     def __init__(self, node: NodeFact | None, grace: timedelta, nodeclaim: NodeClaimFact | None = None) -> None:
@@ -95,8 +100,7 @@ class NotReadyGrace:
         return max(ends, self._maintenance_until) if self._maintenance_until else ends
 
     def _interval_start(self, initialized: datetime | None) -> datetime | None:
-        """The earliest current cause; an open recorded interval began no later. Before initialization the phase's
-        deadline applies instead of the grace."""
+        """The earliest current cause; an open recorded interval began no later."""
         node = self._node
         default = node.ready_changed or node.created or _EPOCH
         starts = [default] if not node.ready else []

@@ -17,7 +17,7 @@ from tenure.model.base import parse_timestamp
 from tenure.model.disruption.commands import ActivePause
 from tenure.model.facts import NodeClaimFact, NodeFact
 from tenure.policy.lifecycle.pauses import pause_blocker
-from tenure.scheduling.not_ready_grace import NotReadyGrace
+from tenure.scheduling.not_ready_grace import NotReadyGrace, has_grace
 from tenure.scheduling.pods import is_reschedulable
 
 _CLOCK_SKEW: Final = timedelta(minutes=1)
@@ -115,14 +115,13 @@ class NotReadyTracker:
         self._cache, self._grace_of = cache, grace_of
 
     def grace_for(self, claim: NodeClaimFact) -> NotReadyGrace | None:
-        """None for a claim whose node is not initialized."""
-        if not claim.initialized:
-            return None
-        node = self._cache.identify_node(claim).node
+        """None for a claim whose node is not initialized, unless its Node disappeared."""
         missing_since = self._cache.node_missing_since(claim)
         if missing_since:
             claim = claim.model_copy(update={"node_missing_since": missing_since})
-        return NotReadyGrace(node, self._grace_of(claim.pool), claim)
+        if not has_grace(claim):
+            return None
+        return NotReadyGrace(self._cache.identify_node(claim).node, self._grace_of(claim.pool), claim)
 
     def pod_expected_until(
         self, claim: NodeClaimFact, nominations: Nominations, nomination: Nomination, now: datetime

@@ -163,6 +163,15 @@ def test_launched_nodeclaim_counts_with_the_capacity_of_its_instance() -> None:
     assert not plan.claims
 
 
+@pytest.mark.parametrize(("seconds", "counts"), [(99, True), (100, False)])
+def test_node_that_disappears_before_initialization_counts_within_the_grace(seconds: float, counts: bool) -> None:
+    planned = Cluster(pool(), pod("p")).plan().claims[0]
+    missing_since = NOW - timedelta(seconds=seconds)
+    claim = launched_nodeclaim("c", planned, COMMON[2], registered=True, node_missing_since=missing_since)
+    plan = Cluster(pool(), claim, pod("p")).plan(not_ready_grace=timedelta(seconds=100))
+    assert plan.nominations == ({"p": "c"} if counts else {}) and bool(plan.claims) is not counts
+
+
 def test_launched_nodeclaim_takes_pods_by_the_labels_of_its_instance() -> None:
     [planned] = Cluster(pool(), pod("p")).plan().claims
     running = launched_nodeclaim("c", planned, COMMON[2], zone="b")
