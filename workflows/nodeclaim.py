@@ -15,6 +15,7 @@ from tenure.model.disruption.commands import PermitRevoked
 from tenure.model.interruption.messages import InterruptionMessages
 from tenure.model.launch import LaunchedInstance
 from tenure.model.nodeclaim.history import NodeClaimExplanation
+from tenure.model.nodeclaim.requests import InstanceStatus
 from tenure.model.nodeclaim.state import NodeClaimOutcome, NodeClaimState, Phase
 from tenure.model.observations import ObservedNodeClaim
 from tenure.model.signals import GroupResult, PermitResult
@@ -136,6 +137,7 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
                 unready_since=self._unready_since(observed),
                 node_missing_since=missing_since(previous, observed, workflow.now()),
                 instance_checks=0 if observed.node_ready else previous.instance_checks,
+                instance_status=InstanceStatus() if observed.node_ready else previous.instance_status,
                 health=record_conditions(previous, observed.unhealthy, observed.rules, workflow.now()),
                 expected=previous.expected or observed.expected,
             )

@@ -42,6 +42,7 @@ HOOK_RUNNING: Final = "HookRunning"
 HOOK_FAILED: Final = "HookFailed"
 CALL_FAILED: Final = "CallFailed"
 NODE_NOT_FOUND: Final = "NodeNotFound"
+INSTANCE_STOPPED: Final = "InstanceStopped"
 _HOOK_REMEDY: Final = "fix the hook, or remove it from its LifecyclePolicy"
 BLOCKERS: Final[Mapping[str, Reason]] = {
     "LaunchOverdue": Reason(
@@ -62,6 +63,11 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
     NODE_NOT_FOUND: Reason(
         "the Node no longer exists and its instance still runs",
         "restart its kubelet, or delete the NodeClaim",
+        clears_by_itself=False,
+    ),
+    INSTANCE_STOPPED: Reason(
+        "its instance is stopped, so its Node is NotReady",
+        "start the instance, or delete the NodeClaim",
         clears_by_itself=False,
     ),
     "NodeNotJoined": Reason(

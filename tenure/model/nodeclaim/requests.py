@@ -148,6 +148,13 @@ class InstanceStatus(Message):
     reason: str = ""
     """EC2's reason for this state, such as `Client.UserInitiatedShutdown: User initiated shutdown`."""
 
+    @property
+    def is_stopped(self) -> bool:
+        return self.state in ("stopping", "stopped")
+
+    def describe(self) -> str:
+        return f"EC2: its instance is {self.state}{f' ({self.reason})' if self.reason else ''}"
+
 
 class StopStartResult(Message):
     """Result of a stop or a start. `unfit`: a stop would lose data on the instance's disks."""

@@ -16,7 +16,6 @@ from tenure.policy.interruption.decision import maintenance_until
 
 DEFAULT_DEADLINE: Final = timedelta(minutes=15)
 """The time in which a Node must register after its launch (reference 3.5) is enough for a restarted kubelet."""
-_STOPPED: Final = ("stopping", "stopped")
 _PHASES: Final = (Phase.INITIALIZATION, Phase.READY)
 
 
@@ -35,8 +34,7 @@ def describe_missing_node(state: NodeClaimState) -> str:
     """For the condition NodeMissing; empty if the Node exists, or before its instance was checked."""
     if not is_node_missing(state) or not state.instance_status.state:
         return ""
-    reason = f" ({state.instance_status.reason})" if state.instance_status.reason else ""
-    return f"Node {state.node_name} no longer exists; EC2: its instance is {state.instance_status.state}{reason}"
+    return f"Node {state.node_name} no longer exists; {state.instance_status.describe()}"
 
 
 def deletion_due_at(state: NodeClaimState, now: datetime) -> datetime | None:
@@ -46,7 +44,7 @@ def deletion_due_at(state: NodeClaimState, now: datetime) -> datetime | None:
         return None
     if missing_node_action(state.observed.rules) == "alarm":
         return None
-    if state.instance_status.state in _STOPPED:
+    if state.instance_status.is_stopped:
         return now
     return (state.node_missing_since or now) + missing_node_deadline(state.observed.rules)
 

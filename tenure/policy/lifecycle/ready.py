@@ -11,6 +11,7 @@ from typing import Final, Literal
 from tenure.apis.durations import parse_duration
 from tenure.apis.lifecyclepolicy import DrainRules, LifecycleRules
 from tenure.model.base import Value
+from tenure.model.blockers import INSTANCE_STOPPED
 from tenure.model.disruption.drain import MAX_STATUS_LINE_LENGTH
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import DisruptionReason
@@ -101,10 +102,12 @@ def decide_ready(state: NodeClaimState, now: datetime) -> ReadyDecision:
         return ReadyDecision(do="expire", why=EXPIRED)
     if not observed.node_name:
         return ReadyDecision(do="look", why="NodeNotFound")
-    repair = decide_repair(state, now) if maintenance_until(state) is None else Repair()
+    is_in_maintenance = maintenance_until(state) is not None
+    repair = Repair() if is_in_maintenance else decide_repair(state, now)
     if repair.do != "wait":
         return ReadyDecision(do="repair", why=repair.condition)
-    return _with_interruption(event, _with_repair(repair, _decide_voluntary(state, now, event, expired=expired)))
+    decision = _with_repair(repair, _decide_voluntary(state, now, event, expired=expired))
+    return _with_interruption(event, decision if is_in_maintenance else _with_stopped_instance(state, decision))
 
 
 def lacks_registration(state: NodeClaimState) -> bool:
@@ -226,6 +229,14 @@ def _with_repair(repair: Repair, decision: ReadyDecision) -> ReadyDecision:
     if decision.do == "wait" and repair.blocked_by and not decision.blocked_by:
         decision = decision.model_copy(update={"blocked_by": repair.blocked_by, "blocked_code": "Unhealthy"})
     return _wake_by(decision, repair.until)
+
+
+def _with_stopped_instance(state: NodeClaimState, decision: ReadyDecision) -> ReadyDecision:
+    """A Node whose instance is stopped stays NotReady, whatever else blocks its disruption."""
+    if decision.do != "wait" or state.unready_since is None or not state.instance_status.is_stopped:
+        return decision
+    blocked_by = f"Node {state.node_name} is NotReady; {state.instance_status.describe()}"
+    return decision.model_copy(update={"blocked_by": blocked_by, "blocked_code": INSTANCE_STOPPED})
 
 
 def _with_interruption(event: InterruptionDecision, decision: ReadyDecision) -> ReadyDecision:

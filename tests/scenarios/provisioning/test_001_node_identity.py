@@ -17,11 +17,14 @@ from tests.support.product.cluster_scope import (
     object_names,
 )
 from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.interruption_events import instance_id
 from tests.support.product.objects import Object, lifecycle_policy
 from tests.support.product.product import InstalledProduct
 from tests.support.product.settings import GRACE
 
 DEADLINE = "90s"
+CHECKED_WITHIN_SECONDS = 400.0
+"""Kubernetes takes 50 s to set a silent Node to NotReady. Its instance is checked two minutes later."""
 RETURN_SECONDS = 8
 """Seconds until the kubelet registers again: less than the grace period."""
 
@@ -41,6 +44,25 @@ async def test_nodeclaim_without_node_is_not_ready_and_is_replaced(product: Inst
         second = await wait_until(lambda: scope.assert_newest_nodeclaim(2))
         created = [one["metadata"]["creationTimestamp"] for one in await scope.nodeclaims() if _is(one, second)]
         assert datetime.fromisoformat(created[0]) - since >= timedelta(seconds=GRACE - 5)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await scope.wait_until_nodes_launched(2)
+
+
+@pytest.mark.row("001-k")
+async def test_stopped_instance_is_reported_and_replaced_when_its_node_is_gone(product: InstalledProduct) -> None:
+    async with product.scope("001-k-stopped", after="60s") as scope:
+        (claim,) = await scope.run_pods(1)
+        name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
+        product.aws.stop_instance(instance_id(claim))
+        found = await wait_until(
+            partial(_assert_condition, scope, name, labels.NEEDS_ATTENTION, "True"), seconds=CHECKED_WITHIN_SECONDS
+        )
+        condition = conditions_by_type(found)[labels.NEEDS_ATTENTION]
+        assert condition["reason"] == "InstanceStopped" and "EC2: its instance is stopped" in condition["message"]
+        await product.patch(NODES.path(node), {"metadata": {"finalizers": None}})
+        await product.delete(NODES.path(node))
+        await wait_until(lambda: scope.assert_event(name, labels.NODE_NOT_FOUND, "its instance is stopped"))
         await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
         await wait_until(lambda: scope.assert_pods_running(1))
         await scope.wait_until_nodes_launched(2)

@@ -10,6 +10,7 @@ from tenure.model.nodeclaim.node_identity import REGISTERED_GAP
 from tenure.model.nodeclaim.requests import InstanceStatus
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.provider_results import InstanceFacts
+from tenure.policy.lifecycle.verdict import describe_blocker
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     count_completed_tasks,
@@ -164,6 +165,18 @@ async def test_not_ready_node_is_kept(fake: WorkerHarness) -> None:
     assert len(fake.fleet.calls) == 1
 
 
+async def test_stopped_instance_of_a_not_ready_node_is_reported_until_it_is_ready(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    stop_instances(fake, "Client.UserInitiatedShutdown")
+    await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
+    await fake.sleep(minutes=3)
+    await wait_until(lambda: fake.claims.condition_text("a", labels.NEEDS_ATTENTION) == "True InstanceStopped")
+    assert "its instance is stopped (Client.UserInitiatedShutdown)" in describe_blocker(await query_state(handle))
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until(lambda: has_state(handle, blocked_by="", instance_status=InstanceStatus()))
+    await wait_until(lambda: fake.claims.condition_text("a", labels.NEEDS_ATTENTION) == "")
+
+
 async def test_missing_node_without_instance_is_deleted(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.instances.running.clear()
@@ -211,6 +224,11 @@ async def test_removed_finalizer_is_restored_once_by_observation(fake: WorkerHar
     assert await count_scheduled(handle, "register_node") == 2
 
 
+def stop_instances(fake: WorkerHarness, reason: str) -> None:
+    for instance_id, found in fake.instances.running.items():
+        fake.instances.running[instance_id] = found.model_copy(update={"state": "stopped", "state_reason": reason})
+
+
 async def has_event(fake: WorkerHarness, reason: str) -> bool:
     return reason in fake.events.reasons_for("a")
 
@@ -233,8 +251,7 @@ async def test_nodeclaim_is_deleted_at_once_when_its_node_is_missing_and_its_ins
     handle = await ready_nodeclaim(fake)
     fake.nodes.found.clear()
     reason = "Client.UserInitiatedShutdown: User initiated shutdown"
-    for instance_id, found in fake.instances.running.items():
-        fake.instances.running[instance_id] = found.model_copy(update={"state": "stopped", "state_reason": reason})
+    stop_instances(fake, reason)
     await fake.signal_observed(handle)
     await wait_until(lambda: has_state(handle, disruption="NodeNotFound"))
     await handle.result()

@@ -9,6 +9,7 @@ from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.disruption.drain import CancelledDrain
 from tenure.model.interruption.messages import EventKind
 from tenure.model.node_health import ConditionInterval, Health
+from tenure.model.nodeclaim.requests import InstanceStatus
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import Pause, PermitResult
 from tenure.policy.lifecycle.pauses import describe_pause, recheck_at
@@ -255,6 +256,19 @@ CASES: dict[str, tuple[NodeClaimState, ReadyDecision]] = {
     ),
     "NotReady for one minute": (node(unready_since=before(minutes=1)), decision_of("wait", until=after(minutes=1))),
     "NotReady for two minutes": (node(unready_since=before(minutes=2)), decision_of("look", "NodeNotReady")),
+    "NotReady with a stopped instance": (
+        node(
+            {"consolidation": "WhenEmpty/Never"},
+            node_name="ip-1",
+            unready_since=before(minutes=1),
+            instance_status=InstanceStatus(state="stopped", reason="Client.UserInitiatedShutdown"),
+        ),
+        wait_decision(
+            "InstanceStopped",
+            "Node ip-1 is NotReady; EC2: its instance is stopped (Client.UserInitiatedShutdown)",
+            until=after(minutes=1),
+        ),
+    ),
     "permit granted, occupied again": (node(**GRANTED), decision_of("withdraw")),
     "permit granted, paused": (node(empty_for(hours=9), **GRANTED, pause=PAUSE), decision_of("withdraw", "Paused")),
     "permit requested, empty again only recently": (
