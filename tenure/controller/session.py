@@ -19,6 +19,7 @@ from tenure.controller.disruption.facade import VoluntaryDisruption
 from tenure.controller.invalid_object_reporter import InvalidObjectReporter
 from tenure.controller.metrics import ControllerMetrics, meter_of
 from tenure.controller.planning.controller import ProvisioningController
+from tenure.controller.resync import YOUNG
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.signals.controller import SignalController
 from tenure.controller.signals.signaller import SignalQueue
@@ -52,8 +53,8 @@ REST_FACTOR: Final = 4
 """Pause after a batch, in multiples of its duration: most of the process is for activities and workflows."""
 MAX_REST_SECONDS: Final = 0.6
 """Shorter than the idle time that closes a batch of pods."""
-_RESYNC_FIRST: Final = (3.0, 45.0)
-"""Seconds before the first two resyncs: for objects deleted while no process watched, and for young ones."""
+_RESYNC_FIRST: Final = (3.0, YOUNG.total_seconds())
+"""Seconds before the first two resyncs: for objects deleted while no process watched, and for those that were young."""
 _RESYNC_EVERY: Final = 180.0
 _SYNC_EVERY: Final = 0.5
 
