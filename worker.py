@@ -344,7 +344,14 @@ async def connect_kubernetes(
     rate_limiter = RateLimiter(settings.kube_client_qps, settings.kube_client_burst, observe_wait=waited)
     try:
         cluster = await tenure.kube.adapters.build.connect_all(
-            settings.kubeconfig, rate_limiter=rate_limiter, endpoints=endpoints
+            settings.kubeconfig,
+            rate_limiter=rate_limiter,
+            endpoints=endpoints,
+            page_url=lambda name, uid: ids.page_url(
+                settings.temporal_ui_url,
+                settings.temporal_namespace,
+                ids.nodeclaim(settings.cluster_name, name, uid),
+            ),
         )
     except Fault as fault:
         raise SettingsError(f"{where}: {fault.message}") from fault

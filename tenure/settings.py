@@ -74,6 +74,12 @@ def _cluster_name(value: str) -> str:
     return value
 
 
+def _web_address(value: str) -> str:
+    if value and not re.fullmatch(r"https?://[^\s?#]+", value):
+        raise ValueError("expected an address with http:// or https://, e.g. https://temporal.example.com")
+    return value
+
+
 def _gates_of(known: dict[str, bool]) -> Callable[[Any], Any]:
     """Parse `Name=bool,…`. An unknown name is an error, because a misspelt gate would silently be off."""
 
@@ -217,6 +223,11 @@ class Settings(BaseSettings):
     health_probe_port: int = Field(8081, ge=0, le=65535, description="port of `/healthz` and `/readyz`; 0 disables it")
     temporal_address: str = Field("localhost:7233", description="host and port of the Temporal service")
     temporal_namespace: str = Field("default", description="Temporal namespace; use one per cluster")
+    temporal_ui_url: Annotated[str, AfterValidator(_web_address)] = Field(
+        "",
+        description="address of the Temporal UI, such as `https://temporal.example.com`: NodeClaims get the "
+        "[annotation](annotations.md) `tenure.sh/workflow-url`, and commands print links",
+    )
     temporal_tls: bool = Field(False, description="connect with TLS")
     temporal_api_key: str = Field("", repr=False, description="API key, for Temporal Cloud; implies TLS")
     temporal_api_key_path: str = Field(

@@ -1,5 +1,7 @@
 """Workflow IDs and task queues. Their prefix is the cluster, since clusters may share a Temporal namespace."""
 
+from urllib.parse import quote
+
 
 def nodeclaim(cluster: str, name: str, uid: str) -> str:
     """Includes the start of the UID, so that a new NodeClaim differs from a deleted one of the same name."""
@@ -15,6 +17,11 @@ def nodeclaim_name(workflow_id: str) -> str:
     """Empty if it is the ID of another workflow."""
     parts = workflow_id.split("/")
     return parts[2] if len(parts) == 4 and parts[1] == "nodeclaim" else ""
+
+
+def page_url(ui: str, namespace: str, workflow_id: str) -> str:
+    """The page of a workflow's last run. `ui`: the address of the Temporal UI; without it, the result is empty."""
+    return f"{ui.rstrip('/')}/namespaces/{namespace}/workflows/{quote(workflow_id, safe='')}" if ui else ""
 
 
 def provisioning(cluster: str) -> str:

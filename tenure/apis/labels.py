@@ -356,6 +356,12 @@ NOT_READY_INTERVALS: Final = _own_name(
 REBOOTED: Final = _own_name(
     "rebooted", "NodeClaim", "repair step and time of the last reboot", "0@2026-06-01T12:00:00+00:00"
 )
+WORKFLOW_URL: Final = _own_name(
+    "workflow-url",
+    "NodeClaim",
+    "page of its workflow in the Temporal UI, if TEMPORAL_UI_URL is set",
+    "https://temporal.example.com/namespaces/default/workflows/demo%2Fnodeclaim%2Fweb-x7k2p%2F5f0c2a1e",
+)
 NODE_MISSING: Final = _own_name("NodeMissing", "NodeClaim condition", "registered Node that no longer exists", "True")
 NEEDS_ATTENTION: Final = _own_name(
     "NeedsAttention", "NodeClaim condition", "a blocker that does not clear by itself", "EvictionRefused"

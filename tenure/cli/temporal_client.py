@@ -16,6 +16,7 @@ from tenure.controller.temporal.connection import Security, why_not
 from tenure.controller.temporal.errors import format_rpc_error
 from tenure.controller.temporal.payload_codec import codec_of, decrypt_all
 from tenure.model.errors import BadInput
+from workflows import ids
 
 SECONDS = 5.0
 PLAIN: Final = Security()
@@ -27,6 +28,12 @@ class Connection:
     namespace: str
     cluster: str
     security: Security = PLAIN
+    ui: str = ""
+    """Address of the Temporal UI; empty if unknown."""
+
+    def page_url(self, workflow_id: str) -> str:
+        """The page of a workflow in the Temporal UI; empty if its address is unknown."""
+        return ids.page_url(self.ui, self.namespace, workflow_id)
 
     async def connect(self) -> Client:
         """Raises `UsageError` if Temporal does not respond."""
@@ -74,6 +81,7 @@ _OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
     "address": (_text("--temporal-address", "TEMPORAL_ADDRESS", "host:port of Temporal."), "127.0.0.1:7233"),
     "namespace": (_text("--temporal-namespace", "TEMPORAL_NAMESPACE", "Temporal namespace."), "default"),
     "cluster": (_text("--cluster-name", "CLUSTER_NAME", "Cluster name (must match the worker's CLUSTER_NAME)."), ""),
+    "ui": (_text("--temporal-ui-url", "TEMPORAL_UI_URL", "Address of the Temporal UI, for links."), ""),
     "tls": (_TLS, False),
     "api_key": (
         _text("--temporal-api-key", "TEMPORAL_API_KEY", "API key; prefer the environment variable. Implies TLS."),
@@ -103,9 +111,10 @@ def temporal_command(function: Callable[..., Any]) -> Callable[..., int]:
 
     async def run_with_connection(**arguments: Any) -> Any:
         given = {name: arguments.pop(_PREFIX + name) for name in _OPTIONS}
-        address, namespace, cluster = (given.pop(name) for name in ("address", "namespace", "cluster"))
+        address, namespace, cluster, ui = (given.pop(name) for name in ("address", "namespace", "cluster", "ui"))
+        connection = Connection(address, namespace, cluster, Security(**given), ui)
         try:
-            return await function(connection=Connection(address, namespace, cluster, Security(**given)), **arguments)
+            return await function(connection=connection, **arguments)
         except RPCError as error:
             raise CommandFailed(format_rpc_error(error, namespace=namespace, address=address)) from error
 

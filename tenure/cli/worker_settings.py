@@ -32,5 +32,9 @@ def settings_command(function: Callable[..., Any]) -> Callable[..., int]:
 
 def temporal_connection(settings: Settings) -> Connection:
     return Connection(
-        settings.temporal_address, settings.temporal_namespace, settings.cluster_name, temporal_security(settings)
+        settings.temporal_address,
+        settings.temporal_namespace,
+        settings.cluster_name,
+        temporal_security(settings),
+        settings.temporal_ui_url,
     )

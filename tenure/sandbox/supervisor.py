@@ -145,6 +145,7 @@ class Parts:
             found["KUBECONFIG"] = str(self.kubernetes.kubeconfig)
         if self.temporal:
             found |= {"TEMPORAL_ADDRESS": self.temporal.address, "TEMPORAL_NAMESPACE": plan.namespace}
+            found |= {"TEMPORAL_UI_URL": self.temporal.ui} if self.temporal.ui else {}
             found |= self.security.to_environment()
         if self.aws:
             found |= {"AWS_ENDPOINT_URL": self.aws_endpoint, "AWS_EC2_METADATA_DISABLED": "true"}

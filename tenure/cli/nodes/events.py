@@ -19,7 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from tenure.cli.command import NodePoolName, parse_length
 from tenure.cli.console import PrintableTable, folded, make_table
 from tenure.cli.exit_codes import UsageError
-from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility, merge_runs
+from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility, PageUrl, format_links, no_page_url
 from tenure.cli.output import Result
 from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.model.interruption.records import MEMO, EventRecord, MessageCounts
@@ -37,19 +37,20 @@ class NodeEvents:
 
 
 class NodeEventReader:
-    def __init__(self, client: Client, cluster: str) -> None:
+    def __init__(self, client: Client, cluster: str, page_url: PageUrl = no_page_url) -> None:
         self._client, self._cluster = client, cluster
+        self._visibility = NodeClaimVisibility(client, cluster, page_url)
 
     async def list_node_events(self, after: datetime) -> list[NodeEvents]:
         """Nodes with events: running ones and those deleted since `after`."""
         condition = f"(ExecutionStatus = 'Running' OR CloseTime >= '{after.astimezone(UTC).isoformat()}')"
-        found = await NodeClaimVisibility(self._client, self._cluster).list_runs(condition)
+        found = await self._visibility.list_runs(condition)
         memos = {one.id: one for one in found if MEMO in one.raw_info.memo.fields}
-        nodeclaims = [one for one in merge_runs(found) if one.workflow_id in memos]
+        nodeclaims = [one for one in self._visibility.merge_runs(found) if one.workflow_id in memos]
         return [NodeEvents(nodeclaim, await _read_records(memos[nodeclaim.workflow_id])) for nodeclaim in nodeclaims]
 
     async def has_node(self, name: str) -> bool:
-        every = await NodeClaimVisibility(self._client, self._cluster).list_all()
+        every = await self._visibility.list_all()
         return any(one.is_called(name) for one in every)
 
     async def read_message_counts(self) -> MessageCounts | None:
@@ -98,7 +99,7 @@ async def events(connection: Connection, name: Name = "", nodepool: NodePoolName
     Pending events are always listed. A summary of the other messages of the queue follows.
     """
     after = datetime.now(UTC) - parse_length("events: --since", since, "30m, 24h or 168h", zero=False)
-    reader = NodeEventReader(await connection.connect(), connection.cluster)
+    reader = NodeEventReader(await connection.connect(), connection.cluster, connection.page_url)
     node_events, message_counts = await asyncio.gather(reader.list_node_events(after), reader.read_message_counts())
     found = [one for one in node_events if _is_selected(one.nodeclaim, name, nodepool)]
     if name and not found and not await reader.has_node(name):
@@ -109,7 +110,8 @@ async def events(connection: Connection, name: Name = "", nodepool: NodePoolName
     rows = select_rows(found, after)
     about = name or (f"the nodes of {nodepool}" if nodepool else "any node")
     nothing = f"No AWS events for {about} since {_format_time(after)}."
-    parts = [events_table(rows) if rows else nothing, format_message_counts(message_counts)]
+    links = format_links(nodeclaim for nodeclaim, _ in rows)
+    parts = [events_table(rows) if rows else nothing, *links, format_message_counts(message_counts)]
     return Result(as_json(rows, message_counts), parts)
 
 
@@ -180,6 +182,7 @@ def as_json(
                 "instance": nodeclaim.instance_id,
                 "nodePool": nodeclaim.pool,
                 "open": nodeclaim.open,
+                "workflowUrl": nodeclaim.url or None,
                 **record.model_dump(mode="json"),
             }
             for nodeclaim, record in rows

@@ -71,7 +71,7 @@ def build_condition(pool: str, phase: str, *, overdue: bool) -> str:
 
 async def read(connection: Connection, names: Sequence[str], query: str) -> list[NodeClaimSummary]:
     """By NodePool and name."""
-    visibility = NodeClaimVisibility(await connection.connect(), connection.cluster)
+    visibility = NodeClaimVisibility(await connection.connect(), connection.cluster, connection.page_url)
     running = " AND ".join(filter(None, ("ExecutionStatus = 'Running'", query)))
     found = await (visibility.find_by_names(names, running) if names else visibility.list_all(running))
     return sorted(found, key=lambda nodeclaim: (nodeclaim.pool, nodeclaim.name))

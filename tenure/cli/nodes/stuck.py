@@ -20,10 +20,13 @@ from tenure.cli.nodes.why import query_disruption_status
 from tenure.cli.nodes.workflows import (
     NodeClaimSummary,
     NodeClaimVisibility,
+    PageUrl,
     as_json,
+    format_links,
     format_since,
     format_span,
     format_until,
+    no_page_url,
 )
 from tenure.cli.output import Result
 from tenure.cli.temporal_client import Connection, temporal_command
@@ -65,7 +68,7 @@ async def stuck(connection: Connection) -> Result:
     now = datetime.now(UTC)
     client, cluster = await connection.connect(), connection.cluster
     (overdue, slow, follows, paused), items, invalid, pods = await asyncio.gather(
-        find_stuck_nodes(client, cluster),
+        find_stuck_nodes(client, cluster, connection.page_url),
         list_stuck_items(client, cluster, now),
         query_invalid_objects(client, cluster),
         query_disruption_status(client, cluster, pending_pods=True, timeout=PENDING_PODS_TIMEOUT),
@@ -245,10 +248,10 @@ def paused_table(paused: Sequence[PausedObject]) -> PrintableTable:
 
 
 async def find_stuck_nodes(
-    client: Client, cluster: str
+    client: Client, cluster: str, page_url: PageUrl = no_page_url
 ) -> tuple[list[NodeClaimSummary], list[NodeClaimSummary], dict[str, str], list[PausedObject]]:
     """Nodes that need attention, slow nodes, the action at the deadline by workflow ID, and paused objects."""
-    visibility = NodeClaimVisibility(client, cluster)
+    visibility = NodeClaimVisibility(client, cluster, page_url)
     overdue, slow = await visibility.list_all(NEEDING_ATTENTION), await visibility.list_all(SLOW_ONES)
     states = await _query_states(client, [one.workflow_id for one in (*overdue, *slow)], NodeClaimState)
     follows: dict[str, str] = {one: action_of(state.observed.rules, state.phase) for one, state in states.items()}
@@ -298,6 +301,7 @@ def stuck_result(
     ]
     parts += [stuck_items_table(items, now)] if items else []
     parts += [_nodes_table("Slow, within their deadlines", slow, now)] if slow else []
+    parts += format_links([*overdue, *slow])
     parts += [paused_table(paused)] if paused else []
     parts += [_invalid_objects_table(invalid)] if invalid else []
     parts += [f"Pending pods are unknown: {pods_unknown}"] if pods_unknown else []

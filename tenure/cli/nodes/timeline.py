@@ -215,6 +215,7 @@ class NodeExplanation:
     def _list_facts(self, now: datetime | None) -> Iterator[tuple[str, str]]:
         nodeclaim, verdict = self.nodeclaim, self.verdict
         deadline = (verdict.deadline if verdict else None) or nodeclaim.deadline
+        yield "workflow", nodeclaim.url
         yield "bought for", self.bought_for
         yield "deadline", format_moment(deadline, now) if deadline else ""
         yield "blocked by", verdict.sentence if verdict else nodeclaim.blocked_by

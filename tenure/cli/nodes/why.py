@@ -129,7 +129,7 @@ def format_explanations(found: Sequence[NodeExplanation | PodExplanation]) -> st
 async def explain_nodes_or_pod(connection: Connection, name: str) -> Sequence[NodeExplanation | PodExplanation]:
     """All nodes that ever had that name, oldest first. Raises `UsageError` for an unknown name."""
     client = await connection.connect()
-    found = await NodeClaimVisibility(client, connection.cluster).find_by_names([name])
+    found = await NodeClaimVisibility(client, connection.cluster, connection.page_url).find_by_names([name])
     if not found:
         return [await _explain_pod(client, connection.cluster, name)]
     return await asyncio.gather(*(_explain_node(connection, client, nodeclaim) for nodeclaim in found))

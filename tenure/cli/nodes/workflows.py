@@ -16,6 +16,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Names of Kubernetes and EC2. No other text may become part of a query."""
 
 
+PageUrl = Callable[[str], str]
+"""The page of a workflow in the Temporal UI; empty if the UI's address is unknown."""
+
+
+def no_page_url(workflow_id: str) -> str:
+    return ""
+
+
 @dataclass(frozen=True)
 class NodeClaimSummary:
     """One NodeClaim's workflow as visibility shows it."""
@@ -41,6 +49,8 @@ class NodeClaimSummary:
     status: str = "RUNNING"
     events: int = 0
     """History events of closed runs."""
+    url: str = ""
+    """Its page in the Temporal UI, if known."""
 
     @property
     def open(self) -> bool:
@@ -54,12 +64,15 @@ class NodeClaimSummary:
 class NodeClaimVisibility:
     """The NodeClaim workflows of one cluster."""
 
-    def __init__(self, client: Client, cluster: str) -> None:
-        self._client, self._cluster = client, cluster
+    def __init__(self, client: Client, cluster: str, page_url: PageUrl = no_page_url) -> None:
+        self._client, self._cluster, self._page_url = client, cluster, page_url
 
     async def list_all(self, condition: str = "") -> list[NodeClaimSummary]:
         """Oldest first. Runs of one workflow are merged; see `merge_runs`."""
-        return merge_runs(await self.list_runs(condition))
+        return self.merge_runs(await self.list_runs(condition))
+
+    def merge_runs(self, executions: Sequence[WorkflowExecution]) -> list[NodeClaimSummary]:
+        return [replace(one, url=self._page_url(one.workflow_id)) for one in merge_runs(executions)]
 
     async def list_runs(self, condition: str = "") -> list[WorkflowExecution]:
         """Every run, oldest first."""
@@ -165,8 +178,15 @@ def as_json(nodeclaim: NodeClaimSummary) -> dict[str, Any]:
         "capacityType": nodeclaim.capacity_type,
         "pricePerHour": nodeclaim.price or None,
         "workflow": nodeclaim.workflow_id,
+        "workflowUrl": nodeclaim.url or None,
         "status": nodeclaim.status,
     }
+
+
+def format_links(nodeclaims: Iterable[NodeClaimSummary]) -> list[str]:
+    """One part of the output with the pages in the Temporal UI, if known. A table would wrap them."""
+    links = {one.name: one.url for one in nodeclaims if one.url}
+    return ["\n".join(f"{name}  {url}" for name, url in links.items())] if links else []
 
 
 def _format_iso(at: datetime | None) -> str | None:

@@ -10,7 +10,7 @@ from tenure.kube.adapters.karpenter_objects import (
     KubeNodeOverlays,
     KubeNodePools,
 )
-from tenure.kube.adapters.nodeclaims import KubeNodeClaims
+from tenure.kube.adapters.nodeclaims import KubeNodeClaims, PageUrl
 from tenure.kube.adapters.nodes import KubeNodeLoads, KubeNodes
 from tenure.kube.adapters.pods import KubePodDisruptionBudgets, KubePods
 from tenure.kube.adapters.workloads import KubeJobs, KubeRollouts
@@ -20,10 +20,10 @@ from tenure.kube.client.rate_limiter import RateLimiter
 
 
 class KubeAdapters:
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeClient, page_url: PageUrl = lambda name, uid: "") -> None:
         self.client = client
         self.events = KubeEvents(client)
-        self.claims = KubeNodeClaims(client, self.events)
+        self.claims = KubeNodeClaims(client, self.events, page_url)
         self.nodes = KubeNodes(client)
         self.pods = KubePods(client)
         self.loads = KubeNodeLoads(client)
@@ -51,6 +51,7 @@ async def connect_all(
     *,
     rate_limiter: RateLimiter | None = None,
     endpoints: Endpoints | None = None,
+    page_url: PageUrl = lambda name, uid: "",
 ) -> KubeAdapters:
     """Raises BadInput if no cluster is configured."""
-    return KubeAdapters(await connect(kubeconfig, context, rate_limiter=rate_limiter, endpoints=endpoints))
+    return KubeAdapters(await connect(kubeconfig, context, rate_limiter=rate_limiter, endpoints=endpoints), page_url)

@@ -1,10 +1,10 @@
 """NodeClaims: implements the port `Claims`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from tenure.apis.labels import DO_NOT_DISRUPT, TERMINATION_FINALIZER
+from tenure.apis.labels import DO_NOT_DISRUPT, TERMINATION_FINALIZER, WORKFLOW_URL
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
@@ -13,11 +13,14 @@ from tenure.kube.client.patches import AnnotationPatcher, StatusObjects
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.provider_results import ConditionPatch
 
+PageUrl = Callable[[str, str], str]
 _IDENTITY: Final = ("name", "uid", "labels", "creationTimestamp", "deletionTimestamp", "finalizers")
 
 
 class KubeNodeClaims(AnnotationPatcher):
-    def __init__(self, client: KubeClient, events: KubeEvents) -> None:
+    def __init__(self, client: KubeClient, events: KubeEvents, page_url: PageUrl = lambda name, uid: "") -> None:
+        """`page_url`: the page of a NodeClaim's workflow, by name and UID, for an annotation."""
+        self._page_url = page_url
         self._claims = StatusObjects(client, NODE_CLAIMS, events)
         super().__init__(self._claims)
 
@@ -45,15 +48,20 @@ class KubeNodeClaims(AnnotationPatcher):
         conditions: Sequence[ConditionPatch] = (),
         now: datetime,
     ) -> NodeClaim | None:
+        """Also writes the annotation with the page of the workflow, if it is missing."""
         item: Json | None = None
+        url = self._page_url(name, uid)
+        own = {WORKFLOW_URL: url} if url else {}
         if default_labels or annotations:
             item = await self._claims.patch_metadata(
-                name, uid=uid, default_labels=default_labels, annotations=annotations
+                name, uid=uid, default_labels=default_labels, annotations={**own, **(annotations or {})}
             )
             if item is None:
                 return None
         if status or conditions:
             item = await self._claims.patch_status(name, uid=uid, status=status, conditions=conditions, now=now)
+        if own and item and WORKFLOW_URL not in (item["metadata"].get("annotations") or {}):
+            item = await self._claims.patch_metadata(name, uid=uid, annotations=own)
         return _read(item)
 
     async def patch_labels(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:

@@ -27,8 +27,15 @@ def options_of(verb: str) -> dict[str, Any]:
 def test_temporal_command_has_all_connection_options(verb: str) -> None:
     found = options_of(verb)
     assert found["--temporal-api-key"].envvar == "TEMPORAL_API_KEY"
+    assert found["--temporal-ui-url"].envvar == "TEMPORAL_UI_URL"
     assert found["--temporal-cert"].envvar == "TEMPORAL_TLS_CLIENT_CERT_PATH"
     assert {"--temporal-address", "--temporal-tls", "--temporal-ca", "--temporal-key", "--cluster-name"} <= set(found)
+
+
+def test_page_of_a_workflow_needs_the_address_of_the_ui() -> None:
+    known = Connection("temporal:7233", "prod", "demo", ui="https://ui/")
+    assert known.page_url("demo/nodepool/gpu") == "https://ui/namespaces/prod/workflows/demo%2Fnodepool%2Fgpu"
+    assert Connection("temporal:7233", "prod", "demo").page_url("demo/nodepool/gpu") == ""
 
 
 def test_invalid_output_format_is_one_line(capsys: CaptureFixture[str]) -> None:

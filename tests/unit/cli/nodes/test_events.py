@@ -273,6 +273,13 @@ async def test_node_is_found_by_each_of_its_names(
     assert [one["nodeClaim"] for one in json.loads(capsys.readouterr().out)["events"]] == ["one"]
 
 
+async def test_known_page_of_the_node_is_printed(temporal: FakeTemporal, capsys: CaptureFixture[str]) -> None:
+    await temporal.add_nodeclaim("one", record())
+    assert await run("events", "one", "--temporal-ui-url", "https://ui") == 0
+    url = ids.page_url("https://ui", "default", ids.nodeclaim("demo", "one", "0123456789"))
+    assert f"one  {url}" in capsys.readouterr().out.splitlines()
+
+
 async def test_nodes_are_filtered_by_nodepool(temporal: FakeTemporal, capsys: CaptureFixture[str]) -> None:
     await temporal.add_nodeclaim("one", record())
     for pool, count in (("web", 1), ("other", 0)):

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from tenure.cli.nodes.startups import as_json as startup_json
 from tenure.cli.nodes.startups import sort_slowest_first, startup_times_table
@@ -53,6 +53,14 @@ def test_overdue_node_shows_deadline_action_and_blocker() -> None:
     assert code == 1
     for part in ("gpu", "Initialization", "1h00m ago", "30m", "late", "alarm", "needs attention: fix it"):
         assert part in output
+
+
+def test_known_pages_of_nodes_follow_their_tables() -> None:
+    url = "https://ui/namespaces/default/workflows/demo%2Fnodeclaim%2Fa%2Fu"
+    nodes = [make_nodeclaim("a", url=url, overdue=True), make_nodeclaim("b", overdue=True)]
+    result = stuck_result(nodes, (), {}, (), (), NOW)
+    assert f"a  {url}" in result.parts and not any("b  " in str(one) for one in result.parts[1:])
+    assert [one["workflowUrl"] for one in cast(dict[str, Any], result.data)["overdue"]] == [url, None]
 
 
 def test_slow_nodes_are_listed_separately_without_failure() -> None:

@@ -91,6 +91,11 @@ def test_waiting_node_shows_blocker_and_deadline() -> None:
     assert lines[-1].split() == ["2026-01-01", "12:00:00", "UTC", "Drain", "Empty"]
 
 
+def test_known_page_of_the_workflow_is_a_line() -> None:
+    assert "  workflow    https://ui/w" in lines_of(nodeclaim(url="https://ui/w"))
+    assert not [line for line in lines_of(nodeclaim()) if "workflow" in line]
+
+
 def test_deleted_node_is_explained_from_outcome() -> None:
     completed = nodeclaim("Gone", status="COMPLETED")
     pods = tuple(f"default/web-{number}" for number in range(10))
