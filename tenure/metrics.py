@@ -187,11 +187,6 @@ NODES_UNUSED = _counter(
     "nodepool",
     "nodes deleted after initialization without any pod that they were launched for",
 )
-PROVISIONING_BACKOFF_PODS = _gauge(
-    "tenure_provisioning_backoff_pods",
-    "",
-    "pods for which no node is launched, because earlier nodes did not help",
-)
 SCHEDULER_UNSCHEDULABLE_PODS_COUNT = _gauge(
     "karpenter_scheduler_unschedulable_pods_count", "controller", "pods without a node in the last plan"
 )

@@ -135,7 +135,6 @@ class ControllerSession:
                 group.create_task(self._run_once_synced(self._disruption.run), name="watch-disruption")
         finally:
             self._metrics.close()
-            self.provisioning.close()
             self._invalid_objects.close()
 
     async def close(self) -> None:

@@ -199,7 +199,7 @@ class NodeExplanation:
             f"NodeClaim {nodeclaim.name}" + (f" · node {nodeclaim.node_name}" if nodeclaim.node_name else ""),
             f"  instance    {nodeclaim.instance_id or 'none'} {machine}{price}".rstrip(),
             f"  phase       {nodeclaim.phase}" + (" (overdue)" if nodeclaim.overdue else ""),
-            f"  since       {format_moment(nodeclaim.since, now)}",
+            f"  since       {format_relative_time(nodeclaim.since, now)}",
         ]
         lines += [f"  {name:<10}  {value}" for name, value in self._list_facts(now) if value]
         lines += [format_step(step) for step in self.steps]
@@ -217,9 +217,9 @@ class NodeExplanation:
         deadline = (verdict.deadline if verdict else None) or nodeclaim.deadline
         yield "workflow", nodeclaim.url
         yield "bought for", self.bought_for
-        yield "deadline", format_moment(deadline, now) if deadline else ""
+        yield "deadline", format_relative_time(deadline, now) if deadline else ""
         yield "blocked by", verdict.sentence if verdict else nodeclaim.blocked_by
-        yield "blocked", f"since {format_moment(verdict.since, now)}" if verdict and verdict.since else ""
+        yield "blocked", f"since {format_relative_time(verdict.since, now)}" if verdict and verdict.since else ""
         yield from (("from AWS", line) for line in self.events)
         yield from (("paused", line) for line in self.paused)
         yield from (("drain", line) for line in self.drain)
@@ -267,7 +267,7 @@ def format_step(step: Step) -> str:
     return f"  {format_time(step.at)}  {step.phase.value:<14}  {step.cause}".rstrip()
 
 
-def format_moment(at: datetime | None, now: datetime | None) -> str:
+def format_relative_time(at: datetime | None, now: datetime | None) -> str:
     """`2026-01-01 12:00:00 UTC, 6m00s ago`, or `in 9m00s`."""
     if at is None or now is None:
         return format_time(at)

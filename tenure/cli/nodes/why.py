@@ -21,7 +21,7 @@ from tenure.cli.nodes.timeline import (
     ActivityCall,
     NodeExplanation,
     explain_completed,
-    format_moment,
+    format_relative_time,
     list_activity_calls,
 )
 from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility
@@ -101,8 +101,8 @@ class PodExplanation:
         lines = [f"Pod {self.status.pod}{node}", *(f"  {line}" for line in format_disruption_status(self.status))]
         if verdict := self.status.verdict:
             lines.append(f"  pending     {verdict.message}")
-            lines.append(f"  since       {format_moment(verdict.since, now)}")
-            lines += [f"  deadline    {format_moment(verdict.deadline, now)}"] if verdict.deadline else []
+            lines.append(f"  since       {format_relative_time(verdict.since, now)}")
+            lines += [f"  deadline    {format_relative_time(verdict.deadline, now)}"] if verdict.deadline else []
             lines += [f"  action      {verdict.remedy}"] if verdict.remedy else []
         return "\n".join(lines)
 

@@ -105,10 +105,6 @@ class ProvisioningController:
             self._signal_pending_pods(no_pods)
         self._trigger.update(changes, now, known=known.pods)
 
-    def close(self) -> None:
-        """Set the gauges to 0 for the next host."""
-        self._backoff_tracker.close()
-
     @property
     def wake_times(self) -> list[datetime | None]:
         """Times at which to check again without a change."""

@@ -104,7 +104,6 @@ class BackoffTracker:
         """`began`: when this process began."""
         self._cache, self._nominations, self._not_ready, self._messages = cache, nominations, not_ready, messages
         self._began, self._unused_nodes = began, metrics.NODES_UNUSED.bind(meter)
-        self._blocked_pod_count = metrics.PROVISIONING_BACKOFF_PODS.bind(meter)
         self._blocked_pods: frozenset[str] = frozenset()
         """UIDs of the pods for which the last plan could not launch a node."""
         self._used: dict[str, set[str]] = {}
@@ -130,7 +129,7 @@ class BackoffTracker:
         groups, nodes = PodGroups(), self._initialized_by_group()
         unused = self._find_unused(nodes, groups, now)
         if not unused and not stored:
-            self._set_blocked_pods(())
+            self._blocked_pods = frozenset()
             return BackoffPass(now, groups)
         waiting = self._find_waiting(groups, unused, unused.keys() | {one.pod_group for one in stored}, now)
         context = {group.name: group.context for group in waiting}
@@ -182,15 +181,8 @@ class BackoffTracker:
         """True once, when none of the blocked pods is pending any more. The stored entries then still count them."""
         is_released = bool(self._blocked_pods) and not any(uid in self._cache.pending for uid in self._blocked_pods)
         if is_released:
-            self._set_blocked_pods(())
+            self._blocked_pods = frozenset()
         return is_released
-
-    def close(self) -> None:
-        self._set_blocked_pods(())
-
-    def _set_blocked_pods(self, uids: Iterable[str]) -> None:
-        self._blocked_pods = frozenset(uids)
-        self._blocked_pod_count.record(len(self._blocked_pods))
 
     def finish(
         self, begun: BackoffPass, plan: Plan, allowed: Sequence[PlannedNodeClaim]
@@ -199,7 +191,7 @@ class BackoffTracker:
         kube-scheduler may be late, and the plan keeps the pods on the nodes that exist."""
         blocked = {one.pod_uid for one in plan.unschedulable} & begun.launch_blockers.keys()
         needed = blocked.union(*(claim.pods for claim in allowed))
-        self._set_blocked_pods(blocked)
+        self._blocked_pods = frozenset(blocked)
         entries = {one.pod_group: one for one in without_pods(begun.stored.values())}
         for group in begun.waiting:
             moved = needed & group.pods.keys()

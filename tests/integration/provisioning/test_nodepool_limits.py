@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from tenure.apis.labels import NODEPOOL
 from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import InstalledProduct
@@ -39,3 +40,21 @@ async def _assert_running_and_pending(scope: ClusterScope, *, running: int, wait
         f"{len(running_pods)} run, {len(pending_pods)} wait"
     )
     return object_names(pending_pods)
+
+
+async def test_pod_without_a_possible_node_has_one_verdict_everywhere(product: InstalledProduct) -> None:
+    async with product.scope("verdict") as scope:
+        await scope.create_deployment(1, nodeSelector={NODEPOOL: scope.name, "kubernetes.io/arch": "mips"})
+        await wait_until(partial(_assert_pods_exist, scope, 1))
+        (pod,) = object_names(await scope.pods())
+        event = await wait_until(lambda: scope.assert_event(pod, "FailedScheduling", "NoNodePoolFits: ", "mips"))
+        _, (why,) = await product.run_cli("why", f"default/{pod}")
+        code, stuck = await product.run_cli("stuck")
+        (item,) = [one for one in stuck["late"] if one["what"] == f"pod default/{pod}"]
+        verdict = why["verdict"]
+        message = f"{verdict['code']}: {verdict['sentence']}"
+        assert event["message"] == message and item["code"] == verdict["code"] and code == 1
+        assert item["blockedBy"] == f"needs attention: {verdict['remedy']}; {message}"
+        await wait_until(
+            lambda: product.metric_value("tenure_pending_pods", code=verdict["code"], clears_by_itself="false")
+        )
