@@ -97,17 +97,23 @@ class Packing:
 
     def schedule_all(self, classes: Iterable[PodClass]) -> None:
         """Repeat until every pod is placed or a whole round placed none."""
-        pending = [one for one in classes if one.pods]
+        waiting = pending = [one for one in classes if one.pods]
+        reasons: dict[int, RejectionReason] = {}
         while pending:
             before = sum(len(one.pods) for one in pending)
-            reasons: dict[int, RejectionReason] = {}
             for _, tier in groupby(pending, key=lambda one: one.pods[0].priority):
                 reasons |= self._schedule_tier(list(tier))
-            pending = [one for one in pending if one.pods]
-            if sum(len(one.pods) for one in pending) == before or not pending:
+            if sum(len(one.pods) for one in pending) == before:
                 break
-        for one in pending:
+            pending = [one for one in pending if one.pods and (self._may_launch(one) or not is_unconstrained(one))]
+        for one in waiting:
             self.unscheduled += [unscheduled_pod(pod, reasons[id(one)], reasons[id(one)].code) for pod in one.pods]
+
+    def _may_launch(self, one: PodClass) -> bool:
+        """Whether any pool may have a type for such pods, without regard to limits."""
+        return one.launchable or not (
+            one.launch_blocker or all(not offer.available_reservations() for offer in self.instance_selector.offers)
+        )
 
     def _schedule_tier(self, classes: Sequence[PodClass]) -> dict[int, RejectionReason]:
         """Pods of one priority: constrained pods first, since the others can fill their nodes."""
@@ -121,7 +127,7 @@ class Packing:
                 self._join_nodes(
                     one, alternative, alternative.variant, self.node_arrays.to_vector(one.requests), len(one.pods)
                 )
-            launchable = [one for one in alike if one.pods and not one.launch_blocker]
+            launchable = [one for one in alike if one.pods and self._may_launch(one)]
             if launchable:
                 SharedNodePacker(self.node_arrays, self.instance_selector, self._assign_pods, launchable).add_nodes()
         return reasons | {id(one): self.schedule_class(one) for one in free if one.pods}

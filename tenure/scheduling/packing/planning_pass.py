@@ -246,7 +246,9 @@ def create_packing(
 ) -> Packing:
     """A packing for these classes, before any pod is placed."""
     headroom_by_option: dict[Option, Amounts] = {}
-    launchable = [one for one in classes if _can_launch_for(one, offers, headroom_by_option)]
+    for one in classes:
+        one.launchable = _can_launch_for(one, offers, headroom_by_option)
+    launchable = [one for one in classes if one.launchable]
     demand = sum((node_arrays.to_vector(one.requests) * len(one.pods) for one in launchable), node_arrays.to_vector({}))
     valuation = CapacityValuation(
         node_arrays.resources,

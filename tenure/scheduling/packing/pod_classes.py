@@ -31,6 +31,8 @@ class PodClass:
     """The index of its requests in `CapacityValuation.sizes`; -1 without one."""
     launch_blocker: str = ""
     """Why no node may be launched for them; empty if one may."""
+    launchable: bool = True
+    """Whether a type fits such a pod, without regard to limits and reserved capacity. Not with a `launch_blocker`."""
 
 
 def merge_equal_shapes(

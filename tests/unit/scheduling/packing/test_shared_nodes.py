@@ -1,6 +1,10 @@
 """Pods without constraints share new nodes of the NodePool with the highest weight."""
 
+import pytest
+
 from tenure.apis.labels import INSTANCE_TYPE
+from tenure.scheduling.packing.instance_selection import InstanceSelector
+from tenure.scheduling.packing.node_requests import NodeRequest
 from tests.unit.scheduling.builders import Cluster, instance_type, pod, pool, types_of
 
 INSTANCE_TYPES = tuple(
@@ -31,3 +35,18 @@ def test_pods_of_many_sizes_fill_their_nodes() -> None:
     assert not plan.unschedulable
     cpus = sum(8 if types_of(one)[0] == "m.2xlarge" else 2 for one in plan.claims)
     assert sum(one.requests["cpu"] for one in pods) >= 0.9 * 1000 * cpus
+
+
+def test_pod_larger_than_every_type_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    requested: list[int] = []
+    choose_instance = InstanceSelector.choose_instance
+
+    def record_request(self: InstanceSelector, request: NodeRequest) -> object:
+        requested.append(int(request.vector.max()))
+        return choose_instance(self, request)
+
+    monkeypatch.setattr(InstanceSelector, "choose_instance", record_request)
+    pods = [pod(f"p-{number}", cpu=0.94, memory=3.7) for number in range(301)]
+    plan = Cluster(pool(), pod("huge", memory=10_000), *pods, instance_types=INSTANCE_TYPES).plan()
+    assert [one.name for one in plan.unschedulable] == ["huge"]
+    assert requested.count(10_000 << 30) == 1
