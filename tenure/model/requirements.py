@@ -4,7 +4,7 @@ The rules are Karpenter's, so a pod has the same meaning in both.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -249,6 +249,9 @@ class Requirements(Mapping[str, Requirement]):
     def __contains__(self, key: object) -> bool:
         return key in self._by_key
 
+    def items(self) -> ItemsView[str, Requirement]:
+        return self._by_key.items()
+
     def __hash__(self) -> int:
         if self._hash is None:
             self._hash = hash(frozenset(self._by_key.values()))
@@ -281,7 +284,8 @@ class Requirements(Mapping[str, Requirement]):
         return tuple(sorted(self._iterate_undefined(required, allowed)))
 
     def _iterate_undefined(self, required: "Requirements", allowed: frozenset[str]) -> Iterator[str]:
-        return (key for key, one in required.items() if one.present and key not in self and key not in allowed)
+        defined = self._by_key
+        return (key for key, one in required.items() if one.present and key not in defined and key not in allowed)
 
     def is_compatible(self, required: "Requirements", allow_undefined: frozenset[str] = WELL_KNOWN) -> bool:
         """Whether a node with these requirements can satisfy `required`, for a node that is not launched yet.

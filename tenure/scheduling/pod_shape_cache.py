@@ -28,7 +28,9 @@ class PodShapeCache:
         """Why the pod cannot be planned; empty if it can."""
         known = self._errors.get(pod.uid)
         if known is None:
-            known = self._errors[pod.uid] = validation_error(pod)
+            # An unplannable pod may have no shape.
+            constraints = None if pod.unplannable else self.shape(pod).constraints
+            known = self._errors[pod.uid] = validation_error(pod, constraints)
         return known
 
     def discard(self, uid: str) -> None:

@@ -1,10 +1,10 @@
 """The pods that need a node, and their scheduling constraints."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from tenure.apis.durations import DurationError, parse_duration
 from tenure.apis.labels import HOSTNAME, NODE_NAME_FIELD, NODEPOOL
@@ -24,13 +24,23 @@ class Variant:
     tolerate_preferences: bool = False
 
 
-class Constraints(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Constraints:
     """A pod's constraints on its node, other than size."""
 
     node_selector: tuple[tuple[str, str], ...]
     required_terms: tuple[tuple[Expression, ...], ...]
     preferred_terms: tuple[PreferredTerm, ...]
     tolerations: tuple[Toleration, ...]
+    _hash: int = field(init=False, repr=False, compare=False)
+    """There may be thousands of terms, and every lookup needs the hash."""
+
+    def __post_init__(self) -> None:
+        terms = self.node_selector, self.required_terms, self.preferred_terms, self.tolerations
+        object.__setattr__(self, "_hash", hash(terms))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 ANYWHERE: Final = Constraints((), (), (), ())
@@ -113,15 +123,15 @@ def excludes_nodepools(pod: PodFact) -> bool:
     return all(any(e.key == NODEPOOL and e.operator == DOES_NOT_EXIST for e in term) for term in pod.required_terms)
 
 
-def validation_error(pod: PodFact) -> str:
-    """Why this pod cannot be planned; empty if it can. Invalid preferences are ignored."""
+def validation_error(pod: PodFact, constraints: Constraints | None = None) -> str:
+    """Why this pod cannot be planned; empty if it can. Invalid preferences are ignored. `constraints`: of the pod, if
+    known."""
     if pod.unplannable:
         return pod.unplannable
     if pod.required_terms and not any(pod.required_terms):
         return "its node affinity has no expressions, which no node satisfies"
     try:
-        for expressions in pod.required_terms:
-            Requirements.from_expressions(expressions)
+        node_requirement_alternatives(constraints or constraints_of(pod))
     except RequirementError as error:
         return f"its node affinity is not valid: {error}"
     return ""

@@ -182,12 +182,12 @@ class ClusterSnapshot:
         if not any(True for _ in topology_groups.groups):
             return
         for topology_counts in self._topology_counts.values():
-            groups = topology_groups.counting_groups(topology_counts.example)
+            groups = topology_groups.groups_of(topology_counts.example).counting
             for node_index, pods in topology_counts.by_node_index.items() if groups else _NO_COUNTS.items():
                 if not removed[node_index]:
                     packing.count_running(groups, node_index, pods)
         for pod, known_labels in self._pods_on_new_nodes:
-            for group in topology_groups.counting_groups(pod):
+            for group in topology_groups.groups_of(pod).counting:
                 one = known_labels.get(group.topology_index.key)
                 if one is not None and not group.hostname:
                     group.add_to_domain(next(iter(one.values)), 1)
@@ -204,7 +204,7 @@ class ClusterSnapshot:
             return ""
         topology_groups = build_topology_groups()
         for pod, known_labels in undetermined:
-            keys = {group.topology_index.key for group in topology_groups.counting_groups(pod)}
+            keys = {group.topology_index.key for group in topology_groups.groups_of(pod).counting}
             if any(key not in known_labels for key in keys.intersection(_DOMAIN_KEYS)):
                 return f"pod {pod.namespace}/{pod.name}"
         return ""

@@ -219,7 +219,7 @@ def _count_running_pods(
         for pod in facts.bound_to(node.name):
             packing.node_arrays.reserve_ports(node_index, pod.host_ports)
             if counting and not pod.deleting and pod.uid not in moving_uids:
-                packing.count_running(topology_groups.counting_groups(pod), node_index)
+                packing.count_running(topology_groups.groups_of(pod).counting, node_index)
 
 
 def _create_packing(

@@ -1,7 +1,7 @@
 """Classes of interchangeable pods, in the order in which they are placed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 
@@ -12,7 +12,7 @@ from tenure.model.facts import HostPort, PodFact, Taint
 from tenure.scheduling.packing.patterns import Sizes
 from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS, PodShape, VolumeTerms
 from tenure.scheduling.packing.topology import UNLIMITED, TopologyGroup, new_node_cap
-from tenure.scheduling.packing.topology_rules import ConstraintAlternative, TopologyGroups
+from tenure.scheduling.packing.topology_rules import ConstraintAlternative, PodGroups, TopologyGroups
 from tenure.scheduling.pods import Constraints
 from tenure.scheduling.taints import tolerates
 
@@ -51,10 +51,12 @@ def merge_equal_shapes(
 
 
 def _with_relevant_tolerations(constraints: Constraints, taints: Iterable[Taint]) -> Constraints:
-    if not constraints.tolerations:
-        return constraints
     relevant = tuple(one for one in constraints.tolerations if any(tolerates(one, taint) for taint in taints))
-    return constraints._replace(tolerations=relevant)
+    return constraints if relevant == constraints.tolerations else replace(constraints, tolerations=relevant)
+
+
+_ClassKey = tuple[int, PodGroups, int, str]
+"""Number of the shape, topology groups, priority and launch blocker."""
 
 
 def build_pod_classes(
@@ -64,23 +66,28 @@ def build_pod_classes(
     launch_blockers: Mapping[str, str] = MappingProxyType({}),
 ) -> list[PodClass]:
     """Sorted by priority, CPU, memory, age and UID (reference 2.4). `launch_blockers`: as in PassInputs."""
-    pods_by_key: dict[tuple[PodShape, tuple[TopologyGroup, ...], tuple[TopologyGroup, ...], int, str], list[PodFact]]
-    pods_by_key = {}
+    by_id: dict[int, tuple[PodShape, list[PodFact]]] = {}
+    """A shape may have thousands of terms, so its hash is not computed for each pod."""
     for shape, pod in pods:
-        counting_groups = topology_groups.counting_groups(pod, shape.topology_terms)
-        excluding_groups, blocker = topology_groups.excluding_groups(pod), launch_blockers.get(pod.uid, "")
-        pods_by_key.setdefault((shape, counting_groups, excluding_groups, pod.priority, blocker), []).append(pod)
+        by_id.setdefault(id(shape), (shape, []))[1].append(pod)
+    numbers, pods_by_key = dict[PodShape, int](), dict[_ClassKey, tuple[PodShape, list[PodFact]]]()
+    for shape, alike in by_id.values():
+        number = numbers.setdefault(shape, len(numbers))
+        for pod in alike:
+            groups, blocker = topology_groups.groups_of(pod, shape.topology_terms), launch_blockers.get(pod.uid, "")
+            key = number, groups, pod.priority, blocker
+            pods_by_key.setdefault(key, (shape, []))[1].append(pod)
     found = [
         PodClass(
             pods=sorted(members, key=_age_order),
             requests=dict(shape.requests),
             alternatives=tuple(topology_groups.constraint_alternatives(shape, members[0], policy)),
-            counting_groups=counting_groups,
+            counting_groups=groups.counting,
             ports=shape.ports,
             volumes=shape.volumes,
             launch_blocker=reason,
         )
-        for (shape, counting_groups, _, _, reason), members in pods_by_key.items()
+        for (_, groups, _, reason), (shape, members) in pods_by_key.items()
     ]
     return sorted(found, key=_queue_order)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from tenure.model.facts import AffinityTerm, DaemonSetFact, PodFact, SpreadConstraint
 from tenure.scheduling.packing.pod_requirements import (
@@ -46,6 +47,16 @@ class ConstraintAlternative:
         return replace(self, rules=added) if len(added := (*self.rules, *rules)) > len(self.rules) else self
 
 
+class PodGroups(NamedTuple):
+    counting: tuple[TopologyGroup, ...]
+    """The groups that select a pod, and the groups of its own anti-affinity terms."""
+    excluding: tuple[TopologyGroup, ...]
+    """The groups of pods whose required anti-affinity terms select it."""
+
+
+_NO_GROUPS: Final = PodGroups((), ())
+
+
 class TopologyGroups:
     """Every topology group of a pass, with the pods that each counts."""
 
@@ -57,11 +68,8 @@ class TopologyGroups:
         self._namespaces = namespaces or {}
         self._prefer_no_schedule = prefer_no_schedule
         self._groups: dict[TopologyIndex, TopologyGroup] = {}
-        self._counting_groups: dict[tuple[str, frozenset[tuple[str, str]]], tuple[TopologyGroup, ...]] = {}
+        self._groups_by_labels: dict[tuple[str, frozenset[tuple[str, str]]], PodGroups] = {}
         self._owned_groups: dict[PodTopologyTerms, tuple[TopologyGroup, ...]] = {}
-        self._excluding_groups: dict[tuple[str, frozenset[tuple[str, str]]], tuple[TopologyGroup, ...]] = {}
-        self._owners: list[TopologyGroup] = []
-        """The groups that count the owners of anti-affinity terms."""
         self._required: set[TopologyIndex] = set()
 
     def add_daemons(self, daemons: Iterable[DaemonSetFact]) -> None:
@@ -72,7 +80,7 @@ class TopologyGroups:
             if pod.anti_affinity:
                 self.add_anti_affinity_owners(topology_terms_of(pod))
         for uid, pod in pods.items():
-            for group in self.counting_groups(pod):
+            for group in self.groups_of(pod).counting:
                 group.daemons.add(uid)
 
     @property
@@ -81,11 +89,8 @@ class TopologyGroups:
 
     def add_shapes(self, shapes: Iterable[PodShape]) -> None:
         """Create the groups that pods of these shapes need."""
-        distinct_shapes = {
-            (shape.topology_terms, shape.constraints): shape
-            for shape in shapes
-            if shape.topology_terms is not NO_TOPOLOGY_TERMS
-        }
+        by_id = {id(shape): shape for shape in shapes if shape.topology_terms is not NO_TOPOLOGY_TERMS}
+        distinct_shapes = {(shape.topology_terms, shape.constraints): shape for shape in by_id.values()}
         for shape in distinct_shapes.values():
             self.add_shape(shape)
 
@@ -107,36 +112,22 @@ class TopologyGroups:
             if not term.weight:
                 self._get_group(self._term_index(term, topology_terms.namespace, owners=True))
 
-    def counting_groups(
-        self, pod: PodFact, topology_terms: PodTopologyTerms | None = None
-    ) -> tuple[TopologyGroup, ...]:
-        """The groups that select this pod, and the groups of its own anti-affinity terms. `topology_terms`: of the pod,
-        if known."""
+    def groups_of(self, pod: PodFact, topology_terms: PodTopologyTerms | None = None) -> PodGroups:
+        """`topology_terms`: of the pod, if known."""
         if not self._groups:
-            return ()
+            return _NO_GROUPS
         key = (pod.namespace, frozenset(pod.labels.items()))
-        known = self._counting_groups.get(key)
+        known = self._groups_by_labels.get(key)
         if known is None:
-            known = self._counting_groups[key] = tuple(
-                group
-                for topology_index, group in self._groups.items()
-                if not topology_index.owners and topology_index.selects(pod.namespace, pod.labels)
+            selecting = [group for index, group in self._groups.items() if index.selects(pod.namespace, pod.labels)]
+            known = self._groups_by_labels[key] = PodGroups(
+                tuple(group for group in selecting if not group.topology_index.owners),
+                tuple(group for group in selecting if group.topology_index.owners),
             )
         if not pod.anti_affinity:
             return known
-        return known + self._list_owned(topology_terms or topology_terms_of(pod))
-
-    def excluding_groups(self, pod: PodFact) -> tuple[TopologyGroup, ...]:
-        """The groups of pods whose required anti-affinity terms select this pod."""
-        if not self._owners:
-            return ()
-        key = (pod.namespace, frozenset(pod.labels.items()))
-        known = self._excluding_groups.get(key)
-        if known is None:
-            known = self._excluding_groups[key] = tuple(
-                group for group in self._owners if group.topology_index.selects(pod.namespace, pod.labels)
-            )
-        return known
+        own = self._list_owned(topology_terms or topology_terms_of(pod))
+        return PodGroups(known.counting + own, known.excluding)
 
     def _list_owned(self, topology_terms: PodTopologyTerms) -> tuple[TopologyGroup, ...]:
         known = self._owned_groups.get(topology_terms)
@@ -155,12 +146,10 @@ class TopologyGroups:
         """Preferences are relaxed one by one in the order of reference 2.5. Each step tries every alternative of the
         required node affinity with every alternative of the volumes. The last step also tolerates PreferNoSchedule, if
         any node may have such a taint."""
-        constraints, own_groups, volume_alternatives = (
-            shape.constraints,
-            frozenset(self.counting_groups(example, shape.topology_terms)),
-            shape.volumes.alternatives,
-        )
-        hard = (*self._required_rules(shape, own_groups), *self._imposed_rules(shape, example, own_groups))
+        constraints, volume_alternatives = shape.constraints, shape.volumes.alternatives
+        counting, excluding = self.groups_of(example, shape.topology_terms)
+        own_groups = frozenset(counting)
+        hard = (*self._required_rules(shape, own_groups), *self._imposed_rules(excluding, own_groups))
         alternatives = node_requirement_alternatives(constraints)
         for preference, soft in self._relaxation_steps(shape, own_groups, policy):
             for strict in alternatives:
@@ -210,9 +199,11 @@ class TopologyGroups:
                 group = self._get_group(self._term_index(term, topology_terms.namespace))
                 yield AntiAffinityRule(group, group in own_groups)
 
-    def _imposed_rules(self, shape: PodShape, example: PodFact, own_groups: frozenset[TopologyGroup]) -> Iterator[Rule]:
+    def _imposed_rules(
+        self, excluding: Iterable[TopologyGroup], own_groups: frozenset[TopologyGroup]
+    ) -> Iterator[Rule]:
         """Rules that required terms of other pods impose on these."""
-        for group in self.excluding_groups(example):
+        for group in excluding:
             yield AntiAffinityRule(group, False)
         for topology_index, group in self._groups.items():
             if group in own_groups and not group.hostname and topology_index in self._required:
@@ -261,8 +252,6 @@ class TopologyGroups:
         known = self._groups.get(topology_index)
         if known is None:
             known = self._groups[topology_index] = TopologyGroup(topology_index)
-            if topology_index.owners:
-                self._owners.append(known)
         return known
 
 

@@ -10,7 +10,7 @@ from tenure.model.facts import Expression, PodFact
 from tenure.model.requirements import Requirements
 from tenure.scheduling import pod_shape_cache
 from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape
-from tenure.scheduling.pods import validation_error
+from tenure.scheduling.pods import Constraints, validation_error
 from tests.unit.scheduling.builders import Cluster, change, pod, pool, reasons
 
 
@@ -21,9 +21,9 @@ def test_pod_is_read_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) 
         reads[f"shape {one.name}"] += 1
         return build_pod_shape(one)
 
-    def count_validation(one: PodFact) -> str:
+    def count_validation(one: PodFact, constraints: Constraints | None) -> str:
         reads[f"validation {one.name}"] += 1
-        return validation_error(one)
+        return validation_error(one, constraints)
 
     monkeypatch.setattr(pod_shape_cache, "build_pod_shape", count_shape)
     monkeypatch.setattr(pod_shape_cache, "validation_error", count_validation)
