@@ -70,6 +70,8 @@ class WorkflowClient:
             task_queue=self._names.task_queue(),
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             search_attributes=self._names.search_attributes(identity),
+            static_summary=identity.summary,
+            static_details=identity.details,
             start_signal="launch_result",
             start_signal_args=[result],
         )

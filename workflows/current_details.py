@@ -13,6 +13,15 @@ from tenure.model.node_health import ongoing_since
 from tenure.model.nodeclaim.history import NodeClaimExplanation
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.workflow_states import NodeClassState, NodePoolState, ProvisioningState
+from tenure.policy.current_steps import (
+    describe_cluster_step,
+    describe_command_step,
+    describe_interruption_step,
+    describe_nodeclaim_step,
+    describe_nodeclass_step,
+    describe_nodepool_step,
+    describe_provisioning_step,
+)
 from tenure.policy.hooks.messages import describe_runs as hook_lines
 from tenure.policy.interruption import decision
 from tenure.policy.lifecycle.deadlines import action_of
@@ -22,15 +31,7 @@ from tenure.policy.lifecycle.verdict import describe_blocker, verdict_of
 
 MAX_ROWS = 10
 """Rows of a list."""
-PHASE_ACTIVITY = {
-    Phase.LAUNCH: "Launching an instance",
-    Phase.REGISTRATION: "The instance is starting",
-    Phase.INITIALIZATION: "The node has joined the cluster and is initializing",
-    Phase.READY: "The node is ready for pods",
-    Phase.DRAIN: "Draining the node before its termination",
-    Phase.TERMINATION: "Terminating the instance",
-    Phase.DELETED: "The node is deleted",
-}
+MAX_HEADLINE_LENGTH = 200
 PHASE_WAITS_FOR = {
     Phase.LAUNCH: "an instance from EC2",
     Phase.REGISTRATION: "the instance to join the cluster as a Node",
@@ -67,6 +68,7 @@ def render_nodeclaim(state: NodeClaimState) -> str:
         ("when overdue", action_of(state.observed.rules, state.phase) if state.deadline else "-"),
         ("next step", PHASE_NEXT_STEP[state.phase]),
         ("node", state.node_name or "none yet"),
+        ("NodePool", state.identity.pool or "none"),
     ]
     if state.identity.why:
         rows.append(("created for", state.identity.why))
@@ -96,11 +98,16 @@ def render_nodeclaim(state: NodeClaimState) -> str:
 
 
 def _render_headline(state: NodeClaimState) -> str:
-    """The current activity, and the blocker or the next event."""
+    """What the node is doing now, and the blocker or the next event."""
     late = ", past its deadline" if state.overdue else ", slower than similar nodes" if state.slow else ""
     blocked = describe_blocker(state)
     blocked_or_waiting = f"**Blocked by**: {blocked}" if blocked else f"**Waits for**: {PHASE_WAITS_FOR[state.phase]}"
-    return f"**{PHASE_ACTIVITY[state.phase]}{late}.**\n\n{blocked_or_waiting}"
+    return f"{_headline(f'{describe_nodeclaim_step(state)}{late}')}{blocked_or_waiting}"
+
+
+def _headline(text: str) -> str:
+    """The first line: what the workflow is doing now."""
+    return f"**{' '.join(text.split())[:MAX_HEADLINE_LENGTH].rstrip('.')}.**\n\n"
 
 
 def describe_drift(state: NodeClaimState) -> str:
@@ -204,7 +211,8 @@ def render_nodepool(state: NodePoolState, paused: str, waits_for: str, rollout: 
         f"{one.claim_name}: {one.reason} since {_format_time(one.since)}" for one in state.pending_requests[:MAX_ROWS]
     )
     requests = _render_list(state.pending_requests, pending_requests)
-    return f"{_render_table(rows)}\n\n**Permits**\n{permits}\n\n**Pending requests**\n{requests}"
+    headline = _headline(describe_nodepool_step(state, paused, waits_for, rollout))
+    return f"{headline}{_render_table(rows)}\n\n**Permits**\n{permits}\n\n**Pending requests**\n{requests}"
 
 
 def render_provisioning(state: ProvisioningState) -> str:
@@ -231,15 +239,16 @@ def render_provisioning(state: ProvisioningState) -> str:
     backoffs = [one for one in state.backoffs if one.pods]
     described = (f"{one.pod}: {one.describe()}" for one in backoffs[:MAX_ROWS])
     waiting_pods = f"\n\n**No node is launched**\n{_render_list(backoffs, described)}" if backoffs else ""
+    table = f"{_headline(describe_provisioning_step(state))}{_render_table(rows)}"
     return (
-        f"{_render_table(rows)}{waiting_pods}\n\n**Launch groups in progress**\n{_render_list(state.groups, groups)}"
+        f"{table}{waiting_pods}\n\n**Launch groups in progress**\n{_render_list(state.groups, groups)}"
         f"\n\n**Pending launch groups**\n{_render_list(state.drafts, waiting)}"
         f"\n\n**Unavailable offerings**\n{_render_list(state.unavailable, unavailable_offerings)}"
     )
 
 
 def render_nodeclass(state: NodeClassState) -> str:
-    return _render_table(
+    return _headline(describe_nodeclass_step(state)) + _render_table(
         [
             ("ready", state.ready or "unknown"),
             ("message", state.message or "-"),
@@ -264,8 +273,9 @@ def render_command(state: CommandState) -> str:
         rows.append(("result", f"{finished.ending}: {finished.why}" if finished.why else finished.ending))
     nodes = (f"{one.node}: {one.instance_type} of {one.pool} in {one.zone}" for one in proposal.candidates[:MAX_ROWS])
     replacements = (f"{name}: {'ready' if name in state.ready else 'starting'}" for name in state.claims[:MAX_ROWS])
+    table = f"{_headline(describe_command_step(state))}{_render_table(rows)}"
     return (
-        f"{_render_table(rows)}\n\n**Candidates**\n{_render_list(proposal.candidates, nodes)}"
+        f"{table}\n\n**Candidates**\n{_render_list(proposal.candidates, nodes)}"
         f"\n\n**Replacements**\n{_render_list(state.claims, replacements)}"
     )
 
@@ -289,8 +299,9 @@ def render_cluster(state: DisruptionState) -> str:
         f" until {_format_time(one.until)}, {one.times} times: {one.why}"
         for one in state.backoffs[:MAX_ROWS]
     )
+    table = f"{_headline(describe_cluster_step(state))}{_render_table(rows)}"
     return (
-        f"{_render_table(rows)}\n\n**Commands in progress**\n{_render_list(state.under_way, running)}"
+        f"{table}\n\n**Commands in progress**\n{_render_list(state.under_way, running)}"
         f"\n\n**Recently failed commands**\n{_render_list(state.backoffs, backoffs)}"
     )
 
@@ -305,7 +316,9 @@ def render_interruption(state: InterruptionState) -> str:
         f"{one.instance_id}: {one.message.kind} {one.message.code} since {_format_time(one.message.at)}"
         for one in state.open_interruptions[:MAX_ROWS]
     )
-    return f"{_render_table(rows)}\n\n**Unhealthy instances**\n{_render_list(state.open_interruptions, unhealthy)}"
+    headline = _headline(describe_interruption_step(state))
+    instances = _render_list(state.open_interruptions, unhealthy)
+    return f"{headline}{_render_table(rows)}\n\n**Unhealthy instances**\n{instances}"
 
 
 def _describe_source(source: SourceState) -> str:

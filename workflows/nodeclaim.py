@@ -146,6 +146,7 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
                 self._nodeclaim_context.recompute_deadline()
             if observed.exists:
                 self._pause_controller.observe_annotation(observed.pause)
+            self._nodeclaim_context.set_current_details()
 
     def _merge_with_known(self, observed: ObservedNodeClaim) -> ObservedNodeClaim:
         """Keep what the observation cannot know: when a node became empty before the watch started, and the rules of a

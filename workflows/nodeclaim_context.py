@@ -91,7 +91,7 @@ class NodeClaimContext:
             self.transition_to(Phase.LAUNCH, "created")
             return
         self._published_attributes = visibility.nodeclaim_attributes(self.state)
-        self._set_current_details()
+        self.set_current_details()
 
     def transition_to(self, phase: Phase, cause: str) -> None:
         """Enter a phase: set its deadline, record it in the history, and publish it.
@@ -124,7 +124,7 @@ class NodeClaimContext:
             # A launch result may arrive before the first phase; the start request did not have its attributes.
             known = self.state.model_copy(update={"launched": None})
             self._published_attributes = visibility.nodeclaim_attributes(known)
-            self._set_current_details()
+            self.set_current_details()
         else:
             self.publish_status()
 
@@ -141,7 +141,7 @@ class NodeClaimContext:
             workflow.upsert_search_attributes(list(changed.values()))
         if not {BLOCKED_BY.name, OVERDUE.name}.isdisjoint(changed):
             self._log_blocker()
-        self._set_current_details()
+        self.set_current_details()
 
     def _log_blocker(self) -> None:
         if verdict := verdict_of(self.state):
@@ -324,5 +324,5 @@ class NodeClaimContext:
     def nodepool_workflow_id(self) -> str:
         return ids.nodepool(self.state.identity.cluster, self.state.identity.pool)
 
-    def _set_current_details(self) -> None:
+    def set_current_details(self) -> None:
         workflow.set_current_details(current_details.render_nodeclaim(self.state))

@@ -156,6 +156,7 @@ async def _attempt_launch(context: NodeClaimContext) -> LaunchResult | None:
                             discovered=context.state.discovered,
                         )
                     )
+        context.set_current_details()
         group = context.state.group
         assert group is not None
         outcome = await context.execute_until_done(

@@ -159,6 +159,7 @@ async def _request_permit(context: NodeClaimContext, decision: ReadyDecision) ->
         revocation="",
         permit_retries=_count_requests(context, reason),
     )
+    context.set_current_details()
     if not await _signal_nodepool(context, "request_permit", request):
         rejection = PermitResult(granted=False, reason=reason, blocked_by="the NodePool has no workflow yet")
         context.update_state(permit=rejection)

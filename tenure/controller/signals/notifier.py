@@ -41,6 +41,8 @@ NODEPOOL_SIGNAL_INTERVAL: Final = timedelta(seconds=1)
 DELETED_NOTIFY_DELAY: Final = timedelta(seconds=5)
 """Workflows usually delete their NodeClaims. Only one that still runs after this delay receives the deletion."""
 _DELETED_DIGEST: Final = "gone"
+NODEPOOL_DETAILS: Final = "Disruption permits, static capacity and rollouts of the NodePool"
+NODECLASS_DETAILS: Final = "Images, subnets and security groups of the EC2NodeClass, and its status"
 
 
 class WorkflowNotifier:
@@ -171,7 +173,8 @@ class WorkflowNotifier:
                 discovered=self._discovered_capacity(claim),
             ),
             claim_start(identity, identity.created + self._deadlines_of(claim.pool).launch),
-            f"{name} of {claim.pool}" if claim.pool else name,
+            identity.summary,
+            identity.details,
             allow_restart=allow_restart,
         )
         observed = digest.observed.model_copy(
@@ -274,7 +277,12 @@ class WorkflowNotifier:
             healthy_at=view.healthy_at,
             **(self._observers.nodepool_fields(name, view.pause) if self._observers else {}),
         )
-        start = Start("NodePool", NodePoolState(cluster=self.cluster, name=name), summary=f"NodePool {name}")
+        start = Start(
+            "NodePool",
+            NodePoolState(cluster=self.cluster, name=name),
+            summary=f"NodePool {name}",
+            details=NODEPOOL_DETAILS,
+        )
         if self._enqueue_observation(ids.nodepool(self.cluster, name), observed, start):
             self._nodepools_notified[name] = now
 
@@ -284,7 +292,12 @@ class WorkflowNotifier:
             return
         claims = [claim for claim in self._cache.nodeclaims.values() if claim.node_class == name]
         observed = nodeclass_digest(node_class, claims)
-        start = Start("EC2NodeClass", NodeClassState(cluster=self.cluster, name=name), summary=f"EC2NodeClass {name}")
+        start = Start(
+            "EC2NodeClass",
+            NodeClassState(cluster=self.cluster, name=name),
+            summary=f"EC2NodeClass {name}",
+            details=NODECLASS_DETAILS,
+        )
         self._enqueue_observation(ids.nodeclass(self.cluster, name), observed, start)
 
     def _enqueue_observation(

@@ -35,6 +35,8 @@ class Start:
     state: Message
     attributes: TypedSearchAttributes | None = None
     summary: str = ""
+    details: str = ""
+    """Static details, as Markdown."""
     allow_restart: bool = True
     """Whether to start it although a run of this ID completed. False for workflows that run only once."""
 
@@ -163,6 +165,7 @@ class SignalQueue:
                 start_signal_args=[signal.argument],
                 search_attributes=start.attributes,
                 static_summary=start.summary or None,
+                static_details=start.details or None,
                 rpc_timeout=_RPC_TIMEOUT,
             )
         except WorkflowAlreadyStartedError:

@@ -94,10 +94,22 @@ async def start_singletons(
     opened: dict[str, Any] = {"start_signal": "set_batch_window", "start_signal_args": [window]}
     pods = ProvisioningState(cluster=cluster, window=window)
     starts: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-        ids.watch(cluster): (ClusterWatchWorkflow.run, cluster, {}),
-        ids.provisioning(cluster): (ProvisioningWorkflow.run, pods, opened),
-        ids.cluster(cluster): (ClusterWorkflow.run, DisruptionState(cluster=cluster), {}),
-        ids.interruption(cluster): (InterruptionWorkflow.run, InterruptionState(cluster=cluster, queue=events), named),
+        ids.watch(cluster): (ClusterWatchWorkflow.run, cluster, {"static_summary": f"watch of cluster {cluster}"}),
+        ids.provisioning(cluster): (
+            ProvisioningWorkflow.run,
+            pods,
+            {**opened, "static_summary": f"provisioning of cluster {cluster}"},
+        ),
+        ids.cluster(cluster): (
+            ClusterWorkflow.run,
+            DisruptionState(cluster=cluster),
+            {"static_summary": f"voluntary disruption of cluster {cluster}"},
+        ),
+        ids.interruption(cluster): (
+            InterruptionWorkflow.run,
+            InterruptionState(cluster=cluster, queue=events),
+            {**named, "static_summary": f"AWS events of cluster {cluster}"},
+        ),
     }
     queue, policy = ids.task_queue(cluster), WorkflowIDConflictPolicy.USE_EXISTING
     for key, (run, state, more) in starts.items():

@@ -53,6 +53,17 @@ class NodeClaimIdentity(Message):
     """Why the plan created it; empty if no plan did."""
     replaces: str = ""
 
+    @property
+    def summary(self) -> str:
+        """Static summary of its workflow."""
+        return f"{self.name} of {self.pool}" if self.pool else self.name
+
+    @property
+    def details(self) -> str:
+        """Static details of its workflow, as Markdown. Temporal does not pass them to a run that continues as new."""
+        lines = [f"NodePool **{self.pool or 'none'}**, EC2NodeClass **{self.node_class or 'none'}**"]
+        return "\n\n".join([*lines, f"Created for: {self.why}"] if self.why else lines)
+
 
 class NodeClaimState(Message):
     """Input and state of the workflow; a run that continues as new starts with it."""

@@ -216,12 +216,12 @@ def test_json_explanation_is_complete() -> None:
 
 
 def test_details_page_starts_with_phase_and_blocker() -> None:
-    on_time = render_nodeclaim(state(phase=Phase.INITIALIZATION)).splitlines()
-    assert on_time[0] == "**The node has joined the cluster and is initializing.**"
+    on_time = render_nodeclaim(state(phase=Phase.INITIALIZATION, node_name="ip-1")).splitlines()
+    assert on_time[0] == "**Waiting for Node ip-1 to be ready for pods.**"
     assert on_time[2] == "**Waits for**: the Node to become Ready, and its startup taints to be removed"
     blocked = state(phase=Phase.DRAIN, overdue=True, blocked_by="pdb default/web allows 0")
     late = render_nodeclaim(blocked).splitlines()
-    assert late[0] == "**Draining the node before its termination, past its deadline.**"
+    assert late[0] == "**Draining its Node, past its deadline.**"
     assert late[2].startswith("**Blocked by**: needs attention: ") and late[2].endswith("pdb default/web allows 0")
 
 

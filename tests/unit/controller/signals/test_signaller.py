@@ -33,7 +33,11 @@ async def signal_queue(temporal: FakeTemporal) -> AsyncIterator[SignalQueue]:
 
 def signal(number: int, workflow_id: str = "w", *, start: bool = True, allow_restart: bool = True) -> Signal:
     state = ObservedNodePool(usage="state")
-    start_options = Start("Flow", state, summary="its summary", allow_restart=allow_restart) if start else None
+    start_options = (
+        Start("Flow", state, summary="its summary", details="its details", allow_restart=allow_restart)
+        if start
+        else None
+    )
     return Signal(workflow_id, "observe", ObservedNodePool(number=number), f"digest-{number}", start_options)
 
 
@@ -56,6 +60,7 @@ async def test_signal_starts_a_missing_workflow(temporal: FakeTemporal, signal_q
     sent = temporal.sent[0]
     assert (sent.workflow, sent.workflow_id, sent.signal) == ("Flow", "w", "observe")
     assert sent.options["task_queue"] == "queue" and sent.options["static_summary"] == "its summary"
+    assert sent.options["static_details"] == "its details"
     assert sent.options["id_conflict_policy"] is WorkflowIDConflictPolicy.USE_EXISTING
     assert signal_queue.sent == {"w": "digest-1"} and signal_queue.last_digest("w") == "digest-1"
 

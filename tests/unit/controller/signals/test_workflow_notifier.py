@@ -30,6 +30,7 @@ def test_new_nodeclaim_starts_its_workflow_with_its_identity(harness: NotifierHa
     signal = next(one for one in harness.signal_queue.signals if one.workflow_id == CLAIM)
     assert signal.name == "observe" and signal.start is not None and not signal.start.allow_restart
     assert signal.start.workflow == "NodeClaim" and signal.start.summary == "c1 of general"
+    assert signal.start.details.startswith("NodePool **general**, EC2NodeClass **")
     state = signal.start.state
     assert isinstance(state, NodeClaimState)
     identity = state.identity

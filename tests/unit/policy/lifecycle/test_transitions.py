@@ -7,7 +7,7 @@ import pytest
 from tenure.model.nodeclaim.state import Deadlines, Phase
 from tenure.policy.lifecycle.transitions import TRANSITIONS, deadline_of, may_follow
 from tests.unit.policy.builders import NOW, after, before, node
-from workflows.current_details import PHASE_ACTIVITY, PHASE_NEXT_STEP, PHASE_WAITS_FOR
+from workflows.current_details import PHASE_NEXT_STEP, PHASE_WAITS_FOR
 from workflows.nodeclaim import PHASES
 
 EDGES = {
@@ -57,7 +57,7 @@ def test_every_phase_is_reachable_from_launch_and_leads_to_deleted() -> None:
 
 def test_every_phase_has_a_workflow_function_and_descriptions() -> None:
     assert set(PHASES) == set(Phase) - {Phase.DELETED}
-    assert set(PHASE_ACTIVITY) == set(PHASE_WAITS_FOR) == set(PHASE_NEXT_STEP) == set(Phase)
+    assert set(PHASE_WAITS_FOR) == set(PHASE_NEXT_STEP) == set(Phase)
 
 
 @pytest.mark.parametrize("phase", Phase)

@@ -1,6 +1,7 @@
 """Launch of one NodeClaim or of a group member, with lost, late, early or repeated results."""
 
 from datetime import timedelta
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -58,11 +59,20 @@ async def test_group_member_waits_without_its_own_launch(fake: WorkerHarness) ->
     assert fake.fleet.calls == []
 
 
-async def test_result_before_first_observation_starts_workflow(fake: WorkerHarness) -> None:
+async def test_result_before_first_observation_starts_workflow(
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     claim = await launch_group_member(fake)
+    start = AsyncMock(wraps=fake.client.start_workflow)
+    monkeypatch.setattr(fake.client, "start_workflow", start)
     await fake.workflows.signal_launch_result(claim, launched_result(fake))
     handle = fake.workflow_handle(claim)
     await wait_until_phase(handle, Phase.REGISTRATION)
+    options = start.call_args.kwargs
+    assert (options["static_summary"], options["static_details"].split()[-2:]) == (
+        "a of default",
+        ["EC2NodeClass", "**default**"],
+    )
     upserts = [
         event.upsert_workflow_search_attributes_event_attributes for event in (await handle.fetch_history()).events
     ]
