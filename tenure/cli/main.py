@@ -38,6 +38,7 @@ VERBS = {
     "simulate": "simulate.command",
     "startup-times": "nodes.startups",
     "stuck": "nodes.stuck",
+    "ui": "nodes.ui",
     "validate": "validate.command",
     "why": "nodes.why",
     "worker": "admin.servers",

@@ -16,7 +16,7 @@ from tenure.cli.temporal_client import Connection
 from tenure.cli.temporal_updates import send_update_for_message
 from tenure.model.disruption.commands import CommandCancellation
 
-TEMPORAL_VERBS = ("approve", "cancel", "events", "get", "pause", "plan", "reject", "resume", "stuck", "why")
+TEMPORAL_VERBS = ("approve", "cancel", "events", "get", "pause", "plan", "reject", "resume", "stuck", "ui", "why")
 
 
 def options_of(verb: str) -> dict[str, Any]:
