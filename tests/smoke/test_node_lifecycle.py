@@ -22,6 +22,12 @@ async def test_node_launches_for_pending_pod_and_terminates_when_empty(product: 
         (nodeclaim,) = await scope.nodeclaim_workflows()
         phases = [step.phase for step in (await product.nodeclaim_workflows.fetch_outcome(nodeclaim)).history]
         assert phases == [*Phase], phases
+        url = product.connection.page_url(nodeclaim.workflow_id)
+        assert claim["metadata"]["annotations"][labels.WORKFLOW_URL] == url != ""
+        assert product.logged_steps(nodeclaim.name) == [
+            *("created nodeclaim", "launched nodeclaim", "registered nodeclaim", "initialized nodeclaim"),
+            *("draining node", "drained node", "deleted nodeclaim"),
+        ]
         await scope.assert_one_node_launched()
 
 

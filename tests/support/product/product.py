@@ -91,8 +91,20 @@ class InstalledProduct:
         """A Connection as a command creates it from its options for Temporal."""
         sandbox = self.sandbox
         return Connection(
-            sandbox.temporal_address, sandbox.plan.namespace, sandbox.plan.cluster_name, sandbox.temporal_security
+            sandbox.temporal_address,
+            sandbox.plan.namespace,
+            sandbox.plan.cluster_name,
+            sandbox.temporal_security,
+            sandbox.temporal_ui,
         )
+
+    def logged_steps(self, nodeclaim: str) -> list[str]:
+        """Messages of the shared worker's log about the steps of a NodeClaim, without repetitions of a workflow task
+        that timed out. Each line of the log must be JSON."""
+        complete, _, _ = (self.sandbox.logs / "worker-shared.log").read_text().rpartition("\n")
+        lines = [json.loads(line) for line in complete.splitlines()]
+        steps = [one for one in lines if "step" in one and "code" not in one and one["NodeClaim"]["name"] == nodeclaim]
+        return list(dict.fromkeys(one["message"] for one in steps))
 
     async def run_cli(self, *arguments: str) -> tuple[int, Any]:
         """Run a command with the worker's settings and permissions. Returns its exit code and JSON output."""
