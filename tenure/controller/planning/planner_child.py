@@ -1,13 +1,16 @@
 """The child process of the planner: handles its parent's requests with a `ClusterState`."""
 
 import contextlib
+import json
 import os
 import pickle
 import signal
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
@@ -30,8 +33,24 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.nice(_NICE)
+    log_as_json()
     pipe = Connection(int(sys.argv[1]))
     serve_requests(pipe, ClusterState(pipe.recv()))
+
+
+def log_as_json() -> None:
+    """Write warnings and an uncaught exception in the form of the worker's log, without loading Temporal's SDK."""
+    warnings.showwarning = lambda message, category, filename, line, *_: _write_line(
+        "WARNING", f"{filename}:{line}: {category.__name__}: {message}"
+    )
+    sys.excepthook = lambda *error: _write_line(
+        "ERROR", "uncaught exception", exception="".join(traceback.format_exception(*error))
+    )
+
+
+def _write_line(level: str, message: str, **more: str) -> None:
+    line = {"level": level, "time": datetime.now(UTC).isoformat(), "message": message, "logger": "planner", **more}
+    print(json.dumps(line), flush=True)
 
 
 def serve_requests(pipe: Connection, state: ClusterState) -> None:
