@@ -37,8 +37,10 @@ def step_line(state: NodeClaimState, phase: Phase, cause: str, now: datetime) ->
     message = _SPECIAL_MESSAGES.get((before, phase), _MESSAGES[phase])
     if phase is Phase.TERMINATION and state.launched is None:
         message = "deleting nodeclaim"
-    if before is None and state.identity.why:
-        cause = state.identity.why
+    if before is None:
+        cause = state.identity.why or cause
+    elif phase is Phase.DELETED:
+        cause = state.disruption or cause
     fields = {
         "step": before.value if before else "Creation",
         "duration-seconds": _seconds(now - (state.since or state.identity.created)),

@@ -85,6 +85,12 @@ def test_created_nodeclaim_names_the_pods_that_need_it() -> None:
     assert (fields["step"], fields["duration-seconds"], fields["reason"]) == ("Creation", 2.0, "pod web/a")
 
 
+def test_deleted_nodeclaim_names_the_reason_of_its_deletion() -> None:
+    state = NodeClaimState(identity=WHO, phase=Phase.TERMINATION, since=BORN, disruption="Expired")
+    _, fields = step_line(state, Phase.DELETED, "instance gone", BORN)
+    assert fields["reason"] == "Expired"
+
+
 def test_new_blocker_is_one_line_with_its_code(meter: FakeMeter, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     context = NodeClaimContext(NodeClaimState(identity=WHO, phase=Phase.INITIALIZATION, since=BORN))
