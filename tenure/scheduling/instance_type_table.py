@@ -37,15 +37,26 @@ _POOL_KEYS: Final = frozenset({NODEPOOL})
 class _LabelMatrix:
     """Which rows may have which value of one label."""
 
-    def __init__(self, rows: Sequence[Iterable[str]]) -> None:
+    def __init__(self, values: Sequence[str], matrix: Mask) -> None:
+        self.values, self.matrix = values, matrix
+        self._absent: Mask = ~_any_row(matrix)
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Iterable[str]]) -> "_LabelMatrix":
         values = sorted({value for row in rows for value in row})
         index = {value: number for number, value in enumerate(values)}
-        self.values = values
-        self.matrix: Mask = np.zeros((len(values), len(rows)), dtype=bool)
+        matrix: Mask = np.zeros((len(values), len(rows)), dtype=bool)
         for number, row in enumerate(rows):
             for value in row:
-                self.matrix[index[value], number] = True
-        self._absent: Mask = ~_any_row(self.matrix)
+                matrix[index[value], number] = True
+        return cls(values, matrix)
+
+    def merge_rows(self, groups: Indices, count: int) -> "_LabelMatrix":
+        """Which of `count` groups may have which value; `groups`: the group of each row."""
+        merged: Mask = np.zeros((len(self.values), count), dtype=bool)
+        for number, rows in enumerate(self.matrix):
+            merged[number, groups[rows]] = True
+        return _LabelMatrix(self.values, merged)
 
     def rows_satisfying(self, requirement: Requirement) -> Mask:
         chosen = [number for number, value in enumerate(self.values) if requirement.has(value)]
@@ -218,7 +229,7 @@ class InstanceTypeTable:
     def _offering_label_matrix(self, key: str) -> _LabelMatrix:
         known = self._offering_labels.get(key)
         if known is None:
-            known = self._offering_labels[key] = _LabelMatrix(
+            known = self._offering_labels[key] = _LabelMatrix.from_rows(
                 [_offering_values(one, key) for _, one in self._offerings]
             )
         return known
@@ -226,7 +237,11 @@ class InstanceTypeTable:
     def _label_matrix(self, key: str) -> _LabelMatrix:
         known = self._labels.get(key)
         if known is None:
-            known = self._labels[key] = _LabelMatrix([_possible_values(one, key) for one in self.types])
+            if key in OFFERING_KEYS and key not in self._known_labels:
+                known = self._offering_label_matrix(key).merge_rows(self.offering_rows, len(self))
+            else:
+                known = _LabelMatrix.from_rows([_possible_values(one, key) for one in self.types])
+            self._labels[key] = known
         return known
 
 
