@@ -70,7 +70,7 @@ class TopologyGroups:
         self._groups: dict[TopologyIndex, TopologyGroup] = {}
         self._groups_by_labels: dict[tuple[str, frozenset[tuple[str, str]]], PodGroups] = {}
         self._owned_groups: dict[PodTopologyTerms, tuple[TopologyGroup, ...]] = {}
-        self._required: set[TopologyIndex] = set()
+        self._required: set[TopologyGroup] = set()
 
     def add_daemons(self, daemons: Iterable[DaemonSetFact]) -> None:
         """Count the pods that DaemonSets will have on nodes, for the terms of others and for their own anti-affinity
@@ -100,10 +100,9 @@ class TopologyGroups:
         for spread in topology_terms.spreads:
             self._get_group(self._spread_index(spread, shape))
         for term in (*topology_terms.affinity, *topology_terms.anti_affinity):
-            self._get_group(self._term_index(term, topology_terms.namespace))
-        for term in (*topology_terms.affinity, *topology_terms.anti_affinity):
+            group = self._get_group(self._term_index(term, topology_terms.namespace))
             if not term.weight:
-                self._required.add(self._term_index(term, topology_terms.namespace))
+                self._required.add(group)
         self.add_anti_affinity_owners(topology_terms)
 
     def add_anti_affinity_owners(self, topology_terms: PodTopologyTerms) -> None:
@@ -147,9 +146,9 @@ class TopologyGroups:
         required node affinity with every alternative of the volumes. The last step also tolerates PreferNoSchedule, if
         any node may have such a taint."""
         constraints, volume_alternatives = shape.constraints, shape.volumes.alternatives
-        counting, excluding = self.groups_of(example, shape.topology_terms)
-        own_groups = frozenset(counting)
-        hard = (*self._required_rules(shape, own_groups), *self._imposed_rules(excluding, own_groups))
+        groups = self.groups_of(example, shape.topology_terms)
+        own_groups = frozenset(groups.counting)
+        hard = (*self._required_rules(shape, own_groups), *self._imposed_rules(groups))
         alternatives = node_requirement_alternatives(constraints)
         for preference, soft in self._relaxation_steps(shape, own_groups, policy):
             for strict in alternatives:
@@ -199,14 +198,12 @@ class TopologyGroups:
                 group = self._get_group(self._term_index(term, topology_terms.namespace))
                 yield AntiAffinityRule(group, group in own_groups)
 
-    def _imposed_rules(
-        self, excluding: Iterable[TopologyGroup], own_groups: frozenset[TopologyGroup]
-    ) -> Iterator[Rule]:
+    def _imposed_rules(self, groups: PodGroups) -> Iterator[Rule]:
         """Rules that required terms of other pods impose on these."""
-        for group in excluding:
+        for group in groups.excluding:
             yield AntiAffinityRule(group, False)
-        for topology_index, group in self._groups.items():
-            if group in own_groups and not group.hostname and topology_index in self._required:
+        for group in groups.counting:
+            if not group.hostname and group in self._required:
                 yield KnownDomainRule(group)
 
     def _preferred_rules(
