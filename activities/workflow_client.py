@@ -13,11 +13,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.apis.labels import LAUNCH_GROUP, LAUNCH_REASON, NODECLASS, NODEPOOL, REPLACES
 from tenure.apis.nodeclaim import NodeClaim
+from tenure.model.base import Message
 from tenure.model.errors import TryLater
 from tenure.model.garbage_collection import RunRef
 from tenure.model.launch import LaunchGroupMember
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimIdentity, NodeClaimState
-from tenure.model.signals import GroupResult
+from tenure.model.signals import GroupResult, LaunchError
 from tenure.model.workflow_states import ProvisioningState
 
 _RPC_TIMEOUT: Final = timedelta(seconds=10)
@@ -78,9 +79,16 @@ class WorkflowClient:
 
     async def notify_deleted(self, member: LaunchGroupMember, result: GroupResult) -> None:
         """Signal the workflow of a deleted NodeClaim, if it is running."""
+        await self._signal_member(member, "launch_result", result)
+
+    async def report_launch_error(self, member: LaunchGroupMember, error: LaunchError) -> None:
+        """Signal the workflow of a NodeClaim whose launch is repeated, if it is running."""
+        await self._signal_member(member, "launch_error", error)
+
+    async def _signal_member(self, member: LaunchGroupMember, signal: str, message: Message) -> None:
         handle = self._client.get_workflow_handle(self._names.nodeclaim_workflow_id(member.name, member.uid))
         try:
-            await handle.signal("launch_result", result)
+            await handle.signal(signal, message)
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise

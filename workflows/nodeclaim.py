@@ -11,14 +11,16 @@ from datetime import datetime
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from tenure.model.blockers import LAUNCH_FAILED
 from tenure.model.disruption.commands import PermitRevoked
+from tenure.model.disruption.drain import MAX_STATUS_LINE_LENGTH
 from tenure.model.interruption.messages import InterruptionMessages
 from tenure.model.launch import LaunchedInstance
 from tenure.model.nodeclaim.history import NodeClaimExplanation
 from tenure.model.nodeclaim.requests import InstanceStatus
 from tenure.model.nodeclaim.state import NodeClaimOutcome, NodeClaimState, Phase
 from tenure.model.observations import ObservedNodeClaim
-from tenure.model.signals import GroupResult, PermitResult
+from tenure.model.signals import GroupResult, LaunchError, PermitResult
 from tenure.policy.interruption.decision import describe_event, draining_event
 from tenure.policy.lifecycle.missing_nodes import missing_since
 from tenure.policy.lifecycle.repair import record_conditions
@@ -179,6 +181,11 @@ class NodeClaimWorkflow(Pausable, EventApprovals):
             self._nodeclaim_context.update_state(launched=group_result.result)
         else:
             self._nodeclaim_context.update_state(rejection=group_result.result)
+
+    @workflow.signal(description="From the launch group: the launch failed several times and is repeated")
+    def launch_error(self, error: LaunchError) -> None:
+        if self._nodeclaim_context.state.phase is Phase.LAUNCH and not self._nodeclaim_context.state.launched:
+            self._nodeclaim_context.set_blocked_by(f"{LAUNCH_FAILED}: {error.message}"[:MAX_STATUS_LINE_LENGTH])
 
     @workflow.signal(description="From its NodePool: a disruption permit, or what blocks it")
     def permit_decided(self, response: PermitResult) -> None:

@@ -39,7 +39,7 @@ from tenure.model.nodeclaim.requests import (
     NodeClaimLaunchRequest,
     PreparationResult,
 )
-from tenure.model.signals import GroupResult
+from tenure.model.signals import GroupResult, LaunchError
 
 _MESSAGE_MAX_CHARS: Final = 300
 _MAX_LISTED: Final = 5
@@ -209,11 +209,15 @@ class LaunchActivities:
             raise TryLater(f"instances run and could not be assigned: {fault.message}", code=fault.code) from fault
 
     async def _raise_while_awaited(self, group: LaunchGroup, fault: Fault) -> FleetResult:
-        """Raise the fault, so that the call is repeated. If all members are gone, find instances that the call may have
-        launched."""
-        if activity.info().attempt % ATTEMPTS_PER_CHECK or await self._find_first(group.members):
+        """Raise the fault, so that the call is repeated, and report it to the members. If all members are gone, find
+        instances that the call may have launched."""
+        if activity.info().attempt % ATTEMPTS_PER_CHECK:
             raise fault
-        return await self._fleet.find(group)
+        if not await self._find_first(group.members):
+            return await self._fleet.find(group)
+        error = LaunchError(message=fault.message)
+        await call_for_each(group.members, lambda one: self._workflows.report_launch_error(one, error))
+        raise fault
 
     async def _assign_instances(self, group: LaunchGroup, fleet_result: FleetResult, *, notify: bool) -> GroupOutcome:
         node_class = await self._node_classes.get(group.request.node_class)

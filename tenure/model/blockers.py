@@ -38,6 +38,7 @@ class Verdict(Value):
 
 
 SLOW: Final = "Slow"
+LAUNCH_FAILED: Final = "LaunchFailed"
 HOOK_RUNNING: Final = "HookRunning"
 HOOK_FAILED: Final = "HookFailed"
 CALL_FAILED: Final = "CallFailed"
@@ -56,6 +57,7 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
     ),
     "DrainOverdue": Reason("not drained before the deadline", "unblock the evictions, or delete the pods"),
     "TerminationOverdue": Reason("not terminated before the deadline", "find out why the instance does not terminate"),
+    LAUNCH_FAILED: Reason("its launch fails repeatedly", "read EC2's error in the details", clears_by_itself=False),
     SLOW: Reason("the phase is slower than for similar nodes, and within its deadline"),
     HOOK_RUNNING: Reason("a hook is running", _HOOK_REMEDY),
     HOOK_FAILED: Reason("a hook failed and is retried", _HOOK_REMEDY, clears_by_itself=False),

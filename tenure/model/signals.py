@@ -18,6 +18,12 @@ class GroupResult(Message):
     node_name: str = ""
 
 
+class LaunchError(Message):
+    """Signal to a NodeClaim: its launch failed several times and is repeated."""
+
+    message: str
+
+
 class PermitRequest(Message):
     """Signal to a NodePool: request a permit to disrupt a node."""
 

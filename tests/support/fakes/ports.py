@@ -8,7 +8,7 @@ from activities.ports.core import Ports
 from activities.workflow_client import WorkflowClient
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.launch import LaunchGroupMember
-from tenure.model.signals import GroupResult
+from tenure.model.signals import GroupResult, LaunchError
 from tests.support.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
 from tests.support.fakes.drains import FakeBudgets, FakeRollouts
 from tests.support.fakes.faulty import FaultInjectable
@@ -32,11 +32,16 @@ class FakeWorkflowClient(FaultInjectable, WorkflowClient):
 
     results: dict[str, GroupResult] = field(default_factory=dict)
     """By UID."""
+    launch_errors: dict[str, str] = field(default_factory=dict)
+    """By UID."""
     open_groups: set[str] = field(default_factory=set)
     requested_groups: list[set[str]] = field(default_factory=list)
 
     async def signal_launch_result(self, claim: NodeClaim, result: GroupResult) -> None:
         self.results[claim.metadata.uid] = result
+
+    async def report_launch_error(self, member: LaunchGroupMember, error: LaunchError) -> None:
+        self.launch_errors[member.uid] = error.message
 
     async def notify_deleted(self, member: LaunchGroupMember, result: GroupResult) -> None:
         self.results[member.uid] = result

@@ -351,6 +351,7 @@ async def test_failing_launch_without_members_ends_and_terminates_instances(
             cluster.claims.add("a")
         with pytest.raises(ApplicationError):
             await run_activity(cluster.launching.launch_group, request, attempt=attempt)
+    assert cluster.workflows.launch_errors == {"uid-a": "503", "uid-b": "503"}
     cluster.claims.found.clear()
     outcome = await launch_request(cluster, request, attempt=10)
     assert outcome.rejected == () and cluster.instances.running == {} and len(cluster.instances.terminated) == 2

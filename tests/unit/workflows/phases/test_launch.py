@@ -5,7 +5,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
+from tenure.apis.labels import LAUNCH_GROUP, NEEDS_ATTENTION, NODEPOOL
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.launch import FleetError, LaunchedInstance, LaunchRejection
@@ -43,6 +43,10 @@ def launched_result(fake: WorkerHarness, number: int = 1) -> GroupResult:
             image_id="ami-1",
         ),
     )
+
+
+async def has_attention_condition(fake: WorkerHarness, text: str) -> bool:
+    return fake.claims.condition_text("a", NEEDS_ATTENTION) == text
 
 
 def rejected_result(*, final: bool) -> GroupResult:
@@ -212,7 +216,10 @@ async def test_launch_with_faults_is_overdue_and_keeps_retrying(fake: WorkerHarn
     """It is unknown whether EC2 launched the instance, so the NodeClaim is kept until EC2 responds."""
     fake.fleet.faults["create"] = [TryLater("503") for _ in range(30)]
     handle = await fake.start(await create_nodeclaim(fake))
-    await fake.sleep(minutes=5, seconds=30)
+    await fake.sleep(minutes=1)
+    await wait_until(lambda: is_blocked_by(handle, "LaunchFailed: 503"))
+    await wait_until(lambda: has_attention_condition(fake, "True LaunchFailed"))
+    await fake.sleep(minutes=4, seconds=30)
     state = await query_state(handle)
     assert state.phase is Phase.LAUNCH and state.overdue
     await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=15)
