@@ -12,7 +12,7 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import ActivityError, RetryState, is_cancelled_exception
 
-from tenure.model.blockers import CALL_FAILED
+from tenure.model.blockers import CALL_FAILED, NODE_NOT_JOINED
 from tenure.model.nodeclaim.requests import MAX_EVICTED_PODS, NodeClaimRef, ReportRequest
 from tenure.model.nodeclaim.state import NodeClaimState, Phase, Step
 from tenure.policy.lifecycle.deadlines import action_of, slow_at
@@ -227,6 +227,8 @@ class NodeClaimContext:
         if at is None or self.now < at:
             return False
         self.update_state(slow=True)
+        if self.state.phase is Phase.REGISTRATION and not self.state.blocked_by:
+            self.update_state(blocked_by=NODE_NOT_JOINED, blocked_code=NODE_NOT_JOINED.partition(":")[0])
         self.publish_status()
         return True
 

@@ -44,6 +44,7 @@ HOOK_FAILED: Final = "HookFailed"
 CALL_FAILED: Final = "CallFailed"
 NODE_NOT_FOUND: Final = "NodeNotFound"
 INSTANCE_STOPPED: Final = "InstanceStopped"
+NODE_NOT_JOINED: Final = "NodeNotJoined: no Node has its provider ID"
 _HOOK_REMEDY: Final = "fix the hook, or remove it from its LifecyclePolicy"
 BLOCKERS: Final[Mapping[str, Reason]] = {
     "LaunchOverdue": Reason(

@@ -222,7 +222,7 @@ async def test_node_slower_than_expected_is_slow_but_not_overdue(fake: WorkerHar
     handle = await start_with_expected_times(fake, expected_times(2))
     await wait_until_skipping_time(fake, lambda: has_state(handle, slow=True), seconds=15)
     state = await query_state(handle)
-    assert describe_blocker(state).startswith("slow: ") and not state.overdue
+    assert describe_blocker(state).startswith("slow: NodeNotJoined") and not state.overdue
     assert fake.claims.condition_text("a", labels.NEEDS_ATTENTION) == ""
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
     await fake.signal_observed(handle, **JOINED)
