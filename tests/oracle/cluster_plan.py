@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tenure.apis.labels import HOSTNAME, NODE_NAME_FIELD
 from tenure.kube.facts.objects import namespace_fact, node_fact, nodepool_fact
+from tenure.kube.facts.pod_admission import PodAdmission, runtime_class_defaults
 from tenure.kube.facts.pods import daemonset_fact, pod_fact
 from tenure.kube.facts.volumes import csi_node_fact, storage_class_fact, volume_claim_fact, volume_fact
 from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeFact, PodFact
@@ -17,7 +18,7 @@ from tenure.scheduling.snapshot import Fact, FactKind
 from tests.oracle.binding_order import find_binding_order
 from tests.oracle.manifests import node_manifest
 from tests.oracle.plan import awaited_daemon_pods, launch_outcomes
-from tests.oracle.random_cluster import RandomCluster
+from tests.oracle.random_cluster import RandomCluster, shared_objects
 from tests.oracle.random_pods import CLUSTER, Object
 
 NOW: Final = datetime(2100, 1, 1, tzinfo=UTC)
@@ -29,7 +30,7 @@ _FACTS: Final[Mapping[str, tuple[FactKind, Callable[[Object], Fact]]]] = {
     "PersistentVolume": ("volume", volume_fact),
     "PersistentVolumeClaim": ("volume_claim", volume_claim_fact),
     "CSINode": ("csi_node", csi_node_fact),
-    "DaemonSet": ("daemonset", daemonset_fact),
+    "DaemonSet": ("daemonset", lambda one: _daemonset_fact(one)),
     "Node": ("node", node_fact),
     "Pod": ("pod", lambda pod: _unschedulable_pod(pod)),
 }
@@ -186,6 +187,15 @@ def _is_part(cluster: RandomCluster, one: Object) -> bool:
     metadata, site = one["metadata"], cluster.site
     named: Iterable[Any] = (metadata.get("namespace"), metadata["name"])
     return label_of(one, CLUSTER) == site.cluster or any(name in (*site.namespaces, *site.nodes) for name in named)
+
+
+def _daemonset_fact(one: Object) -> Fact:
+    """With the overhead of the RuntimeClass, which the API server adds to its pods."""
+    admission = PodAdmission()
+    for shared in shared_objects():
+        if shared["kind"] == "RuntimeClass":
+            admission.set_runtime_class(shared["metadata"]["name"], runtime_class_defaults(shared))
+    return daemonset_fact(one, admission.apply_defaults(one["spec"]["template"]["spec"], one["metadata"]["namespace"]))
 
 
 def _unschedulable_pod(pod: Object) -> Fact:
