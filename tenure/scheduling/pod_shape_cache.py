@@ -28,8 +28,8 @@ class PodShapeCache:
         """Why the pod cannot be planned; empty if it can."""
         known = self._errors.get(pod.uid)
         if known is None:
-            # An unplannable pod may have no shape.
-            constraints = None if pod.unplannable else self.shape(pod).constraints
+            # An unplannable pod may have no shape; it has no terms.
+            constraints = self.shape(pod).constraints if pod.required_terms else None
             known = self._errors[pod.uid] = validation_error(pod, constraints)
         return known
 

@@ -128,7 +128,9 @@ def validation_error(pod: PodFact, constraints: Constraints | None = None) -> st
     known."""
     if pod.unplannable:
         return pod.unplannable
-    if pod.required_terms and not any(pod.required_terms):
+    if not pod.required_terms:
+        return ""
+    if not any(pod.required_terms):
         return "its node affinity has no expressions, which no node satisfies"
     try:
         node_requirement_alternatives(constraints or constraints_of(pod))
