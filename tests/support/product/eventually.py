@@ -17,13 +17,14 @@ POLL_INTERVAL_SECONDS = 0.4
 TRANSIENT_STATUSES = (
     RPCStatusCode.CANCELLED,
     RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.FAILED_PRECONDITION,
     RPCStatusCode.RESOURCE_EXHAUSTED,
     RPCStatusCode.UNAVAILABLE,
     429,
     503,
     504,
 )
-"""Status codes of Temporal and of the API server."""
+"""Status codes of Temporal and of the API server. FAILED_PRECONDITION: a restarted worker does not poll yet."""
 
 
 async def wait_until(

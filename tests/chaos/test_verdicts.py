@@ -1,0 +1,285 @@
+"""One verdict per node: each output shows the same code and sentence, also after the worker was killed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from tenure.apis import labels
+from tenure.cli.nodes.get import read
+from tenure.cli.nodes.stuck import find_stuck_nodes
+from tenure.cli.nodes.why import explain_nodes_or_pod, format_explanations
+from tenure.kube.client.resources import NODE_CLAIMS, NODES
+from tenure.model.blockers import SLOW, Verdict
+from tenure.policy.lifecycle.verdict import verdict_of
+from tenure.sandbox.fault_proxy import ErrorResponse
+from tenure.sandbox.nodes.fault_rules import (
+    Deregister,
+    LateDevices,
+    NeverRegister,
+    SetCondition,
+    SlowReady,
+)
+from tests.support.kube.builders import persistent_volume_json, volume_attachment_json
+from tests.support.product.cluster_scope import ClusterScope, conditions_by_type, object_names
+from tests.support.product.drains import (
+    annotate_do_not_disrupt,
+    assert_budget_healthy,
+    pod_disruption_budget,
+    single_pod,
+)
+from tests.support.product.eventually import wait_until
+from tests.support.product.interruption_events import announce_maintenance, run_pods_with_rules
+from tests.support.product.objects import Object, lifecycle_policy, pod_spec
+from tests.support.product.product import DedicatedProduct
+
+SETUP_SECONDS = 400.0
+TIMEOUTS = {"LAUNCH_TIMEOUT": "30m", "REGISTRATION_TIMEOUT": "30m", "INITIALIZATION_TIMEOUT": "30m"}
+"""Longer than the test, so that no phase becomes overdue."""
+PAUSE = f"until={datetime.now(UTC) + timedelta(hours=6):%Y-%m-%dT%H:%M:%SZ}, by=ann, reason=a test"
+AGENT = {"key": "example.com/agent", "effect": "NoExecute"}
+Prepare = Callable[[ClusterScope], Awaitable[str]]
+
+
+@dataclass(frozen=True)
+class Blockage:
+    """`prepare` blocks a node of the scope and returns the name of its NodeClaim. `pool`: settings of the NodePool."""
+
+    code: str
+    prepare: Prepare
+    pool: dict[str, Any] = field(default_factory=lambda: {"after": "Never"})
+
+
+async def fail_launch(scope: ClusterScope) -> str:
+    scope.inject_aws_fault("5xx", "CreateFleet")
+    return await start_pod(scope)
+
+
+async def start_pod(scope: ClusterScope, **pod: Any) -> str:
+    """Create a pod, and return its NodeClaim as soon as it exists."""
+    await scope.create_deployment(1, **pod)
+    return await wait_until(lambda: scope.assert_newest_nodeclaim(1))
+
+
+async def start_with_fault(fault: Any, scope: ClusterScope) -> str:
+    await scope.inject_node_fault(fault)
+    return await start_pod(scope)
+
+
+async def start_without_device(scope: ClusterScope) -> str:
+    await scope.inject_node_fault(LateDevices(seconds=None))
+    return await start_pod(scope, containers=pod_spec(scope.name, **{"nvidia.com/gpu": "1"})["containers"])
+
+
+async def duplicate_provider_id(scope: ClusterScope) -> str:
+    name = await start_with_fault(NeverRegister(), scope)
+    provider_id = await wait_until(partial(_assert_launched, scope, name))
+    registration_fault = scope.inject_api_fault(ErrorResponse(503), f"/nodes/{scope.name}-", "PATCH")
+    for number in range(2):
+        metadata = {"name": f"{scope.name}-{number}"}
+        await scope.apply_manifest(
+            {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"providerID": provider_id}}
+        )
+    scope.remove_api_fault(registration_fault)
+    return name
+
+
+async def _assert_launched(scope: ClusterScope, name: str) -> str:
+    found = await scope.product.kube.request("GET", NODE_CLAIMS.path(name))
+    provider_id: str = (found.get("status") or {}).get("providerID", "")
+    assert provider_id, found.get("status")
+    return provider_id
+
+
+async def empty_node(scope: ClusterScope) -> str:
+    (name,) = object_names(await scope.run_pods(1))
+    await scope.scale_deployment(0)
+    return name
+
+
+async def annotated_node(key: str, value: str, scope: ClusterScope) -> str:
+    (claim,) = await scope.run_pods(1)
+    await scope.product.patch(NODES.path(claim["status"]["nodeName"]), {"metadata": {"annotations": {key: value}}})
+    await scope.scale_deployment(0)
+    return str(claim["metadata"]["name"])
+
+
+async def node_with_fault(fault: Any, scope: ClusterScope) -> str:
+    (claim,) = await scope.run_pods(1)
+    await scope.inject_node_fault(fault, node=claim["status"]["nodeName"], count=1)
+    return str(claim["metadata"]["name"])
+
+
+async def stopped_instance(scope: ClusterScope) -> str:
+    (claim,) = await scope.run_pods(1)
+    scope.product.aws.stop_instance(claim["status"]["providerID"].rpartition("/")[2])
+    return str(claim["metadata"]["name"])
+
+
+async def drifted_node(scope: ClusterScope) -> str:
+    (name,) = object_names(await scope.run_pods(1))
+    await scope.product.patch(scope.pool_path, {"spec": {"template": {"metadata": {"labels": {"team": "web"}}}}})
+    return name
+
+
+async def unhealthy_node(scope: ClusterScope) -> str:
+    condition = {"type": "KernelReady", "status": "False", "toleration": "1h"}
+    await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, repair={"conditions": [condition]}))
+    return await node_with_fault(SetCondition(type="KernelReady", status="False"), scope)
+
+
+async def deferred_interruption(scope: ClusterScope) -> str:
+    rules = {"scheduledChange": {"action": "deferUntilEventStart"}}
+    (claim,) = await run_pods_with_rules(scope, 1, rules)
+    announce_maintenance(scope.product, claim, hours=6)
+    return str(claim["metadata"]["name"])
+
+
+async def drain(scope: ClusterScope, *, budgets: tuple[Object, ...] = (), annotation: str = "") -> str:
+    """Delete a NodeClaim whose pod these budgets or this annotation protect."""
+    for budget in budgets:
+        await scope.apply_manifest(budget)
+    (claim,) = await scope.run_pods(1)
+    if annotation:
+        await annotate_do_not_disrupt(scope, annotation)
+    await scope.product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
+    return str(claim["metadata"]["name"])
+
+
+async def drain_with_budgets(*specs: dict[str, Any], scope: ClusterScope) -> str:
+    budgets = [pod_disruption_budget(scope.name, **spec) for spec in specs]
+    for number, budget in enumerate(budgets):
+        budget["metadata"]["name"] = f"{scope.name}-{number}"
+    return await drain(scope, budgets=tuple(budgets))
+
+
+async def drain_without_room(scope: ClusterScope) -> str:
+    """The budget allows the eviction of one of two pods. The limit allows no node for its successor."""
+    await scope.apply_manifest(pod_disruption_budget(scope.name, minAvailable=1))
+    claims = object_names(await scope.run_pods(2))
+    await wait_until(lambda: assert_budget_healthy(scope, 2))
+    await scope.product.patch(scope.pool_path, {"spec": {"limits": {"cpu": "1"}}})
+    for claim in claims:
+        await scope.product.delete(NODE_CLAIMS.path(claim))
+    return await wait_until(lambda: scope.assert_newest_nodeclaim(1))
+
+
+async def refused_eviction(scope: ClusterScope) -> str:
+    await scope.run_pods(1)
+    pod = (await single_pod(scope))["metadata"]["name"]
+    scope.inject_api_fault(ErrorResponse(403), f"/pods/{pod}/eviction", "POST")
+    (name,) = object_names(await scope.nodeclaims())
+    await scope.product.delete(NODE_CLAIMS.path(name))
+    return name
+
+
+async def attached_volume(scope: ClusterScope) -> str:
+    (claim,) = await scope.run_pods(1)
+    driver = "ebs.csi.aws.com"
+    await scope.apply_manifest(persistent_volume_json(scope.name, driver=driver))
+    await scope.apply_manifest(volume_attachment_json(scope.name, claim["status"]["nodeName"], driver=driver))
+    await scope.product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
+    return str(claim["metadata"]["name"])
+
+
+BLOCKAGES = (
+    Blockage("LaunchFailed", fail_launch),
+    Blockage("NodeNotJoined", partial(start_with_fault, NeverRegister())),
+    Blockage("MultipleNodesFound", duplicate_provider_id),
+    Blockage("NodeNotReady", partial(start_with_fault, SlowReady(seconds=3600))),
+    Blockage("StartupTaintsExist", start_pod, {"startup_taints": [AGENT]}),
+    Blockage("ResourceNotRegistered", start_without_device, {"types": ["g4dn.xlarge"]}),
+    Blockage("Never", empty_node),
+    Blockage("PermitDenied", empty_node, {"after": "1s", "budget": "0"}),
+    Blockage("NodeDoNotDisrupt", partial(annotated_node, labels.DO_NOT_DISRUPT, "true"), {"after": "1s"}),
+    Blockage(
+        "Paused",
+        partial(annotated_node, labels.PAUSE, PAUSE),
+        {"after": "1s"},
+    ),
+    Blockage("NodeNotFound", partial(node_with_fault, Deregister())),
+    Blockage("InstanceStopped", stopped_instance),
+    Blockage("ReplacementPending", drifted_node, {"after": "Never", "budget": "0"}),
+    Blockage("Unhealthy", unhealthy_node),
+    Blockage("InterruptionDeferred", deferred_interruption),
+    Blockage("PodDisruptionBudget", drain_without_room),
+    Blockage("PodDisruptionBudgetAllowsNone", lambda scope: drain_with_budgets({"maxUnavailable": 0}, scope=scope)),
+    Blockage(
+        "MultiplePodDisruptionBudgets",
+        lambda scope: drain_with_budgets({"maxUnavailable": 1}, {"minAvailable": 0}, scope=scope),
+    ),
+    Blockage("PodDoNotDisrupt", partial(drain, annotation="true")),
+    Blockage("PodDoNotDisruptUntil", partial(drain, annotation="6h")),
+    Blockage("EvictionRefused", refused_eviction),
+    Blockage("VolumesAttached", attached_volume),
+)
+
+
+async def test_every_output_shows_one_verdict_before_and_after_a_worker_kill(product: DedicatedProduct) -> None:
+    await product.ensure_worker(FEATURE_GATES="NodeRepair=true", INTERRUPTION_QUEUE="demo", **TIMEOUTS)
+    async with AsyncExitStack() as stack:
+        scopes = [await stack.enter_async_context(product.scope("verdict", **one.pool)) for one in BLOCKAGES]
+        names = await asyncio.gather(
+            *(blockage.prepare(scope) for blockage, scope in zip(BLOCKAGES, scopes, strict=True))
+        )
+        before = await assert_consistent(product, scopes, names)
+        await product.kill_worker()
+        await product.resume_worker()
+        after = await assert_consistent(product, scopes, names)
+        assert after == before
+
+
+async def assert_consistent(product: DedicatedProduct, scopes: list[ClusterScope], names: list[str]) -> list[str]:
+    """The sentence of each blockage. `get`, `why`, `stuck`, the condition and the workflow's details agree. A node
+    that stays in a phase of its start becomes slow.
+    """
+    rows = list(zip(BLOCKAGES, scopes, names, strict=True))
+    results = await asyncio.gather(
+        *(
+            wait_until(
+                partial(_assert_same_everywhere, scope, name, blockage.code), seconds=SETUP_SECONDS, poll_interval=3
+            )
+            for blockage, scope, name in rows
+        ),
+        return_exceptions=True,
+    )
+    verdicts = [one for one in results if isinstance(one, Verdict)]
+    assert len(verdicts) == len(results), [str(one)[:600] for one in results if not isinstance(one, Verdict)]
+    expected = {name for name, verdict in zip(names, verdicts, strict=True) if not verdict.clears_by_itself}
+    await wait_until(partial(_assert_stuck, product, names, expected))
+    for code in {one.code for one in verdicts if not one.clears_by_itself}:
+        await wait_until(partial(_assert_counted, product, code))
+    return [one.sentence.removeprefix("slow: ") for one in verdicts]
+
+
+async def _assert_same_everywhere(scope: ClusterScope, name: str, code: str) -> Verdict:
+    product, state = scope.product, await scope.nodeclaim_state(name)
+    verdict = verdict_of(state)
+    assert verdict is not None and verdict.code in (code, SLOW) and state.blocked_code == code, f"{code}: {verdict}"
+    (listed,) = await read(product.connection, [name], "")
+    assert listed.blocked_by == verdict.code, listed
+    explained = format_explanations(await explain_nodes_or_pod(product.connection, name))
+    assert verdict.sentence in explained, f"{verdict.sentence!r} is not in:\n{explained}"
+    metadata = await (await scope.workflow_handle(name)).query("__temporal_workflow_metadata")
+    assert verdict.sentence in metadata.current_details, metadata.current_details
+    condition = conditions_by_type(await product.kube.request("GET", NODE_CLAIMS.path(name))).get(
+        labels.NEEDS_ATTENTION, {}
+    )
+    if verdict.clears_by_itself:
+        assert condition.get("status") != "True", condition
+    else:
+        assert (condition.get("status"), condition.get("reason")) == ("True", code), condition
+        assert verdict.sentence in condition["message"], condition
+    return verdict
+
+
+async def _assert_stuck(product: DedicatedProduct, names: list[str], expected: set[str]) -> None:
+    nodes, _, _, _ = await find_stuck_nodes(product.temporal, product.connection.cluster)
+    assert {one.name for one in nodes} & set(names) == expected
+
+
+async def _assert_counted(product: DedicatedProduct, code: str) -> None:
+    assert await product.metric_value("tenure_nodeclaims_needing_attention", code=code) == 1
