@@ -10,7 +10,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
@@ -49,7 +48,13 @@ def log_as_json() -> None:
 
 
 def _write_line(level: str, message: str, **more: str) -> None:
-    line = {"level": level, "time": datetime.now(UTC).isoformat(), "message": message, "logger": "planner", **more}
+    line = {
+        "level": level,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "message": message,
+        "logger": "planner",
+        **more,
+    }
     print(json.dumps(line), flush=True)
 
 

@@ -54,7 +54,7 @@ async def test_nodeclaims_deleted_during_the_batch_window_complete_at_once(
 ) -> None:
     """They complete long before their launch deadline, with and without a finalizer."""
     async with own_product.scope("regretted") as scope:
-        await own_product.ensure_worker(BATCH_IDLE_DURATION="5s", BATCH_MAX_DURATION="2m")
+        await own_product.ensure_worker(BATCH_IDLE_DURATION="15s", BATCH_MAX_DURATION="2m")
         names = [f"{scope.name}-{number}" for number in range(2)]
         for name, has_finalizer in zip(names, (True, False), strict=True):
             await create_nodeclaim(scope, name, pool=scope.name, has_finalizer=has_finalizer)

@@ -103,7 +103,8 @@ class InstalledProduct:
         that timed out. Each line of the log must be JSON."""
         complete, _, _ = (self.sandbox.logs / "worker-shared.log").read_text().rpartition("\n")
         lines = [json.loads(line) for line in complete.splitlines()]
-        steps = [one for one in lines if "step" in one and "code" not in one and one["NodeClaim"]["name"] == nodeclaim]
+        own = [one for one in lines if one.get("NodeClaim", {}).get("name") == nodeclaim]
+        steps = [one for one in own if "step" in one and "code" not in one]
         return list(dict.fromkeys(one["message"] for one in steps))
 
     async def run_cli(self, *arguments: str) -> tuple[int, Any]:

@@ -2,7 +2,10 @@
 
 import pytest
 
+from tests.support.logs import plain_log
 from tests.unit.activities.builders import FakeCluster
+
+__all__ = ["plain_log"]
 
 
 @pytest.fixture

@@ -54,6 +54,7 @@ async def test_readiness_follows_the_reported_reason(harness: ProbeHarness) -> N
     assert await harness.get("/readyz") == (503, harness.why_not)
 
 
+@pytest.mark.usefixtures("plain_log")
 async def test_shutdown_that_does_not_end_is_reported_with_its_place() -> None:
     async def stop_at_once() -> None:
         return

@@ -20,6 +20,7 @@ def add_deleting_nodeclaim(cluster: FakeCluster) -> None:
     cluster.claims.set_status("a", deleting=True)
 
 
+@pytest.mark.usefixtures("plain_log")
 @pytest.mark.parametrize(("polls", "request_"), [(0, REQUEST), (3, REQUEST), (0, UNKNOWN)])
 async def test_instance_node_and_nodeclaim_are_deleted(
     cluster: FakeCluster, polls: int, request_: TerminationRequest

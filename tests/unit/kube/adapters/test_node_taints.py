@@ -29,6 +29,7 @@ def response(item: dict[str, Any]) -> Handler:
     return respond
 
 
+@pytest.mark.usefixtures("plain_log")
 @pytest.mark.parametrize(
     ("method", "before", "after", "messages"),
     [
