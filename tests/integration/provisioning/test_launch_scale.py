@@ -70,13 +70,15 @@ async def test_nodeclaims_deleted_during_the_batch_window_complete_at_once(
 async def test_every_nodeclaim_launches_once_under_throttling_and_a_killed_worker(
     own_product: DedicatedProduct,
 ) -> None:
-    """Half of the NodeClaims belong to a NodePool; the others are standalone, and each needs its own call."""
+    """Half of the NodeClaims belong to a NodePool; the others are standalone, and each needs its own call. None may
+    reach its launch deadline while calls wait.
+    """
     async with pending_pods(own_product, LAUNCHES // 2) as scope:
         standalone = [f"{scope.name}-hand-{number}" for number in range(LAUNCHES // 2)]
         own_product.aws.set_rate("CreateFleet", REFILL_RATE, REFILL_RATE)
         try:
             await for_each(standalone, lambda name: create_nodeclaim(scope, name))
-            await own_product.ensure_worker()
+            await own_product.ensure_worker(LAUNCH_TIMEOUT="30m")
             await wait_until(
                 lambda: assert_some_launched(own_product, standalone, len(standalone) // 3),
                 seconds=LAUNCH_TIMEOUT_SECONDS,
