@@ -43,7 +43,7 @@ test: controlplane ## Run unit tests, adapter tests and smoke scenarios in one s
 	@$(PYTEST) -n 5 --junitxml=build/test.xml tests/unit tests/replay tests/adapters tests/smoke $(ARGS)
 
 test-integration: controlplane ## Run all integration tests and scenarios
-	@$(PYTEST) -n 6 --junitxml=build/integration.xml tests/integration tests/scenarios $(ARGS)
+	@$(PYTEST) -n 5 --junitxml=build/integration.xml tests/integration tests/scenarios $(ARGS)
 
 test-killed: controlplane ## Run a sample of the scenarios with the worker killed once
 	@$(BIN)/python -m tests.scenarios.sample $(ARGS)
