@@ -28,6 +28,7 @@ T = TypeVar("T")
 RETRY_AFTER = timedelta(seconds=20)
 """Before a phase restarts after an activity failed for good."""
 MAX_PENDING_EVENTS = 20
+NOT_JOINED = f"{NODE_NOT_JOINED}: no Node has its provider ID"
 
 
 class ContinueAsNewRequested(Exception):
@@ -228,8 +229,9 @@ class NodeClaimContext:
             return False
         self.update_state(slow=True)
         if self.state.phase is Phase.REGISTRATION and not self.state.blocked_by:
-            self.update_state(blocked_by=NODE_NOT_JOINED, blocked_code=NODE_NOT_JOINED.partition(":")[0])
-        self.publish_status()
+            self.set_blocked_by(NOT_JOINED)
+        else:
+            self.publish_status()
         return True
 
     async def execute_until_done(self, call: Callable[[Any], Awaitable[T]], options: Any) -> T:

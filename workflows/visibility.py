@@ -61,7 +61,7 @@ def nodeclaim_attributes(state: NodeClaimState) -> dict[str, SearchAttributeUpda
             INSTANCE_TYPE.value_set(launched.instance_type),
             ZONE.value_set(launched.zone),
             CAPACITY_TYPE.value_set(launched.capacity_type),
-            INSTANCE_ID.value_set(launched.provider_id.rpartition("/")[2]),
+            INSTANCE_ID.value_set(launched.instance_id),
         ]
         if launched.price:
             values.append(PRICE.value_set(launched.price))

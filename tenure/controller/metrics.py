@@ -14,7 +14,6 @@ from tenure import metrics
 from tenure.apis import labels, resources
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeBatch, ChangeSet, set_or_remove
-from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.disruption.controller import DisruptionPass
 from tenure.controller.watched_cluster import WatchedCluster
@@ -54,7 +53,7 @@ class ControllerMetrics:
         self._nodeclaims = NodeClaimMetrics(cluster.cache, cluster.pause, meter)
         self._nodepools = NodePoolMetrics(cluster.cache, meter)
         self._offerings = OfferingMetrics(meter)
-        self._expected_pods = ExpectedPods(cluster.cache, cluster.nominations, cluster.not_ready)
+        self._expected_pods = cluster.expected_pods
         self._not_bound = GaugeFamily(metrics.PODS_NOT_BOUND, meter)
 
     def on_changes(self, batch: ChangeBatch) -> None:

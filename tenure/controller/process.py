@@ -68,11 +68,11 @@ async def find_unfinished(shutdowns: Mapping[str, Coroutine[Any, Any, None]], ti
     _, pending = await asyncio.wait(queues, timeout=timeout.total_seconds())
     unfinished = sorted(queues[one] for one in pending)
     if unfinished:
-        log.error("worker did not stop", task_queues=unfinished, tasks=sorted(map(_describe, asyncio.all_tasks())))
+        log.error("worker did not stop", task_queues=unfinished, tasks=sorted(map(_describe_task, asyncio.all_tasks())))
     return unfinished
 
 
-def _describe(task: asyncio.Task[Any]) -> str:
+def _describe_task(task: asyncio.Task[Any]) -> str:
     """The task's name, and where each of its nested calls waits."""
     calls: list[str] = [task.get_name()]
     call: Any = task.get_coro()

@@ -80,6 +80,7 @@ class Snapshot:
             cache=self.cache,
             nominations=self._cluster.nominations,
             not_ready=self._cluster.not_ready,
+            expected_pods=self._cluster.expected_pods,
             signal_queue=signal_queue,
             began=self.now,
             number=lambda: self._number,

@@ -14,6 +14,7 @@ from tenure.apis.feature_gates import FeatureGate
 from tenure.controller import settings as gates
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.cache.pod_verdicts import PodVerdicts
 from tenure.controller.capacity_buffers import CapacityBuffers
@@ -58,7 +59,10 @@ class WatchedCluster:
         )
         self.pause = ClusterPause(settings.namespace, self.cache)
         self.not_ready = NotReadyTracker(self.cache, self.policies.not_ready_grace_of)
-        self.pod_verdicts = PodVerdicts(self.cache, self.nominations, self.not_ready, self.policies.deadlines_of)
+        self.expected_pods = ExpectedPods(self.cache, self.nominations, self.not_ready)
+        self.pod_verdicts = PodVerdicts(
+            self.cache, self.nominations, self.not_ready, self.expected_pods, self.policies.deadlines_of
+        )
         self.buffers = (
             CapacityBuffers(self.cache, kube.buffers, now) if FeatureGate.CAPACITY_BUFFER in settings.gates else None
         )

@@ -44,7 +44,7 @@ HOOK_FAILED: Final = "HookFailed"
 CALL_FAILED: Final = "CallFailed"
 NODE_NOT_FOUND: Final = "NodeNotFound"
 INSTANCE_STOPPED: Final = "InstanceStopped"
-NODE_NOT_JOINED: Final = "NodeNotJoined: no Node has its provider ID"
+NODE_NOT_JOINED: Final = "NodeNotJoined"
 _HOOK_REMEDY: Final = "fix the hook, or remove it from its LifecyclePolicy"
 BLOCKERS: Final[Mapping[str, Reason]] = {
     "LaunchOverdue": Reason(
@@ -73,7 +73,7 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
         "start the instance, or delete the NodeClaim",
         clears_by_itself=False,
     ),
-    "NodeNotJoined": Reason(
+    NODE_NOT_JOINED: Reason(
         "no Node with its provider ID exists yet", "find out why the Node does not join, or delete the NodeClaim"
     ),
     "MultipleNodesFound": Reason(

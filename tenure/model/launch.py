@@ -137,6 +137,10 @@ class LaunchedInstance(Message):
     price: float = 0.0
     """US dollars an hour at launch; 0 if unknown."""
 
+    @property
+    def instance_id(self) -> str:
+        return self.provider_id.rpartition("/")[2]
+
 
 DELETED: Final = "NodeClaimDeleted"
 """Rejection reason of a NodeClaim that was deleted before its launch."""

@@ -8,7 +8,7 @@ from tenure.policy.lifecycle.pauses import describe_pause
 
 
 def describe_nodeclaim_step(state: NodeClaimState) -> str:
-    """One clause with the objects involved, such as `Evicting 3 pods of node-a`."""
+    """One clause with the objects involved, such as `Draining Node node-a (Empty): 3 pods left`."""
     node = f"Node {state.node_name}" if state.node_name else "its Node"
     match state.phase:
         case Phase.LAUNCH:
@@ -65,7 +65,7 @@ def _drain_step(state: NodeClaimState, node: str) -> str:
 def _instance(state: NodeClaimState) -> str:
     if state.launched is None:
         return "an instance"
-    return f"instance {state.launched.provider_id.rpartition('/')[2]} ({state.launched.instance_type})"
+    return f"instance {state.launched.instance_id} ({state.launched.instance_type})"
 
 
 def describe_nodepool_step(state: NodePoolState, paused: str, waits_for: str, rollout: str) -> str:

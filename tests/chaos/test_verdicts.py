@@ -32,7 +32,7 @@ from tests.support.product.drains import (
     single_pod,
 )
 from tests.support.product.eventually import wait_until
-from tests.support.product.interruption_events import announce_maintenance, run_pods_with_rules
+from tests.support.product.interruption_events import announce_maintenance, instance_id, run_pods_with_rules
 from tests.support.product.objects import Object, lifecycle_policy, pod_spec
 from tests.support.product.product import DedicatedProduct
 
@@ -115,7 +115,7 @@ async def node_with_fault(fault: Any, scope: ClusterScope) -> str:
 
 async def stopped_instance(scope: ClusterScope) -> str:
     (claim,) = await scope.run_pods(1)
-    scope.product.aws.stop_instance(claim["status"]["providerID"].rpartition("/")[2])
+    scope.product.aws.stop_instance(instance_id(claim))
     return str(claim["metadata"]["name"])
 
 

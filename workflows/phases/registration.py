@@ -10,11 +10,11 @@ from temporalio.exceptions import ActivityError, RetryState
 
 from activities.nodeclaim.registration import RegistrationActivities
 from tenure.apis import labels
-from tenure.model.blockers import CALL_FAILED, NODE_NOT_JOINED
+from tenure.model.blockers import CALL_FAILED
 from tenure.model.nodeclaim.node_identity import REGISTERED_GAP
 from tenure.model.nodeclaim.state import Phase
 from workflows.activity_options import PATCH, with_summary
-from workflows.nodeclaim_context import NodeClaimContext
+from workflows.nodeclaim_context import NOT_JOINED, NodeClaimContext
 from workflows.outbox import write_condition
 from workflows.phases.failure import fail_nodeclaim
 from workflows.phases.interruption import (
@@ -108,7 +108,7 @@ async def _register_node(context: NodeClaimContext) -> bool:
         case "several nodes":
             await _report_multiple_nodes(context)
         case "no node":
-            context.set_blocked_by(NODE_NOT_JOINED)
+            context.set_blocked_by(NOT_JOINED)
         case "gone":
             context.update_state(observed=context.state.observed.model_copy(update={"exists": False}))
     return False

@@ -89,19 +89,18 @@ class StuckItem:
 async def list_stuck_items(client: Client, cluster: str, now: datetime) -> list[StuckItem]:
     """From visibility; rollouts first, EC2NodeClasses that are not ready last."""
     pools = ids.nodepool(cluster, "")
-    halted = f"WorkflowType = 'NodePool' AND {search_attributes.OVERDUE.name} = true AND {_running_condition(pools)}"
     commands = f"WorkflowType = 'Disruption' AND {_running_condition(ids.disruption(cluster, ''))}"
     classes = f"WorkflowType = 'EC2NodeClass' AND {_running_condition(ids.nodeclass(cluster, ''))}"
     nodepools = f"WorkflowType = 'NodePool' AND {_running_condition(pools)}"
-    rollouts = [one async for one in client.list_workflows(halted, page_size=1000)]
     under_way = [one async for one in client.list_workflows(commands, page_size=1000)]
     nodeclasses = [one.id async for one in client.list_workflows(classes, page_size=1000)]
-    nodepool_ids = [one.id async for one in client.list_workflows(nodepools, page_size=1000)]
+    found_pools = [one async for one in client.list_workflows(nodepools, page_size=1000)]
+    rollouts = [one for one in found_pools if one.typed_search_attributes.get(search_attributes.OVERDUE)]
     states, provisioning, nodeclass_states, nodepool_states = await asyncio.gather(
         _query_states(client, [one.id for one in (*rollouts, *under_way)], BlockedState),
         _query_state(client, ids.provisioning(cluster), LaunchState),
         _query_states(client, nodeclasses, NodeClassState),
-        _query_states(client, nodepool_ids, RegistrationState),
+        _query_states(client, [one.id for one in found_pools], RegistrationState),
     )
     found = [command_item(one, states.get(one.id), now) for one in under_way]
     return [
@@ -138,8 +137,7 @@ class RegistrationState(Message):
 
 
 def launch_item(draft: LaunchDraft) -> StuckItem:
-    others = f" and {len(draft.members) - 1} more" if len(draft.members) > 1 else ""
-    names = f"NodeClaim {draft.members[0].name}{others} of NodePool {draft.pool}"
+    names = f"NodeClaim {_with_others(draft.members[0].name, len(draft.members))} of NodePool {draft.pool}"
     return StuckItem(names, "Launch", None, f"{draft.failures} launches failed, the last: {draft.why}")
 
 
@@ -151,9 +149,12 @@ def nodepool_item(state: RegistrationState) -> StuckItem | None:
 
 def pending_pod_item(group: PendingPodGroup) -> StuckItem:
     verdict = group.verdict
-    others = f" and {group.pods - 1} more" if group.pods > 1 else ""
     why = f"{NEEDS_ATTENTION_TEXT}: {verdict.remedy}; {verdict.message}"
-    return StuckItem(f"pod {group.pod}{others}", "Scheduling", verdict.since, why, verdict.code)
+    return StuckItem(f"pod {_with_others(group.pod, group.pods)}", "Scheduling", verdict.since, why, verdict.code)
+
+
+def _with_others(name: str, number: int) -> str:
+    return f"{name} and {number - 1} more" if number > 1 else name
 
 
 def nodeclass_item(state: NodeClassState) -> StuckItem:

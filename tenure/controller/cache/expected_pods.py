@@ -92,7 +92,7 @@ class ExpectedPods:
                     self._cache.stop_planning(uid, why + scheduler_cause(pod))
 
     def ready_since(self, claim: NodeClaimFact, uid: str, now: datetime) -> datetime | None:
-        """Since when the pod could be bound to the ready node of this NodeClaim; None if it could not."""
+        """The time from which the pod could be bound to the ready node of this NodeClaim; None if it cannot."""
         up = self._not_ready.up_since(claim)
         if not self._is_ready(claim, now) or not self._is_planned(uid, up, now):
             return None

@@ -47,11 +47,11 @@ class PodVerdicts:
         cache: ClusterCache,
         nominations: Nominations,
         not_ready: NotReadyTracker,
+        expected_pods: ExpectedPods,
         deadlines_of: Callable[[str], Deadlines],
     ) -> None:
         self._cache, self._nominations, self._not_ready = cache, nominations, not_ready
-        self._expected_pods = ExpectedPods(cache, nominations, not_ready)
-        self._deadlines_of = deadlines_of
+        self._expected_pods, self._deadlines_of = expected_pods, deadlines_of
 
     def verdict_of(self, pod: PodFact, now: datetime) -> Verdict:
         """Of a pod that is neither bound nor finished, or that a plan moves."""
@@ -83,8 +83,8 @@ class PodVerdicts:
         counted: Counter[tuple[str, ...]] = Counter()
         for number, pod in enumerate(tuple(self._cache.pending.values()), start=1):
             if not pod.deleting:
-                verdict = self.verdict_of(pod, now)
-                counted[verdict.code, str(verdict.clears_by_itself).lower()] += 1
+                code = self._explain(pod, now).code
+                counted[code, str(PENDING_PODS[code].clears_by_itself).lower()] += 1
             if number % PODS_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return counted

@@ -64,6 +64,7 @@ class ProvisioningController:
             cache=self._cache,
             nominations=self._nominations,
             not_ready=cluster.not_ready,
+            expected_pods=cluster.expected_pods,
             verdicts=cluster.pod_verdicts,
             planner_client=self.planner_client,
             claims=kube.claims,

@@ -61,6 +61,7 @@ class Provisioner:
         cache: ClusterCache,
         nominations: Nominations,
         not_ready: NotReadyTracker,
+        expected_pods: ExpectedPods,
         verdicts: PodVerdicts,
         planner_client: PlannerClient,
         claims: Claims,
@@ -77,6 +78,7 @@ class Provisioner:
         time in which new nodes are spread over offerings, because many nodes are interrupted."""
         self.planner_client, self.capacity_discovery = planner_client, planner_client.capacity_discovery
         self._buffers, self._cache, self._nominations = buffers, cache, nominations
+        self._expected_pods = expected_pods
         self._meter, self._burst_ends_at = meter, burst_ends_at
         self._duration = metrics.SCHEDULER_SCHEDULING_DURATION.bind(meter)
         self._unschedulable_pods = metrics.SCHEDULER_UNSCHEDULABLE_PODS_COUNT.bind(meter)
@@ -84,7 +86,6 @@ class Provisioner:
         self._claims, self._events, self._verdicts = claims, events, verdicts
         self.undersized_nodes = UndersizedNodes(cache, nominations, self.capacity_discovery, began=now())
         self.backoff_tracker = BackoffTracker(cache, nominations, not_ready, scheduler_messages, meter, began=now())
-        self._expected_pods = ExpectedPods(cache, nominations, not_ready)
         self._grace, self._not_ready_grace_periods, self._now = not_ready_grace, not_ready_grace_periods, now
         self.passes = 0
 

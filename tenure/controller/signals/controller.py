@@ -50,6 +50,7 @@ class SignalController:
             cache=cluster.cache,
             nominations=cluster.nominations,
             not_ready=cluster.not_ready,
+            expected_pods=cluster.expected_pods,
             signal_queue=signal_queue,
             began=now(),
             drift=drift,

@@ -54,6 +54,7 @@ class WorkflowNotifier:
         cache: ClusterCache,
         nominations: Nominations,
         not_ready: NotReadyTracker,
+        expected_pods: ExpectedPods,
         signal_queue: SignalQueue,
         began: datetime,
         number: Callable[[], int] = CLOCK.next_number,
@@ -68,11 +69,7 @@ class WorkflowNotifier:
         self.cluster, self._deadlines = cluster, deadlines
         self._cache, self._nominations, self._signal_queue = cache, nominations, signal_queue
         self._began, self._number, self._drift, self._buffer_needing = began, number, drift, buffer_needing
-        self._not_ready, self._expected_pods, self._observers = (
-            not_ready,
-            ExpectedPods(cache, nominations, not_ready),
-            observers,
-        )
+        self._not_ready, self._expected_pods, self._observers = not_ready, expected_pods, observers
         self._static_capacity, self._node_repair, self._discovered = static_capacity, node_repair, discovered
         self._due = DelayingQueue()
         self._deferred: dict[str, set[str]] = {}

@@ -20,7 +20,7 @@ from tenure.kube.client.rate_limiter import RateLimiter
 
 
 class KubeAdapters:
-    def __init__(self, client: KubeClient, page_url: PageUrl = lambda name, uid: "") -> None:
+    def __init__(self, client: KubeClient, page_url: PageUrl | None = None) -> None:
         self.client = client
         self.events = KubeEvents(client)
         self.claims = KubeNodeClaims(client, self.events, page_url)
@@ -51,7 +51,7 @@ async def connect_all(
     *,
     rate_limiter: RateLimiter | None = None,
     endpoints: Endpoints | None = None,
-    page_url: PageUrl = lambda name, uid: "",
+    page_url: PageUrl | None = None,
 ) -> KubeAdapters:
     """Raises BadInput if no cluster is configured."""
     return KubeAdapters(await connect(kubeconfig, context, rate_limiter=rate_limiter, endpoints=endpoints), page_url)

@@ -18,7 +18,7 @@ _IDENTITY: Final = ("name", "uid", "labels", "creationTimestamp", "deletionTimes
 
 
 class KubeNodeClaims(AnnotationPatcher):
-    def __init__(self, client: KubeClient, events: KubeEvents, page_url: PageUrl = lambda name, uid: "") -> None:
+    def __init__(self, client: KubeClient, events: KubeEvents, page_url: PageUrl | None = None) -> None:
         """`page_url`: the page of a NodeClaim's workflow, by name and UID, for an annotation."""
         self._page_url = page_url
         self._claims = StatusObjects(client, NODE_CLAIMS, events)
@@ -50,7 +50,7 @@ class KubeNodeClaims(AnnotationPatcher):
     ) -> NodeClaim | None:
         """Also writes the annotation with the page of the workflow, if it is missing."""
         item: Json | None = None
-        url = self._page_url(name, uid)
+        url = self._page_url(name, uid) if self._page_url else ""
         own = {WORKFLOW_URL: url} if url else {}
         if default_labels or annotations:
             item = await self._claims.patch_metadata(

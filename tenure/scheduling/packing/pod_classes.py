@@ -12,7 +12,7 @@ from tenure.model.facts import HostPort, PodFact, Taint
 from tenure.scheduling.packing.patterns import Sizes
 from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS, PodShape, VolumeTerms
 from tenure.scheduling.packing.topology import UNLIMITED, TopologyGroup, new_node_cap
-from tenure.scheduling.packing.topology_rules import ConstraintAlternative, PodGroups, TopologyGroups
+from tenure.scheduling.packing.topology_rules import ConstraintAlternative, PodTopologyGroups, TopologyGroups
 from tenure.scheduling.pods import Constraints
 from tenure.scheduling.taints import tolerates
 
@@ -55,7 +55,7 @@ def _with_relevant_tolerations(constraints: Constraints, taints: Iterable[Taint]
     return constraints if relevant == constraints.tolerations else replace(constraints, tolerations=relevant)
 
 
-_ClassKey = tuple[int, PodGroups, int, str]
+_ClassKey = tuple[int, PodTopologyGroups, int, str]
 """Number of the shape, topology groups, priority and launch blocker."""
 
 

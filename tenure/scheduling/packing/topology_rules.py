@@ -47,14 +47,14 @@ class ConstraintAlternative:
         return replace(self, rules=added) if len(added := (*self.rules, *rules)) > len(self.rules) else self
 
 
-class PodGroups(NamedTuple):
+class PodTopologyGroups(NamedTuple):
     counting: tuple[TopologyGroup, ...]
     """The groups that select a pod, and the groups of its own anti-affinity terms."""
     excluding: tuple[TopologyGroup, ...]
     """The groups of pods whose required anti-affinity terms select it."""
 
 
-_NO_GROUPS: Final = PodGroups((), ())
+_NO_GROUPS: Final = PodTopologyGroups((), ())
 
 
 class TopologyGroups:
@@ -68,7 +68,7 @@ class TopologyGroups:
         self._namespaces = namespaces or {}
         self._prefer_no_schedule = prefer_no_schedule
         self._groups: dict[TopologyIndex, TopologyGroup] = {}
-        self._groups_by_labels: dict[tuple[str, frozenset[tuple[str, str]]], PodGroups] = {}
+        self._groups_by_labels: dict[tuple[str, frozenset[tuple[str, str]]], PodTopologyGroups] = {}
         self._owned_groups: dict[PodTopologyTerms, tuple[TopologyGroup, ...]] = {}
         self._required: set[TopologyGroup] = set()
 
@@ -111,7 +111,7 @@ class TopologyGroups:
             if not term.weight:
                 self._get_group(self._term_index(term, topology_terms.namespace, owners=True))
 
-    def groups_of(self, pod: PodFact, topology_terms: PodTopologyTerms | None = None) -> PodGroups:
+    def groups_of(self, pod: PodFact, topology_terms: PodTopologyTerms | None = None) -> PodTopologyGroups:
         """`topology_terms`: of the pod, if known."""
         if not self._groups:
             return _NO_GROUPS
@@ -119,14 +119,14 @@ class TopologyGroups:
         known = self._groups_by_labels.get(key)
         if known is None:
             selecting = [group for index, group in self._groups.items() if index.selects(pod.namespace, pod.labels)]
-            known = self._groups_by_labels[key] = PodGroups(
+            known = self._groups_by_labels[key] = PodTopologyGroups(
                 tuple(group for group in selecting if not group.topology_index.owners),
                 tuple(group for group in selecting if group.topology_index.owners),
             )
         if not pod.anti_affinity:
             return known
         own = self._list_owned(topology_terms or topology_terms_of(pod))
-        return PodGroups(known.counting + own, known.excluding)
+        return PodTopologyGroups(known.counting + own, known.excluding)
 
     def _list_owned(self, topology_terms: PodTopologyTerms) -> tuple[TopologyGroup, ...]:
         known = self._owned_groups.get(topology_terms)
@@ -198,7 +198,7 @@ class TopologyGroups:
                 group = self._get_group(self._term_index(term, topology_terms.namespace))
                 yield AntiAffinityRule(group, group in own_groups)
 
-    def _imposed_rules(self, groups: PodGroups) -> Iterator[Rule]:
+    def _imposed_rules(self, groups: PodTopologyGroups) -> Iterator[Rule]:
         """Rules that required terms of other pods impose on these."""
         for group in groups.excluding:
             yield AntiAffinityRule(group, False)

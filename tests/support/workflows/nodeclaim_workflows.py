@@ -5,6 +5,7 @@ from typing import Any
 
 from temporalio.client import WorkflowHandle
 
+from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import ObservedNodeClass, ObservedNodePool
@@ -29,6 +30,11 @@ ALL_PHASES = [
     Phase.TERMINATION,
     Phase.DELETED,
 ]
+
+
+async def has_attention_condition(fake: WorkerHarness, condition: str) -> bool:
+    """`condition`: status and reason; empty without the condition."""
+    return fake.claims.condition_text("a", labels.NEEDS_ATTENTION) == condition
 
 
 async def create_nodeclaim(fake: WorkerHarness, **spec: Any) -> NodeClaim:

@@ -1,9 +1,10 @@
 """Fixtures for tests of commands."""
 
-from collections.abc import Iterator
-
 import pytest
-import structlog
+
+from tests.support.logs import plain_log
+
+__all__ = ["plain_log"]
 
 
 @pytest.fixture(autouse=True)
@@ -13,8 +14,5 @@ def allow_slow_responses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def restore_log_configuration() -> Iterator[None]:
+def restore_log_configuration(plain_log: None) -> None:
     """Commands configure the log of their process."""
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)

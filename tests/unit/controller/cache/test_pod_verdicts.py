@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.cache.pod_verdicts import PodVerdicts
 from tenure.model.blockers import INSUFFICIENT_CAPACITY, NO_INSTANCE_TYPE_FITS, NO_NODEPOOL_FITS, Verdict
@@ -25,7 +26,9 @@ class PodVerdictHarness(CacheHarness):
     def __init__(self) -> None:
         super().__init__()
         self.nominations = Nominations()
-        self.verdicts = PodVerdicts(self.cache, self.nominations, not_ready_tracker(self), lambda pool: Deadlines())
+        not_ready = not_ready_tracker(self)
+        expected_pods = ExpectedPods(self.cache, self.nominations, not_ready)
+        self.verdicts = PodVerdicts(self.cache, self.nominations, not_ready, expected_pods, lambda pool: Deadlines())
 
     def verdict_of(self, raw: Json, seconds: float = 0) -> Verdict:
         self.apply_objects("pods", raw)

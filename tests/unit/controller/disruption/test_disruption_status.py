@@ -1,5 +1,6 @@
 """The disruption preview: commands and ineligibility causes from a pass without side effects."""
 
+from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cache.pod_verdicts import PodVerdicts
 from tenure.controller.disruption.facade import DisruptionPreviewer
 from tenure.model.disruption.commands import ActivePause
@@ -13,7 +14,9 @@ harness = test_controller.harness
 
 
 async def preview(harness: DisruptionHarness, name: str = "", *, pending_pods: bool = False) -> DisruptionStatus:
-    verdicts = PodVerdicts(harness.cache, harness.nominations, not_ready_tracker(harness), lambda pool: Deadlines())
+    not_ready = not_ready_tracker(harness)
+    expected_pods = ExpectedPods(harness.cache, harness.nominations, not_ready)
+    verdicts = PodVerdicts(harness.cache, harness.nominations, not_ready, expected_pods, lambda pool: Deadlines())
     previewer = DisruptionPreviewer(harness.cache, verdicts, harness.controller, lambda: harness.now)
     request = DisruptionPreviewRequest(cluster="east", name=name, pending_pods=pending_pods)
     return await previewer.preview_disruption(request)

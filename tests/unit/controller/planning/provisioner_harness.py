@@ -8,6 +8,7 @@ from typing import Any
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.controller.cache.availability import NotReadyTracker
+from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.cache.pod_verdicts import PodVerdicts
 from tenure.controller.disruption.status import Overlays, OverlayStatusWriter
@@ -111,11 +112,13 @@ class ProvisionerHarness(CacheHarness):
         not_ready = NotReadyTracker(
             self.cache, lambda pool: self.not_ready_grace_periods.get(pool, timedelta(minutes=5))
         )
+        expected_pods = ExpectedPods(self.cache, self.nominations, not_ready)
         self.provisioner = Provisioner(
             cache=self.cache,
             nominations=self.nominations,
             not_ready=not_ready,
-            verdicts=PodVerdicts(self.cache, self.nominations, not_ready, lambda pool: Deadlines()),
+            expected_pods=expected_pods,
+            verdicts=PodVerdicts(self.cache, self.nominations, not_ready, expected_pods, lambda pool: Deadlines()),
             claims=self.claims,
             events=self.events,
             scheduler_messages=self.scheduler_messages,

@@ -1,6 +1,7 @@
 """A cluster cache with a WorkflowNotifier, whose signals are recorded."""
 
 from tenure.controller.cache.dirty import SyncedKinds
+from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.signals.notifier import WorkflowNotifier
 from tenure.model.discovered_capacity import DiscoveredCapacity
@@ -28,12 +29,14 @@ class NotifierHarness(CacheHarness):
         self.nominations = Nominations()
         self.signal_queue = RecordingSignalQueue(sent)
         self.numbers = iter(range(1, 1000))
+        not_ready = not_ready_tracker(self)
         self.notifier = WorkflowNotifier(
             cluster="prod",
             deadlines=Deadlines(),
             cache=self.cache,
             nominations=self.nominations,
-            not_ready=not_ready_tracker(self),
+            not_ready=not_ready,
+            expected_pods=ExpectedPods(self.cache, self.nominations, not_ready),
             signal_queue=self.signal_queue,
             began=NOW,
             number=lambda: next(self.numbers),

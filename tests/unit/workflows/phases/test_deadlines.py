@@ -27,6 +27,7 @@ from tests.support.workflows.nodeclaim_workflows import (
     JOINED,
     create_nodeclaim,
     delete_nodeclaim,
+    has_attention_condition,
     launched_nodeclaim,
     ready_nodeclaim,
     registered_nodeclaim,
@@ -41,10 +42,6 @@ COUNTED_EVENTS = (
     EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED,
     EventType.EVENT_TYPE_MARKER_RECORDED,
 )
-
-
-async def has_attention_condition(fake: WorkerHarness, condition: str) -> bool:
-    return fake.claims.condition_text("a", labels.NEEDS_ATTENTION) == condition
 
 
 def age_at_deadline(state: NodeClaimState) -> timedelta:

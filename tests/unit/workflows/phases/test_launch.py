@@ -5,7 +5,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from tenure.apis.labels import LAUNCH_GROUP, NEEDS_ATTENTION, NODEPOOL
+from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.launch import FleetError, LaunchedInstance, LaunchRejection
@@ -21,7 +21,7 @@ from tests.support.workflows.eventually import (
     wait_until_phase,
     wait_until_skipping_time,
 )
-from tests.support.workflows.nodeclaim_workflows import create_nodeclaim
+from tests.support.workflows.nodeclaim_workflows import create_nodeclaim, has_attention_condition
 from workflows.nodeclaim import NodeClaimWorkflow
 
 
@@ -43,10 +43,6 @@ def launched_result(fake: WorkerHarness, number: int = 1) -> GroupResult:
             image_id="ami-1",
         ),
     )
-
-
-async def has_attention_condition(fake: WorkerHarness, text: str) -> bool:
-    return fake.claims.condition_text("a", NEEDS_ATTENTION) == text
 
 
 def rejected_result(*, final: bool) -> GroupResult:
