@@ -340,7 +340,8 @@ class DedicatedProduct(InstalledProduct):
     async def stop_workers(self) -> None:
         """Stop all workers as an operator would; they must exit with 0."""
         for worker in [one for one in self.workers if one.is_running]:
-            assert await worker.stop_gracefully() == 0, f"the worker failed, see {worker.log}"
+            code = await worker.stop_gracefully()
+            assert code == 0, f"the worker ended with {code}, see {worker.log}:\n{worker.last_errors()}"
 
     async def kill_worker(self, worker: WorkerUnderTest | None = None) -> None:
         """SIGKILL to the worker process only, without its children."""

@@ -42,6 +42,12 @@ class WorkerUnderTest(WorkerProcess):
     def addresses(self) -> WorkerAddresses:
         return WorkerAddresses(self.log, self.pid, self.probes, self.metrics)
 
+    def last_errors(self) -> str:
+        """The last lines of the log that are errors; the last lines of any level if there are none."""
+        lines = self.log.read_text().splitlines()
+        errors = [line for line in lines if '"ERROR"' in line or not line.startswith("{")]
+        return "\n".join((errors or lines)[-5:])
+
     def wait(self) -> int:
         """Wait for the process to end. Returns its exit code."""
         assert self._child is not None
