@@ -148,7 +148,7 @@ class BackoffTracker:
             if blocked:
                 messages[group.name] = await self._read_message(group.example)
             for uids, entry in blocked:
-                reason = _with_message(entry, messages[group.name]).describe()
+                reason = _with_message(entry, current.get(group.name), messages[group.name]).describe()
                 launch_blockers.update(dict.fromkeys(uids, reason))
         return BackoffPass(now, groups, current, waiting, launch_blockers, messages)
 
@@ -202,7 +202,7 @@ class BackoffTracker:
                 continue
             if before is None or entry.unused_nodes > before.unused_nodes:
                 log.warning("nodes unused", pod=entry.pod, nodes=entry.unused_nodes, until=entry.until)
-            entry = _with_message(entry, begun.messages.get(group.name, ""))
+            entry = _with_message(entry, before, begun.messages.get(group.name, ""))
             entries[group.name] = entry.model_copy(update={"pods": len(blocked & group.pods.keys())})
         return select_retained(tuple(entries.values()), begun.now)
 
@@ -296,8 +296,10 @@ def _count(
     )
 
 
-def _with_message(entry: ProvisioningBackoff, message: str) -> ProvisioningBackoff:
-    """With the new message of kube-scheduler, or the earlier one if the new one is empty."""
+def _with_message(entry: ProvisioningBackoff, before: ProvisioningBackoff | None, message: str) -> ProvisioningBackoff:
+    """With kube-scheduler's message, if nodes were counted since. A later message is not about deleted nodes."""
+    if before and entry.unused_nodes == before.unused_nodes and entry.scheduler_message:
+        return entry
     return entry.model_copy(update={"scheduler_message": message or entry.scheduler_message})
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from tenure.apis.labels import NODEPOOL
 from tenure.apis.resources import NODES
 from tenure.model.blockers import BACKOFF, NEARNESS, NODEPOOL_NOT_READY, TOPOLOGY
 from tenure.model.facts import PodFact
@@ -246,7 +247,7 @@ class Packing:
                 return done, RejectionReason("no node with the pods that its affinity selects has room", TOPOLOGY)
             instance_choice = self.instance_selector.choose_instance(request)
             if not isinstance(instance_choice, InstanceChoice):
-                return done, self._explain_rejections(instance_choice)
+                return done, self._explain_rejections(variant, instance_choice)
             done += self._add_nodes(
                 one,
                 variant,
@@ -416,16 +417,20 @@ class Packing:
             return True
         return False
 
-    def _explain_rejections(self, rejections: Mapping[str, RejectionReason]) -> RejectionReason:
-        """Names every pool, the nearest first, then by weight."""
+    def _explain_rejections(self, variant: Variant, rejections: Mapping[str, RejectionReason]) -> RejectionReason:
+        """Names every pool, the nearest first, then by weight; only those that the pods select, if any exist."""
         by_pool = {
             offer.pool_name: rejections[offer.pool_name]
             for offer in self.instance_selector.offers
             if offer.pool_name in rejections
         }
-        every = sorted({**by_pool, **self.closed}.items(), key=lambda one: NEARNESS.index(one[1].code))
-        if not every:
+        by_pool |= self.closed
+        if NODEPOOL in variant.requirements:
+            selected = variant.requirements[NODEPOOL]
+            by_pool = {name: one for name, one in by_pool.items() if selected.has(name)} or by_pool
+        if not by_pool:
             return NO_NODEPOOL_AVAILABLE
+        every = sorted(by_pool.items(), key=lambda one: NEARNESS.index(one[1].code))
         return RejectionReason("; ".join(f"pool {name}: {rejection}" for name, rejection in every), every[0][1].code)
 
 

@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
+from temporalio.client import WorkflowHandle
+
 from tenure.model.errors import BadInput
 from tenure.model.observations import ObservedDemand, ObservedNodePool
 from tenure.model.plan import PlanOutcome
@@ -16,7 +18,7 @@ from workflows.nodepool import NodePoolWorkflow
 from workflows.provisioner import ProvisioningWorkflow
 
 
-async def start_provisioning_with_pods(fake: WorkerHarness) -> None:
+async def start_provisioning_with_pods(fake: WorkerHarness) -> WorkflowHandle[Any, Any]:
     handle = await fake.client.start_workflow(
         ProvisioningWorkflow.run,
         ProvisioningState(cluster=fake.cluster),
@@ -25,6 +27,7 @@ async def start_provisioning_with_pods(fake: WorkerHarness) -> None:
     )
     newest = await fake.now() - timedelta(minutes=1)
     await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=1, pods=1, newest_pod_at=newest))
+    return handle
 
 
 async def test_plan_of_lost_host_is_requested_again_with_same_id(fake: WorkerHarness) -> None:
@@ -40,9 +43,14 @@ async def test_plan_of_lost_host_is_requested_again_with_same_id(fake: WorkerHar
 async def test_blocked_plan_is_requested_with_backoff(fake: WorkerHarness) -> None:
     fake.host.outcomes = [PlanOutcome(plan_id="", blocked="types are not known") for _ in range(500)]
     async with fake.running_planner():
-        await start_provisioning_with_pods(fake)
-        await fake.sleep(minutes=10)
-    assert 30 <= len(fake.host.planned) <= 80
+        handle = await start_provisioning_with_pods(fake)
+        await wait_until_skipping_time(fake, lambda: len(fake.host.planned) >= 8)
+    timers = [
+        event.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta()
+        for event in (await handle.fetch_history()).events
+        if b"types are not known" in event.user_metadata.summary.data
+    ]
+    assert [one.total_seconds() for one in timers][:7] == [2, 2, 2, 4, 8, 10, 10]
 
 
 async def test_watch_survives_terminal_fault(fake: WorkerHarness) -> None:

@@ -49,12 +49,17 @@ async def get_node(api: KubeApi, name: str) -> Json:
 
 async def wait_until_ready(api: KubeApi, name: str, status: str = "True") -> Json:
     """Wait until the condition Ready has this status. Returns the Node."""
+    return await wait_until_conditions(api, name, Ready=status)
 
-    async def is_ready() -> bool:
+
+async def wait_until_conditions(api: KubeApi, name: str, **statuses: str) -> Json:
+    """Wait until the conditions of these types have these statuses. Returns the Node."""
+
+    async def has_conditions() -> bool:
         found = await find(api, f"{NODES}/{name}")
-        return bool(found and condition(found, "Ready") == status)
+        return bool(found and all(condition(found, type_) == status for type_, status in statuses.items()))
 
-    await wait_until(is_ready)
+    await wait_until(has_conditions)
     return await get_node(api, name)
 
 
@@ -202,12 +207,11 @@ async def test_reboot_clears_faults_and_changes_the_boot_id(api: KubeApi, cloud:
     simulator.add_rule(Rule(fault=SetCondition(type="KernelReady", status="False")))
     simulator.add_rule(Rule(fault=SetCondition(type="StorageReady", status="False", survives_reboot=True)))
     simulator.add_rule(Rule(fault=NotReady()))
-    await wait_until_ready(api, name, "False")
+    await wait_until_conditions(api, name, KernelReady="False", StorageReady="False", Ready="False")
     cloud.reboot(1)
-    after = await wait_until_ready(api, name)
+    after = await wait_until_conditions(api, name, KernelReady="True", StorageReady="False", Ready="True")
     assert after["status"]["nodeInfo"]["bootID"] != before["status"]["nodeInfo"]["bootID"]
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert (condition(after, "KernelReady"), condition(after, "StorageReady")) == ("True", "False")
 
 
 async def test_node_recovers_after_both_of_two_faults(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:

@@ -185,6 +185,18 @@ async def test_old_nodes_are_not_counted(launches: Launches) -> None:
     assert launches.outcome.backoffs == ()
 
 
+async def test_message_is_that_of_the_last_counted_node(launches: Launches) -> None:
+    """After the unused nodes are deleted, kube-scheduler no longer names the cause."""
+    for _ in range(UNUSED_NODE_LIMIT):
+        await launches.launch()
+    assert await launches.plan() == []
+    launches.harness.scheduler_messages.message = "no nodes available to schedule pods"
+    assert await launches.plan() == []
+    (backoff,) = launches.outcome.backoffs or ()
+    assert backoff.scheduler_message == "0/4 nodes are available: 4 Insufficient cpu."
+    assert "4 Insufficient cpu." in launches.failed_scheduling[-1]
+
+
 async def test_message_that_cannot_be_read_does_not_stop_the_plan(launches: Launches) -> None:
     launches.harness.scheduler_messages.fault = TryLater("503")
     for _ in range(UNUSED_NODE_LIMIT):

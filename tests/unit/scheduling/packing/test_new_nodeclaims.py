@@ -143,6 +143,13 @@ def test_pods_for_different_zones_do_not_share_a_node() -> None:
     assert sorted(values_of(one, ZONE) for one in plan.claims) == [("a",), ("b",)]
 
 
+def test_reason_names_only_the_nodepools_that_the_pod_selects() -> None:
+    plan = Cluster(pool("p"), pool("other"), pod(selector={NODEPOOL: "p", ZONE: "x"})).plan()
+    assert "pool p: " in reasons(plan)[0] and "pool other: " not in reasons(plan)[0]
+    plan = Cluster(pool("p"), pool("other"), pod(selector={NODEPOOL: "gone"})).plan()
+    assert "pool p: " in reasons(plan)[0] and "pool other: " in reasons(plan)[0]
+
+
 def test_zone_excluded_by_the_nodepool_is_the_reason() -> None:
     plan = Cluster(pool("p", f"{ZONE} In a"), pod(selector={ZONE: "b"})).plan()
     assert reasons(plan) == [f"pool p: {ZONE} In [b] is required, {ZONE} In [a] is offered"]
