@@ -245,7 +245,8 @@ class BatchedFirstEviction:
     async def wait_for_others(self) -> None:
         """Wait until no first eviction is open, at most MAX_WAIT_SECONDS."""
         try:
-            await asyncio.wait_for(self._none.wait(), MAX_WAIT_SECONDS)
+            async with asyncio.timeout(MAX_WAIT_SECONDS):
+                await self._none.wait()
         except TimeoutError:
             return
 

@@ -47,7 +47,8 @@ class Connection:
                 tls=self.security.tls_config(),
                 api_key=self.security.read_api_key(),
             )
-            return await asyncio.wait_for(connection, SECONDS)
+            async with asyncio.timeout(SECONDS):
+                return await connection
         except BadInput as invalid:
             raise UsageError(invalid.message) from invalid
         except TimeoutError:

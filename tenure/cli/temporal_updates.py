@@ -32,8 +32,10 @@ async def send_update(
 ) -> OperatorRequestResult:
     """Raises `NoResponse`, `WorkflowNotFound`, RPCError, or for a rejection `UsageError`, which begins with `about`."""
     try:
-        update = handle.execute_update(verb, request, result_type=OperatorRequestResult, rpc_timeout=UPDATE_TIMEOUT)
-        result: OperatorRequestResult = await asyncio.wait_for(update, UPDATE_TIMEOUT.total_seconds())
+        async with asyncio.timeout(UPDATE_TIMEOUT.total_seconds()):
+            result: OperatorRequestResult = await handle.execute_update(
+                verb, request, result_type=OperatorRequestResult, rpc_timeout=UPDATE_TIMEOUT
+            )
     except WorkflowUpdateFailedError as rejection:
         raise UsageError(f"{about}: {getattr(rejection.cause, 'message', rejection.cause)}") from rejection
     except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as late:

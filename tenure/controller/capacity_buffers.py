@@ -109,7 +109,8 @@ class CapacityBuffers:
             self.objects_changed.clear()
             await self.resolve()
             try:
-                await asyncio.wait_for(self.objects_changed.wait(), WORKLOAD_POLL_SECONDS)
+                async with asyncio.timeout(WORKLOAD_POLL_SECONDS):
+                    await self.objects_changed.wait()
             except TimeoutError:
                 continue
 

@@ -109,7 +109,8 @@ class DriftDetector:
     async def _until_due(self) -> None:
         remaining = (self._next - self._now()).total_seconds()
         try:
-            await asyncio.wait_for(self._awake.wait(), max(remaining, 0.0))
+            async with asyncio.timeout(max(remaining, 0.0)):
+                await self._awake.wait()
             await asyncio.sleep(GATHER_SECONDS)
         except TimeoutError:
             pass

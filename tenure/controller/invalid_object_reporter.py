@@ -75,7 +75,8 @@ class InvalidObjectReporter:
         """Runs until cancelled."""
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), self._seconds_until_repeat())
+                async with asyncio.timeout(self._seconds_until_repeat()):
+                    await self._changed.wait()
             self._changed.clear()
             await self.publish_events()
 

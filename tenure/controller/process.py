@@ -148,6 +148,7 @@ class KarpenterLease:
 
     async def _sleep(self) -> None:
         try:
-            await asyncio.wait_for(self._stop.wait(), self._poll_seconds)
+            async with asyncio.timeout(self._poll_seconds):
+                await self._stop.wait()
         except TimeoutError:
             return

@@ -198,7 +198,8 @@ class ControllerSession:
         times = [at for at in (self.signals.notifier.next_due_at(), *self.provisioning.wake_times) if at is not None]
         remaining = (min(times) - self._now()).total_seconds() if times else None
         try:
-            await asyncio.wait_for(self._awake.wait(), None if remaining is None else max(remaining, 0.0))
+            async with asyncio.timeout(None if remaining is None else max(remaining, 0.0)):
+                await self._awake.wait()
         except TimeoutError:
             return
 

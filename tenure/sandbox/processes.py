@@ -140,7 +140,8 @@ class Process:
 
     async def _check_health(self) -> str | None:
         try:
-            return await asyncio.wait_for(self._health(), timeout=5)
+            async with asyncio.timeout(5):
+                return await self._health()
         except Exception as error:
             return f"{type(error).__name__}: {error}"
 

@@ -160,7 +160,8 @@ class Reservations:
             return
         requests = asyncio.gather(*(self._find_by_terms(one.spec.capacity_reservation_selector_terms) for one in due))
         try:
-            await asyncio.wait_for(requests, _REFRESH_TIMEOUT_SECONDS)
+            async with asyncio.timeout(_REFRESH_TIMEOUT_SECONDS):
+                await requests
         except (Fault, TimeoutError) as error:
             _log.warning("failed to refresh capacity reservations, using the last counts", reason=str(error))
 

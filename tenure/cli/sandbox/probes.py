@@ -69,7 +69,8 @@ class PodWatch:
 
     async def wait_for_change(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
         except TimeoutError:
             return
         self._changed.clear()

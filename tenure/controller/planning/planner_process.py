@@ -144,7 +144,8 @@ class PlannerProcess:
             loop = asyncio.get_running_loop()
             try:
                 call = loop.run_in_executor(self._thread, self._send_and_receive, (method, args, kwargs))
-                result, seconds, error, invalid = await asyncio.wait_for(call, PLAN_TIMEOUT_SECONDS)
+                async with asyncio.timeout(PLAN_TIMEOUT_SECONDS):
+                    result, seconds, error, invalid = await call
             except (TimeoutError, EOFError, OSError, RuntimeError) as cause:
                 self._broken = True
                 raise TryLater(f"the planner process does not respond to {method}: {cause!r}") from cause

@@ -88,7 +88,8 @@ class DisruptionTrigger:
         ) > 0:
             self._deleted.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._deleted.wait(), remaining)
+                async with asyncio.timeout(remaining):
+                    await self._deleted.wait()
         self._interval = min(self._max_interval, 2 * self._interval)
 
 

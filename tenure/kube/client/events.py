@@ -79,7 +79,8 @@ class KubeEvents:
 
     async def close(self) -> None:
         try:
-            await asyncio.wait_for(self.flush(), timeout=2.0)
+            async with asyncio.timeout(2.0):
+                await self.flush()
         except TimeoutError:
             log.debug("events dropped at shutdown", count=self._queue.qsize())
         for sender in self._senders:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from contextlib import asynccontextmanager
 from itertools import chain
 from typing import Any, cast
@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 
 from tenure.apis.feature_gates import FeatureGate
-from tenure.controller.session import ControllerSession
+from tenure.controller.cache.dirty import CacheChanged
+from tenure.controller.session import GATHER_SECONDS, ControllerSession
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
@@ -67,14 +68,12 @@ def kube_client() -> StubKubeClient:
     )
 
 
-@pytest.mark.parametrize(
-    "gates", [frozenset[str](), frozenset({FeatureGate.CAPACITY_BUFFER})], ids=["no feature gates", "CapacityBuffer"]
-)
-async def test_session_signals_workflows_and_plans(kube_client: StubKubeClient, gates: set[str]) -> None:
-    temporal, claims = FakeTemporal(), FakeNodeClaims()
+def build_session(
+    kube_client: StubKubeClient, temporal: FakeTemporal, claims: FakeNodeClaims, gates: Set[str] = frozenset()
+) -> ControllerSession:
     kube = KubeAdapters(cast(KubeClient, kube_client))
     kube.claims, kube.events = cast(Any, claims), cast(Any, FakeEvents())
-    session = ControllerSession(
+    return ControllerSession(
         settings=ControllerSettings(cluster="demo", task_queue="demo", gates=frozenset(gates)),
         kube=kube,
         temporal=temporal.client,
@@ -83,6 +82,14 @@ async def test_session_signals_workflows_and_plans(kube_client: StubKubeClient, 
         sent={},
         now=lambda: NOW,
     )
+
+
+@pytest.mark.parametrize(
+    "gates", [frozenset[str](), frozenset({FeatureGate.CAPACITY_BUFFER})], ids=["no feature gates", "CapacityBuffer"]
+)
+async def test_session_signals_workflows_and_plans(kube_client: StubKubeClient, gates: set[str]) -> None:
+    temporal, claims = FakeTemporal(), FakeNodeClaims()
+    session = build_session(kube_client, temporal, claims, gates)
     task = asyncio.create_task(session.run())
 
     async def assert_signaled() -> None:
@@ -110,6 +117,22 @@ async def test_session_signals_workflows_and_plans(kube_client: StubKubeClient, 
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await session.close()
+
+
+@pytest.mark.parametrize("ticks", range(4))
+async def test_session_ends_when_it_is_cancelled_during_a_change(kube_client: StubKubeClient, ticks: int) -> None:
+    """With the `asyncio.wait_for` of Python 3.11, a wait that ends in the same tick swallows the cancellation."""
+    session = build_session(kube_client, FakeTemporal(), FakeNodeClaims())
+    task = asyncio.create_task(session.run())
+    await wait_until(session.cluster.wait_until_synced, poll_interval=0.05)
+    await asyncio.sleep(5 * GATHER_SECONDS)
+    session.cluster.cache.publish(CacheChanged())
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    task.cancel()
+    _, running = await asyncio.wait({task}, timeout=5)
+    assert not running
+    await session.close()
 
 
 async def test_unreadable_optional_kinds_stop_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

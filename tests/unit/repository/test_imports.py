@@ -5,6 +5,7 @@ import sys
 
 from tests.support.paths import ROOT
 
+PACKAGES = ("activities", "tenure", "workflows")
 HEAVY = {"numpy", "highspy", "cryptography", "cel_expr_python", "moto", "typer"}
 PROGRAM = f"""
 import sys
@@ -20,3 +21,9 @@ def test_only_the_planner_imports_numpy_and_highspy() -> None:
     worker, planner = result.stdout.splitlines()
     assert worker == ""
     assert {"numpy", "highspy"} <= set(planner.split())
+
+
+def test_product_does_not_call_wait_for() -> None:
+    """With Python 3.11, `asyncio.wait_for` swallows a cancellation that arrives as its wait ends (fixed in 3.12)."""
+    files = (path for name in (*PACKAGES, "worker.py") for path in (ROOT / name, *(ROOT / name).rglob("*.py")))
+    assert [path for path in files if path.is_file() and "asyncio.wait_for" in path.read_text()] == []
