@@ -165,7 +165,10 @@ class Packing:
                 domains.headroom = self._domain_headroom(one, alternative, key, domains.order)
             if counts_daemons:
                 domains.fitting_pods = self._fitting_pods_by_domain(one, alternative, key, domains.order)
-            pods_by_domain = domains.distribute_pods(self._chunk_size(one, rules, domains, count - scheduled))
+            inner = (rule for other in rest for rule in rules_for_key(alternative.rules, other))
+            is_uneven = bool(least) and any(map(self._is_uneven, inner))
+            chunk = 1 if is_uneven else self._chunk_size(one, rules, domains, count - scheduled)
+            pods_by_domain = domains.distribute_pods(chunk)
             if not pods_by_domain:
                 return scheduled, reason or RejectionReason(domains.rejection_message(key), TOPOLOGY)
             for name, share in pods_by_domain:
@@ -179,6 +182,15 @@ class Packing:
                     reason = why
                     break
         return scheduled, reason
+
+    def _is_uneven(self, rule: Rule) -> bool:
+        """Whether a domain of a spread rule lags behind. kube-scheduler binds pods one by one, and rules for two keys
+        hold for each of them. All pods of one domain of the other key must not fill the gap.
+        """
+        if not isinstance(rule, SpreadRule):
+            return False
+        counts = [rule.group.domain_count(name) for name in self.universe.counted_domains(rule)]
+        return max(counts, default=0) - min(counts, default=0) > 1
 
     def _chunk_size(self, one: PodClass, rules: Sequence[Rule], domains: Domains, count: int) -> int:
         """All pods at once, unless a domain may run out of capacity: then other domains must not get ahead of it."""

@@ -119,6 +119,17 @@ def test_zone_and_hostname_spread_combine() -> None:
     assert sizes(plan) == [1] * 6 and set(by_zone(plan).values()) == {2}
 
 
+def test_spread_over_zones_and_capacity_types_has_a_binding_order() -> None:
+    """kube-scheduler binds pods one by one, and each must keep both skews: the first two need on-demand capacity in
+    different zones."""
+    types = (instance_type("m.2xlarge", cpu=8, memory=32, capacity_types=("spot", "on-demand")),)
+    existing = node("n", labels={ZONE: "c", CAPACITY_TYPE: "spot"}, cpu=2)
+    both = spread() + spread(CAPACITY_TYPE)
+    plan = build_cluster(pool(), existing, *web(2, node="n"), *web(3, spreads=both), instance_types=types).plan()
+    places = [(values_of(one, ZONE), values_of(one, CAPACITY_TYPE)) for one in plan.claims for _ in one.pods]
+    assert len(places) == 3 and {(("a",), ("on-demand",)), (("b",), ("on-demand",))} <= set(places)
+
+
 def test_pods_are_spread_over_capacity_types() -> None:
     types = (instance_type("m.2xlarge", cpu=8, memory=32, capacity_types=("spot", "on-demand")),)
     plan = build_cluster(pool(), *web(4, spreads=spread(CAPACITY_TYPE)), instance_types=types).plan()
