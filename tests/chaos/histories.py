@@ -56,7 +56,7 @@ class HistoryFollower:
                             self._follow_history(nodeclaim.workflow_id)
                         )
             except RPCError:
-                # # Temporal is unavailable, and so are its events.
+                # Temporal is unavailable, and so are its events.
                 pass
             await asyncio.sleep(POLL_SECONDS)
 

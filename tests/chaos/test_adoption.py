@@ -127,7 +127,7 @@ class KarpenterAdoption(AdoptionRunner):
             metadata = claim["metadata"]
             assert metadata["finalizers"] == [labels.TERMINATION_FINALIZER]
             assert metadata["labels"][labels.NODECLASS] == CLASS and metadata["labels"][labels.CAPACITY_TYPE]
-            # # Karpenter rewrites hashes of another version, and does not drift nodes for them.
+            # Karpenter rewrites hashes of another version, and does not drift nodes for them.
             for key in karpenter.HASH_ANNOTATIONS:
                 assert metadata["annotations"][key] not in ("", "v3", "v6"), metadata["annotations"]
             for one in (*labels.NODECLAIM_CONDITIONS, labels.READY):

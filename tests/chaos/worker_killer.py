@@ -46,7 +46,7 @@ class WorkerKiller:
 
     async def _wait_for_kill_time(self) -> None:
         histories = self._histories
-        # # Log-uniform: many workers are killed early, and some get work done.
+        # Log-uniform: many workers are killed early, and some get work done.
         await histories.wait_until_count(histories.count + round(self._max_events_between ** self._dice.random()))
         await asyncio.sleep(self._dice.uniform(0, MAX_DELAY_SECONDS))
 

@@ -91,7 +91,7 @@ def test_interrupted_demo_leaves_nothing(demo_dir: Path) -> None:
     for line in demo.stdout:
         if "Registration" in line:
             break
-    # # At least the demo, six components of the control plane, Temporal, AWS, nodes, the worker and its planner.
+    # At least the demo, six components of the control plane, Temporal, AWS, nodes, the worker and its planner.
     assert len(processes_of(demo_dir)) >= 12
     demo.send_signal(signal.SIGINT)
     assert demo.wait(200) == 130

@@ -162,7 +162,7 @@ def _skew_violation(
             counts[name] += 0
     selected = index.select(frozenset({pod.namespace}), one.selector)
     if any(not _has_spread_constraint(other, one) for other, where in selected if other.uid in where.planned):
-        # # Selected pods without a spread constraint may be bound later, in any domain.
+        # Selected pods without a spread constraint may be bound later, in any domain.
         return ""
     for _, where in selected:
         if where.name in counted_names and (name := where.domain_of(one.key)) is not None:

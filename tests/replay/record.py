@@ -68,5 +68,5 @@ async def main(names: list[str]) -> None:
 if __name__ == "__main__":
     asyncio.run(main(sys.argv[1:]))
     sys.stdout.flush()
-    # # The SDK's threads may still run when the interpreter exits, and would abort it.
+    # The SDK's threads may still run when the interpreter exits, and would abort it.
     os._exit(0)

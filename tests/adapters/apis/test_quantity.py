@@ -30,7 +30,7 @@ async def test_canonical_text_matches_api_server(server: ApiServerClient) -> Non
     for start in range(0, len(expected), len(resources)):
         capacity = dict(zip(resources, expected[start:], strict=False))
         normalized |= {capacity[name]: text for name, text in (await server.stored_node_capacity(capacity)).items()}
-    # # The server returns some short texts with a fraction and a suffix (1.5k) unchanged; it rewrites the others.
+    # The server returns some short texts with a fraction and a suffix (1.5k) unchanged; it rewrites the others.
     rewritten = {text: normalized[text] for text in expected if normalized[text] != text}
     assert len(rewritten) > 200
     assert {text: as_stored(parse(text)) for text in rewritten} == rewritten

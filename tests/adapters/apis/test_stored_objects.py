@@ -37,7 +37,7 @@ CONDITION = {
 }
 
 
-# # A class of another provider, so that a running controller ignores these objects.
+# A class of another provider, so that a running controller ignores these objects.
 FOREIGN = {"group": "example.com", "kind": "Foreign", "name": "other"}
 FOREIGN_POOL = apply_patch(NODEPOOL, {"template__spec__nodeClassRef": FOREIGN})
 FOREIGN_CLAIM = apply_patch(NODECLAIM, {"nodeClassRef": FOREIGN})

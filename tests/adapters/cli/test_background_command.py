@@ -39,7 +39,7 @@ def test_background_command_continues_after_its_parent_returns(tmp_path: Path) -
         continue
     fields = log_text.split()
     assert fields[-1] == "True"
-    # # Raises if the process parent together with its parent.
+    # Raises if the process parent together with its parent.
     os.kill(int(fields[-2]), signal.SIGKILL)
 
 

@@ -32,7 +32,7 @@ async def kube_with_optional_rights(shared_sandbox: SharedSandbox, admin: KubeCl
     """A separate ServiceAccount with the rights of all settings; the worker's keeps the shipped ones."""
     name = f"optional-rights-{uuid.uuid4().hex[:8]}"
     roles = {one["metadata"]["name"]: one for one in rbac_documents(OPTIONAL_RBAC) if one["kind"] == "ClusterRole"}
-    del roles["tenure-admin"]  # # For users, not for the worker.
+    del roles["tenure-admin"]  # For users, not for the worker.
     role = {"metadata": {"name": name}, "rules": [rule for one in roles.values() for rule in one["rules"]]}
     binding = {
         "metadata": {"name": name},

@@ -23,7 +23,7 @@ def deployment(name: str = "karpenter", replicas: int = 2, **container: Any) -> 
             "selector": {"matchLabels": match_labels},
             "template": {
                 "metadata": {"labels": match_labels},
-                # # Unschedulable: the tests need the Deployment alone.
+                # Unschedulable: the tests need the Deployment alone.
                 "spec": {"containers": [main], "nodeSelector": {"kubernetes.io/hostname": "nowhere"}},
             },
         },

@@ -28,7 +28,7 @@ spec:
 async def test_al2023_node_joins_with_a_script_and_local_disks(product: InstalledProduct) -> None:
     spec = {"instanceStorePolicy": "RAID0", "userData": "#!/bin/bash\necho mine"}
     node = await _assert_joined(product, "family-al2023", "al2023@latest", "m6id.large", **spec)
-    # # 118 GB of NVMe instead of an EBS volume of 20 GiB.
+    # 118 GB of NVMe instead of an EBS volume of 20 GiB.
     assert _gibibytes(node["status"]["capacity"]["ephemeral-storage"]) > 100
 
 

@@ -42,7 +42,7 @@ async def test_nodeclaims_created_at_once_launch_in_few_calls(own_product: Dedic
         names = [f"{scope.name}-{number}" for number in range(LAUNCHES)]
         await for_each(names, lambda name: create_nodeclaim(scope, name, pool=scope.name))
         before = count_create_fleet(own_product)
-        # # On a busy machine the worker observes the last NodeClaims long after the first.
+        # On a busy machine the worker observes the last NodeClaims long after the first.
         await own_product.ensure_worker(BATCH_IDLE_DURATION="5s", BATCH_MAX_DURATION="2m")
         await wait_until(lambda: assert_launched_once(scope, LAUNCHES), seconds=LAUNCH_TIMEOUT_SECONDS)
         call_count = count_create_fleet(own_product) - before

@@ -77,7 +77,7 @@ async def test_pod_becomes_ready_again_with_its_node(api: KubeApi) -> None:
     await wait_until_pod(api, "steady", phase="Running", ready="True")
     await set_ready(api, "lost", False)
     await wait_until_label(api, "lost", "false")
-    # # The node lifecycle controller does this when a kubelet stops renewing its Lease.
+    # The node lifecycle controller does this when a kubelet stops renewing its Lease.
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     out = {"status": {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": now}]}}
     await api.request("PATCH", f"{PODS}/steady/status", out, STRATEGIC)

@@ -65,7 +65,7 @@ def test_crd_chart_has_no_lint_error() -> None:
 def test_chart_has_the_shipped_rbac() -> None:
     rendered = without_helm_labels([one for one in render_chart() if one["kind"] in RIGHTS])
     shipped = without_helm_labels(rbac_documents())
-    del shipped["Namespace", "", "tenure"]  # # Helm creates the release's namespace.
+    del shipped["Namespace", "", "tenure"]  # Helm creates the release's namespace.
     assert rendered == shipped
 
 

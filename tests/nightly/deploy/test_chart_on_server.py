@@ -87,7 +87,7 @@ async def test_pods_are_admitted_at_the_restricted_level(api: KubeApi, values: P
     account = await apply(api, single_document(documents, "ServiceAccount"), dry_run=False)
     response = await apply(api, pod)
     assert response["spec"]["securityContext"]["runAsNonRoot"]
-    # # The level is enforced: the same pod as root is rejected.
+    # The level is enforced: the same pod as root is rejected.
     pod["spec"]["securityContext"]["runAsNonRoot"] = False
     with pytest.raises(ApiError, match="violates PodSecurity"):
         await apply(api, pod)
@@ -101,7 +101,7 @@ async def test_server_accepts_the_crds(api: KubeApi) -> None:
 
 async def test_release_installs_prints_next_steps_and_uninstalls(api: KubeApi, sandbox: Sandbox) -> None:
     release_flags = ("--kubeconfig", str(sandbox.cluster.kubeconfig), "--namespace", NAMESPACE)
-    # # The sandbox already has that namespace.
+    # The sandbox already has that namespace.
     value_flags = ("--values", str(ALL_VALUES), "--set", "hooks.createNamespace=false")
     installed = await to_thread(run_helm, "install", "nodes", CHART, *release_flags, *value_flags)
     assert installed.returncode == 0, installed.stderr

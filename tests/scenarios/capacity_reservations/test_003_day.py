@@ -70,7 +70,7 @@ async def test_node_in_open_reservation_does_not_change_in_a_day(preference: str
             for minute in range(0, 60, 5):
                 assert await drifts.run_pass((hour * 60 + minute) * 60) == ""
             await fake.signal_observed(handle, **BUSY, drift=drifts.reason())
-            # # The server skips time while a client waits for a result; this workflow completes without it.
+            # The server skips time while a client waits for a result; this workflow completes without it.
             with skipping.auto_time_skipping_disabled():
                 result = await _sync_capacity_types(fake)
             assert (result.checked, result.collected, result.fault) == (0, 0, "")

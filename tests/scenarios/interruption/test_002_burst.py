@@ -37,7 +37,7 @@ async def test_interrupted_nodes_are_replaced_at_once_from_other_capacity_pools(
         await wait_until(lambda: assert_budget_healthy(scope, NODES))
         names, interrupted_capacity = [nodeclaim_name(one) for one in claims], {_capacity_pool(one) for one in claims}
         pods = {one["metadata"]["uid"] for one in await scope.pods()}
-        # # Warnings may arrive in two batches on a busy machine, and pods move as soon as a first replacement is Ready.
+        # Warnings may arrive in two batches on a busy machine, and pods move as soon as a first replacement is Ready.
         await scope.inject_node_fault(SlowReady(seconds=READY_DELAY_SECONDS))
         counting = asyncio.create_task(_min_running_pods(scope))
         try:

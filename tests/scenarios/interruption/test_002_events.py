@@ -237,7 +237,7 @@ async def test_instance_is_stopped_and_started_before_the_event_and_keeps_its_no
         state = await nodeclaim_state(scope, claim)
         assert state.stop is not None and state.stop.step == "done" and state.launched is not None
         assert state.launched.provider_id == claim["status"]["providerID"]
-        # # Its pod had to move; only consolidateAfter keeps the empty node.
+        # Its pod had to move; only consolidateAfter keeps the empty node.
         await wait_until(lambda: scope.assert_blocked_by(name, "consolidateAfter of NodePool"))
 
 

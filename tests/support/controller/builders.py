@@ -47,7 +47,7 @@ def node_fact(**more: Any) -> NodeFact:
     return NodeFact.model_validate({**fields, **more})
 
 
-# # --- raw objects, as list-watch delivers them ---
+# --- raw objects, as list-watch delivers them ---
 
 
 def claim(name: str, *, phase: str = "", pool: str = "general", deleting: bool = False, **metadata: Any) -> Json:

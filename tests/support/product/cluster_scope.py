@@ -71,7 +71,7 @@ class ClusterScope:
             error.add_note(await self.describe())
             raise
 
-    # # --- changes ---
+    # --- changes ---
 
     async def apply_manifest(self, manifest: Object) -> Object:
         """Apply the manifest, and delete it at the scope's end."""
@@ -178,7 +178,7 @@ class ClusterScope:
             self.remove_api_fault(api_rule)
         self._rules = []
 
-    # # --- reads ---
+    # --- reads ---
 
     async def nodeclaims(self) -> list[Object]:
         """NodeClaims of the NodePool and standalone ones, by creation time."""
@@ -242,7 +242,7 @@ class ClusterScope:
         return await wait_until(query_state)
 
     async def describe(self) -> str:
-        """Text about all NodeClaims, pods and events, for the diagnosis of a failed test."""
+        """Text about all NodeClaims, pods, events and provisioning, for the diagnosis of a failed test."""
         found = await self.nodeclaim_workflows()
         workflow_lines = [f"{one.name} {one.phase} on {one.node_name}: {one.blocked_by}" for one in found]
         claims = [
@@ -258,7 +258,10 @@ class ClusterScope:
             for one in found
             for event in await self.events_of(one.name)
         ]
-        return "\n".join(["workflows", *workflow_lines, "NodeClaims", *claims, "pods", *pods, "events", *events])
+        provisioning = await self.product.describe_provisioning()
+        return "\n".join(
+            ["workflows", *workflow_lines, "NodeClaims", *claims, "pods", *pods, "events", *events, *provisioning]
+        )
 
     async def events_of(self, about: str) -> list[Object]:
         """Kubernetes events about an object with this name."""
@@ -268,7 +271,7 @@ class ClusterScope:
         hand = f"{self.name}-hand"
         return tags.get(labels.TAG_NODEPOOL) == self.name or tags.get(labels.TAG_NODECLAIM) == hand
 
-    # # --- assertions ---
+    # --- assertions ---
 
     async def assert_pods_running(self, pods: int, name: str = "") -> None:
         phases = [one["status"].get("phase") for one in await self.pods(name) if not _is_deleting(one)]

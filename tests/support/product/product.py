@@ -18,7 +18,7 @@ from typing import Any, Self
 import aiohttp
 import boto3
 from temporalio.api.enums.v1 import PendingActivityState
-from temporalio.client import Client, WorkflowExecution
+from temporalio.client import Client, WorkflowExecution, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from tenure.cli.nodes.workflows import NodeClaimVisibility
@@ -27,6 +27,7 @@ from tenure.cli.sandbox.worker_process import clean_environment, service_account
 from tenure.cli.temporal_client import Connection
 from tenure.controller.temporal.namespace import remove_schedules
 from tenure.kube.client.resources import EC2_NODE_CLASSES
+from tenure.model.workflow_states import ProvisioningState
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.errors import ApiError
@@ -129,7 +130,7 @@ class InstalledProduct:
         """Fault rules of the API server, which affect workers only."""
         return self.sandbox.faults
 
-    # # --- reads ---
+    # --- reads ---
 
     async def find(self, path: str) -> Object | None:
         """The object, or None if it does not exist."""
@@ -213,7 +214,7 @@ class InstalledProduct:
         await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
         await wait_until(self._assert_only_singletons_run)
         for one in await self.open_workflows():
-            # # Visibility may still list a completed workflow.
+            # Visibility may still list a completed workflow.
             with contextlib.suppress(RPCError):
                 await self.temporal.get_workflow_handle(one.id).cancel()
         await wait_until(self._assert_no_workflow_runs)
@@ -241,6 +242,17 @@ class InstalledProduct:
         description = await self.temporal.get_workflow_handle(ids.watch(self.sandbox.plan.cluster_name)).describe()
         pending = description.raw_description.pending_activities
         return [one.last_worker_identity for one in pending if one.state == _STARTED]
+
+    async def describe_provisioning(self) -> list[str]:
+        """A line about the open launches of the Provisioning workflow, and one about each pending activity."""
+        handle = self.temporal.get_workflow_handle(ids.provisioning(self.sandbox.plan.cluster_name))
+        try:
+            state: ProvisioningState = await handle.query("state", result_type=ProvisioningState)
+            pending = (await handle.describe()).raw_description.pending_activities
+        except (RPCError, WorkflowQueryFailedError) as error:
+            return [f"provisioning: {error}"]
+        launches = state.model_dump_json(include={"plan_id", "demand", "blocked_by", "drafts", "joining", "groups"})
+        return [f"provisioning: {launches}", *map(str, pending)]
 
     async def watch_host(self) -> str:
         """The identity of the only watch host."""
@@ -274,7 +286,7 @@ class InstalledProduct:
         found = {pool: count for pool, count in unused.items() if pool in self.faultless_pools}
         assert not found, f"unused nodes by NodePool, whose name contains that of the test: {found}"
 
-    # # --- scopes ---
+    # --- scopes ---
 
     def scope(self, row: str, **pool: Any) -> "ClusterScope":
         """A scope with a unique name for one test; `pool`: arguments of `objects.node_pool`."""

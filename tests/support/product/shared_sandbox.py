@@ -278,7 +278,7 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    # # Pickle stores the name of the defining module, which is not `__main__` for the clients.
+    # Pickle stores the name of the defining module, which is not `__main__` for the clients.
     from tests.support.product import shared_sandbox
 
     shared_sandbox.main(sys.argv[1:])

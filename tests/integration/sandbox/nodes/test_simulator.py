@@ -109,7 +109,7 @@ async def test_running_instance_registers_as_its_user_data_says(
     assert found["status"]["capacity"]["cpu"] == "2"
     assert found["status"]["allocatable"]["cpu"] == "1930m"
     assert found["status"]["capacity"]["pods"] == "29"
-    # # Kubernetes' own controllers add and remove the NotReady taint.
+    # Kubernetes' own controllers add and remove the NotReady taint.
     await wait_until_taints(api, name, {"karpenter.sh/unregistered"})
 
 

@@ -100,7 +100,7 @@ def test_user_data_format_and_size_are_checked(kit: FakeAwsClient, text: str, ex
     with raises_code(expected) as error:
         kit.ec2.create_launch_template(LaunchTemplateName="next", LaunchTemplateData=data, DryRun=True)
     assert message in str(error.value)
-    # # botocore encodes the user data of RunInstances, so invalid base64 cannot reach it.
+    # botocore encodes the user data of RunInstances, so invalid base64 cannot reach it.
     if expected == "InvalidUserData.Malformed" and text.isalnum():
         assert try_run(kit, UserData=base64.b64decode(text)) == expected
 
