@@ -4,12 +4,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from tenure.aws.adapters import AwsAdapters, build
+from tenure.aws.client.client import AwsClients
 from tenure.aws.instancetype.resolver import Region
 from tenure.aws.settings import AwsSettings
 from tenure.sandbox.aws.admin.client import AwsControl
@@ -53,12 +54,19 @@ async def region(endpoint: str) -> Region:
     return found
 
 
-@pytest.fixture
-async def cloud(endpoint: str, control: AwsControl, region: Region) -> AsyncIterator[AwsAdapters]:
-    """The adapters of a newly started worker that already knows types and prices."""
-    one = adapters(endpoint, region)
+@pytest.fixture(scope="session")
+def clients(endpoint: str) -> Iterator[AwsClients]:
+    """Clients have no state but their rate limits, and take some tenths of a second to create."""
+    with as_key(WORKER_KEY):
+        one = AwsClients(_settings(endpoint))
     yield one
     one.close()
+
+
+@pytest.fixture
+def cloud(endpoint: str, control: AwsControl, region: Region, clients: AwsClients) -> AwsAdapters:
+    """The adapters of a newly started worker that already knows types and prices."""
+    return build(_settings(endpoint), region=region, clients=clients)
 
 
 @contextmanager
@@ -72,6 +80,10 @@ def as_key(key: str) -> Iterator[None]:
 
 def adapters(endpoint: str, region: Region | None = None, **settings: object) -> AwsAdapters:
     """The adapters of another worker, with empty caches."""
-    settings_values = {"cluster_name": "demo", "region": "us-west-2", "endpoint_url": endpoint, **settings}
     with as_key(WORKER_KEY):
-        return build(AwsSettings.model_validate(settings_values), region=region)
+        return build(_settings(endpoint, **settings), region=region)
+
+
+def _settings(endpoint: str, **more: object) -> AwsSettings:
+    values = {"cluster_name": "demo", "region": "us-west-2", "endpoint_url": endpoint, **more}
+    return AwsSettings.model_validate(values)

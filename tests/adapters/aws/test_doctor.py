@@ -9,13 +9,14 @@ import pytest
 from deploy.resources import policy_statements
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
+from tenure.aws.adapters import AwsAdapters
 from tenure.aws.doctor.account import Caller
 from tenure.aws.doctor.checks import AwsDoctor
 from tenure.aws.settings import AwsSettings
 from tenure.model.errors import Finding
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.aws.iam.credentials import WORKER_KEY
-from tests.adapters.aws.conftest import adapters, as_key
+from tests.adapters.aws.conftest import as_key
 from tests.support.aws.builders import build_nodeclass
 from tests.support.aws.steps import resolve_nodeclass
 
@@ -59,20 +60,14 @@ def admin_client(endpoint: str, service: str) -> Any:
         return boto3.client(service, region_name="us-west-2", endpoint_url=endpoint)  # type: ignore[call-overload]
 
 
-async def ready_class(endpoint: str) -> EC2NodeClass:
-    cloud = adapters(endpoint)
-    try:
-        return await resolve_nodeclass(cloud)
-    finally:
-        cloud.close()
-
-
 def with_name(one: EC2NodeClass, name: str) -> EC2NodeClass:
     return one.model_copy(update={"metadata": one.metadata.model_copy(update={"name": name})})
 
 
-async def test_correct_account_has_no_problem_and_is_not_changed(endpoint: str, control: AwsControl) -> None:
-    one = await ready_class(endpoint)
+async def test_correct_account_has_no_problem_and_is_not_changed(
+    endpoint: str, control: AwsControl, cloud: AwsAdapters
+) -> None:
+    one = await resolve_nodeclass(cloud)
     control.clear_counters()
     found = await run_doctor(endpoint, one, key=WORKER_KEY)
     assert [finding for finding in found if finding.level == "problem"] == []
