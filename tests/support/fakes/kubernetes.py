@@ -1,7 +1,7 @@
 """NodeClaims, Nodes, pods and events in memory, with the API server's rules for finalizers and UIDs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -266,6 +266,8 @@ class FakePods(FaultInjectable):
     forced: list[tuple[str, int]] = field(default_factory=list)
     """Force-deleted pods, and the grace period of each in seconds."""
     volumes: list[AttachedVolume] = field(default_factory=list)
+    after_listing: Callable[[], object] | None = None
+    """Called once, when the pods of a node have been listed."""
 
     def add(self, node: str, name: str, **fields: Any) -> None:
         pod = DrainPod(
@@ -277,7 +279,11 @@ class FakePods(FaultInjectable):
         self.by_node.setdefault(node, []).append(pod)
 
     async def on_node(self, node_name: str, *, now: datetime) -> Sequence[DrainPod]:
-        return list(self.by_node.get(node_name, ()))
+        found = list(self.by_node.get(node_name, ()))
+        change, self.after_listing = self.after_listing, None
+        if change is not None:
+            change()
+        return found
 
     def attach(self, attachment: str = "csi-1", **fields: Any) -> AttachedVolume:
         volume = AttachedVolume(attachment=attachment, driver="ebs.csi.aws.com", volume="pvc-1", **fields)

@@ -37,7 +37,7 @@ async def signal_interruption(
     fake: WorkerHarness, handle: Handle, *messages: InterruptionMessage, early_evicted_pods: tuple[str, ...] = ()
 ) -> None:
     """`early_evicted_pods`: pods that were evicted before the signal."""
-    provider: str = fake.claims.found["a"]["status"].get("providerID", "/i-unknown")
+    provider: str = fake.claims.found.get("a", {}).get("status", {}).get("providerID", "/i-unknown")
     interruption = InterruptionMessages(
         instance_id=provider.rpartition("/")[2], messages=messages, evicted_pods=early_evicted_pods
     )

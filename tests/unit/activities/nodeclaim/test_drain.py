@@ -1,6 +1,5 @@
 """Drain: pods are evicted by group, blockers are named, and the termination grace period is kept."""
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -64,7 +63,7 @@ async def test_activity_waits_while_blockers_are_unchanged(cluster: FakeCluster)
     cluster.pods.add("node-a", "web")
     cluster.pods.blocked["web"] = PDB
     known = DrainRequest(claim=REF, known_blockers=f"default/web: {PDB}", poll_timeout=60)
-    asyncio.get_running_loop().call_later(0.02, cluster.pods.blocked.clear)
+    cluster.pods.after_listing = cluster.pods.blocked.clear
     assert (await drain(cluster, known)).outcome == "drained"
 
 

@@ -142,7 +142,7 @@ async def test_earlier_deadline_during_drain_applies(cluster: FakeCluster) -> No
     stamp = datetime.now(UTC).isoformat()
     annotations = cluster.claims.found["a"]["metadata"]["annotations"]
     _, known = await drain_status(cluster)
-    asyncio.get_running_loop().call_later(0.02, annotations.update, {NODECLAIM_TERMINATION_TIMESTAMP: stamp})
+    cluster.pods.after_listing = lambda: annotations.update({NODECLAIM_TERMINATION_TIMESTAMP: stamp})
     result = await drain(cluster, known=known, poll_timeout=60)
     assert result.outcome in ("drained", "deadline passed") and cluster.pods.forced == [("web", 1)]
 
@@ -214,7 +214,7 @@ async def test_drain_waits_some_seconds_after_taint(cluster: FakeCluster, monkey
     """A scheduler that has not seen the taint may still bind a pod, which is evicted too."""
     monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 1.0)
     delete_nodeclaim(cluster)
-    asyncio.get_running_loop().call_later(0.05, lambda: cluster.pods.add("node-a", "late"))
+    cluster.pods.after_listing = lambda: cluster.pods.add("node-a", "late")
     began = datetime.now(UTC)
     assert (await drain(cluster)).outcome == "drained"
     assert cluster.pods.evicted == ["late"] and datetime.now(UTC) - began >= timedelta(seconds=1)
@@ -264,7 +264,7 @@ async def test_missing_node_or_instance_ends_drain_at_once(cluster: FakeCluster,
             cluster.instances.running.clear()
             cluster.nodes.update_node("node-a", ready=False)
 
-    asyncio.get_running_loop().call_later(0.02, vanish)
+    cluster.pods.after_listing = vanish
     result = await drain(cluster, known=known, poll_timeout=60)
     assert result == DrainResult(outcome="drained", evicted_pods=("default/web",)) and cluster.pods.evicted == []
 
@@ -277,7 +277,7 @@ async def test_missing_nodeclaim_does_not_stop_drain(cluster: FakeCluster) -> No
         cluster.claims.found.clear()
         cluster.pods.blocked.clear()
 
-    asyncio.get_running_loop().call_later(0.02, vanish)
+    cluster.pods.after_listing = vanish
     result = await drain(cluster, known=known, poll_timeout=60)
     assert result.outcome == "drained" and cluster.pods.evicted == ["web"]
 
@@ -339,7 +339,7 @@ async def test_single_replica_is_restarted_once_instead_of_evicted(cluster: Fake
     assert "is evicted when the new pod of Deployment web" in result.blockers and known.blocked_since is None
     _, known = await drain_status(cluster, rules=SURGE, known=known, poll_timeout=0)
     assert cluster.rollouts.restarts == [BEGAN.isoformat().replace("+00:00", "Z")] and cluster.pods.evicted == []
-    asyncio.get_running_loop().call_later(0.02, cluster.pods.by_node.clear)
+    cluster.pods.after_listing = cluster.pods.by_node.clear
     assert (await drain(cluster, rules=SURGE, known=known, poll_timeout=60)).outcome == "drained"
     assert cluster.pods.evicted == [] and "SurgeStarted" in cluster.events.reasons_for("web")
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
 from typing import Any
 
@@ -27,23 +27,26 @@ class FakeClock:
 
     def __init__(self) -> None:
         self.now = 0.0
+        self._ends_at: dict[asyncio.Timeout, float] = {}
 
     def monotonic(self) -> float:
         return self.now
 
-    async def wait_for(self, waits: Coroutine[Any, Any, object], seconds: float) -> None:
-        waiting, ends = asyncio.ensure_future(waits), self.now + seconds
-        try:
-            while not waiting.done():
-                if self.now >= ends:
-                    raise TimeoutError
-                await asyncio.sleep(0)
-        finally:
-            waiting.cancel()
+    @asynccontextmanager
+    async def timeout(self, seconds: float) -> AsyncIterator[None]:
+        async with asyncio.timeout(None) as timeout:
+            self._ends_at[timeout] = self.now + seconds
+            try:
+                yield
+            finally:
+                self._ends_at.pop(timeout, None)
 
     async def advance(self, seconds: float) -> None:
         for _ in range(round(seconds / STEP)):
             self.now += STEP
+            for timeout in [one for one, at in self._ends_at.items() if at <= self.now]:
+                del self._ends_at[timeout]
+                timeout.reschedule(0)
             await run_pending_tasks(10)
 
 
