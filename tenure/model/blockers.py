@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from tenure.model.base import Value
+from tenure.model.base import Message
 
 
 class Reason(NamedTuple):
@@ -20,7 +20,7 @@ class Reason(NamedTuple):
     """False: it needs an operator before any deadline has passed."""
 
 
-class Verdict(Value):
+class Verdict(Message):
     """On a node or a pending pod. Conditions, events, metrics, the Temporal UI and commands show the same one."""
 
     code: str

@@ -22,7 +22,7 @@ from tenure.apis.labels import (
     ZONE_ID,
 )
 from tenure.apis.resources import Resources
-from tenure.model.base import Value
+from tenure.model.base import Message, Value
 
 Market = Literal["", "default", "capacity-block", "interruptible"]
 """The kind of reservation of reserved capacity; empty if it is not reserved."""
@@ -92,7 +92,7 @@ class InstanceType(Value):
         return {key: max(0, amount - self.overhead.get(key, 0)) for key, amount in self.capacity.items()}
 
 
-class UnavailableOffering(Value):
+class UnavailableOffering(Message):
     """An offering that EC2 could not provide; it is not requested before `until`."""
 
     instance_type: str
@@ -154,7 +154,7 @@ _ANY: Final = "*"
 _EXCLUSION_DURATION: Final = timedelta(hours=1)
 
 
-class OfferingShard(Value):
+class OfferingShard(Message):
     """One zone, and every `parts`-th instance type by price, starting with number `part`."""
 
     zone: str

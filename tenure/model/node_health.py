@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
-from tenure.model.base import Message, Value
+from tenure.model.base import Message
 
 RepairStep = Literal["reboot", "replace"]
 
@@ -73,7 +73,7 @@ RETENTION: Final = timedelta(days=1)
 _FORM: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
-class NotReadyInterval(Value):
+class NotReadyInterval(Message):
     """`until` is None while the Node is NotReady."""
 
     since: datetime

@@ -57,7 +57,7 @@ class DisruptionPreviewRequest(Message):
     """List only the pending pods that need attention."""
 
 
-class CommandPreview(Value):
+class CommandPreview(Message):
     reason: Method
     nodes: tuple[str, ...]
     replacements: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class CommandPreview(Value):
     why: str = ""
 
 
-class PendingPodGroup(Value):
+class PendingPodGroup(Message):
     """Pods with one owner, equal constraints and one code."""
 
     pod: str
@@ -95,7 +95,7 @@ class DisruptionStatus(Message):
     messages: tuple[str, ...] = ()
 
 
-class InvalidRules(Value):
+class InvalidRules(Message):
     """Invalid LifecyclePolicy fields. They block the disruptions that they would have limited."""
 
     disruption: str = ""

@@ -6,7 +6,7 @@ Only the planner host has the complete commands (`tenure/model/disruption/decisi
 from datetime import datetime, timedelta
 from typing import Literal
 
-from tenure.model.base import Message, Value
+from tenure.model.base import Message
 from tenure.model.disruption.decision import CommandCandidate, CommandKind, Method
 from tenure.model.disruption.permits import PermitReservation
 from tenure.model.operator_requests import PauseAnnotation
@@ -28,19 +28,19 @@ class Proposal(Message):
     why: str = ""
 
 
-class InFlightCommand(Value):
+class InFlightCommand(Message):
     proposal: Proposal
     claims: tuple[str, ...] = ()
 
 
-class ActivePause(Value):
+class ActivePause(Message):
     scope: Literal["cluster", "pool", "node"]
     name: str = ""
     why: str
     until: datetime | None = None
 
 
-class CommandBackoff(Value):
+class CommandBackoff(Message):
     """NodeClaims whose disruption failed; they are not retried before `until`."""
 
     claims: tuple[str, ...] = ()

@@ -43,7 +43,7 @@ Cause = Literal[
 ]
 
 
-class Ineligibility(Value):
+class Ineligibility(Message):
     cause: Cause
     message: str
     methods: tuple[Method, ...] = METHODS
@@ -51,7 +51,7 @@ class Ineligibility(Value):
     """When it ends without an event; None if only a change ends it."""
 
 
-class NodeVerdict(Value):
+class NodeVerdict(Message):
     claim: str
     node: str = ""
     pool: str = ""
@@ -68,7 +68,7 @@ class NodeVerdict(Value):
     """Why simulations rejected its removal; empty if none ran or the node is eligible."""
 
 
-class PastDisruption(Value):
+class PastDisruption(Message):
     pool: str
     reason: Method
     at: datetime
@@ -86,7 +86,7 @@ class Move(Value):
     replacement: int = -1
 
 
-class CommandCandidate(Value):
+class CommandCandidate(Message):
     node: str
     claim: str
     claim_uid: str = ""
@@ -127,7 +127,7 @@ class Command(Value):
         return tuple(one.node for one in self.candidates)
 
 
-class BudgetHeadroom(Value):
+class BudgetHeadroom(Message):
     allowed: int
     why: str = ""
     allowed_unavailable: int | None = None
@@ -139,7 +139,7 @@ class BudgetHeadroom(Value):
         return self.allowed_unavailable or 0 if use_other else self.allowed
 
 
-class ConcurrentZoneLimit(Value):
+class ConcurrentZoneLimit(Message):
     max_zones: int
     active_zones: tuple[str, ...] = ()
 
