@@ -224,20 +224,29 @@ class CapacityBuffers:
     async def check_headroom(self, request_plan: Callable[[], Awaitable[Plan]]) -> None:
         """Request a plan without executing it, and read from it the nodes with headroom."""
         self._changed = False
-        before, unschedulable = self._buffer_by_target, {pod.uid for pod in self.unschedulable_pods()}
+        unschedulable = {pod.uid for pod in self.unschedulable_pods()}
         plan = await request_plan() if self._cache.buffers else Plan()
         self._checked_at = self._now()
         self._check_interval = max(MIN_CHECK_INTERVAL, timedelta(seconds=_SHARE * plan.seconds))
-        self._targets = {uid: self._cache.nomination_target(target) for uid, target in plan.reserved.items()}
-        self._buffer_by_target = self._map_buffers_by_target()
-        for claim in {one for one, _ in before.items() ^ self._buffer_by_target.items()}:
-            self._cache.requeue_nodeclaim(claim)
+        self._set_targets({uid: self._cache.nomination_target(target) for uid, target in plan.reserved.items()})
         self._end_uncertainty()
         if unschedulable != {pod.uid for pod in self.unschedulable_pods()}:
             self._cache.requeue_pods()
         for uid in self._buffers.keys() & self._cache.buffers.keys():
             with self._guard(self._buffers[uid], "status"):
                 await self._write_status(uid)
+
+    def assign(self, targets: Mapping[str, str]) -> None:
+        """NodeClaims that a plan has just created, by pod; other pods are ignored. The next headroom check may be later
+        than their initialization, and they are not empty until then."""
+        own = {pod.uid for pods in self._pods.values() for pod in pods}
+        self._set_targets(self._targets | {uid: target for uid, target in targets.items() if uid in own})
+
+    def _set_targets(self, targets: dict[str, str]) -> None:
+        before, self._targets = self._buffer_by_target, targets
+        self._buffer_by_target = self._map_buffers_by_target()
+        for claim in {one for one, _ in before.items() ^ self._buffer_by_target.items()}:
+            self._cache.requeue_nodeclaim(claim)
 
     def _map_buffers_by_target(self) -> dict[str, str]:
         found: dict[str, str] = {}

@@ -350,6 +350,8 @@ async def test_buffer_capacity_is_launched_once_without_nominations(
     assert [one.uid for one in buffers.unschedulable_pods()] == ["spare-0", "spare-1", "spare-2"]
     outcome = await harness.plan("plan-1")
     assert outcome.created >= 1 and outcome.nominated == 0 and outcome.unschedulable == 0
+    assert buffers.unschedulable_pods() == []
+    assert all(buffers.buffer_needing(name) == "default/spare" for name in harness.claims.found)
     # The next check waits for a multiple of the duration of the plan, which is long on a busy machine.
     harness.now += timedelta(minutes=1)
     await harness.provisioner.sync_planner()
