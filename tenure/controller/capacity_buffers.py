@@ -237,10 +237,9 @@ class CapacityBuffers:
                 await self._write_status(uid)
 
     def assign(self, targets: Mapping[str, str]) -> None:
-        """NodeClaims that a plan has just created, by pod; other pods are ignored. The next headroom check may be later
-        than their initialization, and they are not empty until then."""
-        own = {pod.uid for pods in self._pods.values() for pod in pods}
-        self._set_targets(self._targets | {uid: target for uid, target in targets.items() if uid in own})
+        """NodeClaims that a plan has just created, by virtual pod. The next headroom check may be later than their
+        initialization, and they are not empty until then."""
+        self._set_targets({**self._targets, **targets})
 
     def _set_targets(self, targets: dict[str, str]) -> None:
         before, self._targets = self._buffer_by_target, targets

@@ -39,6 +39,8 @@ class PlannedNodeClaim(Value):
     node_class_kind: str = "EC2NodeClass"
     pods: tuple[str, ...] = ()
     """UIDs of the pods that it is created for."""
+    virtual_pods: tuple[str, ...] = ()
+    """UIDs of the virtual pods of CapacityBuffers that it is created for."""
     capacity_bound: dict[str, int] = {}
     """By resource, the largest capacity of its instance types; counted against the NodePool's limits."""
     why: str = ""

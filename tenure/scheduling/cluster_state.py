@@ -48,17 +48,23 @@ _GracePeriods = tuple[timedelta, Mapping[str, timedelta]]
 
 
 def strip_virtual_pods(plan: Plan, virtual: Collection[str]) -> Plan:
-    """Drop the pods of CapacityBuffers, which get capacity but no nomination and no event."""
+    """Separate the pods of CapacityBuffers, which get capacity but no nomination and no event."""
     if not virtual:
         return plan
-    real = [tuple(uid for uid in one.pods if uid not in virtual) for one in plan.claims]
     return plan.model_copy(
         update={
-            "claims": tuple(one.model_copy(update={"pods": pods}) for one, pods in zip(plan.claims, real, strict=True)),
+            "claims": tuple(_separate_virtual_pods(one, virtual) for one in plan.claims),
             "nominations": {uid: node_name for uid, node_name in plan.nominations.items() if uid not in virtual},
             "reserved": {uid: node_name for uid, node_name in plan.nominations.items() if uid in virtual},
             "unschedulable": tuple(one for one in plan.unschedulable if one.pod_uid not in virtual),
         }
+    )
+
+
+def _separate_virtual_pods(claim: PlannedNodeClaim, virtual: Collection[str]) -> PlannedNodeClaim:
+    own = tuple(uid for uid in claim.pods if uid in virtual)
+    return claim.model_copy(
+        update={"pods": tuple(uid for uid in claim.pods if uid not in virtual), "virtual_pods": own}
     )
 
 

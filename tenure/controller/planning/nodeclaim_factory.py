@@ -132,7 +132,7 @@ def launch_drafts(claims: Iterable[NodeClaim]) -> tuple[LaunchDraft, ...]:
 def _same_launch(claim: PlannedNodeClaim) -> str:
     """A key of all fields that determine a launch request. Requests count only if no instance types are named, or for
     resources that change the launch template."""
-    excluded = {"pods", "capacity_bound", "why"}
+    excluded = {"pods", "virtual_pods", "capacity_bound", "why"}
     if any(one.key == labels.INSTANCE_TYPE and one.operator == "In" for one in claim.requirements):
         excluded.add("requests")
     templated = [key for key in (labels.EFA, labels.NITRO_SANDBOX_RESOURCE) if claim.requests.get(key)]

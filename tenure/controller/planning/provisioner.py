@@ -174,7 +174,7 @@ class Provisioner:
         made = await self._create(plan_id, planned, backoff, spread=self._in_interruption_burst(request))
         await self._retract_nodeclaims(process, set(names) - {claim.name for claim in made})
         if self._buffers:
-            self._buffers.assign({pod: claim.name for claim in made for pod in planned[claim.name].pods})
+            self._buffers.assign({pod: claim.name for claim in made for pod in planned[claim.name].virtual_pods})
         vacated = self._nominated_targets(plan)
         nominated = self._update_nominations(plan, {claim.name: planned[claim.name] for claim in made})
         unschedulable = (*plan.unschedulable, *rejected)
